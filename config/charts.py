@@ -1,0 +1,58 @@
+"""Where a Helm chart and its images come from: official, a mirror, or a folder of an air-gapped site."""
+
+from enum import StrEnum, unique
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from config.model import Name, Settings
+
+
+@unique
+class PullPolicy(StrEnum):
+    """Kubernetes' imagePullPolicy. `Never` is for images that were imported into the node's containerd."""
+
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+def _known_source(value: str) -> str:
+    if value.startswith(("oci://", "https://", "/", "./", "../")):
+        return value
+    raise PydanticCustomError(
+        "chart_source",
+        "not a chart source: write an OCI reference (oci://registry/path/chart), a chart repository (https://...) or "
+        "a local chart folder or archive (/path, ./path)",
+    )
+
+
+class ChartSettings(Settings):
+    """A chart's source and version; the defaults are the official chart at the version this program was checked with."""
+
+    source: Annotated[str, AfterValidator(_known_source)] | None = None
+    version: Annotated[str, Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _a_local_chart_has_its_own_version(self) -> Self:
+        if self.is_local and self.version is not None:
+            raise PydanticCustomError(
+                "chart_version", "a local chart carries its own version in Chart.yaml: remove 'version'"
+            )
+        return self
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the source is a folder or archive on this machine."""
+        return self.source is not None and self.source.startswith(("/", "."))
+
+
+class ImageSettings(Settings):
+    """Where a chart's images are pulled from."""
+
+    registry: Annotated[str, Field(pattern=r"^[^\s/:]+(:\d+)?(/[^\s:]+)?$")] | None = None
+    """Registry and path before the image's name, such as `registry.example.com:5000/kai`; default: the chart's own."""
+    pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
+    pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    """Names of existing docker-registry Secrets in the release's namespace."""

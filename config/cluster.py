@@ -1,0 +1,72 @@
+"""Which cluster a stack belongs to, and what is known of it without asking it."""
+
+import re
+from enum import StrEnum, unique
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from config.model import HostPath, Settings
+
+
+@unique
+class Distribution(StrEnum):
+    """The Kubernetes distribution: decides where containerd's configuration and socket lie on a node."""
+
+    KUBEADM = "kubeadm"
+    K3S = "k3s"
+    RKE2 = "rke2"
+    K8S_SNAP = "k8s-snap"
+    MICROK8S = "microk8s"
+
+
+_VERSION = re.compile(r"v?(\d{1,3})\.(\d{1,3})")
+
+
+def minor_version(value: str) -> tuple[int, int]:
+    """Read `1.36` or `v1.36` as `(1, 36)`.
+
+    Raises:
+        ValueError: if the text is not such a version.
+    """
+    match = _VERSION.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value!r} is not a Kubernetes version such as 1.36")
+    return int(match[1]), int(match[2])
+
+
+def _known_form(value: str) -> str:
+    try:
+        minor_version(value)
+    except ValueError as error:
+        raise PydanticCustomError(
+            "kubernetes_version", "not a Kubernetes version: write major and minor in quotes, such as '1.36'"
+        ) from error
+    return value
+
+
+class ClusterSettings(Settings):
+    """How to reach the cluster, and its distribution."""
+
+    distribution: Distribution
+    kubeconfig: Annotated[str, Field(min_length=1)] | None = None
+    """Path of a kubeconfig; without it, KUBECONFIG or ~/.kube/config as kubectl does."""
+    context: Annotated[str, Field(min_length=1)] | None = None
+    """A context of that kubeconfig; without it, its current one."""
+    kubernetes_version: Annotated[str, AfterValidator(_known_form)] | None = None
+    """The oldest API server that this stack must work on (`1.36`), checked without a cluster; preflight compares it
+    with the server's own."""
+    containerd_base_dir: HostPath | None = None
+    """k8s-snap only: the bootstrap option `containerd-base-dir`, recorded on a node in
+    /var/snap/k8s/common/lock/.containerd-base-dir."""
+
+    @model_validator(mode="after")
+    def _base_dir_is_for_k8s_snap(self) -> Self:
+        if self.containerd_base_dir is not None and self.distribution is not Distribution.K8S_SNAP:
+            raise PydanticCustomError(
+                "containerd_base_dir",
+                "containerd_base_dir is an option of k8s-snap; distribution is '{distribution}'. Remove it.",
+                {"distribution": self.distribution.value},
+            )
+        return self

@@ -1,0 +1,46 @@
+"""Settings of the NVIDIA GPU Operator and of the sharing that its device plugin does."""
+
+from enum import StrEnum, unique
+from typing import Annotated
+
+from pydantic import Field
+
+from config.charts import ChartSettings, ImageSettings
+from config.model import Name, Settings
+
+
+@unique
+class MigStrategy(StrEnum):
+    """How the device plugin exposes MIG devices (`mig.strategy`)."""
+
+    NONE = "none"
+    SINGLE = "single"
+    MIXED = "mixed"
+
+
+class DcgmExporterSettings(Settings):
+    """GPU metrics for Prometheus on port 9400. DCGM has no Tegra support: never deployed on Tegra nodes."""
+
+    enabled: bool = True
+    service_monitor: bool = False
+    """Needs the Prometheus operator's CRDs; the chart's own default is on since v26.7."""
+
+
+class GpuOperatorSettings(Settings):
+    """The GPU Operator's release. The driver is the host's: driver installation is always off."""
+
+    install: bool = True
+    """False where somebody else runs it: RuntimeClass `nvidia` must then exist before the first `up`."""
+    namespace: Name = "gpu-operator"
+    chart: ChartSettings = ChartSettings()
+    images: ImageSettings = ImageSettings()
+    toolkit_env: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], str] = {}
+    """Added to the container toolkit's environment; wins over what the distribution sets."""
+    cdi: bool = True
+    """`cdi.enabled`. k8s-snap 1.32 ships containerd 1.6, which needs false (k8s-snap#2388)."""
+    mig_strategy: MigStrategy = MigStrategy.SINGLE
+    dcgm_exporter: DcgmExporterSettings = DcgmExporterSettings()
+    service_discovery: bool = True
+    """A ConfigMap that names the operator's and DCGM's metrics endpoints for other tools of the cluster."""
+    timeout_seconds: Annotated[int, Field(ge=30, le=7200)] = 900
+    """Bound of the release's own wait, and of the wait for RuntimeClass and GPUs after it."""

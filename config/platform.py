@@ -1,0 +1,91 @@
+"""The platform of a stack: a closed union that decides everything in which Jetson and x86 differ."""
+
+from enum import StrEnum, unique
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from config.model import GpuMemoryMib, HostPath, NodeName, Settings
+
+
+@unique
+class RuntimeMode(StrEnum):
+    """How the NVIDIA container runtime injects a GPU (`nvidia-container-runtime.mode` of NVIDIA Container Toolkit)."""
+
+    AUTO = "auto"
+    CSV = "csv"
+    LEGACY = "legacy"
+    CDI = "cdi"
+
+
+@unique
+class ToolkitOwner(StrEnum):
+    """Who installs and configures the NVIDIA Container Toolkit on a node; never both.
+
+    `host` is what JetPack ships: the operator's wrapper pins its own configuration file and ignores the host's
+    (NVIDIA Container Toolkit v1.20.0, cmd/nvidia-ctk-installer/toolkit/installer/executables.go).
+    """
+
+    HOST = "host"
+    OPERATOR = "operator"
+
+
+class TegraNode(Settings):
+    """One Jetson: its integrated GPU shares the board's memory, so nobody but us labels it."""
+
+    gpu_memory_mib: GpuMemoryMib
+    gpu_count: Annotated[int, Field(ge=1, le=16)] = 1
+
+
+class UnifiedMemoryNode(Settings):
+    """A node that shares its memory with the GPU but is not Tegra (DGX Spark, GB10)."""
+
+    gpu_memory_mib: GpuMemoryMib
+
+
+class TegraPlatform(Settings):
+    """Jetson. Nodes listed here get labels and reservation overrides; other nodes of the cluster get neither."""
+
+    kind: Literal["tegra"]
+    tegra_nodes: Annotated[dict[NodeName, TegraNode], Field(min_length=1)]
+    driver_library_path: HostPath = "/usr/lib/aarch64-linux-gnu/nvidia"
+    device_path: HostPath = "/dev"
+    container_runtime_mode: RuntimeMode = RuntimeMode.AUTO
+    container_toolkit: ToolkitOwner = ToolkitOwner.HOST
+    unified_memory_nodes: dict[NodeName, UnifiedMemoryNode] = {}
+
+    @model_validator(mode="after")
+    def _a_node_is_one_thing(self) -> "TegraPlatform":
+        for node in self.tegra_nodes:
+            if node in self.unified_memory_nodes:
+                raise PydanticCustomError(
+                    "node_listed_twice",
+                    "node '{node}' stands under tegra_nodes and unified_memory_nodes. A Jetson belongs under "
+                    "tegra_nodes, a DGX Spark under unified_memory_nodes: remove one entry.",
+                    {"node": node},
+                )
+        return self
+
+
+class X86Platform(Settings):
+    """Nodes where the NVIDIA Container Toolkit does its whole work: discrete GPUs, and DGX Spark."""
+
+    kind: Literal["x86"]
+    container_runtime_mode: RuntimeMode = RuntimeMode.AUTO
+    unified_memory_nodes: dict[NodeName, UnifiedMemoryNode] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tegra_nodes_belong_to_a_tegra_stack(cls, data: object) -> object:
+        if isinstance(data, dict) and "tegra_nodes" in data:
+            raise PydanticCustomError(
+                "tegra_nodes_in_x86_stack",
+                "tegra_nodes are listed in an x86 stack: its reservation pods get no Tegra overrides, so these nodes "
+                "would crash-loop with ERROR_LIBRARY_NOT_FOUND. Set kind: tegra (x86 nodes of the same cluster keep "
+                "working), or remove tegra_nodes.",
+            )
+        return data
+
+
+Platform = Annotated[TegraPlatform | X86Platform, Field(discriminator="kind")]

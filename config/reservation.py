@@ -1,0 +1,49 @@
+"""Settings of what is added to KAI's reservation pods on Tegra nodes."""
+
+from enum import StrEnum, unique
+
+from pydantic import field_validator
+from pydantic_core import PydanticCustomError
+
+from config.model import Settings
+
+POLICY_CARRIER_SINCE = (1, 36)
+"""MutatingAdmissionPolicy is served as admissionregistration.k8s.io/v1 from this Kubernetes version on (KEP-3962)."""
+
+
+@unique
+class Overrides(StrEnum):
+    """Whether reservation pods of Tegra nodes get libraries, devices and privilege.
+
+    `auto` follows the platform; `never` turns Tegra mode off once the container toolkit does this work by itself.
+    """
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@unique
+class Carrier(StrEnum):
+    """How the overrides reach a pod: an admission policy inside the API server, or an admission webhook of ours."""
+
+    POLICY = "policy"
+    WEBHOOK = "webhook"
+
+
+class ReservationSettings(Settings):
+    """KAI creates one reservation pod per shared GPU, in a namespace of its own."""
+
+    overrides: Overrides = Overrides.AUTO
+    carrier: Carrier = Carrier.POLICY
+
+    @field_validator("carrier")
+    @classmethod
+    def _the_webhook_does_not_exist_yet(cls, carrier: Carrier) -> Carrier:
+        if carrier is Carrier.WEBHOOK:
+            raise PydanticCustomError(
+                "carrier_not_available",
+                "the webhook carrier is not part of this release. Use carrier: policy, which needs Kubernetes 1.36 or "
+                "later.",
+            )
+        return carrier

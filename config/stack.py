@@ -1,0 +1,117 @@
+"""Everything that a stack can say, and the one place where it is validated."""
+
+from collections.abc import Sequence
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from config.cluster import ClusterSettings, minor_version
+from config.gpu_operator import GpuOperatorSettings
+from config.kai import KaiSettings
+from config.model import Name, Settings
+from config.platform import Platform, X86Platform
+from config.reservation import POLICY_CARRIER_SINCE, Carrier, Overrides, ReservationSettings
+from config.sharing import NodeProfile, check_profiles
+
+SETTINGS_KEY = "settings"
+"""The one configuration key of a stack, `kai-anywhere:settings`."""
+
+
+class StackSettings(Settings):
+    """The whole of a stack's settings."""
+
+    cluster: ClusterSettings
+    platform: Platform
+    reservation: ReservationSettings = ReservationSettings()
+    gpu_operator: GpuOperatorSettings = GpuOperatorSettings()
+    kai: KaiSettings = KaiSettings()
+    node_profiles: Annotated[dict[Name, NodeProfile], AfterValidator(check_profiles)] = {}
+
+    @model_validator(mode="after")
+    def _the_cluster_can_carry_the_overrides(self) -> Self:
+        version = self.cluster.kubernetes_version
+        if version is None or self.reservation.carrier is not Carrier.POLICY or not self.overrides_apply:
+            return self
+        if minor_version(version) < POLICY_CARRIER_SINCE:
+            raise PydanticCustomError(
+                "carrier_needs_newer_cluster",
+                "reservation.carrier 'policy' needs Kubernetes 1.36 or later (MutatingAdmissionPolicy v1); "
+                "cluster.kubernetes_version is {version}. Upgrade the cluster, or set reservation.overrides: never "
+                "where the container toolkit injects the GPU by itself.",
+                {"version": version},
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _overrides_have_nodes_to_apply_to(self) -> Self:
+        if self.reservation.overrides is Overrides.ALWAYS and isinstance(self.platform, X86Platform):
+            raise PydanticCustomError(
+                "overrides_without_tegra",
+                "reservation.overrides 'always' in an x86 stack: a privileged reservation pod sees every GPU of its "
+                "node and refuses to work ('found N devices, 1 was expected'). Use auto or never.",
+            )
+        return self
+
+    @property
+    def overrides_apply(self) -> bool:
+        """Whether reservation pods of Tegra nodes are changed at admission."""
+        return self.reservation.overrides is not Overrides.NEVER and not isinstance(self.platform, X86Platform)
+
+
+class StackConfigError(Exception):
+    """A stack's settings are wrong; the text names file, key, value and what is allowed."""
+
+
+def parse_settings(settings_json: str | None, *, file: str) -> StackSettings:
+    """Validate a stack's settings.
+
+    Args:
+        settings_json: the value of `kai-anywhere:settings` as JSON, or None if the key is absent.
+        file: the stack file's name, for the message.
+
+    Raises:
+        StackConfigError: if anything in it is not allowed.
+    """
+    if settings_json is None:
+        raise StackConfigError(
+            f"{file}: the key kai-anywhere:{SETTINGS_KEY} is missing, so the stack has no settings.\n"
+            "Copy it from Pulumi.jetson.yaml or Pulumi.x86.yaml and edit the nodes."
+        )
+    try:
+        return StackSettings.model_validate_json(settings_json)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        count = "1 setting is" if len(problems) == 1 else f"{len(problems)} settings are"
+        lines = [f"{file}: {count} wrong. Nothing was changed."]
+        lines += [line for problem in problems for line in _explain(problem)]
+        raise StackConfigError("\n".join(lines)) from None
+
+
+def _explain(problem: ErrorDetails) -> Sequence[str]:
+    lines = [f"  kai-anywhere:{_key(problem['loc'])}"]
+    if problem["type"] != "missing" and not isinstance(problem["input"], dict | list):
+        lines.append(f"    found:   {problem['input']!r}")
+    match problem["type"]:
+        case "missing":
+            reason = "required, but missing"
+        case "union_tag_not_found":
+            reason = (
+                f"the key {problem['ctx']['discriminator']} is required here: it decides which other keys are allowed"
+            )
+        case "string_type":
+            reason = f"{problem['msg']}: put it in quotes"
+        case _:
+            reason = problem["msg"]
+    lines.append(f"    problem: {reason}")
+    return lines
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    """Write pydantic's location as the path that stands in the file: without union tags and key markers."""
+    parts = [str(part) for part in location if part != "[key]"]
+    if parts[:1] == ["platform"] and len(parts) > 1:
+        del parts[1]
+    if parts[:1] == ["node_profiles"] and len(parts) > 3:  # noqa: PLR2004 - section, profile, tag, field
+        del parts[2]
+    return ".".join([SETTINGS_KEY, *parts])
