@@ -29,7 +29,7 @@ def _known_source(value: str) -> str:
 
 
 class ChartSettings(Settings):
-    """A chart's source and version; the defaults are the official chart at the version this program was checked with."""
+    """A chart's source and version; by default the official chart at the version it was checked with."""
 
     source: Annotated[str, AfterValidator(_known_source)] | None = None
     version: Annotated[str, Field(min_length=1)] | None = None

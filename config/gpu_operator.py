@@ -18,6 +18,14 @@ class MigStrategy(StrEnum):
     MIXED = "mixed"
 
 
+@unique
+class DeviceIdStrategy(StrEnum):
+    """How the device plugin names GPUs to the container runtime (`DEVICE_ID_STRATEGY`)."""
+
+    UUID = "uuid"
+    INDEX = "index"
+
+
 class DcgmExporterSettings(Settings):
     """GPU metrics for Prometheus on port 9400. DCGM has no Tegra support: never deployed on Tegra nodes."""
 
@@ -39,6 +47,9 @@ class GpuOperatorSettings(Settings):
     cdi: bool = True
     """`cdi.enabled`. k8s-snap 1.32 ships containerd 1.6, which needs false (k8s-snap#2388)."""
     mig_strategy: MigStrategy = MigStrategy.SINGLE
+    device_id_strategy: DeviceIdStrategy | None = None
+    """Cluster-wide. Null: index on Tegra, where the plugin finds no device by UUID, and uuid on x86. A mixed cluster
+    keeps index and sets kai.cdi_enabled: false, so that KAI's UUIDs reach x86 nodes without CDI names."""
     dcgm_exporter: DcgmExporterSettings = DcgmExporterSettings()
     service_discovery: bool = True
     """A ConfigMap that names the operator's and DCGM's metrics endpoints for other tools of the cluster."""

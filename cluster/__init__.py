@@ -1,0 +1,1 @@
+"""What the program reads from a live cluster, before it registers anything and while it waits."""

@@ -1,0 +1,264 @@
+"""A read-only client: the few answers of the API server that the program needs, each validated at the edge."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+import httpx2
+from lightkube.config import client_adapter
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.core.exceptions import ConfigError, LoadResourceError
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from cluster.errors import ClusterError, ClusterUnreachableError
+from config.cluster import ClusterSettings
+
+TIMEOUT_SECONDS = 5
+"""Bound of one request: an unreachable cluster is found out within it."""
+
+_KI = 1024
+_QUANTITY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?")
+_BYTES = {None: 1, "Ki": _KI, "Mi": _KI**2, "Gi": _KI**3, "Ti": _KI**4}
+
+T = TypeVar("T")
+
+
+def _mebibytes(quantity: object) -> object:
+    """Read the binary quantities that kubelet reports (`128Gi`, `131072Mi`) as MiB."""
+    match = _QUANTITY.fullmatch(str(quantity))
+    return int(match[1]) * _BYTES[match[2]] // _KI**2 if match else quantity
+
+
+class _Answer(BaseModel):
+    """An answer of the API server: the fields we read, with their types; it may hold more."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Node(_Answer):
+    """A node, as far as the program looks at it."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    architecture: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "architecture"))
+    memory_mib: Annotated[int, BeforeValidator(_mebibytes)] = Field(
+        default=0, validation_alias=AliasPath("status", "capacity", "memory")
+    )
+    """MemTotal in MiB, as kubelet reports it."""
+    gpus: int = Field(default=0, validation_alias=AliasPath("status", "allocatable", "nvidia.com/gpu"))
+    """Allocatable `nvidia.com/gpu`: physical GPUs times replicas."""
+
+
+class Namespace(_Answer):
+    """A namespace and its labels."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    uid: str = Field(validation_alias=AliasPath("metadata", "uid"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+
+
+class Deployment(_Answer):
+    """A Deployment's readiness."""
+
+    desired: int = Field(default=1, validation_alias=AliasPath("spec", "replicas"))
+    available: int = Field(default=0, validation_alias=AliasPath("status", "availableReplicas"))
+
+
+class HelmRevision(_Answer):
+    """One stored revision of a Helm release: the Secret's labels, never its content."""
+
+    secret: str = Field(validation_alias=AliasPath("metadata", "name"))
+    status: str = Field(default="", validation_alias=AliasPath("metadata", "labels", "status"))
+
+
+class Version(_Answer):
+    """The API server's version."""
+
+    git: str = Field(alias="gitVersion")
+    major: Annotated[str, Field(pattern=r"^\d+$")]
+    minor: Annotated[str, Field(pattern=r"^\d+\+?$")]
+
+    @property
+    def minor_version(self) -> tuple[int, int]:
+        """Major and minor as numbers; managed clusters write the minor as `36+`."""
+        return int(self.major), int(self.minor.rstrip("+"))
+
+
+class _Items(_Answer):
+    items: list[dict[str, Any]]
+
+
+class _Named(_Answer):
+    name: str
+
+
+class _Resources(_Answer):
+    resources: list[_Named] = []
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A connection to one cluster.
+
+    Attributes:
+        server: the API server's address.
+        context: the context's name, for messages.
+        kubeconfig: the kubeconfig's path, for messages.
+    """
+
+    server: str
+    context: str
+    kubeconfig: str
+    _http: httpx2.Client
+
+    @classmethod
+    def connect(cls, settings: ClusterSettings) -> Self:
+        """Open the cluster that a stack names, or kubectl's current one.
+
+        Raises:
+            ClusterUnreachableError: if there is no kubeconfig.
+            ClusterError: if it can't be read, or has no such context.
+        """
+        chosen = settings.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        path = Path(chosen).expanduser()
+        if not path.is_file():
+            raise ClusterUnreachableError(
+                f"No kubeconfig at {chosen}.\n"
+                "Set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that kubectl can use."
+            )
+        try:
+            config = KubeConfig.from_file(path)
+        except (LoadResourceError, ConfigError, KeyError, TypeError, AttributeError, ValueError, OSError) as error:
+            raise ClusterError(
+                f"The kubeconfig {chosen} can't be read: {error}\n"
+                f"Check it with: kubectl --kubeconfig {chosen} config view"
+            ) from error
+        contexts = sorted(config.contexts)
+        context = settings.context or config.current_context
+        if context is None or context not in config.contexts:
+            wanted = f"has no context '{context}'" if context else "has no current context"
+            raise ClusterError(
+                f"The kubeconfig {chosen} {wanted}. Contexts: {', '.join(contexts) or 'none'}.\n"
+                "Set cluster.context in the stack's settings to one of them."
+            )
+        single = config.get(context)
+        if single is None or single.user is None:
+            raise ClusterError(
+                f"The context '{context}' of {chosen} names no user.\n"
+                f"Add one with: kubectl config set-context {context} --user NAME"
+            )
+        http = client_adapter.Client(single, client_adapter.ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS)))
+        return cls(server=single.cluster.server, context=context, kubeconfig=str(chosen), _http=http)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def version(self) -> Version:
+        """The API server's version."""
+        return self._read("/version", Version.model_validate)
+
+    def uid(self) -> str:
+        """The cluster's identity: the UID of its kube-system namespace, made once with the cluster."""
+        namespace = self.namespace("kube-system")
+        if namespace is None:
+            raise ClusterError(f"{self.server} has no kube-system namespace: this is not a Kubernetes cluster.")
+        return namespace.uid
+
+    def nodes(self) -> dict[str, Node]:
+        """Every node by name."""
+        return {node.name: node for node in self._list("/api/v1/nodes", Node)}
+
+    def namespace(self, name: str) -> Namespace | None:
+        """A namespace, or None."""
+        return self._find(f"/api/v1/namespaces/{name}", Namespace.model_validate)
+
+    def deployment(self, namespace: str, name: str) -> Deployment | None:
+        """A Deployment, or None."""
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+        return self._find(path, Deployment.model_validate)
+
+    def has_runtime_class(self, name: str) -> bool:
+        """Whether a RuntimeClass of this name exists."""
+        return self._find(f"/apis/node.k8s.io/v1/runtimeclasses/{name}", lambda answer: answer) is not None
+
+    def serves_mutating_admission_policies(self) -> bool:
+        """Whether admissionregistration.k8s.io/v1 has them: Kubernetes 1.36, not switched off."""
+        group = self._find("/apis/admissionregistration.k8s.io/v1", _Resources.model_validate)
+        return group is not None and any(r.name == "mutatingadmissionpolicies" for r in group.resources)
+
+    def helm_revisions(self, namespace: str, release: str) -> list[HelmRevision]:
+        """The stored revisions of a Helm release. Only metadata is asked for: the content holds the chart's values."""
+        return self._list(
+            f"/api/v1/namespaces/{namespace}/secrets",
+            HelmRevision,
+            params={"labelSelector": f"owner=helm,name={release}"},
+            accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        )
+
+    def _list(
+        self,
+        path: str,
+        kind: type[T],
+        *,
+        params: dict[str, str] | None = None,
+        accept: str = "application/json",
+    ) -> list[T]:
+        listed = self._read(path, _Items.model_validate, params=params, accept=accept)
+        try:
+            return TypeAdapter(list[kind]).validate_python(listed.items)  # type: ignore[valid-type]  # kind is a runtime class
+        except ValidationError as error:
+            raise _not_understood(path, error) from error
+
+    def _find(self, path: str, parse: Callable[[Any], T]) -> T | None:
+        try:
+            return self._read(path, parse)
+        except _NotFoundError:
+            return None
+
+    def _read(
+        self,
+        path: str,
+        parse: Callable[[Any], T],
+        *,
+        params: dict[str, str] | None = None,
+        accept: str = "application/json",
+    ) -> T:
+        try:
+            response = self._http.get(path, params=params, headers={"Accept": accept})
+        except httpx2.TransportError as error:
+            raise ClusterUnreachableError(
+                f"No answer from the cluster at {self.server} (context '{self.context}' of {self.kubeconfig}): "
+                f"{error}\n"
+                f"Check that it runs and that this machine reaches it: kubectl --context {self.context} get nodes"
+            ) from error
+        except (ConfigError, OSError) as error:
+            raise ClusterError(f"The credentials of context '{self.context}' can't be used: {error}") from error
+        match response.status_code:
+            case httpx2.codes.OK:
+                pass
+            case httpx2.codes.NOT_FOUND:
+                raise _NotFoundError(path)
+            case httpx2.codes.UNAUTHORIZED | httpx2.codes.FORBIDDEN as code:
+                raise ClusterError(
+                    f"The cluster at {self.server} refuses GET {path} to context '{self.context}' ({code}).\n"
+                    "Use a context with cluster-admin rights: the program creates cluster-wide policies and namespaces."
+                )
+            case code:
+                raise ClusterUnreachableError(f"The cluster at {self.server} answered GET {path} with status {code}.")
+        try:
+            return parse(response.json())
+        except ValueError as error:
+            raise _not_understood(path, error) from error
+
+
+class _NotFoundError(ClusterError):
+    pass
+
+
+def _not_understood(path: str, error: ValueError) -> ClusterError:
+    return ClusterError(f"The cluster's answer to GET {path} is not what Kubernetes 1.30 or later sends: {error}")

@@ -1,0 +1,106 @@
+"""Bounded waits for what an operator makes after its release: each says what it waits for, and why it may not come."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.client import Cluster
+from cluster.errors import ClusterError, ClusterUnreachableError
+
+POLL_SECONDS = 1.0
+REPORT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Something to wait for.
+
+    Attributes:
+        what: it, as a noun phrase.
+        missing: asks the cluster; returns what is still missing, or None when it holds.
+        causes: the likely causes of it not coming, and what to look at.
+    """
+
+    what: str
+    missing: Callable[[Cluster], str | None]
+    causes: str
+
+
+def wait_for(cluster: Cluster, condition: Condition, *, timeout_seconds: float, report: Callable[[str], None]) -> None:
+    """Wait until the condition holds; an API server that is away for a moment only costs time.
+
+    Raises:
+        ClusterError: when the time is over; the text says what is missing and the likely causes.
+    """
+    start = time.monotonic()
+    reported = start
+    while True:
+        try:
+            missing = condition.missing(cluster)
+        except ClusterUnreachableError as error:
+            missing = str(error).splitlines()[0]
+        if missing is None:
+            return
+        now = time.monotonic()
+        if now - start >= timeout_seconds:
+            raise ClusterError(
+                f"Waited {timeout_seconds:.0f} s for {condition.what}, in vain: {missing}.\n{condition.causes}"
+            )
+        if now - reported >= REPORT_SECONDS:
+            reported = now
+            report(f"waiting for {condition.what}: {missing} ({now - start:.0f} s of at most {timeout_seconds:.0f} s)")
+        time.sleep(POLL_SECONDS)
+
+
+def runtime_class(name: str, *, operator_namespace: str) -> Condition:
+    """The RuntimeClass that ClusterPolicy owns; KAI's fraction pods are refused until it exists."""
+    return Condition(
+        what=f"RuntimeClass '{name}'",
+        missing=lambda cluster: None if cluster.has_runtime_class(name) else "it does not exist yet",
+        causes=(
+            "The GPU Operator makes it from its ClusterPolicy. Likely causes: the operator does not run, or "
+            "cdi.nriPluginEnabled is on.\n"
+            f"Look at: kubectl --namespace {operator_namespace} get pods,clusterpolicies"
+        ),
+    )
+
+
+def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> Condition:
+    """`nvidia.com/gpu` on every node that the stack names, and on every node that the operator found a GPU in."""
+
+    def missing(cluster: Cluster) -> str | None:
+        nodes = cluster.nodes()
+        without = sorted(
+            node.name
+            for node in nodes.values()
+            if node.gpus == 0 and (node.name in named_nodes or node.labels.get("nvidia.com/gpu.present") == "true")
+        )
+        return f"no nvidia.com/gpu on {', '.join(without)}" if without else None
+
+    return Condition(
+        what="GPUs to be advertised",
+        missing=missing,
+        causes=(
+            "The device plugin's pod on the node does it. Likely causes: its init container waits for the container "
+            "toolkit, the driver does not load, the node's device-plugin profile is unknown, or an image can't be "
+            f"pulled.\nLook at: kubectl --namespace {operator_namespace} get pods --output wide"
+        ),
+    )
+
+
+def deployment_available(namespace: str, name: str, *, causes: str) -> Condition:
+    """A Deployment that an operator makes."""
+
+    def missing(cluster: Cluster) -> str | None:
+        deployment = cluster.deployment(namespace, name)
+        if deployment is None:
+            return "it does not exist yet"
+        if deployment.available < max(deployment.desired, 1):
+            return f"{deployment.available} of {deployment.desired} replicas are available"
+        return None
+
+    return Condition(
+        what=f"Deployment '{name}' in namespace '{namespace}'",
+        missing=missing,
+        causes=f"{causes}\nLook at: kubectl --namespace {namespace} get pods,deployments,events",
+    )

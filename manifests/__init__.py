@@ -1,0 +1,1 @@
+"""What the settings mean: pure functions from settings to Kubernetes objects and Helm values, no Pulumi and no I/O."""

@@ -1,0 +1,123 @@
+"""The KAI scheduler's release and queues."""
+
+from typing import Any
+
+from config.kai import QueueShare
+from config.stack import StackSettings
+from manifests import reservation
+from manifests.objects import HelmRelease, Manifest, namespace, resolve_chart
+from manifests.versions import KAI_SCHEDULER
+
+RELEASE = "kai-scheduler"
+QUEUE_CONTROLLER = "queue-controller"
+"""The Deployment behind the queues' validating webhook, made by KAI's operator (pkg/operator/operands, v0.17.0)."""
+
+_IMAGES = (
+    "operator.image",
+    "podgrouper.image",
+    "podgroupcontroller.image",
+    "binder.image",
+    "binder.resourceReservationImage",
+    "scheduler.image",
+    "queuecontroller.image",
+    "admission.image",
+    "nodescaleadjuster.image",
+    "nodescaleadjuster.scalingPodImage",
+    "numaPlacementExporter.image",
+    "crdupgrader.image",
+    "kaiConfigDeployer.image",
+    "topologyMigration.image",
+    "postCleanup.image",
+)
+"""Every image of the chart, hooks included. `global.imagePullPolicy` does not reach the hooks, nor any image with a
+policy of its own, which is each of them (KAI v0.17.0, templates/_helpers.tpl)."""
+
+
+def kai_namespace(settings: StackSettings) -> Manifest:
+    """The namespace of KAI's control plane."""
+    return namespace(settings.kai.namespace)
+
+
+def release(settings: StackSettings) -> HelmRelease:
+    """KAI's Helm release.
+
+    A release, not rendered objects: a post-install hook creates KAI's Config.
+    """
+    kai = settings.kai
+    chart = resolve_chart(kai.chart, KAI_SCHEDULER)
+    values: dict[str, Any] = {}
+
+    def put(path: str, value: object) -> None:
+        *parents, leaf = path.split(".")
+        node = values
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = value
+
+    put("global.gpuSharing", True)
+    # The namespace is ours, with its Pod Security label; the service account is the operator's: the chart's own copy
+    # is rendered only while it does not exist, so that every other upgrade would delete it (v0.17.0).
+    put("global.resourceReservation.createNamespace", False)
+    put("global.resourceReservation.createServiceAccount", False)
+    put("global.resourceReservation.namespace", reservation.NAMESPACE)
+    put("global.resourceReservation.serviceAccount", reservation.SERVICE_ACCOUNT)
+    put("global.resourceReservation.appLabel", reservation.APP_LABEL)
+    # Empty by default since v0.16. The path that upstream's docs name, binder.resourceReservation.runtimeClassName, is
+    # read by no template.
+    put("binder.runtimeClassName", reservation.RUNTIME_CLASS)
+    put("admission.gpuFractionRuntimeClassName", reservation.RUNTIME_CLASS)
+    put("scheduler.placementStrategy", kai.scheduler.placement.value)
+    put("defaultQueue.createDefaultQueue", kai.default_queue)
+    for image in _IMAGES:
+        put(f"{image}.pullPolicy", kai.images.pull_policy.value)
+    if kai.scheduler.args:
+        put("scheduler.args", dict(sorted(kai.scheduler.args.items())))
+    if kai.images.registry is not None:
+        put("global.registry", kai.images.registry)
+    if kai.image_tag is not None:
+        put("global.tag", kai.image_tag)
+    if kai.images.pull_secrets:
+        put("global.imagePullSecrets", [{"name": secret} for secret in kai.images.pull_secrets])
+    if kai.cdi_enabled is not None:
+        put("binder.cdiEnabled", kai.cdi_enabled)
+    return HelmRelease(
+        name=RELEASE,
+        namespace=kai.namespace,
+        chart=chart.chart,
+        repository=chart.repository,
+        version=chart.version,
+        values=values,
+        timeout_seconds=kai.timeout_seconds,
+    )
+
+
+def queues(settings: StackSettings) -> dict[str, Manifest]:
+    """The stack's queues by name, parents before children."""
+    ordered: dict[str, Manifest] = {}
+
+    def add(name: str) -> None:
+        if name in ordered or name not in settings.kai.queues:
+            return
+        queue = settings.kai.queues[name]
+        if queue.parent is not None:
+            add(queue.parent)
+        spec: dict[str, Any] = {"displayName": name}
+        if queue.parent is not None:
+            spec["parentQueue"] = queue.parent
+        if queue.priority is not None:
+            spec["priority"] = queue.priority
+        spec["resources"] = {"gpu": _share(queue.gpu), "cpu": _share(queue.cpu), "memory": _share(queue.memory)}
+        ordered[name] = {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+
+    for name in sorted(settings.kai.queues):
+        add(name)
+    return ordered
+
+
+def _share(share: QueueShare) -> dict[str, float]:
+    return {"quota": share.quota, "limit": share.limit, "overQuotaWeight": share.over_quota_weight}

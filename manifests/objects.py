@@ -1,0 +1,62 @@
+"""The shapes that builders return."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from config.charts import ChartSettings
+from manifests.versions import ChartPin
+
+Manifest: TypeAlias = dict[str, Any]
+"""A Kubernetes object as JSON: apiVersion, kind, metadata and the rest."""
+
+
+@dataclass(frozen=True)
+class HelmRelease:
+    """A Helm release.
+
+    Attributes:
+        name: the release's fixed name.
+        namespace: where its objects go; created by us, before it.
+        chart: OCI reference, local path, or the chart's name in `repository`.
+        repository: address of a chart repository, or None.
+        version: the chart's version, or None for a local chart, which has its own.
+        values: the chart's values; every path exists in the chart at its pinned version.
+        timeout_seconds: bound of Helm's wait for the release's own objects.
+    """
+
+    name: str
+    namespace: str
+    chart: str
+    repository: str | None
+    version: str | None
+    values: Mapping[str, Any]
+    timeout_seconds: int
+
+
+@dataclass(frozen=True)
+class ChartReference:
+    """Where Helm finds a chart; the fields are those of `HelmRelease`."""
+
+    chart: str
+    repository: str | None
+    version: str | None
+
+
+def resolve_chart(settings: ChartSettings, pin: ChartPin) -> ChartReference:
+    """Join what a stack says of a chart with the official chart's pin."""
+    source = settings.source or pin.source
+    if settings.is_local:
+        return ChartReference(chart=source, repository=None, version=None)
+    version = settings.version or pin.version
+    if source.startswith("oci://"):
+        return ChartReference(chart=source, repository=None, version=version)
+    return ChartReference(chart=pin.name, repository=source, version=version)
+
+
+def namespace(name: str, *, pod_security: str | None = None) -> Manifest:
+    """A Namespace; `pod_security` is the Pod Security level that it enforces."""
+    labels = {"app.kubernetes.io/part-of": "kai-anywhere"}
+    if pod_security is not None:
+        labels["pod-security.kubernetes.io/enforce"] = pod_security
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}

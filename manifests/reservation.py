@@ -1,0 +1,291 @@
+"""What is added to KAI's reservation pods on Tegra nodes, and the guard that keeps it there.
+
+KAI's Config carries a runtime class and security contexts for these pods, cluster-wide, but neither environment nor
+volumes (KAI v0.17.0, pkg/apis/kai/v1/binder/binder.go); a privileged pod on a multi-GPU x86 node sees every GPU and
+refuses to work. So everything is added at admission, per node.
+"""
+
+import json
+from dataclasses import dataclass
+
+from config.platform import TegraPlatform
+from config.stack import StackSettings
+from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
+from manifests.objects import Manifest, namespace
+
+NAMESPACE = "kai-resource-reservation"
+APP_LABEL = "kai-resource-reservation"
+SERVICE_ACCOUNT = "kai-resource-reservation"
+CONTAINER = "resource-reservation"
+"""The pod's only container (KAI v0.17.0, pkg/binder/binding/resourcereservation)."""
+RUNTIME_CLASS = "nvidia"
+"""Created by the GPU Operator's ClusterPolicy."""
+OVERRIDES = "kai-anywhere-reservation-overrides"
+GUARD = "kai-anywhere-reservation-guard"
+
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_IN_NAMESPACE = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
+
+
+@dataclass(frozen=True)
+class HostDirectory:
+    """A folder of the node, mounted at the same path.
+
+    Attributes:
+        name: the volume's name.
+        path: the folder, on the node and in the pod.
+        read_only: whether the mount is read-only.
+    """
+
+    name: str
+    path: str
+    read_only: bool
+
+
+@dataclass(frozen=True)
+class PodFragment:
+    """Everything that a reservation pod on Tegra has beyond what KAI gives it; carriers render it.
+
+    Attributes:
+        runtime_class: the pod's RuntimeClass.
+        environment: name and value, in the order of the pod.
+        directories: host folders.
+    """
+
+    runtime_class: str
+    environment: tuple[tuple[str, str], ...]
+    directories: tuple[HostDirectory, ...]
+
+
+def tegra_fragment(platform: TegraPlatform) -> PodFragment:
+    """The fragment for a Tegra stack.
+
+    Symptom without it: the pod dies with `ERROR_LIBRARY_NOT_FOUND`, then `Driver Not Loaded`, since the container
+    toolkit mounts neither libraries nor devices. Seen on Jetson Thor with k3s; KAI up to v0.17.0; no upstream change.
+    """
+    return PodFragment(
+        runtime_class=RUNTIME_CLASS,
+        environment=(
+            ("NVIDIA_DRIVER_CAPABILITIES", "utility"),
+            ("LD_LIBRARY_PATH", platform.driver_library_path),
+        ),
+        directories=(
+            HostDirectory("nvidia-libs", platform.driver_library_path, read_only=True),
+            HostDirectory("dev-nvidia", platform.device_path, read_only=False),
+        ),
+    )
+
+
+def reservation_namespace(settings: StackSettings) -> Manifest:
+    """The namespace of the reservation pods.
+
+    Ours, since KAI's chart labels it only when it creates it: Pod Security judges the pod after our overrides, so a
+    Tegra stack needs `privileged`; everywhere else KAI's own pod fits `baseline`.
+    """
+    return namespace(NAMESPACE, pod_security="privileged" if settings.overrides_apply else "baseline")
+
+
+def overrides_policy(fragment: PodFragment) -> Manifest:
+    """The carrier `policy`: a MutatingAdmissionPolicy (Kubernetes 1.36) that adds the fragment.
+
+    ApplyConfiguration merges containers, env and volumes by name and volumeMounts by path, so a second round changes
+    nothing. Every security field that KAI sets since v0.15 is overridden: `privileged: true` alone is rejected beside
+    its `allowPrivilegeEscalation: false`, and its uid 10000 can't open the device files.
+    """
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": OVERRIDES},
+        "spec": {
+            # A reservation pod without libraries only crash-loops: refusing it says why.
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "IfNeeded",
+            "paramKind": {"apiVersion": "v1", "kind": "Node"},
+            "matchConstraints": {
+                "namespaceSelector": _IN_NAMESPACE,
+                "objectSelector": {"matchLabels": {"app": APP_LABEL}},
+                "resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+                ],
+            },
+            "matchConditions": [
+                {
+                    # KAI sets nodeName itself; CEL can't look a node up, so the node comes as the parameter.
+                    "name": "the-pod-goes-to-this-node",
+                    "expression": "has(object.spec.nodeName) && object.spec.nodeName == params.metadata.name",
+                }
+            ],
+            "mutations": [
+                {
+                    "patchType": "ApplyConfiguration",
+                    "applyConfiguration": {"expression": _apply_configuration(fragment)},
+                }
+            ],
+        },
+    }
+
+
+def overrides_binding() -> Manifest:
+    """Binds the policy to the nodes with our platform label; no such node means no mutation."""
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": OVERRIDES},
+        "spec": {
+            "policyName": OVERRIDES,
+            "paramRef": {
+                "selector": {"matchLabels": {PLATFORM: PLATFORM_TEGRA}},
+                "parameterNotFoundAction": "Allow",
+            },
+        },
+    }
+
+
+def guard_policy(settings: StackSettings) -> Manifest:
+    """A ValidatingAdmissionPolicy: in this namespace, only KAI's reservation pod on a Tegra node is privileged.
+
+    It names the nodes themselves: a kubelet may label its own node, and parameters would be judged one by one, so
+    that a pod of one Tegra node would fail for the other. A privileged pod must come from KAI's binder, or from
+    somebody who could remove this guard anyway; its image may not change afterwards, since the pod's own service
+    account may patch pods here.
+    """
+    nodes: list[str] = []
+    directories: tuple[HostDirectory, ...] = ()
+    if settings.overrides_apply and isinstance(settings.platform, TegraPlatform):
+        nodes = sorted(settings.platform.tegra_nodes)
+        directories = tegra_fragment(settings.platform).directories
+    binder = f"system:serviceaccount:{settings.kai.namespace}:binder"
+    who = "on these Tegra nodes: " + ", ".join(nodes) if nodes else "nowhere, since this stack has no overrides"
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": GUARD},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "namespaceSelector": _IN_NAMESPACE,
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE", "UPDATE"],
+                        "resources": ["pods", "pods/ephemeralcontainers"],
+                    }
+                ],
+            },
+            "variables": [
+                {
+                    "name": "reservation",
+                    "expression": (
+                        f"object.metadata.?labels[?'app'].orValue('') == {_cel(APP_LABEL)}"
+                        f" && object.spec.?nodeName.orValue('') in {_cel(nodes)}"
+                    ),
+                },
+                {
+                    "name": "others",
+                    "expression": (
+                        "object.spec.containers"
+                        f".filter(c, !(variables.reservation && c.name == {_cel(CONTAINER)}))"
+                        ".map(c, c.?securityContext)"
+                        " + object.spec.?initContainers.orValue([]).map(c, c.?securityContext)"
+                        " + object.spec.?ephemeralContainers.orValue([]).map(c, c.?securityContext)"
+                    ),
+                },
+                {
+                    "name": "privileged",
+                    "expression": "object.spec.containers.exists(c, c.?securityContext.?privileged.orValue(false))",
+                },
+            ],
+            "validations": [
+                {
+                    "expression": (
+                        "variables.others.all(s, !s.?privileged.orValue(false)"
+                        " && s.?capabilities.?add.orValue([]).size() == 0"
+                        " && s.?procMount.orValue('Default') == 'Default')"
+                    ),
+                    "message": (
+                        "privileged containers, added capabilities and an unmasked /proc are only for KAI's "
+                        f"reservation container, {who}"
+                    ),
+                },
+                {
+                    "expression": (
+                        "object.spec.?volumes.orValue([]).all(v, !has(v.hostPath) || (variables.reservation && "
+                        f"{_cel([[d.name, d.path] for d in directories])}.exists(d, d == [v.name, v.hostPath.path])))"
+                    ),
+                    "message": f"host paths are only for KAI's reservation pod, {who}",
+                },
+                {
+                    "expression": (
+                        "!object.spec.?hostNetwork.orValue(false) && !object.spec.?hostPID.orValue(false)"
+                        " && !object.spec.?hostIPC.orValue(false)"
+                    ),
+                    "message": "reservation pods need no host namespace",
+                },
+                {
+                    "expression": (
+                        "!variables.privileged || request.operation != 'CREATE'"
+                        f" || request.userInfo.username == {_cel(binder)}"
+                        " || authorizer.group('admissionregistration.k8s.io')"
+                        f".resource('validatingadmissionpolicies').name({_cel(GUARD)}).check('delete').allowed()"
+                    ),
+                    "message": f"a privileged reservation pod is created by KAI's binder ({binder}) alone",
+                },
+                {
+                    "expression": (
+                        "!variables.privileged || request.operation != 'UPDATE' || object.spec.containers.all(c,"
+                        " oldObject.spec.containers.exists(o, o.name == c.name && o.image == c.image))"
+                    ),
+                    "message": "the image of a privileged reservation pod does not change: let KAI create a new pod",
+                },
+            ],
+        },
+    }
+
+
+def guard_binding() -> Manifest:
+    """Puts the guard into force."""
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": GUARD},
+        "spec": {"policyName": GUARD, "validationActions": ["Deny"]},
+    }
+
+
+def _apply_configuration(fragment: PodFragment) -> str:
+    volumes = [
+        f"Object.spec.volumes{{name: {_cel(d.name)}, "
+        f'hostPath: Object.spec.volumes.hostPath{{path: {_cel(d.path)}, type: "Directory"}}}}'
+        for d in fragment.directories
+    ]
+    environment = [
+        f"Object.spec.containers.env{{name: {_cel(name)}, value: {_cel(value)}}}"
+        for name, value in fragment.environment
+    ]
+    mounts = [
+        f"Object.spec.containers.volumeMounts{{name: {_cel(d.name)}, mountPath: {_cel(d.path)}"
+        f"{', readOnly: true' if d.read_only else ''}}}"
+        for d in fragment.directories
+    ]
+    # The container's name is the merge key: without it the pod's container stays as it was, without an error.
+    return (
+        "Object{spec: Object.spec{\n"
+        f"  runtimeClassName: {_cel(fragment.runtime_class)},\n"
+        f"  volumes: [\n    {_lines(volumes)}],\n"
+        "  containers: [Object.spec.containers{\n"
+        f"    name: {_cel(CONTAINER)},\n"
+        f"    env: [\n      {_lines(environment, indent=6)}],\n"
+        f"    volumeMounts: [\n      {_lines(mounts, indent=6)}],\n"
+        "    securityContext: Object.spec.containers.securityContext{\n"
+        "      privileged: true, allowPrivilegeEscalation: true, runAsNonRoot: false, runAsUser: 0}}]}}"
+    )
+
+
+def _lines(parts: list[str], *, indent: int = 4) -> str:
+    return (",\n" + " " * indent).join(parts)
+
+
+def _cel(value: object) -> str:
+    """A CEL literal: strings and lists are written as in JSON."""
+    return json.dumps(value)
