@@ -1,0 +1,1 @@
+"""Component resources: the only code that registers anything with the Pulumi engine."""

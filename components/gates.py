@@ -1,0 +1,47 @@
+"""Gates between resources: a dependency that opens when the cluster, not only the engine, is ready."""
+
+import asyncio
+
+import pulumi
+
+from cluster.client import Cluster
+from cluster.errors import ClusterError
+from cluster.waiting import Condition, wait_for
+from config.cluster import ClusterSettings
+
+
+def gate(
+    after: pulumi.CustomResource, conditions: list[Condition], cluster: ClusterSettings, *, timeout_seconds: int
+) -> pulumi.Output[pulumi.Resource]:
+    """A dependency on `after` that opens when the conditions hold; in a preview at once, since nothing was made.
+
+    Args:
+        after: the resource whose operator fulfils the conditions.
+        conditions: waited for one after the other.
+        cluster: where to look.
+        timeout_seconds: bound of the whole wait.
+    """
+    if pulumi.runtime.is_dry_run():
+        return pulumi.Output.from_input(after)
+
+    def wait() -> None:
+        connection = Cluster.connect(cluster)
+        try:
+            for condition in conditions:
+                wait_for(
+                    connection,
+                    condition,
+                    timeout_seconds=timeout_seconds,
+                    report=lambda text: pulumi.log.info(text, resource=after, ephemeral=True),
+                )
+        finally:
+            connection.close()
+
+    async def opened(_: str) -> pulumi.Resource:
+        try:
+            await asyncio.to_thread(wait)
+        except ClusterError as error:
+            raise pulumi.RunError(str(error)) from None
+        return after
+
+    return after.id.apply(opened)

@@ -1,0 +1,9 @@
+"""Type tokens of the components: `kai-anywhere:index:<Class>`, the form that a multi-language package needs."""
+
+from typing import Final
+
+KAI_ANYWHERE: Final = "kai-anywhere:index:KaiAnywhere"
+NODE_LABELS: Final = "kai-anywhere:index:NodeLabels"
+GPU_OPERATOR: Final = "kai-anywhere:index:GpuOperator"
+RESERVATION_OVERRIDES: Final = "kai-anywhere:index:ReservationOverrides"
+KAI_SCHEDULER: Final = "kai-anywhere:index:KaiScheduler"
