@@ -30,8 +30,8 @@ class KaiAnywhereArgs:
 class KaiAnywhere(pulumi.ComponentResource):
     """Node labels -> GPU Operator -> reservation overrides -> KAI scheduler and queues.
 
-    Labels come first: the operator reads its operand switches when it first sees a node, and would otherwise roll
-    operands out on a Jetson only to take them back.
+    Labels come first: the operator obeys the operand switches that it finds on a node when it first sees it, and would
+    otherwise install its own container toolkit on a Jetson only to take it back.
 
     Attributes:
         platform: the stack's platform.

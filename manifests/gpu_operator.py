@@ -9,6 +9,7 @@ from config.cluster import ClusterSettings, Distribution
 from config.platform import RuntimeMode, TegraPlatform, X86Platform
 from config.sharing import DEFAULT_PROFILE, KaiProfile, TimeSlicingProfile
 from config.stack import StackSettings
+from manifests.node_labels import NVIDIA_PCI_DEVICE
 from manifests.objects import HelmRelease, Manifest, namespace, resolve_chart
 from manifests.reservation import RUNTIME_CLASS
 from manifests.versions import GPU_OPERATOR
@@ -190,7 +191,7 @@ def tegra_feature_rule(settings: StackSettings) -> Manifest | None:
                     "rules": [
                         {
                             "name": "integrated NVIDIA GPU",
-                            "labels": {"feature.node.kubernetes.io/pci-10de.present": "true"},
+                            "labels": {NVIDIA_PCI_DEVICE: "true"},
                             "matchFeatures": [
                                 {
                                     "feature": "system.name",

@@ -17,6 +17,8 @@ DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 KAI_NODE_POOL = "kai.scheduler/node-pool"
 """KAI's default shard takes only nodes without this label (SchedulingShard partitionLabelValue "", KAI v0.17.0)."""
 TIME_SLICING_POOL = "time-slicing"
+NVIDIA_PCI_DEVICE = "feature.node.kubernetes.io/pci-10de.present"
+"""NFD's mark of an NVIDIA PCI device, from which the GPU Operator derives `nvidia.com/gpu.present`."""
 
 _OPERANDS_WITHOUT_TEGRA_SUPPORT = ("dcgm", "dcgm-exporter", "gpu-feature-discovery", "mig-manager")
 """Operands of GPU Operator v26.7 that are kept off Tegra nodes.
@@ -57,6 +59,9 @@ def _tegra(platform: TegraPlatform, node: TegraNode) -> dict[str, str]:
         off.append("container-toolkit")
     return {
         PLATFORM: PLATFORM_TEGRA,
+        # Set before the operator first sees the node: it deletes every gpu.deploy label of a node without this mark,
+        # and would then roll out all operands, the container toolkit too. The NodeFeatureRule is its durable owner.
+        NVIDIA_PCI_DEVICE: "true",
         GPU_MEMORY: str(node.gpu_memory_mib),
         GPU_COUNT: str(node.gpu_count),
         **{f"nvidia.com/gpu.deploy.{operand}": "false" for operand in off},
