@@ -35,7 +35,7 @@ class KaiScheduler(pulumi.ComponentResource):
     Attributes:
         namespace: the control plane's namespace.
         chart_version: version of the installed chart.
-        queues: names of the stack's queues, parents first.
+        queues: names of the queues, parents first.
     """
 
     namespace: pulumi.Output[str]
@@ -51,6 +51,11 @@ class KaiScheduler(pulumi.ComponentResource):
             name,
             kai.release(settings),
             pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[namespace, *args.after]),
+        )
+        register(
+            f"{name}-shard",
+            kai.default_shard(),
+            pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[release]),
         )
         queues = kai.queues(settings)
         opened = gate(

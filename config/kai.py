@@ -10,7 +10,7 @@ from config.charts import ChartSettings, ImageSettings
 from config.model import Name, Settings
 
 DEFAULT_PARENT_QUEUE = "default-parent-queue"
-"""Created by KAI's chart on first install (`defaultQueue.parentName`), as is `default-queue` below it."""
+"""KAI's usual pair of queues, this one above `default-queue`; upstream's examples submit to the latter."""
 DEFAULT_QUEUE = "default-queue"
 
 
@@ -73,7 +73,7 @@ class KaiSettings(Settings):
     """`binder.cdiEnabled`: whether KAI names GPUs as `k8s.device-plugin.nvidia.com/gpu=<UUID>`; null lets KAI ask the
     ClusterPolicy."""
     default_queue: bool = True
-    """The chart's `default-parent-queue` and `default-queue`, made once at install and kept on destroy."""
+    """Whether to make `default-parent-queue` and `default-queue`, as KAI's chart would; ours are removed on destroy."""
     queues: dict[Name, QueueSettings] = {}
     timeout_seconds: Annotated[int, Field(ge=30, le=7200)] = 600
     """Bound of the release's own wait, and of the wait for the queue controller after it."""
@@ -85,7 +85,7 @@ class KaiSettings(Settings):
             if name in built_in:
                 raise PydanticCustomError(
                     "queue_name_taken",
-                    "queue '{queue}' is made by KAI's chart. Set default_queue: false to define it here.",
+                    "queue '{queue}' is one of KAI's usual pair. Set default_queue: false to define it here.",
                     {"queue": name},
                 )
             if queue.parent is not None and queue.parent not in self.queues.keys() | built_in:

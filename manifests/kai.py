@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from config.kai import QueueShare
+from config.kai import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, QueueSettings, QueueShare
 from config.stack import StackSettings
 from manifests import reservation
 from manifests.objects import HelmRelease, Manifest, namespace, resolve_chart
@@ -67,7 +67,8 @@ def release(settings: StackSettings) -> HelmRelease:
     put("binder.runtimeClassName", reservation.RUNTIME_CLASS)
     put("admission.gpuFractionRuntimeClassName", reservation.RUNTIME_CLASS)
     put("scheduler.placementStrategy", kai.scheduler.placement.value)
-    put("defaultQueue.createDefaultQueue", kai.default_queue)
+    # Ours, among the other queues: the chart's own are made at install only, and kept on uninstall.
+    put("defaultQueue.createDefaultQueue", False)
     for image in _IMAGES:
         put(f"{image}.pullPolicy", kai.images.pull_policy.value)
     if kai.scheduler.args:
@@ -91,14 +92,30 @@ def release(settings: StackSettings) -> HelmRelease:
     )
 
 
+def default_shard() -> Manifest:
+    """The chart's SchedulingShard, to be taken over after the release.
+
+    Symptom without it: it stays behind on uninstall, since the chart marks it `helm.sh/resource-policy: keep`
+    (KAI v0.17.0, templates/default-shard.yaml, by design upstream). Its spec remains the chart's.
+    """
+    return {
+        "apiVersion": "kai.scheduler/v1",
+        "kind": "SchedulingShard",
+        "metadata": {"name": "default", "labels": {"app.kubernetes.io/part-of": "kai-anywhere"}},
+    }
+
+
 def queues(settings: StackSettings) -> dict[str, Manifest]:
     """The stack's queues by name, parents before children."""
+    wanted = dict(settings.kai.queues)
+    if settings.kai.default_queue:
+        wanted |= {DEFAULT_PARENT_QUEUE: QueueSettings(), DEFAULT_QUEUE: QueueSettings(parent=DEFAULT_PARENT_QUEUE)}
     ordered: dict[str, Manifest] = {}
 
     def add(name: str) -> None:
-        if name in ordered or name not in settings.kai.queues:
+        if name in ordered:
             return
-        queue = settings.kai.queues[name]
+        queue = wanted[name]
         if queue.parent is not None:
             add(queue.parent)
         spec: dict[str, Any] = {"displayName": name}
@@ -114,7 +131,7 @@ def queues(settings: StackSettings) -> dict[str, Manifest]:
             "spec": spec,
         }
 
-    for name in sorted(settings.kai.queues):
+    for name in sorted(wanted):
         add(name)
     return ordered
 
