@@ -1,8 +1,9 @@
 """What must hold of the cluster before the first resource is registered; every finding at once."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from typing_extensions import override
 
@@ -19,6 +20,11 @@ OLDEST_KUBERNETES = (1, 30)
 """ValidatingAdmissionPolicy, our guard, is served as v1 from here on."""
 
 
+_PROVIDER = "pulumi:providers:kubernetes"
+_RELEASE = "kubernetes:helm.sh/v3:Release"
+_ENGINE_OWN = ("pulumi:pulumi:Stack", "pulumi:providers:")
+
+
 @dataclass(frozen=True)
 class DeployedState:
     """What the stack remembers of its last `up`.
@@ -26,10 +32,31 @@ class DeployedState:
     Attributes:
         deployed: whether it has any resource.
         cluster_uid: the identity of the cluster they are in, or None.
+        releases: the Helm releases that it knows, as namespace and name.
     """
 
-    deployed: bool
-    cluster_uid: str | None
+    deployed: bool = False
+    cluster_uid: str | None = None
+    releases: frozenset[tuple[str, str]] = frozenset()
+
+    @classmethod
+    def of(cls, resources: Iterable[tuple[str, Mapping[str, object]]]) -> Self:
+        """Read it from the state's resources, each a type token and its outputs."""
+        known = list(resources)
+        identities = {
+            str(outputs["clusterIdentifier"])
+            for token, outputs in known
+            if token == _PROVIDER and outputs.get("clusterIdentifier")
+        }
+        return cls(
+            deployed=any(not token.startswith(_ENGINE_OWN) for token, _ in known),
+            cluster_uid=min(identities, default=None),
+            releases=frozenset(
+                (str(outputs.get("namespace")), str(outputs.get("name")))
+                for token, outputs in known
+                if token == _RELEASE
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -162,7 +189,7 @@ def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState) ->
     yield from _platform(settings, facts)
     yield from _runtime_class(settings, facts)
     yield from _namespaces(settings, facts, state)
-    yield from _releases(facts)
+    yield from _releases(facts, state)
 
 
 def _version(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
@@ -265,8 +292,16 @@ def _namespaces(settings: StackSettings, facts: ClusterFacts, state: DeployedSta
                 )
 
 
-def _releases(facts: ClusterFacts) -> Iterator[Finding]:
+def _releases(facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
     for (namespace, release), revisions in sorted(facts.revisions.items()):
+        settled = [revision for revision in revisions if not revision.status.startswith("pending-")]
+        if settled and (namespace, release) not in state.releases:
+            yield Finding(
+                f"Helm release '{release}' is installed in namespace '{namespace}', but not known to this stack: it is "
+                "another stack's or was installed by hand, or a run was killed before it could note it down.",
+                f"Uninstall it: helm uninstall {release} --namespace {namespace}. To keep it: "
+                f"pulumi import kubernetes:helm.sh/v3:Release {release} {namespace}/{release}",
+            )
         for revision in revisions:
             if revision.status.startswith("pending-"):
                 yield Finding(

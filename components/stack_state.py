@@ -5,9 +5,6 @@ from pydantic import BaseModel, ConfigDict
 
 from cluster.preflight import DeployedState
 
-_PROVIDER = "pulumi:providers:kubernetes"
-_ENGINE_OWN = ("pulumi:pulumi:Stack", "pulumi:providers:")
-
 
 class _Resource(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -25,12 +22,4 @@ def read_stack_state() -> DeployedState:
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     answer = pulumi.runtime.invoke("pulumi:pulumi:readStackResourceOutputs", {"stackName": name}).value
     resources = [_Resource.model_validate(resource) for resource in answer["outputs"].values()]
-    identities = {
-        str(uid)
-        for resource in resources
-        if resource.type == _PROVIDER and (uid := resource.outputs.get("clusterIdentifier"))
-    }
-    return DeployedState(
-        deployed=any(not resource.type.startswith(_ENGINE_OWN) for resource in resources),
-        cluster_uid=min(identities, default=None),
-    )
+    return DeployedState.of((resource.type, resource.outputs) for resource in resources)

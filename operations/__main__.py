@@ -1,0 +1,104 @@
+"""`python -m operations`: up, preview, down, reset, preflight."""
+
+import shutil
+import sys
+from typing import Annotated
+
+import typer
+
+import simulator
+import toolchain
+from cluster.client import Cluster
+from cluster.errors import ClusterError
+from cluster.preflight import run_preflight
+from config.stack import StackConfigError
+from operations import engine, summary
+from operations.errors import OperationError
+from operations.target import Target, folder, open_target
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+
+Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
+
+
+@app.command()
+def up(stack: Stack = "jetson") -> None:
+    """Install the stack: on your cluster after you said yes, on the simulator at once."""
+    with open_target(stack) as target:
+        engine.select_stack(target)
+        unattended = ["--yes", "--skip-preview"] if target.simulated else []
+        engine.pulumi(target, "up", "--stack", stack, *unattended)
+        typer.echo()
+        typer.echo(_summary(target))
+
+
+@app.command()
+def preview(stack: Stack = "jetson") -> None:
+    """Show what `up` would change."""
+    with open_target(stack) as target:
+        engine.select_stack(target)
+        engine.pulumi(target, "preview", "--stack", stack)
+
+
+@app.command()
+def down(stack: Stack = "jetson") -> None:
+    """Remove the stack; the simulator is stopped and keeps its data."""
+    with open_target(stack) as target:
+        engine.select_stack(target)
+        engine.pulumi(target, "destroy", "--stack", stack, *(["--yes", "--skip-preview"] if target.simulated else []))
+        if target.simulated:
+            simulator.down(folder(stack) / "cluster")
+
+
+@app.command()
+def reset(stack: Stack = "jetson") -> None:
+    """Stop the stack's simulator and forget it, with the stack's state."""
+    simulator.reset(folder(stack) / "cluster")
+    for name in ("project", "state"):
+        shutil.rmtree(folder(stack) / name, ignore_errors=True)
+
+
+@app.command()
+def preflight(stack: Stack = "jetson") -> None:
+    """Check the cluster against the stack; change nothing."""
+    with open_target(stack) as target:
+        result = run_preflight(target.settings, engine.deployed_state(target), preview=False)
+        for warning in result.warnings:
+            typer.echo(f"warning: {warning}")
+        typer.echo(f"The cluster is ready for stack '{stack}'.")
+
+
+def _summary(target: Target) -> str:
+    connection = Cluster.connect(target.settings.cluster)
+    try:
+        return summary.render(
+            stack=target.stack,
+            server=connection.server,
+            version=connection.version().git,
+            settings=target.settings,
+            nodes=connection.nodes(),
+            outputs=engine.outputs(target),
+            simulated=target.simulated,
+            kubeconfig=connection.kubeconfig,
+        )
+    finally:
+        connection.close()
+
+
+def main() -> None:
+    """Run a command; a failure is a text on stderr, not a traceback."""
+    try:
+        app()
+    except (
+        OperationError,
+        StackConfigError,
+        ClusterError,
+        simulator.SimulatorError,
+        toolchain.ToolchainError,
+    ) as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

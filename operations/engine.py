@@ -1,0 +1,88 @@
+"""Runs the pulumi CLI on a target."""
+
+import json
+import subprocess
+import sys
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from cluster.preflight import DeployedState
+from operations.errors import OperationError
+from operations.target import Target
+
+
+class _Resource(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    type: str
+    outputs: dict[str, object] = {}
+
+
+class _Deployment(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    resources: list[_Resource] = []
+
+
+class _Export(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    deployment: _Deployment
+
+
+def pulumi(target: Target, *arguments: str) -> None:
+    """Run a pulumi command that a person watches.
+
+    Raises:
+        OperationError: if it fails; it has said why.
+    """
+    sys.stdout.flush()
+    done = subprocess.run(
+        ["pulumi", *arguments, "--cwd", str(target.project)], env=dict(target.environment), check=False
+    )
+    if done.returncode != 0:
+        raise OperationError(f"pulumi {arguments[0]} failed (status {done.returncode}); the reason stands above.")
+
+
+def select_stack(target: Target) -> None:
+    """Make the stack in the backend unless it is there; free it from a command that was killed, in a simulator."""
+    asked = _ask(target, "stack", "select", "--create", target.stack)
+    if asked.returncode != 0:
+        raise OperationError(
+            f"pulumi can't open the stack '{target.stack}': {asked.stderr.strip()}\n"
+            "Log in to a backend first, for example: pulumi login --local"
+        )
+    if target.simulated:
+        # This command holds the simulator's lock, so whoever holds the state's lock is dead.
+        _ask(target, "cancel", "--yes")
+
+
+def deployed_state(target: Target) -> DeployedState:
+    """What the stack remembers; a stack that was never made remembers nothing."""
+    asked = _ask(target, "stack", "export", "--stack", target.stack)
+    if asked.returncode != 0:
+        return DeployedState()
+    try:
+        export = _Export.model_validate_json(asked.stdout)
+    except ValidationError as error:
+        raise OperationError(f"The state of stack '{target.stack}' is not what pulumi writes: {error}") from error
+    return DeployedState.of((resource.type, resource.outputs) for resource in export.deployment.resources)
+
+
+def outputs(target: Target) -> dict[str, object]:
+    """The stack's outputs."""
+    asked = _ask(target, "stack", "output", "--json", "--stack", target.stack)
+    if asked.returncode != 0:
+        raise OperationError(f"The outputs of stack '{target.stack}' can't be read: {asked.stderr.strip()}")
+    answer = json.loads(asked.stdout)
+    return dict(answer)
+
+
+def _ask(target: Target, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["pulumi", *arguments, "--non-interactive", "--cwd", str(target.project)],
+        env=dict(target.environment),
+        check=False,
+        capture_output=True,
+        text=True,
+    )

@@ -1,0 +1,51 @@
+"""Reads a stack file without the engine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from config.stack import SETTINGS_KEY, StackSettings, parse_settings
+from operations.errors import OperationError
+
+PROJECT = "kai-anywhere"
+_KEY = f"{PROJECT}:{SETTINGS_KEY}"
+
+
+def read_stack_file(path: Path) -> dict[str, Any]:
+    """The file's content, as YAML says it.
+
+    Raises:
+        OperationError: if there is no such file, or it is not a stack file.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        known = ", ".join(sorted(file.name.split(".")[1] for file in path.parent.glob("Pulumi.*.yaml")))
+        raise OperationError(
+            f"There is no {path.name}, so no such stack.\nStacks: {known}. Choose one with STACK=name."
+        ) from error
+    except yaml.YAMLError as error:
+        raise OperationError(f"{path.name} is not YAML: {error}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("config", {}), dict):
+        raise OperationError(f"{path.name} is not a stack file: it needs a mapping `config`, as in Pulumi.jetson.yaml.")
+    return content
+
+
+def read_settings(path: Path) -> StackSettings:
+    """The stack's validated settings.
+
+    Raises:
+        OperationError: if the file can't be read.
+        StackConfigError: if a setting is wrong.
+    """
+    settings = read_stack_file(path).get("config", {}).get(_KEY)
+    return parse_settings(None if settings is None else json.dumps(settings), file=path.name)
+
+
+def with_settings(content: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The stack file's content with some settings changed, section by section."""
+    settings = content["config"][_KEY]
+    changed = settings | {section: settings.get(section, {}) | keys for section, keys in changes.items()}
+    return content | {"config": content["config"] | {_KEY: changed}}

@@ -1,0 +1,115 @@
+"""The short text at the end of `make up`: what runs where, what is simulated, what to try next."""
+
+import io
+from collections.abc import Mapping
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from cluster.client import Node
+from config.sharing import TimeSlicingProfile
+from config.stack import StackSettings
+from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
+from manifests.reservation import NAMESPACE
+
+_WIDTH = 110
+
+
+def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
+    *,
+    stack: str,
+    server: str,
+    version: str,
+    settings: StackSettings,
+    nodes: Mapping[str, Node],
+    outputs: Mapping[str, object],
+    simulated: tuple[str, ...],
+    kubeconfig: str,
+) -> str:
+    """The summary as plain text.
+
+    Args:
+        stack: its name.
+        server: the API server's address.
+        version: its version.
+        settings: the stack's settings.
+        nodes: the cluster's nodes by name.
+        outputs: the stack's outputs.
+        simulated: what is not real, in words.
+        kubeconfig: the file to use with kubectl.
+    """
+    out = io.StringIO()
+    console = Console(file=out, width=_WIDTH, color_system=None, highlight=False)
+    console.print(f"Stack '{stack}' is up on {server} (Kubernetes {version}).\n")
+    console.print(_node_table(settings, nodes))
+    queues = outputs.get("queues")
+    names = ", ".join(str(queue) for queue in queues) if isinstance(queues, list) else ""
+    if settings.gpu_operator.install:
+        console.print(
+            f"GPU Operator {outputs.get('gpu_operator_version')} in namespace {settings.gpu_operator.namespace}"
+        )
+    console.print(f"KAI scheduler {outputs.get('kai_version')} in namespace {settings.kai.namespace}; queues: {names}")
+    if settings.overrides_apply:
+        console.print(
+            f"Reservation pods in namespace {NAMESPACE} get libraries, devices and privilege on Tegra nodes, and "
+            "nothing on others."
+        )
+    if simulated:
+        console.print("\nSimulated:")
+        for what in simulated:
+            console.print(f"  {what}")
+    console.print("\nTry next:")
+    for line in _next_steps(stack, settings, simulated, kubeconfig):
+        console.print(f"  {line}", soft_wrap=True)
+    return out.getvalue()
+
+
+def _node_table(settings: StackSettings, nodes: Mapping[str, Node]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("Node", "Platform", "GPUs", "MiB per GPU", "Shared by", "Reservation pods"):
+        table.add_column(column)
+    sliced = {
+        node: profile
+        for profile in settings.node_profiles.values()
+        if isinstance(profile, TimeSlicingProfile)
+        for node in profile.nodes
+    }
+    for name, node in sorted(nodes.items()):
+        platform = node.labels.get(PLATFORM) or ("x86" if node.gpus else "-")
+        tegra = platform == PLATFORM_TEGRA and settings.overrides_apply
+        if not node.gpus:
+            table.add_row(name, platform, "-", "-", "-", "-")
+            continue
+        sharing = f"time slicing, {sliced[name].replicas} replicas" if name in sliced else "KAI, in fractions"
+        table.add_row(
+            name,
+            platform,
+            str(node.gpus),
+            node.labels.get(GPU_MEMORY, "unknown"),
+            sharing,
+            "with Tegra overrides" if tegra else "as KAI makes them",
+        )
+    return table
+
+
+def _next_steps(stack: str, settings: StackSettings, simulated: tuple[str, ...], kubeconfig: str) -> list[str]:
+    steps = [f"export KUBECONFIG={kubeconfig}"]
+    if not simulated:
+        return [
+            *steps,
+            "kubectl apply -f examples/fraction.yaml   # a pod that asks for half a GPU",
+            f"make preview STACK={stack}   # what another `up` would change",
+        ]
+    if settings.overrides_apply:
+        binder = f"system:serviceaccount:{settings.kai.namespace}:binder"
+        steps.append(
+            f"kubectl create -f examples/reservation-pod.yaml --as {binder} -o yaml   # as KAI does; see what it became"
+        )
+    return [
+        *steps,
+        "kubectl get pods --all-namespaces --output wide",
+        f"make preview STACK={stack}   # nothing to change; edit Pulumi.{stack}.yaml and look again",
+        f"make down STACK={stack}",
+        f"make up STACK={stack} KUBECONFIG=~/.kube/config   # your cluster; first edit Pulumi.{stack}.yaml (EDIT)",
+    ]

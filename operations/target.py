@@ -1,0 +1,125 @@
+"""Where a command works: on the reader's own cluster, or on the simulator."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from filelock import FileLock, Timeout
+
+import simulator
+import toolchain
+from config.platform import TegraPlatform, X86Platform
+from config.stack import StackSettings
+from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
+from operations.errors import OperationError
+from operations.stack_file import read_settings, read_stack_file, with_settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Target:
+    """A stack and its place.
+
+    Attributes:
+        stack: the stack's name.
+        settings: what it says, with the simulator's changes if there are any.
+        project: the folder of its Pulumi.yaml.
+        environment: of every program that is run for it.
+        simulated: what stands in for the real thing, in words; empty on the reader's own cluster.
+    """
+
+    stack: str
+    settings: StackSettings
+    project: Path
+    environment: Mapping[str, str]
+    simulated: tuple[str, ...]
+
+
+def folder(stack: str) -> Path:
+    """The folder of a stack's simulator, with its data, state and project."""
+    return ROOT / ".simulator" / stack
+
+
+@contextmanager
+def open_target(stack: str) -> Iterator[Target]:
+    """The reader's own cluster if a kubeconfig is chosen (KUBECONFIG, or in the stack's settings), else the simulator.
+
+    Raises:
+        OperationError: if another command works on the same simulator.
+    """
+    settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
+    chosen = os.environ.get("KUBECONFIG")
+    if chosen or settings.cluster.kubeconfig or settings.cluster.context:
+        yield Target(stack, settings, ROOT, toolchain.environment(toolchain.ENGINE), ())
+        return
+    place = folder(stack)
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(place / "command.lock", timeout=0):
+            yield _simulated(stack, settings, place)
+    except Timeout as error:
+        raise OperationError(
+            f"Another command works on the simulator of stack '{stack}'. Wait for it to end, or choose another STACK."
+        ) from error
+
+
+def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
+    environment = toolchain.environment((*toolchain.ENGINE, *toolchain.SIMULATOR))
+    control_plane = simulator.up(place / "cluster", nodes=_nodes(settings))
+    project = place / "project"
+    state = place / "state"
+    project.mkdir(exist_ok=True)
+    state.mkdir(exist_ok=True)
+    own = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+    own["main"] = str(ROOT)
+    own["runtime"]["options"]["virtualenv"] = str(ROOT / ".venv")
+    (project / "Pulumi.yaml").write_text(yaml.safe_dump(own))
+    charts = {"kai": _chart(settings.kai.chart.source, KAI_SCHEDULER)}
+    charts["gpu_operator"] = _chart(settings.gpu_operator.chart.source, GPU_OPERATOR)
+    content = read_stack_file(ROOT / f"Pulumi.{stack}.yaml")
+    changes: dict[str, dict[str, Any]] = {
+        section: {"chart": {"source": str(path)}} for section, path in charts.items() if path is not None
+    }
+    changes["cluster"] = {"kubeconfig": str(control_plane.kubeconfig)}
+    file = project / f"Pulumi.{stack}.yaml"
+    previous = read_stack_file(file) if file.exists() else {}
+    salt = {key: previous[key] for key in ("encryptionsalt",) if key in previous}
+    file.write_text(yaml.safe_dump(with_settings(content, changes) | salt, sort_keys=False))
+    environment |= {
+        "PULUMI_BACKEND_URL": state.as_uri(),
+        # Nothing in a simulator is secret; a stack of one's own asks for a passphrase.
+        "PULUMI_CONFIG_PASSPHRASE": "",
+    }
+    stand_ins = [pin.name for pin, path in zip((KAI_SCHEDULER, GPU_OPERATOR), charts.values(), strict=True) if path]
+    simulated = [simulator.SIMULATED]
+    if stand_ins:
+        simulated.append(
+            f"Charts: {' and '.join(stand_ins)} are stand-ins of ours with the official value paths, since the "
+            "official charts can't be reached from here."
+        )
+    return Target(stack, read_settings(file), project, environment, tuple(simulated))
+
+
+def _nodes(settings: StackSettings) -> dict[str, simulator.NodeKind]:
+    """The nodes that the stack names, so that a stack of one's own can be tried."""
+    nodes = {node: simulator.NodeKind.X86 for profile in settings.node_profiles.values() for node in profile.nodes}
+    nodes |= dict.fromkeys(settings.platform.unified_memory_nodes, simulator.NodeKind.SPARK)
+    match settings.platform:
+        case TegraPlatform(tegra_nodes=tegra):
+            nodes |= dict.fromkeys(tegra, simulator.NodeKind.JETSON)
+        case X86Platform():
+            pass
+    return nodes
+
+
+def _chart(source: str | None, pin: ChartPin) -> Path | None:
+    """The stand-in for an official chart that can't be reached, or None where the stack's own source is used."""
+    if source is not None:
+        return None
+    official = pin.source.replace("oci://", "https://")
+    return None if toolchain.reachable(official) else simulator.chart_path(pin.name)
