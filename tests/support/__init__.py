@@ -1,0 +1,1 @@
+"""What the tests of every tier share: stacks, golden files, stand-ins."""

@@ -1,0 +1,89 @@
+"""Fixtures of the toolchain's tests: a private cache, programs that are small scripts, an HTTP server on loopback."""
+
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from toolchain import cache
+
+Program = Callable[..., Path]
+
+
+@pytest.fixture
+def cache_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The toolchain's cache folder of one test; nothing is in it."""
+    monkeypatch.setenv(cache.LOCATION_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache" / "toolchain"
+
+
+@pytest.fixture
+def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_root: Path) -> Program:
+    """Lays scripts into a folder that is all of PATH: `on_path("etcd", "etcd Version: 3.6.5")` prints that line."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "pulumi-home"))
+    # The interpreter's folder is searched first; a test must not find what this machine has there.
+    interpreter = tmp_path / "interpreter" / "python"
+    monkeypatch.setattr(sys, "executable", str(interpreter))
+    assert not cache_root.exists()
+
+    def lay(name: str, prints: str = "", *, script: str | None = None, into: Path = folder) -> Path:
+        into.mkdir(parents=True, exist_ok=True)
+        program = into / name
+        program.write_text(f"#!/bin/sh\n{script if script is not None else f'echo {shlex.quote(prints)}'}\n")
+        program.chmod(0o755)
+        return program
+
+    return lay
+
+
+@dataclass
+class Site:
+    """What the server answers: bodies by path; `cut` paths break off after half of their body."""
+
+    address: str
+    bodies: dict[str, bytes] = field(default_factory=dict)
+    cut: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A real HTTP server on a free loopback port."""
+    held: list[Site] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            held[0].asked.append(self.path)
+            body = held[0].bodies.get(self.path)
+            if body is None:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[: len(body) // 2] if self.path in held[0].cut else body)
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            """Keeps the tests' output clean."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        held.append(Site(f"http://127.0.0.1:{server.server_port}"))
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield held[0]
+        server.shutdown()
+        thread.join()

@@ -1,0 +1,115 @@
+"""`python -m toolchain`, as a real process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolchain.programs import Program
+
+_REPOSITORY = Path(__file__).parents[3]
+_PROGRAMS = {
+    "pulumi": "v3.260.0",
+    "pulumi-language-python": "",
+    "pulumi-language-python-exec": "",
+    "pulumi-resource-kubernetes": "",
+    "etcd": "etcd Version: 3.6.6",
+    "kube-apiserver": "Kubernetes v1.36.1",
+    "kube-controller-manager": "Kubernetes v1.36.1",
+    "kube-scheduler": "Kubernetes v1.36.1",
+    "kwok": "kwok version v0.8.0",
+    "kubectl": "Client Version: v1.36.1",
+}
+
+
+@pytest.fixture
+def toolchain(tmp_path: Path) -> "Toolchain":
+    """The command line on a PATH that holds scripts in place of every program."""
+    (tmp_path / "bin").mkdir()
+    for name, prints in _PROGRAMS.items():
+        program = tmp_path / "bin" / name
+        program.write_text(f"#!/bin/sh\necho '{prints}'\n")
+        program.chmod(0o755)
+    return Toolchain(tmp_path)
+
+
+class Toolchain:
+    """Runs `python -m toolchain` offline, with a PATH and a cache below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin = folder / "bin"
+        self._environment = {
+            "PATH": str(self.bin),
+            "HOME": str(folder),
+            "KAI_ANYWHERE_CACHE": str(folder / "cache"),
+            "KAI_ANYWHERE_OFFLINE": "1",
+        }
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Gives the finished process."""
+        return subprocess.run(
+            [sys.executable, "-m", "toolchain", *arguments],
+            cwd=_REPOSITORY,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def test_install_shows_program_version_source_and_path(toolchain: Toolchain) -> None:
+    done = toolchain("install", "--group", "all")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert rows[0] == ["PROGRAM", "VERSION", "SOURCE", "PATH"]
+    assert ["etcd", "3.6.6", "PATH", str(toolchain.bin / "etcd")] in rows
+    assert {row[0] for row in rows[1:]} == set(Program)
+
+
+def test_install_takes_a_group_or_single_programs(toolchain: Toolchain) -> None:
+    assert len(toolchain("install", "--group", "engine").stdout.splitlines()) == 1 + 3
+    assert len(toolchain("install", "--group", "simulator").stdout.splitlines()) == 1 + 6
+    assert len(toolchain("install", "etcd", "kwok").stdout.splitlines()) == 1 + 2
+    unknown = toolchain("install", "helm")
+    assert unknown.returncode == 2
+    assert "helm" in unknown.stderr
+
+
+def test_list_shows_what_is_missing_and_passed_over(toolchain: Toolchain) -> None:
+    (toolchain.bin / "kwok").unlink()
+    (toolchain.bin / "etcd").write_text("#!/bin/sh\necho etcd Version: 3.4.0\n")
+    done = toolchain("list", "--group", "simulator")
+    assert done.returncode == 0
+    rows = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert "missing" in rows["kwok"]
+    assert "missing" in rows["etcd"]
+    assert "PATH" in rows["kubectl"]
+    assert "3.4.0" in done.stderr
+
+
+def test_run_hands_on_arguments_output_and_exit_status(toolchain: Toolchain) -> None:
+    script = toolchain.bin / "tell"
+    script.write_text('#!/bin/sh\necho "$PATH"; echo "$@"; exit 7\n')
+    script.chmod(0o755)
+    done = toolchain("run", "--", "tell", "--group", "x y")
+    assert done.returncode == 7
+    assert done.stdout.splitlines() == [f"{Path(sys.executable).parent}{os.pathsep}{toolchain.bin}", "--group x y"]
+
+
+def test_run_names_a_command_that_is_not_there(toolchain: Toolchain) -> None:
+    done = toolchain("run", "--group", "engine", "--", "no-such-command")
+    assert done.returncode == 127
+    assert "'no-such-command'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_is_shown_without_a_traceback(toolchain: Toolchain) -> None:
+    (toolchain.bin / "kwok").unlink()
+    done = toolchain("install", "kwok")
+    assert done.returncode == 1
+    assert "kwok 0.8.0 can't be built" in done.stderr
+    assert "What to do: install Go" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

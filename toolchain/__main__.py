@@ -1,0 +1,114 @@
+"""`python -m toolchain`: install the programs, list them, or run a command that finds them."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from enum import StrEnum, unique
+from typing import Annotated
+
+import typer
+
+from toolchain.errors import ToolchainError
+from toolchain.install import Located, environment, install_located, survey
+from toolchain.programs import ENGINE, RECIPES, SIMULATOR, Program
+from toolchain.progress import say
+
+_COMMAND_NOT_FOUND = 127
+
+
+@unique
+class Group(StrEnum):
+    """Which programs."""
+
+    ENGINE = "engine"
+    SIMULATOR = "simulator"
+    ALL = "all"
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The programs of the group."""
+        match self:
+            case Group.ENGINE:
+                return ENGINE
+            case Group.SIMULATOR:
+                return SIMULATOR
+            case Group.ALL:
+                return (*ENGINE, *SIMULATOR)
+
+
+GroupOption = Annotated[
+    Group | None, typer.Option(help="engine: what `pulumi up` needs; simulator: what the simulated cluster needs.")
+]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+
+
+@app.command()
+def install(
+    group: GroupOption = None,
+    programs: Annotated[
+        list[Program] | None, typer.Argument(help="Single programs; without any, a whole group.")
+    ] = None,
+) -> None:
+    """Gets what is missing and shows where each program lies."""
+    chosen = _chosen(group, programs or ())
+    located = install_located(chosen)
+    _show(chosen, located, survey(chosen).notes)
+
+
+@app.command(name="list")
+def list_programs(group: GroupOption = None) -> None:
+    """Shows what would be used, without getting anything."""
+    chosen = _chosen(group, ())
+    there = survey(chosen)
+    _show(chosen, there.located, there.notes)
+
+
+@app.command()
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGS]...", help="What to run.")],
+    group: GroupOption = None,
+) -> None:
+    """Runs a command with the programs on PATH, in place of this process; gets what is missing first."""
+    variables = environment(_chosen(group, ()))
+    executable = shutil.which(command[0], path=variables["PATH"])
+    if executable is None:
+        say(f"There is no command {command[0]!r} on PATH.")
+        raise typer.Exit(_COMMAND_NOT_FOUND)
+    os.execve(executable, command, variables)  # noqa: S606 - replacing this process hands on signals and the exit status
+
+
+def _chosen(group: Group | None, programs: Iterable[Program]) -> tuple[Program, ...]:
+    """Gives the named programs and the named group; everything when neither is named."""
+    named = (*(group.programs if group else ()), *programs)
+    return tuple(dict.fromkeys(named or Group.ALL.programs))
+
+
+def _show(programs: Iterable[Program], located: Mapping[Program, Located], notes: Iterable[str]) -> None:
+    rows = [("PROGRAM", "VERSION", "SOURCE", "PATH")]
+    for program in programs:
+        found = located.get(program)
+        rows.append(
+            (program, found.version or "not told", found.origin, str(found.path))
+            if found
+            else (program, "missing", "-", f"to download, or to build in about {RECIPES[program].minutes} min")
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        typer.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]))
+    for note in notes:
+        say(note)
+
+
+def main() -> None:
+    """Runs the command line; a `ToolchainError` is shown without its traceback."""
+    try:
+        app()
+    except ToolchainError as error:
+        say(str(error))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Builds a recipe with Go from its pinned modules, in a private copy of its folder."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+from toolchain import cache
+from toolchain.go import GoEnvironment, check_go, module_folder, run_go
+from toolchain.programs import ModuleFile, Recipe
+from toolchain.progress import packages, progress, say
+
+_MEBIBYTE = 1 << 20
+_MODULE_FILES = ("go.mod", "go.sum", "main.go")
+_FLAGS = ("-mod=readonly", "-buildvcs=false", "-trimpath")
+
+
+def built(recipe: Recipe) -> Path:
+    """Gives the cache entry with the recipe's executables; builds it if it is missing.
+
+    Raises:
+        ToolchainError: Go is missing or too old, the disk is full, a module can't be fetched, or the build failed.
+    """
+    return cache.obtain(recipe.entry, recipe.files, what=title(recipe), fill=lambda into: _build(recipe, into))
+
+
+def title(recipe: Recipe) -> str:
+    """Names what a recipe makes, for a person."""
+    return f"{', '.join(recipe.programs)} {recipe.version}"
+
+
+def _build(recipe: Recipe, into: Path) -> None:
+    what = title(recipe)
+    go = check_go(recipe.source, what)
+    workplace = into / "source"
+    source = _copy(recipe.source, workplace / "program")
+    for file in recipe.embedded:
+        _take(file, workplace, source, what)
+    say(f"{what}: looking at its packages (the first time, Go fetches modules)")
+    listed, stale = _packages(recipe, source, what)
+    _check_space(recipe, go, into, len(stale) / len(listed))
+    _compile(recipe, source, into, stale, what)
+    for file in recipe.beside:
+        _take(file, workplace, into, what).chmod(0o755)
+    shutil.rmtree(workplace)
+
+
+def _copy(folder: Path, target: Path) -> Path:
+    # A private copy: the checkout may be read-only, and concurrent builds must not meet in it.
+    target.mkdir(parents=True)
+    for name in _MODULE_FILES:
+        if (folder / name).exists():
+            shutil.copyfile(folder / name, target / name)
+    return target
+
+
+def _take(file: ModuleFile, workplace: Path, into: Path, what: str) -> Path:
+    pins = workplace / f"pins of {file.folder.replace('/', '_')}"
+    if not pins.exists():
+        _copy(file.source, pins)
+    return Path(shutil.copyfile(module_folder(file.module, pins, what) / file.path, into / Path(file.path).name))
+
+
+def _packages(recipe: Recipe, source: Path, what: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Gives all packages of a recipe, and those that Go's cache lacks."""
+    seen: dict[str, bool] = {}
+
+    def take(line: str) -> bool:
+        match line.split():
+            case ["package", path, "true" | "false" as stale]:
+                seen[path] = stale == "true"
+                return True
+            case _:
+                return False
+
+    mains = [package for _, package in recipe.packages]
+    run_go(["list", *_FLAGS, "-deps", "-f", "package {{.ImportPath}} {{.Stale}}", *mains], source, what, take)
+    return frozenset(seen), frozenset(path for path, stale in seen.items() if stale)
+
+
+def _check_space(recipe: Recipe, go: GoEnvironment, into: Path, stale_share: float) -> None:
+    """Refuses before minutes of work what can't end well; a warm Go cache needs little."""
+    go_cache = _existing(go.build_cache)
+    needs: Counter[int] = Counter()
+    needs[go_cache.stat().st_dev] += int(recipe.go_cache_mib * stale_share)
+    needs[into.stat().st_dev] += recipe.result_mib
+    for folder in (go_cache, into):
+        free = shutil.disk_usage(folder).free // _MEBIBYTE
+        if free < (need := needs[folder.stat().st_dev]):
+            raise cache.disk_full(folder, title(recipe), f"{free} MiB are free, about {need} MiB are needed")
+
+
+def _existing(folder: Path) -> Path:
+    return next(candidate for candidate in (folder, *folder.parents) if candidate.exists())
+
+
+def _compile(recipe: Recipe, source: Path, into: Path, stale: frozenset[str], what: str) -> None:
+    variables = " ".join(f"-X {name}={value}" for name, value in recipe.variables)
+    mains = [package for _, package in recipe.packages]
+    # With several main packages Go names each result after its package's last path element.
+    output = f"{into}/" if len(mains) > 1 else str(into / recipe.programs[0])
+    arguments = ["build", "-v", *_FLAGS, "-ldflags", f"-s -w {variables}".rstrip(), "-o", output, *mains]
+    with progress(f"building {', '.join(recipe.programs)}", len(stale), packages) as advance:
+
+        def take(line: str) -> bool:
+            known = line in stale
+            if known:
+                advance(1)
+            return known
+
+        run_go(arguments, source, what, take)

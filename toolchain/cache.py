@@ -1,0 +1,124 @@
+"""The user's cache folder: one folder per entry, which appears whole or not at all.
+
+Safe under concurrent runs (a file lock per entry, freed by the operating system when its holder dies) and after a kill
+(unfinished work lies in `<entry>.partial-*` folders, which the next run that takes a lock removes).
+"""
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from toolchain.errors import ToolchainError
+from toolchain.progress import say
+
+LOCATION_VARIABLE = "KAI_ANYWHERE_CACHE"
+_PARTIAL = ".partial-"
+
+
+def root() -> Path:
+    """Gives the cache folder of the toolchain; it need not exist yet."""
+    chosen = os.environ.get(LOCATION_VARIABLE)
+    base = Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("kai-anywhere")
+    return base / "toolchain"
+
+
+def find(entry: str, files: Iterable[str]) -> Path | None:
+    """Gives an entry's folder when all its files are there and executable."""
+    folder = root() / entry
+    return folder if all(os.access(folder / file, os.X_OK) for file in files) else None
+
+
+def obtain(entry: str, files: Iterable[str], *, what: str, fill: Callable[[Path], None]) -> Path:
+    """Gives an entry's folder, filled first by `fill` when it is missing or damaged.
+
+    Args:
+        entry: The folder's name.
+        files: The executables which `fill` leaves in the folder.
+        what: What the entry holds, for a person.
+        fill: Gets an empty folder. When it raises, nothing of the entry remains.
+
+    Raises:
+        ToolchainError: The cache folder can't be written, or its disk is full.
+    """
+    files = tuple(files)
+    try:
+        root().mkdir(parents=True, exist_ok=True)
+        with _locked(entry, what):
+            if found := find(entry, files):
+                return found
+            _remove_leftovers(entry)
+            return _fill(entry, files, fill)
+    except OSError as error:
+        raise _explained(error, what) from error
+
+
+@contextmanager
+def _locked(entry: str, what: str) -> Iterator[None]:
+    lock = _lock(entry)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        say(f"waiting for {what}: another run is getting it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _lock(entry: str) -> FileLock:
+    # A soft lock (where a file system has no flock) would outlive a killed holder.
+    return FileLock(root() / f"{entry}.lock", fallback_to_soft=False)
+
+
+def _fill(entry: str, files: tuple[str, ...], fill: Callable[[Path], None]) -> Path:
+    partial = Path(tempfile.mkdtemp(prefix=f"{entry}{_PARTIAL}", dir=root()))
+    try:
+        fill(partial)
+        if missing := [file for file in files if not os.access(partial / file, os.X_OK)]:
+            raise AssertionError(f"{entry} was filled without {missing}")
+        partial.chmod(0o755)
+        final = root() / entry
+        if final.exists():
+            shutil.rmtree(final)
+        return partial.rename(final)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _remove_leftovers(held: str) -> None:
+    """Removes unfinished work of killed runs, which is all that lies under a lock that nobody else holds."""
+    for partial in root().glob(f"*{_PARTIAL}*"):
+        entry = partial.name.rpartition(_PARTIAL)[0]
+        if entry == held:
+            shutil.rmtree(partial, ignore_errors=True)
+            continue
+        with suppress(Timeout), _lock(entry).acquire(blocking=False):
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _explained(error: OSError, what: str) -> ToolchainError:
+    if error.errno == errno.ENOSPC:
+        return disk_full(root(), what)
+    return ToolchainError(
+        f"The cache folder {root()} can't be used for {what}.",
+        why=str(error),
+        remedy=f"make that folder writable, or choose another: export {LOCATION_VARIABLE}=/a/folder/of/yours",
+    )
+
+
+def disk_full(folder: Path, what: str, why: str = "no space is left on the device") -> ToolchainError:
+    """Gives the error for a full disk."""
+    return ToolchainError(
+        f"There is not enough disk space at {folder} for {what}.",
+        why=why,
+        remedy=f"free some space there (`go clean -cache` empties Go's build cache), or choose another disk with "
+        f"{LOCATION_VARIABLE} (our cache) and GOCACHE (Go's)",
+    )

@@ -1,0 +1,195 @@
+"""Fetches official downloads: is the host there at all, then stream, verify, unpack."""
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import tarfile
+import threading
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+from urllib.parse import urlsplit
+
+from toolchain import cache
+from toolchain.errors import ToolchainError
+from toolchain.official import Asset, ChecksumFile, Download, PinnedChecksum
+from toolchain.progress import mebibytes, progress, say
+
+if TYPE_CHECKING:
+    import requests
+
+OFFLINE_VARIABLE = "KAI_ANYWHERE_OFFLINE"
+_CONNECT_SECONDS = 3.0
+_READ_SECONDS = 30.0
+_PROBE_SECONDS = 4.0
+_CHUNK_BYTES = 1 << 18
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+
+
+class DownloadUnavailableError(Exception):
+    """The download can't be had just now; the message is the reason, as part of a sentence."""
+
+
+def downloaded(download: Download) -> Path:
+    """Gives the cache entry with the download's verified executables; fetches it if it is missing.
+
+    Raises:
+        DownloadUnavailableError: A file is not there, or the connection broke.
+        ToolchainError: A file's checksum is not the published one, or the cache can't be written.
+    """
+
+    def fill(into: Path) -> None:
+        for asset in download.assets:
+            _fetch(asset, into)
+
+    return cache.obtain(download.entry, download.files, what=f"{download.name} {download.version}", fill=fill)
+
+
+def reachable(url: str) -> bool:
+    """Tells within seconds whether the host of an address answers; asks each host once per process."""
+    if os.environ.get(OFFLINE_VARIABLE, "0") not in ("", "0"):
+        _say_offline()
+        return False
+    parts = urlsplit(url)
+    return _host_answers(f"{parts.scheme}://{parts.netloc}/")
+
+
+@functools.cache
+def _say_offline() -> None:
+    say(f"{OFFLINE_VARIABLE} is set: building from Go modules instead of downloading")
+
+
+@functools.cache
+def _host_answers(address: str) -> bool:
+    outcome: list[str] = []
+
+    def ask() -> None:
+        import requests  # noqa: PLC0415 - a cached toolchain needs no HTTP client, and it takes 0.2 s to import
+
+        try:
+            requests.head(address, timeout=_CONNECT_SECONDS, allow_redirects=False).close()
+        except requests.RequestException as error:
+            outcome.append(_reason(error))
+        else:
+            outcome.append("")
+
+    # A thread, because no timeout of requests covers the name's resolution, nor all of a host's addresses together.
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_PROBE_SECONDS)
+    problem = outcome[0] if outcome else f"no answer within {_PROBE_SECONDS:.0f} s"
+    if problem:
+        say(f"no way to {urlsplit(address).hostname} ({problem}): building from Go modules instead")
+    return not problem
+
+
+def _reason(error: "requests.RequestException") -> str:
+    """Gives the innermost cause in a few words: the outer ones repeat addresses and object names."""
+    inner: BaseException = error
+    while inner.__cause__ or inner.__context__:
+        inner = cast("BaseException", inner.__cause__ or inner.__context__)
+    return f"{type(error).__name__}: {inner}" if str(inner) else type(error).__name__
+
+
+def _fetch(asset: Asset, into: Path) -> None:
+    name = asset.url.rpartition("/")[2]
+    wanted = _wanted_sha256(asset, name)
+    archive = into / f"{name}.download"
+    found = _stream(asset.url, archive, name)
+    if found != wanted:
+        archive.unlink()
+        raise ToolchainError(
+            f"The download {asset.url} is not the published file; it was deleted.",
+            why=f"its SHA-256 is {found}, the published one is {wanted}",
+            remedy=f"try again; if it stays, something between here and there changes downloads: "
+            f"export {OFFLINE_VARIABLE}=1 builds from Go modules instead",
+        )
+    _unpack(archive, name, asset.files, into)
+    archive.unlink(missing_ok=True)
+
+
+def _wanted_sha256(asset: Asset, name: str) -> str:
+    match asset.checksum:
+        case PinnedChecksum(sha256):
+            return sha256
+        case ChecksumFile(url):
+            if not reachable(url):
+                raise DownloadUnavailableError(f"no way to its checksums at {url}")
+            return _listed_sha256(_text(url), name, url)
+
+
+def _listed_sha256(text: str, name: str, url: str) -> str:
+    for line in text.splitlines():
+        match line.split():
+            case [sha256] if _SHA256.fullmatch(sha256):
+                return sha256.lower()
+            case [sha256, listed] if _SHA256.fullmatch(sha256) and listed.removeprefix("*") == name:
+                return sha256.lower()
+            case _:
+                continue
+    raise DownloadUnavailableError(f"{url} lists no SHA-256 of {name}")
+
+
+def _text(url: str) -> str:
+    import requests  # noqa: PLC0415 - see above
+
+    try:
+        with requests.get(url, timeout=(_CONNECT_SECONDS, _READ_SECONDS)) as response:
+            response.raise_for_status()
+            return response.text
+    except requests.RequestException as error:
+        raise DownloadUnavailableError(f"{url}: {_reason(error)}") from error
+
+
+def _stream(url: str, target: Path, title: str) -> str:
+    """Writes an address's body to a file and gives its SHA-256."""
+    import requests  # noqa: PLC0415 - see above
+
+    digest = hashlib.sha256()
+    try:
+        with requests.get(url, timeout=(_CONNECT_SECONDS, _READ_SECONDS), stream=True) as response:
+            response.raise_for_status()
+            total = int(response.headers.get("Content-Length", "0"))
+            with target.open("wb") as file, progress(f"downloading {title}", total, mebibytes) as advance:
+                for chunk in response.iter_content(_CHUNK_BYTES):
+                    file.write(chunk)
+                    digest.update(chunk)
+                    advance(len(chunk))
+    except requests.RequestException as error:
+        raise DownloadUnavailableError(f"{url}: {_reason(error)}") from error
+    return digest.hexdigest()
+
+
+def _unpack(archive: Path, name: str, files: tuple[str, ...], into: Path) -> None:
+    """Takes the named files out, wherever in the archive they lie.
+
+    Each is copied to its own name, and nothing else is unpacked: no path, link or mode of the archive is ever used.
+    (`tarfile`'s extraction filters are missing in Python 3.11.0 to 3.11.3, which Debian 12 has.)
+    """
+    if name.endswith(".tar.gz"):
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                file = member.name.rpartition("/")[2]
+                if member.isreg() and file in files and (content := tar.extractfile(member)):
+                    with content:
+                        _write(cast("BinaryIO", content), into / file)
+    elif name.endswith(".zip"):
+        with zipfile.ZipFile(archive) as zipped:
+            for info in zipped.infolist():
+                file = info.filename.rpartition("/")[2]
+                if file in files:
+                    with zipped.open(info) as content:
+                        _write(cast("BinaryIO", content), into / file)
+    else:
+        archive.rename(into / files[0])
+    if missing := [file for file in files if not (into / file).exists()]:
+        raise DownloadUnavailableError(f"{name} holds no {' and no '.join(missing)}")
+    for file in files:
+        (into / file).chmod(0o755)
+
+
+def _write(content: BinaryIO, target: Path) -> None:
+    with target.open("wb") as file:
+        shutil.copyfileobj(content, file)

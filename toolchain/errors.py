@@ -1,0 +1,8 @@
+"""The one exception of the toolchain."""
+
+
+class ToolchainError(Exception):
+    """A program can't be had: what happened, why, and what a person does about it."""
+
+    def __init__(self, what: str, *, why: str, remedy: str) -> None:
+        super().__init__(f"{what}\n  Why: {why}\n  What to do: {remedy}")

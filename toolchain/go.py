@@ -1,0 +1,142 @@
+"""Runs the `go` command: its environment, its version, and its output line by line."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from toolchain.cache import disk_full
+from toolchain.errors import ToolchainError
+
+_LAST_LINES = 20
+_ENVIRONMENT = {
+    # No C compiler needed, and the same result with and without one.
+    "CGO_ENABLED": "0",
+    # A go.work file above this checkout must not change the pinned modules.
+    "GOWORK": "off",
+}
+
+
+class GoEnvironment(BaseModel):
+    """The answer of `go env -json` to the asked variables."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    version: str = Field(alias="GOVERSION")
+    build_cache: Path = Field(alias="GOCACHE")
+
+
+class _DownloadedModule(BaseModel):
+    # `go mod download -json` tells more than this, and newer versions may tell more again.
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    folder: Path = Field(alias="Dir")
+
+
+def check_go(folder: Path, what: str) -> GoEnvironment:
+    """Gives the environment of a `go` that is new enough for the module in a folder.
+
+    Raises:
+        ToolchainError: There is no `go` on PATH, or it is too old.
+    """
+    needed = _needed_version(folder)
+    if shutil.which("go") is None:
+        raise ToolchainError(
+            f"{what} can't be built.",
+            why="there is no `go` on PATH",
+            remedy=f"install Go {needed} or newer (https://go.dev/dl/), or put the program itself on PATH",
+        )
+    asked = _ask(["env", "-json", "GOVERSION", "GOCACHE"], folder)
+    # A `go` that may not switch to a newer one of itself (GOTOOLCHAIN=local) refuses the folder with a reason.
+    if asked.returncode:
+        raise _too_old(what, needed, asked.stderr.strip())
+    try:
+        environment = GoEnvironment.model_validate_json(asked.stdout)
+    except ValidationError as error:
+        raise _too_old(what, needed, f"`go env -json` answered with {asked.stdout!r}") from error
+    if _numbers(environment.version) < _numbers(needed):
+        raise _too_old(what, needed, f"`go` on PATH is {environment.version}")
+    return environment
+
+
+def module_folder(module: str, folder: Path, what: str) -> Path:
+    """Gives the read-only folder of a module at the version that the go.mod in `folder` selects; fetched if missing."""
+    arguments = ["mod", "download", "-json", module]
+    answer = _ask(arguments, folder)
+    if answer.returncode:
+        raise _failure(arguments, answer.returncode, answer.stdout + answer.stderr, what)
+    return _DownloadedModule.model_validate_json(answer.stdout).folder
+
+
+def run_go(arguments: Sequence[str], folder: Path, what: str, take: Callable[[str], bool]) -> None:
+    """Runs `go` and hands it each line of its output, stderr included.
+
+    Args:
+        arguments: What follows `go`.
+        folder: The folder with go.mod.
+        what: What is being built, for a person.
+        take: Tells whether it knows the line; the last unknown ones explain a failure.
+
+    Raises:
+        ToolchainError: `go` failed.
+    """
+    tail: deque[str] = deque(maxlen=_LAST_LINES)
+    with subprocess.Popen(
+        ["go", *arguments],
+        cwd=folder,
+        env=os.environ | _ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                if not take(line.rstrip("\n")):
+                    tail.append(line.rstrip("\n"))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise _failure(arguments, process.returncode, "\n".join(tail), what)
+
+
+def _ask(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["go", *arguments], cwd=folder, env=os.environ | _ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+
+
+def _failure(arguments: Sequence[str], code: int, output: str, what: str) -> ToolchainError:
+    if "no space left on device" in output.lower():
+        return disk_full(Path.cwd(), what, f"`go` stopped with:\n{output}")
+    return ToolchainError(
+        f"{what} can't be built.",
+        why=f"`go {arguments[0]}` exited with {code}; its last lines:\n{output}",
+        remedy="where modules can't be fetched, point GOPROXY to a Go module proxy that this machine reaches; "
+        "else put the program itself on PATH",
+    )
+
+
+def _too_old(what: str, needed: str, why: str) -> ToolchainError:
+    return ToolchainError(
+        f"{what} can't be built with this Go.",
+        why=why,
+        remedy=f"install Go {needed} or newer (https://go.dev/dl/)",
+    )
+
+
+def _needed_version(folder: Path) -> str:
+    found = re.search(r"^go (\S+)$", (folder / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
+    if found is None:
+        raise AssertionError(f"{folder}/go.mod has no go line")
+    return found[1]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))

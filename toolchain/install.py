@@ -1,0 +1,199 @@
+"""Yields the programs: what the user has, else the cache, else an official download, else a build."""
+
+import functools
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum, unique
+from pathlib import Path
+from types import MappingProxyType
+
+from toolchain import cache
+from toolchain.build import built, title
+from toolchain.download import DownloadUnavailableError, downloaded, reachable
+from toolchain.official import Download, Platform, official_download
+from toolchain.path_lookup import PassedOver, Present, look_up, search_path
+from toolchain.programs import KUBERNETES_PROVIDER_VERSION, RECIPES, Program, Recipe
+from toolchain.progress import say
+
+_PLUGIN_HOST = "https://get.pulumi.com"
+# stdout belongs to what the caller prints.
+_STDERR = 2
+
+
+@unique
+class Origin(StrEnum):
+    """Where a program comes from."""
+
+    PATH = "PATH"
+    DOWNLOADED = "downloaded"
+    BUILT = "built"
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A program that can be run; the version is None where the program can't tell it."""
+
+    path: Path
+    version: str | None
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class _Plugin:
+    """Pulumi itself installs the Kubernetes provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What is there without any work, and one line for each program of the user's that was passed over."""
+
+    located: Mapping[Program, Located]
+    notes: tuple[str, ...]
+
+
+def install(programs: Iterable[Program]) -> Mapping[Program, Path]:
+    """Gives each program's absolute path; what is missing is downloaded or built first.
+
+    Raises:
+        ToolchainError: A program can't be had; the message says what to do.
+    """
+    return MappingProxyType({program: located.path for program, located in install_located(programs).items()})
+
+
+def environment(programs: Iterable[Program]) -> dict[str, str]:
+    """Gives a copy of `os.environ` in which PATH yields exactly these programs; installs what is missing.
+
+    PATH begins with the interpreter's folder (the language host runs the `python` it finds there), then the folders of
+    programs that PATH alone would not yield, then the old PATH.
+
+    Raises:
+        ToolchainError: A program can't be had; the message says what to do.
+    """
+    interpreter, *rest = search_path().split(os.pathsep)
+    ours = [
+        str(located.path.parent)
+        for program, located in install_located(programs).items()
+        if shutil.which(program, path=search_path()) != str(located.path)
+    ]
+    return os.environ | {"PATH": os.pathsep.join(dict.fromkeys((interpreter, *ours, *rest)))}
+
+
+def survey(programs: Iterable[Program]) -> Survey:
+    """Looks on PATH, in Pulumi's plugin folder and in the cache; changes nothing and asks no host."""
+    located: dict[Program, Located] = {}
+    notes: list[str] = []
+    for program in programs:
+        match look_up(program):
+            case Present(path, version):
+                located[program] = Located(path, version, Origin.PATH)
+                continue
+            case PassedOver(note):
+                notes.append(note)
+            case None:
+                pass
+        if cached := _cached(program):
+            located[program] = cached
+    return Survey(MappingProxyType(located), tuple(notes))
+
+
+def install_located(programs: Iterable[Program]) -> Mapping[Program, Located]:
+    """Like `install`, with version and origin of each program.
+
+    Raises:
+        ToolchainError: A program can't be had; the message says what to do.
+    """
+    programs = tuple(dict.fromkeys(programs))
+    there = survey(programs)
+    located = dict(there.located)
+    missing = [program for program in programs if program not in located]
+    if missing:
+        for note in there.notes:
+            say(note)
+    plan = {program: _means(program) for program in missing}
+    _announce(plan.values())
+    for program, means in plan.items():
+        located[program] = _obtain(program, means)
+    return MappingProxyType({program: located[program] for program in programs})
+
+
+def build_minutes(recipes: Iterable[Recipe]) -> int:
+    """Gives the minutes that recipes take on two cores with an empty Go cache, each recipe counted once."""
+    return sum(recipe.minutes for recipe in {recipe.name: recipe for recipe in recipes}.values())
+
+
+@functools.cache
+def _platform() -> Platform:
+    processor = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return Platform(platform.system().lower(), processor)
+
+
+def _cached(program: Program) -> Located | None:
+    download = official_download(program, _platform())
+    if isinstance(download, Download) and (folder := cache.find(download.entry, download.files)):
+        return Located(folder / program, download.version, Origin.DOWNLOADED)
+    recipe = RECIPES[program]
+    if folder := cache.find(recipe.entry, recipe.files):
+        return Located(folder / program, recipe.version, Origin.BUILT)
+    return None
+
+
+def _means(program: Program) -> Download | _Plugin | Recipe:
+    recipe = RECIPES[program]
+    if program is Program.KUBERNETES_PROVIDER:
+        return _Plugin() if reachable(_PLUGIN_HOST) else recipe
+    download = official_download(program, _platform())
+    if isinstance(download, str):
+        say(f"{program} has no official download that can be used: {download}")
+        return recipe
+    return download if all(reachable(asset.url) for asset in download.assets) else recipe
+
+
+def _announce(plan: Iterable[Download | _Plugin | Recipe]) -> None:
+    recipes = {means.name: means for means in plan if isinstance(means, Recipe)}.values()
+    if recipes:
+        names = ", ".join(f"{title(recipe)} ({recipe.minutes} min)" for recipe in recipes)
+        say(
+            f"to build, kept in {cache.root()}: {names}.\n"
+            f"The first time this takes about {build_minutes(recipes)} min on two cores, later builds much less."
+        )
+
+
+def _obtain(program: Program, means: Download | _Plugin | Recipe) -> Located:
+    # One download or recipe may yield several programs.
+    if cached := _cached(program):
+        return cached
+    match means:
+        case Download():
+            try:
+                folder = downloaded(means)
+            except DownloadUnavailableError as error:
+                say(f"the official download of {program} can't be used ({error}): building from Go modules instead")
+            else:
+                return Located(folder / program, means.version, Origin.DOWNLOADED)
+        case _Plugin():
+            if plugin := _install_plugin():
+                return plugin
+        case Recipe():
+            pass
+    recipe = RECIPES[program]
+    return Located(built(recipe) / program, recipe.version, Origin.BUILT)
+
+
+def _install_plugin() -> Located | None:
+    pulumi = install((Program.PULUMI,))[Program.PULUMI]
+    say(f"installing the Kubernetes provider plugin {KUBERNETES_PROVIDER_VERSION}")
+    installed = subprocess.run(
+        [pulumi, "plugin", "install", "resource", "kubernetes", KUBERNETES_PROVIDER_VERSION],
+        stdin=subprocess.DEVNULL,
+        stdout=_STDERR,
+        check=False,
+    )
+    plugin = look_up(Program.KUBERNETES_PROVIDER)
+    if isinstance(plugin, Present):
+        return Located(plugin.path, plugin.version, Origin.DOWNLOADED)
+    say(f"`pulumi plugin install` exited with {installed.returncode}: building the provider from Go modules instead")
+    return None

@@ -1,0 +1,146 @@
+"""Where upstream projects publish the programs, and what their checksums are."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+
+from toolchain.programs import (
+    ETCD_VERSION,
+    KUBE_SERVERS,
+    KUBERNETES_VERSION,
+    KWOK_VERSION,
+    LANGUAGE_EXEC,
+    PULUMI_VERSION,
+    Program,
+    entry_name,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksumFile:
+    """A published file: `<sha256>` alone, or lines of `<sha256>  <file name>`."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedChecksum:
+    """A SHA-256 written down here, in hex, because upstream publishes none."""
+
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One published file: an archive with the named executables in it, or (without an archive suffix) an executable."""
+
+    url: str
+    checksum: ChecksumFile | PinnedChecksum
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """Assets that are had together or not at all."""
+
+    name: str
+    version: str
+    assets: tuple[Asset, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the executables in the result."""
+        return tuple(file for asset in self.assets for file in asset.files)
+
+    @property
+    def entry(self) -> str:
+        """The cache entry's name: it changes with every address and pinned checksum."""
+        return entry_name(self.name, self.version, asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """An operating system (`linux`, `darwin`) and a processor (`amd64`, `arm64`), as Go names them."""
+
+    system: str
+    processor: str
+
+
+_PLATFORMS = frozenset(
+    Platform(system, processor) for system in ("linux", "darwin") for processor in ("amd64", "arm64")
+)
+
+# kwok's release holds no checksum file (its release script uploads the binaries alone). These are the sums that
+# the release's packagers verify; a platform without one is built instead.
+_KWOK_SHA256: Mapping[Platform, str] = MappingProxyType(
+    {
+        Platform("linux", "amd64"): "f5a4385a2ae1b9dd7f8acae18e002a75c0ebba124ae9d7259aa8dadb50711f46",
+        Platform("linux", "arm64"): "628f7d277860f524a2a775c217adcc58828e7b59ab0933680315784f1b8b0e37",
+    }
+)
+
+
+def official_download(program: Program, platform: Platform) -> Download | str:
+    """Gives what upstream publishes for the platform, or the reason why it can't be used."""
+    if platform not in _PLATFORMS:
+        return f"nothing is published for {platform.system}/{platform.processor}"
+    if program in KUBE_SERVERS and platform.system != "linux":
+        return "Kubernetes publishes its servers for linux only"
+    return _published(program, platform)
+
+
+def _published(program: Program, platform: Platform) -> Download | str:
+    match program:
+        case Program.PULUMI | Program.LANGUAGE_PYTHON:
+            return _pulumi(platform)
+        case Program.KUBERNETES_PROVIDER:
+            return "`pulumi plugin install` fetches this plugin"
+        case Program.ETCD:
+            return _etcd(platform)
+        case Program.KUBE_APISERVER | Program.KUBE_CONTROLLER_MANAGER | Program.KUBE_SCHEDULER:
+            return _kubernetes("kube-servers", KUBE_SERVERS, platform)
+        case Program.KUBECTL:
+            return _kubernetes("kubectl", (Program.KUBECTL,), platform)
+        case Program.KWOK:
+            return _kwok(platform)
+
+
+def _pulumi(platform: Platform) -> Download:
+    processor = {"amd64": "x64", "arm64": "arm64"}[platform.processor]
+    archive = f"pulumi-v{PULUMI_VERSION}-{platform.system}-{processor}.tar.gz"
+    sums = f"https://github.com/pulumi/pulumi/releases/download/v{PULUMI_VERSION}/pulumi-{PULUMI_VERSION}-checksums.txt"
+    asset = Asset(
+        f"https://get.pulumi.com/releases/sdk/{archive}",
+        ChecksumFile(sums),
+        (Program.PULUMI, Program.LANGUAGE_PYTHON, LANGUAGE_EXEC),
+    )
+    return Download("pulumi", PULUMI_VERSION, (asset,))
+
+
+def _etcd(platform: Platform) -> Download:
+    base = f"https://github.com/etcd-io/etcd/releases/download/v{ETCD_VERSION}"
+    suffix = "tar.gz" if platform.system == "linux" else "zip"
+    archive = f"etcd-v{ETCD_VERSION}-{platform.system}-{platform.processor}.{suffix}"
+    return Download(
+        "etcd", ETCD_VERSION, (Asset(f"{base}/{archive}", ChecksumFile(f"{base}/SHA256SUMS"), (Program.ETCD,)),)
+    )
+
+
+def _kubernetes(name: str, programs: tuple[Program, ...], platform: Platform) -> Download:
+    base = f"https://dl.k8s.io/v{KUBERNETES_VERSION}/bin/{platform.system}/{platform.processor}"
+    return Download(
+        name,
+        KUBERNETES_VERSION,
+        tuple(Asset(f"{base}/{program}", ChecksumFile(f"{base}/{program}.sha256"), (program,)) for program in programs),
+    )
+
+
+def _kwok(platform: Platform) -> Download | str:
+    sha256 = _KWOK_SHA256.get(platform)
+    if sha256 is None:
+        return f"kwok publishes no checksums, and none is known for {platform.system}/{platform.processor}"
+    url = (
+        f"https://github.com/kubernetes-sigs/kwok/releases/download/v{KWOK_VERSION}"
+        f"/kwok-{platform.system}-{platform.processor}"
+    )
+    return Download("kwok", KWOK_VERSION, (Asset(url, PinnedChecksum(sha256), (Program.KWOK,)),))

@@ -1,0 +1,186 @@
+"""What the user already has: programs on PATH with their versions, and the provider plugin in Pulumi's own folder."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from toolchain import cache
+from toolchain.programs import (
+    KUBE_SERVERS,
+    KUBERNETES_PROVIDER_VERSION,
+    LANGUAGE_EXEC,
+    VERSION_CHECKS,
+    Program,
+    Version,
+    VersionCheck,
+    parse_version,
+    show_version,
+)
+
+_ASK_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A program of the user's that is accepted; the version is None where the program can't tell it."""
+
+    path: Path
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A program of the user's that is not accepted, with the reason in one line."""
+
+    note: str
+
+
+class _Remembered(BaseModel):
+    """A program's version as once asked, valid while its file is the same."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    path: Path
+    modified_ns: int
+    size_bytes: int
+    version: Version | None
+
+
+def search_path() -> str:
+    """Gives PATH as it is for the programs: the interpreter's folder first, without this toolchain's own folders."""
+    folders = [str(Path(sys.executable).parent), *os.environ.get("PATH", os.defpath).split(os.pathsep)]
+    return os.pathsep.join(
+        dict.fromkeys(folder for folder in folders if folder and not Path(folder).is_relative_to(cache.root()))
+    )
+
+
+def look_up(program: Program) -> Present | PassedOver | None:
+    """Tells what the user has of a program: accepted, passed over, or not there."""
+    match program:
+        case Program.LANGUAGE_PYTHON:
+            return _language_host()
+        case Program.KUBERNETES_PROVIDER:
+            return _provider()
+        case Program.KUBE_APISERVER | Program.KUBE_CONTROLLER_MANAGER | Program.KUBE_SCHEDULER:
+            return _kube_server(program)
+        case Program.PULUMI | Program.ETCD | Program.KWOK | Program.KUBECTL:
+            return _checked(program)
+
+
+def plugin_folder() -> Path:
+    """Gives the folder into which `pulumi plugin install` lays the Kubernetes provider."""
+    home = os.environ.get("PULUMI_HOME")
+    base = Path(home) if home else Path.home() / ".pulumi"
+    return base / "plugins" / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
+
+
+def _which(program: str, folder: Path | None = None) -> Path | None:
+    found = shutil.which(program, path=str(folder) if folder else search_path())
+    return Path(found).absolute() if found else None
+
+
+def _checked(program: Program) -> Present | PassedOver | None:
+    path = _which(program)
+    if path is None:
+        return None
+    check = VERSION_CHECKS[program]
+    version = _version(path, check)
+    if version is None:
+        return PassedOver(f"{program} on PATH ({path}) does not tell its version: passed over")
+    if version not in check.accepted:
+        return PassedOver(
+            f"{program} on PATH ({path}) is {show_version(version)}, accepted is {check.accepted.text}: passed over"
+        )
+    return Present(path, show_version(version))
+
+
+def _kube_server(program: Program) -> Present | PassedOver | None:
+    """The servers come from PATH together, in one version, or not at all."""
+    seen = {server: _checked(server) for server in KUBE_SERVERS}
+    mine = seen[program]
+    if not isinstance(mine, Present):
+        return mine
+    versions = {server: found.version for server, found in seen.items() if isinstance(found, Present)}
+    if set(versions.values()) == {mine.version} and len(versions) == len(KUBE_SERVERS):
+        return mine
+    found = ", ".join(f"{server} {versions.get(server, 'none')}" for server in KUBE_SERVERS)
+    return PassedOver(
+        f"{program} on PATH ({mine.path}) is passed over: the three servers must be of one version, there are {found}"
+    )
+
+
+def _language_host() -> Present | PassedOver | None:
+    """The language host belongs to the `pulumi` on PATH; with another `pulumi`, it is left alone."""
+    pulumi = _checked(Program.PULUMI)
+    if not isinstance(pulumi, Present):
+        return None
+    # An installer may link `pulumi` into a folder on PATH and leave the language host beside the link's target.
+    beside = pulumi.path.resolve().parent
+    host = _which(Program.LANGUAGE_PYTHON, pulumi.path.parent) or _which(Program.LANGUAGE_PYTHON, beside)
+    host = host or _which(Program.LANGUAGE_PYTHON)
+    if host is None:
+        return None
+    if not (_which(LANGUAGE_EXEC, host.parent) or _which(LANGUAGE_EXEC)):
+        return PassedOver(f"{host} has no {LANGUAGE_EXEC} beside it or on PATH: passed over")
+    return Present(host, None)
+
+
+def _provider() -> Present | None:
+    on_path = _which(Program.KUBERNETES_PROVIDER)
+    if on_path:
+        return Present(on_path, None)
+    folder = plugin_folder()
+    # Pulumi leaves this mark beside the folder while, or after, an installation was cut off.
+    if folder.with_name(f"{folder.name}.partial").exists():
+        return None
+    plugin = _which(Program.KUBERNETES_PROVIDER, folder)
+    return Present(plugin, KUBERNETES_PROVIDER_VERSION) if plugin else None
+
+
+def _version(path: Path, check: VersionCheck) -> Version | None:
+    """Asks a program for its version; the answer is remembered until its file changes."""
+    status = path.stat()
+    memory = cache.root() / "versions" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:24]}.json"
+    with suppress(OSError, ValidationError):
+        known = _Remembered.model_validate_json(memory.read_bytes())
+        if (known.path, known.modified_ns, known.size_bytes) == (path, status.st_mtime_ns, status.st_size):
+            return known.version
+    version = _ask(path, check)
+    # Without a writable cache the programs on PATH still serve; they are only asked again each time.
+    with suppress(OSError):
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        fresh = _Remembered(path=path, modified_ns=status.st_mtime_ns, size_bytes=status.st_size, version=version)
+        with tempfile.NamedTemporaryFile("w", dir=memory.parent, delete=False) as file:
+            file.write(fresh.model_dump_json())
+        Path(file.name).replace(memory)
+    return version
+
+
+def _ask(path: Path, check: VersionCheck) -> Version | None:
+    # Files, not pipes: a child of a wrapper script that hangs would keep a pipe open past the deadline.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        try:
+            subprocess.run(
+                [path, *check.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                timeout=_ASK_SECONDS,
+                check=False,
+                env=os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "true"},
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        for answer in (out, err):
+            answer.seek(0)
+            if version := parse_version(answer.read()):
+                return version
+    return None

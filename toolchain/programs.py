@@ -1,0 +1,280 @@
+"""The programs: their names, the versions accepted on PATH, the versions obtained, and how Go builds them."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum, unique
+from pathlib import Path
+from types import MappingProxyType
+
+# renovate: datasource=go depName=github.com/pulumi/pulumi/pkg/v3
+PULUMI_VERSION = "3.259.0"
+# Also pinned in pyproject.toml as the SDK `pulumi-kubernetes`; the plugin of the same version is its natural partner.
+# renovate: datasource=pypi depName=pulumi-kubernetes
+KUBERNETES_PROVIDER_VERSION = "4.34.2"
+# The newest provider published as a Go module; the one that calls itself 4.25.0.
+KUBERNETES_PROVIDER_BUILT_VERSION = "4.25.0"
+# The last sdk releases that contain the language host; later ones made it a module that is not published.
+LANGUAGE_HOST_BUILT_VERSION = "3.78.1"
+# renovate: datasource=go depName=go.etcd.io/etcd/server/v3
+ETCD_VERSION = "3.6.5"
+# renovate: datasource=go depName=k8s.io/kubernetes
+KUBERNETES_VERSION = "1.36.3"
+# renovate: datasource=go depName=sigs.k8s.io/kwok
+KWOK_VERSION = "0.8.0"
+
+Version = tuple[int, int, int]
+_VERSION = re.compile(r"(?<![\w.])v?(\d+)\.(\d+)\.(\d+)")
+_HERE = Path(__file__).parent
+# A better estimate must not build anything anew.
+_ESTIMATES = frozenset({"minutes", "go_cache_mib", "result_mib"})
+
+
+@unique
+class Program(StrEnum):
+    """A program that the toolchain yields; the value is the name of its executable."""
+
+    PULUMI = "pulumi"
+    LANGUAGE_PYTHON = "pulumi-language-python"
+    KUBERNETES_PROVIDER = "pulumi-resource-kubernetes"
+    ETCD = "etcd"
+    KUBE_APISERVER = "kube-apiserver"
+    KUBE_CONTROLLER_MANAGER = "kube-controller-manager"
+    KUBE_SCHEDULER = "kube-scheduler"
+    KWOK = "kwok"
+    KUBECTL = "kubectl"
+
+
+LANGUAGE_EXEC = "pulumi-language-python-exec"
+"""The script that the language host starts; it lies in the host's folder or elsewhere on PATH."""
+
+ENGINE = (Program.PULUMI, Program.LANGUAGE_PYTHON, Program.KUBERNETES_PROVIDER)
+"""What `pulumi up` needs."""
+
+KUBE_SERVERS = (Program.KUBE_APISERVER, Program.KUBE_CONTROLLER_MANAGER, Program.KUBE_SCHEDULER)
+"""The servers that are always of one version and one source."""
+
+SIMULATOR = (Program.ETCD, *KUBE_SERVERS, Program.KWOK, Program.KUBECTL)
+"""What the simulated cluster needs."""
+
+
+def parse_version(text: str) -> Version | None:
+    """Gives the first `1.2.3` or `v1.2.3` of a text; what follows the patch number is not looked at."""
+    found = _VERSION.search(text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def show_version(version: Version) -> str:
+    """Gives `1.2.3`."""
+    return ".".join(map(str, version))
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """Versions from `minimum` on, up to but not including `below`."""
+
+    minimum: Version
+    below: Version | None = None
+
+    def __contains__(self, version: Version) -> bool:
+        return self.minimum <= version and (self.below is None or version < self.below)
+
+    @property
+    def text(self) -> str:
+        """The range in words."""
+        upper = f", below {show_version(self.below)}" if self.below else ""
+        return f"{show_version(self.minimum)} or newer{upper}"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionCheck:
+    """How a program found on PATH is asked for its version, and what is accepted."""
+
+    arguments: tuple[str, ...]
+    accepted: VersionRange
+
+
+_KUBE_SERVER = VersionCheck(("--version",), VersionRange((1, 36, 0), (1, 37, 0)))
+
+VERSION_CHECKS: Mapping[Program, VersionCheck] = MappingProxyType(
+    {
+        Program.PULUMI: VersionCheck(("version",), VersionRange((3, 255, 0), (4, 0, 0))),
+        # 3.5 is too old for the watches of Kubernetes 1.36 ("RequestWatchProgress is disabled").
+        Program.ETCD: VersionCheck(("--version",), VersionRange((3, 6, 0), (4, 0, 0))),
+        Program.KUBE_APISERVER: _KUBE_SERVER,
+        Program.KUBE_CONTROLLER_MANAGER: _KUBE_SERVER,
+        Program.KUBE_SCHEDULER: _KUBE_SERVER,
+        Program.KWOK: VersionCheck(("--version",), VersionRange((0, 7, 0))),
+        # Kubernetes supports one minor version of skew to either side.
+        Program.KUBECTL: VersionCheck(("version", "--client"), VersionRange((1, 35, 0), (1, 38, 0))),
+    }
+)
+"""The programs that can tell their version; the language host and the provider plugin can't."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFile:
+    """A file taken out of a Go module's folder, at the version which the `go.mod` in `folder` selects."""
+
+    folder: str
+    module: str
+    path: str
+
+    @property
+    def source(self) -> Path:
+        """The folder with go.mod and go.sum."""
+        return _HERE / self.folder
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How `go build` makes one or more programs from the modules pinned in one folder beside this file.
+
+    `embedded` files are laid beside the source before the build, `beside` ones, executable, beside the result.
+    `minutes` is measured on two cores with an empty Go cache, which grows by `go_cache_mib`.
+    `result_mib` is the size of the executables.
+    """
+
+    name: str
+    version: str
+    folder: str
+    packages: tuple[tuple[Program, str], ...]
+    minutes: int
+    go_cache_mib: int
+    result_mib: int
+    variables: tuple[tuple[str, str], ...] = ()
+    embedded: tuple[ModuleFile, ...] = ()
+    beside: tuple[ModuleFile, ...] = ()
+
+    @property
+    def source(self) -> Path:
+        """The folder with go.mod and go.sum."""
+        return _HERE / self.folder
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """What the recipe makes."""
+        return tuple(program for program, _ in self.packages)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the executables in the result."""
+        return (*self.programs, *(Path(file.path).name for file in self.beside))
+
+    @property
+    def entry(self) -> str:
+        """The cache entry's name: it changes with the recipe and with every pinned module."""
+        folders = sorted({self.folder, *(file.folder for file in (*self.embedded, *self.beside))})
+        pins = [
+            (folder, name, (_HERE / folder / name).read_text(encoding="utf-8"))
+            for folder in folders
+            for name in ("go.mod", "go.sum", "main.go")
+            if (_HERE / folder / name).exists()
+        ]
+        recipe = {name: value for name, value in asdict(self).items() if name not in _ESTIMATES}
+        return entry_name(self.name, self.version, recipe, pins)
+
+
+def entry_name(name: str, version: str, *content: object) -> str:
+    """Gives `<name>-<version>-<first 12 hex digits of the SHA-256 over the content>`."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return f"{name}-{version}-{digest[:12]}"
+
+
+_PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
+_PROVIDER_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
+_COMPONENT_BASE = "k8s.io/component-base/version"
+_KUBERNETES_MAJOR, _KUBERNETES_MINOR, _ = KUBERNETES_VERSION.split(".")
+# Without these three, clients fail to parse the version that the server tells.
+_KUBERNETES_VARIABLES = (
+    (f"{_COMPONENT_BASE}.gitVersion", f"v{KUBERNETES_VERSION}"),
+    (f"{_COMPONENT_BASE}.gitMajor", _KUBERNETES_MAJOR),
+    (f"{_COMPONENT_BASE}.gitMinor", _KUBERNETES_MINOR),
+)
+
+_RECIPES = (
+    Recipe(
+        name="pulumi",
+        version=PULUMI_VERSION,
+        folder="pulumi",
+        packages=((Program.PULUMI, "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"),),
+        # Without it `pulumi version` prints nothing, and the Automation API refuses the program.
+        variables=((f"{_PULUMI_SDK}/go/common/version.Version", f"v{PULUMI_VERSION}"),),
+        minutes=3,
+        go_cache_mib=2000,
+        result_mib=120,
+    ),
+    Recipe(
+        name="pulumi-language-python",
+        version=LANGUAGE_HOST_BUILT_VERSION,
+        folder="language-python",
+        packages=((Program.LANGUAGE_PYTHON, f"{_PULUMI_SDK}/python/cmd/pulumi-language-python"),),
+        # The old module's script does not fit today's Python SDK; the newer module still carries a newer one.
+        beside=(ModuleFile("pulumi", _PULUMI_SDK, f"python/cmd/{LANGUAGE_EXEC}"),),
+        minutes=1,
+        go_cache_mib=400,
+        result_mib=30,
+    ),
+    Recipe(
+        name="pulumi-resource-kubernetes",
+        version=KUBERNETES_PROVIDER_BUILT_VERSION,
+        folder="kubernetes-provider",
+        packages=((Program.KUBERNETES_PROVIDER, "."),),
+        variables=((f"{_PROVIDER_MODULE}/pkg/version.Version", KUBERNETES_PROVIDER_BUILT_VERSION),),
+        embedded=(
+            ModuleFile("kubernetes-provider", _PROVIDER_MODULE, "cmd/pulumi-resource-kubernetes/schema.json"),
+            ModuleFile(
+                "kubernetes-provider", _PROVIDER_MODULE, "cmd/pulumi-resource-kubernetes/terraform-mapping.json"
+            ),
+        ),
+        minutes=7,
+        go_cache_mib=5000,
+        result_mib=320,
+    ),
+    Recipe(
+        name="etcd",
+        version=ETCD_VERSION,
+        folder="etcd",
+        packages=((Program.ETCD, "go.etcd.io/etcd/server/v3"),),
+        minutes=1,
+        go_cache_mib=500,
+        result_mib=40,
+    ),
+    Recipe(
+        name="kube-servers",
+        version=KUBERNETES_VERSION,
+        folder="kubernetes",
+        packages=tuple((server, f"k8s.io/kubernetes/cmd/{server}") for server in KUBE_SERVERS),
+        variables=_KUBERNETES_VARIABLES,
+        minutes=5,
+        go_cache_mib=5000,
+        result_mib=280,
+    ),
+    Recipe(
+        name="kubectl",
+        version=KUBERNETES_VERSION,
+        folder="kubernetes",
+        packages=((Program.KUBECTL, "k8s.io/kubernetes/cmd/kubectl"),),
+        variables=_KUBERNETES_VARIABLES,
+        minutes=1,
+        go_cache_mib=1000,
+        result_mib=80,
+    ),
+    Recipe(
+        name="kwok",
+        version=KWOK_VERSION,
+        folder="kwok",
+        packages=((Program.KWOK, "sigs.k8s.io/kwok/cmd/kwok"),),
+        variables=(("sigs.k8s.io/kwok/pkg/consts.Version", f"v{KWOK_VERSION}"),),
+        minutes=1,
+        go_cache_mib=1000,
+        result_mib=90,
+    ),
+)
+
+RECIPES: Mapping[Program, Recipe] = MappingProxyType(
+    {program: recipe for recipe in _RECIPES for program in recipe.programs}
+)
+"""Every program can be built."""
