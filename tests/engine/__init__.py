@@ -1,0 +1,1 @@
+"""Tests against the real engine and the real control plane."""

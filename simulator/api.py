@@ -1,0 +1,86 @@
+"""What the simulator itself asks of its control plane: is it ready, which nodes are there."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import requests
+from lightkube import ApiError, Client, KubeConfig, codecs
+from lightkube.resources.core_v1 import Node, ServiceAccount
+
+from simulator.errors import SimulatorError
+from simulator.nodes import KIND_ANNOTATION, NodeKind, manifest
+from simulator.pki import Identity, Pki
+
+_TIMEOUT_S = 5.0
+_CONFLICT = 409
+
+
+def answers(url: str, pki: Pki, identity: Identity) -> bool:
+    """Whether a GET of `url` succeeds at once."""
+    return get(url, pki, identity) is not None
+
+
+def get(url: str, pki: Pki, identity: Identity) -> requests.Response | None:
+    """The answer to a GET, None where nobody answers or the answer is no success."""
+    certificate, key = pki.client(identity)
+    with requests.Session() as session:
+        session.trust_env = False
+        try:
+            response = session.get(
+                url, cert=(str(certificate), str(key)), verify=str(pki.authority), timeout=_TIMEOUT_S
+            )
+        except (requests.RequestException, OSError):
+            return None
+        return response if response.ok else None
+
+
+@contextmanager
+def client(kubeconfig: Path) -> Iterator[Client]:
+    """A client for the simulator's kubeconfig, deaf to proxies of the environment."""
+    with closing(Client(config=KubeConfig.from_file(kubeconfig), trust_env=False)) as connected:
+        yield connected
+
+
+def create_nodes(api: Client, nodes: Mapping[str, NodeKind]) -> list[str]:
+    """Create the nodes that do not exist and return their names; existing ones keep whatever others did to them.
+
+    Raises:
+        SimulatorError: a node of that name exists as another kind.
+    """
+    created = []
+    for name, kind in nodes.items():
+        try:
+            api.create(codecs.from_dict(manifest(name, kind)))
+            created.append(name)
+        except ApiError as error:
+            if error.status.code != _CONFLICT:
+                raise
+            existing = api.get(Node, name)
+            there = ((existing.metadata and existing.metadata.annotations) or {}).get(KIND_ANNOTATION)
+            if there != kind:
+                raise SimulatorError(
+                    f"Node {name} already exists as {there or 'a node that the simulator did not make'}, not as "
+                    f"{kind}. Choose another name, or delete it first: kubectl delete node {name}"
+                ) from error
+    return created
+
+
+def list_nodes(api: Client) -> list[Node]:
+    """All nodes, by name."""
+    return sorted(api.list(Node), key=lambda node: (node.metadata and node.metadata.name) or "")
+
+
+def is_ready(node: Node) -> bool:
+    """Whether the node's Ready condition is True."""
+    conditions = (node.status and node.status.conditions) or []
+    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+
+
+def has_default_service_account(api: Client) -> bool:
+    """Whether pods can be created: the controller manager has given the default namespace its service account."""
+    try:
+        api.get(ServiceAccount, "default", namespace="default")
+    except ApiError:
+        return False
+    return True

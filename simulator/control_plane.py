@@ -1,0 +1,211 @@
+"""Start, stop and delete the simulated cluster of one folder."""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from filelock import FileLock, Timeout
+
+import toolchain
+from simulator import api, kubeconfig, pki, ports, programs, records
+from simulator.errors import SimulatorError, disk_errors_explained
+from simulator.files import write_private
+from simulator.layout import Layout
+from simulator.nodes import DEFAULT_NODES, NodeKind
+from simulator.pki import ADMINISTRATOR, CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDULER, Pki
+from simulator.ports import LOOPBACK
+from simulator.processes import alive
+from simulator.records import Ports, Records
+from simulator.supervisor import Report, Supervisor, stop_all, stop_leftovers
+
+PROCESSES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", programs.OPERANDS)
+"""Every process, in the order of starting."""
+
+DEFAULT_FOLDER = Path(".simulator")
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A DNS label (RFC 1123): node names may be longer, host names may not."""
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """A running control plane: how to reach it."""
+
+    folder: Path
+    kubeconfig: Path
+    server: str
+    version: str
+    """As the API server says it, for example `v1.36.3`."""
+
+
+def to_stderr(line: str) -> None:
+    """Print one line of progress beside the output proper."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 (progress is for a person)
+
+
+def up(
+    folder: Path,
+    *,
+    port: int | None = None,
+    nodes: Mapping[str, NodeKind] = MappingProxyType({}),
+    report: Report = to_stderr,
+) -> ControlPlane:
+    """Have the cluster of `folder` running, with the default nodes and `nodes`.
+
+    What lives is reused, what died is started again on the same data, nodes are created once.
+
+    Raises:
+        SimulatorError: the folder can't be written, `port` is taken, a process dies at its start.
+        toolchain.ToolchainError: a program can't be had.
+    """
+    for name in nodes:
+        if not _NODE_NAME.fullmatch(name):
+            raise SimulatorError(
+                f"{name!r} can't be a node's name: at most 63 lower-case letters, digits and dashes, "
+                "beginning and ending with a letter or digit."
+            )
+    installed = toolchain.install(toolchain.SIMULATOR)
+    layout = Layout.of(folder)
+    with disk_errors_explained(layout.folder):
+        layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(layout, report):
+            return _up(installed, layout, port, {**DEFAULT_NODES, **nodes}, report)
+
+
+def down(folder: Path, *, report: Report = to_stderr) -> None:
+    """Stop all processes of `folder`; its data stays. Nothing happens where nothing runs.
+
+    Raises:
+        SimulatorError: the folder can't be written.
+    """
+    layout = Layout.of(folder)
+    if not layout.folder.is_dir():
+        return
+    with disk_errors_explained(layout.folder), _locked(layout, report):
+        _down(layout, report)
+
+
+def reset(folder: Path, *, report: Report = to_stderr) -> None:
+    """Stop all processes of `folder` and delete the simulator's data; other files in that folder stay.
+
+    Raises:
+        SimulatorError: the folder can't be written.
+    """
+    layout = Layout.of(folder)
+    if not layout.folder.is_dir():
+        return
+    with disk_errors_explained(layout.folder), _locked(layout, report):
+        _down(layout, report)
+        layout.delete()
+
+
+@contextmanager
+def _locked(layout: Layout, report: Report) -> Iterator[None]:
+    lock = FileLock(layout.lock)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        report(f"another command works on {layout.folder}: waiting for it to end")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _up(
+    installed: Mapping[toolchain.Program, Path],
+    layout: Layout,
+    port: int | None,
+    nodes: Mapping[str, NodeKind],
+    report: Report,
+) -> ControlPlane:
+    previous = records.read(layout.records)
+    stop_leftovers(layout, previous, PROCESSES, report)
+    for subfolder in (layout.logs, layout.home):
+        subfolder.mkdir(mode=0o700, exist_ok=True)
+    identities = pki.ensure(layout.pki)
+    chosen = _choose_ports(previous, port, report)
+    server = f"https://{LOOPBACK}:{chosen.api_server}"
+    write_private(layout.kubeconfig, kubeconfig.render(identities, ADMINISTRATOR, server))
+    for identity in (CONTROLLER_MANAGER, SCHEDULER):
+        write_private(layout.component_kubeconfig(identity.file), kubeconfig.render(identities, identity, server))
+
+    supervisor = Supervisor(layout, Records(ports=chosen, processes=previous.processes if previous else {}), report)
+    if supervisor.ensure(programs.etcd(installed, layout, identities, chosen)):
+        # Each of the API server's hundred connections to a lost etcd waits for its own next attempt: requests hang for
+        # up to 15 s (seen with 1.36.3) where a new server is ready in 3.
+        supervisor.stop("kube-apiserver")
+    etcd_health = f"https://{LOOPBACK}:{chosen.etcd}/health"
+    supervisor.wait("etcd", lambda: api.answers(etcd_health, identities, ETCD_CLIENT), "etcd ready")
+    supervisor.ensure(programs.api_server(installed, identities, chosen))
+    supervisor.wait(
+        "kube-apiserver",
+        lambda: api.answers(f"{server}/readyz", identities, ADMINISTRATOR),
+        f"kube-apiserver ready on {server}",
+    )
+    for command in (
+        programs.controller_manager(installed, layout, identities),
+        programs.scheduler(installed, layout),
+        programs.kwok(installed, layout),
+        programs.operands(layout),
+    ):
+        supervisor.ensure(command)
+
+    with api.client(layout.kubeconfig) as client:
+        if created := api.create_nodes(client, nodes):
+            report(f"nodes created: {', '.join(created)}")
+        supervisor.wait(
+            "kube-controller-manager", lambda: api.has_default_service_account(client), "kube-controller-manager ready"
+        )
+        supervisor.wait(
+            "kwok", lambda: all(map(api.is_ready, api.list_nodes(client))), "kwok ready: every node is Ready"
+        )
+    supervisor.verify()
+    return ControlPlane(layout.folder, layout.kubeconfig, server, api_version(server, identities) or "unknown")
+
+
+def _down(layout: Layout, report: Report) -> None:
+    left = stop_all(layout, records.read(layout.records), PROCESSES, report)
+    if left:
+        records.write(layout.records, left)
+
+
+def api_version(server: str, identities: Pki) -> str | None:
+    """The version that the API server tells; None where none answers."""
+    response = api.get(f"{server}/version", identities, ADMINISTRATOR)
+    return str(response.json()["gitVersion"]) if response else None
+
+
+def _choose_ports(previous: Records | None, wanted: int | None, report: Report) -> Ports:
+    """The ports of last time where they are ours or free, else others; the API server's as the user wants it."""
+    fresh = ports.free_ports(3)
+
+    def usable(process: str, port: int) -> bool:
+        record = previous.processes.get(process) if previous else None
+        ours = record is not None and alive(record.running)
+        return ours or ports.becomes_free(port)
+
+    if previous is None:
+        etcd, etcd_peers, server = fresh
+    else:
+        last = previous.ports
+        etcd = last.etcd if usable("etcd", last.etcd) else fresh[0]
+        etcd_peers = last.etcd_peers if usable("etcd", last.etcd_peers) else fresh[1]
+        server = last.api_server if usable("kube-apiserver", last.api_server) else fresh[2]
+        if wanted is None and server != last.api_server:
+            report(
+                f"port {last.api_server} is taken by {ports.owner(last.api_server) or 'another process'}: the API "
+                f"server moves to port {server}, and the kubeconfig follows"
+            )
+    if wanted is not None and wanted != server:
+        if not ports.is_free(wanted):
+            raise SimulatorError(
+                f"Port {wanted} is taken by {ports.owner(wanted) or 'another process'}, so the API server can't "
+                f"listen there. Stop that process, or choose another port: python -m simulator up --port {fresh[2]}"
+            )
+        server = wanted
+    return Ports(etcd=etcd, etcd_peers=etcd_peers, api_server=server)

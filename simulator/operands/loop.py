@@ -1,0 +1,176 @@
+"""Observes the cluster, lets every behaviour decide, carries the decisions out; again and again until stopped."""
+
+import datetime as dt
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import httpx2
+from lightkube import Client
+from lightkube.core.resource import NamespacedResource
+from lightkube.generic_resource import create_global_resource
+from lightkube.resources.apps_v1 import DaemonSet, Deployment
+from lightkube.resources.batch_v1 import Job
+from lightkube.resources.core_v1 import ConfigMap, Node, Pod, Service
+from lightkube.resources.node_v1 import RuntimeClass
+from lightkube.types import PatchType
+
+from simulator import api
+from simulator.operands import device_plugin, gpu_operator, kai, nfd
+from simulator.operands.world import Apply, Change, Decision, Delete, Merge, Object, Ref, World, at, find
+
+POLL_S = 0.5
+"""Fast enough that a person does not see the delay, slow enough for a two-core machine."""
+
+_NOT_FOUND = 404
+_CLUSTER_POLICY = create_global_resource("nvidia.com", "v1", "ClusterPolicy", "clusterpolicies")
+_NODE_FEATURE_RULE = create_global_resource("nfd.k8s-sigs.io", "v1alpha1", "NodeFeatureRule", "nodefeaturerules")
+_KAI_CONFIG = create_global_resource("kai.scheduler", "v1", "Config", "configs")
+_SCHEDULING_SHARD = create_global_resource("kai.scheduler", "v1", "SchedulingShard", "schedulingshards")
+
+_RESOURCES: Mapping[tuple[str, str], Any] = MappingProxyType(
+    {
+        ("v1", "Node"): Node,
+        ("v1", "Pod"): Pod,
+        ("v1", "Service"): Service,
+        ("apps/v1", "DaemonSet"): DaemonSet,
+        ("apps/v1", "Deployment"): Deployment,
+        ("node.k8s.io/v1", "RuntimeClass"): RuntimeClass,
+        ("nvidia.com/v1", "ClusterPolicy"): _CLUSTER_POLICY,
+        ("kai.scheduler/v1", "Config"): _KAI_CONFIG,
+    }
+)
+"""What a change may be about."""
+
+BEHAVIOURS: tuple[Callable[[World], Decision], ...] = (
+    nfd.decide,
+    gpu_operator.decide,
+    device_plugin.decide,
+    kai.decide_jobs,
+    kai.decide,
+)
+
+
+def run(kubeconfig: Path) -> None:
+    """Play the operators until the process is stopped; an API server that does not answer is waited for."""
+    complained: frozenset[str] = frozenset()
+    _log("playing the operators' pods")
+    with api.client(kubeconfig) as client:
+        while True:
+            complaints = frozenset(step(client))
+            for complaint in sorted(complaints - complained):
+                _log(complaint)
+            complained = complaints
+            time.sleep(POLL_S)
+
+
+def step(client: Client) -> Iterator[str]:
+    """Observe, decide and act once; yields what is wrong. One behaviour's failure does not hold up the others."""
+    try:
+        world = observe(client)
+    except httpx2.HTTPError as error:
+        yield f"the cluster can't be observed: {error}"
+        return
+    for behaviour in BEHAVIOURS:
+        decision = behaviour(world)
+        yield from decision.complaints
+        try:
+            for change in decision.changes:
+                _carry_out(client, change)
+        except httpx2.HTTPError as error:
+            yield f"{behaviour.__module__.rpartition('.')[2]}: {error}"
+
+
+def observe(client: Client) -> World:
+    """Everything that behaviours look at.
+
+    Raises:
+        httpx2.HTTPError: the API server refuses (`ApiError` is one) or does not answer.
+    """
+    policies = _list(client, _CLUSTER_POLICY)
+    plugin_config = at(find(policies, "cluster-policy"), "spec", "devicePlugin", "config", "name")
+    config_map_names = {"kai-config-manifest", *([plugin_config] if plugin_config else [])}
+    return World(
+        now=dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        nodes=_list(client, Node),
+        pods=(
+            *_list(client, Pod, labels={"app": device_plugin.PLUGIN}),
+            *_list(client, Pod, labels={"batch.kubernetes.io/job-name": kai.PLAYED_JOBS}),
+        ),
+        deployments=_list(client, Deployment),
+        daemon_sets=_list(client, DaemonSet),
+        jobs=_list(client, Job),
+        services=_list(client, Service),
+        config_maps=tuple(
+            found for name in config_map_names for found in _list(client, ConfigMap, fields={"metadata.name": name})
+        ),
+        runtime_classes=_list(client, RuntimeClass),
+        cluster_policies=policies,
+        node_feature_rules=_list(client, _NODE_FEATURE_RULE),
+        kai_configs=_list(client, _KAI_CONFIG),
+        scheduling_shards=_list(client, _SCHEDULING_SHARD),
+    )
+
+
+def _list(client: Client, resource: Any, **selectors: Any) -> tuple[Object, ...]:  # noqa: ANN401 (lightkube's classes)
+    """All objects of a kind in all namespaces, as JSON with its kind; none where the cluster does not know the kind."""
+    info = resource._api_info.resource  # noqa: SLF001 (list answers leave kind and apiVersion of items out)
+    identity = {"apiVersion": f"{info.group}/{info.version}".lstrip("/"), "kind": info.kind}
+    everywhere = {"namespace": "*"} if issubclass(resource, NamespacedResource) else {}
+    untyped: Any = client  # its overloads ask for a class known when this is written
+    try:
+        return tuple({**found.to_dict(), **identity} for found in untyped.list(resource, **everywhere, **selectors))
+    except httpx2.HTTPStatusError as error:
+        # ApiError is one too; for a kind that the cluster does not know the server answers in plain text instead.
+        if error.response.status_code == _NOT_FOUND:
+            return ()
+        raise
+
+
+def _carry_out(client: Client, change: Change) -> None:
+    untyped: Any = client  # as in _list
+    match change:
+        case Apply(manifest, manager):
+            metadata = manifest["metadata"]
+            ref = Ref(manifest["apiVersion"], manifest["kind"], metadata["name"], metadata.get("namespace"))
+            untyped.patch(
+                _resource(ref),
+                ref.name,
+                manifest,
+                patch_type=PatchType.APPLY,
+                field_manager=manager,
+                force=True,
+                **_place(ref),
+            )
+            _log(f"applied {_show(ref)}")
+        case Merge(ref, patch, status):
+            resource = _resource(ref).Status if status else _resource(ref)
+            untyped.patch(resource, ref.name, patch, patch_type=PatchType.MERGE, **_place(ref))
+            _log(f"changed {_show(ref)}: {patch}")
+        case Delete(ref):
+            try:
+                untyped.delete(_resource(ref), ref.name, **_place(ref))
+            except httpx2.HTTPStatusError as error:
+                if error.response.status_code != _NOT_FOUND:
+                    raise
+            _log(f"deleted {_show(ref)}")
+
+
+def _resource(ref: Ref) -> Any:  # noqa: ANN401 (lightkube's classes have no common base with Status)
+    return _RESOURCES[ref.api_version, ref.kind]
+
+
+def _place(ref: Ref) -> dict[str, str]:
+    return {"namespace": ref.namespace} if ref.namespace else {}
+
+
+def _show(ref: Ref) -> str:
+    return f"{ref.kind} {f'{ref.namespace}/' if ref.namespace else ''}{ref.name}"
+
+
+def _log(line: str) -> None:
+    stamp = dt.datetime.now(dt.UTC).strftime("%H:%M:%S.%f")[:-3]
+    print(stamp, line, file=sys.stdout, flush=True)  # noqa: T201 (this process's output is its log)

@@ -1,0 +1,67 @@
+"""Loopback ports: which are free, and who has one that is not."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+_LISTEN = "0A"
+"""The state of a listening socket in /proc/net/tcp (TCP_LISTEN of include/net/tcp_states.h)."""
+
+
+RELEASE_S = 2.0
+"""How long a killed process with many threads may take to give its ports back."""
+
+
+def becomes_free(port: int) -> bool:
+    """Whether a server may listen on this loopback port, now or after a moment."""
+    deadline = time.monotonic() + RELEASE_S
+    while not (free := is_free(port)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return free
+
+
+def is_free(port: int) -> bool:
+    """Whether a server may listen on this loopback port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Different loopback ports that nobody listens on."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind((LOOPBACK, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def owner(port: int) -> str | None:
+    """The process that listens on a port, as `name (pid 1234)`; None where the system does not tell (Linux only)."""
+    inodes = set(_listening_inodes(port))
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            for descriptor in (entry / "fd").iterdir():
+                with suppress(OSError):
+                    if str(descriptor.readlink()) in inodes:
+                        return f"{(entry / 'comm').read_text().strip()} (pid {entry.name})"
+    return None
+
+
+def _listening_inodes(port: int) -> Iterator[str]:
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                    yield f"socket:[{fields[9]}]"

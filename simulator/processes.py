@@ -1,0 +1,113 @@
+"""Detached processes: start, recognise, stop. Linux reads /proc, other systems ask `ps`."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+HAS_PROC = Path("/proc/self/stat").is_file()
+GRACE_S = 5.0
+"""How long a process may take to stop by itself before it is killed."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process that was seen running: `started` tells it from a later process with the same number."""
+
+    pid: int
+    started: str
+
+
+def start(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Running:
+    """Start a program in a session of its own, its output appended to `log`.
+
+    Raises:
+        OSError: the program can't be executed or the log can't be written.
+    """
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        # Not subprocess.Popen: its object warns when it is dropped while the process lives, and these outlive us.
+        pid = os.posix_spawn(
+            arguments[0],
+            list(arguments),
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, descriptor, 1),
+                (os.POSIX_SPAWN_DUP2, descriptor, 2),
+            ],
+            setsid=True,
+        )
+    finally:
+        os.close(descriptor)
+    return Running(pid, _started(pid) or "")
+
+
+def alive(process: Running) -> bool:
+    """Whether exactly this process still runs."""
+    with suppress(ChildProcessError):
+        # A dead child of ours stays in the process table until it is waited for.
+        os.waitpid(process.pid, os.WNOHANG)
+    return bool(process.started) and _started(process.pid) == process.started
+
+
+def stop(process: Running) -> None:
+    """Stop a process and wait until it is gone; a number that another process took over is left alone."""
+    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+        if not alive(process):
+            return
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+        deadline = time.monotonic() + patience_s
+        while alive(process) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def find(program: str, folder: Path) -> Iterator[Running]:
+    """Processes that run `program` on the data of `folder`, whoever started them.
+
+    A start that was killed between starting a process and recording it leaves one that only its arguments identify.
+    """
+    for pid, arguments in _command_lines():
+        works_here = any(argument.startswith("--") and f"={folder}{os.sep}" in argument for argument in arguments)
+        is_program = Path(arguments[0]).name == program or program in arguments[1:]
+        if works_here and is_program and (started := _started(pid)):
+            yield Running(pid, started)
+
+
+def _command_lines() -> Iterator[tuple[int, list[str]]]:
+    if HAS_PROC:
+        for entry in PROC.iterdir():
+            if entry.name.isdecimal():
+                with suppress(OSError):
+                    arguments = (entry / "cmdline").read_bytes().rstrip(b"\0").decode(errors="replace").split("\0")
+                    yield int(entry.name), arguments
+        return
+    listing = _ps("-axww", "-o", "pid=,command=")
+    for line in listing.splitlines():
+        pid, _, command = line.strip().partition(" ")
+        yield int(pid), command.split() or [""]
+
+
+def _started(pid: int) -> str | None:
+    """What tells this process from any other that ever had its number; None if it does not run."""
+    if HAS_PROC:
+        try:
+            stat = (PROC / str(pid) / "stat").read_text()
+            boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+        except OSError:
+            return None
+        # The name in parentheses may hold spaces; after it come state (field 3) and, as field 22, the start time.
+        fields = stat.rpartition(")")[2].split()
+        return None if fields[0] == "Z" else f"{boot}/{fields[19]}"
+    state, _, begin = _ps("-p", str(pid), "-o", "state=,lstart=").strip().partition(" ")
+    return None if not state or state.startswith("Z") else begin.strip()
+
+
+def _ps(*arguments: str) -> str:
+    return subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False).stdout

@@ -1,0 +1,175 @@
+"""The command line of every process: what is tuned for a small machine, and why."""
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from simulator.layout import STAGES, Layout
+from simulator.pki import CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDULER, Pki
+from simulator.ports import LOOPBACK
+from simulator.records import Ports
+from toolchain import Program
+
+OPERANDS = "operands"
+"""The name of our own process, see `simulator.operands`."""
+
+SERVICE_RANGE = "10.96.0.0/16"
+ETCD_MEMBER_URL = "https://127.0.0.1:2380"
+"""What etcd calls itself to other members. There are none, and a changed value would not fit the stored one."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """How a process is started: arguments, variables beyond the common ones, and the files that it reads only once."""
+
+    name: str
+    arguments: tuple[str, ...]
+    reads: tuple[Path, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def environment(self, layout: Layout) -> dict[str, str]:
+        """The whole environment: nothing of the user's but PATH, so that no KUBECONFIG or proxy leaks in."""
+        return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(layout.home), **self.variables}
+
+    def fingerprint(self) -> str:
+        """Changes when the running process would be started differently today."""
+        digest = hashlib.sha256("\0".join(self.arguments).encode())
+        for path in self.reads:
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+
+def etcd(programs: Mapping[Program, Path], layout: Layout, pki: Pki, ports: Ports) -> Command:
+    """The store. Clients and peers need a certificate: other users of the machine reach loopback too."""
+    certificate, key = pki.server
+    return Command(
+        "etcd",
+        (
+            str(programs[Program.ETCD]),
+            f"--data-dir={layout.etcd}",
+            "--name=simulator",
+            f"--listen-client-urls=https://{LOOPBACK}:{ports.etcd}",
+            f"--advertise-client-urls=https://{LOOPBACK}:{ports.etcd}",
+            f"--listen-peer-urls=https://{LOOPBACK}:{ports.etcd_peers}",
+            f"--initial-advertise-peer-urls={ETCD_MEMBER_URL}",
+            f"--initial-cluster=simulator={ETCD_MEMBER_URL}",
+            "--client-cert-auth",
+            f"--trusted-ca-file={pki.authority}",
+            f"--cert-file={certificate}",
+            f"--key-file={key}",
+            "--peer-client-cert-auth",
+            f"--peer-trusted-ca-file={pki.authority}",
+            f"--peer-cert-file={certificate}",
+            f"--peer-key-file={key}",
+            # The gateway would present the server's certificate as a client, which this one does not allow.
+            "--enable-grpc-gateway=false",
+            # A power cut may cost the last writes: nothing of value lives here, and waiting for the disk is most of
+            # the time of every write on a small machine. A killed etcd loses nothing, the kernel has its writes.
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ),
+    )
+
+
+def api_server(programs: Mapping[Program, Path], pki: Pki, ports: Ports) -> Command:
+    """The API server, with the admission plugins that a stock cluster has (its own defaults) and RBAC."""
+    certificate, key = pki.server
+    etcd_certificate, etcd_key = pki.client(ETCD_CLIENT)
+    public, private = pki.service_account
+    return Command(
+        "kube-apiserver",
+        (
+            str(programs[Program.KUBE_APISERVER]),
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={ports.api_server}",
+            f"--tls-cert-file={certificate}",
+            f"--tls-private-key-file={key}",
+            f"--client-ca-file={pki.authority}",
+            "--authorization-mode=Node,RBAC",
+            f"--etcd-servers=https://{LOOPBACK}:{ports.etcd}",
+            f"--etcd-cafile={pki.authority}",
+            f"--etcd-certfile={etcd_certificate}",
+            f"--etcd-keyfile={etcd_key}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={public}",
+            f"--service-account-signing-key-file={private}",
+            f"--service-cluster-ip-range={SERVICE_RANGE}",
+            # As kubeadm sets it; the default false would refuse every privileged pod.
+            "--allow-privileged=true",
+            # The default writes this server's address as endpoint, and a loopback address is no valid one.
+            "--endpoint-reconciler-type=none",
+            "--profiling=false",
+        ),
+    )
+
+
+def controller_manager(programs: Mapping[Program, Path], layout: Layout, pki: Pki) -> Command:
+    """The controllers, each with the service account (and so the RBAC rules) that it has in a real cluster."""
+    kubeconfig = layout.component_kubeconfig(CONTROLLER_MANAGER.file)
+    return Command(
+        "kube-controller-manager",
+        (
+            str(programs[Program.KUBE_CONTROLLER_MANAGER]),
+            f"--kubeconfig={kubeconfig}",
+            "--use-service-account-credentials",
+            f"--root-ca-file={pki.authority}",
+            f"--service-account-private-key-file={pki.service_account[1]}",
+            # At the default 20 requests a second, making forty service accounts takes most of a first start.
+            "--kube-api-qps=200",
+            "--kube-api-burst=400",
+            # There is one of each, and a killed one's lease would hold up its successor for 15 s.
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--profiling=false",
+        ),
+        reads=(kubeconfig,),
+    )
+
+
+def scheduler(programs: Mapping[Program, Path], layout: Layout) -> Command:
+    """The stock scheduler."""
+    kubeconfig = layout.component_kubeconfig(SCHEDULER.file)
+    return Command(
+        "kube-scheduler",
+        (
+            str(programs[Program.KUBE_SCHEDULER]),
+            f"--kubeconfig={kubeconfig}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--profiling=false",
+        ),
+        reads=(kubeconfig,),
+    )
+
+
+def kwok(programs: Mapping[Program, Path], layout: Layout) -> Command:
+    """Plays the kubelets of nodes with our annotation; other nodes (a real kubelet's) are left alone."""
+    stages = tuple(sorted(STAGES.glob("*.yaml")))
+    return Command(
+        "kwok",
+        (
+            str(programs[Program.KWOK]),
+            f"--kubeconfig={layout.kubeconfig}",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            # Node leases would have to run out (40 s) before the successor of a killed kwok takes its nodes over;
+            # the heartbeat stage keeps nodes Ready instead.
+            "--node-lease-duration-seconds=0",
+            "--cidr=10.244.0.0/16",
+            *(f"--config={stage}" for stage in stages),
+        ),
+        reads=(layout.kubeconfig, *stages),
+    )
+
+
+def operands(layout: Layout) -> Command:
+    """Our own loop, run by the interpreter that runs us."""
+    package = Path(__file__).parent
+    return Command(
+        OPERANDS,
+        (sys.executable, "-m", "simulator", OPERANDS, f"--kubeconfig={layout.kubeconfig}"),
+        reads=(layout.kubeconfig, *sorted((package / "operands").glob("*.py"))),
+        variables={"PYTHONPATH": str(package.parent), "PYTHONUNBUFFERED": "1"},
+    )

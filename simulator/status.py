@@ -1,0 +1,92 @@
+"""What runs in a folder, for a person to read and for a program to ask."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+from lightkube.resources.core_v1 import Node
+
+from simulator import api, records
+from simulator.control_plane import PROCESSES, api_version
+from simulator.layout import Layout
+from simulator.nodes import KIND_ANNOTATION
+from simulator.pki import Pki
+from simulator.ports import LOOPBACK
+from simulator.processes import alive
+
+SIMULATED = (
+    "Simulated: nodes and pods (records that KWOK keeps; no container runs, no GPU is there) and what the pods of the "
+    "GPU Operator and of KAI would do.\n"
+    "Real: etcd, the API server with its admission, RBAC, the controllers, the scheduler; so Helm and Pulumi too."
+)
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One process: `pid` and `port` are None where there is none."""
+
+    name: str
+    alive: bool
+    pid: int | None
+    port: int | None
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """One node: `kind` is None for a node that the simulator did not make, `gpus` is the allocatable nvidia.com/gpu."""
+
+    name: str
+    kind: str | None
+    ready: bool
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """A folder's simulator; `version` is None and `nodes` is empty where no API server answers."""
+
+    folder: Path
+    kubeconfig: Path
+    processes: tuple[ProcessStatus, ...]
+    version: str | None
+    nodes: tuple[NodeStatus, ...]
+
+    @property
+    def running(self) -> bool:
+        """Whether everything runs."""
+        return self.version is not None and all(process.alive for process in self.processes)
+
+
+def status(folder: Path) -> Status:
+    """Look, change nothing; a folder that does not exist has a simulator of which nothing runs."""
+    layout = Layout.of(folder)
+    state = records.read(layout.records)
+    ports = {"etcd": state.ports.etcd, "kube-apiserver": state.ports.api_server} if state else {}
+    processes = []
+    for name in PROCESSES:
+        recorded = state.processes.get(name) if state else None
+        lives = recorded is not None and alive(recorded.running)
+        processes.append(
+            ProcessStatus(name, lives, recorded.pid if recorded and lives else None, ports.get(name) if lives else None)
+        )
+    # Without its store the API server lets every question run into a time-out.
+    can_answer = state is not None and all(process.alive for process in processes if process.name in ports)
+    version = api_version(f"https://{LOOPBACK}:{ports['kube-apiserver']}", Pki(layout.pki)) if can_answer else None
+    nodes: tuple[NodeStatus, ...] = ()
+    if version:
+        try:
+            with api.client(layout.kubeconfig) as client:
+                nodes = tuple(map(_node_status, api.list_nodes(client)))
+        except httpx2.HTTPError:
+            version = None
+    return Status(layout.folder, layout.kubeconfig, tuple(processes), version, nodes)
+
+
+def _node_status(node: Node) -> NodeStatus:
+    metadata, allocatable = node.metadata, (node.status and node.status.allocatable) or {}
+    return NodeStatus(
+        name=(metadata and metadata.name) or "",
+        kind=((metadata and metadata.annotations) or {}).get(KIND_ANNOTATION),
+        ready=api.is_ready(node),
+        gpus=int(allocatable.get("nvidia.com/gpu", 0)),
+    )

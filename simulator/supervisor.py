@@ -1,0 +1,134 @@
+"""Keeps one folder's processes running: reuse what lives, replace what died or would be started differently."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from simulator import processes, records
+from simulator.errors import SimulatorError
+from simulator.layout import Layout
+from simulator.programs import Command
+from simulator.records import ProcessRecord, Records
+
+PATIENCE_S = 60.0
+"""Ten times what a start takes on two cores: who waits longer waits for nothing."""
+
+POLL_S = 0.05
+_LOG_LINES = 12
+
+Report = Callable[[str], None]
+"""Takes one line of progress."""
+
+
+class Supervisor:
+    """One command's view of the processes; the caller holds the folder's lock."""
+
+    def __init__(self, layout: Layout, state: Records, report: Report) -> None:
+        self._layout = layout
+        self._state = state
+        self._report = report
+        self._commands: dict[str, Command] = {}
+        self._started: set[str] = set()
+
+    def stop(self, name: str) -> None:
+        """Stop a process if it runs."""
+        if recorded := self._state.processes.get(name):
+            processes.stop(recorded.running)
+
+    def ensure(self, command: Command) -> bool:
+        """Have this command running; tells whether it had to be started.
+
+        Raises:
+            SimulatorError: the program can't be executed.
+            OSError: the folder can't be written.
+        """
+        self._commands[command.name] = command
+        recorded = self._state.processes.get(command.name)
+        fingerprint = command.fingerprint()
+        if recorded and recorded.fingerprint == fingerprint and processes.alive(recorded.running):
+            return False
+        if recorded:
+            processes.stop(recorded.running)
+        log = self._layout.log(command.name)
+        with suppress(FileNotFoundError):
+            log.replace(log.with_suffix(".previous.log"))
+        try:
+            running = processes.start(command.arguments, command.environment(self._layout), log)
+        except (FileNotFoundError, PermissionError) as error:
+            if error.filename == str(log):
+                raise
+            raise SimulatorError(
+                f"{command.arguments[0]} can't be executed: {error.strerror}. Make that file "
+                "executable or remove it, then run the same command again: what is missing is obtained anew."
+            ) from error
+        self._state = self._state.with_process(
+            command.name, ProcessRecord(pid=running.pid, started=running.started, fingerprint=fingerprint)
+        )
+        records.write(self._layout.records, self._state)
+        self._started.add(command.name)
+        return True
+
+    def wait(self, name: str, ready: Callable[[], bool], what: str) -> None:
+        """Wait until `ready` says so, and report `what` with the time that it took.
+
+        Raises:
+            SimulatorError: the process `name` died meanwhile, or did not get there in time; with the end of its log.
+        """
+        begin = time.monotonic()
+        while not ready():
+            self._revive(name)
+            if time.monotonic() > begin + PATIENCE_S:
+                raise SimulatorError(f"{what}: not reached in {PATIENCE_S:.0f} s. {self._end_of_log(name)}")
+            time.sleep(POLL_S)
+        self._report(f"{what} ({time.monotonic() - begin:.1f} s)")
+
+    def verify(self) -> None:
+        """Look at every process once more.
+
+        Raises:
+            SimulatorError: one has died since it was started.
+        """
+        for name in self._commands:
+            self._revive(name)
+
+    def _revive(self, name: str) -> None:
+        """Start a process again that died while it was being reused: a killed one may take a moment to be gone."""
+        if processes.alive(self._state.processes[name].running):
+            return
+        if name in self._started:
+            raise SimulatorError(f"{name} stopped right after its start. {self._end_of_log(name)}")
+        self.ensure(self._commands[name])
+
+    def _end_of_log(self, name: str) -> str:
+        log = self._layout.log(name)
+        lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:] if log.is_file() else []
+        shown = "".join(f"\n    {line[:300]}" for line in lines) or "\n    (nothing)"
+        return (
+            f"The end of its log {log}:{shown}\n"
+            f"What to do: read the lines above, then run `python -m simulator up --folder {self._layout.folder}` "
+            "again. If it stays so, the same command with `reset` for `up` deletes the data; then start anew."
+        )
+
+
+def stop_all(layout: Layout, state: Records | None, names: Sequence[str], report: Report) -> Records | None:
+    """Stop the recorded processes, and unrecorded ones that work on this folder; returns what is left to record.
+
+    Clients stop before servers: `names` is in the order of starting.
+    """
+    for name in reversed(names):
+        recorded = state.processes.get(name) if state else None
+        if recorded and processes.alive(recorded.running):
+            processes.stop(recorded.running)
+            report(f"{name} stopped")
+    stop_leftovers(layout, None, names, report)
+    return Records(ports=state.ports) if state else None
+
+
+def stop_leftovers(layout: Layout, state: Records | None, names: Sequence[str], report: Report) -> None:
+    """Stop processes on this folder that no record names: a start that was killed halfway leaves them."""
+    known = {record.pid for record in state.processes.values()} if state else set()
+    for name in reversed(names):
+        for leftover in processes.find(name, layout.folder):
+            if leftover.pid not in known:
+                processes.stop(leftover)
+                report(f"{name} (pid {leftover.pid}) stopped: an interrupted start had left it")

@@ -1,0 +1,202 @@
+"""A stand-in for kube-apiserver on loopback: real HTTP or HTTPS, answers by path, and what it was asked."""
+
+import datetime as dt
+import ipaddress
+import json
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from typing_extensions import override
+
+UID = "0b7c1a52-7a1e-4f5b-9b0f-5f0c3a3c9d11"
+"""The identity of the healthy cluster."""
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+RUNTIME_CLASS = "/apis/node.k8s.io/v1/runtimeclasses/nvidia"
+QUEUE_CONTROLLER = "/apis/apps/v1/namespaces/kai-scheduler/deployments/queue-controller"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as the server saw it.
+
+    Attributes:
+        path: without the query.
+        query: parameters, each with its values.
+        headers: by name in lower case.
+    """
+
+    path: str
+    query: Mapping[str, list[str]]
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the server.
+
+    Attributes:
+        status: HTTP status.
+        body: sent as it is.
+    """
+
+    status: int
+    body: bytes
+
+
+@dataclass
+class ApiServer:
+    """The running server.
+
+    Attributes:
+        url: its address.
+        answers: by path; every other path is a 404.
+        asked: requests so far.
+    """
+
+    url: str
+    answers: dict[str, Answer] = field(default_factory=dict)
+    asked: list[Request] = field(default_factory=list)
+
+    def serve(self, path: str, document: object) -> None:
+        """Answer a path with a JSON document."""
+        self.answers[path] = Answer(200, json.dumps(document).encode())
+
+    def fail(self, path: str, status: int) -> None:
+        """Answer a path with an error status."""
+        self.answers[path] = Answer(status, json.dumps({"kind": "Status", "code": status}).encode())
+
+
+def node(name: str, *, architecture: str = "arm64", memory: str = "128Gi", gpus: int = 1, **labels: str) -> Any:  # noqa: ANN401 - JSON
+    """A node as the API server shows it."""
+    return {
+        "metadata": {"name": name, "labels": labels, "annotations": {"a": "b"}},
+        "status": {
+            "nodeInfo": {"architecture": architecture, "kubeletVersion": "v1.36.2"},
+            "capacity": {"memory": memory, "cpu": "8"},
+            "allocatable": {"nvidia.com/gpu": str(gpus)} if gpus else {},
+        },
+    }
+
+
+def make_healthy(server: ApiServer) -> None:
+    """Answer as a cluster on which the Jetson stack runs already, whoever installed it."""
+    server.serve("/version", {"major": "1", "minor": "36", "gitVersion": "v1.36.2", "platform": "linux/amd64"})
+    server.serve("/api/v1/namespaces/kube-system", {"metadata": {"name": "kube-system", "uid": UID}})
+    server.serve("/api/v1/nodes", {"kind": "NodeList", "items": [node("jetson-1")]})
+    server.serve(POLICIES, {"resources": [{"name": "mutatingadmissionpolicies"}, {"name": "other"}]})
+    server.serve(RUNTIME_CLASS, {"metadata": {"name": "nvidia"}})
+    server.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 1}, "status": {"availableReplicas": 1}})
+
+
+@contextmanager
+def running(tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
+    """A server on a free loopback port, without any answer yet."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            state.asked.append(Request(parts.path, parse_qs(parts.query), headers))
+            answer = state.answers.get(parts.path, Answer(404, b'{"kind":"Status","code":404}'))
+            self.send_response(answer.status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            """Keep the tests' output clean."""
+
+    class Server(ThreadingHTTPServer):
+        @override
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A client that refuses our certificate is what a test asks for."""
+
+    with Server(("127.0.0.1", 0), Handler) as http:
+        if tls is not None:
+            http.socket = tls.wrap_socket(http.socket, server_side=True)
+        state = ApiServer(f"{'http' if tls is None else 'https'}://127.0.0.1:{http.server_port}")
+        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield state
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate for 127.0.0.1 that signs itself, and so is its own CA.
+
+    Attributes:
+        certificate: PEM file.
+        key: PEM file.
+    """
+
+    certificate: Path
+    key: Path
+
+    def server_context(self) -> ssl.SSLContext:
+        """A server's TLS context with this certificate."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+def make_certificate(folder: Path) -> Certificate:
+    """Write a certificate and its key into a folder."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(minutes=5))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    written = Certificate(folder / "tls.crt", folder / "tls.key")
+    written.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    written.key.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return written
+
+
+def kubeconfig(server: str) -> dict[str, Any]:
+    """A kubeconfig's content: one cluster, one user with a token, the context `loopback`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "loopback",
+        "clusters": [{"name": "local", "cluster": {"server": server}}],
+        "users": [{"name": "admin", "user": {"token": "let-me-in"}}],
+        "contexts": [{"name": "loopback", "context": {"cluster": "local", "user": "admin"}}],
+    }
+
+
+def write_kubeconfig(path: Path, content: object) -> str:
+    """Write a kubeconfig and return its path as a stack would say it."""
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return str(path)

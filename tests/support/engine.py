@@ -1,0 +1,124 @@
+"""A stack on the real Pulumi engine: a project folder of its own, a file backend of its own, the program of this checkout."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.stacks import ROOT, Json
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished pulumi command.
+
+    Attributes:
+        code: its exit status.
+        output: what it printed, both streams.
+        changes: resources by operation (`create`, `update`, `same`, `delete`), empty if the engine did not get that far.
+        changed: logical names of the resources that were created, updated, replaced or deleted.
+    """
+
+    code: int
+    output: str
+    changes: Mapping[str, int]
+    changed: frozenset[str]
+
+
+class Stack:
+    """A stack driven through the pulumi CLI and its Python language host, as a person does from the shell."""
+
+    def __init__(self, folder: Path, settings: Json, environment: Mapping[str, str], *, name: str = "test") -> None:
+        self.name = name
+        self.folder = folder
+        state = folder / "state"
+        state.mkdir(parents=True)
+        self.environment = dict(environment) | {
+            "PULUMI_BACKEND_URL": state.as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            # Unlocks --event-log, from which the changes are read; the Automation API does the same.
+            "PULUMI_DEBUG_COMMANDS": "true",
+        }
+        self.environment.pop("KUBECONFIG", None)
+        project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
+        project["main"] = str(ROOT)
+        project["runtime"]["options"]["virtualenv"] = sys.prefix
+        (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
+        self.run("stack", "init", name)
+        self.settings = settings
+
+    @property
+    def settings(self) -> Json:
+        """The value of `kai-anywhere:settings`."""
+        settings: Json = self._content()["config"]["kai-anywhere:settings"]
+        return settings
+
+    @settings.setter
+    def settings(self, settings: Json) -> None:
+        content = self._content() | {"config": {"kai-anywhere:settings": settings}}
+        self._file.write_text(yaml.safe_dump(content), encoding="utf-8")
+
+    def up(self, *options: str, expect: int = 0) -> Run:
+        """`pulumi up` without a preview."""
+        return self.run("up", "--yes", "--skip-preview", *options, expect=expect)
+
+    def preview(self, *options: str, expect: int = 0) -> Run:
+        """`pulumi preview`."""
+        return self.run("preview", *options, expect=expect)
+
+    def refresh(self) -> Run:
+        """`pulumi refresh`: what the cluster has, written into the state."""
+        return self.run("refresh", "--yes", "--skip-preview")
+
+    def destroy(self) -> Run:
+        """`pulumi destroy`."""
+        return self.run("destroy", "--yes", "--skip-preview")
+
+    def resources(self) -> list[Json]:
+        """The resources in the stack's state."""
+        exported = json.loads(self.run("stack", "export").output)
+        resources: list[Json] = exported["deployment"].get("resources", [])
+        return resources
+
+    def run(self, *arguments: str, expect: int | None = 0) -> Run:
+        """Run pulumi; fail unless it ends with the expected status (None: any)."""
+        log = self.folder / "events.jsonl"
+        log.unlink(missing_ok=True)
+        command = ["pulumi", *arguments, "--non-interactive", "--cwd", str(self.folder)]
+        if arguments[0] != "stack":
+            command += ["--stack", self.name, "--event-log", str(log)]
+        done = subprocess.run(command, env=self.environment, check=False, capture_output=True, text=True, timeout=600)
+        output = done.stdout if arguments[:2] == ("stack", "export") else done.stdout + done.stderr
+        if expect is not None and done.returncode != expect:
+            raise AssertionError(f"pulumi {' '.join(arguments)} ended with {done.returncode}, not {expect}:\n{output}")
+        changes, changed = _read(log)
+        return Run(done.returncode, output, changes, changed)
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / f"Pulumi.{self.name}.yaml"
+
+    def _content(self) -> Json:
+        content: Json = yaml.safe_load(self._file.read_text(encoding="utf-8")) if self._file.exists() else {}
+        return content or {}
+
+
+def _read(log: Path) -> tuple[dict[str, int], frozenset[str]]:
+    changes: dict[str, int] = {}
+    changed: set[str] = set()
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    for line in lines:
+        event: dict[str, Any] = json.loads(line)
+        if "summaryEvent" in event:
+            changes = dict(event["summaryEvent"]["resourceChanges"] or {})
+        if "resourcePreEvent" in event:
+            step = event["resourcePreEvent"]["metadata"]
+            if step["op"] not in {"same", "read", "refresh"}:
+                changed.add(step["urn"].rsplit("::", 1)[1])
+    return changes, frozenset(changed)

@@ -1,0 +1,50 @@
+"""Everything that a cluster holds, for tests of what is left behind."""
+
+from typing import Any
+
+import httpx2
+from lightkube import KubeConfig
+from lightkube.config import client_adapter
+
+import simulator
+
+_COME_AND_GO = frozenset(
+    {"events", "leases", "endpoints", "endpointslices", "componentstatuses", "controllerrevisions"}
+)
+
+
+def connect(control_plane: simulator.ControlPlane) -> httpx2.Client:
+    """A raw HTTP connection to the API server, as the cluster's administrator."""
+    config = KubeConfig.from_file(control_plane.kubeconfig).get()
+    assert config is not None
+    return client_adapter.Client(config, client_adapter.ConnectionParams(trust_env=False))
+
+
+def inventory(api: httpx2.Client) -> set[str]:
+    """`kind/namespace/name` of every object, and `Node/name/label=value` of every node's labels.
+
+    CustomResourceDefinitions and what serves them are left out: Helm never deletes the definitions of a chart's
+    crds/ folder.
+    """
+    found: set[str] = set()
+    groups = [f"/apis/{group['preferredVersion']['groupVersion']}" for group in _get(api, "/apis")["groups"]]
+    for prefix in ["/api/v1", *groups]:
+        for resource in _get(api, prefix)["resources"]:
+            name = resource["name"]
+            if "/" in name or "list" not in resource["verbs"] or name in _COME_AND_GO:
+                continue
+            if resource["kind"] in {"CustomResourceDefinition", "APIService"}:
+                continue
+            for item in _get(api, f"{prefix}/{name}")["items"]:
+                metadata = item["metadata"]
+                found.add(f"{resource['kind']}/{metadata.get('namespace', '')}/{metadata['name']}")
+                if resource["kind"] == "Node":
+                    found |= {f"Node/{metadata['name']}/{key}={value}" for key, value in metadata["labels"].items()}
+    return found
+
+
+def _get(api: httpx2.Client, path: str) -> dict[str, Any]:
+    response = api.get(path)
+    response.raise_for_status()
+    answer: dict[str, Any] = response.json()
+    return answer

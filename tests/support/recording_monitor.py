@@ -1,0 +1,171 @@
+"""The resource graph that a Pulumi program registers, without an engine: who, below whom, after whom, by whom.
+
+Mocks of the SDK show a resource's inputs alone; parent, dependencies and registered outputs stand in the requests that
+its monitor receives.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi.runtime import mocks, rpc
+from typing_extensions import override
+
+PROJECT = "kai-anywhere"
+STACK = "test"
+ORGANIZATION = "organization"
+UNKNOWN_ID = ""
+"""What a preview's engine answers as the id of a resource that is yet to be made."""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """One registered resource; others are named by their keys, `Class:logical-name`.
+
+    Attributes:
+        key: its own key.
+        type: its token.
+        parent: key of its parent, empty for the stack.
+        provider: key of its explicit provider, or None for the default one.
+        dependencies: keys of what it waits for.
+        inputs: as JSON.
+    """
+
+    key: str
+    type: str
+    parent: str
+    provider: str | None
+    dependencies: frozenset[str]
+    inputs: Mapping[str, Any]
+
+
+class _Answers(mocks.Mocks):
+    """Every resource is as its inputs say, and a release has the version that it was asked for."""
+
+    def __init__(self, *, preview: bool, state: Mapping[str, Any]) -> None:
+        self._preview = preview
+        self._state = state
+        self.asked: list[tuple[str, Mapping[str, Any]]] = []
+
+    @override
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        outputs = dict(args.inputs)
+        if args.typ == "kubernetes:helm.sh/v3:Release":
+            outputs["status"] = rpc.UNKNOWN if self._preview else {"version": args.inputs.get("version")}
+        return UNKNOWN_ID if self._preview and args.custom else f"{args.name}-id", outputs
+
+    @override
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        self.asked.append((args.token, args.args))
+        return dict(self._state), []
+
+
+class Graph(mocks.MockMonitor):
+    """A monitor that keeps every registration in its order, and every component's outputs.
+
+    Attributes:
+        registrations: in the order of registration.
+        outputs: what components registered, by logical name.
+    """
+
+    def __init__(self, answers: _Answers) -> None:
+        super().__init__(answers)
+        self._answers = answers
+        self.registrations: list[Registration] = []
+        self.outputs: dict[str, dict[str, Any]] = {}
+
+    @property
+    def asked(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Function calls, each as token and arguments."""
+        return self._answers.asked
+
+    @override
+    def RegisterResource(self, request: Any) -> Any:
+        with _loop_of_this_thread():
+            response = super().RegisterResource(request)  # type: ignore[no-untyped-call]  # the SDK's own
+        if request.type != "pulumi:pulumi:Stack":
+            self.registrations.append(
+                Registration(
+                    key=_key(response.urn),
+                    type=request.type,
+                    parent=_key(request.parent),
+                    provider=_key(request.provider.rpartition("::")[0]) if request.provider else None,
+                    dependencies=frozenset(map(_key, request.dependencies)),
+                    inputs=rpc.deserialize_properties(request.object, keep_unknowns=True),
+                )
+            )
+        return response
+
+    @override
+    def RegisterResourceOutputs(self, request: Any) -> Any:
+        if key := _key(request.urn):
+            self.outputs[key] = rpc.deserialize_properties(request.outputs, keep_unknowns=True)
+        return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]  # the SDK's own
+
+    @override
+    def Invoke(self, request: Any) -> Any:
+        with _loop_of_this_thread():
+            return super().Invoke(request)  # type: ignore[no-untyped-call]  # the SDK's own
+
+    @property
+    def by_key(self) -> dict[str, Registration]:
+        """Registrations by key, in their order."""
+        named = {registration.key: registration for registration in self.registrations}
+        assert len(named) == len(self.registrations), "two resources have one name"
+        return named
+
+    @property
+    def types(self) -> set[str]:
+        """Tokens of everything registered."""
+        return {registration.type for registration in self.registrations}
+
+    def below(self, parent: str) -> set[str]:
+        """Keys of a resource's children; of the stack's, if it is empty."""
+        return {registration.key for registration in self.registrations if registration.parent == parent}
+
+
+def record(program: Callable[[], object], *, preview: bool = True, state: Mapping[str, Any] | None = None) -> Graph:
+    """Run a program against a monitor of its own and return what it registered.
+
+    Args:
+        program: registers resources; an Output that it returns is awaited, and every other one drained.
+        preview: whether nothing is made: ids and what a release reports are then unknown.
+        state: what function calls answer.
+    """
+    graph = Graph(_Answers(preview=preview, state=state or {}))
+
+    def run() -> None:
+        with asyncio.Runner() as runner:
+            runner.get_loop()
+            mocks.set_mocks(
+                graph.mocks, project=PROJECT, stack=STACK, preview=preview, monitor=graph, organization=ORGANIZATION
+            )
+            pulumi.runtime.test(program)()  # type: ignore[no-untyped-call]  # the SDK's own
+
+    # The SDK keeps the root resource in a context variable: each program has its own.
+    contextvars.Context().run(run)
+    return graph
+
+
+@contextmanager
+def _loop_of_this_thread() -> Iterator[None]:
+    """The mocks open an event loop in every worker thread of the SDK, and leave it open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def _key(urn: str) -> str:
+    if not urn:
+        return ""
+    *_, types, name = urn.split("::")
+    token = types.rpartition("$")[2]
+    return "" if token == "pulumi:pulumi:Stack" else f"{token.rpartition(':')[2]}:{name}"

@@ -1,0 +1,178 @@
+"""Compliant settings of every kind of stack; a test changes one thing of them.
+
+A stack here is plain JSON, as it stands under `kai-anywhere:settings`. Every helper returns a new one.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+
+from config.stack import SETTINGS_KEY, StackConfigError, StackSettings, parse_settings
+
+Json: TypeAlias = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+FILE = "Pulumi.test.yaml"
+"""The stack file's name in error messages."""
+
+
+def read_stack_file(text: str) -> Json:
+    """The settings that a stack file's text holds."""
+    settings: Json = yaml.safe_load(text)["config"][f"kai-anywhere:{SETTINGS_KEY}"]
+    return settings
+
+
+def stack_file(name: str) -> str:
+    """The text of a committed stack file."""
+    return (ROOT / f"Pulumi.{name}.yaml").read_text(encoding="utf-8")
+
+
+def jetson() -> Json:
+    """The committed Jetson stack."""
+    return read_stack_file(stack_file("jetson"))
+
+
+def x86() -> Json:
+    """The committed x86 stack."""
+    return read_stack_file(stack_file("x86"))
+
+
+def never() -> Json:
+    """Jetson nodes whose container toolkit injects the GPU by itself."""
+    return changed(jetson(), "reservation.overrides", "never")
+
+
+def mixed() -> Json:
+    """Two Jetsons, a DGX Spark, and x86 nodes with discrete GPUs, which a stack does not name."""
+    stack = changed(jetson(), "platform.tegra_nodes.jetson-2", {"gpu_memory_mib": 57344, "gpu_count": 2})
+    stack = changed(stack, "platform.unified_memory_nodes", {"spark-1": {"gpu_memory_mib": 114688}})
+    stack = changed(stack, "platform.container_toolkit", "operator")
+    return changed(stack, "kai.cdi_enabled", False)
+
+
+def spark() -> Json:
+    """An x86 stack with a DGX Spark."""
+    return changed(x86(), "platform.unified_memory_nodes", {"spark-1": {"gpu_memory_mib": 114688}})
+
+
+def time_slicing() -> Json:
+    """An x86 stack with one node profile of each kind."""
+    profiles = {
+        "sliced": {"sharing": "time_slicing", "nodes": ["gpu-7", "gpu-8"], "replicas": 4},
+        "fractions": {"sharing": "kai", "nodes": ["gpu-9"]},
+    }
+    return changed(x86(), "node_profiles", profiles)
+
+
+def k8s_snap() -> Json:
+    """An x86 stack on Canonical Kubernetes with its own containerd folder."""
+    return changed(x86(), "cluster", {"distribution": "k8s-snap", "containerd_base_dir": "/var/lib/k8s-containerd"})
+
+
+def air_gapped() -> Json:
+    """An x86 stack that says everything that can be said of charts and images."""
+    stack = time_slicing()
+    for release in ("gpu_operator", "kai"):
+        images = {
+            "registry": f"registry.example.com:5000/{release}",
+            "pull_policy": "Never",
+            "pull_secrets": ["site", "team"],
+        }
+        stack = changed(stack, f"{release}.images", images)
+    stack = changed(stack, "gpu_operator.chart", {"source": "./charts/gpu-operator-v26.7.0.tgz"})
+    stack = changed(stack, "kai.chart", {"source": "oci://registry.example.com:5000/kai", "version": "v0.17.1"})
+    stack = changed(stack, "kai.image_tag", "v0.17.0-site")
+    stack = changed(stack, "kai.cdi_enabled", True)
+    stack = changed(
+        stack, "kai.scheduler", {"placement": "spread", "args": {"v": "4", "full-hierarchy-fairness": "true"}}
+    )
+    stack = changed(stack, "kai.default_queue", False)
+    stack = changed(stack, "gpu_operator.cdi", False)
+    stack = changed(stack, "gpu_operator.mig_strategy", "mixed")
+    stack = changed(stack, "gpu_operator.device_id_strategy", "index")
+    stack = changed(stack, "gpu_operator.dcgm_exporter", {"enabled": True, "service_monitor": True})
+    stack = changed(stack, "gpu_operator.toolkit_env", {"CONTAINERD_SET_AS_DEFAULT": "false"})
+    return changed(stack, "platform.container_runtime_mode", "cdi")
+
+
+def operator_elsewhere() -> Json:
+    """A Jetson stack in a cluster where somebody else runs the GPU Operator."""
+    return changed(jetson(), "gpu_operator.install", False)
+
+
+STACKS: Mapping[str, Callable[[], Json]] = {
+    "jetson": jetson,
+    "x86": x86,
+    "never": never,
+    "mixed": mixed,
+    "spark": spark,
+    "time-slicing": time_slicing,
+    "k8s-snap": k8s_snap,
+    "air-gapped": air_gapped,
+    "operator-elsewhere": operator_elsewhere,
+}
+"""Every kind of stack by name."""
+
+
+def changed(stack: Json, path: str, value: object) -> Json:
+    """The stack with one value set; missing parents are made."""
+    result = copy.deepcopy(stack)
+    node: Any = result
+    *parents, leaf = path.split(".")
+    for parent in parents:
+        node = node.setdefault(parent, {})
+    node[leaf] = value
+    return result
+
+
+def without(stack: Json, path: str) -> Json:
+    """The stack with one key removed."""
+    result = copy.deepcopy(stack)
+    node: Any = result
+    *parents, leaf = path.split(".")
+    for parent in parents:
+        node = node[parent]
+    del node[leaf]
+    return result
+
+
+def parse(stack: Json) -> StackSettings:
+    """Validate a compliant stack."""
+    return parse_settings(json.dumps(stack), file=FILE)
+
+
+def refusal(stack: Json) -> str:
+    """The error text of a stack that is not compliant."""
+    with pytest.raises(StackConfigError) as caught:
+        parse(stack)
+    return str(caught.value)
+
+
+_ABSENT = object()
+
+
+def assert_refused(stack: Json, key: str, *says: str, found: object = _ABSENT) -> None:
+    """The stack has exactly one problem.
+
+    Args:
+        stack: the stack with one thing wrong.
+        key: path below the settings, empty for the settings themselves.
+        says: parts of the problem's text: what is wrong, and the way out.
+        found: the value that is quoted; without it, the text must quote none.
+    """
+    header, where, *rest = refusal(stack).splitlines()
+    assert header == f"{FILE}: 1 setting is wrong. Nothing was changed."
+    assert where == f"  kai-anywhere:{'.'.join(filter(None, [SETTINGS_KEY, key]))}"
+    if found is _ABSENT:
+        [problem] = rest
+    else:
+        quoted, problem = rest
+        assert quoted == f"    found:   {found!r}"
+    assert problem.startswith("    problem: ")
+    for part in says:
+        assert part in problem

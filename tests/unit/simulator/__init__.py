@@ -1,0 +1,1 @@
+"""Tests of the simulator that start no control plane."""

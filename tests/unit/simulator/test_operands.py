@@ -1,0 +1,398 @@
+"""The operators' decisions, by value."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from simulator.nodes import NodeKind, manifest
+from simulator.operands import device_plugin, gpu_operator, kai, nfd
+from simulator.operands.world import APPLIED_ANNOTATION, Apply, Decision, Delete, Merge, Object, Ref, World, keep
+
+PCI = "feature.node.kubernetes.io/pci-10de.present"
+AVAILABLE = {"conditions": [{"type": "Available", "status": "True"}]}
+
+
+def deployment(name: str, namespace: str = "ns", **metadata: object) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": {"selector": {"matchLabels": {"app": name}}},
+        "status": AVAILABLE,
+    }
+
+
+def node(kind: NodeKind, name: str = "n", **labels: str) -> dict[str, Any]:
+    made = manifest(name, kind)
+    made["metadata"]["labels"] |= labels
+    return made
+
+
+def policy(**spec: object) -> dict[str, Any]:
+    metadata = {"name": "cluster-policy", "uid": "policy-uid"}
+    return {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": metadata, "spec": spec}
+
+
+def rule(*, name: str = "n", feature: str = "system.name", op: str = "In", **extra: object) -> dict[str, Any]:
+    term = {"feature": feature, "matchExpressions": {"nodename": {"op": op, "value": [name]}}}
+    entry = {"name": "r", "labels": {"pci-10de.present": "true"}, "matchFeatures": [term], **extra}
+    return {"metadata": {"name": "rules"}, "spec": {"rules": [entry]}}
+
+
+def names(decision: Decision, kind: type, of: str) -> set[str]:
+    """Names of the objects of kind `of` that changes of class `kind` are about."""
+    found = set()
+    for change in decision.changes:
+        match change:
+            case Apply(applied) if kind is Apply and applied["kind"] == of:
+                found.add(applied["metadata"]["name"])
+            case Merge(ref) | Delete(ref) if isinstance(change, kind) and ref.kind == of:
+                found.add(ref.name)
+    return found
+
+
+def applied(decision: Decision, name: str) -> Object:
+    [found] = [c.manifest for c in decision.changes if isinstance(c, Apply) and c.manifest["metadata"]["name"] == name]
+    return found
+
+
+MASTER = deployment("gpu-operator-node-feature-discovery-master")
+
+
+def test_a_rule_labels_the_node_it_names_and_no_other() -> None:
+    world = World(
+        nodes=(node(NodeKind.JETSON), node(NodeKind.JETSON, "other")),
+        deployments=(MASTER,),
+        node_feature_rules=(rule(),),
+    )
+    patch = {"metadata": {"labels": {PCI: "true"}, "annotations": {nfd.LABELS_ANNOTATION: PCI}}}
+    assert nfd.decide(world) == Decision((Merge(Ref("v1", "Node", "n"), patch),))
+
+
+def test_a_labelled_node_needs_no_change() -> None:
+    labelled = node(NodeKind.JETSON, **{PCI: "true"})
+    labelled["metadata"]["annotations"][nfd.LABELS_ANNOTATION] = PCI
+    world = World(nodes=(labelled,), deployments=(MASTER,), node_feature_rules=(rule(),))
+    assert nfd.decide(world) == Decision()
+
+
+@pytest.mark.parametrize(
+    ("deployments", "rules", "taken_back"),
+    [
+        pytest.param((MASTER,), (), True, id="the rule is gone"),
+        pytest.param((), (rule(),), True, id="NFD is uninstalled"),
+        pytest.param(({**MASTER, "status": {}},), (), False, id="the master is not available"),
+    ],
+)
+def test_nfd_takes_back_only_its_own_labels(
+    deployments: tuple[Object, ...], rules: tuple[Object, ...], taken_back: bool
+) -> None:
+    labelled = node(NodeKind.JETSON, **{PCI: "true", "mine": "too"})
+    labelled["metadata"]["annotations"][nfd.LABELS_ANNOTATION] = PCI
+    decision = nfd.decide(World(nodes=(labelled,), deployments=deployments, node_feature_rules=rules))
+    patch = {"metadata": {"labels": {PCI: None}, "annotations": {nfd.LABELS_ANNOTATION: None}}}
+    assert decision.changes == ((Merge(Ref("v1", "Node", "n"), patch),) if taken_back else ())
+
+
+@pytest.mark.parametrize(
+    "unsupported", [rule(feature="kernel.version"), rule(op="Gt"), rule(labelsTemplate="x"), rule(matchAny=[])]
+)
+def test_a_rule_that_is_not_understood_is_refused_aloud(unsupported: Object) -> None:
+    world = World(nodes=(node(NodeKind.JETSON),), deployments=(MASTER,), node_feature_rules=(unsupported,))
+    decision = nfd.decide(world)
+    assert decision.changes == ()
+    assert "NodeFeatureRule rules, rule 'r' is ignored" in decision.complaints[0]
+
+
+def test_gpu_nodes_get_the_operators_labels_in_one_change() -> None:
+    changes = gpu_operator.label_changes({PCI: "true", "nvidia.com/gpu.deploy.dcgm": "false"})
+    assert changes["nvidia.com/gpu.present"] == "true"
+    assert changes["nvidia.com/gpu.deploy.device-plugin"] == "true"
+    assert "nvidia.com/gpu.deploy.dcgm" not in changes, "a user's false is respected"
+    assert "nvidia.com/gpu.deploy.mig-manager" not in changes, "only GPUs that can do MIG get the MIG manager"
+    assert gpu_operator.label_changes({PCI: "true", **{k: v for k, v in changes.items() if v}}) == {
+        "nvidia.com/gpu.deploy.dcgm": "true"
+    }
+
+
+def test_without_the_pci_label_present_is_reset_and_every_switch_removed() -> None:
+    current = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.device-plugin": "false", "other": "kept"}
+    assert gpu_operator.label_changes(current) == {
+        "nvidia.com/gpu.present": "false",
+        "nvidia.com/gpu.deploy.device-plugin": None,
+    }
+    assert gpu_operator.label_changes({"nvidia.com/gpu.present": "false"}) == {}
+
+
+def test_the_switch_for_all_operands_is_respected() -> None:
+    current = {
+        PCI: "true",
+        "nvidia.com/gpu.present": "true",
+        gpu_operator.ALL_OPERANDS: "false",
+        "nvidia.com/gpu.deploy.dcgm": "true",
+    }
+    assert gpu_operator.label_changes(current) == {"nvidia.com/gpu.deploy.dcgm": None}
+
+
+def gpu_world(spec: dict[str, Any]) -> World:
+    gpu_node = node(NodeKind.X86, **{"nvidia.com/gpu.present": "true"})
+    return World(nodes=(gpu_node,), deployments=(deployment("gpu-operator"),), cluster_policies=(policy(**spec),))
+
+
+def test_enabled_operands_get_a_daemon_set_with_the_real_name() -> None:
+    decision = gpu_operator.decide(gpu_world({"driver": {"enabled": False}, "dcgm": {"enabled": False}}))
+    assert names(decision, Apply, "DaemonSet") == {
+        "nvidia-container-toolkit-daemonset",
+        "nvidia-device-plugin-daemonset",
+        "gpu-feature-discovery",
+        "nvidia-dcgm-exporter",
+        "nvidia-mig-manager",
+        "nvidia-operator-validator",
+    }
+    assert names(decision, Apply, "Service") == {"gpu-operator", "nvidia-dcgm-exporter"}
+    plugin = applied(decision, "nvidia-device-plugin-daemonset")["spec"]["template"]["spec"]
+    assert plugin["runtimeClassName"] == "nvidia"
+    assert plugin["nodeSelector"] == {"nvidia.com/gpu.deploy.device-plugin": "true"}
+    toolkit = applied(decision, "nvidia-container-toolkit-daemonset")["spec"]["template"]["spec"]
+    assert "runtimeClassName" not in toolkit, "the toolkit makes the class work, so it can't need it"
+
+
+def test_the_runtime_class_has_the_name_of_the_policy_and_belongs_to_it() -> None:
+    old = {"metadata": {"name": "nvidia", "ownerReferences": [{"uid": "policy-uid"}]}}
+    foreign = {"metadata": {"name": "runc", "ownerReferences": []}}
+    world = replace(gpu_world({"operator": {"runtimeClass": "other"}}), runtime_classes=(old, foreign))
+    decision = gpu_operator.decide(world)
+    made = applied(decision, "other")
+    assert made["handler"] == "other"
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "policy-uid"
+    assert names(decision, Delete, "RuntimeClass") == {"nvidia"}
+
+
+def test_in_nri_mode_there_is_no_runtime_class() -> None:
+    decision = gpu_operator.decide(gpu_world({"cdi": {"nriPluginEnabled": True}}))
+    assert names(decision, Apply, "RuntimeClass") == set()
+    assert "runtimeClassName" not in applied(decision, "gpu-feature-discovery")["spec"]["template"]["spec"]
+
+
+def test_a_disabled_operand_is_deleted_with_its_service() -> None:
+    existing = {"metadata": {"name": "nvidia-dcgm-exporter", "namespace": "ns"}}
+    world = replace(gpu_world({"dcgmExporter": {"enabled": False}}), daemon_sets=(existing,), services=(existing,))
+    decision = gpu_operator.decide(world)
+    assert names(decision, Delete, "DaemonSet") == names(decision, Delete, "Service") == {"nvidia-dcgm-exporter"}
+
+
+def test_without_a_gpu_node_no_daemon_set_is_created() -> None:
+    world = World(nodes=(node(NodeKind.CPU),), deployments=(deployment("gpu-operator"),), cluster_policies=(policy(),))
+    decision = gpu_operator.decide(world)
+    assert names(decision, Apply, "DaemonSet") == set()
+    assert names(decision, Apply, "RuntimeClass") == {"nvidia"}
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        World(cluster_policies=(policy(),)),
+        World(deployments=({**deployment("gpu-operator"), "status": {}},), cluster_policies=(policy(),)),
+        World(deployments=(deployment("gpu-operator"),)),
+    ],
+    ids=["no operator", "operator not available", "no policy"],
+)
+def test_the_gpu_operator_acts_only_when_it_runs_and_has_a_policy(world: World) -> None:
+    assert gpu_operator.decide(world) == Decision()
+
+
+def test_what_was_applied_is_not_applied_again() -> None:
+    made = {"kind": "Service", "metadata": {"name": "s", "namespace": "ns"}, "spec": {"a": 1}}
+    [change] = keep(made, ())
+    assert keep(made, (change.manifest,)) == ()
+    assert keep({**made, "spec": {"a": 2}}, (change.manifest,))
+    assert change.manifest["metadata"]["annotations"][APPLIED_ANNOTATION]
+
+
+def plugin_pod(**status: object) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "p", "namespace": "ns", "labels": {"app": device_plugin.PLUGIN}},
+        "spec": {"nodeName": "n"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], **status},
+    }
+
+
+def quantity(gpus: int) -> Decision:
+    status = {"status": {key: {device_plugin.RESOURCE: str(gpus)} for key in ("capacity", "allocatable")}}
+    return Decision((Merge(Ref("v1", "Node", "n"), status, status=True),))
+
+
+def sliced(profile: str | None, *, default: str = "", text: str = "") -> World:
+    labels = {device_plugin.PROFILE_LABEL: profile} if profile else {}
+    text = text or "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
+    return World(
+        nodes=(node(NodeKind.X86, **labels),),
+        pods=(plugin_pod(),),
+        cluster_policies=(policy(devicePlugin={"config": {"name": "plugin", "default": default}}),),
+        config_maps=({"metadata": {"name": "plugin", "namespace": "ns"}, "data": {"sliced": text}},),
+    )
+
+
+def test_gpus_are_advertised_while_the_plugin_runs() -> None:
+    fresh = node(NodeKind.X86)
+    assert device_plugin.decide(World(nodes=(fresh,))) == Decision()
+    assert device_plugin.decide(World(nodes=(fresh,), pods=(plugin_pod(),))) == quantity(2)
+    advertising = {**fresh, "status": {"allocatable": {device_plugin.RESOURCE: "2"}}}
+    assert device_plugin.decide(World(nodes=(advertising,), pods=(plugin_pod(),))) == Decision()
+    assert device_plugin.decide(World(nodes=(advertising,))) == quantity(0)
+    assert device_plugin.decide(World(nodes=(advertising,), pods=(plugin_pod(conditions=[]),))) == quantity(0)
+
+
+def test_a_node_without_gpus_advertises_none() -> None:
+    assert device_plugin.decide(World(nodes=(node(NodeKind.CPU),), pods=(plugin_pod(),))) == Decision()
+
+
+def test_the_nodes_profile_decides_over_the_default() -> None:
+    assert device_plugin.decide(sliced("sliced")) == quantity(8)
+    assert device_plugin.decide(sliced(None, default="sliced")) == quantity(8)
+    assert device_plugin.decide(sliced(None)) == quantity(2)
+    assert device_plugin.decide(sliced("sliced", text="version: v1")) == quantity(2)
+
+
+@pytest.mark.parametrize(
+    ("world", "reason"),
+    [
+        (sliced("unknown"), "specified config unknown does not exist in ConfigMap ns/plugin"),
+        (sliced("sliced", text="version: v2"), "config sliced can't be read"),
+        (sliced("sliced", text="{"), "config sliced can't be read"),
+    ],
+)
+def test_a_plugin_with_a_wrong_config_advertises_nothing_and_says_why(world: World, reason: str) -> None:
+    decision = device_plugin.decide(world)
+    assert decision.changes == ()
+    assert "the device plugin on n fails" in decision.complaints[0]
+    assert reason in decision.complaints[0]
+
+
+KAI_CONFIG: dict[str, Any] = {
+    "apiVersion": "kai.scheduler/v1",
+    "kind": "Config",
+    "metadata": {"name": "kai-config", "uid": "u", "generation": 3},
+    "spec": {"namespace": "kai", "binder": {"service": {"image": {"repository": "r", "name": "b", "tag": "t"}}}},
+}
+SHARD = {"metadata": {"name": "default"}}
+
+
+def kai_world() -> World:
+    operator = deployment("kai-operator", "kai")
+    return World(deployments=(operator,), kai_configs=(KAI_CONFIG,), scheduling_shards=(SHARD,))
+
+
+def job(name: str, args: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A Job and its running pod."""
+    metadata = {"name": name, "namespace": "kai", "uid": "job-uid"}
+    made = {"metadata": metadata, "spec": {"template": {"spec": {"containers": [{"name": "c", "args": list(args)}]}}}}
+    pod = {
+        "metadata": {"name": "pod", "namespace": "kai", "ownerReferences": [{"uid": "job-uid"}]},
+        "status": {"phase": "Running"},
+    }
+    return made, pod
+
+
+SUCCEED = Merge(Ref("v1", "Pod", "pod", "kai"), {"status": {"phase": "Succeeded"}}, status=True)
+
+
+def test_the_deployer_applies_the_config_before_its_pod_succeeds() -> None:
+    made, pod = job("kai-config-deployer")
+    config_map = {
+        "metadata": {"name": "kai-config-manifest", "namespace": "kai"},
+        "data": {"kai-config.yaml": "kind: Config"},
+    }
+    decision = kai.decide_jobs(World(jobs=(made,), pods=(pod,), config_maps=(config_map,)))
+    assert decision.changes == (Apply({"kind": "Config"}, manager="kai-config-deployer"), SUCCEED)
+
+
+def test_the_deployer_waits_for_its_manifest() -> None:
+    made, pod = job("kai-config-deployer")
+    decision = kai.decide_jobs(World(jobs=(made,), pods=(pod,)))
+    assert decision.changes == ()
+    assert "waits" in decision.complaints[0]
+
+
+@pytest.mark.parametrize("owns_config", [True, False])
+def test_the_cleanup_deletes_what_the_release_owned(owns_config: bool) -> None:
+    made, pod = job("post-delete-cleanup", ("kai-config",) if owns_config else ())
+    ours = deployment("binder", "kai", labels={"app.kubernetes.io/managed-by": "kai-operator"})
+    foreign = deployment("web", "kai")
+    decision = kai.decide_jobs(World(jobs=(made,), pods=(pod,), deployments=(ours, foreign)))
+    assert names(decision, Delete, "Deployment") == {"binder"}
+    assert names(decision, Delete, "Config") == ({"kai-config"} if owns_config else set())
+    assert decision.changes[-1] == SUCCEED
+
+
+def test_a_job_of_another_name_or_without_a_running_pod_is_left_alone() -> None:
+    made, pod = job("crd-upgrader")
+    assert kai.decide_jobs(World(jobs=(made,), pods=(pod,))) == Decision()
+    made, _ = job("post-delete-cleanup")
+    assert kai.decide_jobs(World(jobs=(made,))) == Decision()
+
+
+def test_the_config_brings_the_services_of_kai() -> None:
+    decision = kai.decide(kai_world())
+    assert names(decision, Apply, "Deployment") == {
+        "binder",
+        "pod-grouper",
+        "podgroup-controller",
+        "queue-controller",
+        "admission",
+        "kai-scheduler-default",
+    }
+    binder = applied(decision, "binder")
+    assert binder["metadata"]["namespace"] == "kai"
+    assert binder["metadata"]["ownerReferences"][0]["uid"] == "u"
+    assert binder["spec"]["template"]["spec"]["containers"][0]["image"] == "r/b:t"
+    [status] = [change for change in decision.changes if isinstance(change, Merge)]
+    assert {c["type"]: c["status"] for c in status.patch["status"]["conditions"]} == {
+        "Deployed": "True",
+        "Available": "False",
+        "Ready": "False",
+    }
+
+
+def test_a_service_that_the_config_switches_off_is_deleted() -> None:
+    config = {**KAI_CONFIG, "spec": {"namespace": "kai", "admission": {"service": {"enabled": False}}}}
+    ours = deployment("admission", "kai", labels={"app.kubernetes.io/managed-by": "kai-operator"})
+    world = World(deployments=(deployment("kai-operator", "kai"), ours), kai_configs=(config,))
+    decision = kai.decide(world)
+    assert names(decision, Delete, "Deployment") == {"admission"}
+    assert "admission" not in names(decision, Apply, "Deployment")
+    assert "kai-scheduler-default" not in names(decision, Apply, "Deployment"), "there is no shard"
+
+
+def test_kai_is_ready_when_every_service_is_available_and_then_rests() -> None:
+    first = kai.decide(kai_world())
+    services = tuple({**change.manifest, "status": AVAILABLE} for change in first.changes if isinstance(change, Apply))
+    world = World(
+        now="t",
+        deployments=(deployment("kai-operator", "kai"), *services),
+        kai_configs=(KAI_CONFIG,),
+        scheduling_shards=(SHARD,),
+    )
+    [status] = kai.decide(world).changes
+    assert isinstance(status, Merge)
+    assert {c["status"] for c in status.patch["status"]["conditions"]} == {"True"}
+    ready = {**KAI_CONFIG, **status.patch}
+    rested = World(deployments=world.deployments, kai_configs=(ready,), scheduling_shards=(SHARD,))
+    assert kai.decide(rested) == Decision()
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        World(kai_configs=(KAI_CONFIG,)),
+        World(deployments=(deployment("kai-operator", "kai"),)),
+        World(
+            deployments=(deployment("kai-operator", "kai"),),
+            kai_configs=({**KAI_CONFIG, "metadata": {**KAI_CONFIG["metadata"], "deletionTimestamp": "t"}},),
+        ),
+    ],
+    ids=["no operator", "no config", "config being deleted"],
+)
+def test_kai_acts_only_when_its_operator_runs_and_has_a_config(world: World) -> None:
+    assert kai.decide(world) == Decision()

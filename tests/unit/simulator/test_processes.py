@@ -1,0 +1,62 @@
+"""Real processes: started, recognised, stopped."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulator import processes
+from simulator.processes import Running
+from tests.support.waiting import eventually
+
+SLEEPER = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[Running]:
+    """A process whose arguments name a program and a folder, as ours do."""
+    arguments = [sys.executable, "-c", SLEEPER, "etcd", f"--data-dir={tmp_path}/etcd"]
+    running = processes.start(arguments, {}, tmp_path / "log")
+    yield running
+    processes.stop(running)
+
+
+def test_a_started_process_is_alive_in_a_session_of_its_own(sleeper: Running) -> None:
+    assert processes.alive(sleeper)
+    assert os.getsid(sleeper.pid) == sleeper.pid != os.getsid(0)
+
+
+def test_a_stopped_process_is_gone(sleeper: Running) -> None:
+    processes.stop(sleeper)
+    assert not processes.alive(sleeper)
+    processes.stop(sleeper)  # once more does nothing
+
+
+def test_a_process_that_took_the_number_over_is_neither_alive_nor_stopped(sleeper: Running) -> None:
+    earlier = Running(sleeper.pid, "another start")
+    assert not processes.alive(earlier)
+    processes.stop(earlier)
+    assert processes.alive(sleeper)
+
+
+def test_a_process_is_found_by_program_and_folder(sleeper: Running, tmp_path: Path) -> None:
+    def found(program: str, folder: Path) -> list[Running]:
+        return list(processes.find(program, folder))
+
+    eventually(lambda: found("etcd", tmp_path) == [sleeper])
+    assert found("kwok", tmp_path) == []
+    assert found("etcd", tmp_path / "other") == []
+    assert found("etcd", tmp_path.parent / tmp_path.name[:-1]) == [], "a folder whose name only begins alike"
+
+
+def test_output_is_appended_to_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    shell = shutil.which("sh")
+    assert shell
+    running = processes.start([shell, "-c", "echo out; echo err >&2; echo $ONLY"], {"ONLY": "this"}, log)
+    eventually(lambda: not processes.alive(running))
+    assert log.read_text() == "before\nout\nerr\nthis\n"
