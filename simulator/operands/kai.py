@@ -86,6 +86,8 @@ def decide(world: World) -> Decision:
     changes: list[Change] = []
     for manifest in wanted.values():
         changes += keep(manifest, world.deployments)
+    if (account := _reservation_account(config)) is not None:
+        changes += keep(account, world.service_accounts)
     for existing in world.deployments:
         ours = labels(existing).get(_MANAGED_BY) == _OPERATOR and existing["metadata"]["namespace"] == namespace
         if ours and existing["metadata"]["name"] not in wanted and not terminating(existing):
@@ -131,6 +133,22 @@ def _deployments(config: Object, namespace: str, world: World) -> Iterator[Objec
         prefix = at(config, "spec", "global", "schedulerName") or "kai-scheduler"
         for shard in world.scheduling_shards:
             yield _deployment(f"{prefix}-{shard['metadata']['name']}", scheduler, config, namespace)
+
+
+def _reservation_account(config: Object) -> Object | None:
+    """The service account of reservation pods, with the pull secrets of the Config."""
+    reservation: Mapping[str, Any] = at(config, "spec", "binder", "resourceReservation") or {}
+    name, namespace = reservation.get("serviceAccountName"), reservation.get("namespace")
+    if name is None or namespace is None:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner_reference(config)]},
+        "imagePullSecrets": [
+            {"name": secret} for secret in _section(config, "global").get("additionalImagePullSecrets") or ()
+        ],
+    }
 
 
 def _section(config: Object, name: str) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from lightkube.core.resource import NamespacedResource
 from lightkube.generic_resource import create_global_resource
 from lightkube.resources.apps_v1 import DaemonSet, Deployment
 from lightkube.resources.batch_v1 import Job
-from lightkube.resources.core_v1 import ConfigMap, Node, Pod, Service
+from lightkube.resources.core_v1 import ConfigMap, Node, Pod, Service, ServiceAccount
 from lightkube.resources.node_v1 import RuntimeClass
 from lightkube.types import PatchType
 
@@ -36,6 +36,7 @@ _RESOURCES: Mapping[tuple[str, str], Any] = MappingProxyType(
         ("v1", "Node"): Node,
         ("v1", "Pod"): Pod,
         ("v1", "Service"): Service,
+        ("v1", "ServiceAccount"): ServiceAccount,
         ("apps/v1", "DaemonSet"): DaemonSet,
         ("apps/v1", "Deployment"): Deployment,
         ("node.k8s.io/v1", "RuntimeClass"): RuntimeClass,
@@ -104,6 +105,7 @@ def observe(client: Client) -> World:
         daemon_sets=_list(client, DaemonSet),
         jobs=_list(client, Job),
         services=_list(client, Service),
+        service_accounts=_list(client, ServiceAccount),
         config_maps=tuple(
             found for name in config_map_names for found in _list(client, ConfigMap, fields={"metadata.name": name})
         ),

@@ -74,6 +74,7 @@ class World:
     daemon_sets: tuple[Object, ...] = ()
     jobs: tuple[Object, ...] = ()
     services: tuple[Object, ...] = ()
+    service_accounts: tuple[Object, ...] = ()
     config_maps: tuple[Object, ...] = ()
     runtime_classes: tuple[Object, ...] = ()
     cluster_policies: tuple[Object, ...] = ()

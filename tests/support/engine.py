@@ -1,4 +1,4 @@
-"""A stack on the real Pulumi engine: a project folder of its own, a file backend of its own, the program of this checkout."""
+"""A stack on the real Pulumi engine: its own project folder and file backend, the program of this checkout."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ class Run:
     Attributes:
         code: its exit status.
         output: what it printed, both streams.
-        changes: resources by operation (`create`, `update`, `same`, `delete`), empty if the engine did not get that far.
+        changes: resources by operation (`create`, `same`, ...), empty if the engine did not get that far.
         changed: logical names of the resources that were created, updated, replaced or deleted.
     """
 

@@ -355,6 +355,17 @@ def test_the_config_brings_the_services_of_kai() -> None:
     }
 
 
+def test_the_config_brings_the_service_account_of_reservation_pods_with_its_pull_secrets() -> None:
+    reservation = {"namespace": "kai-resource-reservation", "serviceAccountName": "reserver"}
+    spec = {"binder": {"resourceReservation": reservation}, "global": {"additionalImagePullSecrets": ["site"]}}
+    world = World(deployments=(deployment("kai-operator", "kai"),), kai_configs=({**KAI_CONFIG, "spec": spec},))
+    account = applied(kai.decide(world), "reserver")
+    assert account["kind"] == "ServiceAccount"
+    assert account["metadata"]["namespace"] == "kai-resource-reservation"
+    assert account["imagePullSecrets"] == [{"name": "site"}]
+    assert names(kai.decide(kai_world()), Apply, "ServiceAccount") == set()
+
+
 def test_a_service_that_the_config_switches_off_is_deleted() -> None:
     config = {**KAI_CONFIG, "spec": {"namespace": "kai", "admission": {"service": {"enabled": False}}}}
     ours = deployment("admission", "kai", labels={"app.kubernetes.io/managed-by": "kai-operator"})
