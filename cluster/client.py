@@ -1,19 +1,17 @@
 """A read-only client: the few answers of the API server that the program needs, each validated at the edge."""
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
 import httpx2
 from lightkube.config import client_adapter
-from lightkube.config.kubeconfig import KubeConfig
-from lightkube.core.exceptions import ConfigError, LoadResourceError
+from lightkube.core.exceptions import ConfigError
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.kubeconfig import choose_context
 from config.cluster import ClusterSettings
 
 TIMEOUT_SECONDS = 5
@@ -123,36 +121,16 @@ class Cluster:
             ClusterUnreachableError: if there is no kubeconfig.
             ClusterError: if it can't be read, or has no such context.
         """
-        chosen = settings.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-        path = Path(chosen).expanduser()
-        if not path.is_file():
-            raise ClusterUnreachableError(
-                f"No kubeconfig at {chosen}.\n"
-                "Set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that kubectl can use."
-            )
+        chosen = choose_context(settings)
+        timeout = httpx2.Timeout(TIMEOUT_SECONDS)
         try:
-            config = KubeConfig.from_file(path)
-        except (LoadResourceError, ConfigError, KeyError, TypeError, AttributeError, ValueError, OSError) as error:
+            http = client_adapter.Client(chosen.config, client_adapter.ConnectionParams(timeout=timeout))
+        except (ConfigError, ValueError, OSError, httpx2.InvalidURL) as error:
             raise ClusterError(
-                f"The kubeconfig {chosen} can't be read: {error}\n"
-                f"Check it with: kubectl --kubeconfig {chosen} config view"
+                f"The address or the certificates of context '{chosen.name}' can't be used: {error}\n"
+                f"Check them with: kubectl --kubeconfig {chosen.file} config view"
             ) from error
-        contexts = sorted(config.contexts)
-        context = settings.context or config.current_context
-        if context is None or context not in config.contexts:
-            wanted = f"has no context '{context}'" if context else "has no current context"
-            raise ClusterError(
-                f"The kubeconfig {chosen} {wanted}. Contexts: {', '.join(contexts) or 'none'}.\n"
-                "Set cluster.context in the stack's settings to one of them."
-            )
-        single = config.get(context)
-        if single is None or single.user is None:
-            raise ClusterError(
-                f"The context '{context}' of {chosen} names no user.\n"
-                f"Add one with: kubectl config set-context {context} --user NAME"
-            )
-        http = client_adapter.Client(single, client_adapter.ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS)))
-        return cls(server=single.cluster.server, context=context, kubeconfig=str(chosen), _http=http)
+        return cls(server=chosen.config.cluster.server, context=chosen.name, kubeconfig=chosen.file, _http=http)
 
     def close(self) -> None:
         """Close the connection."""
@@ -236,7 +214,7 @@ class Cluster:
                 f"{error}\n"
                 f"Check that it runs and that this machine reaches it: kubectl --context {self.context} get nodes"
             ) from error
-        except (ConfigError, OSError) as error:
+        except (ConfigError, LookupError, TypeError, ValueError, OSError) as error:
             raise ClusterError(f"The credentials of context '{self.context}' can't be used: {error}") from error
         match response.status_code:
             case httpx2.codes.OK:

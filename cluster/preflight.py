@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from typing_extensions import override
@@ -133,6 +134,7 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
         PreflightError: if anything is missing; the text lists every finding.
         ClusterError: if the cluster can't be read.
     """
+    _refuse(list(missing_charts(settings)), "The stack's charts are")
     try:
         cluster = Cluster.connect(settings.cluster)
         try:
@@ -150,6 +152,25 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
             f"The cluster at {facts.server} is not ready for this stack. Nothing was changed.\n{listed}"
         )
     return PreflightResult(facts.uid, tuple(f"{finding.what} {finding.remedy}" for finding in findings))
+
+
+def _refuse(findings: list[Finding], subject: str) -> None:
+    if any(finding.fatal for finding in findings):
+        listed = "\n".join(str(finding) for finding in findings)
+        raise PreflightError(f"{subject} not ready for this stack. Nothing was changed.\n{listed}")
+
+
+def missing_charts(settings: StackSettings) -> Iterator[Finding]:
+    """Local charts that are not where the stack says; Helm itself looks for remote ones, in the preview."""
+    for key, chart in (("gpu_operator", settings.gpu_operator.chart), ("kai", settings.kai.chart)):
+        if not chart.is_local or chart.source is None or (key == "gpu_operator" and not settings.gpu_operator.install):
+            continue
+        path = Path(chart.source)
+        if not path.is_file() and not (path / "Chart.yaml").is_file():
+            yield Finding(
+                f"{key}.chart.source is {path}, which is neither a chart folder (with Chart.yaml) nor an archive.",
+                "Correct the path, or remove 'source' to use the official chart.",
+            )
 
 
 def read_facts(cluster: Cluster, settings: StackSettings) -> ClusterFacts:

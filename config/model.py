@@ -79,8 +79,14 @@ _BYTES_PER_MIB = 1024 * 1024
 _NOT_MIB_FROM = 1024 * 1024
 """KAI itself reads a label from 1048576 on as bytes (scheduler node_info, v0.17.0); no GPU has a TiB."""
 _BYTES_FROM = 1024**3
-_WITH_UNIT = re.compile(r"\s*(?P<number>\d+(\.\d+)?)\s*(?P<unit>[KMGT]?i?B?)\s*", re.IGNORECASE)
-_MIB_PER_UNIT = {"k": 1 / _KIB_PER_MIB, "m": 1, "g": _MIB_PER_GIB, "t": _MIB_PER_GIB * _MIB_PER_GIB}
+_WITH_UNIT = re.compile(r"\s*(?P<number>\d{1,18}(\.\d{1,18})?)\s*(?P<unit>[KMGT]?i?B?)\s*", re.IGNORECASE)
+_MIB_PER_UNIT = {
+    "b": 1 / _BYTES_PER_MIB,
+    "k": 1 / _KIB_PER_MIB,
+    "m": 1,
+    "g": _MIB_PER_GIB,
+    "t": _MIB_PER_GIB * _MIB_PER_GIB,
+}
 
 
 def _mib(value: object) -> object:
@@ -89,14 +95,14 @@ def _mib(value: object) -> object:
         match = _WITH_UNIT.fullmatch(value)
         if match:
             unit = match["unit"][:1].lower()
-            mistake = f"'{value}' carries a unit", float(match["number"]) * _MIB_PER_UNIT.get(unit, 1)
+            mistake = f"'{value}' is not a plain number", float(match["number"]) * _MIB_PER_UNIT.get(unit, 1)
     elif isinstance(value, int) and not isinstance(value, bool) and value > 0:
         if value < _LEAST_GPU_MIB:
             mistake = f"{value} looks like GB", value * _MIB_PER_GIB
         elif value >= _BYTES_FROM:
-            mistake = f"{value} looks like bytes", value / _BYTES_PER_MIB
+            mistake = f"{value} looks like bytes", value // _BYTES_PER_MIB
         elif value >= _NOT_MIB_FROM:
-            mistake = f"{value} looks like KiB", value / _KIB_PER_MIB
+            mistake = f"{value} looks like KiB", value // _KIB_PER_MIB
     if mistake is None:
         return value
     what, mib = mistake

@@ -112,6 +112,6 @@ def _key(location: tuple[int | str, ...]) -> str:
     parts = [str(part) for part in location if part != "[key]"]
     if parts[:1] == ["platform"] and len(parts) > 1:
         del parts[1]
-    if parts[:1] == ["node_profiles"] and len(parts) > 3:  # noqa: PLR2004 - section, profile, tag, field
+    if parts[:1] == ["node_profiles"] and len(parts) > 2:  # noqa: PLR2004 - section, profile, tag
         del parts[2]
     return ".".join([SETTINGS_KEY, *parts])

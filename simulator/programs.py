@@ -122,6 +122,10 @@ def controller_manager(programs: Mapping[Program, Path], layout: Layout, pki: Pk
             "--kube-api-burst=400",
             # There is one of each, and a killed one's lease would hold up its successor for 15 s.
             "--leader-elect=false",
+            # Every change of a node puts its next heartbeat off (kwok v0.8.0 starts a stage's delay anew), so that a
+            # node whose labels change often looks silent; its pods would be marked unready, and nobody plays the
+            # kubelet that marks them ready again.
+            "--node-monitor-grace-period=1h",
             "--secure-port=0",
             "--profiling=false",
         ),

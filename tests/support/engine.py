@@ -64,11 +64,11 @@ class Stack:
         content = self._content() | {"config": {"kai-anywhere:settings": settings}}
         self._file.write_text(yaml.safe_dump(content), encoding="utf-8")
 
-    def up(self, *options: str, expect: int = 0) -> Run:
+    def up(self, *options: str, expect: int | None = 0) -> Run:
         """`pulumi up` without a preview."""
         return self.run("up", "--yes", "--skip-preview", *options, expect=expect)
 
-    def preview(self, *options: str, expect: int = 0) -> Run:
+    def preview(self, *options: str, expect: int | None = 0) -> Run:
         """`pulumi preview`."""
         return self.run("preview", *options, expect=expect)
 

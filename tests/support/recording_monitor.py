@@ -6,6 +6,7 @@ its monitor receives.
 
 import asyncio
 import contextvars
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Registration:
         provider: key of its explicit provider, or None for the default one.
         dependencies: keys of what it waits for.
         inputs: as JSON.
+        at: when it was registered, on the monotonic clock in seconds.
     """
 
     key: str
@@ -41,13 +43,14 @@ class Registration:
     provider: str | None
     dependencies: frozenset[str]
     inputs: Mapping[str, Any]
+    at: float
 
 
 class _Answers(mocks.Mocks):
     """Every resource is as its inputs say, and a release has the version that it was asked for."""
 
-    def __init__(self, *, preview: bool, state: Mapping[str, Any]) -> None:
-        self._preview = preview
+    def __init__(self, *, made: bool, state: Mapping[str, Any]) -> None:
+        self._made = made
         self._state = state
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
 
@@ -55,8 +58,8 @@ class _Answers(mocks.Mocks):
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         outputs = dict(args.inputs)
         if args.typ == "kubernetes:helm.sh/v3:Release":
-            outputs["status"] = rpc.UNKNOWN if self._preview else {"version": args.inputs.get("version")}
-        return UNKNOWN_ID if self._preview and args.custom else f"{args.name}-id", outputs
+            outputs["status"] = {"version": args.inputs.get("version")} if self._made else rpc.UNKNOWN
+        return f"{args.name}-id" if self._made or not args.custom else UNKNOWN_ID, outputs
 
     @override
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -96,6 +99,7 @@ class Graph(mocks.MockMonitor):
                     provider=_key(request.provider.rpartition("::")[0]) if request.provider else None,
                     dependencies=frozenset(map(_key, request.dependencies)),
                     inputs=rpc.deserialize_properties(request.object, keep_unknowns=True),
+                    at=time.monotonic(),
                 )
             )
         return response
@@ -128,15 +132,23 @@ class Graph(mocks.MockMonitor):
         return {registration.key for registration in self.registrations if registration.parent == parent}
 
 
-def record(program: Callable[[], object], *, preview: bool = True, state: Mapping[str, Any] | None = None) -> Graph:
+def record(
+    program: Callable[[], object],
+    *,
+    preview: bool = True,
+    deployed: bool = False,
+    state: Mapping[str, Any] | None = None,
+) -> Graph:
     """Run a program against a monitor of its own and return what it registered.
 
     Args:
         program: registers resources; an Output that it returns is awaited, and every other one drained.
-        preview: whether nothing is made: ids and what a release reports are then unknown.
+        preview: whether nothing is made.
+        deployed: whether everything was made by an earlier run; if not, a preview does not know ids and what a
+            release reports.
         state: what function calls answer.
     """
-    graph = Graph(_Answers(preview=preview, state=state or {}))
+    graph = Graph(_Answers(made=deployed or not preview, state=state or {}))
 
     def run() -> None:
         with asyncio.Runner() as runner:

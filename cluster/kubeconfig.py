@@ -1,0 +1,80 @@
+"""Finds the kubeconfig and context that a stack means, as kubectl does."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.core.exceptions import ConfigError
+
+from cluster.errors import ClusterError, ClusterUnreachableError
+from config.cluster import ClusterSettings
+
+
+@dataclass(frozen=True)
+class ChosenContext:
+    """A context with its cluster and user.
+
+    Attributes:
+        name: the context's name.
+        file: the kubeconfig that defines it, as the user wrote it.
+        config: what a client needs.
+    """
+
+    name: str
+    file: str
+    config: SingleConfig
+
+
+def choose_context(settings: ClusterSettings) -> ChosenContext:
+    """The stack's context, or kubectl's current one.
+
+    KUBECONFIG may name several files, joined as in PATH; missing ones are passed over. A context's cluster and user
+    must stand in the file that defines the context.
+
+    Raises:
+        ClusterUnreachableError: if there is no kubeconfig.
+        ClusterError: if one can't be read, or has no such context.
+    """
+    chosen = settings.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    names = [chosen] if settings.kubeconfig else [name for name in chosen.split(os.pathsep) if name]
+    files = {name: _read(name) for name in names if Path(name).expanduser().is_file()}
+    if not files:
+        raise ClusterUnreachableError(
+            f"No kubeconfig at {chosen}.\n"
+            "Set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that kubectl can use."
+        )
+    current = [config.current_context for config in files.values() if config.current_context]
+    context = settings.context or next(iter(current), None)
+    for name, config in files.items():
+        if context is not None and context in config.contexts:
+            return ChosenContext(context, name, _single(name, config, context))
+    contexts = sorted({known for config in files.values() for known in config.contexts})
+    wanted = f"has no context '{context}'" if context else "has no current context"
+    raise ClusterError(
+        f"The kubeconfig {chosen} {wanted}. Contexts: {', '.join(contexts) or 'none'}.\n"
+        "Set cluster.context in the stack's settings to one of them."
+    )
+
+
+def _read(name: str) -> KubeConfig:
+    try:
+        return KubeConfig.from_file(Path(name).expanduser())
+    except (ConfigError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OSError) as error:
+        raise ClusterError(
+            f"The kubeconfig {name} can't be read: {error}\nCheck it with: kubectl --kubeconfig {name} config view"
+        ) from error
+
+
+def _single(name: str, config: KubeConfig, context: str) -> SingleConfig:
+    entry = config.contexts[context]
+    for kind, referred, known in (("cluster", entry.cluster, config.clusters), ("user", entry.user, config.users)):
+        if referred not in known:
+            named = f"the {kind} '{referred}', which is not there" if referred else f"no {kind}"
+            raise ClusterError(
+                f"The context '{context}' of {name} names {named}.\n"
+                f"Correct it with: kubectl --kubeconfig {name} config set-context {context} --{kind} NAME"
+            )
+    user = config.users[entry.user or ""]
+    return SingleConfig(context, entry, config.clusters[entry.cluster], user, Path(name).expanduser())

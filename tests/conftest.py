@@ -1,0 +1,37 @@
+"""Options and fixtures of every tier."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.api_server import ApiServer, kubeconfig, make_healthy, running, write_kubeconfig
+from tests.support.golden import Golden
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-test-data",
+        action="store_true",
+        help="rewrite the golden files under tests/data/golden; read their diff before you commit it",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compares documents with the golden files of a folder."""
+    return Golden(update=bool(request.config.getoption("--update-test-data")))
+
+
+@pytest.fixture
+def api() -> Iterator[ApiServer]:
+    """A stand-in API server on loopback that answers as a healthy cluster does."""
+    with running() as server:
+        make_healthy(server)
+        yield server
+
+
+@pytest.fixture
+def config_path(api: ApiServer, tmp_path: Path) -> str:
+    """A kubeconfig whose current context is that server."""
+    return write_kubeconfig(tmp_path / "kubeconfig", kubeconfig(api.url))

@@ -1,0 +1,226 @@
+"""Bad input and faults on the real engine: a clear error, nothing half-registered, and the next run converges."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import simulator
+from simulator import records
+from simulator.layout import Layout
+from simulator.ports import free_ports
+from tests.support.engine import Run, Stack
+from tests.support.inventory import connect, inventory
+from tests.support.simulated import stack_settings, start
+from tests.support.stacks import Json, changed, jetson, x86
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
+        yield control_plane
+
+
+@pytest.fixture
+def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Iterator[Stack]:
+    """A Jetson stack that was never deployed; what a test deployed is removed."""
+    made = Stack(tmp_path, stack_settings(jetson(), cluster), engine_environment)
+    good = made.settings
+    yield made
+    made.settings = good
+    if made.resources():
+        made.destroy()
+
+
+def refused(stack: Stack, settings: Json, cluster: simulator.ControlPlane, *says: str) -> Run:
+    """`up` fails with these words, without a traceback, and neither state nor cluster has anything of it."""
+    with connect(cluster) as api:
+        before = inventory(api)
+    stack.settings = settings
+    run = stack.up(expect=None)
+    assert run.code != 0
+    for words in says:
+        assert words in run.output
+    assert "Traceback" not in run.output
+    assert [r["type"] for r in stack.resources() if r["type"] != "pulumi:pulumi:Stack"] == []
+    with connect(cluster) as api:
+        assert inventory(api) == before
+    return run
+
+
+def kubeconfig_for_nobody(folder: Path, cluster: simulator.ControlPlane) -> Path:
+    """A kubeconfig whose server nobody listens for."""
+    content = yaml.safe_load(cluster.kubeconfig.read_text(encoding="utf-8"))
+    [port] = free_ports(1)
+    content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    file = folder / "kubeconfig-nobody"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return file
+
+
+def test_a_wrong_setting_stops_before_anything_is_registered(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    settings = changed(stack.settings, "platform.tegra_nodes.jetson-1.gpu_memory_mib", 128)
+    run = refused(
+        stack,
+        settings,
+        cluster,
+        "Pulumi.test.yaml: 1 setting is wrong. Nothing was changed.",
+        "kai-anywhere:settings.platform.tegra_nodes.jetson-1.gpu_memory_mib",
+        "128 looks like GB",
+    )
+    assert run.changes.get("create", 0) <= 1
+
+
+def test_no_settings_at_all_say_where_to_copy_them_from(stack: Stack) -> None:
+    file = stack.folder / "Pulumi.test.yaml"
+    kept = file.read_text(encoding="utf-8")
+    content = yaml.safe_load(kept)
+    file.write_text(yaml.safe_dump({k: v for k, v in content.items() if k != "config"}), encoding="utf-8")
+    run = stack.up(expect=None)
+    file.write_text(kept, encoding="utf-8")
+    assert run.code != 0
+    assert "kai-anywhere:settings" in run.output
+
+
+def test_an_unreachable_cluster_stops_up(stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path) -> None:
+    settings = changed(stack.settings, "cluster.kubeconfig", str(kubeconfig_for_nobody(tmp_path, cluster)))
+    refused(stack, settings, cluster, "No answer from the cluster at https://127.0.0.1:", "kubectl --context")
+
+
+def test_a_stack_never_deployed_can_be_previewed_without_a_cluster(
+    stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path
+) -> None:
+    stack.settings = changed(stack.settings, "cluster.kubeconfig", str(kubeconfig_for_nobody(tmp_path, cluster)))
+    run = stack.preview()
+    assert run.changes["create"] > 15
+    assert "Preview without a cluster" in run.output
+    stack.settings = changed(stack.settings, "cluster.kubeconfig", str(tmp_path / "no-such-file"))
+    assert stack.preview().changes["create"] > 15
+
+
+def test_an_unknown_context_names_those_that_exist(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    settings = changed(stack.settings, "cluster.context", "elsewhere")
+    refused(stack, settings, cluster, "has no context 'elsewhere'", "Contexts: kai-anywhere-simulator")
+
+
+def test_every_finding_of_preflight_is_listed_at_once(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    settings = changed(stack.settings, "gpu_operator.install", False)
+    settings = changed(settings, "platform.tegra_nodes", {"jetson-one": {"gpu_memory_mib": 61440}})
+    refused(
+        stack,
+        settings,
+        cluster,
+        "the stack names the node 'jetson-one', which the cluster does not have. Did you mean 'jetson-1'?",
+        "RuntimeClass 'nvidia' is missing, and gpu_operator.install is false.",
+    )
+
+
+def test_an_x86_node_in_the_tegra_list_is_refused(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    settings = changed(stack.settings, "platform.tegra_nodes", {"x86-1": {"gpu_memory_mib": 46068}})
+    refused(stack, settings, cluster, "lists 'x86-1' as a Tegra node, but its architecture is amd64")
+
+
+def test_a_chart_that_is_not_there_is_named(stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path) -> None:
+    settings = changed(stack.settings, "kai.chart.source", str(tmp_path / "no-chart"))
+    refused(stack, settings, cluster, "kai.chart.source", str(tmp_path / "no-chart"))
+
+
+def test_a_namespace_of_somebody_else_is_not_taken_over(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    namespaces = "/api/v1/namespaces"
+    with connect(cluster) as api:
+        api.post(namespaces, json={"metadata": {"name": "kai-scheduler"}}).raise_for_status()
+        try:
+            refused(stack, stack.settings, cluster, "namespace 'kai-scheduler' exists already and is not ours")
+        finally:
+            api.delete(f"{namespaces}/kai-scheduler")
+
+
+def test_another_cluster_behind_the_same_context_is_refused(
+    stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path
+) -> None:
+    stack.up()
+    with start(tmp_path / "other") as other:
+        kubeconfig = cluster.kubeconfig.read_text(encoding="utf-8")
+        cluster.kubeconfig.write_text(other.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
+        try:
+            run = stack.up(expect=None)
+            preview = stack.preview(expect=None)
+        finally:
+            cluster.kubeconfig.write_text(kubeconfig, encoding="utf-8")
+        for refusal in (run, preview):
+            assert refusal.code != 0
+            assert "this stack was deployed to the cluster" in refusal.output
+        with connect(other) as api:
+            assert not any(item.startswith("Namespace//kai") for item in inventory(api))
+    assert set(stack.up().changes) == {"same"}
+
+
+def test_a_deployed_stack_is_not_previewed_without_its_cluster(
+    stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path
+) -> None:
+    stack.up()
+    good = stack.settings
+    stack.settings = changed(good, "cluster.kubeconfig", str(kubeconfig_for_nobody(tmp_path, cluster)))
+    run = stack.preview(expect=None)
+    assert run.code != 0
+    assert "No answer from the cluster" in run.output
+    stack.settings = good
+
+
+def test_a_second_stack_does_not_take_over_the_releases_of_the_first(
+    stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
+    stack.up()
+    second = Stack(tmp_path / "second", stack_settings(x86(), cluster), engine_environment)
+    run = second.up(expect=None)
+    assert run.code != 0
+    assert "Helm release 'kai-scheduler' is installed in namespace 'kai-scheduler', but not known" in run.output
+    assert second.resources() == []
+    assert set(stack.up().changes) == {"same"}
+
+
+def test_what_an_operator_does_not_make_is_waited_for_in_bounds_and_the_next_run_converges(
+    tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
+    with start(tmp_path / "simulator") as own:
+        kill(own, "operands")
+        settings = changed(stack_settings(jetson(), own), "gpu_operator.timeout_seconds", 30)
+        stack = Stack(tmp_path / "stack", settings, engine_environment)
+        run = stack.up(expect=None)
+        assert run.code != 0
+        assert "Waited 30 s for RuntimeClass 'nvidia', in vain" in run.output
+        assert "The GPU Operator makes it from its ClusterPolicy." in run.output
+        assert not any(r["outputs"].get("name") == "kai-scheduler" for r in stack.resources() if "outputs" in r)
+        simulator.up(own.folder)
+        stack.up()
+        assert set(stack.up().changes) == {"same"}
+
+
+def test_an_api_server_killed_during_up_only_costs_another_run(
+    tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
+    with start(tmp_path / "simulator") as own:
+        kill(own, "operands")
+        settings = changed(stack_settings(jetson(), own), "gpu_operator.timeout_seconds", 30)
+        stack = Stack(tmp_path / "stack", settings, engine_environment)
+        stack.up(expect=None)
+        for process in ("kube-apiserver", "etcd", "kube-controller-manager", "kwok"):
+            kill(own, process)
+        run = stack.up(expect=None)
+        assert run.code != 0
+        assert "No answer from the cluster" in run.output
+        simulator.up(own.folder)
+        stack.up()
+        assert set(stack.up().changes) == {"same"}
+
+
+def kill(control_plane: simulator.ControlPlane, process: str) -> None:
+    """Kill one process of a simulator, as the machine's OOM killer would."""
+    state = records.read(Layout.of(control_plane.folder).records)
+    assert state is not None
+    os.kill(state.processes[process].pid, signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""What is read from a cluster, from a real HTTP server on loopback."""

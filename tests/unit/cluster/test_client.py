@@ -1,0 +1,264 @@
+"""What the client reads from a real HTTP server, and what it says of one that does not answer as Kubernetes does."""
+
+import socket
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster import client
+from cluster.client import Cluster, Deployment, HelmRevision, Version
+from cluster.errors import ClusterError, ClusterUnreachableError
+from config.cluster import ClusterSettings, Distribution
+from tests.support.api_server import (
+    POLICIES,
+    QUEUE_CONTROLLER,
+    RUNTIME_CLASS,
+    UID,
+    Answer,
+    ApiServer,
+    kubeconfig,
+    make_certificate,
+    make_healthy,
+    node,
+    running,
+    write_kubeconfig,
+)
+
+_SECONDS = 3.0
+"""Far below any TCP time-out, far above a loopback connection."""
+
+
+def _connect(content: object, folder: Path) -> Cluster:
+    path = write_kubeconfig(folder / "kubeconfig", content)
+    return Cluster.connect(ClusterSettings(distribution=Distribution.K3S, kubeconfig=path))
+
+
+def _fails(cluster: Cluster, ask: Callable[[Cluster], object] = Cluster.version) -> ClusterError:
+    try:
+        with pytest.raises(ClusterError) as caught:
+            ask(cluster)
+    finally:
+        cluster.close()
+    return caught.value
+
+
+def test_the_token_of_the_context_is_sent(api: ApiServer, cluster: Cluster) -> None:
+    cluster.version()
+    assert [request.headers["authorization"] for request in api.asked] == ["Bearer let-me-in"]
+
+
+def test_the_identity_is_the_uid_of_kube_system(cluster: Cluster) -> None:
+    assert cluster.uid() == UID
+
+
+def test_a_server_without_kube_system_is_no_cluster(api: ApiServer, cluster: Cluster) -> None:
+    del api.answers["/api/v1/namespaces/kube-system"]
+    with pytest.raises(ClusterError, match="has no kube-system namespace: this is not a Kubernetes cluster"):
+        cluster.uid()
+
+
+@pytest.mark.parametrize(("minor", "expected"), [("36", (1, 36)), ("36+", (1, 36)), ("9", (1, 9))])
+def test_a_version_is_two_numbers_even_where_a_cloud_adds_a_plus(
+    api: ApiServer, cluster: Cluster, minor: str, expected: tuple[int, int]
+) -> None:
+    api.serve("/version", {"major": "1", "minor": minor, "gitVersion": "v1.36.2-gke.1"})
+    version = cluster.version()
+    assert version == Version(gitVersion="v1.36.2-gke.1", major="1", minor=minor)
+    assert version.minor_version == expected
+
+
+def test_a_node_is_read_with_labels_architecture_memory_and_gpus(api: ApiServer, cluster: Cluster) -> None:
+    items = [node("a", memory="131072Mi", gpus=2, x="y"), node("b", architecture="amd64", memory="1Ki", gpus=0)]
+    api.serve("/api/v1/nodes", {"items": items})
+    nodes = cluster.nodes()
+    assert list(nodes) == ["a", "b"]
+    assert (nodes["a"].labels, nodes["a"].annotations) == ({"x": "y"}, {"a": "b"})
+    assert [(found.architecture, found.memory_mib, found.gpus) for found in nodes.values()] == [
+        ("arm64", 131072, 2),
+        ("amd64", 0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "mib"),
+    [("128Gi", 131072), ("131072Mi", 131072), ("134217728Ki", 131072), ("137438953472", 131072), ("1Ti", 1048576)],
+)
+def test_memory_is_mib_whatever_the_unit(api: ApiServer, cluster: Cluster, quantity: str, mib: int) -> None:
+    api.serve("/api/v1/nodes", {"items": [node("a", memory=quantity)]})
+    assert cluster.nodes()["a"].memory_mib == mib
+
+
+def test_a_node_that_just_joined_has_nothing_yet(api: ApiServer, cluster: Cluster) -> None:
+    api.serve("/api/v1/nodes", {"items": [{"metadata": {"name": "new"}}]})
+    found = cluster.nodes()["new"]
+    assert (found.labels, found.architecture, found.memory_mib, found.gpus) == ({}, "", 0, 0)
+
+
+def test_a_namespace_is_found_or_absent(api: ApiServer, cluster: Cluster) -> None:
+    api.serve("/api/v1/namespaces/kai", {"metadata": {"name": "kai", "uid": "u", "labels": {"a": "b"}}})
+    found = cluster.namespace("kai")
+    assert found is not None
+    assert (found.name, found.uid, found.labels) == ("kai", "u", {"a": "b"})
+    assert cluster.namespace("other") is None
+
+
+def test_a_deployment_is_found_with_its_replicas_or_absent(api: ApiServer, cluster: Cluster) -> None:
+    assert cluster.deployment("kai-scheduler", "other") is None
+    found = cluster.deployment("kai-scheduler", "queue-controller")
+    assert found is not None
+    assert (found.desired, found.available) == (1, 1)
+    api.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 3}, "status": {}})
+    found = cluster.deployment("kai-scheduler", "queue-controller")
+    assert isinstance(found, Deployment)
+    assert (found.desired, found.available) == (3, 0)
+
+
+def test_a_runtime_class_is_there_or_not(api: ApiServer, cluster: Cluster) -> None:
+    assert cluster.has_runtime_class("nvidia")
+    del api.answers[RUNTIME_CLASS]
+    assert not cluster.has_runtime_class("nvidia")
+
+
+def test_mutating_policies_are_served_only_where_the_group_lists_them(api: ApiServer, cluster: Cluster) -> None:
+    assert cluster.serves_mutating_admission_policies()
+    api.serve(POLICIES, {"resources": [{"name": "validatingadmissionpolicies"}]})
+    assert not cluster.serves_mutating_admission_policies()
+    del api.answers[POLICIES]
+    assert not cluster.serves_mutating_admission_policies()
+
+
+def test_a_helm_release_is_read_by_its_labels_without_its_content(api: ApiServer, cluster: Cluster) -> None:
+    path = "/api/v1/namespaces/kai-scheduler/secrets"
+    secret = {"metadata": {"name": "sh.helm.release.v1.kai-scheduler.v1", "labels": {"status": "pending-install"}}}
+    api.serve(path, {"items": [secret]})
+    [revision] = cluster.helm_revisions("kai-scheduler", "kai-scheduler")
+    assert isinstance(revision, HelmRevision)
+    assert (revision.secret, revision.status) == ("sh.helm.release.v1.kai-scheduler.v1", "pending-install")
+    [asked] = api.asked
+    assert asked.query == {"labelSelector": ["owner=helm,name=kai-scheduler"]}
+    assert "as=PartialObjectMetadataList" in asked.headers["accept"], "the content would hold the chart's values"
+
+
+def test_a_closed_port_is_found_out_at_once_and_says_what_to_check(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        server = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        start = time.monotonic()
+        error = _fails(_connect(kubeconfig(server), tmp_path))
+    assert time.monotonic() - start < _SECONDS
+    assert isinstance(error, ClusterUnreachableError)
+    assert f"No answer from the cluster at {server} (context 'loopback' of {tmp_path / 'kubeconfig'})" in str(error)
+    assert "kubectl --context loopback get nodes" in str(error)
+
+
+def test_a_server_that_never_answers_costs_the_clients_bound_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.TIMEOUT_SECONDS <= 5, "an unreachable cluster is found out in seconds"
+    monkeypatch.setattr(client, "TIMEOUT_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        start = time.monotonic()
+        error = _fails(_connect(kubeconfig(f"http://127.0.0.1:{silent.getsockname()[1]}"), tmp_path))
+    assert 0.3 <= time.monotonic() - start < _SECONDS
+    assert isinstance(error, ClusterUnreachableError)
+
+
+def test_a_server_that_hangs_up_is_unreachable(tmp_path: Path) -> None:
+    with running() as api:
+        make_healthy(api)
+        cluster = _connect(kubeconfig(api.url), tmp_path)
+        assert cluster.version().git == "v1.36.2"
+    assert isinstance(_fails(cluster), ClusterUnreachableError)
+
+
+def test_the_certificate_authority_of_the_context_is_trusted(tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    with running(certificate.server_context()) as api:
+        make_healthy(api)
+        content = kubeconfig(api.url)
+        content["clusters"][0]["cluster"]["certificate-authority"] = certificate.certificate.name
+        cluster = _connect(content, tmp_path)
+        assert cluster.uid() == UID
+        cluster.close()
+
+
+def test_a_server_with_an_unknown_certificate_authority_is_not_trusted(tmp_path: Path) -> None:
+    with running(make_certificate(tmp_path).server_context()) as api:
+        make_healthy(api)
+        error = _fails(_connect(kubeconfig(api.url), tmp_path))
+        assert api.asked == [], "nothing was sent, no token either"
+    assert isinstance(error, ClusterUnreachableError)
+    assert "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refusal_is_not_an_unreachable_cluster_and_asks_for_rights(
+    api: ApiServer, cluster: Cluster, status: int
+) -> None:
+    api.fail("/api/v1/nodes", status)
+    error = _fails(cluster, Cluster.nodes)
+    assert not isinstance(error, ClusterUnreachableError), "waiting would not help"
+    assert f"refuses GET /api/v1/nodes to context 'loopback' ({status})" in str(error)
+    assert "cluster-admin" in str(error)
+
+
+@pytest.mark.parametrize("status", [302, 429, 500, 503])
+def test_a_server_in_trouble_is_unreachable_so_that_waits_go_on(api: ApiServer, cluster: Cluster, status: int) -> None:
+    api.fail("/version", status)
+    error = _fails(cluster)
+    assert isinstance(error, ClusterUnreachableError)
+    assert f"answered GET /version with status {status}" in str(error)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>a proxy's login page</html>", b"", b"[]", b"null", b'{"major": 1}', b"\xff\xfe", b'{"major": "one"}'],
+)
+def test_an_answer_that_is_not_kubernetes_own_is_told(api: ApiServer, cluster: Cluster, body: bytes) -> None:
+    api.answers["/version"] = Answer(200, body)
+    error = _fails(cluster)
+    assert not isinstance(error, ClusterUnreachableError)
+    assert "The cluster's answer to GET /version is not what Kubernetes 1.30 or later sends" in str(error)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[{}], [{"metadata": {}}], ["node"], [{"metadata": {"name": "a"}, "status": {"capacity": {"memory": "much"}}}]],
+)
+def test_a_node_that_is_none_is_told(api: ApiServer, cluster: Cluster, items: list[object]) -> None:
+    api.serve("/api/v1/nodes", {"items": items})
+    assert "GET /api/v1/nodes is not what Kubernetes" in str(_fails(cluster, Cluster.nodes))
+
+
+def _plugin(folder: Path, script: str) -> dict[str, object]:
+    program = folder / "login"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": str(program)}}
+
+
+def test_a_login_program_gives_the_token(api: ApiServer, tmp_path: Path) -> None:
+    content = kubeconfig(api.url)
+    content["users"][0]["user"] = _plugin(tmp_path, """echo '{"status": {"token": "from-a-program"}}'""")
+    cluster = _connect(content, tmp_path)
+    cluster.version()
+    cluster.close()
+    assert api.asked[0].headers["authorization"] == "Bearer from-a-program"
+
+
+@pytest.mark.parametrize("script", ["echo no >&2; exit 1", "echo not JSON", "echo '{}'", "echo '[]'"])
+def test_a_login_program_that_fails_is_an_error_of_the_credentials(api: ApiServer, script: str, tmp_path: Path) -> None:
+    content = kubeconfig(api.url)
+    content["users"][0]["user"] = _plugin(tmp_path, script)
+    error = _fails(_connect(content, tmp_path))
+    assert "The credentials of context 'loopback' can't be used" in str(error)
+    assert api.asked == []
+
+
+def test_a_login_program_that_is_missing_is_an_error_of_the_credentials(api: ApiServer, tmp_path: Path) -> None:
+    content = kubeconfig(api.url)
+    content["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "/gone"}}
+    assert "The credentials of context 'loopback' can't be used" in str(_fails(_connect(content, tmp_path)))

@@ -1,0 +1,267 @@
+"""Preflight's judgement, a pure function: one finding for one thing that is wrong, none where nothing is."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from cluster.client import HelmRevision, Namespace, Node, Version
+from cluster.preflight import ClusterFacts, DeployedState, Finding, judge
+from tests.support.stacks import Json, changed, jetson, mixed, never, operator_elsewhere, parse, spark, without, x86
+
+_NEVER_DEPLOYED = DeployedState()
+_DEPLOYED = DeployedState(deployed=True, cluster_uid="ours", releases=frozenset({("kai-scheduler", "kai-scheduler")}))
+
+
+def _node(
+    name: str, labels: dict[str, str] | None = None, *, architecture: str = "arm64", memory_mib: int = 131072
+) -> Node:
+    return Node.model_validate(
+        {
+            "metadata": {"name": name, "labels": labels or {}},
+            "status": {"nodeInfo": {"architecture": architecture}, "capacity": {"memory": f"{memory_mib}Mi"}},
+        }
+    )
+
+
+def _version(minor: str) -> Version:
+    return Version(gitVersion=f"v1.{minor}.0", major="1", minor=minor)
+
+
+def _namespace(name: str, labels: dict[str, str] | None = None) -> dict[str, Namespace]:
+    shown = {"metadata": {"name": name, "uid": "u", "labels": labels or {}}}
+    return {name: Namespace.model_validate(shown)}
+
+
+def _revision(status: str) -> HelmRevision:
+    return HelmRevision.model_validate({"metadata": {"name": "sh.helm.release.v1.x.v2", "labels": {"status": status}}})
+
+
+_READY = ClusterFacts(
+    server="https://127.0.0.1:6443",
+    uid="ours",
+    version=_version("36"),
+    nodes={"jetson-1": _node("jetson-1"), "gpu-1": _node("gpu-1", architecture="amd64")},
+    namespaces={},
+    runtime_class=False,
+    mutating_policies=True,
+    revisions={},
+)
+"""A cluster that the Jetson stack can be installed on."""
+
+
+def _findings(stack: Json, state: DeployedState = _NEVER_DEPLOYED, **facts: Any) -> list[Finding]:  # noqa: ANN401 - any fact
+    return list(judge(parse(stack), dataclasses.replace(_READY, **facts), state))
+
+
+def _only(findings: list[Finding], *says: str, fatal: bool = True) -> None:
+    [finding] = findings
+    assert finding.fatal is fatal
+    text = str(finding)
+    assert text.startswith(f"  {'error' if fatal else 'warning'}: ")
+    for part in says:
+        assert part in text
+
+
+@pytest.mark.parametrize("stack", [jetson(), x86(), never()])
+@pytest.mark.parametrize("state", [_NEVER_DEPLOYED, _DEPLOYED])
+def test_a_ready_cluster_has_no_finding(stack: Json, state: DeployedState) -> None:
+    assert _findings(stack, state) == []
+
+
+def test_another_cluster_stops_at_once() -> None:
+    _only(
+        _findings(jetson(), DeployedState(deployed=True, cluster_uid="theirs"), version=_version("20"), nodes={}),
+        "was deployed to the cluster theirs; https://127.0.0.1:6443 is another one (ours)",
+        "Choose the right context",
+        "pulumi state delete --all",
+    )
+
+
+def test_a_deployed_stack_without_a_remembered_cluster_is_judged_like_any() -> None:
+    assert _findings(jetson(), DeployedState(deployed=True, cluster_uid=None)) == []
+
+
+def test_a_cluster_too_old_for_the_guard_is_refused() -> None:
+    stack = x86()
+    _only(_findings(stack, version=_version("29")), "v1.29.0", "needs 1.30 or later", "Upgrade the cluster")
+    assert _findings(stack, version=_version("30")) == []
+
+
+def test_a_cluster_older_than_the_stack_says_is_refused() -> None:
+    stack = changed(x86(), "cluster.kubernetes_version", "1.34")
+    _only(
+        _findings(stack, version=_version("33+")), "older than cluster.kubernetes_version 1.34", "correct the setting"
+    )
+    assert _findings(stack, version=_version("34+")) == []
+
+
+def test_a_cluster_too_old_for_the_policy_is_refused() -> None:
+    stack = without(jetson(), "cluster.kubernetes_version")
+    _only(
+        _findings(stack, version=_version("35"), mutating_policies=False),
+        "reservation.carrier 'policy' can't work: the API server is v1.35.0, which is older than 1.36",
+        "reservation.overrides: never",
+    )
+
+
+def test_a_new_cluster_with_the_policy_switched_off_is_refused_for_that_reason() -> None:
+    _only(_findings(jetson(), mutating_policies=False), "does not serve MutatingAdmissionPolicy v1", "switched off")
+
+
+@pytest.mark.parametrize("stack", [x86(), never()])
+def test_a_stack_without_overrides_needs_no_mutating_policy(stack: Json) -> None:
+    assert _findings(stack, mutating_policies=False) == []
+
+
+def test_a_node_that_is_not_there_is_named_with_the_near_one() -> None:
+    stack = changed(without(jetson(), "platform.tegra_nodes.jetson-1"), "platform.tegra_nodes.jetson-11", _JETSON)
+    _only(
+        _findings(stack),
+        "names the node 'jetson-11', which the cluster does not have. Did you mean 'jetson-1'?",
+        "Nodes: gpu-1, jetson-1.",
+    )
+
+
+_JETSON = {"gpu_memory_mib": 30720}
+
+
+def test_a_node_that_is_near_to_none_gets_no_guess() -> None:
+    [finding] = _findings(jetson(), nodes={})
+    assert "Did you mean" not in finding.what
+    assert "Nodes: none." in finding.remedy
+
+
+def test_a_fake_gpu_label_is_a_warning() -> None:
+    fake = _node("gpu-1", {"run.ai/fake.gpu": "true"})
+    _only(
+        _findings(jetson(), nodes=_READY.nodes | {"gpu-1": fake}),
+        "node 'gpu-1' has the label run.ai/fake.gpu=true",
+        "kubectl label node gpu-1 run.ai/fake.gpu-",
+        fatal=False,
+    )
+    real = _node("gpu-1", {"run.ai/fake.gpu": "false"})
+    assert _findings(jetson(), nodes=_READY.nodes | {"gpu-1": real}) == []
+
+
+def test_a_tegra_node_of_another_architecture_is_refused() -> None:
+    _only(
+        _findings(jetson(), nodes={"jetson-1": _node("jetson-1", architecture="amd64")}),
+        "lists 'jetson-1' as a Tegra node, but its architecture is amd64",
+        "Remove the node from platform.tegra_nodes",
+    )
+
+
+def test_a_node_that_has_not_reported_its_architecture_is_not_accused() -> None:
+    assert _findings(jetson(), nodes={"jetson-1": _node("jetson-1", architecture="")}) == []
+
+
+@pytest.mark.parametrize(("make", "name"), [(jetson, "jetson-1"), (spark, "spark-1")])
+def test_memory_that_the_board_does_not_have_is_a_warning(make: Any, name: str) -> None:  # noqa: ANN401 - a factory
+    _only(
+        _findings(make(), nodes={name: _node(name, memory_mib=65536)}),
+        f"node '{name}' has gpu_memory_mib",
+        "shares 65536 MiB with its GPU",
+        fatal=False,
+    )
+    assert _findings(make(), nodes={name: _node(name, memory_mib=131072)}) == []
+    assert _findings(make(), nodes={name: _node(name, memory_mib=0)}) == [], "not reported yet"
+
+
+def test_a_missing_runtime_class_matters_only_where_nobody_will_make_it() -> None:
+    _only(
+        _findings(operator_elsewhere()),
+        "RuntimeClass 'nvidia' is missing, and gpu_operator.install is false",
+        "Install the GPU Operator first, or set gpu_operator.install: true",
+    )
+    assert _findings(operator_elsewhere(), runtime_class=True) == []
+    assert _findings(jetson()) == []
+
+
+def test_a_namespace_of_somebody_else_is_not_taken_over() -> None:
+    _only(
+        _findings(jetson(), namespaces=_namespace("kai-scheduler")),
+        "namespace 'kai-scheduler' exists already and is not ours",
+        "kubectl delete namespace kai-scheduler",
+    )
+
+
+def test_a_namespace_that_an_interrupted_run_left_is_ours() -> None:
+    ours = _namespace("kai-scheduler", {"app.kubernetes.io/part-of": "kai-anywhere"})
+    assert _findings(jetson(), namespaces=ours) == []
+    theirs = _namespace("kai-scheduler", {"app.kubernetes.io/part-of": "something-else"})
+    assert len(_findings(jetson(), namespaces=theirs)) == 1
+
+
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+
+
+def test_a_changed_pod_security_label_is_a_warning() -> None:
+    _only(
+        _findings(jetson(), _DEPLOYED, namespaces=_namespace("kai-resource-reservation", {_ENFORCE: "restricted"})),
+        "namespace 'kai-resource-reservation' enforces the pod-security level 'restricted'",
+        "where pods need 'privileged'",
+        "pulumi up --refresh",
+        fatal=False,
+    )
+
+
+@pytest.mark.parametrize(("stack", "level"), [(jetson(), "privileged"), (x86(), "baseline"), (x86(), "privileged")])
+def test_a_pod_security_label_that_lets_our_pods_in_is_no_finding(stack: Json, level: str) -> None:
+    namespaces = _namespace("kai-resource-reservation", {_ENFORCE: level})
+    assert _findings(stack, _DEPLOYED, namespaces=namespaces) == []
+
+
+_KAI = ("kai-scheduler", "kai-scheduler")
+
+
+@pytest.mark.parametrize("state", [_NEVER_DEPLOYED, _DEPLOYED])
+@pytest.mark.parametrize("status", ["pending-install", "pending-upgrade", "pending-rollback"])
+def test_a_revision_that_a_killed_run_left_is_named_with_its_secret(status: str, state: DeployedState) -> None:
+    _only(
+        _findings(jetson(), state, revisions={_KAI: [_revision(status)]}),
+        f"Helm release 'kai-scheduler' is '{status}'",
+        "kubectl --namespace kai-scheduler delete secret sh.helm.release.v1.x.v2",
+    )
+
+
+@pytest.mark.parametrize("state", [_NEVER_DEPLOYED, DeployedState(deployed=True, cluster_uid="ours")])
+@pytest.mark.parametrize("status", ["deployed", "superseded", "failed"])
+def test_a_release_that_the_stack_does_not_know_is_not_taken_over(status: str, state: DeployedState) -> None:
+    _only(
+        _findings(jetson(), state, revisions={_KAI: [_revision(status)]}),
+        "Helm release 'kai-scheduler' is installed in namespace 'kai-scheduler', but not known to this stack",
+        "helm uninstall kai-scheduler --namespace kai-scheduler",
+        "pulumi import kubernetes:helm.sh/v3:Release kai-scheduler kai-scheduler/kai-scheduler",
+    )
+
+
+@pytest.mark.parametrize("status", ["deployed", "superseded", "failed"])
+def test_a_release_of_the_stack_is_no_finding(status: str) -> None:
+    assert _findings(jetson(), _DEPLOYED, revisions={_KAI: [_revision(status)]}) == []
+
+
+def test_every_finding_is_told_at_once() -> None:
+    stack = changed(mixed(), "gpu_operator.install", False)
+    findings = _findings(
+        stack,
+        version=_version("35"),
+        mutating_policies=False,
+        nodes={"jetson-1": _node("jetson-1", architecture="amd64", memory_mib=1024)},
+        namespaces=_namespace("kai-scheduler"),
+        revisions={_KAI: [_revision("pending-install")]},
+    )
+    text = "\n".join(map(str, findings))
+    for part in (
+        "older than cluster.kubernetes_version 1.36",
+        "carrier 'policy' can't work",
+        "names the node 'jetson-2'",
+        "names the node 'spark-1'",
+        "architecture is amd64",
+        "shares 1024 MiB",
+        "RuntimeClass 'nvidia' is missing",
+        "exists already and is not ours",
+        "is 'pending-install'",
+    ):
+        assert part in text
+    assert len(findings) == 9

@@ -1,0 +1,60 @@
+"""Which kubeconfig and context a stack means."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.kubeconfig import choose_context
+from config.cluster import ClusterSettings, Distribution
+from tests.support.api_server import kubeconfig, write_kubeconfig
+from tests.support.stacks import Json
+
+
+def _settings(context: str | None = None) -> ClusterSettings:
+    return ClusterSettings(distribution=Distribution.K3S, context=context)
+
+
+def _named(context: str, server: str) -> Json:
+    content: Json = kubeconfig(server)
+    content["contexts"][0]["name"] = context
+    return content | {"current-context": context}
+
+
+@pytest.fixture
+def two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """KUBECONFIG names a missing file, then two with one context each."""
+    edge = write_kubeconfig(tmp_path / "edge", _named("edge", "https://127.0.0.1:1"))
+    lab = write_kubeconfig(tmp_path / "lab", _named("lab", "https://127.0.0.1:2"))
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(tmp_path / "missing"), edge, lab]))
+    return edge, lab
+
+
+def test_of_several_files_the_first_current_context_counts(two_files: tuple[str, str]) -> None:
+    chosen = choose_context(_settings())
+    assert (chosen.name, chosen.file) == ("edge", two_files[0])
+    assert chosen.config.cluster.server == "https://127.0.0.1:1"
+
+
+def test_of_several_files_the_one_with_the_named_context_counts(two_files: tuple[str, str]) -> None:
+    chosen = choose_context(_settings("lab"))
+    assert (chosen.name, chosen.file) == ("lab", two_files[1])
+    assert chosen.config.cluster.server == "https://127.0.0.1:2"
+
+
+@pytest.mark.usefixtures("two_files")
+def test_a_context_in_none_of_several_files_is_an_error_with_all_that_exist() -> None:
+    with pytest.raises(ClusterError, match=r"has no context 'roof'. Contexts: edge, lab\."):
+        choose_context(_settings("roof"))
+
+
+def test_without_any_of_the_files_there_is_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(tmp_path / "a"), str(tmp_path / "b")]))
+    with pytest.raises(ClusterUnreachableError, match="No kubeconfig at"):
+        choose_context(_settings())
+
+
+def test_a_file_in_the_settings_wins_over_the_environment(two_files: tuple[str, str]) -> None:
+    settings = ClusterSettings(distribution=Distribution.K3S, kubeconfig=two_files[1])
+    assert choose_context(settings).name == "lab"

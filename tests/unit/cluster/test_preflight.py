@@ -1,0 +1,173 @@
+"""Preflight as a whole, against a real HTTP server."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from cluster.client import Cluster
+from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.preflight import DeployedState, PreflightError, PreflightResult, read_facts, run_preflight
+from config.stack import StackSettings
+from tests.support.api_server import POLICIES, UID, ApiServer, node
+from tests.support.stacks import Json, changed, jetson, operator_elsewhere, parse
+
+_NEVER_DEPLOYED = DeployedState()
+
+
+_STACK: tuple[str, dict[str, object]] = ("pulumi:pulumi:Stack", {})
+_PROVIDER = ("pulumi:providers:kubernetes", {"clusterIdentifier": UID})
+_RELEASE = ("kubernetes:helm.sh/v3:Release", {"name": "kai-scheduler", "namespace": "kai"})
+
+
+@pytest.mark.parametrize(
+    ("resources", "state"),
+    [
+        ([], DeployedState()),
+        ([_STACK], DeployedState()),
+        ([_STACK, _PROVIDER], DeployedState(cluster_uid=UID)),
+        ([_STACK, ("pulumi:providers:kubernetes", {}), ("a:b:C", {})], DeployedState(deployed=True)),
+        (
+            [_STACK, _PROVIDER, _RELEASE],
+            DeployedState(deployed=True, cluster_uid=UID, releases=frozenset({("kai", "kai-scheduler")})),
+        ),
+    ],
+)
+def test_what_a_stack_remembers_is_read_from_its_resources(
+    resources: list[tuple[str, dict[str, object]]], state: DeployedState
+) -> None:
+    assert DeployedState.of(resources) == state
+
+
+def _settings(config_path: str, stack: Json | None = None) -> StackSettings:
+    return parse(changed(stack or jetson(), "cluster.kubeconfig", config_path))
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_ready_cluster_passes_with_its_identity(config_path: str, api: ApiServer, *, preview: bool) -> None:
+    assert run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=preview) == PreflightResult(UID, ())
+    assert api.asked
+
+
+def test_a_warning_does_not_stop_the_program(config_path: str, api: ApiServer) -> None:
+    api.serve("/api/v1/nodes", {"items": [node("jetson-1", memory="64Gi")]})
+    result = run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=False)
+    assert result.cluster_uid == UID
+    [warning] = result.warnings
+    assert "shares 65536 MiB with its GPU" in warning
+    assert "set gpu_memory_mib below MemTotal" in warning
+
+
+def test_every_fatal_finding_is_listed_and_nothing_was_changed(config_path: str, api: ApiServer) -> None:
+    api.serve("/api/v1/nodes", {"items": [node("other")]})
+    del api.answers[POLICIES]
+    with pytest.raises(PreflightError) as caught:
+        run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=True)
+    text = str(caught.value)
+    assert text.startswith(f"The cluster at {api.url} is not ready for this stack. Nothing was changed.\n")
+    assert "names the node 'jetson-1'" in text
+    assert "reservation.carrier 'policy' can't work" in text
+    assert text.count("  error: ") == text.count("    -> ") == 2
+
+
+def test_another_cluster_behind_the_context_is_refused(config_path: str) -> None:
+    with pytest.raises(PreflightError, match="was deployed to the cluster another-uid"):
+        run_preflight(_settings(config_path), DeployedState(deployed=True, cluster_uid="another-uid"), preview=True)
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, config_path: str) -> StackSettings:
+    """Settings whose cluster is a closed port."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    text = Path(config_path).read_text()
+    moved = tmp_path / "moved"
+    moved.write_text(text.replace(text.split("server: ")[1].splitlines()[0], f"http://127.0.0.1:{port}"))
+    return _settings(str(moved))
+
+
+def test_a_stack_never_deployed_is_previewed_without_a_cluster(nowhere: StackSettings) -> None:
+    result = run_preflight(nowhere, _NEVER_DEPLOYED, preview=True)
+    assert result.cluster_uid is None
+    [warning] = result.warnings
+    assert warning.startswith("Preview without a cluster: No answer from the cluster at ")
+
+
+def test_a_stack_never_deployed_is_previewed_without_a_kubeconfig(tmp_path: Path) -> None:
+    result = run_preflight(_settings(str(tmp_path / "none")), _NEVER_DEPLOYED, preview=True)
+    assert result.cluster_uid is None
+    assert "No kubeconfig at" in result.warnings[0]
+
+
+def test_a_deployed_stack_is_not_previewed_without_its_cluster(nowhere: StackSettings) -> None:
+    with pytest.raises(ClusterUnreachableError):
+        run_preflight(nowhere, DeployedState(deployed=True, cluster_uid=UID), preview=True)
+
+
+def test_nothing_is_deployed_without_a_cluster(nowhere: StackSettings) -> None:
+    with pytest.raises(ClusterUnreachableError):
+        run_preflight(nowhere, _NEVER_DEPLOYED, preview=False)
+
+
+def test_missing_rights_stop_a_preview_of_a_stack_never_deployed(config_path: str, api: ApiServer) -> None:
+    api.fail("/api/v1/nodes", 403)
+    with pytest.raises(ClusterError, match="cluster-admin"):
+        run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=True)
+
+
+def test_a_missing_context_stops_a_preview_of_a_stack_never_deployed(config_path: str) -> None:
+    settings = parse(changed(changed(jetson(), "cluster.kubeconfig", config_path), "cluster.context", "gone"))
+    with pytest.raises(ClusterError, match="has no context 'gone'"):
+        run_preflight(settings, _NEVER_DEPLOYED, preview=True)
+
+
+def _serve_namespaces(api: ApiServer, *names: str) -> None:
+    for name in names:
+        api.serve(f"/api/v1/namespaces/{name}", {"metadata": {"name": name, "uid": name}})
+        api.serve(f"/api/v1/namespaces/{name}/secrets", {"items": []})
+
+
+def test_releases_are_asked_for_only_in_namespaces_that_exist(
+    config_path: str, api: ApiServer, cluster: Cluster
+) -> None:
+    _serve_namespaces(api, "kai-scheduler", "kai-resource-reservation")
+    facts = read_facts(cluster, _settings(config_path))
+    assert facts.namespaces.keys() == {"kai-scheduler", "kai-resource-reservation"}
+    assert facts.revisions == {("kai-scheduler", "kai-scheduler"): []}
+    assert facts.server == api.url
+
+
+def test_nothing_is_asked_about_an_operator_that_is_not_ours(
+    config_path: str, api: ApiServer, cluster: Cluster
+) -> None:
+    _serve_namespaces(api, "gpu-operator", "kai-scheduler")
+    facts = read_facts(cluster, _settings(config_path, operator_elsewhere()))
+    assert facts.namespaces.keys() == {"kai-scheduler"}
+    assert not [request for request in api.asked if "gpu-operator" in request.path]
+
+
+def test_a_local_chart_that_is_not_there_stops_even_a_preview(config_path: str, api: ApiServer, tmp_path: Path) -> None:
+    settings = _settings(config_path, changed(jetson(), "kai.chart.source", str(tmp_path / "gone")))
+    with pytest.raises(PreflightError, match=r"kai\.chart\.source is .*gone, which is neither a chart folder"):
+        run_preflight(settings, _NEVER_DEPLOYED, preview=True)
+    assert api.asked == []
+
+
+def test_a_chart_folder_and_an_archive_are_both_charts(config_path: str, tmp_path: Path) -> None:
+    folder, archive = tmp_path / "chart", tmp_path / "chart.tgz"
+    folder.mkdir()
+    (folder / "Chart.yaml").touch()
+    archive.touch()
+    for source in (folder, archive):
+        stack = changed(jetson(), "kai.chart.source", str(source))
+        assert run_preflight(_settings(config_path, stack), _NEVER_DEPLOYED, preview=False).cluster_uid == UID
+    (folder / "Chart.yaml").unlink()
+    without = _settings(config_path, changed(jetson(), "kai.chart.source", str(folder)))
+    with pytest.raises(PreflightError):
+        run_preflight(without, _NEVER_DEPLOYED, preview=False)
+
+
+def test_a_missing_chart_of_an_operator_that_is_not_installed_does_not_matter(config_path: str, tmp_path: Path) -> None:
+    stack = changed(operator_elsewhere(), "gpu_operator.chart.source", str(tmp_path / "gone"))
+    assert run_preflight(_settings(config_path, stack), _NEVER_DEPLOYED, preview=False).cluster_uid == UID

@@ -1,0 +1,136 @@
+"""Bounded waits against a real HTTP server."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cluster import waiting
+from cluster.client import Cluster
+from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.waiting import Condition, deployment_available, gpus_advertised, runtime_class, wait_for
+from tests.support.api_server import QUEUE_CONTROLLER, RUNTIME_CLASS, ApiServer, node
+
+
+@pytest.fixture(autouse=True)
+def _short_periods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "REPORT_SECONDS", 0.05)
+
+
+def _silent(text: str) -> None:
+    raise AssertionError(f"nothing to report: {text}")
+
+
+_RUNTIME_CLASS = runtime_class("nvidia", operator_namespace="gpu-operator")
+
+
+def test_what_is_there_already_costs_one_question(api: ApiServer, cluster: Cluster) -> None:
+    wait_for(cluster, _RUNTIME_CLASS, timeout_seconds=0, report=_silent)
+    assert [request.path for request in api.asked] == [RUNTIME_CLASS]
+
+
+def test_the_wait_ends_when_the_cluster_is_ready(api: ApiServer, cluster: Cluster) -> None:
+    answer = api.answers.pop(RUNTIME_CLASS)
+    timer = threading.Timer(0.1, api.answers.__setitem__, (RUNTIME_CLASS, answer))
+    timer.start()
+    wait_for(cluster, _RUNTIME_CLASS, timeout_seconds=10, report=lambda _: None)
+    timer.join()
+    assert len(api.asked) > 2
+
+
+def test_a_wait_in_vain_says_for_what_how_long_and_why(api: ApiServer, cluster: Cluster) -> None:
+    del api.answers[RUNTIME_CLASS]
+    start = time.monotonic()
+    with pytest.raises(ClusterError) as caught:
+        wait_for(cluster, _RUNTIME_CLASS, timeout_seconds=0.1, report=lambda _: None)
+    assert 0.1 <= time.monotonic() - start < 3
+    text = str(caught.value)
+    assert "Waited 0 s for RuntimeClass 'nvidia', in vain: it does not exist yet." in text
+    assert "Likely causes: the operator does not run" in text
+    assert "Look at: kubectl --namespace gpu-operator get pods" in text
+
+
+def test_a_long_wait_reports_what_is_missing(api: ApiServer, cluster: Cluster) -> None:
+    del api.answers[RUNTIME_CLASS]
+    reports: list[str] = []
+    with pytest.raises(ClusterError):
+        wait_for(cluster, _RUNTIME_CLASS, timeout_seconds=0.3, report=reports.append)
+    assert 2 <= len(reports) <= 6, "now and then, not at every question"
+    assert reports[0].startswith("waiting for RuntimeClass 'nvidia': it does not exist yet (0 s of at most 0 s)")
+
+
+def test_an_api_server_that_is_away_for_a_moment_only_costs_time(api: ApiServer, cluster: Cluster) -> None:
+    answer = api.answers[RUNTIME_CLASS]
+    api.fail(RUNTIME_CLASS, 503)
+    timer = threading.Timer(0.1, api.answers.__setitem__, (RUNTIME_CLASS, answer))
+    timer.start()
+    reports: list[str] = []
+    wait_for(cluster, _RUNTIME_CLASS, timeout_seconds=10, report=reports.append)
+    timer.join()
+    assert "with status 503" in reports[0]
+
+
+def test_an_api_server_that_stays_away_ends_the_wait_and_is_named(api: ApiServer, cluster: Cluster) -> None:
+    api.fail(RUNTIME_CLASS, 503)
+    with pytest.raises(ClusterError, match=r"in vain: The cluster at .* with status 503") as caught:
+        wait_for(cluster, _RUNTIME_CLASS, timeout_seconds=0.05, report=lambda _: None)
+    assert not isinstance(caught.value, ClusterUnreachableError)
+
+
+def test_a_refusal_ends_the_wait_at_once(api: ApiServer, cluster: Cluster) -> None:
+    api.fail(RUNTIME_CLASS, 403)
+    with pytest.raises(ClusterError, match="cluster-admin"):
+        wait_for(cluster, _RUNTIME_CLASS, timeout_seconds=60, report=_silent)
+
+
+def _missing(condition: Condition, cluster: Cluster) -> str | None:
+    return condition.missing(cluster)
+
+
+def test_gpus_are_missing_on_named_nodes_and_where_the_operator_found_one(api: ApiServer, cluster: Cluster) -> None:
+    found = {"nvidia.com/gpu.present": "true"}
+    nodes = [
+        node("named", gpus=0),
+        node("found", gpus=0, **found),
+        node("has-one", gpus=1, **found),
+        node("no-gpu", gpus=0, **{"nvidia.com/gpu.present": "false"}),
+        node("plain", gpus=0),
+    ]
+    api.serve("/api/v1/nodes", {"items": nodes})
+    condition = gpus_advertised(frozenset({"named", "has-one"}), operator_namespace="gpu-operator")
+    assert _missing(condition, cluster) == "no nvidia.com/gpu on found, named"
+
+
+def test_gpus_are_advertised_once_every_such_node_has_them(api: ApiServer, cluster: Cluster) -> None:
+    api.serve("/api/v1/nodes", {"items": [node("named"), node("plain", gpus=0)]})
+    condition = gpus_advertised(frozenset({"named"}), operator_namespace="gpus")
+    assert _missing(condition, cluster) is None
+    assert "kubectl --namespace gpus get pods" in condition.causes
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        (lambda api: api.answers.pop(QUEUE_CONTROLLER), "it does not exist yet"),
+        (lambda api: api.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 2}}), "0 of 2 replicas are available"),
+        (lambda api: api.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 0}}), "0 of 0 replicas are available"),
+        (
+            lambda api: api.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 2}, "status": {"availableReplicas": 1}}),
+            "1 of 2 replicas are available",
+        ),
+        (
+            lambda api: api.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 2}, "status": {"availableReplicas": 2}}),
+            None,
+        ),
+    ],
+)
+def test_a_deployment_is_available_with_all_its_replicas(
+    api: ApiServer, cluster: Cluster, change: Callable[[ApiServer], object], missing: str | None
+) -> None:
+    change(api)
+    condition = deployment_available("kai-scheduler", "queue-controller", causes="Because.")
+    assert _missing(condition, cluster) == missing
+    assert condition.what == "Deployment 'queue-controller' in namespace 'kai-scheduler'"
+    assert condition.causes.startswith("Because.\nLook at: kubectl --namespace kai-scheduler get ")

@@ -1,0 +1,1 @@
+"""The resource graph, seen by a recording monitor."""

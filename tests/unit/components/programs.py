@@ -1,0 +1,29 @@
+"""The whole program of a stack as the recording monitor sees it."""
+
+from collections.abc import Callable
+
+from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
+from tests.support.recording_monitor import Graph, record
+from tests.support.stacks import Json, changed, parse
+
+PROVIDER = "kubernetes:kai-anywhere-cluster"
+CLUSTER_UID = "a-cluster"
+
+
+def preview(stack: Json, *, cluster_uid: str | None = CLUSTER_UID, deployed: bool = False) -> Graph:
+    """A preview of a stack."""
+    return record(_program(stack, cluster_uid), deployed=deployed)
+
+
+def up(stack: Json, config_path: str) -> Graph:
+    """An `up` of a stack on the cluster behind a kubeconfig."""
+    return record(_program(changed(stack, "cluster.kubeconfig", config_path), CLUSTER_UID), preview=False)
+
+
+def _program(stack: Json, cluster_uid: str | None) -> Callable[[], None]:
+    settings = parse(stack)
+
+    def program() -> None:
+        KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, cluster_uid))
+
+    return program

@@ -1,0 +1,88 @@
+"""What waits for what; the engine destroys in the opposite order."""
+
+import pytest
+
+from tests.support.recording_monitor import Graph
+from tests.support.stacks import changed, jetson, mixed, operator_elsewhere, time_slicing, x86
+from tests.unit.components.programs import preview, up
+
+
+def _dependencies(graph: Graph, key: str) -> frozenset[str]:
+    return graph.by_key[key].dependencies
+
+
+def test_the_operator_and_kai_wait_for_the_labels_of_every_node() -> None:
+    labels = {f"NodePatch:node-labels-{node}" for node in ("jetson-1", "jetson-2", "spark-1")}
+    graph = preview(mixed())
+    assert labels <= _dependencies(graph, "GpuOperator:gpu-operator")
+    assert labels <= _dependencies(graph, "KaiScheduler:kai-scheduler")
+
+
+def test_labels_are_registered_before_anything_of_the_operator() -> None:
+    order = list(preview(mixed()).by_key)
+    last = max(order.index(key) for key in order if key.startswith("NodePatch:"))
+    graph = preview(mixed())
+    assert all(last < list(graph.by_key).index(key) for key in graph.below("GpuOperator:gpu-operator")), (
+        "the operator would roll operands out on a Jetson, only to take them back"
+    )
+
+
+def test_the_operators_release_waits_for_its_namespace_and_profiles() -> None:
+    assert _dependencies(preview(time_slicing()), "Release:gpu-operator") == {
+        "Namespace:gpu-operator-namespace",
+        "ConfigMap:gpu-operator-profiles",
+    }
+    assert _dependencies(preview(x86()), "Release:gpu-operator") == {"Namespace:gpu-operator-namespace"}
+
+
+def test_the_feature_rule_waits_for_the_release_that_brings_its_kind() -> None:
+    assert _dependencies(preview(jetson()), "NodeFeatureRule:gpu-operator-tegra") == {"Release:gpu-operator"}
+
+
+@pytest.mark.parametrize("kind", ["guard", "policy"])
+def test_a_binding_waits_for_its_policy(kind: str) -> None:
+    graph = preview(jetson())
+    policies = {"guard": "ValidatingAdmissionPolicy", "policy": "MutatingAdmissionPolicy"}
+    binding = "reservation-guard-binding" if kind == "guard" else "reservation-binding"
+    assert _dependencies(graph, f"{policies[kind]}Binding:{binding}") == {f"{policies[kind]}:reservation-{kind}"}
+
+
+def test_kai_waits_for_the_operator_the_overrides_and_its_namespace() -> None:
+    graph = preview(jetson())
+    assert _dependencies(graph, "Release:kai-scheduler") == {
+        "Namespace:kai-scheduler-namespace",
+        "Release:gpu-operator",
+        "NodeFeatureRule:gpu-operator-tegra",
+        *graph.below("ReservationOverrides:reservation"),
+    }
+
+
+def test_kai_waits_for_the_overrides_where_somebody_else_runs_the_operator() -> None:
+    graph = preview(operator_elsewhere())
+    assert _dependencies(graph, "Release:kai-scheduler") == {
+        "Namespace:kai-scheduler-namespace",
+        *graph.below("ReservationOverrides:reservation"),
+    }
+
+
+def test_the_shard_is_taken_over_after_the_release_made_it() -> None:
+    assert _dependencies(preview(x86()), "SchedulingShard:kai-scheduler-shard") == {"Release:kai-scheduler"}
+
+
+def test_a_queue_waits_for_the_release_and_its_parent() -> None:
+    queues = {"a": {"parent": "b"}, "b": {"parent": "c"}, "c": {}}
+    graph = preview(changed(x86(), "kai.queues", queues))
+
+    def of(queue: str) -> frozenset[str]:
+        return _dependencies(graph, f"Queue:kai-scheduler-queue-{queue}")
+
+    assert of("c") == {"Release:kai-scheduler"}
+    assert of("b") == {"Release:kai-scheduler", "Queue:kai-scheduler-queue-c"}
+    assert of("a") == {"Release:kai-scheduler", "Queue:kai-scheduler-queue-b"}
+
+
+def test_an_up_has_the_dependencies_of_its_preview(config_path: str) -> None:
+    planned, done = preview(jetson()), up(jetson(), config_path)
+    assert {key: registered.dependencies for key, registered in done.by_key.items()} == {
+        key: registered.dependencies for key, registered in planned.by_key.items()
+    }

@@ -1,0 +1,114 @@
+"""A gate opens at once in a preview, and on `up` when the cluster is ready; the cluster is a real HTTP server."""
+
+import threading
+import time
+from pathlib import Path
+
+import pulumi
+import pytest
+from pulumi_kubernetes.core.v1 import ConfigMap
+
+from cluster import waiting
+from components.gates import gate
+from config.cluster import ClusterSettings, Distribution
+from tests.support.api_server import QUEUE_CONTROLLER, RUNTIME_CLASS, ApiServer, node
+from tests.support.recording_monitor import Graph, record
+from tests.support.stacks import changed, jetson
+from tests.unit.components.programs import preview, up
+
+_RUNTIME_CLASS = waiting.runtime_class("nvidia", operator_namespace="gpu-operator")
+
+
+@pytest.fixture(autouse=True)
+def _short_periods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.01)
+
+
+def _gated(kubeconfig: str, *, preview: bool, timeout_seconds: int = 10) -> Graph:
+    """Two ConfigMaps with a gate between them."""
+    settings = ClusterSettings(distribution=Distribution.K3S, kubeconfig=kubeconfig)
+
+    def program() -> None:
+        first = ConfigMap("first")
+        opened = gate(first, [_RUNTIME_CLASS], settings, timeout_seconds=timeout_seconds)
+        ConfigMap("second", opts=pulumi.ResourceOptions(depends_on=[opened]))
+
+    return record(program, preview=preview)
+
+
+def test_a_preview_asks_nobody(tmp_path: Path) -> None:
+    graph = _gated(str(tmp_path / "no-kubeconfig"), preview=True)
+    assert graph.by_key["ConfigMap:second"].dependencies == {"ConfigMap:first"}
+
+
+@pytest.mark.parametrize("deployed", [False, True])
+def test_a_preview_of_the_program_asks_nobody(api: ApiServer, config_path: str, *, deployed: bool) -> None:
+    preview(changed(jetson(), "cluster.kubeconfig", config_path), deployed=deployed)
+    assert api.asked == []
+
+
+def test_an_up_waits_until_the_condition_holds(api: ApiServer, config_path: str) -> None:
+    answer = api.answers.pop(RUNTIME_CLASS)
+    timer = threading.Timer(0.3, api.answers.__setitem__, (RUNTIME_CLASS, answer))
+    timer.start()
+    start = time.monotonic()
+    graph = _gated(config_path, preview=False)
+    timer.join()
+    assert time.monotonic() - start >= 0.3
+    assert graph.by_key["ConfigMap:second"].dependencies == {"ConfigMap:first"}
+    assert len(api.asked) > 2
+
+
+def test_a_gate_that_stays_shut_fails_with_the_causes_and_nothing_behind_it_is_made(
+    api: ApiServer, config_path: str
+) -> None:
+    del api.answers[RUNTIME_CLASS]
+    made: list[str] = []
+    settings = ClusterSettings(distribution=Distribution.K3S, kubeconfig=config_path)
+
+    def program() -> None:
+        opened = gate(ConfigMap("first"), [_RUNTIME_CLASS], settings, timeout_seconds=1)
+        second = ConfigMap("second", opts=pulumi.ResourceOptions(depends_on=[opened]))
+        second.id.apply(made.append)
+
+    with pytest.raises(pulumi.RunError, match="Waited 1 s for RuntimeClass 'nvidia', in vain") as caught:
+        record(program, preview=False)
+    assert "Likely causes" in str(caught.value)
+    assert made == []
+
+
+def test_a_gate_without_a_cluster_fails_with_that_reason(tmp_path: Path) -> None:
+    with pytest.raises(pulumi.RunError, match="No kubeconfig at"):
+        _gated(str(tmp_path / "gone"), preview=False)
+
+
+def test_kai_comes_after_runtime_class_and_gpus_and_queues_after_the_queue_controller(
+    api: ApiServer, config_path: str
+) -> None:
+    runtime_class, controller = api.answers.pop(RUNTIME_CLASS), api.answers.pop(QUEUE_CONTROLLER)
+    api.serve("/api/v1/nodes", {"items": [node("jetson-1", gpus=0)]})
+    ready: dict[str, float] = {}
+
+    def after_asked_for(path: str) -> None:
+        while path not in {request.path for request in api.asked}:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        ready[path] = time.monotonic()
+
+    def make_ready() -> None:
+        after_asked_for(RUNTIME_CLASS)
+        api.answers[RUNTIME_CLASS] = runtime_class
+        after_asked_for("/api/v1/nodes")
+        api.serve("/api/v1/nodes", {"items": [node("jetson-1")]})
+        after_asked_for(QUEUE_CONTROLLER)
+        api.answers[QUEUE_CONTROLLER] = controller
+
+    thread = threading.Thread(target=make_ready, daemon=True)
+    thread.start()
+    graph = up(jetson(), config_path)
+    thread.join()
+    release = graph.by_key["Release:kai-scheduler"].at
+    assert graph.by_key["Release:gpu-operator"].at < ready[RUNTIME_CLASS] < ready["/api/v1/nodes"] < release
+    queues = [registered.at for key, registered in graph.by_key.items() if key.startswith("Queue:")]
+    assert len(queues) == 4
+    assert release < ready[QUEUE_CONTROLLER] < min(queues)

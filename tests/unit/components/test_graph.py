@@ -1,0 +1,172 @@
+"""What a stack registers, below whom, and by which provider; and what it does not register."""
+
+import pytest
+
+from tests.support.stacks import STACKS, changed, jetson, never, operator_elsewhere, parse, time_slicing, x86
+from tests.support.values import objects_of, releases_of
+from tests.unit.components.programs import CLUSTER_UID, PROVIDER, preview
+
+_TOP = "KaiAnywhere:kai-anywhere"
+_COMPONENTS = {
+    "NodeLabels:node-labels",
+    "GpuOperator:gpu-operator",
+    "ReservationOverrides:reservation",
+    "KaiScheduler:kai-scheduler",
+}
+
+
+def test_the_jetson_stack_is_this_tree() -> None:
+    graph = preview(jetson())
+    assert graph.below("") == {_TOP}
+    assert graph.below(_TOP) == {PROVIDER, *_COMPONENTS}
+    assert graph.below("NodeLabels:node-labels") == {"NodePatch:node-labels-jetson-1"}
+    assert graph.below("GpuOperator:gpu-operator") == {
+        "Namespace:gpu-operator-namespace",
+        "Release:gpu-operator",
+        "ConfigMap:gpu-operator-endpoints",
+        "NodeFeatureRule:gpu-operator-tegra",
+    }
+    assert graph.below("ReservationOverrides:reservation") == {
+        "Namespace:reservation-namespace",
+        "ValidatingAdmissionPolicy:reservation-guard",
+        "ValidatingAdmissionPolicyBinding:reservation-guard-binding",
+        "MutatingAdmissionPolicy:reservation-policy",
+        "MutatingAdmissionPolicyBinding:reservation-binding",
+    }
+    assert graph.below("KaiScheduler:kai-scheduler") == {
+        "Namespace:kai-scheduler-namespace",
+        "Release:kai-scheduler",
+        "SchedulingShard:kai-scheduler-shard",
+        "Queue:kai-scheduler-queue-default-parent-queue",
+        "Queue:kai-scheduler-queue-default-queue",
+        "Queue:kai-scheduler-queue-edge",
+        "Queue:kai-scheduler-queue-robots",
+    }
+
+
+@pytest.mark.parametrize("stack", [x86(), time_slicing()])
+def test_an_x86_stack_changes_no_pod_but_guards_the_namespace(stack: dict[str, object]) -> None:
+    graph = preview(stack)
+    assert not [token for token in graph.types if "Mutating" in token or "NodeFeatureRule" in token]
+    assert graph.below("ReservationOverrides:reservation") == {
+        "Namespace:reservation-namespace",
+        "ValidatingAdmissionPolicy:reservation-guard",
+        "ValidatingAdmissionPolicyBinding:reservation-guard-binding",
+    }
+
+
+def test_an_x86_stack_that_names_no_node_labels_none() -> None:
+    assert preview(x86()).below("NodeLabels:node-labels") == set()
+
+
+def test_overrides_never_take_the_mutation_away_and_nothing_else() -> None:
+    on, off = preview(jetson()), preview(never())
+    assert on.by_key.keys() - off.by_key.keys() == {
+        "MutatingAdmissionPolicy:reservation-policy",
+        "MutatingAdmissionPolicyBinding:reservation-binding",
+    }
+    assert not off.by_key.keys() - on.by_key.keys()
+    labels = off.by_key["Namespace:reservation-namespace"].inputs["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
+
+
+def test_profiles_are_registered_where_there_are_any() -> None:
+    assert "ConfigMap:gpu-operator-profiles" in preview(time_slicing()).by_key
+    assert "ConfigMap:gpu-operator-profiles" not in preview(x86()).by_key
+
+
+def test_service_discovery_is_absent_where_it_is_off() -> None:
+    off = preview(changed(x86(), "gpu_operator.service_discovery", False))
+    assert "ConfigMap:gpu-operator-endpoints" not in off.by_key
+
+
+def test_an_operator_that_somebody_else_runs_is_not_touched() -> None:
+    graph = preview(operator_elsewhere())
+    assert graph.below("GpuOperator:gpu-operator") == set()
+    assert "Release:kai-scheduler" in graph.by_key
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_kubernetes_resource_goes_through_our_provider(name: str) -> None:
+    graph = preview(STACKS[name]())
+    kubernetes = [registered for registered in graph.registrations if registered.type.startswith("kubernetes:")]
+    assert kubernetes
+    assert {registered.provider for registered in kubernetes} == {PROVIDER}
+    others = {registered.type for registered in graph.registrations if registered not in kubernetes}
+    assert {token for token in others if not token.startswith("kai-anywhere:")} == {"pulumi:providers:kubernetes"}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_resource_has_a_component_as_parent(name: str) -> None:
+    graph = preview(STACKS[name]())
+    for registered in graph.registrations:
+        expected = {""} if registered.key == _TOP else {_TOP} if registered.key in {PROVIDER, *_COMPONENTS} else None
+        assert registered.parent in (expected or _COMPONENTS), registered.key
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_the_registered_objects_are_the_manifests_of_the_stack(name: str) -> None:
+    graph = preview(STACKS[name]())
+    registered = {
+        (inputs["kind"], inputs["metadata"]["name"]): inputs
+        for inputs in (registration.inputs for registration in graph.registrations)
+        if "kind" in inputs
+    }
+    nodes = {key for key in registered if key[0] == "Node"}
+    expected = {
+        (manifest["kind"], manifest["metadata"]["name"]): manifest
+        for manifest in objects_of(parse(STACKS[name]())).values()
+    }
+    assert registered.keys() - nodes == expected.keys()
+    for key, manifest in expected.items():
+        metadata = manifest["metadata"] | {"annotations": {"pulumi.com/patchForce": "true"}}
+        assert registered[key] == manifest | {"metadata": metadata}, key
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_the_registered_releases_are_those_of_the_stack_under_fixed_names(name: str) -> None:
+    graph = preview(STACKS[name]())
+    registered = {
+        registration.inputs["name"]: registration.inputs
+        for registration in graph.registrations
+        if registration.type == "kubernetes:helm.sh/v3:Release"
+    }
+    releases = {release.name: release for release in releases_of(parse(STACKS[name]())).values()}
+    assert registered.keys() == releases.keys()
+    for release in releases.values():
+        inputs = registered[release.name]
+        assert inputs["values"] == release.values
+        assert (inputs["namespace"], inputs["chart"]) == (release.namespace, release.chart)
+        assert inputs.get("version") == release.version
+        assert inputs.get("repositoryOpts", {}).get("repo") == release.repository
+        assert inputs["timeout"] == release.timeout_seconds
+
+
+def test_node_labels_take_fields_back_that_somebody_edited() -> None:
+    inputs = preview(jetson()).by_key["NodePatch:node-labels-jetson-1"].inputs
+    assert inputs["metadata"]["name"] == "jetson-1"
+    assert inputs["metadata"]["annotations"] == {"pulumi.com/patchForce": "true"}
+    assert inputs["metadata"]["labels"]["nvidia.com/gpu.memory"] == "122880"
+
+
+def test_the_provider_knows_the_clusters_identity_and_converges_after_a_kill() -> None:
+    assert preview(jetson()).by_key[PROVIDER].inputs == {
+        "clusterIdentifier": CLUSTER_UID,
+        "upsertExistingObjects": "true",
+    }
+
+
+def test_the_provider_takes_the_stacks_kubeconfig_and_context() -> None:
+    stack = changed(jetson(), "cluster.kubeconfig", "/etc/kubernetes/admin.conf")
+    inputs = preview(changed(stack, "cluster.context", "edge")).by_key[PROVIDER].inputs
+    assert (inputs["kubeconfig"], inputs["context"]) == ("/etc/kubernetes/admin.conf", "edge")
+
+
+def test_a_home_folder_in_the_kubeconfigs_path_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    inputs = preview(changed(jetson(), "cluster.kubeconfig", "~/.kube/config")).by_key[PROVIDER].inputs
+    assert inputs["kubeconfig"] == "/home/somebody/.kube/config"
+
+
+def test_a_preview_without_a_cluster_has_no_identity() -> None:
+    assert "clusterIdentifier" not in preview(jetson(), cluster_uid=None).by_key[PROVIDER].inputs

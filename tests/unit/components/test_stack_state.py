@@ -1,0 +1,53 @@
+"""What the engine remembers of a stack, asked as the program asks it."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from cluster.preflight import DeployedState
+from components.stack_state import read_stack_state
+from tests.support.recording_monitor import Graph, record
+
+
+def _resource(token: str, **outputs: object) -> dict[str, Any]:
+    return {"type": token, "outputs": outputs}
+
+
+def _read(resources: dict[str, Any]) -> tuple[DeployedState, Graph]:
+    read: list[DeployedState] = []
+    graph = record(lambda: read.append(read_stack_state()), state={"outputs": resources})
+    return read[0], graph
+
+
+_STACK = _resource("pulumi:pulumi:Stack")
+_PROVIDER = _resource("pulumi:providers:kubernetes", clusterIdentifier="the-cluster", version="4.25.0")
+
+
+def test_the_engine_is_asked_for_this_stack_and_nothing_is_registered() -> None:
+    _, graph = _read({})
+    assert graph.asked == [("pulumi:pulumi:readStackResourceOutputs", {"stackName": "organization/kai-anywhere/test"})]
+    assert graph.registrations == []
+
+
+def test_a_new_stack_was_never_deployed() -> None:
+    state, _ = _read({})
+    assert state == DeployedState()
+
+
+def test_a_stack_that_was_destroyed_was_never_deployed() -> None:
+    state, _ = _read({"urn:a": _STACK})
+    assert not state.deployed
+
+
+def test_a_deployed_stack_knows_its_cluster_and_its_releases() -> None:
+    release = _resource("kubernetes:helm.sh/v3:Release", name="kai-scheduler", namespace="kai", status={"revision": 1})
+    state, _ = _read({"urn:a": _STACK, "urn:b": _PROVIDER, "urn:c": release})
+    assert state == DeployedState(
+        deployed=True, cluster_uid="the-cluster", releases=frozenset({("kai", "kai-scheduler")})
+    )
+
+
+def test_an_answer_of_another_shape_is_not_taken_for_an_empty_stack() -> None:
+    with pytest.raises(ValidationError):
+        _read({"urn:a": {"type": "a:b:C"}})

@@ -1,0 +1,46 @@
+"""One grammar for every component's token, and each is its class's."""
+
+import re
+
+import pulumi
+import pytest
+
+from components import tokens
+from components.gpu_operator import GpuOperator
+from components.kai_anywhere import KaiAnywhere
+from components.kai_scheduler import KaiScheduler
+from components.node_labels import NodeLabels
+from components.reservation_overrides import ReservationOverrides
+from tests.support.stacks import jetson
+from tests.unit.components.programs import preview
+
+_COMPONENTS: set[type[pulumi.ComponentResource]] = {
+    GpuOperator,
+    KaiAnywhere,
+    KaiScheduler,
+    NodeLabels,
+    ReservationOverrides,
+}
+_TOKENS = {name: token for name, token in vars(tokens).items() if name.isupper()}
+
+
+@pytest.mark.parametrize("token", _TOKENS.values())
+def test_a_token_is_package_module_and_class(token: str) -> None:
+    assert re.fullmatch(r"kai-anywhere:index:([A-Z][a-z]+)+", token)
+
+
+def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
+    assert sorted(_TOKENS.values()) == sorted(f"kai-anywhere:index:{cls.__name__}" for cls in _COMPONENTS)
+
+
+def test_a_token_is_registered_by_the_class_that_it_names() -> None:
+    names = {
+        registered.type: registered.key for registered in preview(jetson()).registrations if "index" in registered.type
+    }
+    assert names == {
+        tokens.KAI_ANYWHERE: "KaiAnywhere:kai-anywhere",
+        tokens.NODE_LABELS: "NodeLabels:node-labels",
+        tokens.GPU_OPERATOR: "GpuOperator:gpu-operator",
+        tokens.RESERVATION_OVERRIDES: "ReservationOverrides:reservation",
+        tokens.KAI_SCHEDULER: "KaiScheduler:kai-scheduler",
+    }

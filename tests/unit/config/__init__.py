@@ -1,0 +1,1 @@
+"""Settings: every rule by one wrong thing in a compliant stack."""

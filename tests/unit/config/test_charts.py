@@ -1,0 +1,79 @@
+"""Rules of charts and images, the same for both releases."""
+
+import pytest
+
+from config.charts import ChartSettings
+from tests.support.stacks import assert_refused, changed, parse, x86
+
+_RELEASES = pytest.mark.parametrize("release", ["kai", "gpu_operator"])
+
+
+@_RELEASES
+@pytest.mark.parametrize("source", ["nvidia/gpu-operator", "http://charts.example.com", "charts", ""])
+def test_a_chart_source_says_what_it_is(release: str, source: str) -> None:
+    key = f"{release}.chart.source"
+    assert_refused(changed(x86(), key, source), key, "not a chart source", "oci://registry/path/chart", found=source)
+
+
+@_RELEASES
+def test_a_local_chart_has_its_own_version(release: str) -> None:
+    assert_refused(
+        changed(x86(), f"{release}.chart", {"source": "./chart", "version": "v1"}),
+        f"{release}.chart",
+        "a local chart carries its own version in Chart.yaml: remove 'version'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "local"),
+    [
+        (None, False),
+        ("oci://registry.example.com/chart", False),
+        ("https://charts.example.com", False),
+        ("/srv/chart", True),
+        ("./chart", True),
+        ("../chart.tgz", True),
+    ],
+)
+def test_a_chart_is_local_when_its_source_is_a_path(source: str | None, *, local: bool) -> None:
+    assert ChartSettings(source=source).is_local is local
+
+
+@_RELEASES
+@pytest.mark.parametrize("registry", ["https://registry.example.com", "registry:tag:x", "", "a b"])
+def test_a_registry_is_a_host_and_a_path(release: str, registry: str) -> None:
+    key = f"{release}.images.registry"
+    assert_refused(changed(x86(), key, registry), key, "should match pattern", found=registry)
+
+
+@_RELEASES
+@pytest.mark.parametrize("registry", ["registry.example.com", "registry:5000/a/b", "localhost:5000"])
+def test_a_registry_may_have_a_port_and_a_path(release: str, registry: str) -> None:
+    settings = parse(changed(x86(), f"{release}.images.registry", registry))
+    assert getattr(settings, release).images.registry == registry
+
+
+@_RELEASES
+def test_an_unknown_pull_policy_names_the_known_ones(release: str) -> None:
+    key = f"{release}.images.pull_policy"
+    assert_refused(changed(x86(), key, "never"), key, "'Always', 'IfNotPresent' or 'Never'", found="never")
+
+
+@_RELEASES
+def test_a_pull_secret_is_a_secrets_name(release: str) -> None:
+    stack = changed(x86(), f"{release}.images.pull_secrets", ["site", "Team"])
+    assert_refused(stack, f"{release}.images.pull_secrets.1", "not a DNS label", found="Team")
+
+
+def test_a_toolkit_environment_is_upper_case_names_and_strings() -> None:
+    stack = changed(x86(), "gpu_operator.toolkit_env", {"lower": "1"})
+    assert_refused(stack, "gpu_operator.toolkit_env.lower", "should match pattern", found="lower")
+    stack = changed(x86(), "gpu_operator.toolkit_env", {"DEBUG": True})
+    assert_refused(stack, "gpu_operator.toolkit_env.DEBUG", "put it in quotes", found=True)
+
+
+def test_unknown_words_of_the_operator_name_the_known_ones() -> None:
+    key = "gpu_operator.mig_strategy"
+    assert_refused(changed(x86(), key, "all"), key, "'none', 'single' or 'mixed'", found="all")
+    key = "gpu_operator.device_id_strategy"
+    assert_refused(changed(x86(), key, "name"), key, "'uuid' or 'index'", found="name")

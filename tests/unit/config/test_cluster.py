@@ -1,0 +1,64 @@
+"""Rules of `cluster`."""
+
+import pytest
+
+from config.cluster import minor_version
+from tests.support.stacks import assert_refused, changed, jetson, parse, without, x86
+
+
+def test_an_unknown_distribution_names_the_known_ones() -> None:
+    assert_refused(
+        changed(x86(), "cluster.distribution", "eks"),
+        "cluster.distribution",
+        "'kubeadm', 'k3s', 'rke2', 'k8s-snap' or 'microk8s'",
+        found="eks",
+    )
+
+
+def test_the_distribution_is_required() -> None:
+    assert_refused(without(x86(), "cluster.distribution"), "cluster.distribution", "required, but missing")
+
+
+@pytest.mark.parametrize("distribution", ["kubeadm", "k3s", "rke2", "k8s-snap", "microk8s"])
+def test_every_distribution_is_accepted(distribution: str) -> None:
+    assert parse(changed(x86(), "cluster.distribution", distribution)).cluster.distribution == distribution
+
+
+def test_a_version_without_quotes_is_a_number_and_refused() -> None:
+    key = "cluster.kubernetes_version"
+    assert_refused(changed(x86(), key, 1.36), key, "put it in quotes", found=1.36)
+
+
+@pytest.mark.parametrize("value", ["1", "1.36.2", "latest", "1.36+", "", "1.9999"])
+def test_a_version_has_major_and_minor_alone(value: str) -> None:
+    key = "cluster.kubernetes_version"
+    assert_refused(changed(x86(), key, value), key, "write major and minor in quotes, such as '1.36'", found=value)
+
+
+@pytest.mark.parametrize(("text", "version"), [("1.36", (1, 36)), ("v1.36", (1, 36)), ("1.9", (1, 9))])
+def test_a_version_is_read_as_numbers(text: str, version: tuple[int, int]) -> None:
+    assert minor_version(text) == version
+
+
+def test_a_text_that_is_no_version_says_so() -> None:
+    with pytest.raises(ValueError, match="'new' is not a Kubernetes version"):
+        minor_version("new")
+
+
+def test_the_containerd_base_directory_is_an_option_of_k8s_snap() -> None:
+    assert_refused(
+        changed(jetson(), "cluster.containerd_base_dir", "/var/lib/other"),
+        "cluster",
+        "containerd_base_dir is an option of k8s-snap; distribution is 'k3s'. Remove it.",
+    )
+
+
+@pytest.mark.parametrize("path", ["relative", "/", "/a/../b", "/a//b", "/a/", "/./a", ""])
+def test_a_host_path_is_absolute_and_plain(path: str) -> None:
+    key = "platform.driver_library_path"
+    assert_refused(changed(jetson(), key, path), key, "write it absolute", found=path)
+
+
+@pytest.mark.parametrize("key", ["cluster.kubeconfig", "cluster.context"])
+def test_an_empty_name_is_no_way_to_say_default(key: str) -> None:
+    assert_refused(changed(x86(), key, ""), key, "at least 1 character", found="")

@@ -1,0 +1,131 @@
+"""Rules of `platform` and `reservation`: what differs between Jetson and x86 cannot be mixed up."""
+
+import pytest
+
+from tests.support.stacks import STACKS, assert_refused, changed, jetson, mixed, never, parse, without, x86
+
+
+def test_tegra_nodes_in_an_x86_stack_say_what_would_happen_and_what_to_do() -> None:
+    assert_refused(
+        changed(x86(), "platform.tegra_nodes", {"jetson-1": {"gpu_memory_mib": 30720}}),
+        "platform",
+        "tegra_nodes are listed in an x86 stack",
+        "ERROR_LIBRARY_NOT_FOUND",
+        "Set kind: tegra",
+        "or remove tegra_nodes",
+    )
+
+
+@pytest.mark.parametrize("key", ["driver_library_path", "device_path", "container_toolkit"])
+def test_no_other_tegra_setting_exists_in_an_x86_stack(key: str) -> None:
+    assert_refused(changed(x86(), f"platform.{key}", "/dev"), "platform", f"unknown key '{key}'")
+
+
+def test_an_unknown_platform_names_the_known_ones() -> None:
+    assert_refused(changed(x86(), "platform.kind", "arm"), "platform", "'arm'", "'tegra', 'x86'")
+
+
+def test_a_platform_has_a_kind() -> None:
+    assert_refused(
+        without(x86(), "platform.kind"), "platform", "the key 'kind' is required here: it decides which other keys"
+    )
+
+
+def test_a_tegra_stack_has_at_least_one_tegra_node() -> None:
+    assert_refused(changed(jetson(), "platform.tegra_nodes", {}), "platform.tegra_nodes", "at least 1 item")
+
+
+def test_a_node_is_a_jetson_or_a_spark_but_not_both() -> None:
+    assert_refused(
+        changed(mixed(), "platform.unified_memory_nodes", {"jetson-1": {"gpu_memory_mib": 30720}}),
+        "platform",
+        "node 'jetson-1' stands under tegra_nodes and unified_memory_nodes",
+        "remove one entry",
+    )
+
+
+@pytest.mark.parametrize("name", ["Jetson", "jetson_1", "-jetson", "a" * 254, "jetson..1"])
+def test_a_nodes_name_is_one_that_kubernetes_allows(name: str) -> None:
+    stack = jetson()
+    stack["platform"]["tegra_nodes"] = {name: {"gpu_memory_mib": 30720}}
+    assert_refused(stack, f"platform.tegra_nodes.{name}", "not a Kubernetes object name", found=name)
+
+
+def test_a_nodes_name_may_be_a_host_name_with_dots() -> None:
+    stack = jetson()
+    stack["platform"]["tegra_nodes"] = {"jetson-1.example.com": {"gpu_memory_mib": 30720}}
+    assert parse(stack).overrides_apply
+
+
+@pytest.mark.parametrize("count", [0, 17])
+def test_a_jetson_has_a_believable_number_of_gpus(count: int) -> None:
+    key = "platform.tegra_nodes.jetson-1.gpu_count"
+    assert_refused(changed(jetson(), key, count), key, "or equal to", found=count)
+
+
+def test_an_unknown_runtime_mode_names_the_known_ones() -> None:
+    key = "platform.container_runtime_mode"
+    assert_refused(changed(jetson(), key, "oci"), key, "'auto', 'csv', 'legacy' or 'cdi'", found="oci")
+
+
+def test_the_toolkit_has_one_owner() -> None:
+    key = "platform.container_toolkit"
+    assert_refused(changed(jetson(), key, "both"), key, "'host' or 'operator'", found="both")
+
+
+def test_the_webhook_carrier_is_refused_with_what_to_use_instead() -> None:
+    assert_refused(
+        changed(jetson(), "reservation.carrier", "webhook"),
+        "reservation.carrier",
+        "the webhook carrier is not part of this release",
+        "Use carrier: policy",
+        found="webhook",
+    )
+
+
+def test_the_policy_carrier_needs_kubernetes_1_36() -> None:
+    assert_refused(
+        changed(jetson(), "cluster.kubernetes_version", "1.35"),
+        "",
+        "needs Kubernetes 1.36 or later",
+        "cluster.kubernetes_version is 1.35",
+        "Upgrade the cluster, or set reservation.overrides: never",
+    )
+
+
+@pytest.mark.parametrize("version", ["1.36", "v1.36", "1.37", "2.0"])
+def test_the_policy_carrier_is_accepted_from_1_36_on(version: str) -> None:
+    assert parse(changed(jetson(), "cluster.kubernetes_version", version)).overrides_apply
+
+
+def test_a_stack_that_does_not_state_its_version_is_left_to_preflight() -> None:
+    assert parse(without(jetson(), "cluster.kubernetes_version")).overrides_apply
+
+
+@pytest.mark.parametrize("stack", [never(), x86()])
+def test_a_stack_without_overrides_runs_on_an_older_cluster(stack: dict[str, object]) -> None:
+    assert not parse(changed(stack, "cluster.kubernetes_version", "1.35")).overrides_apply
+
+
+def test_overrides_always_in_an_x86_stack_say_what_would_happen() -> None:
+    assert_refused(
+        changed(x86(), "reservation.overrides", "always"),
+        "",
+        "reservation.overrides 'always' in an x86 stack",
+        "found N devices, 1 was expected",
+        "Use auto or never",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "apply"),
+    [
+        ("jetson", "auto", True),
+        ("jetson", "always", True),
+        ("jetson", "never", False),
+        ("x86", "auto", False),
+        ("x86", "never", False),
+    ],
+)
+def test_overrides_apply_to_tegra_unless_they_are_turned_off(name: str, overrides: str, *, apply: bool) -> None:
+    assert parse(changed(STACKS[name](), "reservation.overrides", overrides)).overrides_apply is apply

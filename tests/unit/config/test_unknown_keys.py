@@ -1,0 +1,70 @@
+"""An unknown key is an error at every level, and names the keys that there are."""
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+
+from config.charts import ChartSettings, ImageSettings
+from config.cluster import ClusterSettings
+from config.gpu_operator import DcgmExporterSettings, GpuOperatorSettings
+from config.kai import KaiSettings, QueueSettings, QueueShare, SchedulerSettings
+from config.model import Settings
+from config.platform import TegraNode, TegraPlatform, UnifiedMemoryNode, X86Platform
+from config.reservation import ReservationSettings
+from config.sharing import KaiProfile, TimeSlicingProfile
+from config.stack import StackSettings
+from tests.support.stacks import assert_refused, changed, mixed, time_slicing
+
+_LEVELS: dict[type[Settings], tuple[Any, str]] = {
+    StackSettings: (mixed, ""),
+    ClusterSettings: (mixed, "cluster"),
+    TegraPlatform: (mixed, "platform"),
+    TegraNode: (mixed, "platform.tegra_nodes.jetson-1"),
+    UnifiedMemoryNode: (mixed, "platform.unified_memory_nodes.spark-1"),
+    X86Platform: (time_slicing, "platform"),
+    ReservationSettings: (mixed, "reservation"),
+    GpuOperatorSettings: (mixed, "gpu_operator"),
+    ChartSettings: (mixed, "gpu_operator.chart"),
+    ImageSettings: (mixed, "kai.images"),
+    DcgmExporterSettings: (mixed, "gpu_operator.dcgm_exporter"),
+    KaiSettings: (mixed, "kai"),
+    SchedulerSettings: (mixed, "kai.scheduler"),
+    QueueSettings: (mixed, "kai.queues.robots"),
+    QueueShare: (mixed, "kai.queues.robots.gpu"),
+    KaiProfile: (time_slicing, "node_profiles.fractions"),
+    TimeSlicingProfile: (time_slicing, "node_profiles.sliced"),
+}
+
+
+def _models(annotation: Any) -> Iterator[type[Settings]]:  # noqa: ANN401 - an annotation is anything
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from _models(field.annotation)
+    for argument in get_args(annotation):
+        yield from _models(argument)
+
+
+def test_every_model_of_a_stack_is_tested_here() -> None:
+    assert set(_models(StackSettings)) == _LEVELS.keys()
+
+
+@pytest.mark.parametrize(("model", "level"), _LEVELS.items(), ids=lambda part: getattr(part, "__name__", ""))
+def test_a_misspelt_key_names_the_allowed_keys_and_the_near_one(model: type[Settings], level: tuple[Any, str]) -> None:
+    make, path = level
+    *_, key = model.model_fields
+    assert_refused(
+        changed(make(), f"{path}.{key}s".lstrip("."), "x"),
+        path,
+        f"unknown key '{key}s'",
+        f"Allowed here: {', '.join(model.model_fields)}.",
+        f"Did you mean '{key}'?",
+    )
+
+
+def test_a_key_that_is_near_to_none_gets_no_guess() -> None:
+    stack = changed(mixed(), "reservation.zzz", 1)
+    assert_refused(stack, "reservation", "unknown key 'zzz'. Allowed here: overrides, carrier.")
+    with pytest.raises(AssertionError):
+        assert_refused(stack, "reservation", "Did you mean")

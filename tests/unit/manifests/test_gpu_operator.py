@@ -1,0 +1,211 @@
+"""The GPU Operator's release, the objects beside it, and what is absent per platform."""
+
+import pytest
+import yaml
+
+from manifests import gpu_operator
+from tests.support.stacks import Json, air_gapped, changed, jetson, k8s_snap, mixed, parse, spark, time_slicing, x86
+
+
+def _values(stack: Json) -> Json:
+    return dict(gpu_operator.release(parse(stack)).values)
+
+
+@pytest.mark.parametrize("stack", [jetson(), x86()])
+def test_the_driver_is_the_hosts(stack: Json) -> None:
+    assert _values(stack)["driver"] == {"enabled": False}
+
+
+@pytest.mark.parametrize(
+    ("stack", "strategy"),
+    [
+        (jetson(), "index"),
+        (x86(), "uuid"),
+        (changed(jetson(), "gpu_operator.device_id_strategy", "uuid"), "uuid"),
+        (changed(x86(), "gpu_operator.device_id_strategy", "index"), "index"),
+    ],
+)
+def test_gpus_are_named_by_index_on_tegra_and_by_uuid_elsewhere_unless_a_stack_chooses(
+    stack: Json, strategy: str
+) -> None:
+    assert _values(stack)["devicePlugin"]["env"] == [{"name": "DEVICE_ID_STRATEGY", "value": strategy}]
+
+
+_K3S_SOCKET = "/run/k3s/containerd/containerd.sock"
+_MICROK8S = "/var/snap/microk8s/current/args"
+
+
+@pytest.mark.parametrize(
+    ("distribution", "environment"),
+    [
+        ("kubeadm", {}),
+        (
+            "k3s",
+            {
+                "CONTAINERD_CONFIG": "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+                "CONTAINERD_SOCKET": _K3S_SOCKET,
+            },
+        ),
+        ("rke2", {"CONTAINERD_SOCKET": _K3S_SOCKET}),
+        (
+            "microk8s",
+            {
+                "CONTAINERD_CONFIG": f"{_MICROK8S}/containerd-template.toml",
+                "CONTAINERD_SOCKET": "/var/snap/microk8s/common/run/containerd.sock",
+                "RUNTIME_CONFIG_SOURCE": f"file={_MICROK8S}/containerd.toml",
+            },
+        ),
+        (
+            "k8s-snap",
+            {
+                "CONTAINERD_CONFIG": "/etc/containerd/config.toml",
+                "CONTAINERD_SOCKET": "/run/containerd/containerd.sock",
+                "RUNTIME_DROP_IN_CONFIG": "/etc/containerd/conf.d/99-nvidia.toml",
+            },
+        ),
+    ],
+)
+def test_the_distribution_says_where_containerd_is(distribution: str, environment: dict[str, str]) -> None:
+    settings = parse(changed(x86(), "cluster.distribution", distribution))
+    assert gpu_operator.toolkit_environment(settings) == environment
+    toolkit = gpu_operator.release(settings).values["toolkit"]
+    listed = [{"name": name, "value": value} for name, value in environment.items()]
+    assert toolkit.get("env", "absent") == (listed or "absent")
+
+
+def test_the_base_directory_of_k8s_snap_leads_every_path() -> None:
+    environment = gpu_operator.toolkit_environment(parse(k8s_snap()))
+    assert len(environment) == 3
+    assert all(path.startswith("/var/lib/k8s-containerd/") for path in environment.values())
+
+
+def test_the_runtime_mode_goes_to_the_operators_own_runtime() -> None:
+    settings = parse(changed(jetson(), "platform.container_runtime_mode", "csv"))
+    assert gpu_operator.toolkit_environment(settings)["NVIDIA_CONTAINER_RUNTIME_MODE"] == "csv"
+    assert "NVIDIA_CONTAINER_RUNTIME_MODE" not in gpu_operator.toolkit_environment(parse(jetson())), "auto says nothing"
+
+
+def test_a_stacks_own_toolkit_environment_wins() -> None:
+    own = {"CONTAINERD_SOCKET": "/run/own.sock", "A_FIRST": "1"}
+    environment = gpu_operator.toolkit_environment(parse(changed(jetson(), "gpu_operator.toolkit_env", own)))
+    assert list(environment) == ["A_FIRST", "CONTAINERD_CONFIG", "CONTAINERD_SOCKET"], "sorted by name"
+    assert environment["CONTAINERD_SOCKET"] == "/run/own.sock"
+
+
+def test_a_registry_reaches_every_component_and_node_feature_discovery() -> None:
+    values = _values(air_gapped())
+    components = ("operator", "validator", "toolkit", "devicePlugin", "gfd", "dcgmExporter", "migManager")
+    for component in components:
+        assert values[component]["repository"] == "registry.example.com:5000/gpu_operator"
+        assert values[component]["imagePullPolicy"] == "Never"
+        assert values[component]["imagePullSecrets"] == ["site", "team"]
+    assert values["node-feature-discovery"] == {
+        "image": {
+            "repository": "registry.example.com:5000/gpu_operator/node-feature-discovery",
+            "pullPolicy": "Never",
+        },
+        "imagePullSecrets": [{"name": "site"}, {"name": "team"}],
+    }
+
+
+def test_the_charts_own_registries_stay_without_one() -> None:
+    values = _values(x86())
+    assert "node-feature-discovery" not in values
+    assert not any("repository" in images or "imagePullSecrets" in images for images in values.values())
+
+
+def test_a_jetson_is_found_by_a_node_feature_rule_of_its_name() -> None:
+    rule = gpu_operator.tegra_feature_rule(parse(mixed()))
+    assert rule is not None
+    [only] = rule["spec"]["rules"]
+    assert only["labels"] == {"feature.node.kubernetes.io/pci-10de.present": "true"}
+    assert only["matchFeatures"] == [
+        {
+            "feature": "system.name",
+            "matchExpressions": {"nodename": {"op": "In", "value": ["jetson-1", "jetson-2"]}},
+        }
+    ]
+
+
+@pytest.mark.parametrize("stack", [x86(), spark()])
+def test_an_x86_stack_has_no_node_feature_rule(stack: Json) -> None:
+    assert gpu_operator.tegra_feature_rule(parse(stack)) is None
+
+
+def test_without_node_profiles_the_device_plugin_has_no_configuration() -> None:
+    assert gpu_operator.time_slicing_config(parse(x86())) is None
+    assert "config" not in _values(x86())["devicePlugin"]
+
+
+def test_profiles_replicate_gpus_only_where_they_say_so() -> None:
+    settings = parse(time_slicing())
+    config_map = gpu_operator.time_slicing_config(settings)
+    assert config_map is not None
+    profiles = {name: yaml.safe_load(text) for name, text in config_map["data"].items()}
+    plain = {"version": "v1"}
+    time_sliced = {
+        "renameByDefault": False,
+        "failRequestsGreaterThanOne": False,
+        "resources": [{"name": "nvidia.com/gpu", "replicas": 4}],
+    }
+    assert profiles == {
+        "default": plain,
+        "fractions": plain,
+        "sliced": {"version": "v1", "sharing": {"timeSlicing": time_sliced}},
+    }
+    assert gpu_operator.release(settings).values["devicePlugin"]["config"] == {
+        "name": config_map["metadata"]["name"],
+        "default": "default",
+    }
+
+
+def _profiles_name(stack: Json) -> str:
+    config_map = gpu_operator.time_slicing_config(parse(stack))
+    assert config_map is not None
+    return str(config_map["metadata"]["name"])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("node_profiles.sliced.replicas", 5),
+        ("node_profiles.sliced.fail_requests_greater_than_one", True),
+        ("node_profiles.more", {"sharing": "kai", "nodes": ["gpu-10"]}),
+    ],
+)
+def test_the_name_of_the_profiles_changes_with_their_content(path: str, value: object) -> None:
+    name = _profiles_name(changed(time_slicing(), path, value))
+    assert name != _profiles_name(time_slicing()), "the operator does not look at the content: only a name is seen"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("node_profiles.sliced.nodes", ["gpu-1"]), ("kai.default_queue", False), ("gpu_operator.namespace", "other")],
+)
+def test_the_name_of_the_profiles_stays_with_their_content(path: str, value: object) -> None:
+    assert _profiles_name(changed(time_slicing(), path, value)) == _profiles_name(time_slicing())
+
+
+def test_service_discovery_names_both_endpoints_in_the_operators_namespace() -> None:
+    found = gpu_operator.service_discovery(parse(changed(x86(), "gpu_operator.namespace", "gpus")))
+    assert found is not None
+    assert found["metadata"]["namespace"] == "gpus"
+    assert found["data"] == {
+        "gpu-operator-metrics": "http://gpu-operator.gpus.svc.cluster.local:8080/metrics",
+        "dcgm-exporter-metrics": "http://nvidia-dcgm-exporter.gpus.svc.cluster.local:9400/metrics",
+    }
+
+
+def test_service_discovery_does_not_name_an_exporter_that_is_off() -> None:
+    found = gpu_operator.service_discovery(parse(changed(x86(), "gpu_operator.dcgm_exporter.enabled", False)))
+    assert found is not None
+    assert list(found["data"]) == ["gpu-operator-metrics"]
+
+
+def test_service_discovery_can_be_turned_off() -> None:
+    assert gpu_operator.service_discovery(parse(changed(x86(), "gpu_operator.service_discovery", False))) is None
+
+
+def test_the_operators_namespace_is_privileged_since_its_operands_are() -> None:
+    labels = gpu_operator.operator_namespace(parse(x86()))["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"

@@ -1,0 +1,116 @@
+"""KAI's release and queues."""
+
+from typing import Any
+
+import pytest
+
+from manifests import kai
+from tests.support.stacks import STACKS, Json, air_gapped, changed, jetson, parse, x86
+
+
+def _values(stack: Json) -> Json:
+    return dict(kai.release(parse(stack)).values)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_stack_shares_gpus_under_the_runtime_class_nvidia(name: str) -> None:
+    values = _values(STACKS[name]())
+    assert values["global"]["gpuSharing"] is True
+    assert values["binder"]["runtimeClassName"] == "nvidia"
+    assert values["admission"]["gpuFractionRuntimeClassName"] == "nvidia"
+
+
+def test_the_reservation_namespace_is_ours_and_its_account_the_operators() -> None:
+    assert _values(jetson())["global"]["resourceReservation"] == {
+        "createNamespace": False,
+        "createServiceAccount": False,
+        "namespace": "kai-resource-reservation",
+        "serviceAccount": "kai-resource-reservation",
+        "appLabel": "kai-resource-reservation",
+    }
+
+
+def _images(values: dict[str, Any], path: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            if "pullPolicy" in value:
+                found[f"{path}{key}"] = value
+            found |= _images(value, f"{path}{key}.")
+    return found
+
+
+def test_the_pull_policy_reaches_every_image_hooks_included() -> None:
+    images = _images(_values(changed(x86(), "kai.images.pull_policy", "Never")))
+    assert {image["pullPolicy"] for image in images.values()} == {"Never"}
+    assert {"crdupgrader.image", "kaiConfigDeployer.image", "postCleanup.image"} <= images.keys()
+    assert len(images) == 15
+
+
+def test_optional_values_are_absent_unless_a_stack_says_them() -> None:
+    values = _values(x86())
+    assert not {"registry", "tag", "imagePullSecrets"} & values["global"].keys()
+    assert "args" not in values["scheduler"]
+    assert "cdiEnabled" not in values["binder"]
+
+
+def test_everything_that_a_stack_says_reaches_the_chart() -> None:
+    values = _values(air_gapped())
+    assert values["global"]["registry"] == "registry.example.com:5000/kai"
+    assert values["global"]["tag"] == "v0.17.0-site"
+    assert values["global"]["imagePullSecrets"] == [{"name": "site"}, {"name": "team"}]
+    assert values["scheduler"]["args"] == {"full-hierarchy-fairness": "true", "v": "4"}
+    assert list(values["scheduler"]["args"]) == ["full-hierarchy-fairness", "v"], "sorted"
+    assert values["scheduler"]["placementStrategy"] == "spread"
+    assert values["binder"]["cdiEnabled"] is True
+    assert values["defaultQueue"] == {"createDefaultQueue": False}
+
+
+def test_queues_come_after_their_parents_whatever_their_names() -> None:
+    queues = {"a": {"parent": "b"}, "b": {"parent": "c"}, "c": {}, "d": {"parent": "default-parent-queue"}}
+    built = list(kai.queues(parse(changed(x86(), "kai.queues", queues))))
+    assert built == ["c", "b", "a", "default-parent-queue", "d", "default-queue"]
+
+
+def test_the_usual_pair_is_ours_as_the_chart_would_make_it_and_never_the_charts() -> None:
+    stack = changed(x86(), "kai.queues", {})
+    built = kai.queues(parse(stack))
+    share = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+    resources = {"gpu": share, "cpu": share, "memory": share}
+    assert {name: queue["spec"] for name, queue in built.items()} == {
+        "default-parent-queue": {"displayName": "default-parent-queue", "resources": resources},
+        "default-queue": {
+            "displayName": "default-queue",
+            "parentQueue": "default-parent-queue",
+            "resources": resources,
+        },
+    }
+    assert kai.queues(parse(changed(stack, "kai.default_queue", False))) == {}
+    assert _values(stack)["defaultQueue"] == {"createDefaultQueue": False}
+
+
+def test_the_default_shard_is_taken_over_without_a_word_about_its_spec() -> None:
+    shard = kai.default_shard()
+    assert (shard["kind"], shard["metadata"]["name"]) == ("SchedulingShard", "default")
+    assert "spec" not in shard
+
+
+def test_a_queue_carries_its_shares_and_nothing_that_was_not_said() -> None:
+    queues = {"a": {"priority": 7, "gpu": {"quota": 1.5, "limit": 2, "over_quota_weight": 3}}, "b": {"parent": "a"}}
+    built = kai.queues(parse(changed(x86(), "kai.queues", queues)))
+    default = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+    assert built["a"]["spec"] == {
+        "displayName": "a",
+        "priority": 7,
+        "resources": {
+            "gpu": {"quota": 1.5, "limit": 2, "overQuotaWeight": 3},
+            "cpu": default,
+            "memory": default,
+        },
+    }
+    assert built["b"]["spec"].keys() == {"displayName", "parentQueue", "resources"}
+
+
+def test_kais_namespace_has_no_pod_security_level_of_ours() -> None:
+    labels = kai.kai_namespace(parse(x86()))["metadata"]["labels"]
+    assert not any(label.startswith("pod-security") for label in labels)

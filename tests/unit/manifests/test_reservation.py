@@ -1,0 +1,148 @@
+"""What reservation pods get on Tegra nodes, what they never get elsewhere, and the guard around both.
+
+That the policy's expressions do what they say is proven on a real API server, in tests/engine.
+"""
+
+import json
+
+import pytest
+
+from config.platform import TegraPlatform
+from manifests import reservation
+from manifests.reservation import HostDirectory, PodFragment, tegra_fragment
+from tests.support.stacks import STACKS, changed, jetson, mixed, never, parse, spark, x86
+from tests.support.values import documents_of, objects_of
+
+_X86 = ["x86", "spark", "time-slicing", "k8s-snap", "air-gapped"]
+
+
+def _tegra(stack: dict[str, object]) -> TegraPlatform:
+    platform = parse(stack).platform
+    assert isinstance(platform, TegraPlatform)
+    return platform
+
+
+def test_the_fragment_is_the_platform_table() -> None:
+    assert tegra_fragment(_tegra(jetson())) == PodFragment(
+        runtime_class="nvidia",
+        environment=(
+            ("NVIDIA_DRIVER_CAPABILITIES", "utility"),
+            ("LD_LIBRARY_PATH", "/usr/lib/aarch64-linux-gnu/nvidia"),
+        ),
+        directories=(
+            HostDirectory("nvidia-libs", "/usr/lib/aarch64-linux-gnu/nvidia", read_only=True),
+            HostDirectory("dev-nvidia", "/dev", read_only=False),
+        ),
+    )
+
+
+def test_the_folders_of_another_jetpack_reach_mounts_and_environment() -> None:
+    stack = changed(jetson(), "platform.driver_library_path", "/usr/lib/aarch64-linux-gnu/tegra")
+    fragment = tegra_fragment(_tegra(changed(stack, "platform.device_path", "/host/dev")))
+    assert dict(fragment.environment)["LD_LIBRARY_PATH"] == "/usr/lib/aarch64-linux-gnu/tegra"
+    assert [directory.path for directory in fragment.directories] == ["/usr/lib/aarch64-linux-gnu/tegra", "/host/dev"]
+
+
+def test_the_policy_reaches_reservation_pods_at_creation_and_nothing_else() -> None:
+    spec = objects_of(parse(jetson()))["overrides-policy"]["spec"]
+    assert spec["matchConstraints"] == {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kai-resource-reservation"}},
+        "objectSelector": {"matchLabels": {"app": "kai-resource-reservation"}},
+        "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+    }
+    assert spec["failurePolicy"] == "Fail", "a pod without libraries would only crash-loop"
+    assert spec["paramKind"] == {"apiVersion": "v1", "kind": "Node"}
+    [condition] = spec["matchConditions"]
+    assert "object.spec.nodeName == params.metadata.name" in condition["expression"]
+
+
+def test_the_policy_overrides_every_security_field_that_kai_sets() -> None:
+    [mutation] = objects_of(parse(jetson()))["overrides-policy"]["spec"]["mutations"]
+    expression = mutation["applyConfiguration"]["expression"]
+    for field in ("privileged: true", "allowPrivilegeEscalation: true", "runAsNonRoot: false", "runAsUser: 0"):
+        assert field in expression
+    assert expression.count("readOnly: true") == 1, "the libraries are read-only, the devices are not"
+
+
+def test_the_policy_is_bound_to_nodes_of_our_platform_label_alone() -> None:
+    spec = objects_of(parse(mixed()))["overrides-binding"]["spec"]
+    assert spec["policyName"] == objects_of(parse(mixed()))["overrides-policy"]["metadata"]["name"]
+    assert spec["paramRef"] == {
+        "selector": {"matchLabels": {"kai-anywhere.io/platform": "tegra"}},
+        "parameterNotFoundAction": "Allow",
+    }
+
+
+@pytest.mark.parametrize("name", [*_X86, "never"])
+def test_no_stack_without_overrides_mutates_a_pod(name: str) -> None:
+    documents = documents_of(parse(STACKS[name]()))
+    assert not {"overrides-policy", "overrides-binding"} & documents.keys()
+    assert not any(document.get("kind", "").startswith("Mutating") for document in documents.values())
+
+
+@pytest.mark.parametrize("name", [*_X86, "never"])
+def test_nothing_in_a_stack_without_overrides_makes_a_pod_privileged(name: str) -> None:
+    documents = documents_of(parse(STACKS[name]()))
+    operator = documents.pop("gpu-operator-namespace")
+    guard = documents.pop("guard-policy")
+    assert operator["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged", "NVIDIA's operands"
+    assert "nowhere, since this stack has no overrides" in json.dumps(guard), "the guard speaks of it to forbid it"
+    assert "privileged" not in json.dumps(documents)
+    assert "hostPath" not in json.dumps(documents)
+
+
+@pytest.mark.parametrize("name", [*_X86, "never"])
+def test_a_tegra_feature_rule_belongs_to_tegra_stacks(name: str) -> None:
+    kinds = [document.get("kind") for document in documents_of(parse(STACKS[name]())).values()]
+    assert kinds.count("NodeFeatureRule") == (1 if name == "never" else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("jetson", "privileged"),
+        ("mixed", "privileged"),
+        ("never", "baseline"),
+        ("x86", "baseline"),
+        ("spark", "baseline"),
+    ],
+)
+def test_the_reservation_namespace_is_privileged_only_where_pods_are(name: str, level: str) -> None:
+    labels = reservation.reservation_namespace(parse(STACKS[name]()))["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == level
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_stack_is_guarded_and_the_guard_denies(name: str) -> None:
+    objects = objects_of(parse(STACKS[name]()))
+    assert objects["guard-policy"]["spec"]["failurePolicy"] == "Fail"
+    assert objects["guard-binding"]["spec"] == {
+        "policyName": objects["guard-policy"]["metadata"]["name"],
+        "validationActions": ["Deny"],
+    }
+
+
+def test_the_guard_looks_at_updates_and_ephemeral_containers_too() -> None:
+    [rule] = objects_of(parse(x86()))["guard-policy"]["spec"]["matchConstraints"]["resourceRules"]
+    assert rule["operations"] == ["CREATE", "UPDATE"]
+    assert rule["resources"] == ["pods", "pods/ephemeralcontainers"]
+
+
+def test_the_guard_names_the_tegra_nodes_and_their_folders() -> None:
+    text = json.dumps(reservation.guard_policy(parse(mixed())))
+    assert "on these Tegra nodes: jetson-1, jetson-2" in text
+    assert "/usr/lib/aarch64-linux-gnu/nvidia" in text
+    assert "spark-1" not in text
+
+
+@pytest.mark.parametrize("stack", [x86(), spark(), never()])
+def test_the_guard_of_a_stack_without_overrides_allows_no_node_and_no_folder(stack: dict[str, object]) -> None:
+    policy = reservation.guard_policy(parse(stack))
+    assert "orValue('') in []" in policy["spec"]["variables"][0]["expression"]
+    assert "[].exists(d" in policy["spec"]["validations"][1]["expression"]
+    assert "jetson" not in json.dumps(policy)
+
+
+def test_the_guard_knows_kais_binder_by_the_stacks_namespace() -> None:
+    text = json.dumps(reservation.guard_policy(parse(changed(jetson(), "kai.namespace", "kai-elsewhere"))))
+    assert "system:serviceaccount:kai-elsewhere:binder" in text

@@ -1,0 +1,58 @@
+"""The shape of the project: what a reader counts on."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import yaml
+
+from config.stack import SETTINGS_KEY
+from tests.support.stacks import ROOT
+
+_COMPONENTS = sorted((ROOT / "components").glob("*.py"))
+
+
+def _component_classes(path: Path) -> list[ast.ClassDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        statement
+        for statement in tree.body
+        if isinstance(statement, ast.ClassDef)
+        and any(ast.unparse(base).endswith("ComponentResource") for base in statement.bases)
+    ]
+
+
+def test_the_program_is_read_at_a_glance() -> None:
+    lines = (ROOT / "__main__.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 40
+
+
+@pytest.mark.parametrize("path", _COMPONENTS, ids=lambda path: path.stem)
+def test_a_file_holds_at_most_one_component_and_is_named_after_it(path: Path) -> None:
+    classes = _component_classes(path)
+    assert len(classes) <= 1
+    for component in classes:
+        assert path.stem == "".join(f"_{c.lower()}" if c.isupper() else c for c in component.name).lstrip("_")
+
+
+def test_the_components_are_these() -> None:
+    assert {component.name for path in _COMPONENTS for component in _component_classes(path)} == {
+        "KaiAnywhere",
+        "NodeLabels",
+        "GpuOperator",
+        "ReservationOverrides",
+        "KaiScheduler",
+    }
+
+
+def test_the_project_declares_the_one_key_that_is_read() -> None:
+    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
+    assert project["name"] == "kai-anywhere"
+    assert project["config"].keys() == {f"kai-anywhere:{SETTINGS_KEY}"}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("Pulumi.*.yaml")), ids=lambda path: path.name)
+def test_a_stack_file_says_its_settings_and_nothing_else(path: Path) -> None:
+    stack = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert stack.keys() == {"config"}
+    assert stack["config"].keys() == {f"kai-anywhere:{SETTINGS_KEY}"}
