@@ -1,0 +1,171 @@
+"""The README's commands, run as a newcomer runs them: in a fresh checkout."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+import simulator
+from tests.support.inventory import connect
+from tests.support.simulated import stack_settings
+from tests.support.stacks import ROOT
+from toolchain import Program, install
+
+pytestmark = pytest.mark.engine
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = [
+    re.sub(r"(?m)^ {3}", "", block) if block.startswith("   ") else block
+    for block in re.findall(r"(?ms)^ *```bash\n(.*?)^ *```$", README)
+]
+"""The bash blocks, in the README's order, unindented."""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A fresh clone with the installed environment of this one."""
+    folder = tmp_path_factory.mktemp("clone") / "kai-anywhere"
+    files = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    for file in files:
+        target = folder / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / file, target)
+    (folder / ".venv").symlink_to(sys.prefix)
+    (folder / ".venv" / "installed").touch()
+    yield folder
+    for stack in ("jetson", "x86"):
+        simulator.reset(folder / ".simulator" / stack / "cluster")
+
+
+def shell(script: str, folder: Path, environment: Mapping[str, str] | None = None, *, expect: int = 0) -> str:
+    """Run a script in a checkout; no kubeconfig is chosen unless the environment says so."""
+    own = {key: value for key, value in os.environ.items() if key not in {"KUBECONFIG", "MAKEFLAGS", "MAKELEVEL"}}
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        cwd=folder,
+        env=own | dict(environment or {}),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == expect, f"{script}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_every_block_is_known_to_this_test() -> None:
+    first_lines = [block.splitlines()[0] for block in BLOCKS]
+    assert first_lines == [
+        "make up",
+        "export KUBECONFIG=.simulator/jetson/cluster/kubeconfig",
+        ". .venv/bin/activate",
+        "pulumi up",
+    ]
+
+
+def test_the_two_commands_are_the_ones_that_decide_what_lands() -> None:
+    assert BLOCKS[0] == "make up\nmake test\n"
+    assert "make test" in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+
+
+def test_every_make_target_that_the_readme_names_exists() -> None:
+    named = set(re.findall(r"`make ([a-z-]+)", README))
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+    assert named >= {"up", "test", "preview", "down", "check", "fmt", "preflight", "reset", "bench-preview"}
+    assert named <= targets
+
+
+def test_every_folder_that_the_readme_names_exists() -> None:
+    for folder in re.findall(r"(?m)^\| `([a-z]+)/` \|", README):
+        assert (ROOT / folder).is_dir(), folder
+
+
+class TestOnTheSimulator:
+    """`make up` and what it leaves running."""
+
+    def test_make_up_installs_the_jetson_stack_and_says_what_is_there(self, checkout: Path) -> None:
+        output = shell("make up", checkout)
+        for line in (
+            "Stack 'jetson' is up on https://127.0.0.1:",
+            "Simulated:",
+            "with Tegra overrides",
+            "Try next:",
+        ):
+            assert line in output
+        assert "Traceback" not in output
+
+    def test_the_reservation_pod_of_the_readme_becomes_privileged(self, checkout: Path) -> None:
+        kubectl = install([Program.KUBECTL])[Program.KUBECTL]
+        path = f"{kubectl.parent}{os.pathsep}{os.environ['PATH']}"
+        output = shell(BLOCKS[1], checkout, {"PATH": path})
+        assert yaml.safe_load(output)["spec"]["containers"][0]["securityContext"]["privileged"] is True
+
+    def test_the_next_steps_of_the_summary_work(self, checkout: Path) -> None:
+        assert "The cluster is ready for stack 'jetson'." in shell("make preflight", checkout)
+        assert re.search(r"\d+ unchanged", shell("make preview", checkout))
+
+    def test_a_stack_file_edited_by_the_reader_is_what_make_up_applies(self, checkout: Path) -> None:
+        file = checkout / "Pulumi.jetson.yaml"
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace("jetson-1:", "my-jetson:"), encoding="utf-8")
+        output = shell("make up", checkout)
+        file.write_text(text, encoding="utf-8")
+        assert re.search(r"my-jetson +tegra", output)
+
+    def test_a_mistake_in_the_stack_file_is_told_and_changes_nothing(self, checkout: Path) -> None:
+        file = checkout / "Pulumi.jetson.yaml"
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace("gpu_memory_mib: 122880", "gpu_memory_mib: 120"), encoding="utf-8")
+        output = shell("make up", checkout, expect=2)
+        file.write_text(text, encoding="utf-8")
+        assert "120 looks like GB" in output
+        assert "Traceback" not in output
+
+    def test_make_down_removes_the_stack_and_stops_the_simulator(self, checkout: Path) -> None:
+        assert re.search(r"\d+ deleted", shell("make down", checkout))
+        assert not simulator.status(checkout / ".simulator/jetson/cluster").running
+        shell("make reset", checkout)
+        assert not (checkout / ".simulator/jetson/cluster").exists()
+
+    def test_the_checkout_is_as_clean_as_before(self, checkout: Path) -> None:
+        for stack in ("Pulumi.jetson.yaml", "Pulumi.x86.yaml", "Pulumi.yaml"):
+            assert (checkout / stack).read_bytes() == (ROOT / stack).read_bytes()
+
+
+def test_the_third_step_works_on_a_cluster_of_ones_own(
+    checkout: Path, tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
+    control_plane = simulator.up(tmp_path / "own-cluster")
+    try:
+        file = checkout / "Pulumi.jetson.yaml"
+        text = file.read_text(encoding="utf-8")
+        content = yaml.safe_load(text)
+        settings = stack_settings(content["config"]["kai-anywhere:settings"], control_plane)
+        del settings["cluster"]["kubeconfig"]
+        file.write_text(yaml.safe_dump({"config": {"kai-anywhere:settings": settings}}), encoding="utf-8")
+        environment = {
+            "HOME": str(tmp_path),
+            "PATH": engine_environment["PATH"],
+            "KUBECONFIG": str(control_plane.kubeconfig),
+            "PULUMI_CONFIG_PASSPHRASE": "a passphrase of one's own",
+        }
+        output = shell(BLOCKS[2] + BLOCKS[3].replace("pulumi up", "pulumi up --yes"), checkout, environment)
+        assert re.search(r"\d+ created", output)
+        with connect(control_plane) as api:
+            labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
+        assert labels["kai-anywhere.io/platform"] == "tegra"
+        file.write_text(text, encoding="utf-8")
+    finally:
+        simulator.reset(control_plane.folder)
