@@ -87,7 +87,8 @@ class Version(_Answer):
 
 
 class _Items(_Answer):
-    items: list[dict[str, Any]]
+    # An empty list of metadata comes as null (kube-apiserver 1.36).
+    items: list[dict[str, Any]] | None
 
 
 class _Named(_Answer):
@@ -188,7 +189,7 @@ class Cluster:
     ) -> list[T]:
         listed = self._read(path, _Items.model_validate, params=params, accept=accept)
         try:
-            return TypeAdapter(list[kind]).validate_python(listed.items)  # type: ignore[valid-type]  # kind is a runtime class
+            return TypeAdapter(list[kind]).validate_python(listed.items or [])  # type: ignore[valid-type]  # kind is a runtime class
         except ValidationError as error:
             raise _not_understood(path, error) from error
 

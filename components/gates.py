@@ -24,7 +24,11 @@ def gate(
     if pulumi.runtime.is_dry_run():
         return pulumi.Output.from_input(after)
 
-    def wait() -> None:
+    def report(loop: asyncio.AbstractEventLoop, text: str) -> None:
+        # Pulumi's log belongs to the event loop, the wait runs beside it.
+        loop.call_soon_threadsafe(lambda: pulumi.log.info(text, resource=after, ephemeral=True))
+
+    def wait(loop: asyncio.AbstractEventLoop) -> None:
         connection = Cluster.connect(cluster)
         try:
             for condition in conditions:
@@ -32,14 +36,14 @@ def gate(
                     connection,
                     condition,
                     timeout_seconds=timeout_seconds,
-                    report=lambda text: pulumi.log.info(text, resource=after, ephemeral=True),
+                    report=lambda text: report(loop, text),
                 )
         finally:
             connection.close()
 
     async def opened(_: str) -> pulumi.Resource:
         try:
-            await asyncio.to_thread(wait)
+            await asyncio.to_thread(wait, asyncio.get_running_loop())
         except ClusterError as error:
             raise pulumi.RunError(str(error)) from None
         return after

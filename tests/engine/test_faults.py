@@ -47,7 +47,8 @@ def refused(stack: Stack, settings: Json, cluster: simulator.ControlPlane, *says
     for words in says:
         assert words in run.output
     assert "Traceback" not in run.output
-    assert [r["type"] for r in stack.resources() if r["type"] != "pulumi:pulumi:Stack"] == []
+    # The engine notes its own stack, and its own provider once the program asked it for the state.
+    assert [r["type"] for r in stack.resources() if not r["type"].startswith("pulumi:")] == []
     with connect(cluster) as api:
         assert inventory(api) == before
     return run
@@ -180,7 +181,7 @@ def test_a_second_stack_does_not_take_over_the_releases_of_the_first(
     run = second.up(expect=None)
     assert run.code != 0
     assert "Helm release 'kai-scheduler' is installed in namespace 'kai-scheduler', but not known" in run.output
-    assert second.resources() == []
+    assert [r["type"] for r in second.resources() if not r["type"].startswith("pulumi:")] == []
     assert set(stack.up().changes) == {"same"}
 
 

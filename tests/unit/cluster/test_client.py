@@ -142,6 +142,11 @@ def test_a_helm_release_is_read_by_its_labels_without_its_content(api: ApiServer
     assert "as=PartialObjectMetadataList" in asked.headers["accept"], "the content would hold the chart's values"
 
 
+def test_no_helm_release_is_an_empty_list_even_where_the_server_says_null(api: ApiServer, cluster: Cluster) -> None:
+    api.serve("/api/v1/namespaces/kai-scheduler/secrets", {"items": None})
+    assert cluster.helm_revisions("kai-scheduler", "kai-scheduler") == []
+
+
 def test_a_closed_port_is_found_out_at_once_and_says_what_to_check(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
