@@ -1,9 +1,15 @@
 """What the engine remembers of this stack's last `up`, read before anything is registered."""
 
+import time
+from typing import Any
+
 import pulumi
 from pydantic import BaseModel, ConfigDict
 
 from cluster.preflight import DeployedState
+
+_TRIES = 20
+_PAUSE_SECONDS = 0.25
 
 
 class _Resource(BaseModel):
@@ -20,6 +26,22 @@ def read_stack_state() -> DeployedState:
     provider); nothing is registered by asking.
     """
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    answer = pulumi.runtime.invoke("pulumi:pulumi:readStackResourceOutputs", {"stackName": name}).value
+    answer = _ask(name)
     resources = [_Resource.model_validate(resource) for resource in answer["outputs"].values()]
     return DeployedState.of((resource.type, resource.outputs) for resource in resources)
+
+
+def _ask(stack: str) -> Any:  # noqa: ANN401 - validated by the caller
+    """Ask, again while the engine is writing the checkpoint that it reads.
+
+    Symptom: `failed to load checkpoint: EOF`, now and then, at the start of an `up`. The file backend empties the file
+    before it writes it (seen with pulumi 3.259); no issue upstream is known.
+    """
+    for attempt in range(1, _TRIES + 1):
+        try:
+            return pulumi.runtime.invoke("pulumi:pulumi:readStackResourceOutputs", {"stackName": stack}).value
+        except Exception as error:
+            if "failed to load checkpoint" not in str(error) or attempt == _TRIES:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    raise AssertionError("unreachable: the last attempt returns or raises")

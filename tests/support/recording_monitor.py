@@ -7,11 +7,12 @@ its monitor receives.
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import pulumi
 from pulumi.runtime import mocks, rpc
 from typing_extensions import override
@@ -46,12 +47,27 @@ class Registration:
     at: float
 
 
+class _RefusalError(grpc.RpcError):
+    """How the engine refuses a call: the SDK hands it to the program, which may try again."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._text = text
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNKNOWN
+
+    def details(self) -> str:
+        return self._text
+
+
 class _Answers(mocks.Mocks):
     """Every resource is as its inputs say, and a release has the version that it was asked for."""
 
-    def __init__(self, *, made: bool, state: Mapping[str, Any]) -> None:
+    def __init__(self, *, made: bool, state: Mapping[str, Any], refusals: Sequence[str]) -> None:
         self._made = made
         self._state = state
+        self._refusals = list(refusals)
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
 
     @override
@@ -64,6 +80,8 @@ class _Answers(mocks.Mocks):
     @override
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         self.asked.append((args.token, args.args))
+        if self._refusals:
+            raise _RefusalError(self._refusals.pop(0))
         return dict(self._state), []
 
 
@@ -138,6 +156,7 @@ def record(
     preview: bool = True,
     deployed: bool = False,
     state: Mapping[str, Any] | None = None,
+    refusals: Sequence[str] = (),
 ) -> Graph:
     """Run a program against a monitor of its own and return what it registered.
 
@@ -147,8 +166,9 @@ def record(
         deployed: whether everything was made by an earlier run; if not, a preview does not know ids and what a
             release reports.
         state: what function calls answer.
+        refusals: errors of the first function calls, before one is answered.
     """
-    graph = Graph(_Answers(made=deployed or not preview, state=state or {}))
+    graph = Graph(_Answers(made=deployed or not preview, state=state or {}, refusals=refusals))
 
     def run() -> None:
         with asyncio.Runner() as runner:

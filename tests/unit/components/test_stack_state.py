@@ -20,6 +20,10 @@ def _read(resources: dict[str, Any]) -> tuple[DeployedState, Graph]:
     return read[0], graph
 
 
+def void(_: DeployedState) -> None:
+    """Programs return nothing."""
+
+
 _STACK = _resource("pulumi:pulumi:Stack")
 _PROVIDER = _resource("pulumi:providers:kubernetes", clusterIdentifier="the-cluster", version="4.25.0")
 
@@ -51,3 +55,16 @@ def test_a_deployed_stack_knows_its_cluster_and_its_releases() -> None:
 def test_an_answer_of_another_shape_is_not_taken_for_an_empty_stack() -> None:
     with pytest.raises(ValidationError):
         _read({"urn:a": {"type": "a:b:C"}})
+
+
+def test_a_checkpoint_that_is_being_written_is_read_again() -> None:
+    read: list[DeployedState] = []
+    busy = ["failed to load checkpoint: EOF", "failed to load checkpoint: unexpected end of JSON input"]
+    graph = record(lambda: read.append(read_stack_state()), state={"outputs": {"urn:a": _PROVIDER}}, refusals=busy)
+    assert read == [DeployedState(cluster_uid="the-cluster")]
+    assert len(graph.asked) == 3
+
+
+def test_any_other_refusal_of_the_engine_is_not_tried_again() -> None:
+    with pytest.raises(Exception, match="unknown stack"):
+        record(lambda: void(read_stack_state()), refusals=["unknown stack", "never asked"])
