@@ -54,9 +54,11 @@ class _RefusalError(grpc.RpcError):
         super().__init__(text)
         self._text = text
 
+    @override
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNKNOWN
 
+    @override
     def details(self) -> str:
         return self._text
 
