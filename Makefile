@@ -5,7 +5,7 @@ STACK ?= jetson
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: up preview down reset preflight test test-unit check fmt bench-preview requirements install
+.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview requirements install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -32,6 +32,9 @@ preflight: install ## Check the cluster against STACK; change nothing.
 
 down: install ## Remove STACK, and stop its simulator.
 	@$(BIN)/python -m operations down --stack $(STACK)
+
+env: install ## Print what puts pulumi, kubectl and the Python environment on PATH: eval "$(make env)"
+	@$(BIN)/python -m toolchain run --group all -- sh -c 'echo "export PATH=\"$$PATH\""'
 
 reset: install ## Forget the simulator of STACK with all its data.
 	@$(BIN)/python -m operations reset --stack $(STACK)

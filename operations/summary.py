@@ -55,10 +55,8 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
             f"Reservation pods in namespace {NAMESPACE} get libraries, devices and privilege on Tegra nodes, and "
             "nothing on others."
         )
-    if simulated:
-        console.print("\nSimulated:")
-        for what in simulated:
-            console.print(f"  {what}")
+    for what in simulated:
+        console.print(f"\n{what}")
     console.print("\nTry next:")
     for line in _next_steps(stack, settings, simulated, kubeconfig):
         console.print(f"  {line}", soft_wrap=True)
@@ -94,7 +92,10 @@ def _node_table(settings: StackSettings, nodes: Mapping[str, Node]) -> Table:
 
 
 def _next_steps(stack: str, settings: StackSettings, simulated: tuple[str, ...], kubeconfig: str) -> list[str]:
-    steps = [f"export KUBECONFIG={kubeconfig}"]
+    steps = [
+        'eval "$(make env)"   # pulumi, kubectl and the Python environment on PATH',
+        f"export KUBECONFIG={kubeconfig}",
+    ]
     if not simulated:
         return [
             *steps,

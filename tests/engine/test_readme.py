@@ -15,7 +15,7 @@ import simulator
 from tests.support.inventory import connect
 from tests.support.simulated import stack_settings
 from tests.support.stacks import ROOT
-from toolchain import Program, install
+from toolchain import cache
 
 pytestmark = pytest.mark.engine
 
@@ -69,8 +69,8 @@ def test_every_block_is_known_to_this_test() -> None:
     first_lines = [block.splitlines()[0] for block in BLOCKS]
     assert first_lines == [
         "make up",
-        "export KUBECONFIG=.simulator/jetson/cluster/kubeconfig",
-        ". .venv/bin/activate",
+        'eval "$(make env)"',
+        'eval "$(make env)"',
         "pulumi up",
     ]
 
@@ -107,9 +107,7 @@ class TestOnTheSimulator:
         assert "Traceback" not in output
 
     def test_the_reservation_pod_of_the_readme_becomes_privileged(self, checkout: Path) -> None:
-        kubectl = install([Program.KUBECTL])[Program.KUBECTL]
-        path = f"{kubectl.parent}{os.pathsep}{os.environ['PATH']}"
-        output = shell(BLOCKS[1], checkout, {"PATH": path})
+        output = shell(BLOCKS[1], checkout)
         assert yaml.safe_load(output)["spec"]["containers"][0]["securityContext"]["privileged"] is True
 
     def test_the_next_steps_of_the_summary_work(self, checkout: Path) -> None:
@@ -144,9 +142,7 @@ class TestOnTheSimulator:
             assert (checkout / stack).read_bytes() == (ROOT / stack).read_bytes()
 
 
-def test_the_third_step_works_on_a_cluster_of_ones_own(
-    checkout: Path, tmp_path: Path, engine_environment: dict[str, str]
-) -> None:
+def test_the_third_step_works_on_a_cluster_of_ones_own(checkout: Path, tmp_path: Path) -> None:
     control_plane = simulator.up(tmp_path / "own-cluster")
     try:
         file = checkout / "Pulumi.jetson.yaml"
@@ -156,8 +152,9 @@ def test_the_third_step_works_on_a_cluster_of_ones_own(
         del settings["cluster"]["kubeconfig"]
         file.write_text(yaml.safe_dump({"config": {"kai-anywhere:settings": settings}}), encoding="utf-8")
         environment = {
+            # A home in which pulumi never ran; programs that were built once are found all the same.
             "HOME": str(tmp_path),
-            "PATH": engine_environment["PATH"],
+            "KAI_ANYWHERE_CACHE": str(cache.root()),
             "KUBECONFIG": str(control_plane.kubeconfig),
             "PULUMI_CONFIG_PASSPHRASE": "a passphrase of one's own",
         }
