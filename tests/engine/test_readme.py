@@ -154,7 +154,7 @@ def test_the_third_step_works_on_a_cluster_of_ones_own(checkout: Path, tmp_path:
         environment = {
             # A home in which pulumi never ran; programs that were built once are found all the same.
             "HOME": str(tmp_path),
-            "KAI_ANYWHERE_CACHE": str(cache.root()),
+            "KAI_ANYWHERE_CACHE": str(cache.root().parent),
             "KUBECONFIG": str(control_plane.kubeconfig),
             "PULUMI_CONFIG_PASSPHRASE": "a passphrase of one's own",
         }

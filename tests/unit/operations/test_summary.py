@@ -1,0 +1,86 @@
+"""The text at the end of `make up`."""
+
+from cluster.client import Node
+from operations.summary import render
+from tests.support.stacks import Json, jetson, never, operator_elsewhere, parse, time_slicing, x86
+
+OUTPUTS: dict[str, object] = {
+    "gpu_operator_version": "v26.7.0",
+    "kai_version": "v0.17.0",
+    "queues": ["default-queue", "edge"],
+}
+
+
+def _node(name: str, gpus: int, **labels: str) -> Node:
+    named = {"kai-anywhere.io/platform" if key == "platform" else f"nvidia.com/{key}": v for key, v in labels.items()}
+    return Node.model_validate(
+        {
+            "metadata": {"name": name, "labels": {key.replace("_", "."): value for key, value in named.items()}},
+            "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}},
+        }
+    )
+
+
+NODES = {
+    "jetson-1": _node("jetson-1", 1, platform="tegra", gpu_memory="122880"),
+    "gpu-7": _node("gpu-7", 8, gpu_memory="46068"),
+    "cpu-1": _node("cpu-1", 0),
+}
+
+
+def _text(stack: Json, *, simulated: tuple[str, ...] = ()) -> str:
+    return render(
+        stack="edge",
+        server="https://127.0.0.1:6443",
+        version="v1.36.3",
+        settings=parse(stack),
+        nodes=NODES,
+        outputs=OUTPUTS,
+        simulated=simulated,
+        kubeconfig="/home/me/.kube/config",
+    )
+
+
+def _row(text: str, node: str) -> str:
+    return " ".join(next(line for line in text.splitlines() if line.strip().startswith(node)).split())
+
+
+def test_it_says_what_runs_where() -> None:
+    text = _text(jetson())
+    assert text.startswith("Stack 'edge' is up on https://127.0.0.1:6443 (Kubernetes v1.36.3).")
+    assert "GPU Operator v26.7.0 in namespace gpu-operator" in text
+    assert "KAI scheduler v0.17.0 in namespace kai-scheduler; queues: default-queue, edge" in text
+    assert _row(text, "jetson-1") == "jetson-1 tegra 1 122880 KAI, in fractions with Tegra overrides"
+    assert _row(text, "cpu-1") == "cpu-1 - - - - -"
+
+
+def test_a_node_without_overrides_keeps_reservation_pods_as_kai_makes_them() -> None:
+    assert _row(_text(never()), "jetson-1").endswith("as KAI makes them")
+    assert "get libraries, devices and privilege" not in _text(never())
+    assert "get libraries, devices and privilege" not in _text(x86())
+
+
+def test_a_sliced_node_says_so() -> None:
+    assert _row(_text(time_slicing()), "gpu-7") == "gpu-7 x86 8 46068 time slicing, 4 replicas as KAI makes them"
+
+
+def test_an_operator_of_somebody_else_is_not_claimed() -> None:
+    assert "GPU Operator" not in _text(operator_elsewhere())
+
+
+def test_on_a_cluster_of_ones_own_nothing_is_said_to_be_simulated() -> None:
+    text = _text(jetson())
+    assert "imulated" not in text
+    assert "kubectl apply -f examples/fraction.yaml" in text
+
+
+def test_on_the_simulator_it_says_what_is_not_real_and_leads_on_to_a_real_cluster() -> None:
+    text = _text(jetson(), simulated=("Simulated: nodes and pods.", "Charts: stand-ins."))
+    assert "\nSimulated: nodes and pods.\n\nCharts: stand-ins.\n" in text
+    assert "--as system:serviceaccount:kai-scheduler:binder" in text
+    assert "KUBECONFIG=~/.kube/config" in text
+    assert "examples/fraction.yaml" not in text, "KAI does not run on the simulator, so nothing would schedule it"
+
+
+def test_an_x86_stack_is_not_told_to_look_at_a_mutation_that_does_not_happen() -> None:
+    assert "reservation-pod.yaml" not in _text(x86(), simulated=("Simulated.",))
