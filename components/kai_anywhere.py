@@ -58,8 +58,6 @@ class KaiAnywhere(pulumi.ComponentResource):
             # Preflight compares it with the cluster behind the context on the next run. With it, a moved kubeconfig
             # updates the provider instead of replacing everything.
             cluster_identifier=args.cluster_uid,
-            # A run that was killed between creating an object and recording it converges on the next one.
-            upsert_existing_objects=True,
             opts=pulumi.ResourceOptions(parent=self),
         )
         child_opts = pulumi.ResourceOptions(parent=self)

@@ -11,11 +11,9 @@ from types import MappingProxyType
 
 # renovate: datasource=go depName=github.com/pulumi/pulumi/pkg/v3
 PULUMI_VERSION = "3.259.0"
-# Also pinned in pyproject.toml as the SDK `pulumi-kubernetes`; the plugin of the same version is its natural partner.
-# renovate: datasource=pypi depName=pulumi-kubernetes
-KUBERNETES_PROVIDER_VERSION = "4.34.2"
-# The newest provider published as a Go module; the one that calls itself 4.25.0.
-KUBERNETES_PROVIDER_BUILT_VERSION = "4.25.0"
+# Also pinned in pyproject.toml as the SDK `pulumi-kubernetes`. The newest provider that is published as a Go module
+# too, so that a download and a build are the same version.
+KUBERNETES_PROVIDER_VERSION = "4.25.0"
 # The last sdk releases that contain the language host; later ones made it a module that is not published.
 LANGUAGE_HOST_BUILT_VERSION = "3.78.1"
 # renovate: datasource=go depName=go.etcd.io/etcd/server/v3
@@ -219,10 +217,10 @@ _RECIPES = (
     ),
     Recipe(
         name="pulumi-resource-kubernetes",
-        version=KUBERNETES_PROVIDER_BUILT_VERSION,
+        version=KUBERNETES_PROVIDER_VERSION,
         folder="kubernetes-provider",
         packages=((Program.KUBERNETES_PROVIDER, "."),),
-        variables=((f"{_PROVIDER_MODULE}/pkg/version.Version", KUBERNETES_PROVIDER_BUILT_VERSION),),
+        variables=((f"{_PROVIDER_MODULE}/pkg/version.Version", KUBERNETES_PROVIDER_VERSION),),
         embedded=(
             ModuleFile("kubernetes-provider", _PROVIDER_MODULE, "cmd/pulumi-resource-kubernetes/schema.json"),
             ModuleFile(

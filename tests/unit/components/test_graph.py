@@ -149,11 +149,8 @@ def test_node_labels_take_fields_back_that_somebody_edited() -> None:
     assert inputs["metadata"]["labels"]["nvidia.com/gpu.memory"] == "122880"
 
 
-def test_the_provider_knows_the_clusters_identity_and_converges_after_a_kill() -> None:
-    assert preview(jetson()).by_key[PROVIDER].inputs == {
-        "clusterIdentifier": CLUSTER_UID,
-        "upsertExistingObjects": "true",
-    }
+def test_the_provider_knows_the_clusters_identity() -> None:
+    assert preview(jetson()).by_key[PROVIDER].inputs == {"clusterIdentifier": CLUSTER_UID}
 
 
 def test_the_provider_takes_the_stacks_kubeconfig_and_context() -> None:
