@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 import yaml
 
@@ -16,6 +17,7 @@ from tests.support.engine import Run, Stack
 from tests.support.inventory import connect, inventory
 from tests.support.simulated import stack_settings, start
 from tests.support.stacks import Json, changed, jetson, x86
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.engine
 
@@ -139,6 +141,7 @@ def test_a_namespace_of_somebody_else_is_not_taken_over(stack: Stack, cluster: s
             refused(stack, stack.settings, cluster, "namespace 'kai-scheduler' exists already and is not ours")
         finally:
             api.delete(f"{namespaces}/kai-scheduler")
+            eventually(lambda: api.get(f"{namespaces}/kai-scheduler").status_code == httpx2.codes.NOT_FOUND)
 
 
 def test_another_cluster_behind_the_same_context_is_refused(
