@@ -66,16 +66,20 @@ def runtime_class(name: str, *, operator_namespace: str) -> Condition:
 
 
 def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> Condition:
-    """`nvidia.com/gpu` on every node that the stack names, and on every node that the operator found a GPU in."""
+    """`nvidia.com/gpu` on every node that the stack names, and on one at least of those where the operator found a GPU.
+
+    Not on all of these: one broken node of a large cluster must not hold up every `up`.
+    """
 
     def missing(cluster: Cluster) -> str | None:
-        nodes = cluster.nodes()
-        without = sorted(
-            node.name
-            for node in nodes.values()
-            if node.gpus == 0 and (node.name in named_nodes or node.labels.get("nvidia.com/gpu.present") == "true")
-        )
-        return f"no nvidia.com/gpu on {', '.join(without)}" if without else None
+        nodes = cluster.nodes().values()
+        without = sorted(node.name for node in nodes if node.gpus == 0 and node.name in named_nodes)
+        if without:
+            return f"no nvidia.com/gpu on {', '.join(without)}"
+        found = [node for node in nodes if node.labels.get("nvidia.com/gpu.present") == "true"]
+        if found and not any(node.gpus for node in found):
+            return f"no nvidia.com/gpu on any of {', '.join(sorted(node.name for node in found))}"
+        return None
 
     return Condition(
         what="GPUs to be advertised",

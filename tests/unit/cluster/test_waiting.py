@@ -89,18 +89,23 @@ def _missing(condition: Condition, cluster: Cluster) -> str | None:
     return condition.missing(cluster)
 
 
-def test_gpus_are_missing_on_named_nodes_and_where_the_operator_found_one(api: ApiServer, cluster: Cluster) -> None:
-    found = {"nvidia.com/gpu.present": "true"}
-    nodes = [
-        node("named", gpus=0),
-        node("found", gpus=0, **found),
-        node("has-one", gpus=1, **found),
-        node("no-gpu", gpus=0, **{"nvidia.com/gpu.present": "false"}),
-        node("plain", gpus=0),
-    ]
+def test_gpus_are_missing_until_every_named_node_has_them(api: ApiServer, cluster: Cluster) -> None:
+    nodes = [node("named", gpus=0), node("has-one"), node("other", gpus=0)]
     api.serve("/api/v1/nodes", {"items": nodes})
     condition = gpus_advertised(frozenset({"named", "has-one"}), operator_namespace="gpu-operator")
-    assert _missing(condition, cluster) == "no nvidia.com/gpu on found, named"
+    assert _missing(condition, cluster) == "no nvidia.com/gpu on named"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "missing"), [((0, 0), "no nvidia.com/gpu on any of a, b"), ((0, 8), None), ((8, 8), None)]
+)
+def test_of_nodes_where_the_operator_found_a_gpu_one_is_enough(
+    api: ApiServer, cluster: Cluster, gpus: tuple[int, int], missing: str | None
+) -> None:
+    found = {"nvidia.com/gpu.present": "true"}
+    nodes = [node(name, gpus=count, **found) for name, count in zip("ab", gpus, strict=True)]
+    api.serve("/api/v1/nodes", {"items": [*nodes, node("plain", gpus=0)]})
+    assert _missing(gpus_advertised(frozenset(), operator_namespace="gpu-operator"), cluster) == missing
 
 
 def test_gpus_are_advertised_once_every_such_node_has_them(api: ApiServer, cluster: Cluster) -> None:
