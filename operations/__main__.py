@@ -16,7 +16,7 @@ from operations import engine, summary
 from operations.errors import OperationError
 from operations.target import Target, folder, open_target
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 

@@ -55,7 +55,11 @@ def open_target(stack: str) -> Iterator[Target]:
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
     chosen = os.environ.get("KUBECONFIG")
     if chosen or settings.cluster.kubeconfig or settings.cluster.context:
-        yield Target(stack, settings, ROOT, toolchain.environment(toolchain.ENGINE), ())
+        environment = toolchain.environment(toolchain.ENGINE)
+        if chosen:
+            # Not every shell expands `make up KUBECONFIG=~/.kube/config`, and the Kubernetes provider does not either.
+            environment["KUBECONFIG"] = os.pathsep.join(str(Path(p).expanduser()) for p in chosen.split(os.pathsep))
+        yield Target(stack, settings, ROOT, environment, ())
         return
     place = folder(stack)
     place.mkdir(parents=True, exist_ok=True)

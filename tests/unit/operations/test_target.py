@@ -1,0 +1,39 @@
+"""Where a command works."""
+
+from pathlib import Path
+
+import pytest
+
+from operations.target import ROOT, folder, open_target
+from toolchain import Program
+
+PROGRAMS = (Program.PULUMI, Program.LANGUAGE_PYTHON, Program.KUBERNETES_PROVIDER)
+
+
+@pytest.fixture
+def programs_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that answer as the real ones do when asked for their version, so that nothing is built."""
+    for program in (*PROGRAMS, "pulumi-language-python-exec"):
+        file = tmp_path / program
+        file.write_text("#!/bin/sh\necho v3.259.0\n", encoding="utf-8")
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("HOME", "/home/reader")
+    monkeypatch.setenv("KAI_ANYWHERE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("programs_on_path")
+def test_a_chosen_kubeconfig_means_the_readers_own_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "~/.kube/config:/etc/lab")
+    monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
+    with open_target("jetson") as target:
+        assert target.project == ROOT
+        assert target.simulated == ()
+        assert target.environment["KUBECONFIG"] == "/home/reader/.kube/config:/etc/lab"
+        assert "PULUMI_BACKEND_URL" not in target.environment, "the reader's own backend is used"
+        assert target.settings.kai.chart.source is None, "the official chart"
+
+
+def test_each_stack_has_a_simulator_of_its_own() -> None:
+    assert folder("jetson") != folder("x86")
+    assert folder("jetson").is_relative_to(ROOT / ".simulator")
