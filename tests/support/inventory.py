@@ -12,6 +12,9 @@ _COME_AND_GO = frozenset(
     {"events", "leases", "endpoints", "endpointslices", "componentstatuses", "controllerrevisions"}
 )
 
+_MADE_WITH_EVERY_NAMESPACE = frozenset({("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")})
+_LABELS_OF_GPUS = ("kai-anywhere.io/", "kai.scheduler/", "nvidia.com/", "feature.node.kubernetes.io/")
+
 
 def connect(control_plane: simulator.ControlPlane) -> httpx2.Client:
     """A raw HTTP connection to the API server, as the cluster's administrator."""
@@ -21,10 +24,10 @@ def connect(control_plane: simulator.ControlPlane) -> httpx2.Client:
 
 
 def inventory(api: httpx2.Client) -> set[str]:
-    """`kind/namespace/name` of every object, and `Node/name/label=value` of every node's labels.
+    """`kind/namespace/name` of every object, and `Node/name/label=value` of every node's labels that concern GPUs.
 
-    CustomResourceDefinitions and what serves them are left out: Helm never deletes the definitions of a chart's
-    crds/ folder.
+    Left out is what the cluster's own controllers add in their own time, and CustomResourceDefinitions with what serves
+    them: Helm never deletes the definitions of a chart's crds/ folder.
     """
     found: set[str] = set()
     groups = [f"/apis/{group['preferredVersion']['groupVersion']}" for group in _get(api, "/apis")["groups"]]
@@ -37,9 +40,16 @@ def inventory(api: httpx2.Client) -> set[str]:
                 continue
             for item in _get(api, f"{prefix}/{name}")["items"]:
                 metadata = item["metadata"]
+                if (resource["kind"], metadata["name"]) in _MADE_WITH_EVERY_NAMESPACE:
+                    continue
                 found.add(f"{resource['kind']}/{metadata.get('namespace', '')}/{metadata['name']}")
                 if resource["kind"] == "Node":
-                    found |= {f"Node/{metadata['name']}/{key}={value}" for key, value in metadata["labels"].items()}
+                    labels = metadata["labels"].items()
+                    found |= {
+                        f"Node/{metadata['name']}/{key}={value}"
+                        for key, value in labels
+                        if key.startswith(_LABELS_OF_GPUS)
+                    }
     return found
 
 
