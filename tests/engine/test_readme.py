@@ -15,7 +15,6 @@ import simulator
 from tests.support.inventory import connect
 from tests.support.simulated import stack_settings
 from tests.support.stacks import ROOT
-from toolchain import cache
 
 pytestmark = pytest.mark.engine
 
@@ -152,13 +151,16 @@ def test_the_third_step_works_on_a_cluster_of_ones_own(checkout: Path, tmp_path:
         del settings["cluster"]["kubeconfig"]
         file.write_text(yaml.safe_dump({"config": {"kai-anywhere:settings": settings}}), encoding="utf-8")
         environment = {
-            # A home in which pulumi never ran; programs that were built once are found all the same.
-            "HOME": str(tmp_path),
-            "KAI_ANYWHERE_CACHE": str(cache.root().parent),
+            # Where pulumi remembers the login: as on a machine that never ran it.
+            "PULUMI_HOME": str(tmp_path / "pulumi-home"),
             "KUBECONFIG": str(control_plane.kubeconfig),
             "PULUMI_CONFIG_PASSPHRASE": "a passphrase of one's own",
         }
-        output = shell(BLOCKS[2] + BLOCKS[3].replace("pulumi up", "pulumi up --yes"), checkout, environment)
+        (tmp_path / "state").mkdir()
+        # `--local` is short for a folder in the home of the user, which a test leaves alone.
+        script = BLOCKS[2].replace("login --local", f"login {(tmp_path / 'state').as_uri()}")
+        assert script != BLOCKS[2]
+        output = shell(script + BLOCKS[3].replace("pulumi up", "pulumi up --yes"), checkout, environment)
         assert re.search(r"\d+ created", output)
         with connect(control_plane) as api:
             labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
