@@ -223,6 +223,30 @@ def test_an_api_server_killed_during_up_only_costs_another_run(
         assert set(stack.up().changes) == {"same"}
 
 
+def test_a_run_killed_inside_helm_is_explained_and_its_remedy_lets_the_next_run_converge(
+    tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
+    with start(tmp_path / "simulator") as own, connect(own) as api:
+        # Without KWOK no pod becomes ready, so Helm waits until it is killed.
+        kill(own, "kwok")
+        stack = Stack(tmp_path / "stack", stack_settings(jetson(), own), engine_environment)
+        secrets = "/api/v1/namespaces/gpu-operator/secrets"
+        half_done = {"labelSelector": "owner=helm,status=pending-install"}
+        with stack.up_until_killed():
+            eventually(lambda: api.get(secrets, params=half_done).json()["items"], within_s=60)
+        simulator.up(own.folder)
+        assert "the stack is currently locked" in stack.up(expect=None).output
+        stack.run("cancel", "--yes")
+        run = stack.up(expect=None)
+        assert run.code != 0
+        assert "Helm release 'gpu-operator' is 'pending-install'" in run.output
+        remedy = "kubectl --namespace gpu-operator delete secret sh.helm.release.v1.gpu-operator.v1"
+        assert remedy in run.output
+        assert api.delete(f"{secrets}/{remedy.rsplit(maxsplit=1)[-1]}").status_code == httpx2.codes.OK
+        stack.up()
+        assert set(stack.up().changes) == {"same"}
+
+
 def kill(control_plane: simulator.ControlPlane, process: str) -> None:
     """Kill one process of a simulator, as the machine's OOM killer would."""
     state = records.read(Layout.of(control_plane.folder).records)

@@ -1,9 +1,12 @@
 """A stack on the real Pulumi engine: its own project folder and file backend, the program of this checkout."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +83,23 @@ class Stack:
         """`pulumi destroy`."""
         return self.run("destroy", "--yes", "--skip-preview")
 
+    @contextmanager
+    def up_until_killed(self) -> Iterator[None]:
+        """An `up` that is killed with all its plugins, as by kill -9, when the block ends."""
+        command = ["pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", self.name]
+        with subprocess.Popen(
+            [*command, "--cwd", str(self.folder)],
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            try:
+                yield
+            finally:
+                for pid in [process.pid, *_descendants(process.pid)]:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
     def resources(self) -> list[Json]:
         """The resources in the stack's state."""
         exported = json.loads(self.run("stack", "export").output)
@@ -92,7 +112,9 @@ class Stack:
         log.unlink(missing_ok=True)
         command = ["pulumi", *arguments, "--non-interactive", "--cwd", str(self.folder)]
         if arguments[0] != "stack":
-            command += ["--stack", self.name, "--event-log", str(log)]
+            command += ["--stack", self.name]
+        if arguments[0] not in {"stack", "cancel"}:
+            command += ["--event-log", str(log)]
         done = subprocess.run(command, env=self.environment, check=False, capture_output=True, text=True, timeout=600)
         output = done.stdout if arguments[:2] == ("stack", "export") else done.stdout + done.stderr
         if expect is not None and done.returncode != expect:
@@ -107,6 +129,14 @@ class Stack:
     def _content(self) -> Json:
         content: Json = yaml.safe_load(self._file.read_text(encoding="utf-8")) if self._file.exists() else {}
         return content or {}
+
+
+def _descendants(pid: int) -> list[int]:
+    """The process's children and theirs: plugins run in process groups of their own."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
+    parents = {int(child): int(parent) for child, parent in (line.split() for line in listed.splitlines())}
+    found = [child for child, parent in parents.items() if parent == pid]
+    return found + [further for child in found for further in _descendants(child)]
 
 
 def _read(log: Path) -> tuple[dict[str, int], frozenset[str]]:
