@@ -50,11 +50,11 @@ def _resource_policy(name: str, description: str, rules: tuple[Rule, ...]) -> Re
         for finding in judgement.findings:
             report(finding.message(), None)
 
-    titles = " ".join(rule.title for rule in rules)
     return ResourceValidationPolicy(
         name=name,
         display_name=description,
-        description=f"{description}. {titles}",
+        # The engine prints it with every finding.
+        description=f"{description}.",
         enforcement_level=EnforcementLevel.MANDATORY,
         severity=Severity.CRITICAL,
         config_schema=PolicyConfigSchema(properties=CONFIG_SCHEMA),

@@ -11,7 +11,7 @@ _MANIFEST = re.compile(
 )
 """What a text must contain to be worth parsing."""
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]{40,}={0,2}\s*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]{40,}+={0,2}+\s*+")
 _SHORTEST = 8
 _LONGEST = 2_000_000
 _MOST_NODES = 50_000

@@ -31,9 +31,9 @@ _PRIVILEGE = re.compile(
     re.VERBOSE,
 )
 _REMOTE = re.compile(
-    r"\b(?:apply|create|replace)\b[^\n;|&]*\s-(?:f|k)\s*=?\s*['\"]?https?://|--filename[= ]['\"]?https?://"
+    r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}\s-(?:f|k)\s*=?\s*['\"]?https?://|--filename[= ]['\"]?https?://"
 )
-_PIPED = re.compile(r"(?:curl|wget)\b[^\n;&]*\|\s*(?:kubectl|oc|k3s|sh|bash)\b")
+_PIPED = re.compile(r"(?:curl|wget)\b[^\n;&]{0,500}\|\s*(?:kubectl|oc|k3s|sh|bash)\b")
 _CHECKED_ELSEWHERE = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "CustomResourceDefinition")
 """Their expressions and descriptions name security fields; the rule `admission` reads those that add something."""
 

@@ -17,7 +17,8 @@ _SECRET_TEXT = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_\w{36}|\bBearer\s+[\w.-]{20,}"
     r"|--password[= ](?![\"']?\$)\S|://[^/\s:@]+:(?!\$)[^/\s@]+@"
 )
-_REFERENCE = re.compile(r"\$[({]?\w+[)}]?")
+_NO_SECRET = re.compile(r"\$[({]?\w+[)}]?|true|false|\d{1,5}", re.IGNORECASE)
+"""A reference to another variable, a switch or a count."""
 _STATIC_PODS = re.compile(
     r"/etc/kubernetes/manifests|/etc/kubelet\.d|staticPodPath|--pod-manifest-path|/pod-manifests\b"
     r"|/(?:k3s|rke2)/server/manifests"
@@ -64,7 +65,7 @@ def _command(document: Document) -> Iterator[Violation]:
 
 def _named(path: Path, name: object, value: object, better: str) -> Iterator[Violation]:
     secret = isinstance(name, str) and isinstance(value, str) and _SECRET_NAME.search(name)
-    if secret and value and not _REFERENCE.fullmatch(str(value)):
+    if secret and value and not _NO_SECRET.fullmatch(str(value)):
         yield Violation(path, HIDDEN, remedy=f"hand it over through {better}")
 
 

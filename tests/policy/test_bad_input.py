@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from typing import Any
 
 import pytest
@@ -118,6 +119,15 @@ def test_depth_that_nobody_judges_is_a_finding(depth: int) -> None:
     found = findings("kubernetes:x/v1:Thing", props)
     assert found
     assert {finding.found for finding in found} == {f"nested deeper than {MAX_DEPTH} levels"}
+
+
+@pytest.mark.parametrize(
+    "text", [" " * 200_000 + "!", "kubectl " + "apply " * 40_000, "kubectl " + "curl " * 40_000, '"' * 99_999]
+)
+def test_long_text_is_judged_in_time(text: str) -> None:
+    begin = time.perf_counter()
+    assert findings("kubernetes:core/v1:ConfigMap", {"data": {"a": text}}) == ()
+    assert time.perf_counter() - begin < 10, "a pattern that goes back over its text takes minutes here"
 
 
 def test_a_huge_object_is_judged() -> None:

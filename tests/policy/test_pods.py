@@ -154,6 +154,7 @@ def test_one_change_makes_one_finding(rule: str, path: str, value: object, field
         (f"{_CONTAINER}.env.0", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}),
         (f"{_CONTAINER}.env.0", {"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "p"}}}),
         (f"{_CONTAINER}.env.0", {"name": "PASSWORD_FILE", "value": "/run/password"}),
+        (f"{_CONTAINER}.env.0", {"name": "USE_TOKEN", "value": "true"}),
         (f"{_CONTAINER}.command", ["kubectl", "get", "pods"]),
         (f"{_CONTAINER}.volumeMounts.0.subPath", "..data"),
         ("spec.securityContext.seccompProfile", {"type": "Localhost", "localhostProfile": "p.json"}),
