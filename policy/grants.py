@@ -8,6 +8,8 @@ _IN_RESERVATION = {"matchLabels": {"kubernetes.io/metadata.name": RESERVATION}}
 _RESERVATION_PODS = {"matchLabels": {"app": RESERVATION}}
 _POD_CREATION = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
 _THIS_NODE = "has(object.spec.nodeName) && object.spec.nodeName == params.metadata.name"
+_IMAGES = frozenset({"resourcereservation", "resource-reservation"})
+"""KAI's program: the published image's name, and the one that KAI's code falls back to (v0.17.0)."""
 _NO_WAY_IN = frozenset({"command", "args", "lifecycle", "envFrom"})
 """What would let a granted container run something else than KAI's own program."""
 
@@ -88,8 +90,13 @@ def _is_reservation_pod(document: Document, stack: StackFacts) -> bool:
         and len(containers) == 1
         and containers[0].get("name") == RESERVATION_CONTAINER
         and _NO_WAY_IN.isdisjoint(containers[0])
-        and text_of(containers[0].get("image")).partition(":")[0].endswith("/resource-reservation")
+        and _image_name(text_of(containers[0].get("image"))) in _IMAGES
     )
+
+
+def _image_name(reference: str) -> str:
+    """The last part of an image's path, without tag and digest."""
+    return reference.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
 def _granted_to_pod(document: Document, rule: str, path: Path, stack: StackFacts) -> bool:

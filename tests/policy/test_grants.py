@@ -128,6 +128,7 @@ def test_the_reservation_pod_passes_on_tegra_alone() -> None:
         ("spec.initContainers", [{"name": "a", "image": "a:1"}]),
         ("spec.containers.0.name", "other"),
         ("spec.containers.0.image", "evil:1.0"),
+        ("spec.containers.0.image", "registry.example.com/resourcereservation/evil:1.0"),
         ("spec.containers.0.command", ["sh"]),
         ("spec.volumes.1.hostPath.path", "/"),
         ("spec.containers.0.volumeMounts.0.readOnly", False),
@@ -137,6 +138,18 @@ def test_the_reservation_pod_passes_on_tegra_alone() -> None:
 )
 def test_a_reservation_pod_with_anything_else_fails_on_tegra_too(path: str, value: object) -> None:
     assert findings(POD, changed(reservation_pod(), path, value), TEGRA)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0",
+        "registry.example.com:5000/kai/resource-reservation:v0.17.0",
+        "registry.example.com:5000/kai/resourcereservation@sha256:" + "0" * 64,
+    ],
+)
+def test_kais_program_is_known_from_every_registry(image: str) -> None:
+    assert findings(POD, changed(reservation_pod(), "spec.containers.0.image", image), TEGRA) == ()
 
 
 def test_a_deployment_in_the_reservation_namespace_gets_no_grant() -> None:
