@@ -5,12 +5,12 @@ STACK ?= jetson
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview requirements install
+.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy policy-exceptions requirements install
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## List the targets.
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
 
 install: .venv/installed ## Install the Python environment (every other target does it when needed).
 
@@ -58,6 +58,12 @@ fmt: install ## Format the code.
 
 bench-preview: install ## Preview of a full stack over an empty program, and a no-op `up` over a preview.
 	@$(BIN)/python -m benchmarks.preview
+
+bench-policy: install ## What the policy pack costs per resource.
+	@$(BIN)/python -m benchmarks.policy
+
+policy-exceptions: install ## What the policy pack accepts, by whose design and why.
+	@$(BIN)/python -m policy.exceptions
 
 requirements: install ## Pin the dependencies of pyproject.toml again, with hashes.
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml --output-file requirements.txt

@@ -1,0 +1,1 @@
+"""The policy pack: privilege only where a stack's platform grants it, for this program and any Kubernetes stack."""

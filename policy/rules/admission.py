@@ -1,0 +1,158 @@
+"""No admission policy or webhook adds privilege or loses its teeth; ours keep selectors, timeout and failure policy."""
+
+import re
+from collections.abc import Iterator
+
+from policy import grants
+from policy.cel import NotALiteralError, read_literal
+from policy.findings import Violation
+from policy.reading import Hole, Path, dict_of, list_of, text_of
+from policy.rule import Rule
+from policy.stack_platform import OVERRIDES, RESERVATION, StackFacts
+from policy.workloads import Document
+
+_WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_OURS = "kai-anywhere"
+_GUARD = "kai-anywhere-reservation-guard"
+_WRITES = frozenset({"mutations", "variables"})
+_MAX_TIMEOUT_SECONDS = 10
+_ADDS = re.compile(
+    r"\b(privileged|hostPath|host(?:Network|PID|IPC|Port|Process)|capabilities|procMount|allowPrivilegeEscalation"
+    r"|runAsUser|runtimeClassName|seccompProfile|appArmorProfile|seLinuxOptions|sysctls|volumeDevices|nodeName"
+    r"|ephemeralContainers|pod-security)\b",
+    re.IGNORECASE,
+)
+_COMPUTED_PATH = re.compile(
+    r"""\bpath\s*:\s*+(?!["']/metadata/(?:labels|annotations))(?:["'][^"']*["']\s*\+|(?!["']))"""
+)
+_COMPUTED_TEXT = re.compile(r"\b(?:base64\.decode|join|format|replace)\s*\(")
+
+
+def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
+    if document.is_kind("MutatingAdmissionPolicy"):
+        yield from _mutations(document)
+    if document.is_kind("MutatingAdmissionPolicyBinding"):
+        yield from _overrides_binding(document)
+    if document.is_kind("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        yield from _guard(document)
+    if document.is_kind(*_WEBHOOKS) and _is_ours(document):
+        for index, webhook in enumerate(list_of(document.root.get("webhooks"))):
+            yield from _webhook((*document.path, "webhooks", index), dict_of(webhook))
+
+
+def _overrides_binding(document: Document) -> Iterator[Violation]:
+    parameters = dict_of(document.root.get("spec")).get("paramRef")
+    if document.name == OVERRIDES and not isinstance(parameters, Hole) and not grants.is_overrides_binding(document):
+        yield Violation(
+            (*document.path, "spec", "paramRef"),
+            parameters,
+            "the overrides would reach nodes that are not Tegra",
+            "select nodes by the platform label alone",
+        )
+
+
+def _mutations(document: Document) -> Iterator[Violation]:
+    """What is computed; an expression that writes its object out is judged as that object, by every rule."""
+    for field in document.fields("expression"):
+        text = text_of(field.value)
+        if not _WRITES.intersection(field.path) or not text or _is_literal(text):
+            continue
+        if found := _ADDS.search(text):
+            yield Violation(field.path, found.group())
+        elif _COMPUTED_PATH.search(text) or _COMPUTED_TEXT.search(text):
+            yield Violation(
+                field.path,
+                "a computed path or text",
+                "what the expression adds can't be known without a request",
+                "write paths and values out",
+            )
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        read_literal(text)
+    except NotALiteralError:
+        return False
+    return True
+
+
+def _guard(document: Document) -> Iterator[Violation]:
+    if document.name != _GUARD:
+        return
+    spec = dict_of(document.root.get("spec"))
+    why = "the guard would let through what it forbids"
+    if document.is_kind("ValidatingAdmissionPolicy") and spec.get("failurePolicy", "Fail") != "Fail":
+        yield Violation((*document.path, "spec", "failurePolicy"), spec.get("failurePolicy"), why, "set it to Fail")
+    if document.is_kind("ValidatingAdmissionPolicyBinding"):
+        actions = spec.get("validationActions")
+        if not isinstance(actions, Hole) and "Deny" not in list_of(actions):
+            yield Violation((*document.path, "spec", "validationActions"), actions, why, "add Deny")
+        if spec.get("matchResources"):
+            path = (*document.path, "spec", "matchResources")
+            yield Violation(path, spec["matchResources"], why, "remove it: the policy's own constraints are the scope")
+
+
+def _is_ours(document: Document) -> bool:
+    labels = dict_of(document.metadata.get("labels"))
+    namespaces = {
+        text_of(dict_of(dict_of(dict_of(webhook).get("clientConfig")).get("service")).get("namespace"))
+        for webhook in list_of(document.root.get("webhooks"))
+    }
+    part_of = labels.get("app.kubernetes.io/part-of")
+    return document.name.startswith(_OURS) or part_of == _OURS or not namespaces.isdisjoint({_OURS, RESERVATION})
+
+
+def _webhook(path: Path, webhook: dict[str, object]) -> Iterator[Violation]:
+    if not webhook.get("namespaceSelector") or not webhook.get("objectSelector"):
+        missing = "namespaceSelector" if not webhook.get("namespaceSelector") else "objectSelector"
+        yield Violation(
+            (*path, missing),
+            webhook.get(missing),
+            "while its server is down, every matching object of the cluster is refused or passes unchanged",
+            "select only the namespaces and objects that it is for",
+        )
+    timeout = webhook.get("timeoutSeconds")
+    if not isinstance(timeout, Hole) and not (
+        isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout <= _MAX_TIMEOUT_SECONDS
+    ):
+        yield Violation(
+            (*path, "timeoutSeconds"), timeout, "a slow server holds up the API server", "set at most 10 seconds"
+        )
+    failure = webhook.get("failurePolicy")
+    if not isinstance(failure, Hole) and failure != "Fail":
+        yield Violation(
+            (*path, "failurePolicy"),
+            failure,
+            "while its server is down, objects pass without what it adds or checks",
+            "set it to Fail",
+        )
+    for key, value in webhook.items():
+        if isinstance(value, Hole) and key in {
+            "namespaceSelector",
+            "objectSelector",
+            "timeoutSeconds",
+            "failurePolicy",
+        }:
+            yield Violation((*path, key), value)
+
+
+RULE = Rule(
+    name="admission",
+    title="No admission policy adds privilege beyond the platform's grants, and our webhooks are bounded.",
+    why="it changes pods after every review, so that each of them may come out privileged",
+    remedy="remove it; on Tegra, reservation.overrides adds what reservation pods need",
+    reads=frozenset(
+        {
+            "MutatingAdmissionPolicy:spec",
+            "MutatingAdmissionPolicy:spec.mutations",
+            "MutatingAdmissionPolicy:applyConfiguration.expression",
+            "MutatingAdmissionPolicy:jsonPatch.expression",
+            "MutatingAdmissionPolicy:applyConfiguration",
+            "MutatingAdmissionPolicy:jsonPatch",
+            "MutatingAdmissionPolicyBinding:spec.paramRef",
+            "ValidatingAdmissionPolicyBinding:spec.validationActions",
+            "MutatingWebhookConfiguration:webhooks",
+        }
+    ),
+    check=_check,
+)

@@ -1,0 +1,59 @@
+"""Charts are pinned, and nothing rewrites what they render."""
+
+import re
+from collections.abc import Iterator
+
+from policy.findings import HIDDEN, Violation
+from policy.reading import Hole, text_of
+from policy.rule import Rule
+from policy.stack_platform import StackFacts
+from policy.workloads import Document
+
+KINDS = ("Release", "Chart")
+_EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?")
+_LOCAL = ("/", "./", "../")
+_IN_REFERENCE = re.compile(r"@sha256:[0-9a-f]{64}$|:v?\d+\.\d+\.\d+[^/]*$")
+
+
+def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
+    root = document.root
+    if not document.is_kind(*KINDS) or not isinstance(chart := root.get("chart"), str):
+        return
+    version = root.get("version")
+    local = chart.startswith(_LOCAL) or chart == "."
+    pinned = local or isinstance(version, Hole) or _IN_REFERENCE.search(chart) or _EXACT.fullmatch(text_of(version))
+    if not pinned:
+        yield Violation(
+            (*document.path, "version"),
+            version,
+            "the chart's newest version would be installed, whatever it renders by then",
+            "pin one version, such as v0.17.0",
+        )
+    for key in ("postrender", "postRenderer"):
+        if root.get(key) and not isinstance(root[key], Hole):
+            yield Violation(
+                (*document.path, key),
+                HIDDEN,
+                "a program rewrites what the chart renders, after every check",
+                "set chart values, or register the object beside the release",
+            )
+    if root.get("disableOpenapiValidation") is True:
+        yield Violation(
+            (*document.path, "disableOpenapiValidation"), True, "misspelt security fields are dropped in silence"
+        )
+
+
+RULE = Rule(
+    name="helm",
+    title="Charts are pinned to a version, and nothing rewrites what they render.",
+    why="a release is one resource to the engine: its pods are seen only through chart, version and values",
+    remedy="remove it",
+    reads=frozenset(
+        {
+            f"{kind}:={key}"
+            for kind in KINDS
+            for key in ("chart", "version", "values", "postrender", "postRenderer", "valueYamlFiles")
+        }
+    ),
+    check=_check,
+)

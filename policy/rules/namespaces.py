@@ -1,0 +1,58 @@
+"""No namespace lowers Pod Security, except the reservation pods' on Tegra."""
+
+from collections.abc import Iterator
+
+from policy import grants
+from policy.findings import Violation
+from policy.reading import Hole, dict_of, list_of, one_of, parent
+from policy.rule import Rule
+from policy.rules.privileged import is_true
+from policy.stack_platform import RESERVATION, StackFacts
+from policy.workloads import Document
+
+ENFORCE = "pod-security.kubernetes.io/enforce"
+_LEVELS = frozenset({"baseline", "restricted"})
+_DRA_ADMIN = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
+_EXEMPTIONS = ("usernames", "namespaces", "runtimeClasses")
+
+
+def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
+    granted = stack.grants and grants.is_reservation_namespace(document) and document.path == ()
+    for field in document.fields(ENFORCE):
+        asked = parent(field.path).endswith("labels") and parent(field.path) != "matchlabels"
+        if asked and not granted and not one_of(field.value, _LEVELS) and not isinstance(field.value, Hole):
+            yield Violation(field.path, field.value)
+    yield from _reservation_namespace(document)
+    yield from _beside_levels(document)
+
+
+def _reservation_namespace(document: Document) -> Iterator[Violation]:
+    if document.name == RESERVATION and document.is_kind("Namespace"):
+        labels = document.metadata.get("labels")
+        if not isinstance(labels, Hole) and ENFORCE not in dict_of(labels):
+            yield Violation(
+                (*document.path, "metadata", "labels"),
+                labels,
+                "the reservation pods' namespace would take any pod",
+                f"set the label {ENFORCE}: baseline",
+            )
+
+
+def _beside_levels(document: Document) -> Iterator[Violation]:
+    for field in document.fields(*_DRA_ADMIN):
+        if is_true(field.value):
+            yield Violation(field.path, field.value, "claims in this namespace may take devices of others")
+    for field in document.fields("exemptions"):
+        for key in _EXEMPTIONS:
+            if list_of(dict_of(field.value).get(key)):
+                yield Violation((*field.path, key), dict_of(field.value)[key], "Pod Security does not judge these pods")
+
+
+RULE = Rule(
+    name="namespaces",
+    title="No namespace enforces less than the Pod Security level baseline, except the reservation pods' on Tegra.",
+    why="in such a namespace any pod may be privileged",
+    remedy="set the level baseline or restricted",
+    reads=frozenset({"Namespace:=metadata", "Namespace:=metadata.labels", f"labels.{ENFORCE}", "exemptions"}),
+    check=_check,
+)

@@ -1,0 +1,94 @@
+"""No privilege in text that a program applies: scripts of Jobs, hosts and ConfigMaps.
+
+Text that parses as YAML or JSON is judged by every rule as the objects that it holds (workloads.py); here is what only
+a shell would understand.
+"""
+
+import re
+from collections.abc import Iterator
+
+from policy.findings import Violation
+from policy.reading import TEXT, Path, list_of
+from policy.rule import Rule
+from policy.stack_platform import StackFacts
+from policy.texts import RefusedTextError, decoded, parse
+from policy.workloads import Document
+
+_APPLIES = re.compile(r"\b(kubectl|helm|oc|k3s|microk8s|k8s|crictl|ctr|docker|podman|nerdctl)\b")
+_PRIVILEGE = re.compile(
+    r"""--privileged\b(?!=false)
+    | ["']?privileged["']?\s*[:=]\s*\\?["']?true
+    | ["']?host(?:Network|PID|IPC)["']?\s*[:=]\s*\\?["']?true
+    | \bhostPath\\?["']?\s*:
+    | /securityContext/privileged
+    | --profile[= ]\\?["']?sysadmin
+    | \bdebug\s+node/
+    | pod-security\.kubernetes\.io/enforce\\?["']?\s*[:=]\s*\\?["']?privileged
+    | pod-security\.kubernetes\.io/enforce-(?![\w-])
+    | --(?:pid|ipc|net|network|uts|userns)[= ]host\b
+    | --cap-add\b
+    """,
+    re.VERBOSE,
+)
+_REMOTE = re.compile(
+    r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}\s-(?:f|k)\s*=?\s*['\"]?https?://|--filename[= ]['\"]?https?://"
+)
+_PIPED = re.compile(r"(?:curl|wget)\b[^\n;&]{0,500}\|\s*(?:kubectl|oc|k3s|sh|bash)\b")
+_CHECKED_ELSEWHERE = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "CustomResourceDefinition")
+"""Their expressions and descriptions name security fields; the rule `admission` reads those that add something."""
+
+
+def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
+    if document.is_only(*_CHECKED_ELSEWHERE):
+        return
+    for path, text in _scripts(document):
+        if found := _PRIVILEGE.search(text):
+            yield Violation((*path, TEXT), found.group().strip())
+        if _REMOTE.search(text) or _PIPED.search(text):
+            yield Violation(
+                (*path, TEXT),
+                "a manifest from the network",
+                "what is applied is not in this program, and nothing judges it",
+                "register the manifest's objects in the program",
+            )
+
+
+def _scripts(document: Document) -> Iterator[tuple[Path, str]]:
+    """Text that runs: commands of containers as one line, strings that call a tool, templates of manifests."""
+    for fields in document.keys.values():
+        for field in fields:
+            match field.value:
+                case str() if field.path[-1] != "description":
+                    text = decoded(field.value)
+                case list() if field.path[-1] in {"command", "args"}:
+                    text = " ".join(part for part in list_of(field.value) if isinstance(part, str))
+                case _:
+                    continue
+            if _APPLIES.search(text) or ("apiVersion:" in text and not _parses(text)):
+                yield field.path, text
+
+
+def _parses(text: str) -> bool:
+    try:
+        return bool(parse(text))
+    except RefusedTextError:
+        # A finding of its own.
+        return True
+
+
+RULE = Rule(
+    name="raw-yaml",
+    title="No script starts or applies anything privileged, or applies manifests from the network.",
+    why="what a program applies at run time passes this pack and the review by",
+    remedy="register the object in the program, without the privilege",
+    reads=frozenset(
+        {
+            "ConfigGroup:yaml",
+            "ConfigGroup:objs",
+            "ConfigGroup:files",
+            "ConfigFile:file",
+            "Directory:directory",
+        }
+    ),
+    check=_check,
+)

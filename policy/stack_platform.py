@@ -1,0 +1,142 @@
+"""What the stack's platform grants, read from the stack's own settings or the pack's configuration."""
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from policy.reading import dict_of, text_of
+
+STACK_CONFIG = "kai-anywhere"
+"""Project whose configuration holds the settings of a stack."""
+STACK_CONFIG_KEY = "settings"
+
+RESERVATION = "kai-resource-reservation"
+"""Namespace, app label and service account of KAI's reservation pods (KAI v0.17.0)."""
+RESERVATION_CONTAINER = "resource-reservation"
+OVERRIDES = "kai-anywhere-reservation-overrides"
+"""The admission policy that adds to reservation pods on Tegra nodes."""
+PLATFORM_LABEL = "kai-anywhere.io/platform"
+TEGRA = "tegra"
+
+_LIBRARIES = "/usr/lib/aarch64-linux-gnu/nvidia"
+_DEVICES = "/dev"
+_LIBRARY_PATH = re.compile(r"/(usr/(local/)?lib|opt)(/[\w.+-]+)+")
+_DEVICE_PATH = re.compile(r"/dev(/[\w-]+)*")
+
+CONFIG_SCHEMA: dict[str, dict[str, object]] = {
+    "platform": {
+        "type": "object",
+        "description": "the stack's `platform` section; absent means x86: nothing is granted",
+    },
+    "reservation": {"type": "object", "description": "the stack's `reservation` section"},
+    "gpu_operator": {"type": "object", "description": "the stack's `gpu_operator` section"},
+}
+"""The pack's configuration has the shape of the stack's settings; other sections are not read."""
+
+
+@dataclass(frozen=True)
+class StackFacts:
+    """What rules may know of the stack.
+
+    Attributes:
+        tegra_nodes: nodes whose reservation pods get the grants; empty means that nothing is granted.
+        labelled_nodes: nodes that may carry the platform label: the same, also where overrides are off.
+        libraries: host folder of the driver's libraries.
+        devices: host folder of the device files.
+        operator_namespace: namespace of the GPU Operator.
+        operator_installed: whether the settings have a section of it, and do not turn it off.
+        problem: what is wrong with the settings, if they were there but are not usable.
+    """
+
+    tegra_nodes: frozenset[str] = frozenset()
+    labelled_nodes: frozenset[str] = frozenset()
+    libraries: str = _LIBRARIES
+    devices: str = _DEVICES
+    operator_namespace: str = "gpu-operator"
+    operator_installed: bool = False
+    problem: str | None = None
+
+    @property
+    def grants(self) -> bool:
+        """Whether the platform grants anything."""
+        return bool(self.tegra_nodes)
+
+    def fragment(self) -> dict[str, object]:
+        """Everything that a reservation pod may have on Tegra, by the platform table."""
+        folders = (("nvidia-libs", self.libraries), ("dev-nvidia", self.devices))
+        return {
+            "spec": {
+                "runtimeClassName": "nvidia",
+                "volumes": [{"name": name, "hostPath": {"path": path, "type": "Directory"}} for name, path in folders],
+                "containers": [
+                    {
+                        "name": RESERVATION_CONTAINER,
+                        "env": [
+                            {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
+                            {"name": "LD_LIBRARY_PATH", "value": self.libraries},
+                        ],
+                        "volumeMounts": [
+                            {"name": "nvidia-libs", "mountPath": self.libraries, "readOnly": True},
+                            {"name": "dev-nvidia", "mountPath": self.devices},
+                        ],
+                        "securityContext": {
+                            "privileged": True,
+                            "allowPrivilegeEscalation": True,
+                            "runAsNonRoot": False,
+                            "runAsUser": 0,
+                        },
+                    }
+                ],
+            }
+        }
+
+
+def stack_facts(stack_settings: str | None, pack_config: Mapping[str, object]) -> StackFacts:
+    """The stack's facts: from its own settings, else from the pack's configuration, else none: strict x86.
+
+    Args:
+        stack_settings: the stack's settings as JSON; the engine hands them to a pack that is a folder, and none to
+            `pulumi policy analyze` and to a pack that is an executable.
+        pack_config: what `--policy-pack-config` says; JSON values.
+    """
+    return _facts(json.dumps(dict(pack_config)) if stack_settings is None else stack_settings)
+
+
+@functools.lru_cache(maxsize=8)
+def _facts(settings_json: str) -> StackFacts:
+    try:
+        settings = json.loads(settings_json)
+    except ValueError:
+        return StackFacts(problem="the stack's settings are not JSON")
+    if not isinstance(settings, dict):
+        return StackFacts(problem="the stack's settings are not an object")
+    platform = dict_of(settings.get("platform"))
+    operator = dict_of(settings.get("gpu_operator"))
+    libraries = text_of(platform.get("driver_library_path")) or _LIBRARIES
+    devices = text_of(platform.get("device_path")) or _DEVICES
+    problem = None
+    # Settings are no way to grant `/`: only folders where drivers and devices can lie.
+    if not _LIBRARY_PATH.fullmatch(libraries) or ".." in libraries:
+        problem, libraries = "driver_library_path is no library folder; the default is granted", _LIBRARIES
+    if not _DEVICE_PATH.fullmatch(devices):
+        problem, devices = "device_path is not below /dev; the default is granted", _DEVICES
+    nodes: frozenset[str] = frozenset()
+    match platform.get("kind"):
+        case "tegra":
+            nodes = frozenset(dict_of(platform.get("tegra_nodes")))
+        case "x86" | None:
+            pass
+        case _:
+            problem = "platform.kind is neither tegra nor x86; nothing is granted"
+    overrides = dict_of(settings.get("reservation")).get("overrides") != "never"
+    return StackFacts(
+        tegra_nodes=nodes if overrides else frozenset(),
+        labelled_nodes=nodes,
+        libraries=libraries,
+        devices=devices,
+        operator_namespace=text_of(operator.get("namespace")) or "gpu-operator",
+        operator_installed="gpu_operator" in settings and operator.get("install") is not False,
+        problem=problem,
+    )

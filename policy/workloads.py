@@ -1,0 +1,229 @@
+"""One walker by shape: everything in a resource that is, or becomes, a Kubernetes object.
+
+Not by type token: a pod hides in `*List` and `*Patch` kinds, templates at any depth of custom resources, strings, and
+patches. Every key of every object is indexed once; rules look keys up.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from policy.cel import NotALiteralError, read_literal
+from policy.reading import TEXT, Hole, Path, dict_of, list_of, plain, text_of
+from policy.texts import RefusedTextError, decoded, is_manifest, parse
+
+CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
+_MAX_TEXT_IN_TEXT = 3
+_SCHEMAS = frozenset({"openAPIV3Schema", "validation"})
+"""Where a CustomResourceDefinition describes fields instead of setting them."""
+_WITH_CODE = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+_CODE = (("expression",), ("messageExpression",))
+"""Strings of these kinds that are CEL, not manifests."""
+
+
+class Field(NamedTuple):
+    """One key with its value.
+
+    Attributes:
+        path: from the resource's inputs; its last step is the key.
+        value: plain.
+        holder: the mapping that has the key.
+    """
+
+    path: Path
+    value: object
+    holder: dict[str, object]
+
+
+class Pod(NamedTuple):
+    """A pod's spec, wherever it stands.
+
+    Attributes:
+        path: of the spec.
+        spec: the mapping with `containers`.
+        metadata: of the pod or template; empty where there is none.
+    """
+
+    path: Path
+    spec: dict[str, object]
+    metadata: dict[str, object]
+
+    def containers(self) -> Iterator[tuple[Path, dict[str, object]]]:
+        """Every container of every list, with its path."""
+        for key in CONTAINER_LISTS:
+            for index, container in enumerate(list_of(self.spec.get(key))):
+                if isinstance(container, dict):
+                    yield (*self.path, key, index), container
+
+
+@dataclass
+class Document:
+    """One Kubernetes object, Helm values, or a piece of either.
+
+    Attributes:
+        kinds: what the type token and the object itself call it; they may differ.
+        path: where it stands in the resource's inputs.
+        root: the object.
+        outer: the object that writes this one, for what an admission policy adds.
+        keys: every key in lower case, with its places.
+        pods: pod specs.
+        holes: places of values that can't be read.
+        texts: strings that may hold manifests.
+    """
+
+    kinds: frozenset[str]
+    path: Path
+    root: dict[str, object]
+    outer: "Document | None" = None
+    keys: dict[str, list[Field]] = field(default_factory=dict)
+    pods: list[Pod] = field(default_factory=list)
+    holes: list[tuple[Path, Hole]] = field(default_factory=list)
+    texts: list[tuple[Path, str]] = field(default_factory=list)
+    inner: list[tuple[Path, dict[str, object]]] = field(default_factory=list)
+
+    @property
+    def metadata(self) -> dict[str, object]:
+        """The object's metadata."""
+        return dict_of(self.root.get("metadata"))
+
+    @property
+    def name(self) -> str:
+        """The object's name; a Helm release has it at its root."""
+        return text_of(self.metadata.get("name")) or text_of(self.root.get("name"))
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace."""
+        return text_of(self.metadata.get("namespace")) or text_of(self.root.get("namespace"))
+
+    def is_kind(self, *kinds: str) -> bool:
+        """Whether token or object call it one of these: for a rule that forbids."""
+        return not self.kinds.isdisjoint(kinds)
+
+    def is_only(self, *kinds: str) -> bool:
+        """Whether token and object agree on one of these: for a rule that allows."""
+        return bool(self.kinds) and self.kinds <= frozenset(kinds)
+
+    def fields(self, *keys: str) -> Iterator[Field]:
+        """Every place of these keys, in any case."""
+        for key in keys:
+            yield from self.keys.get(key.casefold(), ())
+
+
+def documents(token: str, props: object) -> list[Document]:
+    """Everything in a resource that rules judge.
+
+    Args:
+        token: the resource's type.
+        props: its inputs, in any form.
+    """
+    root = plain(props)
+    package, kind = token.partition(":")[0], token.rpartition(":")[2]
+    if not isinstance(root, dict) or package == "pulumi":
+        # A provider's kubeconfig, a stack: nothing that becomes an object.
+        return []
+    if package in {"kubernetes", "command"} or (text_of(root.get("kind")) and text_of(root.get("apiVersion"))):
+        found = [each for top in _unlisted((), root, kind.removesuffix("Patch")) for each in _expand(top, 0)]
+    else:
+        # Another provider's resource: only what has the shape of a Kubernetes object in it.
+        shell = _walked(Document(frozenset({kind}), (), root))
+        found = [_walked(Document(frozenset(), pod.path, pod.spec)) for pod in shell.pods]
+        found += [each for each in _expand(shell, 0) if each is not shell]
+    return found + [added for each in found if each.is_kind("MutatingAdmissionPolicy") for added in _mutations(each)]
+
+
+def _unlisted(path: Path, root: dict[str, object], kind: str) -> Iterator[Document]:
+    """A document, or those of a `*List`."""
+    own = text_of(root.get("kind"))
+    if isinstance(items := root.get("items"), list) and (kind.endswith("List") or own.endswith("List")):
+        for index, item in enumerate(items):
+            if isinstance(item, dict):
+                yield from _unlisted((*path, "items", index), item, kind.removesuffix("List"))
+        root = {key: value for key, value in root.items() if key != "items"} | {
+            "items": [item for item in items if isinstance(item, Hole)]
+        }
+    yield _document(path, root, kind)
+
+
+def _document(path: Path, root: dict[str, object], kind: str) -> Document:
+    kinds = frozenset(name for name in (kind, text_of(root.get("kind"))) if name)
+    return _walked(Document(kinds, path, root))
+
+
+def _expand(document: Document, level: int) -> Iterator[Document]:
+    yield document
+    for path, inner in document.inner:
+        yield from _unlisted(path, inner, "")
+    yield from _from_texts(document, level)
+
+
+def _from_texts(document: Document, level: int) -> Iterator[Document]:
+    if level >= _MAX_TEXT_IN_TEXT:
+        return
+    for path, text in document.texts:
+        try:
+            values = parse(text)
+        except RefusedTextError:
+            document.holes.append(((*path, TEXT), Hole.TOO_LARGE))
+            continue
+        for index, value in enumerate(values):
+            fragment = plain(value)
+            root = fragment if isinstance(fragment, dict) else {"items": fragment}
+            step: Path = (*path, TEXT) if index == 0 else (*path, TEXT, index)
+            for inner in _unlisted(step, root, "List" if "items" in root else ""):
+                yield from _expand(inner, level + 1)
+
+
+def _mutations(document: Document) -> Iterator[Document]:
+    """What an admission policy adds to objects, as far as its expression writes it out."""
+    for item in document.fields("expression"):
+        try:
+            value = read_literal(text_of(item.value))
+        except NotALiteralError:
+            continue
+        for index, each in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(each, dict):
+                yield _walked(Document(frozenset(), (*item.path, TEXT, index), each, outer=document))
+
+
+def _walked(document: Document) -> Document:
+    schemas = _SCHEMAS if document.is_only("CustomResourceDefinition") else frozenset()
+    code = _CODE if document.is_only(*_WITH_CODE) else ()
+    todo: list[tuple[Path, object, dict[str, object]]] = [(document.path, document.root, {})]
+    while todo:
+        path, node, parent = todo.pop()
+        match node:
+            case dict():
+                _index(document, path, node, parent)
+                todo += [((*path, key), value, node) for key, value in node.items() if key not in schemas]
+            case list():
+                todo += [((*path, index), value, {}) for index, value in enumerate(node)]
+            case Hole():
+                document.holes.append((path, node))
+            case str() if path[-1:] not in code and is_manifest(text := decoded(node)):
+                document.texts.append((path, text))
+            case _:
+                pass
+    return document
+
+
+def _index(document: Document, path: Path, node: dict[str, object], parent: dict[str, object]) -> None:
+    for key, value in node.items():
+        document.keys.setdefault(key.casefold(), []).append(Field((*path, key), value, node))
+    if any(isinstance(node.get(key), list | Hole) for key in CONTAINER_LISTS):
+        metadata = dict_of(node.get("metadata") or parent.get("metadata"))
+        document.pods.append(Pod(path, node, metadata))
+    if path != document.path and "metadata" in node and text_of(node.get("kind")) and text_of(node.get("apiVersion")):
+        document.inner.append((path, node))
+    if isinstance(node.get("op"), str) and text_of(node.get("path")).startswith("/"):
+        _index_patch(document, path, node)
+
+
+def _index_patch(document: Document, path: Path, node: dict[str, object]) -> None:
+    """A JSON patch (RFC 6902) sets the field that its path names: indexed as if it stood there."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in text_of(node["path"]).split("/")[1:]]
+    target: Path = (*path, *(int(step) if step.isascii() and step.isdigit() else step for step in steps if step != "-"))
+    key = next((step for step in reversed(target) if isinstance(step, str)), "")
+    appended = isinstance(target[-1], int) or steps[-1] == "-"
+    value = [node.get("value")] if appended else node.get("value")
+    document.keys.setdefault(key.casefold(), []).append(Field(target, value, node))

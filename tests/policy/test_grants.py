@@ -1,0 +1,193 @@
+"""On Tegra exactly the platform's grants pass, on reservation objects alone; on x86 none."""
+
+import json
+from typing import Any
+
+import pytest
+
+from manifests import reservation
+from policy.stack_platform import StackFacts, stack_facts
+from tests.policy.objects import STRICT, TEGRA, Json, changed, findings, reservation_pod, without
+from tests.support.stacks import STACKS, jetson, parse
+from tests.support.stacks import changed as changed_stack
+from tests.unit.components.programs import preview
+
+POD = "kubernetes:core/v1:Pod"
+MUTATION = "kubernetes:admissionregistration.k8s.io/v1:MutatingAdmissionPolicy"
+BINDING = "kubernetes:admissionregistration.k8s.io/v1:MutatingAdmissionPolicyBinding"
+NAMESPACE = "kubernetes:core/v1:Namespace"
+
+
+def _facts(stack: Json) -> StackFacts:
+    return stack_facts(json.dumps(stack), {})
+
+
+def _overrides(stack: Json | None = None) -> Json:
+    platform: Any = parse(stack or jetson()).platform
+    return reservation.overrides_policy(reservation.tegra_fragment(platform))
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_stack_of_this_repository_passes_without_a_finding(name: str) -> None:
+    stack = STACKS[name]()
+    registrations = preview(stack).registrations
+    assert len(registrations) > 5
+    for registered in registrations:
+        assert findings(registered.type, dict(registered.inputs), _facts(stack)) == (), registered.key
+
+
+def test_the_jetson_stack_fails_as_a_stack_without_a_platform() -> None:
+    found = [each for item in preview(jetson()).registrations for each in findings(item.type, dict(item.inputs))]
+    assert {finding.rule for finding in found} == {"privileged", "host-paths", "namespaces", "scheduling"}
+
+
+def test_the_overrides_pass_on_tegra_alone() -> None:
+    assert findings(MUTATION, _overrides(), TEGRA) == ()
+    assert {finding.rule for finding in findings(MUTATION, _overrides(), STRICT)} == {"privileged", "host-paths"}
+
+
+_SPEC = "spec.matchConstraints"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.name", "another"),
+        ("spec.failurePolicy", "Ignore"),
+        (f"{_SPEC}.namespaceSelector", {}),
+        (f"{_SPEC}.namespaceSelector.matchLabels", {"kubernetes.io/metadata.name": "default"}),
+        (f"{_SPEC}.objectSelector", {}),
+        (f"{_SPEC}.resourceRules.0.resources", ["pods", "deployments"]),
+        (f"{_SPEC}.resourceRules.0.operations", ["*"]),
+        ("spec.matchConditions", []),
+        ("spec.paramKind", {"apiVersion": "v1", "kind": "ConfigMap"}),
+        ("kind", "ConfigMap"),
+    ],
+)
+def test_overrides_with_a_wider_scope_get_no_grant(path: str, value: object) -> None:
+    assert {finding.rule for finding in findings(MUTATION, changed(_overrides(), path, value), TEGRA)} >= {"privileged"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('hostPath{path: "/dev"', 'hostPath{path: "/"'),
+        ('name: "resource-reservation"', 'name: "other"'),
+        ("privileged: true", "privileged: true, procMount: 'Unmasked'"),
+        ("runtimeClassName:", "hostNetwork: true, runtimeClassName:"),
+        ("readOnly: true", "readOnly: false"),
+    ],
+)
+def test_overrides_that_add_more_than_the_grants_fail(old: str, new: str) -> None:
+    policy = _overrides()
+    expression = policy["spec"]["mutations"][0]["applyConfiguration"]["expression"]
+    assert old in expression
+    bad = changed(policy, "spec.mutations.0.applyConfiguration.expression", expression.replace(old, new))
+    assert {finding.rule for finding in findings(MUTATION, bad, TEGRA)} >= {"privileged"}
+
+
+def test_overrides_for_every_node_fail() -> None:
+    binding = reservation.overrides_binding()
+    assert findings(BINDING, binding, TEGRA) == ()
+    [finding] = findings(BINDING, without(binding, "spec.paramRef"), TEGRA)
+    assert finding.rule == "admission"
+
+
+def test_the_reservation_namespace_is_privileged_on_tegra_alone() -> None:
+    namespace = {
+        "kind": "Namespace",
+        "metadata": {
+            "name": "kai-resource-reservation",
+            "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
+        },
+    }
+    assert findings(NAMESPACE, namespace, TEGRA) == ()
+    assert [finding.rule for finding in findings(NAMESPACE, namespace, STRICT)] == ["namespaces"]
+    other = changed(namespace, "metadata.name", "kai-resource-reservation-2")
+    assert [finding.rule for finding in findings(NAMESPACE, other, TEGRA)] == ["namespaces"]
+    unlabelled = changed(namespace, "metadata.labels", {})
+    assert [finding.rule for finding in findings(NAMESPACE, unlabelled, TEGRA)] == ["namespaces"]
+
+
+def test_the_reservation_pod_passes_on_tegra_alone() -> None:
+    assert findings(POD, reservation_pod(), TEGRA) == ()
+    assert {finding.rule for finding in findings(POD, reservation_pod(), STRICT)} == {
+        "privileged",
+        "host-paths",
+        "scheduling",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.namespace", "default"),
+        ("metadata.labels.app", "other"),
+        ("spec.nodeName", "x86-1"),
+        ("spec.serviceAccountName", "default"),
+        ("spec.initContainers", [{"name": "a", "image": "a:1"}]),
+        ("spec.containers.0.name", "other"),
+        ("spec.containers.0.image", "evil:1.0"),
+        ("spec.containers.0.image", "registry.example.com/resourcereservation/evil:1.0"),
+        ("spec.containers.0.command", ["sh"]),
+        ("spec.volumes.1.hostPath.path", "/"),
+        ("spec.containers.0.volumeMounts.0.readOnly", False),
+        ("spec.containers.0.volumeMounts.1.subPath", "sda"),
+        ("spec.hostPID", True),
+    ],
+)
+def test_a_reservation_pod_with_anything_else_fails_on_tegra_too(path: str, value: object) -> None:
+    assert findings(POD, changed(reservation_pod(), path, value), TEGRA)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0",
+        "registry.example.com:5000/kai/resource-reservation:v0.17.0",
+        "registry.example.com:5000/kai/resourcereservation@sha256:" + "0" * 64,
+    ],
+)
+def test_kais_program_is_known_from_every_registry(image: str) -> None:
+    assert findings(POD, changed(reservation_pod(), "spec.containers.0.image", image), TEGRA) == ()
+
+
+def test_a_deployment_in_the_reservation_namespace_gets_no_grant() -> None:
+    pod = reservation_pod()
+    props = {"metadata": pod["metadata"], "spec": {"template": {"metadata": pod["metadata"], "spec": pod["spec"]}}}
+    found = findings("kubernetes:apps/v1:Deployment", props, TEGRA)
+    assert {finding.rule for finding in found} >= {"privileged"}
+
+
+def test_without_settings_nothing_is_granted() -> None:
+    assert not stack_facts(None, {}).grants
+    assert not stack_facts('{"platform": {"kind": "x86"}}', {"platform": {"kind": "tegra"}}).grants
+
+
+def test_the_packs_own_configuration_counts_where_the_stacks_does_not_arrive() -> None:
+    facts = stack_facts(None, {"platform": {"kind": "tegra", "tegra_nodes": {"jetson-7": {}}}})
+    assert facts.tegra_nodes == {"jetson-7"}
+
+
+def test_overrides_that_are_off_grant_nothing() -> None:
+    facts = _facts(changed_stack(jetson(), "reservation.overrides", "never"))
+    assert not facts.grants
+    assert facts.labelled_nodes == {"jetson-1"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"x"', "1", '{"platform": 3}', '{"platform": {"kind": "arm"}}', "null"])
+def test_settings_that_can_not_be_read_grant_nothing(text: str) -> None:
+    assert not stack_facts(text, {}).grants
+
+
+@pytest.mark.parametrize("path", ["/", "/etc", "/usr/lib/../../etc", "usr/lib/x"])
+def test_settings_can_not_grant_any_folder(path: str) -> None:
+    facts = _facts(changed_stack(jetson(), "platform.driver_library_path", path))
+    assert facts.libraries == "/usr/lib/aarch64-linux-gnu/nvidia"
+    assert facts.problem is not None
+
+
+def test_paths_of_another_jetpack_are_granted() -> None:
+    stack = changed_stack(jetson(), "platform.driver_library_path", "/usr/lib/aarch64-linux-gnu/tegra")
+    assert findings(MUTATION, _overrides(stack), _facts(stack)) == ()
+    assert findings(MUTATION, _overrides(stack), TEGRA) != ()
