@@ -146,11 +146,7 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
             return PreflightResult(None, (f"Preview without a cluster: {error}",))
         raise
     findings = list(judge(settings, facts, state))
-    if any(finding.fatal for finding in findings):
-        listed = "\n".join(str(finding) for finding in findings)
-        raise PreflightError(
-            f"The cluster at {facts.server} is not ready for this stack. Nothing was changed.\n{listed}"
-        )
+    _refuse(findings, f"The cluster at {facts.server} is")
     return PreflightResult(facts.uid, tuple(f"{finding.what} {finding.remedy}" for finding in findings))
 
 

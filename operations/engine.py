@@ -58,10 +58,19 @@ def select_stack(target: Target) -> None:
 
 
 def deployed_state(target: Target) -> DeployedState:
-    """What the stack remembers; a stack that was never made remembers nothing."""
+    """What the stack remembers; a stack that was never made remembers nothing.
+
+    Raises:
+        OperationError: if the state can't be read: without it, another cluster would not be recognised.
+    """
     asked = _ask(target, "stack", "export", "--stack", target.stack)
-    if asked.returncode != 0:
+    if "no stack named" in asked.stderr:
         return DeployedState()
+    if asked.returncode != 0:
+        raise OperationError(
+            f"The state of stack '{target.stack}' can't be read: {asked.stderr.strip()}\n"
+            "Log in to the backend that holds it, and set its passphrase, for example PULUMI_CONFIG_PASSPHRASE."
+        )
     try:
         export = _Export.model_validate_json(asked.stdout)
     except ValidationError as error:

@@ -92,7 +92,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     changes["cluster"] = {"kubeconfig": str(control_plane.kubeconfig)}
     file = project / f"Pulumi.{stack}.yaml"
     previous = read_stack_file(file) if file.exists() else {}
-    salt = {key: previous[key] for key in ("encryptionsalt",) if key in previous}
+    salt = {"encryptionsalt": previous["encryptionsalt"]} if "encryptionsalt" in previous else {}
     file.write_text(yaml.safe_dump(with_settings(content, changes) | salt, sort_keys=False))
     environment |= {
         "PULUMI_BACKEND_URL": state.as_uri(),
