@@ -1,5 +1,7 @@
 """Loopback ports: which are free, and who has one that is not."""
 
+import itertools
+import random
 import socket
 import time
 from collections.abc import Iterator
@@ -9,7 +11,9 @@ from pathlib import Path
 LOOPBACK = "127.0.0.1"
 _LISTEN = "0A"
 """The state of a listening socket in /proc/net/tcp (TCP_LISTEN of include/net/tcp_states.h)."""
-
+_CANDIDATES = range(20000, 30000)
+"""Below what Linux (32768, net.ipv4.ip_local_port_range) and macOS (49152) give to outgoing connections, and below the
+node ports of Kubernetes (30000)."""
 
 RELEASE_S = 2.0
 """How long a killed process with many threads may take to give its ports back."""
@@ -35,15 +39,13 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different loopback ports that nobody listens on."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((LOOPBACK, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Different loopback ports that nobody listens on, and that no outgoing connection will be given.
+
+    A port that the kernel hands out (`bind` to port 0) may become the near end of anybody's connection before the
+    server that it was meant for listens: seconds, on a busy machine.
+    """
+    candidates = random.sample(_CANDIDATES, len(_CANDIDATES))
+    return list(itertools.islice(filter(is_free, candidates), count))
 
 
 def owner(port: int) -> str | None:

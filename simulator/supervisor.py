@@ -10,8 +10,8 @@ from simulator.layout import Layout
 from simulator.programs import Command
 from simulator.records import ProcessRecord, Records
 
-PATIENCE_S = 60.0
-"""Ten times what a start takes on two cores: who waits longer waits for nothing."""
+PATIENCE_S = 120.0
+"""Twenty times what a start takes on two cores: who waits longer waits for nothing."""
 
 POLL_S = 0.05
 _LOG_LINES = 12

@@ -233,7 +233,7 @@ def test_a_run_killed_inside_helm_is_explained_and_its_remedy_lets_the_next_run_
         secrets = "/api/v1/namespaces/gpu-operator/secrets"
         half_done = {"labelSelector": "owner=helm,status=pending-install"}
         with stack.up_until_killed():
-            eventually(lambda: api.get(secrets, params=half_done).json()["items"], within_s=60)
+            eventually(lambda: api.get(secrets, params=half_done).json()["items"])
         simulator.up(own.folder)
         assert "the stack is currently locked" in stack.up(expect=None).output
         stack.run("cancel", "--yes")

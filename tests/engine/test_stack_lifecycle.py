@@ -252,7 +252,7 @@ def test_destroy_leaves_nothing_behind(stack: Stack, api: httpx2.Client, before:
             if not item.startswith("Node/") or (any(mark in item for mark in ours) and "gpu.present" not in item)
         }
 
-    eventually(lambda: left() == set(), within_s=60)
+    eventually(lambda: left() == set())
     stack.up()
 
 

@@ -18,9 +18,9 @@ def start(folder: Path) -> Iterator[simulator.ControlPlane]:
 
 
 def stack_settings(settings: Json, control_plane: simulator.ControlPlane) -> Json:
-    """A stack's settings for a simulator: its kubeconfig, the stand-in charts, short waits."""
+    """A stack's settings for a simulator: its kubeconfig, the stand-in charts, bounded waits."""
     settings = changed(settings, "cluster.kubeconfig", str(control_plane.kubeconfig))
     settings = changed(settings, "kai.chart", {"source": str(simulator.chart_path("kai-scheduler"))})
     settings = changed(settings, "gpu_operator.chart", {"source": str(simulator.chart_path("gpu-operator"))})
-    settings = changed(settings, "kai.timeout_seconds", 60)
-    return changed(settings, "gpu_operator.timeout_seconds", 60)
+    settings = changed(settings, "kai.timeout_seconds", 300)
+    return changed(settings, "gpu_operator.timeout_seconds", 300)

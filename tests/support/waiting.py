@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-def eventually(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
+def eventually(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
     """Return once `condition` is true; fail with its last value when `within_s` seconds are over."""
     deadline = time.monotonic() + within_s
     while not (value := condition()):
