@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from policy import checks
 from policy.findings import Violation
 from policy.reading import Hole, Path, dict_of, list_of, one_of, text_of
 from policy.rule import Rule
@@ -9,46 +10,31 @@ from policy.rules.privileged import is_true
 from policy.stack_platform import StackFacts
 from policy.workloads import Document, Pod
 
-_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-_NO_DEVICES = frozenset({"", "none", "void"})
-_VOLUME_DEVICES = "/var/run/nvidia-container-devices"
-"""Mounts here name devices to the NVIDIA container runtime (`accept-nvidia-visible-devices-as-volume-mounts`)."""
-_CDI = "cdi.k8s.io/"
-"""Pod annotations with this prefix inject CDI devices."""
-_FRACTIONS = frozenset({"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"})
-"""KAI's own requests, as annotations of the pod (KAI v0.17.0)."""
-_REMEDY = "request the GPU: nvidia.com/gpu under resources.limits, or KAI's annotation gpu-fraction"
-
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     for pod in document.pods:
         yield from _without_request(pod)
     for field in document.fields("volumeDevices"):
         if field.value and not isinstance(field.value, Hole):
-            yield Violation(
-                field.path,
-                field.value,
-                "a raw block device is read and written past every file permission",
-                "mount the volume as a file system (volumeMounts)",
-            )
+            yield Violation(field.path, field.value, checks.RAW_DEVICES.why, checks.RAW_DEVICES.remedy)
     for field in document.fields("adminAccess"):
         if is_true(field.value):
             yield Violation(
                 field.path, field.value, "admin access takes devices that others have been given", "remove it"
             )
     for key, fields in document.keys.items():
-        if key.startswith(_CDI):
+        if key.startswith(checks.CDI_ANNOTATION):
             for field in fields:
-                yield Violation(field.path, field.value, "the runtime injects devices that nobody requested", _REMEDY)
+                yield Violation(field.path, field.value, checks.INJECTED_DEVICES.why)
 
 
 def _without_request(pod: Pod) -> Iterator[Violation]:
-    fraction = not _FRACTIONS.isdisjoint(dict_of(pod.metadata.get("annotations")))
+    fraction = not checks.FRACTIONS.isdisjoint(dict_of(pod.metadata.get("annotations")))
     for path, container in pod.containers():
         if not fraction and not _requests_gpu(container):
             yield from _environment(path, container)
         for index, mount in enumerate(list_of(container.get("volumeMounts"))):
-            if text_of(dict_of(mount).get("mountPath")).startswith(_VOLUME_DEVICES):
+            if text_of(dict_of(mount).get("mountPath")).startswith(checks.VOLUME_DEVICES):
                 where = (*path, "volumeMounts", index, "mountPath")
                 yield Violation(where, dict_of(mount).get("mountPath"))
 
@@ -56,24 +42,25 @@ def _without_request(pod: Pod) -> Iterator[Violation]:
 def _requests_gpu(container: dict[str, object]) -> bool:
     resources = dict_of(container.get("resources"))
     names = {name for part in ("limits", "requests") for name in dict_of(resources.get(part))}
-    return bool(resources.get("claims")) or any(name.startswith("nvidia.com/") for name in names)
+    return bool(resources.get("claims")) or any(name.startswith(checks.GPU_RESOURCES) for name in names)
 
 
 def _environment(path: Path, container: dict[str, object]) -> Iterator[Violation]:
     for index, variable in enumerate(list_of(container.get("env"))):
         entry = dict_of(variable)
-        if entry.get("name") != _VISIBLE_DEVICES:
+        if entry.get("name") != checks.VISIBLE_DEVICES:
             continue
-        value = entry.get("value", "a value from elsewhere" if "valueFrom" in entry else "")
-        if not one_of(value, _NO_DEVICES):
+        # Beside an empty `value` the API server takes `valueFrom`.
+        value = "a value from elsewhere" if entry.get("valueFrom") else entry.get("value", "")
+        if not one_of(value, checks.NO_DEVICES):
             yield Violation((*path, "env", index, "value"), value)
 
 
 RULE = Rule(
     name="devices",
     title="No container takes GPUs, disks or others' devices without a request.",
-    why="with the NVIDIA runtime it gets GPUs that the scheduler gave to others",
-    remedy=_REMEDY,
+    why=checks.UNREQUESTED_GPUS.why,
+    remedy=checks.UNREQUESTED_GPUS.remedy,
     reads=frozenset({"volumeDevices", "adminAccess", "devices.requests", "env"}),
     check=_check,
 )

@@ -1,7 +1,9 @@
 """Every image names what is run: a tag other than latest, or a digest."""
 
+import re
 from collections.abc import Iterator
 
+from policy import checks
 from policy.findings import Violation
 from policy.reading import dict_of, list_of, text_of
 from policy.rule import Rule
@@ -11,10 +13,8 @@ from policy.workloads import Document
 
 def is_pinned(image: str) -> bool:
     """Whether an image reference has a digest, or a tag that is not `latest`."""
-    if "@sha256:" in image:
-        return True
-    tag = image.rpartition("/")[2].partition(":")[2]
-    return bool(tag) and tag != "latest"
+    tagged = re.fullmatch(checks.TAGGED, image) and not re.fullmatch(checks.LATEST, image)
+    return checks.DIGEST in image or bool(tagged)
 
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
@@ -32,8 +32,8 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 RULE = Rule(
     name="images",
     title="Every image has a tag other than latest, or a digest.",
-    why="what runs tomorrow would not be what was reviewed today",
-    remedy="add a tag, or better a digest (@sha256:...)",
+    why=checks.IMAGES.why,
+    remedy=checks.IMAGES.remedy,
     reads=frozenset({"containers.image", "initContainers.image", "ephemeralContainers.image"}),
     check=_check,
 )
