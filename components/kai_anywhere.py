@@ -10,6 +10,7 @@ from components import tokens
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
+from components.pod_guard import PodGuard, PodGuardArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
 from config.stack import StackSettings
 
@@ -28,7 +29,7 @@ class KaiAnywhereArgs:
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Node labels -> GPU Operator -> reservation overrides -> KAI scheduler and queues.
+    """Node labels -> GPU Operator -> reservation overrides -> KAI scheduler and queues -> pod guard.
 
     Labels come first: the operator obeys the operand switches that it finds on a node when it first sees it, and would
     otherwise install its own container toolkit on a Jetson only to take it back.
@@ -73,6 +74,8 @@ class KaiAnywhere(pulumi.ComponentResource):
             KaiSchedulerArgs(settings, provider, after=[overrides, *operator.ready]),
             pulumi.ResourceOptions(parent=self, depends_on=[labels]),
         )
+        # Last: a release that is refused midway would be left half-done. Its pods fit under the guard all the same.
+        PodGuard("pod-guard", PodGuardArgs(settings, provider, after=[operator, kai]), child_opts)
         self.platform = pulumi.Output.from_input(settings.platform.kind)
         self.tegra_nodes = overrides.tegra_nodes
         self.gpu_operator_version = operator.chart_version

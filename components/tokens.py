@@ -5,5 +5,6 @@ from typing import Final
 KAI_ANYWHERE: Final = "kai-anywhere:index:KaiAnywhere"
 NODE_LABELS: Final = "kai-anywhere:index:NodeLabels"
 GPU_OPERATOR: Final = "kai-anywhere:index:GpuOperator"
+POD_GUARD: Final = "kai-anywhere:index:PodGuard"
 RESERVATION_OVERRIDES: Final = "kai-anywhere:index:ReservationOverrides"
 KAI_SCHEDULER: Final = "kai-anywhere:index:KaiScheduler"

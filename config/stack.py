@@ -11,6 +11,7 @@ from config.gpu_operator import GpuOperatorSettings
 from config.kai import KaiSettings
 from config.model import Name, Settings
 from config.platform import Platform, X86Platform
+from config.pod_guard import PodGuardSettings
 from config.reservation import POLICY_CARRIER_SINCE, Carrier, Overrides, ReservationSettings
 from config.sharing import NodeProfile, check_profiles
 
@@ -24,6 +25,7 @@ class StackSettings(Settings):
     cluster: ClusterSettings
     platform: Platform
     reservation: ReservationSettings = ReservationSettings()
+    pod_guard: PodGuardSettings = PodGuardSettings()
     gpu_operator: GpuOperatorSettings = GpuOperatorSettings()
     kai: KaiSettings = KaiSettings()
     node_profiles: Annotated[dict[Name, NodeProfile], AfterValidator(check_profiles)] = {}

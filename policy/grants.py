@@ -12,6 +12,8 @@ _IMAGES = frozenset({"resourcereservation", "resource-reservation"})
 """KAI's program: the published image's name, and the one that KAI's code falls back to (v0.17.0)."""
 _NO_WAY_IN = frozenset({"command", "args", "lifecycle", "envFrom"})
 """What would let a granted container run something else than KAI's own program."""
+_WRITABLE: dict[str, object] = {"readOnly": False}
+"""What a mount is that does not say it."""
 
 
 def allows(document: Document, rule: str, path: Path, stack: StackFacts) -> bool:
@@ -111,10 +113,10 @@ def _granted_to_pod(document: Document, rule: str, path: Path, stack: StackFacts
             volumes = list_of(spec.get("volumes"))
             mounts = dict_of(list_of(spec.get("containers"))[0]).get("volumeMounts")
             granted = dict_of(list_of(fragment["containers"])[0])["volumeMounts"]
-            ours = [
-                mount for mount in list_of(mounts) if dict_of(mount).get("name") == dict_of(volumes[index]).get("name")
-            ]
-            return within(volumes[index], _item_named(fragment["volumes"], volumes[index])) and within(ours, granted)
+            name = dict_of(volumes[index]).get("name")
+            ours = [_WRITABLE | mount for mount in map(dict_of, list_of(mounts)) if mount.get("name") == name]
+            readable = [_WRITABLE | dict_of(mount) for mount in list_of(granted)]
+            return within(volumes[index], _item_named(fragment["volumes"], volumes[index])) and within(ours, readable)
         case _:
             return False
 

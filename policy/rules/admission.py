@@ -13,7 +13,7 @@ from policy.workloads import Document
 
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _OURS = "kai-anywhere"
-_GUARD = "kai-anywhere-reservation-guard"
+_GUARDS = frozenset({"kai-anywhere-reservation-guard", "kai-anywhere-pod-guard"})
 _WRITES = frozenset({"mutations", "variables"})
 _MAX_TIMEOUT_SECONDS = 10
 _ADDS = re.compile(
@@ -77,7 +77,7 @@ def _is_literal(text: str) -> bool:
 
 
 def _guard(document: Document) -> Iterator[Violation]:
-    if document.name != _GUARD:
+    if document.name not in _GUARDS:
         return
     spec = dict_of(document.root.get("spec"))
     why = "the guard would let through what it forbids"

@@ -394,3 +394,16 @@ def test_a_credential_in_an_image_reference_is_not_shown() -> None:
     props = changed(pod(), "spec.containers.0.image", "https://user:s3cr3t@registry.example.com/app")
     [finding] = findings("kubernetes:core/v1:Pod", props)
     assert "s3cr3t" not in finding.message()
+
+
+@pytest.mark.parametrize("name", ["kai-anywhere-reservation-guard", "kai-anywhere-pod-guard"])
+def test_both_guards_of_a_stack_keep_their_teeth(name: str) -> None:
+    ignored = changed(changed(COMPLIANT[GUARD], "metadata.name", name), "spec.failurePolicy", "Ignore")
+    assert rules_and_paths(GUARD, ignored) == {("admission", "spec.failurePolicy")}
+    audited = changed(changed(COMPLIANT[GUARD_BINDING], "metadata.name", name), "spec.validationActions", ["Audit"])
+    assert rules_and_paths(GUARD_BINDING, audited) == {("admission", "spec.validationActions")}
+
+
+def test_a_policy_of_somebody_else_may_ignore_failures() -> None:
+    ignored = changed(changed(COMPLIANT[GUARD], "metadata.name", "other"), "spec.failurePolicy", "Ignore")
+    assert rules_and_paths(GUARD, ignored) == set()

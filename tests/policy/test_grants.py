@@ -132,6 +132,7 @@ def test_the_reservation_pod_passes_on_tegra_alone() -> None:
         ("spec.containers.0.command", ["sh"]),
         ("spec.volumes.1.hostPath.path", "/"),
         ("spec.containers.0.volumeMounts.0.readOnly", False),
+        ("spec.containers.0.volumeMounts.0", {"name": "nvidia-libs", "mountPath": "/usr/lib/aarch64-linux-gnu/nvidia"}),
         ("spec.containers.0.volumeMounts.1.subPath", "sda"),
         ("spec.hostPID", True),
     ],

@@ -5,7 +5,7 @@ from typing import Any
 
 from config.platform import TegraPlatform
 from config.stack import StackSettings
-from manifests import gpu_operator, kai, reservation
+from manifests import gpu_operator, kai, pod_guard, reservation
 from manifests.node_labels import node_labels
 from manifests.objects import HelmRelease, Manifest
 
@@ -16,6 +16,8 @@ def objects_of(settings: StackSettings) -> dict[str, Manifest]:
         "reservation-namespace": reservation.reservation_namespace(settings),
         "guard-policy": reservation.guard_policy(settings),
         "guard-binding": reservation.guard_binding(),
+        "pod-guard-policy": pod_guard.guard_policy(settings),
+        "pod-guard-binding": pod_guard.guard_binding(),
         "kai-namespace": kai.kai_namespace(settings),
         "kai-default-shard": kai.default_shard(),
     }

@@ -12,6 +12,7 @@ _COMPONENTS = {
     "GpuOperator:gpu-operator",
     "ReservationOverrides:reservation",
     "KaiScheduler:kai-scheduler",
+    "PodGuard:pod-guard",
 }
 
 

@@ -10,6 +10,7 @@ from components.gpu_operator import GpuOperator
 from components.kai_anywhere import KaiAnywhere
 from components.kai_scheduler import KaiScheduler
 from components.node_labels import NodeLabels
+from components.pod_guard import PodGuard
 from components.reservation_overrides import ReservationOverrides
 from tests.support.stacks import jetson
 from tests.unit.components.programs import preview
@@ -19,6 +20,7 @@ _COMPONENTS: set[type[pulumi.ComponentResource]] = {
     KaiAnywhere,
     KaiScheduler,
     NodeLabels,
+    PodGuard,
     ReservationOverrides,
 }
 _TOKENS = {name: token for name, token in vars(tokens).items() if name.isupper()}
@@ -42,5 +44,6 @@ def test_a_token_is_registered_by_the_class_that_it_names() -> None:
         tokens.NODE_LABELS: "NodeLabels:node-labels",
         tokens.GPU_OPERATOR: "GpuOperator:gpu-operator",
         tokens.RESERVATION_OVERRIDES: "ReservationOverrides:reservation",
+        tokens.POD_GUARD: "PodGuard:pod-guard",
         tokens.KAI_SCHEDULER: "KaiScheduler:kai-scheduler",
     }

@@ -11,6 +11,7 @@ from config.gpu_operator import DcgmExporterSettings, GpuOperatorSettings
 from config.kai import KaiSettings, QueueSettings, QueueShare, SchedulerSettings
 from config.model import Settings
 from config.platform import TegraNode, TegraPlatform, UnifiedMemoryNode, X86Platform
+from config.pod_guard import PodGuardSettings
 from config.reservation import ReservationSettings
 from config.sharing import KaiProfile, TimeSlicingProfile
 from config.stack import StackSettings
@@ -24,6 +25,7 @@ _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     UnifiedMemoryNode: (mixed, "platform.unified_memory_nodes.spark-1"),
     X86Platform: (time_slicing, "platform"),
     ReservationSettings: (mixed, "reservation"),
+    PodGuardSettings: (mixed, "pod_guard"),
     GpuOperatorSettings: (mixed, "gpu_operator"),
     ChartSettings: (mixed, "gpu_operator.chart"),
     ImageSettings: (mixed, "kai.images"),
