@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from policy import grants
 from policy.cel import NotALiteralError, read_literal
-from policy.findings import Violation
+from policy.findings import Told, Violation
 from policy.reading import Hole, Path, dict_of, list_of, text_of
 from policy.rule import Rule
 from policy.stack_platform import OVERRIDES, RESERVATION, StackFacts
@@ -58,11 +58,11 @@ def _mutations(document: Document) -> Iterator[Violation]:
         if not _WRITES.intersection(field.path) or not text or _is_literal(text):
             continue
         if found := _ADDS.search(text):
-            yield Violation(field.path, found.group())
+            yield Violation(field.path, Told(found.group()))
         elif _COMPUTED_PATH.search(text) or _COMPUTED_TEXT.search(text):
             yield Violation(
                 field.path,
-                "a computed path or text",
+                Told("a computed path or text"),
                 "what the expression adds can't be known without a request",
                 "write paths and values out",
             )

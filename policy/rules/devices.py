@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from policy.findings import Violation
+from policy.findings import Told, Violation, told_path
 from policy.reading import Hole, Path, dict_of, list_of, one_of, text_of
 from policy.rule import Rule
 from policy.rules.privileged import is_true
@@ -50,7 +50,7 @@ def _without_request(pod: Pod) -> Iterator[Violation]:
         for index, mount in enumerate(list_of(container.get("volumeMounts"))):
             if text_of(dict_of(mount).get("mountPath")).startswith(_VOLUME_DEVICES):
                 where = (*path, "volumeMounts", index, "mountPath")
-                yield Violation(where, dict_of(mount).get("mountPath"))
+                yield Violation(where, told_path(dict_of(mount).get("mountPath")))
 
 
 def _requests_gpu(container: dict[str, object]) -> bool:
@@ -64,7 +64,7 @@ def _environment(path: Path, container: dict[str, object]) -> Iterator[Violation
         entry = dict_of(variable)
         if entry.get("name") != _VISIBLE_DEVICES:
             continue
-        value = entry.get("value", "a value from elsewhere" if "valueFrom" in entry else "")
+        value = entry.get("value", Told("a value from elsewhere") if "valueFrom" in entry else "")
         if not one_of(value, _NO_DEVICES):
             yield Violation((*path, "env", index, "value"), value)
 

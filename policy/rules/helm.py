@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from policy.findings import HIDDEN, Violation
+from policy.findings import HIDDEN, Told, Violation, told_version
 from policy.reading import Hole, text_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
@@ -25,7 +25,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     if not pinned:
         yield Violation(
             (*document.path, "version"),
-            version,
+            told_version(version),
             "the chart's newest version would be installed, whatever it renders by then",
             "pin one version, such as v0.17.0",
         )
@@ -33,7 +33,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
         if root.get(key) and not isinstance(root[key], Hole):
             yield Violation(
                 (*document.path, key),
-                HIDDEN,
+                Told(HIDDEN),
                 "a program rewrites what the chart renders, after every check",
                 "set chart values, or register the object beside the release",
             )

@@ -7,7 +7,7 @@ a shell would understand.
 import re
 from collections.abc import Iterator
 
-from policy.findings import Violation
+from policy.findings import Told, Violation
 from policy.reading import TEXT, Path, list_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
@@ -43,11 +43,11 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
         return
     for path, text in _scripts(document):
         if found := _PRIVILEGE.search(text):
-            yield Violation((*path, TEXT), found.group().strip())
+            yield Violation((*path, TEXT), Told(found.group().strip()))
         if _REMOTE.search(text) or _PIPED.search(text):
             yield Violation(
                 (*path, TEXT),
-                "a manifest from the network",
+                Told("a manifest from the network"),
                 "what is applied is not in this program, and nothing judges it",
                 "register the manifest's objects in the program",
             )

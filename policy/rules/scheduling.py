@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from policy.findings import Violation
+from policy.findings import Violation, told_name
 from policy.reading import dict_of
 from policy.rule import Rule
 from policy.stack_platform import PLATFORM_LABEL, TEGRA, StackFacts
@@ -16,7 +16,7 @@ def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
     for field in document.fields("nodeName"):
         in_pod = field.path[:-1] in pod_paths or (document.is_kind(*_POD_KINDS) and field.path[-2:-1] == ("spec",))
         if in_pod and isinstance(field.value, str) and field.value:
-            yield Violation(field.path, field.value)
+            yield Violation(field.path, told_name(field.value))
     if document.is_kind("Node"):
         labels = dict_of(document.metadata.get("labels"))
         if labels.get(PLATFORM_LABEL) == TEGRA and document.name not in stack.labelled_nodes:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from policy.findings import HIDDEN, Violation
+from policy.findings import HIDDEN, Told, Violation
 from policy.reading import TEXT, Path, dict_of, list_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
@@ -57,7 +57,7 @@ def _command(document: Document) -> Iterator[Violation]:
         if found := _STATIC_PODS.search(value):
             yield Violation(
                 (*path, TEXT),
-                found.group(),
+                Told(found.group()),
                 "the kubelet or k3s runs whatever lies there, past the API server's admission",
                 "register the workload in the program",
             )
@@ -66,12 +66,12 @@ def _command(document: Document) -> Iterator[Violation]:
 def _named(path: Path, name: object, value: object, better: str) -> Iterator[Violation]:
     secret = isinstance(name, str) and isinstance(value, str) and _SECRET_NAME.search(name)
     if secret and value and not _NO_SECRET.fullmatch(str(value)):
-        yield Violation(path, HIDDEN, remedy=f"hand it over through {better}")
+        yield Violation(path, Told(HIDDEN), remedy=f"hand it over through {better}")
 
 
 def _in_text(path: Path, value: object) -> Iterator[Violation]:
     if isinstance(value, str) and _SECRET_TEXT.search(value):
-        yield Violation((*path, TEXT), HIDDEN)
+        yield Violation((*path, TEXT), Told(HIDDEN))
 
 
 RULE = Rule(
