@@ -17,18 +17,23 @@ _CDI = "cdi.k8s.io/"
 """Pod annotations with this prefix inject CDI devices."""
 _FRACTIONS = frozenset({"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"})
 """KAI's own requests, as annotations of the pod (KAI v0.17.0)."""
+_RAW = "a raw block device is read and written past every file permission"
 _REMEDY = "request the GPU: nvidia.com/gpu under resources.limits, or KAI's annotation gpu-fraction"
 
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     for pod in document.pods:
         yield from _without_request(pod)
+    yield from _outside_containers(document)
+    for field in document.fields("volumeMode"):
+        if field.value == "Block":
+            yield Violation(field.path, Told("Block"), _RAW, "leave it out: the default is Filesystem")
     for field in document.fields("volumeDevices"):
         if field.value and not isinstance(field.value, Hole):
             yield Violation(
                 field.path,
                 field.value,
-                "a raw block device is read and written past every file permission",
+                _RAW,
                 "mount the volume as a file system (volumeMounts)",
             )
     for field in document.fields("adminAccess"):
@@ -51,6 +56,21 @@ def _without_request(pod: Pod) -> Iterator[Violation]:
             if text_of(dict_of(mount).get("mountPath")).startswith(_VOLUME_DEVICES):
                 where = (*path, "volumeMounts", index, "mountPath")
                 yield Violation(where, told_path(dict_of(mount).get("mountPath")))
+
+
+def _outside_containers(document: Document) -> Iterator[Violation]:
+    """The variable in a ConfigMap (envFrom), in chart values: by name, or as an entry of a list."""
+    if any(key.startswith("nvidia.com/") for key in document.keys):
+        return
+    for field in document.fields(_VISIBLE_DEVICES):
+        if isinstance(field.value, str) and not one_of(field.value, _NO_DEVICES):
+            yield Violation(field.path, field.value)
+    in_pods = tuple(pod.path for pod in document.pods)
+    for field in document.fields("name"):
+        value = field.holder.get("value")
+        if field.value == _VISIBLE_DEVICES and value is not None and not one_of(value, _NO_DEVICES):
+            if not any(field.path[: len(path)] == path for path in in_pods):
+                yield Violation((*field.path[:-1], "value"), value)
 
 
 def _requests_gpu(container: dict[str, object]) -> bool:

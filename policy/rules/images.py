@@ -1,5 +1,6 @@
 """Every image names what is run: a tag other than latest, or a digest."""
 
+import re
 from collections.abc import Iterator
 
 from policy.findings import Violation, told_image
@@ -9,9 +10,12 @@ from policy.stack_platform import StackFacts
 from policy.workloads import Document
 
 
+_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+
+
 def is_pinned(image: str) -> bool:
     """Whether an image reference has a digest, or a tag that is not `latest`."""
-    if "@sha256:" in image:
+    if _DIGEST.search(image):
         return True
     tag = image.rpartition("/")[2].partition(":")[2]
     return bool(tag) and tag != "latest"
@@ -27,6 +31,10 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
             reference = text_of(dict_of(dict_of(volume).get("image")).get("reference"))
             if reference and not is_pinned(reference):
                 yield Violation((*pod.path, "volumes", index, "image", "reference"), told_image(reference))
+    for field in document.fields("tag"):
+        # How charts take an image apart.
+        if field.value == "latest" and "repository" in field.holder:
+            yield Violation(field.path, field.value)
 
 
 RULE = Rule(
