@@ -1,7 +1,7 @@
 """What a rule found, and the message that a person reads.
 
-The engine tells a pack no longer which values are secret. So a message shows names, paths and a closed vocabulary; every
-other text is hidden, however harmless it looks.
+The engine tells a pack no longer which values are secret. So a message shows names, paths and a closed vocabulary;
+every other text is hidden, however harmless it looks.
 """
 
 import re

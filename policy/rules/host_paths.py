@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from policy import checks
 from policy.findings import Violation, told_path
 from policy.reading import dict_of, text_of
 from policy.rule import Rule
@@ -26,8 +27,8 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 RULE = Rule(
     name="host-paths",
     title="No pod mounts a folder of its node, directly or through a PersistentVolume.",
-    why="who reads or writes the node's files can become root on it",
-    remedy="use a ConfigMap, an emptyDir or a PersistentVolume of a storage driver",
+    why=checks.HOST_PATHS.why,
+    remedy=checks.HOST_PATHS.remedy,
     reads=frozenset(
         {
             "hostPath",

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from policy import checks
 from policy.findings import Violation, told_image
 from policy.reading import dict_of, list_of, text_of
 from policy.rule import Rule
@@ -10,15 +11,10 @@ from policy.stack_platform import StackFacts
 from policy.workloads import Document
 
 
-_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
-
-
 def is_pinned(image: str) -> bool:
     """Whether an image reference has a digest, or a tag that is not `latest`."""
-    if _DIGEST.search(image):
-        return True
-    tag = image.rpartition("/")[2].partition(":")[2]
-    return bool(tag) and tag != "latest"
+    tagged = re.fullmatch(checks.TAGGED, image) and not re.fullmatch(checks.LATEST, image)
+    return checks.DIGEST in image or bool(tagged)
 
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
@@ -40,8 +36,8 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 RULE = Rule(
     name="images",
     title="Every image has a tag other than latest, or a digest.",
-    why="what runs tomorrow would not be what was reviewed today",
-    remedy="add a tag, or better a digest (@sha256:...)",
+    why=checks.IMAGES.why,
+    remedy=checks.IMAGES.remedy,
     reads=frozenset({"containers.image", "initContainers.image", "ephemeralContainers.image"}),
     check=_check,
 )

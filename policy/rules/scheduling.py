@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from policy import checks
 from policy.findings import Violation, told_name
 from policy.reading import dict_of, parent
 from policy.rule import Rule
@@ -37,8 +38,8 @@ def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
 RULE = Rule(
     name="scheduling",
     title="No pod names its node, and only the stack's Tegra nodes carry the platform label.",
-    why="a pod with a node name passes scheduler, quotas and taints by",
-    remedy="use a nodeSelector or affinity and let the scheduler choose",
+    why=checks.NODE_NAMES.why,
+    remedy=checks.NODE_NAMES.remedy,
     reads=frozenset({"spec.nodeName", "Node:=metadata.labels", f"Node:labels.{PLATFORM_LABEL}"}),
     check=_check,
 )
