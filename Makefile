@@ -5,7 +5,7 @@ STACK ?= jetson
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy policy-exceptions requirements install
+.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy policy policy-corpus policy-exceptions requirements install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -61,6 +61,12 @@ bench-preview: install ## Preview of a full stack over an empty program, and a n
 
 bench-policy: install ## What the policy pack costs per resource.
 	@$(BIN)/python -m benchmarks.policy
+
+policy: install ## Run the policy pack on previews of every stack, and prove that it was in force.
+	@$(BIN)/python -m operations policy
+
+policy-corpus: install ## Recall and false positives of the policy pack on Kubernetes' own Pod Security fixtures.
+	@$(BIN)/python -m tests.policy.corpus
 
 policy-exceptions: install ## What the policy pack accepts, by whose design and why.
 	@$(BIN)/python -m policy.exceptions

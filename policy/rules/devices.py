@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from policy import checks
-from policy.findings import Violation
+from policy.findings import Told, Violation, told_path
 from policy.reading import Hole, Path, dict_of, list_of, one_of, text_of
 from policy.rule import Rule
 from policy.rules.privileged import is_true
@@ -14,9 +14,8 @@ from policy.workloads import Document, Pod
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     for pod in document.pods:
         yield from _without_request(pod)
-    for field in document.fields("volumeDevices"):
-        if field.value and not isinstance(field.value, Hole):
-            yield Violation(field.path, field.value, checks.RAW_DEVICES.why, checks.RAW_DEVICES.remedy)
+    yield from _outside_containers(document)
+    yield from _raw_volumes(document)
     for field in document.fields("adminAccess"):
         if is_true(field.value):
             yield Violation(
@@ -28,6 +27,17 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
                 yield Violation(field.path, field.value, checks.INJECTED_DEVICES.why)
 
 
+def _raw_volumes(document: Document) -> Iterator[Violation]:
+    for field in document.fields("volumeMode"):
+        if field.value == "Block":
+            yield Violation(
+                field.path, Told("Block"), checks.RAW_DEVICES.why, "leave it out: the default is Filesystem"
+            )
+    for field in document.fields("volumeDevices"):
+        if field.value and not isinstance(field.value, Hole):
+            yield Violation(field.path, field.value, checks.RAW_DEVICES.why, checks.RAW_DEVICES.remedy)
+
+
 def _without_request(pod: Pod) -> Iterator[Violation]:
     fraction = not checks.FRACTIONS.isdisjoint(dict_of(pod.metadata.get("annotations")))
     for path, container in pod.containers():
@@ -36,7 +46,22 @@ def _without_request(pod: Pod) -> Iterator[Violation]:
         for index, mount in enumerate(list_of(container.get("volumeMounts"))):
             if text_of(dict_of(mount).get("mountPath")).startswith(checks.VOLUME_DEVICES):
                 where = (*path, "volumeMounts", index, "mountPath")
-                yield Violation(where, dict_of(mount).get("mountPath"))
+                yield Violation(where, told_path(dict_of(mount).get("mountPath")))
+
+
+def _outside_containers(document: Document) -> Iterator[Violation]:
+    """The variable in a ConfigMap (envFrom), in chart values: by name, or as an entry of a list."""
+    if any(key.startswith("nvidia.com/") for key in document.keys):
+        return
+    for field in document.fields(checks.VISIBLE_DEVICES):
+        if isinstance(field.value, str) and not one_of(field.value, checks.NO_DEVICES):
+            yield Violation(field.path, field.value)
+    entries = [field for field in document.fields("name") if field.value == checks.VISIBLE_DEVICES]
+    for field in entries:
+        value = field.holder.get("value")
+        inside = any(field.path[: len(pod.path)] == pod.path for pod in document.pods)
+        if not inside and value is not None and not one_of(value, checks.NO_DEVICES):
+            yield Violation((*field.path[:-1], "value"), value)
 
 
 def _requests_gpu(container: dict[str, object]) -> bool:
@@ -51,7 +76,7 @@ def _environment(path: Path, container: dict[str, object]) -> Iterator[Violation
         if entry.get("name") != checks.VISIBLE_DEVICES:
             continue
         # Beside an empty `value` the API server takes `valueFrom`.
-        value = "a value from elsewhere" if entry.get("valueFrom") else entry.get("value", "")
+        value = Told("a value from elsewhere") if entry.get("valueFrom") else entry.get("value", "")
         if not one_of(value, checks.NO_DEVICES):
             yield Violation((*path, "env", index, "value"), value)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from policy import checks
-from policy.findings import Violation
+from policy.findings import Violation, told_path
 from policy.reading import dict_of, text_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
@@ -15,13 +15,13 @@ _LEAVES = "a path with '..' leaves its volume on kubelets that follow it (CVE-20
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     for field in document.fields("hostPath"):
         if field.value:
-            yield Violation(field.path, dict_of(field.value).get("path", field.value))
+            yield Violation(field.path, told_path(dict_of(field.value).get("path", field.value)))
     for field in document.fields("local"):
         if document.is_kind("PersistentVolume") and field.value and field.path[-2:-1] == ("spec",):
-            yield Violation(field.path, dict_of(field.value).get("path", field.value))
+            yield Violation(field.path, told_path(dict_of(field.value).get("path", field.value)))
     for field in document.fields("subPath", "subPathExpr"):
         if ".." in text_of(field.value).split("/") or text_of(field.value).startswith("/"):
-            yield Violation(field.path, field.value, _LEAVES, "name a path inside the volume, without '..'")
+            yield Violation(field.path, told_path(field.value), _LEAVES, "name a path inside the volume, without '..'")
 
 
 RULE = Rule(

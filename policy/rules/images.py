@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from policy import checks
-from policy.findings import Violation
+from policy.findings import Violation, told_image
 from policy.reading import dict_of, list_of, text_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
@@ -22,11 +22,15 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
         for path, container in pod.containers():
             image = container.get("image")
             if isinstance(image, str) and image and not is_pinned(image):
-                yield Violation((*path, "image"), image)
+                yield Violation((*path, "image"), told_image(image))
         for index, volume in enumerate(list_of(pod.spec.get("volumes"))):
             reference = text_of(dict_of(dict_of(volume).get("image")).get("reference"))
             if reference and not is_pinned(reference):
-                yield Violation((*pod.path, "volumes", index, "image", "reference"), reference)
+                yield Violation((*pod.path, "volumes", index, "image", "reference"), told_image(reference))
+    for field in document.fields("tag"):
+        # How charts take an image apart.
+        if field.value == "latest" and "repository" in field.holder:
+            yield Violation(field.path, field.value)
 
 
 RULE = Rule(

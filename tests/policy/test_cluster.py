@@ -21,6 +21,7 @@ GUARD = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 GUARD_BINDING = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding"
 NODE = "kubernetes:core/v1:NodePatch"
 VOLUME = "kubernetes:core/v1:PersistentVolume"
+GROUP = "kubernetes:yaml/v2:ConfigGroup"
 CLAIM = "kubernetes:resource.k8s.io/v1:ResourceClaim"
 
 ENFORCE = "pod-security~kubernetes~io/enforce"
@@ -107,6 +108,7 @@ COMPLIANT: dict[str, Json] = {
         "spec": {"policyName": "kai-anywhere-reservation-guard", "validationActions": ["Deny"]},
     },
     NODE: {"kind": "Node", "metadata": {"name": "x86-1", "labels": {"nvidia.com/gpu.count": "1"}}},
+    GROUP: {"yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n"},
     VOLUME: {"kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {"csi": {"driver": "d.example.com"}}},
     CLAIM: {
         "kind": "ResourceClaim",
@@ -208,7 +210,7 @@ CHANGES: list[tuple[str, str, str, object, str]] = [
         "raw-yaml",
         CONFIG_MAP,
         "data.script",
-        "kubectl apply -f - <<EOF\nspec:\n  hostNetwork: true\nEOF\n",
+        "kubectl apply -f - <<EOF\nspec: {{ .Spec }\n  hostNetwork: true\nEOF\n",
         "data.script(text)",
     ),
     (
@@ -320,6 +322,7 @@ UNKNOWNS: list[tuple[str, str, str]] = [
     ("custom-resources", KAI_CONFIG, f"{_RESERVATION}.reservationContainerSecurityContext"),
     ("admission", MUTATION, _EXPRESSION),
     ("admission", WEBHOOK, "webhooks.0.failurePolicy"),
+    ("raw-yaml", GROUP, "yaml"),
     ("secrets-and-host-commands", COMMAND, "create"),
     ("host-paths", VOLUME, "spec.local"),
     ("scheduling", NODE, "metadata.labels.kai-anywhere~io/platform"),

@@ -74,6 +74,7 @@ def test_the_groups_cover_every_program_once() -> None:
         ("etcd", "go.etcd.io/etcd/server/v3", f"v{ETCD_VERSION}"),
         ("kubernetes", "k8s.io/kubernetes", f"v{KUBERNETES_VERSION}"),
         ("kwok", "sigs.k8s.io/kwok", f"v{KWOK_VERSION}"),
+        ("pod-security-fixtures", "k8s.io/pod-security-admission", f"v0.{KUBERNETES_VERSION.removeprefix('1.')}"),
     ],
 )
 def test_the_go_modules_pin_the_versions_that_the_table_names(folder: str, module: str, version: str) -> None:
