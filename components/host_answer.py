@@ -132,6 +132,6 @@ def read_probe(node: str, text: str) -> ProbeAnswer:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the answer"
         raise HostAnswerError(
-            f"host '{node}': its answer is not one of our agent: {where}: {first['msg']}. Nothing was changed there. The "
-            "login's shell may print text of its own (.bashrc, .profile): it must be silent without a terminal."
+            f"host '{node}': its answer is not one of our agent: {where}: {first['msg']}. Nothing was changed there. "
+            "The login's shell may print text of its own (.bashrc, .profile): it must be silent without a terminal."
         ) from None

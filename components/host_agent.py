@@ -1,0 +1,28 @@
+"""The agent as one file, from this program's own sources."""
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+from agents.host_zipapp import build
+from components.host_commands import HostAgent
+
+
+def build_host_agent() -> HostAgent:
+    """Build the agent; the same sources give the same bytes, and so no change in a stack.
+
+    The file stays, below the user's data folder under its own hash: `pulumi destroy` runs no program, and restores a
+    host without SSH by the very file that configured it.
+    """
+    folder = user_data_path("kai-anywhere", appauthor=False) / "host-agent"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        built = Path(scratch) / "kai-host.pyz"
+        build(built)
+        sha256 = hashlib.sha256(built.read_bytes()).hexdigest()
+        path = folder / f"kai-host-{sha256}.pyz"
+        if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+            built.replace(path)
+    return HostAgent(str(path), sha256)
