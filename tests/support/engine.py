@@ -138,7 +138,9 @@ class Stack:
         if arguments[0] not in {"stack", "cancel"}:
             command += ["--event-log", str(log)]
         done = subprocess.run(command, env=self.environment, check=False, capture_output=True, text=True, timeout=600)
-        output = done.stdout if arguments[:2] == ("stack", "export") else done.stdout + done.stderr
+        output = (
+            done.stdout if arguments[:2] in {("stack", "export"), ("stack", "output")} else done.stdout + done.stderr
+        )
         if expect is not None and done.returncode != expect:
             raise AssertionError(f"pulumi {' '.join(arguments)} ended with {done.returncode}, not {expect}:\n{output}")
         changes, changed = _read(log)

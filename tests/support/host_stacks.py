@@ -1,8 +1,10 @@
 """Hosts of a stack as settings, and stacks of hosts alone on the real engine."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import toolchain
 from tests.support import command_plugin
@@ -54,3 +56,7 @@ class HostsStack(Stack):
         super().__init__(folder, settings, environment, program=_PROGRAM)
         for name, value in secrets.items():
             self.set_secret(name, value)
+
+    def output(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        """An output of the stack."""
+        return json.loads(self.run("stack", "output", "--json").output)[name]
