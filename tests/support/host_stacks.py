@@ -32,8 +32,9 @@ def ssh_host(server: Sshd, machine: Machine, **more: object) -> Json:
 
 
 def tegra_stack(hosts: Mapping[str, Json]) -> Json:
-    """A Jetson stack whose Tegra nodes are these hosts, with measured memory."""
-    stack = changed(jetson(), "platform.tegra_nodes", {node: {} for node in hosts})
+    """A Jetson stack whose Tegra nodes are these hosts, with measured memory and another mode than they have."""
+    stack = changed(jetson(), "platform.container_runtime_mode", "csv")
+    stack = changed(stack, "platform.tegra_nodes", {node: {} for node in hosts})
     return changed(stack, "hosts", dict(hosts))
 
 

@@ -80,6 +80,10 @@ class Machine:
         """What the agent takes for `/`."""
         return self.folder / "root"
 
+    def path(self, path: str) -> Path:
+        """Where one of the machine's own paths lies."""
+        return self.root / path.lstrip("/")
+
     def program(self, name: str, text: str) -> None:
         """Put a program first on the login's PATH."""
         path = self.folder / "bin" / name
@@ -125,14 +129,15 @@ class Sshd:
         if os.geteuid() == 0:
             # Where no service manager did it: sshd's own empty folder, without which it does not start as root.
             Path("/run/sshd").mkdir(mode=0o755, parents=True, exist_ok=True)
-        # In the foreground, in a session of its own: stopping it ends its sessions too.
-        self._process = subprocess.Popen(
-            [sshd, "-D", "-e", "-f", str(self.folder / "sshd_config")],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / "log").open("ab"),
-            start_new_session=True,
-        )
+        # In the foreground, in a session of its own.
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sshd, "-D", "-e", "-f", str(self.folder / "sshd_config")],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
         eventually(self._accepts_or_ended, within_s=60)
         assert self._process.poll() is None, self.log
 

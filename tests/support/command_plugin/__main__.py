@@ -2,6 +2,7 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import grpc
 from pulumi.runtime.proto import provider_pb2_grpc
@@ -21,7 +22,8 @@ def main() -> None:
     server.start()
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    server.wait_for_termination()
+    with suppress(KeyboardInterrupt):
+        server.wait_for_termination()
 
 
 if __name__ == "__main__":
