@@ -6,6 +6,7 @@ by each test: real ones by link, stand-ins as scripts.
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -189,7 +190,7 @@ class HostRoot:
         for path in sorted(self.folder.rglob("*")):
             name = str(path.relative_to(self.folder))
             status = path.lstat()
-            if name.split("/")[0] == "run" or stat.S_ISSOCK(status.st_mode):
+            if name.split("/", maxsplit=1)[0] == "run" or stat.S_ISSOCK(status.st_mode):
                 continue
             content: object = None
             if path.is_symlink():
@@ -203,7 +204,7 @@ class HostRoot:
         """Gives the variables the agent runs with: nothing of this machine is on its PATH."""
         return {"PATH": str(self.programs), "HOME": str(self.folder), "PYTHONPATH": str(ROOT)}
 
-    def run(  # noqa: PLR0913 - everything a run can be given
+    def run(
         self,
         *arguments: str,
         desired: object = None,
@@ -263,9 +264,7 @@ def install_kubernetes(host: HostRoot, distribution: Distribution, main: str = M
             host.write("/var/snap/k8s/common/lock/.containerd-base-dir", "/var/lib/k8s-base\n")
             host.write("/snap/k8s/current/meta/snap.yaml", "name: k8s\nversion: v1.34.1\n")
             imported = 'version = 2\nimports = ["/var/lib/k8s-base/etc/containerd/conf.d/*.toml"]'
-            host.write(
-                "/var/lib/k8s-base/etc/containerd/config.toml", main.replace("version = 2", imported), 0o600
-            )
+            host.write("/var/lib/k8s-base/etc/containerd/config.toml", main.replace("version = 2", imported), 0o600)
         case Distribution.MICROK8S:
             host.write("/var/snap/microk8s/current/args/containerd-template.toml", MICROK8S_TEMPLATE, 0o660)
             host.write("/var/snap/microk8s/current/args/containerd.toml", "# rendered\n", 0o660)
@@ -343,7 +342,10 @@ def _board(host: HostRoot, board: Board) -> None:
 
 
 def _discrete(host: HostRoot, version: str, architecture: str) -> None:
-    host.write("/proc/driver/nvidia/version", f"NVRM version: NVIDIA UNIX Open Kernel Module for {architecture}  {version}  Release Build\n")
+    host.write(
+        "/proc/driver/nvidia/version",
+        f"NVRM version: NVIDIA UNIX Open Kernel Module for {architecture}  {version}  Release Build\n",
+    )
     host.write("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n")
     host.write("/sys/bus/pci/devices/0000:01:00.0/class", "0x030000\n")
     host.write(
@@ -354,6 +356,30 @@ def _discrete(host: HostRoot, version: str, architecture: str) -> None:
         host.device(f"/dev/{device}")
 
 
-def is_root() -> bool:
-    """Whether this process may do everything."""
-    return os.geteuid() == 0
+class Serve:
+    """Lets somebody answer on the sockets of container runtimes, until `close`."""
+
+    def __init__(self) -> None:
+        self._servers: list[socket.socket] = []
+
+    def __call__(self, host: HostRoot, distribution: Distribution) -> Path:
+        """Gives the file in which a stand-in for `systemctl` or `snap` may note its calls."""
+        self.at(host, SOCKETS[distribution])
+        return host.folder.parent / "calls"
+
+    def at(self, host: HostRoot, path: str) -> None:
+        """Answers on one socket."""
+        target = host.path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        server = socket.socket(socket.AF_UNIX)
+        self._servers.append(server)
+        # The path may be longer than a socket's address holds.
+        folder = os.open(target.parent, os.O_RDONLY)
+        server.bind(f"/proc/self/fd/{folder}/{target.name}")
+        os.close(folder)
+        server.listen(1024)
+
+    def close(self) -> None:
+        """Stops answering."""
+        for server in self._servers:
+            server.close()
