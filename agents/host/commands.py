@@ -50,8 +50,10 @@ class Finished:
 
     @property
     def trouble(self) -> str:
-        """Its last words."""
-        return (self.errors.strip() or self.output.strip() or "it printed nothing")[-_LAST_CHARACTERS:]
+        """Its last words, without what was only a warning."""
+        lines = (self.errors.strip() or self.output.strip()).splitlines()
+        grave = [line for line in lines if "level=warning" not in line and "level=info" not in line]
+        return "\n".join(grave or lines[-1:] or ["it printed nothing"])[-_LAST_CHARACTERS:]
 
 
 class Tools:

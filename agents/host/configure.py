@@ -87,7 +87,17 @@ def check(tools: Tools, desired: Desired, result: Result) -> None:
 
 @contextlib.contextmanager
 def _planned(tools: Tools, desired: Desired, result: Result) -> Iterator[Context]:
-    staging = Path(tempfile.mkdtemp(prefix="kai-anywhere-host-"))
+    try:
+        staging = Path(tempfile.mkdtemp(prefix="kai-anywhere-host-"))
+    except OSError as error:
+        raise _no_staging(error) from error
+    try:
+        yield _plan(tools, desired, result, staging)
+    finally:
+        shutil.rmtree(str(staging), ignore_errors=True)
+
+
+def _plan(tools: Tools, desired: Desired, result: Result, staging: Path) -> Context:
     try:
         seen = probe.hardware(tools)
         _refuse_other_platform(desired, seen)
@@ -103,9 +113,16 @@ def _planned(tools: Tools, desired: Desired, result: Result) -> Iterator[Context
             say(f"{step.name}: {step.detail}")
             for planned in step.changes:
                 say(planned.diff)
-        yield context
-    finally:
-        shutil.rmtree(str(staging), ignore_errors=True)
+    except OSError as error:
+        raise _no_staging(error) from error
+    return context
+
+
+def _no_staging(error: OSError) -> HostError:
+    return HostError(
+        f"Candidates can't be tried in {tempfile.gettempdir()}: {error.strerror}.",
+        "Make room there, or name another folder in TMPDIR; nothing was changed.",
+    )
 
 
 def _apply(context: Context, result: Result) -> None:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from agents.host.root import Root
 
 _NVRM = re.compile(r"NVRM version:.*?\s(\d{3}\.\d+(?:\.\d+)*)\s")
-_NVML = "libnvidia-ml.so.1"
+LIBRARY = "libnvidia-ml.so.1"
+"""NVML."""
 _CUDA = "libcuda.so.1"
 _TEGRA_FOLDERS = ("/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/aarch64-linux-gnu/tegra")
 _DEVICES = (
@@ -64,9 +65,9 @@ def _version(root: Root) -> tuple[str | None, str]:
 
 
 def _library_folder(root: Root, folders: tuple[str, ...]) -> tuple[str | None, str]:
-    for library in (_NVML, _CUDA):
+    for library in (LIBRARY, _CUDA):
         for folder in folders:
             if root.exists(f"{folder}/{library}"):
-                lacking = "" if library == _NVML else f"; {_NVML} is in none of {', '.join(folders)}"
+                lacking = "" if library == LIBRARY else f"; {LIBRARY} is in none of {', '.join(folders)}"
                 return folder, f"{library} is in {folder}{lacking}"
-    return None, f"neither {_NVML} nor {_CUDA} is in {', '.join(folders)}"
+    return None, f"neither {LIBRARY} nor {_CUDA} is in {', '.join(folders)}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agents.host.driver import LIBRARY
 from agents.host.errors import HostError
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def ask(tools: Tools, driver: Driver, *, jetpack: str | None) -> Nvml:
     if jetpack == "5":
         return Nvml("JetPack 5 has no NVML; fractions need JetPack 6 or later")
     folder = driver.library_folder
-    if folder is None and not tools.root.is_machine:
+    # The loader would find this machine's own library for a prepared root that has none.
+    if not tools.root.is_machine and not tools.root.exists(f"{folder}/{LIBRARY}"):
         return Nvml(driver.reasons[-1])
     folders = [str(tools.root.path(folder))] if folder else []
     inherited = os.environ.get("LD_LIBRARY_PATH")

@@ -210,7 +210,7 @@ def _refuse_without_cri(now: Effective, config: str) -> None:
     disabled = now.flat.get(("disabled_plugins",), "[]")
     if re.search(r"""["'](io\.containerd\.grpc\.v1\.)?cri["']""", disabled):
         raise HostError(
-            f"Write a full one with `containerd config default > {config}`, SystemdCgroup = true in it where the "
-            "kubelet uses systemd; nothing was changed.",
+            f"{config} disables containerd's Kubernetes plugin, as Docker's package does: {disabled}.",
+            f"Write a full one: `containerd config default > {config}`, with SystemdCgroup = true where the "
             "kubelet uses systemd; nothing was changed.",
         )
