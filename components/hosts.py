@@ -27,7 +27,9 @@ class HostsArgs:
 
 
 class Hosts(pulumi.ComponentResource):
-    """One Host per declared host; they don't wait for each other, and one that fails leaves the others alone.
+    """One Host per declared host; they don't wait for each other.
+
+    A host that fails ends the run once what has begun elsewhere is done; the next run goes on from there.
 
     Attributes:
         platforms: what each host says it is, by node.

@@ -1,6 +1,7 @@
 """Machines behind an sshd, prepared as hosts: what the agent reads of them, and the one tool that it calls."""
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -61,6 +62,14 @@ def jetson(server: Sshd) -> Machine:
 def x86(server: Sshd) -> Machine:
     """An x86 machine with one discrete GPU and k3s."""
     return prepared(server.machine(next(_ADDRESSES)), _X86)
+
+
+def chatty(server: Sshd) -> Machine:
+    """A Jetson whose login prints a greeting before everything else."""
+    machine = jetson(server)
+    launched = '#!/bin/sh\necho "Welcome to this machine"\nexec {timeout} "$@"\n'
+    machine.program("timeout", launched.format(timeout=shutil.which("timeout")))
+    return machine
 
 
 def prepared(machine: Machine, board: Mapping[str, str]) -> Machine:
@@ -129,9 +138,9 @@ exec {timeout} "$@"
 """
 
 
-def hold(machine: Machine, timeout: str) -> Path:
+def hold(machine: Machine) -> Path:
     """Make `configure` wait on a machine as long as a file is there; `FILE.reached` says that it waits."""
     mark = machine.folder / "hold"
     mark.touch()
-    machine.program("timeout", _HELD.format(mark=mark, timeout=timeout))
+    machine.program("timeout", _HELD.format(mark=mark, timeout=shutil.which("timeout")))
     return mark

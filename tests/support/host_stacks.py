@@ -1,7 +1,6 @@
 """Hosts of a stack as settings, and stacks of hosts alone on the real engine."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,11 +51,16 @@ class HostsStack(Stack):
             "PYTHONPATH": str(ROOT),
             # Where the agent is kept.
             "XDG_DATA_HOME": str(folder / "data"),
-            "HOME": os.environ["HOME"],
+            "TMPDIR": str(folder / "tmp"),
         }
+        (folder / "tmp").mkdir()
         super().__init__(folder, settings, environment, program=_PROGRAM)
         for name, value in secrets.items():
             self.set_secret(name, value)
+
+    def is_dialling(self) -> bool:
+        """Whether the plugin has a connection open or tries to have one."""
+        return any((self.folder / "tmp").glob(f"{command_plugin.SESSIONS}*"))
 
     def output(self, name: str) -> Any:  # noqa: ANN401 - JSON
         """An output of the stack."""

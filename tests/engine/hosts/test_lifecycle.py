@@ -92,7 +92,7 @@ class TestOneHost:
         file.write_text(file.read_text(encoding="utf-8").replace('"cdi"', '"legacy"'), encoding="utf-8")
         failed = stack.up(expect=1)
         assert "host jetson-1: not everything is in force any more" in failed.output
-        assert "raise hosts.jetson-1.revision" in failed.output
+        assert "Raise hosts.jetson-1.revision" in failed.output
 
     def test_a_raised_revision_repairs_the_drift(self, stack: HostsStack, machine: Machine) -> None:
         stack.settings = changed(stack.settings, "hosts.jetson-1.revision", 1)

@@ -17,6 +17,8 @@ import shlex
 import sys
 from pathlib import Path
 
+SESSIONS = "command-plugin-"
+"""How the folder of a connection begins, below TMPDIR."""
 _ROOT = Path(__file__).parents[3]
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.command_plugin import SESSIONS
+
 Json = Mapping[str, Any]
 
 _FIRST_PAUSE_SECONDS = 0.1
@@ -115,7 +117,7 @@ def run(arguments: Sequence[str], *, stdin: str, environment: Mapping[str, str] 
 
 @contextmanager
 def _session(connection: Json, environment: Mapping[str, str]) -> Iterator[_Session]:
-    with tempfile.TemporaryDirectory(prefix="command-plugin-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=SESSIONS) as scratch:
         folder = Path(scratch)
         connected = folder / "connected"
         proxy = connection.get("proxy")
