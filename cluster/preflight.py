@@ -256,7 +256,7 @@ def _nodes(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _platform(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
-    memory: dict[str, int] = {n: u.gpu_memory_mib for n, u in settings.platform.unified_memory_nodes.items()}
+    memory = {n: u.gpu_memory_mib for n, u in settings.platform.unified_memory_nodes.items()}
     match settings.platform:
         case TegraPlatform(tegra_nodes=tegra):
             memory |= {name: node.gpu_memory_mib for name, node in tegra.items()}
@@ -271,7 +271,7 @@ def _platform(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]
             pass
     for name, mib in sorted(memory.items()):
         node = facts.nodes.get(name)
-        if node is not None and 0 < node.memory_mib < mib:
+        if node is not None and mib is not None and 0 < node.memory_mib < mib:
             yield Finding(
                 f"node '{name}' has gpu_memory_mib {mib}, but shares {node.memory_mib} MiB with its GPU.",
                 "KAI would promise memory that is not there: set gpu_memory_mib below MemTotal.",

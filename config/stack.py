@@ -8,8 +8,10 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from config.cluster import ClusterSettings, minor_version
 from config.gpu_operator import GpuOperatorSettings
+from config.host_platform import check_hosts_of_platform
+from config.hosts import SECRET_NAME_ERROR, HostSettings, check_hosts
 from config.kai import KaiSettings
-from config.model import Name, Settings
+from config.model import Name, NodeName, Settings
 from config.platform import Platform, X86Platform
 from config.pod_guard import PodGuardSettings
 from config.reservation import POLICY_CARRIER_SINCE, Carrier, Overrides, ReservationSettings
@@ -24,6 +26,7 @@ class StackSettings(Settings):
 
     cluster: ClusterSettings
     platform: Platform
+    hosts: Annotated[dict[NodeName, HostSettings], AfterValidator(check_hosts)] = {}
     reservation: ReservationSettings = ReservationSettings()
     pod_guard: PodGuardSettings = PodGuardSettings()
     gpu_operator: GpuOperatorSettings = GpuOperatorSettings()
@@ -53,6 +56,11 @@ class StackSettings(Settings):
                 "reservation.overrides 'always' in an x86 stack: a privileged reservation pod sees every GPU of its "
                 "node and refuses to work ('found N devices, 1 was expected'). Use auto or never.",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _hosts_fit_the_platform(self) -> Self:
+        check_hosts_of_platform(self.hosts, self.platform, self.cluster, operator_installs=self.gpu_operator.install)
         return self
 
     @property
@@ -92,7 +100,8 @@ def parse_settings(settings_json: str | None, *, file: str) -> StackSettings:
 
 def _explain(problem: ErrorDetails) -> Sequence[str]:
     lines = [f"  kai-anywhere:{_key(problem['loc'])}"]
-    if problem["type"] != "missing" and not isinstance(problem["input"], dict | list):
+    hidden = problem["type"] in {"missing", SECRET_NAME_ERROR} or isinstance(problem["input"], dict | list)
+    if not hidden:
         lines.append(f"    found:   {problem['input']!r}")
     match problem["type"]:
         case "missing":
