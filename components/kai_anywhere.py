@@ -8,6 +8,7 @@ from pulumi_kubernetes import Provider
 
 from components import tokens
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
+from components.gvirtus import Gvirtus, GvirtusArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
@@ -28,7 +29,7 @@ class KaiAnywhereArgs:
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Node labels -> GPU Operator -> reservation overrides -> KAI scheduler and queues.
+    """Node labels -> GPU Operator -> reservation overrides -> KAI scheduler and queues -> remote GPUs.
 
     Labels come first: the operator obeys the operand switches that it finds on a node when it first sees it, and would
     otherwise install its own container toolkit on a Jetson only to take it back.
@@ -39,6 +40,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         gpu_operator_version: chart version, or None where the stack does not install it.
         kai_version: chart version.
         queues: the stack's queues.
+        gvirtus_backends: remote GPUs by name, each with its address and port; empty where there are none.
     """
 
     platform: pulumi.Output[str]
@@ -46,6 +48,7 @@ class KaiAnywhere(pulumi.ComponentResource):
     gpu_operator_version: pulumi.Output[str | None]
     kai_version: pulumi.Output[str | None]
     queues: pulumi.Output[list[str]]
+    gvirtus_backends: pulumi.Output[dict[str, str]]
 
     def __init__(self, name: str, args: KaiAnywhereArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.KAI_ANYWHERE, name, None, opts)
@@ -73,6 +76,14 @@ class KaiAnywhere(pulumi.ComponentResource):
             KaiSchedulerArgs(settings, provider, after=[overrides, *operator.ready]),
             pulumi.ResourceOptions(parent=self, depends_on=[labels]),
         )
+        self.gvirtus_backends = pulumi.Output.from_input({})
+        if settings.gvirtus is not None:
+            remote = Gvirtus(
+                "gvirtus",
+                GvirtusArgs(settings, settings.gvirtus, provider, after=operator.ready),
+                pulumi.ResourceOptions(parent=self, depends_on=[kai]),
+            )
+            self.gvirtus_backends = remote.backends
         self.platform = pulumi.Output.from_input(settings.platform.kind)
         self.tegra_nodes = overrides.tegra_nodes
         self.gpu_operator_version = operator.chart_version
@@ -85,5 +96,6 @@ class KaiAnywhere(pulumi.ComponentResource):
                 "gpu_operator_version": self.gpu_operator_version,
                 "kai_version": self.kai_version,
                 "queues": self.queues,
+                "gvirtus_backends": self.gvirtus_backends,
             }
         )
