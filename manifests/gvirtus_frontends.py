@@ -10,10 +10,10 @@ from typing import Any
 from config.cluster import Distribution
 from config.gvirtus import FRONTENDS_NAMESPACE, FrontendSettings, GvirtusSettings
 from config.stack import StackSettings
-from manifests import reservation
 from manifests.cel import literal
 from manifests.gvirtus import BACKEND_ALLOWED
 from manifests.gvirtus_injection import ENABLED_LABEL
+from manifests.gvirtus_policy import namespaces_left_alone
 from manifests.node_labels import NVIDIA_PCI_DEVICE, PLATFORM, PLATFORM_TEGRA
 from manifests.objects import Manifest, namespace
 from manifests.versions import DEVICE_PLUGIN_IMAGE
@@ -257,8 +257,8 @@ def _kubelet_folder(distribution: Distribution) -> str:
 
 
 def _pods(settings: StackSettings) -> Manifest:
-    """Pods everywhere but where operators place their own: the GPU Operator's validators and KAI's reservations."""
-    names = sorted({"kube-system", settings.gpu_operator.namespace, reservation.NAMESPACE})
+    """Pods everywhere but where somebody places them by design: operators' validators, reservations, backends."""
+    names = namespaces_left_alone(settings)
     return {
         "namespaceSelector": {
             "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names}]
