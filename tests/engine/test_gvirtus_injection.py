@@ -563,7 +563,7 @@ def test_a_changed_address_reaches_new_pods_alone(api: httpx2.Client, pods: str)
         api.patch(path, json=body, headers={"Content-Type": "application/merge-patch+json"}).raise_for_status()
 
     def new_pods_have(host: str) -> bool:
-        return host in created(api, pod())["metadata"]["annotations"]["gvirtus.io/properties"]
+        return host in created(api, generated_name())["metadata"]["annotations"]["gvirtus.io/properties"]
 
     write(moved)
     try:
