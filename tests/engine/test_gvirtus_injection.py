@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from manifests.gvirtus_frontends import place
 from manifests.gvirtus_injection import ENABLED_LABEL, PATH, VOLUME, inject, refusal
 from manifests.objects import Manifest
 from tests.support.inventory import connect
-from tests.support.stacks import Json, changed, parse
+from tests.support.stacks import ROOT, Json, changed, parse
 from tests.support.stacks import gvirtus as gvirtus_stack
 from tests.support.waiting import eventually
 
@@ -534,6 +535,28 @@ class TestFrontends:
         wanted = unlabelled(pod(resources=GPU))
         wanted["spec"]["nodeSelector"] = {"nvidia.com/gpu.present": "false"}
         assert "stand for remote ones" in refused(api, wanted)
+
+
+@pytest.mark.parametrize(
+    ("file", "variable"),
+    [("examples/gvirtus-app/job.yaml", "GVIRTUS_CONFIG"), ("examples/lupine-app/job.yaml", "LUPINE_SERVER")],
+)
+def test_the_pod_of_an_example_is_welcome_and_gets_its_gpu(api: httpx2.Client, file: str, variable: str) -> None:
+    job: Json = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))
+    answer = api.post("/apis/batch/v1/namespaces/default/jobs", json=job, params={"dryRun": "All"})
+    assert answer.status_code == httpx2.codes.CREATED, answer.text
+    assert "Warning" not in answer.headers
+    template = job["spec"]["template"]
+    metadata = template["metadata"] | {"name": "app", "namespace": RESTRICTED}
+    made = created(api, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+    assert [e["name"] for e in made["spec"]["containers"][0]["env"]] == [variable]
+
+
+def test_the_pod_of_the_document_is_welcome_and_gets_its_gpu(api: httpx2.Client) -> None:
+    text = (ROOT / "docs/gvirtus.md").read_text(encoding="utf-8")
+    snippets = [yaml.safe_load(block) for block in re.findall(r"(?ms)^```yaml\n(.*?)^```$", text)]
+    [wanted] = [snippet for snippet in snippets if snippet.get("kind") == "Pod"]
+    assert created(api, wanted)["spec"]["containers"][0]["env"][0]["name"] == "GVIRTUS_CONFIG"
 
 
 def test_no_policy_has_type_errors(api: httpx2.Client) -> None:
