@@ -11,11 +11,13 @@ from typing_extensions import override
 from cluster.client import Cluster, HelmRevision, Namespace, Node, Version
 from cluster.errors import ClusterError, ClusterUnreachableError
 from config.cluster import minor_version
+from config.gvirtus import FRONTENDS_NAMESPACE
 from config.platform import TegraPlatform, X86Platform
 from config.reservation import POLICY_CARRIER_SINCE, Carrier
 from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
-from manifests.node_labels import node_labels
+from manifests.gvirtus_frontends import GPU_PRESENT
+from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
 
 OLDEST_KUBERNETES = (1, 30)
 """ValidatingAdmissionPolicy, our guard, is served as v1 from here on."""
@@ -174,7 +176,7 @@ def read_facts(cluster: Cluster, settings: StackSettings) -> ClusterFacts:
     releases = [(settings.kai.namespace, kai.RELEASE)]
     if settings.gpu_operator.install:
         releases.append((settings.gpu_operator.namespace, gpu_operator.RELEASE))
-    names = [namespace for namespace, _ in releases] + [reservation.NAMESPACE]
+    names = [namespace for namespace, _ in releases] + [reservation.NAMESPACE, *_remote_namespaces(settings)]
     namespaces = {name: found for name in names if (found := cluster.namespace(name)) is not None}
     return ClusterFacts(
         server=cluster.server,
@@ -192,6 +194,13 @@ def read_facts(cluster: Cluster, settings: StackSettings) -> ClusterFacts:
     )
 
 
+def _remote_namespaces(settings: StackSettings) -> list[str]:
+    remote = settings.gvirtus
+    if remote is None:
+        return []
+    return [remote.namespace] if remote.frontends is None else [remote.namespace, FRONTENDS_NAMESPACE]
+
+
 def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
     """Every finding, from the most basic on: identity first, since all others speak of that cluster."""
     if state.cluster_uid is not None and state.cluster_uid != facts.uid:
@@ -203,6 +212,7 @@ def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState) ->
         return
     yield from _version(settings, facts)
     yield from _nodes(settings, facts)
+    yield from _frontends(settings, facts)
     yield from _platform(settings, facts)
     yield from _runtime_class(settings, facts)
     yield from _namespaces(settings, facts, state)
@@ -233,11 +243,17 @@ def _version(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
             "Upgrade the cluster, or set reservation.overrides: never where the container toolkit injects the GPU by "
             "itself.",
         )
+    if settings.gvirtus is not None and settings.gvirtus.carrier is Carrier.POLICY and not facts.mutating_policies:
+        yield Finding(
+            f"gvirtus.carrier 'policy' can't work: the API server ({facts.version.git}) does not serve "
+            "MutatingAdmissionPolicy v1, which 1.36 has unless it was switched off.",
+            "Upgrade the cluster, or remove the section gvirtus.",
+        )
 
 
 def _nodes(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
     known = ", ".join(sorted(facts.nodes)) or "none"
-    for name in node_labels(settings):
+    for name in dict.fromkeys([*node_labels(settings), *_remote_nodes(settings)]):
         if name not in facts.nodes:
             near = difflib.get_close_matches(name, facts.nodes, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
@@ -252,6 +268,28 @@ def _nodes(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
                 "as a sleeping dummy.",
                 f"Remove it on a cluster with real GPUs: kubectl label node {name} run.ai/fake.gpu-",
                 fatal=False,
+            )
+
+
+def _remote_nodes(settings: StackSettings) -> list[str]:
+    remote = settings.gvirtus
+    if remote is None:
+        return []
+    backends = [backend.node for backend in remote.backends.values() if backend.node is not None]
+    return sorted({*backends, *(remote.frontends.nodes if remote.frontends is not None else ())})
+
+
+def _frontends(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
+    if settings.gvirtus is None or settings.gvirtus.frontends is None:
+        return
+    for name in sorted(settings.gvirtus.frontends.nodes):
+        labels = facts.nodes[name].labels if name in facts.nodes else {}
+        marks = [label for label in (GPU_PRESENT, NVIDIA_PCI_DEVICE) if labels.get(label) == "true"]
+        if marks:
+            yield Finding(
+                f"gvirtus.frontends.nodes has '{name}', which has a GPU of its own ({marks[0]}=true): two device "
+                "plugins would take turns there.",
+                "Remove the node from gvirtus.frontends.nodes.",
             )
 
 

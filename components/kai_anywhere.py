@@ -9,6 +9,7 @@ from pulumi_kubernetes import Provider
 
 from components import tokens
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
+from components.gvirtus import Gvirtus, GvirtusArgs
 from components.hosts import Hosts, HostsArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
@@ -33,7 +34,7 @@ class KaiAnywhereArgs:
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Hosts -> node labels -> GPU Operator -> reservation overrides -> KAI scheduler and queues -> pod guard.
+    """Hosts -> labels -> GPU Operator -> reservation overrides -> KAI and its queues -> remote GPUs -> pod guard.
 
     Hosts come first: everything that runs in pods needs their driver and container runtime. Labels come before the
     operator: it obeys the operand switches that it finds on a node when it first sees it, and would otherwise install
@@ -45,6 +46,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         gpu_operator_version: chart version, or None where the stack does not install it.
         kai_version: chart version.
         queues: the stack's queues.
+        gvirtus_backends: remote GPUs by name, each with its address and port; empty where there are none.
     """
 
     platform: pulumi.Output[str]
@@ -52,6 +54,7 @@ class KaiAnywhere(pulumi.ComponentResource):
     gpu_operator_version: pulumi.Output[str | None]
     kai_version: pulumi.Output[str | None]
     queues: pulumi.Output[list[str]]
+    gvirtus_backends: pulumi.Output[dict[str, str]]
 
     def __init__(self, name: str, args: KaiAnywhereArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.KAI_ANYWHERE, name, None, opts)
@@ -89,8 +92,18 @@ class KaiAnywhere(pulumi.ComponentResource):
             KaiSchedulerArgs(settings, provider, after=[overrides, *operator.ready]),
             pulumi.ResourceOptions(parent=self, depends_on=[labels, *hosts_ready]),
         )
+        installed: list[pulumi.Resource] = [operator, kai]
+        self.gvirtus_backends = pulumi.Output.from_input({})
+        if settings.gvirtus is not None:
+            remote = Gvirtus(
+                "gvirtus",
+                GvirtusArgs(settings, settings.gvirtus, provider, after=operator.ready),
+                pulumi.ResourceOptions(parent=self, depends_on=[kai]),
+            )
+            self.gvirtus_backends = remote.backends
+            installed.append(remote)
         # Last: a release that is refused midway would be left half-done. Its pods fit under the guard all the same.
-        PodGuard("pod-guard", PodGuardArgs(settings, provider, after=[operator, kai]), child_opts)
+        PodGuard("pod-guard", PodGuardArgs(settings, provider, after=installed), child_opts)
         self.platform = pulumi.Output.from_input(settings.platform.kind)
         self.tegra_nodes = overrides.tegra_nodes
         self.gpu_operator_version = operator.chart_version
@@ -103,5 +116,6 @@ class KaiAnywhere(pulumi.ComponentResource):
                 "gpu_operator_version": self.gpu_operator_version,
                 "kai_version": self.kai_version,
                 "queues": self.queues,
+                "gvirtus_backends": self.gvirtus_backends,
             }
         )

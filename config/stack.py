@@ -8,6 +8,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from config.cluster import ClusterSettings, minor_version
 from config.gpu_operator import GpuOperatorSettings
+from config.gvirtus import FRONTENDS_NAMESPACE, GvirtusSettings
 from config.host_platform import check_hosts_of_platform
 from config.hosts import SECRET_NAME_ERROR, HostSettings, check_hosts
 from config.kai import KaiSettings
@@ -32,6 +33,7 @@ class StackSettings(Settings):
     gpu_operator: GpuOperatorSettings = GpuOperatorSettings()
     kai: KaiSettings = KaiSettings()
     node_profiles: Annotated[dict[Name, NodeProfile], AfterValidator(check_profiles)] = {}
+    gvirtus: GvirtusSettings | None = None
 
     @model_validator(mode="after")
     def _the_cluster_can_carry_the_overrides(self) -> Self:
@@ -61,6 +63,64 @@ class StackSettings(Settings):
     @model_validator(mode="after")
     def _hosts_fit_the_platform(self) -> Self:
         check_hosts_of_platform(self.hosts, self.platform, self.cluster, operator_installs=self.gpu_operator.install)
+        return self
+
+    @model_validator(mode="after")
+    def _the_cluster_can_carry_remote_gpus(self) -> Self:
+        version = self.cluster.kubernetes_version
+        if self.gvirtus is None or version is None or self.gvirtus.carrier is not Carrier.POLICY:
+            return self
+        if minor_version(version) < POLICY_CARRIER_SINCE:
+            raise PydanticCustomError(
+                "carrier_needs_newer_cluster",
+                "gvirtus.carrier 'policy' needs Kubernetes 1.36 or later (MutatingAdmissionPolicy v1); "
+                "cluster.kubernetes_version is {version}. Upgrade the cluster, or remove the section gvirtus.",
+                {"version": version},
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _frontends_have_no_gpu(self) -> Self:
+        if self.gvirtus is None or self.gvirtus.frontends is None:
+            return self
+        with_gpu = dict.fromkeys(self.platform.unified_memory_nodes, "platform.unified_memory_nodes")
+        with_gpu |= {node: f"node_profiles.{name}" for name, each in self.node_profiles.items() for node in each.nodes}
+        if not isinstance(self.platform, X86Platform):
+            with_gpu |= dict.fromkeys(self.platform.tegra_nodes, "platform.tegra_nodes")
+        for node in self.gvirtus.frontends.nodes:
+            if node in with_gpu:
+                raise PydanticCustomError(
+                    "frontend_with_gpu",
+                    "gvirtus.frontends.nodes has '{node}', which stands under {where} and so has a GPU: two device "
+                    "plugins would take turns there. Remove one entry.",
+                    {"node": node, "where": with_gpu[node]},
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _remote_gpus_have_a_place(self) -> Self:
+        if self.gvirtus is None:
+            return self
+        taken = {
+            self.kai.namespace: "kai.namespace",
+            self.gpu_operator.namespace: "gpu_operator.namespace",
+            FRONTENDS_NAMESPACE: "the frontends' device plugin",
+            "kai-resource-reservation": "KAI's reservation pods",
+        }
+        if self.gvirtus.namespace in taken:
+            raise PydanticCustomError(
+                "namespace_taken",
+                "gvirtus.namespace '{namespace}' is the namespace of {owner}. Choose one of its own.",
+                {"namespace": self.gvirtus.namespace, "owner": taken[self.gvirtus.namespace]},
+            )
+        for name, backend in self.gvirtus.backends.items():
+            if backend.node is None and backend.node_selector is None and not self.gpu_operator.install:
+                raise PydanticCustomError(
+                    "backend_place",
+                    "gvirtus.backends.{name} has no node and no node_selector, and nodes with a GPU are detected by "
+                    "the GPU Operator's NFD, which this stack does not install. Set one of them.",
+                    {"name": name},
+                )
         return self
 
     @property

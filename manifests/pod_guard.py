@@ -9,6 +9,7 @@ a finalizer. As in Pod Security (k8s.io/pod-security-admission v0.36.3, isSignif
 makes everything count again.
 """
 
+from config.gvirtus import FRONTENDS_NAMESPACE
 from config.pod_guard import GuardScope
 from config.stack import StackSettings
 from manifests import reservation
@@ -132,11 +133,16 @@ def guard_binding() -> Manifest:
 def exempt_namespaces(settings: StackSettings) -> list[str]:
     """Namespaces that scope `cluster` leaves out, since their pods are privileged by design; none for `labelled`.
 
-    The GPU Operator's operands install the container toolkit on the node and read devices, whoever installed it.
+    The GPU Operator's operands install the container toolkit on the node and read devices, whoever installed it; a
+    device plugin registers in the kubelet's folder.
     """
     if settings.pod_guard.scope is GuardScope.LABELLED:
         return []
-    return sorted({*SYSTEM_NAMESPACES, settings.gpu_operator.namespace, *settings.pod_guard.exempt_namespaces})
+    plugins = (
+        {FRONTENDS_NAMESPACE} if settings.gvirtus is not None and settings.gvirtus.frontends is not None else set()
+    )
+    ours = {*SYSTEM_NAMESPACES, settings.gpu_operator.namespace, *plugins}
+    return sorted(ours.union(settings.pod_guard.exempt_namespaces))
 
 
 def _namespaces(settings: StackSettings) -> dict[str, object]:

@@ -5,11 +5,11 @@ volumes (KAI v0.17.0, pkg/apis/kai/v1/binder/binder.go); a privileged pod on a m
 refuses to work. So everything is added at admission, per node.
 """
 
-import json
 from dataclasses import dataclass
 
 from config.platform import TegraPlatform
 from config.stack import StackSettings
+from manifests.cel import literal as _cel
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
 from manifests.objects import Manifest, namespace
 
@@ -284,8 +284,3 @@ def _apply_configuration(fragment: PodFragment) -> str:
 
 def _lines(parts: list[str], *, indent: int = 4) -> str:
     return (",\n" + " " * indent).join(parts)
-
-
-def _cel(value: object) -> str:
-    """A CEL literal: strings and lists are written as in JSON."""
-    return json.dumps(value)

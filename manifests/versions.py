@@ -31,3 +31,9 @@ GPU_OPERATOR = ChartPin(
     # renovate: datasource=github-releases depName=NVIDIA/gpu-operator
     version="v26.7.0",
 )
+
+DEVICE_PLUGIN_IMAGE = (
+    # renovate: datasource=docker depName=ghcr.io/squat/generic-device-plugin
+    "ghcr.io/squat/generic-device-plugin:0.2.0@sha256:66c8d5c270eb2b721f1064c549b9b7898152a6d2f0163380a5d37dc7636c20ff"
+)
+"""squat/generic-device-plugin (Apache-2.0), the index of its images for amd64, arm64 and arm."""

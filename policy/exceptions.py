@@ -3,10 +3,11 @@
 `python -m policy.exceptions` lists them. One that nothing needs is a finding of the policy `exceptions-in-use`.
 """
 
+import json
 import sys
 from dataclasses import dataclass
 
-from policy.reading import Path, render
+from policy.reading import Path, dict_of, list_of, render
 from policy.stack_platform import StackFacts
 from policy.workloads import Document
 
@@ -24,6 +25,7 @@ class Exemption:
         what: what is accepted.
         why: why it can't be otherwise.
         upstream: where that stands.
+        values: what the field may hold, as JSON with sorted keys; empty means anything.
     """
 
     rule: str
@@ -34,18 +36,70 @@ class Exemption:
     what: str
     why: str
     upstream: str
+    values: tuple[str, ...] = ()
 
     def covers(self, document: Document, rule: str, path: Path) -> bool:
         """Whether a finding is this one."""
-        return self.rule == rule and self.is_about(document) and self.path == render(path)
+        if self.rule != rule or not self.is_about(document) or self.path != render(path):
+            return False
+        return not self.values or _text_at(document.root, path) in self.values
 
     def is_about(self, document: Document) -> bool:
         """Whether a document is the object, as the resource itself and not as a part of another."""
         return document.path == () and document.is_only(self.kind) and document.name == self.name
 
 
+def _text_at(root: object, path: Path) -> str:
+    """What stands at a place that a rule found; a value that can't be read is equal to none that is accepted."""
+    for step in path:
+        root = list_of(root)[step] if isinstance(step, int) else dict_of(root).get(step)
+    return json.dumps(root, sort_keys=True, default=repr)
+
+
+_FRONTENDS = "gvirtus-frontends"
+_KUBELETS = ("/var/lib/kubelet", "/var/snap/microk8s/common/var/lib/kubelet")
+_PLUGIN = "Kubernetes' device plugins, here squat/generic-device-plugin 0.2.0"
+_SOCKET = (
+    "a device plugin registers at the kubelet by a socket in this folder, and there is no other way; this one has no "
+    "other folder of the node, no privilege and no capability"
+)
+_UPSTREAM = "https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/"
+
+
 def exemptions(stack: StackFacts) -> tuple[Exemption, ...]:
     """Every accepted finding of a stack."""
+    return (*_operators(stack), *(_frontends() if stack.remote_gpu_frontends else ()))
+
+
+def _frontends() -> tuple[Exemption, ...]:
+    return (
+        Exemption(
+            rule="namespaces",
+            kind="Namespace",
+            name=_FRONTENDS,
+            path='metadata.labels["pod-security.kubernetes.io/enforce"]',
+            what="the namespace of the frontends' device plugin enforces the Pod Security level privileged",
+            who=_PLUGIN,
+            why=_SOCKET,
+            upstream=_UPSTREAM,
+        ),
+        Exemption(
+            rule="host-paths",
+            kind="DaemonSet",
+            name="gvirtus-device-plugin",
+            path="spec.template.spec.volumes[0].hostPath",
+            what="the frontends' device plugin mounts the kubelet's folder of device plugins",
+            values=tuple(
+                json.dumps({"path": f"{kubelet}/device-plugins", "type": "Directory"}) for kubelet in _KUBELETS
+            ),
+            who=_PLUGIN,
+            why=_SOCKET,
+            upstream=_UPSTREAM,
+        ),
+    )
+
+
+def _operators(stack: StackFacts) -> tuple[Exemption, ...]:
     return (
         Exemption(
             rule="namespaces",
@@ -62,8 +116,8 @@ def exemptions(stack: StackFacts) -> tuple[Exemption, ...]:
 
 
 def main() -> None:
-    """Print every exception of a stack with default names."""
-    for each in exemptions(StackFacts()):
+    """Print every exception of a stack with default names and remote GPUs."""
+    for each in exemptions(StackFacts(remote_gpu_frontends=True)):
         sys.stdout.write(
             f"{each.kind} {each.name}: {each.path}\n"
             f"  rule:     {each.rule}\n"

@@ -32,6 +32,7 @@ CONFIG_SCHEMA: dict[str, dict[str, object]] = {
     },
     "reservation": {"type": "object", "description": "the stack's `reservation` section"},
     "gpu_operator": {"type": "object", "description": "the stack's `gpu_operator` section"},
+    "gvirtus": {"type": "object", "description": "the stack's `gvirtus` section"},
 }
 """The pack's configuration has the shape of the stack's settings; other sections are not read."""
 
@@ -47,6 +48,7 @@ class StackFacts:
         devices: host folder of the device files.
         operator_namespace: namespace of the GPU Operator.
         operator_installed: whether the settings have a section of it, and do not turn it off.
+        remote_gpu_frontends: whether nodes without a GPU advertise remote ones, by a device plugin.
         problem: what is wrong with the settings, if they were there but are not usable.
     """
 
@@ -56,6 +58,7 @@ class StackFacts:
     devices: str = _DEVICES
     operator_namespace: str = "gpu-operator"
     operator_installed: bool = False
+    remote_gpu_frontends: bool = False
     problem: str | None = None
 
     @property
@@ -138,5 +141,6 @@ def _facts(settings_json: str) -> StackFacts:
         devices=devices,
         operator_namespace=text_of(operator.get("namespace")) or "gpu-operator",
         operator_installed="gpu_operator" in settings and operator.get("install") is not False,
+        remote_gpu_frontends=bool(dict_of(settings.get("gvirtus")).get("frontends")),
         problem=problem,
     )

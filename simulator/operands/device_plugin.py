@@ -1,4 +1,9 @@
-"""The NVIDIA device plugin: advertises `nvidia.com/gpu` on a node while its pod runs there."""
+"""Device plugins: NVIDIA's, and squat's generic one where it is configured for `nvidia.com/gpu`.
+
+Each advertises its devices on a node while its pod runs there.
+"""
+
+import json
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,6 +25,8 @@ from simulator.operands.world import (
 
 RESOURCE = "nvidia.com/gpu"
 PLUGIN = "nvidia-device-plugin-daemonset"
+GENERIC_PLUGIN = "gvirtus-device-plugin"
+"""The name label of squat/generic-device-plugin's pods in a stack with remote GPUs."""
 PROFILE_LABEL = "nvidia.com/device-plugin.config"
 """Which key of the ConfigMap a node uses."""
 
@@ -59,7 +66,8 @@ def decide(world: World) -> Decision:
     for node in world.nodes:
         name = node["metadata"]["name"]
         pod = next((pod for pod in world.pods if _is_plugin_on(pod, name)), None)
-        advertised = 0
+        generic = next((pod for pod in world.pods if _is_generic_plugin_on(pod, name)), None)
+        advertised = 0 if generic is None else _configured(generic)
         if pod is not None:
             try:
                 advertised = _physical(node) * replicas(node, pod["metadata"]["namespace"], world)
@@ -100,12 +108,25 @@ def replicas(node: Object, namespace: str, world: World) -> int:
 
 
 def _is_plugin_on(pod: Object, node: str) -> bool:
-    return (
-        labels(pod).get("app") == PLUGIN
-        and at(pod, "spec", "nodeName") == node
-        and has_condition(pod, "Ready")
-        and not terminating(pod)
-    )
+    return labels(pod).get("app") == PLUGIN and _runs_on(pod, node)
+
+
+def _is_generic_plugin_on(pod: Object, node: str) -> bool:
+    return labels(pod).get("app.kubernetes.io/name") == GENERIC_PLUGIN and _runs_on(pod, node)
+
+
+def _runs_on(pod: Object, node: str) -> bool:
+    return at(pod, "spec", "nodeName") == node and has_condition(pod, "Ready") and not terminating(pod)
+
+
+def _configured(pod: Object) -> int:
+    """How many `nvidia.com/gpu` the generic plugin's arguments say: groups' counts, each path being there."""
+    arguments = at(pod, "spec", "containers")[0].get("args") or []
+    said = dict(zip(arguments[::2], arguments[1::2], strict=False))
+    device = json.loads(said.get("--device", "{}"))
+    if f"{said.get('--domain')}/{device.get('name')}" != RESOURCE:
+        return 0
+    return sum(int(group.get("count", 1)) for group in device.get("groups", []))
 
 
 def _physical(node: Object) -> int:

@@ -99,6 +99,7 @@ def observe(client: Client) -> World:
         nodes=_list(client, Node),
         pods=(
             *_list(client, Pod, labels={"app": device_plugin.PLUGIN}),
+            *_list(client, Pod, labels={"app.kubernetes.io/name": device_plugin.GENERIC_PLUGIN}),
             *_list(client, Pod, labels={"batch.kubernetes.io/job-name": kai.PLAYED_JOBS}),
         ),
         deployments=_list(client, Deployment),

@@ -1,8 +1,10 @@
-"""Node Feature Discovery's master: labels nodes by NodeFeatureRules, as far as rules name nodes."""
+"""Node Feature Discovery: labels nodes by NodeFeatureRules, from what a machine of each kind has."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from simulator.nodes import KIND_ANNOTATION, NodeKind
 from simulator.operands.world import Decision, Merge, Object, Ref, World, annotations, at, has_condition, labels
 
 MASTER_SUFFIX = "node-feature-discovery-master"
@@ -12,7 +14,11 @@ LABELS_ANNOTATION = "nfd.node.kubernetes.io/feature-labels"
 DEFAULT_NAMESPACE = "feature.node.kubernetes.io"
 """What a label without a namespace gets."""
 
-_KNOWN_RULE_KEYS = {"name", "labels", "matchFeatures"}
+_KNOWN_RULE_KEYS = {"name", "labels", "vars", "matchFeatures", "matchAny"}
+_WITH_PCI_GPU = {NodeKind.X86.value, NodeKind.SPARK.value}
+_PCI_GPU = {"vendor": "10de", "class": "0302"}
+
+Attributes = Mapping[str, str]
 
 
 class UnsupportedRuleError(Exception):
@@ -46,38 +52,70 @@ def decide(world: World) -> Decision:
 
 def _labels_for(node: Object, rules: tuple[Object, ...], complaints: list[str]) -> dict[str, str]:
     wanted: dict[str, str] = {}
+    matched: dict[str, str] = {}
     for resource in rules:
         for rule in at(resource, "spec", "rules") or ():
             try:
-                if _matches(rule, node):
-                    wanted |= {_qualified(name): value for name, value in (rule.get("labels") or {}).items()}
+                if _matches(rule, _features(node, matched)):
+                    labelled = {_qualified(name): value for name, value in (rule.get("labels") or {}).items()}
+                    wanted |= labelled
+                    matched |= labelled | (rule.get("vars") or {})
             except UnsupportedRuleError as error:
                 complaints.append(
                     f"NodeFeatureRule {resource['metadata']['name']}, rule {rule.get('name')!r} is ignored: {error}. "
-                    "The simulator knows matchFeatures on feature system.name, element nodename, with In or Exists."
+                    "The simulator knows matchFeatures and matchAny on the features system.name, kernel.version, "
+                    "pci.device and rule.matched, with In, InRegexp, Exists or DoesNotExist."
                 )
     return wanted
 
 
-def _matches(rule: Mapping[str, Any], node: Object) -> bool:
+def _features(node: Object, matched: Attributes) -> Mapping[str, list[Attributes]]:
+    """What NFD's worker finds on the machine: by feature, its instances; and what rules before this one gave."""
+    pci = [_PCI_GPU] if annotations(node).get(KIND_ANNOTATION) in _WITH_PCI_GPU else []
+    return {
+        "system.name": [{"nodename": node["metadata"]["name"]}],
+        "kernel.version": [{"full": str(at(node, "status", "nodeInfo", "kernelVersion") or "")}],
+        "pci.device": [*pci],
+        "rule.matched": [matched],
+    }
+
+
+def _matches(rule: Mapping[str, Any], features: Mapping[str, list[Attributes]]) -> bool:
     if unknown := rule.keys() - _KNOWN_RULE_KEYS:
         raise UnsupportedRuleError(f"it uses {', '.join(sorted(unknown))}")
-    return all(_term_matches(term, node) for term in rule.get("matchFeatures") or ())
+    alternatives = rule.get("matchAny")
+    return all(_term_matches(term, features) for term in rule.get("matchFeatures") or ()) and (
+        not alternatives
+        or any(
+            all(_term_matches(term, features) for term in alternative.get("matchFeatures") or ())
+            for alternative in alternatives
+        )
+    )
 
 
-def _term_matches(term: Mapping[str, Any], node: Object) -> bool:
-    if term.get("feature") != "system.name" or term.get("matchName") is not None:
+def _term_matches(term: Mapping[str, Any], features: Mapping[str, list[Attributes]]) -> bool:
+    """Whether one instance of the feature has everything that is expected."""
+    instances = features.get(str(term.get("feature")))
+    if instances is None or term.get("matchName") is not None:
         raise UnsupportedRuleError(f"it matches feature {term.get('feature')}")
-    for element, expression in (term.get("matchExpressions") or {}).items():
-        match element, expression.get("op"):
-            case "nodename", "In":
-                if node["metadata"]["name"] not in (expression.get("value") or ()):
-                    return False
-            case "nodename", "Exists":
-                pass
-            case _:
-                raise UnsupportedRuleError(f"it tests {element} with {expression.get('op')}")
-    return True
+    expected = (term.get("matchExpressions") or {}).items()
+    checked = [[_expected(one.get(element), element, how) for element, how in expected] for one in instances]
+    return any(all(results) for results in checked)
+
+
+def _expected(value: str | None, element: str, expression: Mapping[str, Any]) -> bool:
+    values = expression.get("value") or ()
+    match expression.get("op"):
+        case "In":
+            return value in values
+        case "InRegexp":
+            return value is not None and any(re.search(pattern, value) for pattern in values)
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case operator:
+            raise UnsupportedRuleError(f"it tests {element} with {operator}")
 
 
 def _qualified(name: str) -> str:

@@ -13,7 +13,7 @@ _COME_AND_GO = frozenset(
 )
 
 _MADE_WITH_EVERY_NAMESPACE = frozenset({("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")})
-_LABELS_OF_GPUS = ("kai-anywhere.io/", "kai.scheduler/", "nvidia.com/", "feature.node.kubernetes.io/")
+_LABELS_OF_GPUS = ("kai-anywhere.io/", "gvirtus.io/", "kai.scheduler/", "nvidia.com/", "feature.node.kubernetes.io/")
 
 
 def connect(control_plane: simulator.ControlPlane) -> httpx2.Client:

@@ -20,6 +20,8 @@ from typing_extensions import override
 PROJECT = "kai-anywhere"
 STACK = "test"
 ORGANIZATION = "organization"
+SERVICE_ADDRESS = "10.96.0.10"
+"""The address that a Service gets once it is made."""
 UNKNOWN_ID = ""
 """What a preview's engine answers as the id of a resource that is yet to be made."""
 
@@ -34,7 +36,7 @@ class Registration:
         parent: key of its parent, empty for the stack.
         provider: key of its explicit provider, or None for the default one.
         dependencies: keys of what it waits for.
-        inputs: as JSON.
+        inputs: as JSON; what a preview can't know is the SDK's text for it, `rpc.UNKNOWN`.
         at: when it was registered, on the monotonic clock in seconds.
     """
 
@@ -77,6 +79,8 @@ class _Answers(mocks.Mocks):
         outputs = dict(args.inputs)
         if args.typ == "kubernetes:helm.sh/v3:Release":
             outputs["status"] = {"version": args.inputs.get("version")} if self._made else rpc.UNKNOWN
+        if args.typ == "kubernetes:core/v1:Service":
+            outputs["spec"] = outputs["spec"] | {"clusterIP": SERVICE_ADDRESS if self._made else rpc.UNKNOWN}
         return f"{args.name}-id" if self._made or not args.custom else UNKNOWN_ID, outputs
 
     @override
@@ -118,7 +122,7 @@ class Graph(mocks.MockMonitor):
                     parent=_key(request.parent),
                     provider=_key(request.provider.rpartition("::")[0]) if request.provider else None,
                     dependencies=frozenset(map(_key, request.dependencies)),
-                    inputs=rpc.deserialize_properties(request.object, keep_unknowns=True),
+                    inputs=_as_sent(rpc.deserialize_properties(request.object, keep_unknowns=True)),
                     at=time.monotonic(),
                 )
             )
@@ -195,6 +199,16 @@ def _loop_of_this_thread() -> Iterator[None]:
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+def _as_sent(value: Any) -> Any:  # noqa: ANN401 - JSON
+    match value:
+        case dict():
+            return {key: _as_sent(item) for key, item in value.items()}
+        case list():
+            return [_as_sent(item) for item in value]
+        case _:
+            return rpc.UNKNOWN if isinstance(value, pulumi.output.Unknown) else value
 
 
 def _key(urn: str) -> str:

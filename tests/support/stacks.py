@@ -105,6 +105,48 @@ def operator_elsewhere() -> Json:
     return changed(jetson(), "gpu_operator.install", False)
 
 
+def gvirtus() -> Json:
+    """A Jetson stack with remote GPUs of both kinds, and a frontend."""
+    backends = {
+        "gpu-a": {"image": "gvirtus/gvirtus:cuda12.6.3-cudnn-ubuntu22.04", "node": "x86-1"},
+        "gpu-b": {
+            "kind": "lupine",
+            "image": "ghcr.io/lupinemachines/lupine-server:cuda-13.3.1-ubuntu24.04",
+            "node_selector": {"nvidia.com/gpu.present": "true"},
+        },
+    }
+    section = {"backends": backends, "default_backend": "gpu-a", "frontends": {"nodes": ["cpu-1"], "gpus_per_node": 4}}
+    return changed(jetson(), "gvirtus", section)
+
+
+def gvirtus_full() -> Json:
+    """An x86 stack that says everything that can be said of remote GPUs, without a GPU Operator of its own."""
+    stack = changed(gvirtus(), "gpu_operator.install", False)
+    stack = changed(stack, "platform", x86()["platform"])
+    stack = changed(stack, "cluster", {"distribution": "microk8s"})
+    backend = {
+        "kind": "gvirtus",
+        "image": "registry.example.com:5000/gvirtus@sha256:" + "0" * 64,
+        "node_selector": {"example.com/gpu": "true"},
+        "gpu_resource": "nvidia.com/mig-1g.5gb",
+        "port": 34567,
+        "run_as_user": 1000,
+        "cpu": "2",
+        "memory": "8Gi",
+    }
+    stack = changed(stack, "gvirtus.backends", {"only": backend})
+    stack = changed(stack, "gvirtus.default_backend", "only")
+    stack = changed(stack, "gvirtus.namespace", "remote-gpus")
+    stack = changed(stack, "gvirtus.client_namespace_labels", {"example.com/team": "robots"})
+    stack = changed(stack, "gvirtus.pull_secrets", ["site"])
+    stack = changed(
+        stack,
+        "gvirtus.frontends.device_plugin_image",
+        "registry.example.com:5000/generic-device-plugin@sha256:" + "1" * 64,
+    )
+    return changed(stack, "gvirtus.timeout_seconds", 900)
+
+
 STACKS: Mapping[str, Callable[[], Json]] = {
     "jetson": jetson,
     "x86": x86,
@@ -115,6 +157,8 @@ STACKS: Mapping[str, Callable[[], Json]] = {
     "k8s-snap": k8s_snap,
     "air-gapped": air_gapped,
     "operator-elsewhere": operator_elsewhere,
+    "gvirtus": gvirtus,
+    "gvirtus-full": gvirtus_full,
 }
 """Every kind of stack by name."""
 

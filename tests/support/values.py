@@ -5,9 +5,10 @@ from typing import Any
 
 from config.platform import TegraPlatform
 from config.stack import StackSettings
-from manifests import gpu_operator, kai, pod_guard, reservation
+from manifests import gpu_operator, gvirtus, gvirtus_frontends, gvirtus_policy, kai, pod_guard, reservation
 from manifests.node_labels import node_labels
 from manifests.objects import HelmRelease, Manifest
+from tests.support.recording_monitor import SERVICE_ADDRESS
 
 
 def objects_of(settings: StackSettings) -> dict[str, Manifest]:
@@ -31,7 +32,38 @@ def objects_of(settings: StackSettings) -> dict[str, Manifest]:
         objects["gpu-operator-endpoints"] = gpu_operator.service_discovery(settings)
     for name, queue in kai.queues(settings).items():
         objects[f"queue-{name}"] = queue
+    objects |= _gvirtus(settings)
     return {name: manifest for name, manifest in objects.items() if manifest is not None}
+
+
+def _gvirtus(settings: StackSettings) -> dict[str, Manifest]:
+    remote = settings.gvirtus
+    if remote is None:
+        return {}
+    addresses = dict.fromkeys(remote.backends, SERVICE_ADDRESS)
+    objects = {
+        "gvirtus-namespace": gvirtus.backends_namespace(remote),
+        "gvirtus-clients": gvirtus.network_policy(remote),
+        "gvirtus-endpoints": gvirtus_policy.endpoints_config(remote, gvirtus.endpoints(remote, addresses)),
+        "gvirtus-requests": gvirtus_policy.requests_policy(settings, remote),
+        "gvirtus-requests-binding": gvirtus_policy.requests_binding(),
+    }
+    for name in sorted(remote.backends):
+        objects[f"gvirtus-service-{name}"] = gvirtus.service(remote, name)
+        objects[f"gvirtus-backend-{name}"] = gvirtus.deployment(settings, remote, name)
+    for kind in sorted({backend.kind for backend in remote.backends.values()}):
+        objects[f"gvirtus-{kind}-injection"] = gvirtus_policy.injection_policy(settings, remote, kind)
+        objects[f"gvirtus-{kind}-injection-binding"] = gvirtus_policy.injection_binding(remote, kind)
+    if settings.gpu_operator.install:
+        objects["gvirtus-roles"] = gvirtus_frontends.roles_rule(remote)
+    if remote.frontends is not None:
+        objects["gvirtus-placement"] = gvirtus_frontends.placement_policy(settings)
+        objects["gvirtus-placement-binding"] = gvirtus_frontends.placement_binding()
+        objects["gvirtus-guard"] = gvirtus_frontends.guard_policy(settings, remote.frontends)
+        objects["gvirtus-guard-binding"] = gvirtus_frontends.guard_binding()
+        objects["gvirtus-frontends-namespace"] = gvirtus_frontends.frontends_namespace()
+        objects["gvirtus-device-plugin"] = gvirtus_frontends.device_plugin(settings, remote.frontends)
+    return objects
 
 
 def releases_of(settings: StackSettings) -> dict[str, HelmRelease]:

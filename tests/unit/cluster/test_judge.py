@@ -7,7 +7,19 @@ import pytest
 
 from cluster.client import HelmRevision, Namespace, Node, Version
 from cluster.preflight import ClusterFacts, DeployedState, Finding, judge
-from tests.support.stacks import Json, changed, jetson, mixed, never, operator_elsewhere, parse, spark, without, x86
+from tests.support.stacks import (
+    Json,
+    changed,
+    gvirtus,
+    jetson,
+    mixed,
+    never,
+    operator_elsewhere,
+    parse,
+    spark,
+    without,
+    x86,
+)
 
 _NEVER_DEPLOYED = DeployedState()
 _DEPLOYED = DeployedState(deployed=True, cluster_uid="ours", releases=frozenset({("kai-scheduler", "kai-scheduler")}))
@@ -67,6 +79,44 @@ def _only(findings: list[Finding], *says: str, fatal: bool = True) -> None:
 @pytest.mark.parametrize("state", [_NEVER_DEPLOYED, _DEPLOYED])
 def test_a_ready_cluster_has_no_finding(stack: Json, state: DeployedState) -> None:
     assert _findings(stack, state) == []
+
+
+_FRONTEND = {"cpu-1": _node("cpu-1", architecture="amd64"), "x86-1": _node("x86-1", architecture="amd64")}
+
+
+def test_a_cluster_is_ready_for_remote_gpus() -> None:
+    assert _findings(gvirtus(), nodes=_READY.nodes | _FRONTEND) == []
+
+
+@pytest.mark.parametrize("node", ["cpu-1", "x86-1"])
+def test_a_node_of_remote_gpus_that_the_cluster_does_not_have_is_named(node: str) -> None:
+    nodes = {name: found for name, found in (_READY.nodes | _FRONTEND).items() if name != node}
+    _only(_findings(gvirtus(), nodes=nodes), f"the stack names the node '{node}', which the cluster does not have")
+
+
+@pytest.mark.parametrize("label", ["nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present"])
+def test_a_frontend_with_a_gpu_of_its_own_is_refused(label: str) -> None:
+    with_gpu = {"cpu-1": _node("cpu-1", {label: "true"}, architecture="amd64")}
+    without_gpu = {"cpu-1": _node("cpu-1", {label: "false"}, architecture="amd64")}
+    _only(
+        _findings(gvirtus(), nodes=_READY.nodes | _FRONTEND | with_gpu),
+        f"gvirtus.frontends.nodes has 'cpu-1', which has a GPU of its own ({label}=true)",
+        "Remove the node from gvirtus.frontends.nodes",
+    )
+    assert _findings(gvirtus(), nodes=_READY.nodes | _FRONTEND | without_gpu) == []
+
+
+@pytest.mark.parametrize("name", ["gvirtus-system", "gvirtus-frontends"])
+def test_somebody_elses_namespace_of_remote_gpus_is_not_taken_over(name: str) -> None:
+    found = _findings(gvirtus(), nodes=_READY.nodes | _FRONTEND, namespaces=_namespace(name))
+    _only(found, f"namespace '{name}' exists already and is not ours")
+
+
+def test_remote_gpus_need_mutating_policies() -> None:
+    stack = changed(gvirtus(), "reservation.overrides", "never")
+    found = _findings(stack, nodes=_READY.nodes | _FRONTEND, mutating_policies=False)
+    _only(found, "gvirtus.carrier 'policy' can't work", "remove the section gvirtus")
+    assert _findings(never(), mutating_policies=False) == []
 
 
 def test_another_cluster_stops_at_once() -> None:

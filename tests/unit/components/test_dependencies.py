@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.recording_monitor import Graph
-from tests.support.stacks import changed, jetson, mixed, operator_elsewhere, time_slicing, x86
+from tests.support.stacks import changed, gvirtus, jetson, mixed, operator_elsewhere, time_slicing, x86
 from tests.unit.components.programs import preview, up
 
 
@@ -79,6 +79,34 @@ def test_a_queue_waits_for_the_release_and_its_parent() -> None:
     assert of("c") == {"Release:kai-scheduler"}
     assert of("b") == {"Release:kai-scheduler", "Queue:kai-scheduler-queue-c"}
     assert of("a") == {"Release:kai-scheduler", "Queue:kai-scheduler-queue-b"}
+
+
+def test_remote_gpus_come_last() -> None:
+    graph = preview(gvirtus())
+    order = list(graph.by_key)
+    first = min(order.index(key) for key in graph.below("Gvirtus:gvirtus"))
+    assert all(order.index(key) < first for key in graph.below("KaiScheduler:kai-scheduler"))
+
+
+def test_a_backend_waits_for_its_fence_and_the_gpu_operator() -> None:
+    of = _dependencies(preview(gvirtus()), "Deployment:gvirtus-backend-gpu-a")
+    assert {"NetworkPolicy:gvirtus-clients", "Release:gpu-operator"} <= of
+
+
+def test_pods_are_connected_only_once_addresses_are_known_and_refusals_in_force() -> None:
+    graph = preview(gvirtus())
+    assert {f"Service:gvirtus-service-gpu-{x}" for x in "ab"} <= _dependencies(graph, "ConfigMap:gvirtus-endpoints")
+    assert "ConfigMap:gvirtus-endpoints" in _dependencies(graph, "ValidatingAdmissionPolicy:gvirtus-requests")
+    for kind in ("gvirtus", "lupine"):
+        policy = f"MutatingAdmissionPolicy:gvirtus-{kind}-injection"
+        assert "ValidatingAdmissionPolicyBinding:gvirtus-requests-binding" in _dependencies(graph, policy)
+        binding = f"MutatingAdmissionPolicyBinding:gvirtus-{kind}-injection-binding"
+        assert policy in _dependencies(graph, binding)
+
+
+def test_no_device_is_advertised_before_ordinary_pods_are_kept_away() -> None:
+    of = _dependencies(preview(gvirtus()), "DaemonSet:gvirtus-device-plugin")
+    assert "ValidatingAdmissionPolicyBinding:gvirtus-guard-binding" in of
 
 
 def test_an_up_has_the_dependencies_of_its_preview(config_path: str) -> None:

@@ -1,8 +1,23 @@
 """What a stack registers, below whom, and by which provider; and what it does not register."""
 
-import pytest
+import json
 
-from tests.support.stacks import STACKS, changed, jetson, never, operator_elsewhere, parse, time_slicing, x86
+import pytest
+from pulumi.runtime.rpc import UNKNOWN
+
+from tests.support.stacks import (
+    STACKS,
+    changed,
+    gvirtus,
+    gvirtus_full,
+    jetson,
+    never,
+    operator_elsewhere,
+    parse,
+    time_slicing,
+    without,
+    x86,
+)
 from tests.support.values import objects_of, releases_of
 from tests.unit.components.programs import CLUSTER_UID, PROVIDER, preview
 
@@ -14,6 +29,7 @@ _COMPONENTS = {
     "KaiScheduler:kai-scheduler",
     "PodGuard:pod-guard",
 }
+_GVIRTUS = "Gvirtus:gvirtus"
 
 
 def test_the_jetson_stack_is_this_tree() -> None:
@@ -87,6 +103,68 @@ def test_an_operator_that_somebody_else_runs_is_not_touched() -> None:
     assert "Release:kai-scheduler" in graph.by_key
 
 
+def test_a_stack_without_the_section_has_nothing_of_remote_gpus() -> None:
+    graph = preview(jetson())
+    assert _GVIRTUS not in graph.by_key
+    assert "gvirtus" not in json.dumps([registered.inputs for registered in graph.registrations])
+
+
+def test_remote_gpus_are_this_tree() -> None:
+    graph = preview(gvirtus())
+    assert graph.below(_TOP) == {PROVIDER, *_COMPONENTS, _GVIRTUS}
+    assert graph.below(_GVIRTUS) == {
+        "NodeFeatureRule:gvirtus-roles",
+        "Namespace:gvirtus-namespace",
+        "NetworkPolicy:gvirtus-clients",
+        "Service:gvirtus-service-gpu-a",
+        "Service:gvirtus-service-gpu-b",
+        "Deployment:gvirtus-backend-gpu-a",
+        "Deployment:gvirtus-backend-gpu-b",
+        "ConfigMap:gvirtus-endpoints",
+        "ValidatingAdmissionPolicy:gvirtus-requests",
+        "ValidatingAdmissionPolicyBinding:gvirtus-requests-binding",
+        "MutatingAdmissionPolicy:gvirtus-gvirtus-injection",
+        "MutatingAdmissionPolicyBinding:gvirtus-gvirtus-injection-binding",
+        "MutatingAdmissionPolicy:gvirtus-lupine-injection",
+        "MutatingAdmissionPolicyBinding:gvirtus-lupine-injection-binding",
+        "MutatingAdmissionPolicy:gvirtus-placement",
+        "MutatingAdmissionPolicyBinding:gvirtus-placement-binding",
+        "ValidatingAdmissionPolicy:gvirtus-guard",
+        "ValidatingAdmissionPolicyBinding:gvirtus-guard-binding",
+        "Namespace:gvirtus-frontends-namespace",
+        "DaemonSet:gvirtus-device-plugin",
+    }
+
+
+def test_without_frontends_no_other_pods_of_the_cluster_are_touched() -> None:
+    graph = preview(without(gvirtus(), "gvirtus.frontends"))
+    gone = preview(gvirtus()).by_key.keys() - graph.by_key.keys()
+    assert gone == {
+        key for key in preview(gvirtus()).by_key if any(m in key for m in ("placement", "guard", "frontends", "plugin"))
+    } - {"ValidatingAdmissionPolicy:reservation-guard", "ValidatingAdmissionPolicyBinding:reservation-guard-binding"}
+
+
+def test_a_kind_that_no_backend_has_gets_no_policy() -> None:
+    graph = preview(without(gvirtus(), "gvirtus.backends.gpu-b"))
+    assert not [key for key in graph.by_key if "lupine" in key]
+    assert "MutatingAdmissionPolicy:gvirtus-gvirtus-injection" in graph.by_key
+
+
+def test_without_the_operators_nfd_frontends_are_the_nodes_that_the_stack_names() -> None:
+    graph = preview(gvirtus_full())
+    assert not [key for key in graph.by_key if key.startswith("NodeFeatureRule:")]
+    inputs = graph.by_key["NodePatch:gvirtus-frontend-cpu-1"].inputs
+    assert inputs["metadata"]["labels"] == {"gvirtus.io/frontend.allowed": "true"}
+
+
+def test_the_first_preview_does_not_know_addresses_yet_but_every_policy_is_known() -> None:
+    graph = preview(gvirtus())
+    assert graph.by_key["ConfigMap:gvirtus-endpoints"].inputs["data"] == UNKNOWN
+    for key, registered in graph.by_key.items():
+        if "Policy" in key:
+            assert UNKNOWN not in json.dumps(registered.inputs), key
+
+
 @pytest.mark.parametrize("name", STACKS)
 def test_every_kubernetes_resource_goes_through_our_provider(name: str) -> None:
     graph = preview(STACKS[name]())
@@ -101,13 +179,14 @@ def test_every_kubernetes_resource_goes_through_our_provider(name: str) -> None:
 def test_every_resource_has_a_component_as_parent(name: str) -> None:
     graph = preview(STACKS[name]())
     for registered in graph.registrations:
-        expected = {""} if registered.key == _TOP else {_TOP} if registered.key in {PROVIDER, *_COMPONENTS} else None
-        assert registered.parent in (expected or _COMPONENTS), registered.key
+        components = {*_COMPONENTS, _GVIRTUS}
+        expected = {""} if registered.key == _TOP else {_TOP} if registered.key in {PROVIDER, *components} else None
+        assert registered.parent in (expected or components), registered.key
 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_the_registered_objects_are_the_manifests_of_the_stack(name: str) -> None:
-    graph = preview(STACKS[name]())
+    graph = preview(STACKS[name](), deployed=True)
     registered = {
         (inputs["kind"], inputs["metadata"]["name"]): inputs
         for inputs in (registration.inputs for registration in graph.registrations)
@@ -120,7 +199,8 @@ def test_the_registered_objects_are_the_manifests_of_the_stack(name: str) -> Non
     }
     assert registered.keys() - nodes == expected.keys()
     for key, manifest in expected.items():
-        metadata = manifest["metadata"] | {"annotations": {"pulumi.com/patchForce": "true"}}
+        annotations = manifest["metadata"].get("annotations", {}) | {"pulumi.com/patchForce": "true"}
+        metadata = manifest["metadata"] | {"annotations": annotations}
         assert registered[key] == manifest | {"metadata": metadata}, key
 
 

@@ -8,14 +8,16 @@ import pytest
 from pulumi_kubernetes import Provider
 
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
+from components.gvirtus import Gvirtus, GvirtusArgs
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
+from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
-from tests.support.recording_monitor import record
+from tests.support.recording_monitor import SERVICE_ADDRESS, record
 from tests.support.stacks import STACKS, changed, parse
 from tests.unit.components.programs import preview, up
 
@@ -26,6 +28,13 @@ def _provider() -> Provider:
     return Provider("cluster", context="a")
 
 
+def _gvirtus_of(settings: StackSettings) -> GvirtusSettings:
+    """The section, or another stack's where there is none: the component alone needs no more of the stack."""
+    other = parse(STACKS["gvirtus"]()).gvirtus
+    assert other is not None
+    return settings.gvirtus or other
+
+
 _MAKE: dict[type[pulumi.ComponentResource], _Make] = {
     NodeLabels: lambda settings: NodeLabels("part", NodeLabelsArgs(settings, _provider())),
     GpuOperator: lambda settings: GpuOperator("part", GpuOperatorArgs(settings, _provider())),
@@ -34,6 +43,7 @@ _MAKE: dict[type[pulumi.ComponentResource], _Make] = {
     ),
     PodGuard: lambda settings: PodGuard("part", PodGuardArgs(settings, _provider())),
     KaiScheduler: lambda settings: KaiScheduler("part", KaiSchedulerArgs(settings, _provider())),
+    Gvirtus: lambda settings: Gvirtus("part", GvirtusArgs(settings, _gvirtus_of(settings), _provider())),
     KaiAnywhere: lambda settings: KaiAnywhere("part", KaiAnywhereArgs(settings, "uid")),
 }
 
@@ -44,7 +54,9 @@ def _public(component: pulumi.ComponentResource) -> dict[str, pulumi.Output[Any]
     }
 
 
-@pytest.mark.parametrize("name", ["jetson", "x86", "never", "operator-elsewhere", "time-slicing"])
+@pytest.mark.parametrize(
+    "name", ["jetson", "x86", "never", "operator-elsewhere", "time-slicing", "gvirtus", "gvirtus-full"]
+)
 @pytest.mark.parametrize("component", _MAKE, ids=lambda component: component.__name__)
 def test_the_outputs_are_the_public_attributes_by_name_and_value(
     component: type[pulumi.ComponentResource], name: str, config_path: str
@@ -75,6 +87,15 @@ def test_the_top_tells_what_was_installed(config_path: str) -> None:
         "gpu_operator_version": GPU_OPERATOR.version,
         "kai_version": KAI_SCHEDULER.version,
         "queues": ["default-parent-queue", "default-queue", "edge", "robots"],
+        "gvirtus_backends": {},
+    }
+
+
+def test_the_top_tells_where_remote_gpus_answer(config_path: str) -> None:
+    outputs = up(STACKS["gvirtus"](), config_path).outputs["KaiAnywhere:kai-anywhere"]
+    assert outputs["gvirtus_backends"] == {
+        "gpu-a": f"{SERVICE_ADDRESS}:9999",
+        "gpu-b": "gpu-b.gvirtus-system.svc:14833",
     }
 
 
@@ -93,5 +114,5 @@ def test_an_operator_that_is_not_ours_has_no_version() -> None:
 def test_every_component_registers_outputs_in_a_preview_too(name: str) -> None:
     graph = preview(STACKS[name]())
     components = {key for key, registered in graph.by_key.items() if registered.type.startswith("kai-anywhere:")}
-    assert len(components) == 6
+    assert len(components) == (7 if "gvirtus" in STACKS[name]() else 6)
     assert graph.outputs.keys() == components

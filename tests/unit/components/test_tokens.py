@@ -7,16 +7,18 @@ import pytest
 
 from components import tokens
 from components.gpu_operator import GpuOperator
+from components.gvirtus import Gvirtus
 from components.kai_anywhere import KaiAnywhere
 from components.kai_scheduler import KaiScheduler
 from components.node_labels import NodeLabels
 from components.pod_guard import PodGuard
 from components.reservation_overrides import ReservationOverrides
-from tests.support.stacks import jetson
+from tests.support.stacks import gvirtus
 from tests.unit.components.programs import preview
 
 _COMPONENTS: set[type[pulumi.ComponentResource]] = {
     GpuOperator,
+    Gvirtus,
     KaiAnywhere,
     KaiScheduler,
     NodeLabels,
@@ -37,7 +39,7 @@ def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
 
 def test_a_token_is_registered_by_the_class_that_it_names() -> None:
     names = {
-        registered.type: registered.key for registered in preview(jetson()).registrations if "index" in registered.type
+        registered.type: registered.key for registered in preview(gvirtus()).registrations if "index" in registered.type
     }
     assert names == {
         tokens.KAI_ANYWHERE: "KaiAnywhere:kai-anywhere",
@@ -46,4 +48,5 @@ def test_a_token_is_registered_by_the_class_that_it_names() -> None:
         tokens.RESERVATION_OVERRIDES: "ReservationOverrides:reservation",
         tokens.POD_GUARD: "PodGuard:pod-guard",
         tokens.KAI_SCHEDULER: "KaiScheduler:kai-scheduler",
+        tokens.GVIRTUS: "Gvirtus:gvirtus",
     }

@@ -5,7 +5,7 @@ import re
 import pytest
 from pydantic import BaseModel
 
-from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
+from manifests.versions import DEVICE_PLUGIN_IMAGE, GPU_OPERATOR, KAI_SCHEDULER
 from tests.support.golden import Golden
 from tests.support.stacks import Json, changed, parse, read_stack_file, stack_file
 
@@ -69,3 +69,11 @@ def test_the_defaults_are_the_reviewed_ones(golden: Golden) -> None:
         "x86": {"cluster": cluster, "platform": {"kind": "x86"}, "kai": queues},
     }
     golden.check("defaults", {name: parse(stack).model_dump(mode="json") for name, stack in stacks.items()})
+
+
+@_FILES
+def test_the_commented_device_plugin_is_the_pinned_one(name: str) -> None:
+    gvirtus = parse(_with_comments_opened(name)).gvirtus
+    assert gvirtus is not None
+    assert gvirtus.frontends is not None
+    assert gvirtus.frontends.device_plugin_image == DEVICE_PLUGIN_IMAGE

@@ -8,6 +8,7 @@ import pytest
 from config.charts import ChartSettings, ImageSettings
 from config.cluster import ClusterSettings
 from config.gpu_operator import DcgmExporterSettings, GpuOperatorSettings
+from config.gvirtus import FrontendSettings, GvirtusBackend, GvirtusSettings
 from config.kai import KaiSettings, QueueSettings, QueueShare, SchedulerSettings
 from config.model import Settings
 from config.platform import TegraNode, TegraPlatform, UnifiedMemoryNode, X86Platform
@@ -15,7 +16,7 @@ from config.pod_guard import PodGuardSettings
 from config.reservation import ReservationSettings
 from config.sharing import KaiProfile, TimeSlicingProfile
 from config.stack import StackSettings
-from tests.support.stacks import assert_refused, changed, mixed, time_slicing
+from tests.support.stacks import assert_refused, changed, gvirtus, mixed, time_slicing
 
 _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     StackSettings: (mixed, ""),
@@ -36,6 +37,9 @@ _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     QueueShare: (mixed, "kai.queues.robots.gpu"),
     KaiProfile: (time_slicing, "node_profiles.fractions"),
     TimeSlicingProfile: (time_slicing, "node_profiles.sliced"),
+    GvirtusSettings: (gvirtus, "gvirtus"),
+    GvirtusBackend: (gvirtus, "gvirtus.backends.gpu-b"),
+    FrontendSettings: (gvirtus, "gvirtus.frontends"),
 }
 
 

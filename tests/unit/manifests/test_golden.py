@@ -17,6 +17,8 @@ _DIFFERENCES = {
     "time-slicing": "x86",
     "k8s-snap": "x86",
     "air-gapped": "x86",
+    "gvirtus": "jetson",
+    "gvirtus-full": "operator-elsewhere",
 }
 
 

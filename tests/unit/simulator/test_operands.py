@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from manifests import gvirtus_frontends
+from manifests.gvirtus_frontends import roles_rule
 from simulator.nodes import NodeKind, manifest
 from simulator.operands import device_plugin, gpu_operator, kai, nfd
 from simulator.operands.world import APPLIED_ANNOTATION, Apply, Decision, Delete, Merge, Object, Ref, World, keep
+from tests.support.stacks import changed, gvirtus, parse
 
 PCI = "feature.node.kubernetes.io/pci-10de.present"
 AVAILABLE = {"conditions": [{"type": "Available", "status": "True"}]}
@@ -96,13 +99,68 @@ def test_nfd_takes_back_only_its_own_labels(
 
 
 @pytest.mark.parametrize(
-    "unsupported", [rule(feature="kernel.version"), rule(op="Gt"), rule(labelsTemplate="x"), rule(matchAny=[])]
+    "unsupported", [rule(feature="cpu.cpuid"), rule(op="Gt"), rule(labelsTemplate="x"), rule(extendedResources={})]
 )
 def test_a_rule_that_is_not_understood_is_refused_aloud(unsupported: Object) -> None:
     world = World(nodes=(node(NodeKind.JETSON),), deployments=(MASTER,), node_feature_rules=(unsupported,))
     decision = nfd.decide(world)
     assert decision.changes == ()
     assert "NodeFeatureRule rules, rule 'r' is ignored" in decision.complaints[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "role"),
+    [
+        (NodeKind.JETSON, "gvirtus.io/backend.allowed"),
+        (NodeKind.X86, "gvirtus.io/backend.allowed"),
+        (NodeKind.SPARK, "gvirtus.io/backend.allowed"),
+        (NodeKind.CPU, "gvirtus.io/frontend.allowed"),
+    ],
+)
+def test_the_roles_of_remote_gpus_follow_what_the_machine_has(kind: NodeKind, role: str) -> None:
+    settings = parse(changed(gvirtus(), "gvirtus.frontends.nodes", ["n"])).gvirtus
+    assert settings is not None
+    world = World(nodes=(node(kind),), deployments=(MASTER,), node_feature_rules=(roles_rule(settings),))
+    patch = {"metadata": {"labels": {role: "true"}, "annotations": {nfd.LABELS_ANNOTATION: role}}}
+    assert nfd.decide(world) == Decision((Merge(Ref("v1", "Node", "n"), patch),))
+
+
+def test_a_node_that_gets_a_gpu_is_no_frontend_any_more() -> None:
+    settings = parse(changed(gvirtus(), "gvirtus.frontends.nodes", ["n"])).gvirtus
+    assert settings is not None
+    front, back = "gvirtus.io/frontend.allowed", "gvirtus.io/backend.allowed"
+    now = node(NodeKind.X86, **{front: "true"})
+    now["metadata"]["annotations"][nfd.LABELS_ANNOTATION] = front
+    world = World(nodes=(now,), deployments=(MASTER,), node_feature_rules=(roles_rule(settings),))
+    patch = {"metadata": {"labels": {front: None, back: "true"}, "annotations": {nfd.LABELS_ANNOTATION: back}}}
+    assert nfd.decide(world) == Decision((Merge(Ref("v1", "Node", "n"), patch),))
+
+
+def test_a_machine_without_a_gpu_that_the_stack_does_not_name_has_no_role() -> None:
+    settings = parse(gvirtus()).gvirtus
+    assert settings is not None
+    world = World(nodes=(node(NodeKind.CPU),), deployments=(MASTER,), node_feature_rules=(roles_rule(settings),))
+    assert nfd.decide(world) == Decision()
+
+
+def test_the_generic_plugin_advertises_what_its_arguments_say() -> None:
+    settings = parse(gvirtus())
+    assert settings.gvirtus is not None
+    assert settings.gvirtus.frontends is not None
+    template = gvirtus_frontends.device_plugin(settings, settings.gvirtus.frontends)["spec"]["template"]
+    pod = {
+        "metadata": {"name": "p", "namespace": "ns", **template["metadata"]},
+        "spec": template["spec"] | {"nodeName": "n"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    fresh = node(NodeKind.CPU)
+    four = {"status": {key: {device_plugin.RESOURCE: "4"} for key in ("capacity", "allocatable")}}
+    decision = device_plugin.decide(World(nodes=(fresh,), pods=(pod,)))
+    assert decision == Decision((Merge(Ref("v1", "Node", "n"), four, status=True),))
+    assert device_plugin.decide(World(nodes=(fresh,), pods=({**pod, "status": {}},))) == Decision()
+    container = pod["spec"]["containers"][0] | {"args": ["--domain", "squat.ai", "--device", '{"name":"gpu"}']}
+    other = {**pod, "spec": pod["spec"] | {"containers": [container]}}
+    assert device_plugin.decide(World(nodes=(fresh,), pods=(other,))) == Decision()
 
 
 def test_gpu_nodes_get_the_operators_labels_in_one_change() -> None:

@@ -1,0 +1,128 @@
+"""Remote GPUs: backends, the policies that connect pods with them, and frontends' devices."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pulumi
+from pulumi_kubernetes import Provider
+
+from components import tokens
+from components.kubernetes import register, register_node_labels
+from config.gvirtus import BackendKind, FrontendSettings, GvirtusSettings
+from config.reservation import Carrier
+from config.stack import StackSettings
+from manifests import gvirtus, gvirtus_frontends, gvirtus_policy
+
+
+@dataclass(frozen=True)
+class GvirtusArgs:
+    """What Gvirtus needs.
+
+    Attributes:
+        settings: the stack's settings.
+        gvirtus: their section of remote GPUs.
+        provider: the cluster.
+        after: what must be there before: GPUs, the runtime class, NFD's kinds.
+    """
+
+    settings: StackSettings
+    gvirtus: GvirtusSettings
+    provider: Provider
+    after: Sequence[pulumi.Input[pulumi.Resource]] = field(default=())
+
+
+class Gvirtus(pulumi.ComponentResource):
+    """Backends first: the policies need their addresses, and a pod that is let in too early would find nobody.
+
+    Attributes:
+        backends: address and port by name.
+    """
+
+    backends: pulumi.Output[dict[str, str]]
+
+    def __init__(self, name: str, args: GvirtusArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(tokens.GVIRTUS, name, None, opts)
+        self._name, self._args = name, args
+        self._roles()
+        self.backends = self._backends()
+        match args.gvirtus.carrier:
+            case Carrier.POLICY:
+                self._policies()
+            case Carrier.WEBHOOK:
+                # The settings refuse it; whoever builds them by hand gets the same answer.
+                raise pulumi.RunError("gvirtus.carrier 'webhook' adds nothing to pods yet: use carrier: policy")
+        if args.gvirtus.frontends is not None:
+            self._frontends(args.gvirtus.frontends)
+        self.register_outputs({"backends": self.backends})
+
+    def _roles(self) -> None:
+        """Detected by NFD, which the GPU Operator brings; without it, frontends are the nodes that the stack names."""
+        settings, frontends = self._args.settings, self._args.gvirtus.frontends
+        if settings.gpu_operator.install:
+            rule = gvirtus_frontends.roles_rule(self._args.gvirtus)
+            register(f"{self._name}-roles", rule, self._opts(*self._args.after))
+        elif frontends is not None:
+            labels = {gvirtus_frontends.FRONTEND_ALLOWED: "true"}
+            for node in sorted(frontends.nodes):
+                register_node_labels(f"{self._name}-frontend-{node}", node, labels, self._opts())
+
+    def _backends(self) -> pulumi.Output[dict[str, str]]:
+        settings, remote = self._args.settings, self._args.gvirtus
+        namespace = register(f"{self._name}-namespace", gvirtus.backends_namespace(remote), self._opts())
+        fence = register(f"{self._name}-clients", gvirtus.network_policy(remote), self._opts(namespace))
+        addresses: dict[str, pulumi.Output[str]] = {}
+        for name in sorted(remote.backends):
+            service = register(f"{self._name}-service-{name}", gvirtus.service(remote, name), self._opts(namespace))
+            spec: pulumi.Output[dict[str, str]] = vars(service)["spec"]
+            addresses[name] = spec["clusterIP"]
+            register(
+                f"{self._name}-backend-{name}",
+                gvirtus.deployment(settings, remote, name),
+                # Behind the fence before anybody can reach it.
+                self._opts(fence, *self._args.after),
+            )
+        data = pulumi.Output.all(**addresses).apply(
+            lambda known: gvirtus_policy.endpoints_data(gvirtus.endpoints(remote, known))
+        )
+        config = gvirtus_policy.endpoints_config(remote, {}) | {"data": data}
+        self._endpoints = register(f"{self._name}-endpoints", config, self._opts(namespace))
+        return data
+
+    def _policies(self) -> None:
+        settings, remote = self._args.settings, self._args.gvirtus
+        policy = register(
+            f"{self._name}-requests", gvirtus_policy.requests_policy(settings, remote), self._opts(self._endpoints)
+        )
+        refusals = register(f"{self._name}-requests-binding", gvirtus_policy.requests_binding(), self._opts(policy))
+        for kind in BackendKind:
+            if not any(backend.kind is kind for backend in remote.backends.values()):
+                continue
+            policy = register(
+                f"{self._name}-{kind.value}-injection",
+                gvirtus_policy.injection_policy(settings, remote, kind),
+                self._opts(refusals),
+            )
+            register(
+                f"{self._name}-{kind.value}-injection-binding",
+                gvirtus_policy.injection_binding(remote, kind),
+                self._opts(policy),
+            )
+
+    def _frontends(self, frontends: FrontendSettings) -> None:
+        """Pods are kept away before the first device is there."""
+        settings = self._args.settings
+        placement = register(f"{self._name}-placement", gvirtus_frontends.placement_policy(settings), self._opts())
+        placed = register(
+            f"{self._name}-placement-binding", gvirtus_frontends.placement_binding(), self._opts(placement)
+        )
+        guard = register(f"{self._name}-guard", gvirtus_frontends.guard_policy(settings, frontends), self._opts(placed))
+        guarded = register(f"{self._name}-guard-binding", gvirtus_frontends.guard_binding(), self._opts(guard))
+        namespace = register(f"{self._name}-frontends-namespace", gvirtus_frontends.frontends_namespace(), self._opts())
+        register(
+            f"{self._name}-device-plugin",
+            gvirtus_frontends.device_plugin(settings, frontends),
+            self._opts(namespace, guarded),
+        )
+
+    def _opts(self, *after: pulumi.Input[pulumi.Resource]) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self, provider=self._args.provider, depends_on=list(after))

@@ -1,0 +1,184 @@
+"""Settings of remote GPUs: GVirtuS and LUPINE backends on GPU nodes, and pods elsewhere that use them."""
+
+import re
+from enum import StrEnum, unique
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from config.model import Name, NodeName, Settings
+from config.reservation import Carrier
+
+FRONTENDS_NAMESPACE = "gvirtus-frontends"
+"""The device plugin's namespace: it mounts a folder of the node, so it may not share one with other pods."""
+
+
+@unique
+class BackendKind(StrEnum):
+    """The program that serves a GPU over the network, and so what its clients need."""
+
+    GVIRTUS = "gvirtus"
+    """Clients need a properties file with an IPv4 address, and an application linked against GVirtuS' libraries."""
+    LUPINE = "lupine"
+    """Clients need one environment variable with a DNS name, and LUPINE's driver library in their image."""
+
+
+_IMAGE = re.compile(r"[^\s@]+?(:(?P<tag>[\w][\w.-]{0,127}))?(@sha256:(?P<digest>[0-9a-f]{64}))?")
+_BACKEND_NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
+_QUANTITY = re.compile(r"\d{1,9}(\.\d{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?")
+_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
+
+
+def _named_exactly(value: str) -> str:
+    match = _IMAGE.fullmatch(value)
+    if match is None or not (match["digest"] or match["tag"] not in {None, "latest"}):
+        raise PydanticCustomError(
+            "image_not_pinned",
+            "not an image that says which one it is: add a tag other than 'latest', or better a digest "
+            "(registry/name:tag@sha256:...)",
+        )
+    return value
+
+
+def _with_digest(value: str) -> str:
+    match = _IMAGE.fullmatch(value)
+    if match is None or not match["digest"]:
+        raise PydanticCustomError(
+            "image_without_digest",
+            "an image that may write into the kubelet's folder is named by its digest: registry/name:tag@sha256:...",
+        )
+    return value
+
+
+def _service_name(value: str) -> str:
+    if not _BACKEND_NAME.fullmatch(value):
+        raise PydanticCustomError(
+            "backend_name",
+            "not a backend's name: it names a Service too, so use lower-case letters, digits and '-', begin with a "
+            "letter, at most 50 characters",
+        )
+    return value
+
+
+def _quantity(value: str) -> str:
+    if not _QUANTITY.fullmatch(value):
+        raise PydanticCustomError("quantity", "not a Kubernetes quantity such as '500m' or '2Gi'")
+    return value
+
+
+def _labels(value: dict[str, str]) -> dict[str, str]:
+    for key, text in value.items():
+        if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(text):
+            raise PydanticCustomError("label", "'{key}: {text}' is not a label", {"key": key, "text": text})
+    return value
+
+
+Image = Annotated[str, AfterValidator(_named_exactly)]
+"""A container image with a tag other than `latest`, or a digest."""
+
+BackendName = Annotated[str, AfterValidator(_service_name)]
+Quantity = Annotated[str, AfterValidator(_quantity)]
+Labels = Annotated[dict[str, str], AfterValidator(_labels)]
+
+
+class GvirtusBackend(Settings):
+    """One server of one GPU."""
+
+    kind: BackendKind = BackendKind.GVIRTUS
+    image: Image
+    node: NodeName | None = None
+    """The node it runs on."""
+    node_selector: Annotated[Labels, Field(min_length=1)] | None = None
+    """Labels of the nodes it may run on; without `node` and this, nodes where a GPU was detected."""
+    gpu_resource: Annotated[str, Field(pattern=r"^nvidia\.com/(gpu|gpu\.shared|mig-[a-z0-9.]+)$")] = "nvidia.com/gpu"
+    """What it requests one of."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Port of its Service; by default the program's own."""
+    run_as_user: Annotated[int, Field(ge=1, le=2**31 - 1)] = 65532
+    """The uid in the container; the GPU's device files must be open to it."""
+    cpu: Quantity = "500m"
+    memory: Quantity = "2Gi"
+    """Limit of the server's own memory: what clients copy passes through it."""
+
+
+class FrontendSettings(Settings):
+    """Nodes without a GPU that advertise `nvidia.com/gpu`, so that pods with remote GPUs are scheduled and counted."""
+
+    nodes: Annotated[tuple[NodeName, ...], Field(min_length=1, strict=False)]
+    gpus_per_node: Annotated[int, Field(ge=1, le=1000)] = 8
+    """How many pods with one GPU each a node takes."""
+    device_plugin_image: Annotated[str, AfterValidator(_with_digest)] | None = None
+    """squat/generic-device-plugin by digest; by default the pinned release."""
+
+    @field_validator("nodes")
+    @classmethod
+    def _a_node_stands_once(cls, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        for node in nodes:
+            if nodes.count(node) > 1:
+                raise PydanticCustomError("node_listed_twice", "node '{node}' stands here twice", {"node": node})
+        return nodes
+
+
+class GvirtusSettings(Settings):
+    """Remote GPUs. Without this section nothing of it is installed."""
+
+    namespace: Name = "gvirtus-system"
+    carrier: Carrier = Carrier.POLICY
+    backends: Annotated[dict[BackendName, GvirtusBackend], Field(min_length=1)]
+    default_backend: str | None = None
+    """What pods get that name no backend; where there is one backend alone, it is the default."""
+    client_namespace_labels: Labels = {}
+    """Namespaces whose labelled pods reach the backends; empty means any namespace."""
+    pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    """Names of existing docker-registry Secrets in the namespace."""
+    frontends: FrontendSettings | None = None
+    timeout_seconds: Annotated[int, Field(ge=30, le=7200)] = 600
+    """How long `up` waits for a backend to be ready."""
+
+    @property
+    def default(self) -> str | None:
+        """The backend of pods that name none, or None where they must."""
+        if self.default_backend is None and len(self.backends) == 1:
+            return next(iter(self.backends))
+        return self.default_backend
+
+    @field_validator("carrier")
+    @classmethod
+    def _the_webhook_does_not_carry_this_yet(cls, carrier: Carrier) -> Carrier:
+        if carrier is Carrier.WEBHOOK:
+            raise PydanticCustomError(
+                "carrier_not_available",
+                "the webhook carrier does not add remote GPUs to pods in this release. Use carrier: policy, which "
+                "needs Kubernetes 1.36 or later.",
+            )
+        return carrier
+
+    @model_validator(mode="after")
+    def _the_default_is_a_backend(self) -> Self:
+        if self.default_backend is not None and self.default_backend not in self.backends:
+            raise PydanticCustomError(
+                "unknown_backend",
+                "default_backend '{name}' is none of the backends: {known}",
+                {"name": self.default_backend, "known": ", ".join(sorted(self.backends))},
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_backend_runs_in_one_place(self) -> Self:
+        for name, backend in self.backends.items():
+            if backend.node is not None and backend.node_selector is not None:
+                raise PydanticCustomError(
+                    "backend_place",
+                    "backend '{name}' has node and node_selector. Keep one of them.",
+                    {"name": name},
+                )
+            if self.frontends is not None and backend.node in self.frontends.nodes:
+                raise PydanticCustomError(
+                    "backend_on_frontend",
+                    "node '{node}' is the node of backend '{name}' and a frontend, which has no GPU. Remove it from "
+                    "frontends.nodes.",
+                    {"node": backend.node, "name": name},
+                )
+        return self
