@@ -7,6 +7,7 @@ import pulumi
 from pulumi_kubernetes import Provider
 
 from components import tokens
+from components.admission import AdmissionServer, AdmissionServerArgs
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
@@ -28,7 +29,7 @@ class KaiAnywhereArgs:
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Node labels -> GPU Operator -> reservation overrides -> KAI scheduler and queues.
+    """Node labels -> GPU Operator -> reservation overrides -> admission server -> KAI scheduler and queues.
 
     Labels come first: the operator obeys the operand switches that it finds on a node when it first sees it, and would
     otherwise install its own container toolkit on a Jetson only to take it back.
@@ -68,9 +69,12 @@ class KaiAnywhere(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=[labels]),
         )
         overrides = ReservationOverrides("reservation", ReservationOverridesArgs(settings, provider), child_opts)
+        admitted: list[pulumi.Resource] = [overrides]
+        if settings.webhooks:
+            admitted.append(AdmissionServer("admission", AdmissionServerArgs(settings, provider), child_opts))
         kai = KaiScheduler(
             "kai-scheduler",
-            KaiSchedulerArgs(settings, provider, after=[overrides, *operator.ready]),
+            KaiSchedulerArgs(settings, provider, after=[*admitted, *operator.ready]),
             pulumi.ResourceOptions(parent=self, depends_on=[labels]),
         )
         self.platform = pulumi.Output.from_input(settings.platform.kind)

@@ -6,15 +6,17 @@ import pulumi
 import pytest
 
 from components import tokens
+from components.admission import AdmissionServer
 from components.gpu_operator import GpuOperator
 from components.kai_anywhere import KaiAnywhere
 from components.kai_scheduler import KaiScheduler
 from components.node_labels import NodeLabels
 from components.reservation_overrides import ReservationOverrides
-from tests.support.stacks import jetson
+from tests.support.stacks import webhook
 from tests.unit.components.programs import preview
 
 _COMPONENTS: set[type[pulumi.ComponentResource]] = {
+    AdmissionServer,
     GpuOperator,
     KaiAnywhere,
     KaiScheduler,
@@ -35,12 +37,13 @@ def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
 
 def test_a_token_is_registered_by_the_class_that_it_names() -> None:
     names = {
-        registered.type: registered.key for registered in preview(jetson()).registrations if "index" in registered.type
+        registered.type: registered.key for registered in preview(webhook()).registrations if "index" in registered.type
     }
     assert names == {
         tokens.KAI_ANYWHERE: "KaiAnywhere:kai-anywhere",
         tokens.NODE_LABELS: "NodeLabels:node-labels",
         tokens.GPU_OPERATOR: "GpuOperator:gpu-operator",
         tokens.RESERVATION_OVERRIDES: "ReservationOverrides:reservation",
+        tokens.ADMISSION_SERVER: "AdmissionServer:admission",
         tokens.KAI_SCHEDULER: "KaiScheduler:kai-scheduler",
     }
