@@ -1,0 +1,1 @@
+"""Agents: programs that stand alone."""
