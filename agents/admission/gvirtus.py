@@ -7,7 +7,7 @@ the file again for each thread, and a plain mount would follow a changed annotat
 
 import ipaddress
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,7 @@ CONFIG_PATH = "/run/gvirtus/properties.json"
 VOLUME = "gvirtus-config"
 FILE = "properties.json"
 LUPINE_SERVER = "LUPINE_SERVER"
+_FIELD = f"metadata.annotations['{PROPERTIES}']"
 _FRACTION = "gpu-fraction"
 _GPU = "nvidia.com/gpu"
 
@@ -65,24 +66,19 @@ class Backends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.default is not None and self.default not in self.backends:
             raise ValueError(f"default {self.default!r} is none of the backends")
 
-    def choose(self, pod: Pod) -> Backend:
-        """The backend that a pod asks for.
+    def choose(self, pod: Pod) -> str:
+        """The name of the backend that a pod asks for.
 
         Raises:
             RefusalError: there is none of that name, or none is named and there is no default.
         """
-        name = annotations_of(pod).get(BACKEND, self.default)
-        known = ", ".join(sorted(self.backends)) or "none"
-        if name is None:
-            raise RefusalError(
-                f"the pod has the label {ENABLED}, but names no backend, and there is no default. "
-                f"Set the annotation {BACKEND} to one of: {known}."
-            )
-        if name not in self.backends:
-            raise RefusalError(
-                f"there is no GVirtuS backend {name!r}. Set the annotation {BACKEND} to one of: {known}."
-            )
-        return self.backends[name]
+        name = annotations_of(pod).get(BACKEND, self.default or "")
+        if name in self.backends:
+            return name
+        problem = f"there is no GPU backend '{name}'" if name else "this pod asks for a remote GPU and names no backend"
+        way_out = f"set the annotation {BACKEND} to one of: {', '.join(sorted(self.backends)) or 'none yet'}"
+        otherwise = f"; without it, pods get {self.default}" if self.default is not None else ""
+        raise RefusalError(f"{problem}: {way_out}{otherwise}")
 
 
 @dataclass
@@ -116,20 +112,27 @@ class BackendsFile:
 def mutate(pod: Pod, backends: Backends) -> Pod:
     """The pod with the address of its backend in every container, init containers and sidecars included.
 
-    A container with its own `GVIRTUS_CONFIG` (`LUPINE_SERVER`) is left alone.
+    A container with its own `GVIRTUS_CONFIG` (`LUPINE_SERVER`) is left alone. The backend's name is written back, so
+    that `kubectl describe` shows it.
 
     Raises:
         RefusalError: the backend is unknown, or the pod uses our volume's name or path for something else.
     """
     if labels_of(pod).get(ENABLED) != "true":
         return pod
-    backend = backends.choose(pod)
+    name = backends.choose(pod)
+    backend = backends.backends[name]
+    annotations = {BACKEND: name}
+    spec: Mapping[str, Any] = pod["spec"]
     match backend.kind:
         case "gvirtus":
-            return _with_file(pod, backend)
+            spec = _with_file(spec)
+            annotations[PROPERTIES] = properties(backend)
         case "lupine":
-            address = {"name": LUPINE_SERVER, "value": f"{backend.host}:{backend.port}"}
-            return _in_containers(pod, address, mount=None)
+            variable = {"name": LUPINE_SERVER, "value": f"{backend.host}:{backend.port}"}
+            spec = _in_containers(spec, lambda container: _with_variable(container, variable))
+    metadata = pod.get("metadata") or {}
+    return {**pod, "metadata": {**metadata, "annotations": {**annotations_of(pod), **annotations}}, "spec": spec}
 
 
 def warnings(pod: Pod, backends: Backends) -> Iterator[str]:
@@ -141,10 +144,11 @@ def warnings(pod: Pod, backends: Backends) -> Iterator[str]:
             f"the annotation {_FRACTION} asks KAI for a share of a local GPU, and {ENABLED} for a remote one: "
             "remove one of them"
         )
-    variable = LUPINE_SERVER if backends.choose(pod).kind == "lupine" else CONFIG
-    for container in _containers(pod):
-        own = next((entry for entry in container.get("env") or () if entry["name"] == variable), None)
-        if own is not None and (variable != CONFIG or own.get("value") != CONFIG_PATH):
+    ours = {"gvirtus": (CONFIG, CONFIG_PATH), "lupine": (LUPINE_SERVER, None)}
+    variable, value = ours[backends.backends[backends.choose(pod)].kind]
+    for container in _containers(pod["spec"]):
+        own = _named(container.get("env"), variable)
+        if own is not None and value is not None and own.get("value") != value:
             yield f"container {container['name']} sets {variable} itself, so it gets no backend from {BACKEND}"
         limits = (container.get("resources") or {}).get("limits")
         if isinstance(limits, Mapping) and str(limits.get(_GPU, "1")) not in {"0", "1"}:
@@ -157,76 +161,65 @@ def properties(backend: Backend) -> str:
     return json.dumps({"communicator": [{"endpoint": endpoint}]}, separators=(",", ":"))
 
 
-def _with_file(pod: Pod, backend: Backend) -> Pod:
-    source = {"items": [{"path": FILE, "fieldRef": {"fieldPath": f"metadata.annotations['{PROPERTIES}']"}}]}
-    volumes = pod["spec"].get("volumes") or []
-    existing = next((volume for volume in volumes if volume["name"] == VOLUME), None)
+def _with_file(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    existing = _named(spec.get("volumes"), VOLUME)
     if existing is not None and not _is_ours(existing):
-        raise RefusalError(f"the volume name {VOLUME!r} is taken by another volume of the pod: rename that one.")
-    mount = {"name": VOLUME, "mountPath": CONFIG_PATH, "subPath": FILE, "readOnly": True}
-    changed = _in_containers(pod, {"name": CONFIG, "value": CONFIG_PATH}, mount)
-    if changed is pod:
-        return pod
-    metadata = pod.get("metadata") or {}
-    spec = changed["spec"]
-    if existing is None:
-        spec = {**spec, "volumes": [*volumes, {"name": VOLUME, "downwardAPI": source}]}
-    annotations = {**(metadata.get("annotations") or {}), PROPERTIES: properties(backend)}
-    return {**changed, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
+        raise RefusalError(f"the volume name {VOLUME} is taken by the remote GPU's properties file: rename your volume")
+    changed = _in_containers(spec, _with_mount)
+    if existing is not None:
+        return changed
+    # With the defaults that the API server fills in: what comes back to us is what we sent.
+    field = {"apiVersion": "v1", "fieldPath": _FIELD}
+    volume = {"name": VOLUME, "downwardAPI": {"items": [{"path": FILE, "fieldRef": field}], "defaultMode": 0o644}}
+    return {**changed, "volumes": [*(spec.get("volumes") or []), volume]}
 
 
 def _is_ours(volume: Mapping[str, Any]) -> bool:
-    """Whether a volume is the one that we add, with or without what the API server fills in."""
-    items = (volume.get("downwardAPI") or {}).get("items")
-    return (
-        isinstance(items, list)
-        and len(items) == 1
-        and isinstance(items[0], Mapping)
-        and items[0].get("path") == FILE
-        and (items[0].get("fieldRef") or {}).get("fieldPath") == f"metadata.annotations['{PROPERTIES}']"
+    source = volume.get("downwardAPI")
+    items = source.get("items") if isinstance(source, Mapping) else None
+    return isinstance(items, list) and any(
+        isinstance(item, Mapping)
+        and item.get("path") == FILE
+        and isinstance(field := item.get("fieldRef"), Mapping)
+        and field.get("fieldPath") == _FIELD
+        for item in items
     )
 
 
-def _containers(pod: Pod) -> list[Mapping[str, Any]]:
-    spec = pod["spec"]
+def _with_mount(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    own = _named(container.get("env"), CONFIG)
+    taken = any(
+        mount["mountPath"] == CONFIG_PATH and mount.get("name") != VOLUME
+        for mount in container.get("volumeMounts") or ()
+    )
+    if own is None and taken:
+        raise RefusalError(
+            f"something else is mounted at {CONFIG_PATH}, where the remote GPU's properties file goes: mount it "
+            f"elsewhere, and set {CONFIG} to its path if it is a properties file of your own"
+        )
+    if taken or (own is not None and own.get("value") != CONFIG_PATH):
+        return container
+    changed = _with_variable(container, {"name": CONFIG, "value": CONFIG_PATH})
+    mount = {"name": VOLUME, "mountPath": CONFIG_PATH, "subPath": FILE, "readOnly": True}
+    return {**changed, "volumeMounts": merge_by("mountPath", container.get("volumeMounts"), [mount])}
+
+
+def _with_variable(container: Mapping[str, Any], variable: Mapping[str, Any]) -> Mapping[str, Any]:
+    if _named(container.get("env"), variable["name"]) is not None:
+        return container
+    return {**container, "env": [*(container.get("env") or []), variable]}
+
+
+def _in_containers(
+    spec: Mapping[str, Any], change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    kinds = [kind for kind in ("initContainers", "containers") if spec.get(kind)]
+    return {**spec, **{kind: [change(container) for container in spec[kind]] for kind in kinds}}
+
+
+def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*(spec.get("initContainers") or []), *spec["containers"]]
 
 
-def _in_containers(pod: Pod, variable: Mapping[str, Any], mount: Mapping[str, Any] | None) -> Pod:
-    """The pod with a variable, and perhaps a mount, in each container that does not set the variable itself.
-
-    The same object if every container sets it to something else.
-    """
-    spec = pod["spec"]
-    before = _containers(pod)
-    if not any(_takes(container, variable) for container in before):
-        return pod
-    changed = {
-        kind: [_with(container, variable, mount) for container in spec[kind]]
-        for kind in ("initContainers", "containers")
-        if spec.get(kind)
-    }
-    return {**pod, "spec": {**spec, **changed}}
-
-
-def _takes(container: Mapping[str, Any], variable: Mapping[str, Any]) -> bool:
-    own = [entry for entry in container.get("env") or () if entry["name"] == variable["name"]]
-    return not own or own == [variable]
-
-
-def _with(
-    container: Mapping[str, Any], variable: Mapping[str, Any], mount: Mapping[str, Any] | None
-) -> Mapping[str, Any]:
-    if not _takes(container, variable):
-        return container
-    changed = {**container, "env": merge_by("name", container.get("env"), [variable])}
-    if mount is None:
-        return changed
-    mounts = container.get("volumeMounts")
-    for entry in mounts or ():
-        if entry["mountPath"] == mount["mountPath"] and entry.get("name") != mount["name"]:
-            raise RefusalError(
-                f"container {container['name']} mounts something else at {mount['mountPath']}: move it, or set "
-                f"{CONFIG} in that container to keep your own file."
-            )
-    return {**changed, "volumeMounts": merge_by("mountPath", mounts, [mount])}
+def _named(entries: Iterable[Mapping[str, Any]] | None, name: str) -> Mapping[str, Any] | None:
+    return next((entry for entry in entries or () if entry["name"] == name), None)

@@ -184,7 +184,12 @@ async def _listen(
     stack: AsyncExitStack, application: web.Application, host: str, port: int, tls: LiveTls | None
 ) -> int:
     runner = web.AppRunner(
-        application, access_log=None, handle_signals=False, keepalive_timeout=_IDLE_SECONDS, lingering_time=1, shutdown_timeout=5
+        application,
+        access_log=None,
+        handle_signals=False,
+        keepalive_timeout=_IDLE_SECONDS,
+        lingering_time=1,
+        shutdown_timeout=5,
     )
     await runner.setup()
     stack.push_async_callback(runner.cleanup)

@@ -405,7 +405,7 @@ class TestGvirtusPods:
         answer = post(api, self.pod(**{"gvirtus.io/backend": "fra"}))
         assert answer.status_code == httpx2.codes.UNPROCESSABLE_CONTENT
         message = answer.json()["message"]
-        assert "no GVirtuS backend 'fra'" in message
+        assert "no GPU backend 'fra'" in message
         assert "far, lupine, near" in message
 
     def test_new_backends_are_known_without_a_restart(self, api: httpx2.Client, two_replicas: Deployment) -> None:

@@ -50,12 +50,21 @@ def test_a_second_pass_changes_nothing() -> None:
     assert mutate(once, BACKENDS) == once
 
 
-def test_a_pod_that_the_api_server_has_filled_in_is_left_as_it_is() -> None:
+def test_the_name_of_the_backend_is_written_back() -> None:
+    assert mutate(gvirtus_pod(), BACKENDS)["metadata"]["annotations"]["gvirtus.io/backend"] == "near"
+
+
+def test_a_volume_of_ours_without_defaults_is_taken_for_ours() -> None:
     once = json.loads(json.dumps(mutate(gvirtus_pod(), BACKENDS)))
     volume = once["spec"]["volumes"][0]["downwardAPI"]
-    volume["defaultMode"] = 420
-    volume["items"][0]["fieldRef"]["apiVersion"] = "v1"
+    del volume["defaultMode"], volume["items"][0]["fieldRef"]["apiVersion"]
     assert mutate(once, BACKENDS) == once
+
+
+def test_a_mount_at_our_path_is_the_users_where_the_variable_is_too() -> None:
+    mounts = [{"name": "mine", "mountPath": "/run/gvirtus/properties.json"}]
+    container = {"name": "app", "image": "a:1", "env": [VARIABLE], "volumeMounts": mounts}
+    assert mutate(gvirtus_pod(container), BACKENDS)["spec"]["containers"] == [container]
 
 
 def test_a_container_with_its_own_file_is_left_alone_and_told() -> None:
@@ -64,7 +73,7 @@ def test_a_container_with_its_own_file_is_left_alone_and_told() -> None:
     assert own == OWN
     assert app["env"] == [VARIABLE]
     assert [text for text in warnings(pod, BACKENDS) if "own sets GVIRTUS_CONFIG itself" in text]
-    assert mutate(gvirtus_pod(OWN), BACKENDS)["spec"] == gvirtus_pod(OWN)["spec"]
+    assert mutate(gvirtus_pod(OWN), BACKENDS)["spec"]["containers"] == [OWN]
 
 
 @pytest.mark.parametrize("value", ["false", "True", ""])
@@ -94,7 +103,10 @@ def test_lupine_is_one_variable_with_a_name() -> None:
 
 
 def test_an_unknown_backend_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(RefusalError, match=r"no GVirtuS backend 'x'.*gvirtus.io/backend to one of: far, lupine, near"):
+    with pytest.raises(
+        RefusalError,
+        match=r"no GPU backend 'x'.*gvirtus.io/backend to one of: far, lupine, near; without it, pods get near",
+    ):
         mutate(gvirtus_pod(**{"gvirtus.io/backend": "x"}), BACKENDS)
 
 
@@ -106,14 +118,14 @@ def test_without_a_default_a_pod_must_name_its_backend() -> None:
 def test_a_volume_of_our_name_that_is_another_is_refused_with_the_way_out() -> None:
     pod = gvirtus_pod()
     pod["spec"]["volumes"] = [{"name": "gvirtus-config", "emptyDir": {}}]
-    with pytest.raises(RefusalError, match=r"'gvirtus-config' is taken.*rename"):
+    with pytest.raises(RefusalError, match=r"gvirtus-config is taken.*rename"):
         mutate(pod, BACKENDS)
 
 
 def test_a_mount_at_our_path_that_is_another_is_refused_with_the_way_out() -> None:
     mounts = [{"name": "mine", "mountPath": "/run/gvirtus/properties.json"}]
     pod = gvirtus_pod({"name": "app", "image": "a:1", "volumeMounts": mounts})
-    with pytest.raises(RefusalError, match=r"mounts something else at /run/gvirtus.*set GVIRTUS_CONFIG"):
+    with pytest.raises(RefusalError, match=r"something else is mounted at /run/gvirtus.*set GVIRTUS_CONFIG"):
         mutate(pod, BACKENDS)
 
 

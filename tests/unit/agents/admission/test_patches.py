@@ -27,13 +27,13 @@ _CONTAINER = st.fixed_dictionaries(
     optional={
         "env": st.none() | st.lists(_ENTRY, max_size=4),
         "volumeMounts": st.none()
-        | st.lists(st.fixed_dictionaries({"mountPath": _PATHS}, optional={"name": _NAMES}), max_size=3),
+        | st.lists(st.fixed_dictionaries({"mountPath": _PATHS, "name": _NAMES}), max_size=3),
         "securityContext": st.none()
         | st.dictionaries(st.sampled_from(["privileged", "runAsUser"]), _VALUES, max_size=2),
         "other": _VALUES,
     },
 )
-_POD = st.fixed_dictionaries(
+PODS = st.fixed_dictionaries(
     {
         "metadata": st.fixed_dictionaries(
             {},
@@ -69,7 +69,7 @@ def _has_kais_container(pod: Any) -> bool:  # noqa: ANN401 - a pod
     return any(container["name"] == "resource-reservation" for container in pod["spec"]["containers"])
 
 
-@given(_POD)
+@given(PODS)
 def test_the_patch_applied_gives_the_mutated_pod(generated: Json) -> None:
     pod = read_pod(json.dumps(generated).encode())
     for changed in _both(pod):
@@ -78,7 +78,7 @@ def test_the_patch_applied_gives_the_mutated_pod(generated: Json) -> None:
         assert msgspec.json.encode(applied, order="sorted") == msgspec.json.encode(changed, order="sorted")
 
 
-@given(_POD)
+@given(PODS)
 def test_a_second_pass_has_no_patch(generated: Json) -> None:
     pod = read_pod(json.dumps(generated).encode())
     for index, changed in enumerate(_both(pod)):
