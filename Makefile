@@ -5,7 +5,7 @@ STACK ?= jetson
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy policy-exceptions requirements install
+.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy bench-admission policy-exceptions requirements install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -62,9 +62,13 @@ bench-preview: install ## Preview of a full stack over an empty program, and a n
 bench-policy: install ## What the policy pack costs per resource.
 	@$(BIN)/python -m benchmarks.policy
 
+bench-admission: install ## The admission server alone, and what each carrier adds to a pod's creation.
+	@$(BIN)/python -m benchmarks.admission
+
 policy-exceptions: install ## What the policy pack accepts, by whose design and why.
 	@$(BIN)/python -m policy.exceptions
 
 requirements: install ## Pin the dependencies of pyproject.toml again, with hashes.
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml --output-file requirements.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group dev pyproject.toml --output-file requirements-dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group admission --output-file agents/admission/requirements.txt

@@ -76,7 +76,13 @@ def reservation_webhook(settings: StackSettings) -> Manifest:
 
 def gvirtus_webhook(settings: StackSettings) -> Manifest:
     """Sends pods that ask for a remote GPU, at creation; never those of the cluster's own namespaces."""
-    excluded = {"kube-system", settings.admission.namespace, settings.kai.namespace, settings.gpu_operator.namespace}
+    excluded = {
+        "kube-system",
+        NAMESPACE,
+        settings.admission.namespace,
+        settings.kai.namespace,
+        settings.gpu_operator.namespace,
+    }
     selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted(excluded)}
     return _webhook(
         settings,

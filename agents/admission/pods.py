@@ -76,18 +76,31 @@ def merge_by(
 ) -> list[Mapping[str, Any]]:
     """Merge a list as server-side apply does with a list whose entries have a key.
 
-    An addition goes over the fields of the entry with its key, maps within included, or behind the others.
+    An addition goes over the fields of the entry with its key, maps within included. Order matters to Kubernetes, which
+    expands `$(NAME)` from earlier variables only, so it is that of structured-merge-diff (v6, typed/merge.go): what is
+    in both lists follows the additions' order, and the entries' own order holds around it.
     """
-    merged = list(entries or [])
-    places = {entry.get(key): place for place, entry in enumerate(merged)}
-    for addition in additions:
-        place = places.get(addition[key])
-        if place is None:
-            places[addition[key]] = len(merged)
-            merged.append(addition)
-        else:
-            merged[place] = merge(merged[place], addition)
-    return merged
+    left = list(entries or [])
+    right = list(additions)
+    by_key = {entry.get(key): entry for entry in left}
+    wanted = {addition[key] for addition in right}
+    shared = [addition[key] for addition in right if addition[key] in by_key]
+    merged: list[Mapping[str, Any]] = []
+    for addition in right:
+        name = addition[key]
+        # Entries before it: those of their own, and none that comes at another addition's turn.
+        while left and (
+            left[0].get(key) not in wanted or (left[0].get(key) != name and left[0].get(key) not in shared[:1])
+        ):
+            entry = left.pop(0)
+            if entry.get(key) not in wanted:
+                merged.append(entry)
+        if left and left[0].get(key) == name:
+            left.pop(0)
+        merged.append(merge(by_key.get(name), addition))
+        if shared[:1] == [name]:
+            shared.pop(0)
+    return [*merged, *(entry for entry in left if entry.get(key) not in wanted)]
 
 
 def merge(value: Mapping[str, Any] | None, addition: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -86,6 +86,11 @@ def _same_env(pod: Json) -> None:
     _container(pod)["env"].insert(0, {"name": "LD_LIBRARY_PATH", "value": "/elsewhere"})
 
 
+def _same_env_in_another_order(pod: Json) -> None:
+    names = ("A", "LD_LIBRARY_PATH", "B", "NVIDIA_DRIVER_CAPABILITIES", "C")
+    _container(pod)["env"] = [{"name": name, "value": "x"} for name in names]
+
+
 def _same_volume(pod: Json) -> None:
     pod["spec"]["volumes"] = [{"name": "dev-nvidia", "hostPath": {"path": "/dev/other"}}]
 
@@ -152,6 +157,7 @@ CASES: list[Callable[[Json], None]] = [
     _as_kai_makes_it,
     _no_env,
     _same_env,
+    _same_env_in_another_order,
     _same_volume,
     _another_kind_of_volume,
     _same_mount,
@@ -167,7 +173,7 @@ CASES: list[Callable[[Json], None]] = [
     _unlisted_node,
     _no_node,
 ]
-CHANGED = {case.__name__ for case in CASES[:13]} - {"_another_kind_of_volume"}
+CHANGED = {case.__name__ for case in CASES[:14]} - {"_another_kind_of_volume"}
 REFUSED = {"_another_kind_of_volume", "_another_container_only"}
 
 
@@ -520,13 +526,11 @@ def test_a_change_by_a_later_webhook_brings_the_pod_back_and_adds_nothing_twice(
 ) -> None:
     later = two_replicas.reachable(admission.gvirtus_webhook(two_replicas.settings))
     later["metadata"] = {"name": "zzz-later"}
-    later["webhooks"][0] |= {"name": "later.test.io"}
+    # Those of the stack exclude the reservation pods' namespace; this one comes after ours in the alphabet.
+    later["webhooks"][0] |= {"name": "later.test.io", "namespaceSelector": {}}
     later["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(two_replicas.bundle()).decode()
-    # The stack's own GVirtuS webhook comes before ours in the alphabet; this one comes after it.
     pod = as_binder_creates()
     pod["metadata"]["labels"]["gvirtus.io/enabled"] = "true"
-    own = f"{CONFIGURATIONS}/{admission.GVIRTUS_WEBHOOK}"
-    held = api.get(own).json()
     make(api, later)
     try:
 
@@ -548,9 +552,6 @@ def test_a_change_by_a_later_webhook_brings_the_pod_back_and_adds_nothing_twice(
             assert "gvirtus.io/properties" in created["metadata"]["annotations"]
             return reviews() - before == 2
 
-        assert held["webhooks"]
-        remove_headers = {"Content-Type": "application/merge-patch+json"}
-        assert api.patch(own, json={"metadata": {"labels": {"a": None}}}, headers=remove_headers).is_success
         eventually(asked_twice)
     finally:
         remove(api, later)

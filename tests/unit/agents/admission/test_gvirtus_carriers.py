@@ -1,4 +1,4 @@
-"""The two carriers of remote GPUs say the same: the server's function and the one that the policy is checked against."""
+"""The two carriers of remote GPUs say the same: the server, and the function that the policy is checked against."""
 
 import json
 
@@ -21,9 +21,7 @@ _FAR = {"host": "lupine.gvirtus.svc", "port": "14833", "kind": "lupine"}
 
 def _injection(default: str | None) -> object:
     endpoints = {
-        name: injection.Endpoint(
-            name, gvirtus_settings.BackendKind(backend["kind"]), backend["host"], backend["port"]
-        )
+        name: injection.Endpoint(name, gvirtus_settings.BackendKind(backend["kind"]), backend["host"], backend["port"])
         for name, backend in (("near", _NEAR), ("far", _FAR))
     }
     return injection.Injection(endpoints, default)

@@ -26,8 +26,7 @@ _CONTAINER = st.fixed_dictionaries(
     {"name": _NAMES},
     optional={
         "env": st.none() | st.lists(_ENTRY, max_size=4),
-        "volumeMounts": st.none()
-        | st.lists(st.fixed_dictionaries({"mountPath": _PATHS, "name": _NAMES}), max_size=3),
+        "volumeMounts": st.none() | st.lists(st.fixed_dictionaries({"mountPath": _PATHS, "name": _NAMES}), max_size=3),
         "securityContext": st.none()
         | st.dictionaries(st.sampled_from(["privileged", "runAsUser"]), _VALUES, max_size=2),
         "other": _VALUES,

@@ -71,12 +71,28 @@ def test_without_the_label_the_same_object_comes_back(labels: dict[str, str] | N
     assert mutate(pod, NAMESPACE, fragment(), NODES) is pod
 
 
-def test_a_variable_that_is_there_keeps_its_place_and_gets_our_value() -> None:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "NL"),
+        ("AB", "ABNL"),
+        ("AL", "ANL"),
+        ("LA", "NLA"),
+        ("ALB", "ANLB"),
+        ("ANB", "ANBL"),
+        ("ALBNC", "ABNCL"),
+        ("NL", "NL"),
+        ("LN", "NL"),
+    ],
+)
+def test_variables_stand_where_server_side_apply_puts_them(before: str, after: str) -> None:
+    """N and L are ours. Every line was seen on a real API server, or is compared there, in tests/engine."""
+    names = {"N": "NVIDIA_DRIVER_CAPABILITIES", "L": "LD_LIBRARY_PATH"}
     pod = reservation_pod()
-    pod["spec"]["containers"][0]["env"].insert(0, {"name": "LD_LIBRARY_PATH", "value": "/elsewhere"})
+    pod["spec"]["containers"][0]["env"] = [{"name": names.get(name, name), "value": "x"} for name in before]
     env = mutated(pod)["spec"]["containers"][0]["env"]
-    assert env[0] == {"name": "LD_LIBRARY_PATH", "value": "/usr/lib/aarch64-linux-gnu/nvidia"}
-    assert [entry["name"] for entry in env].count("LD_LIBRARY_PATH") == 1
+    assert [entry["name"] for entry in env] == [names.get(name, name) for name in after]
+    assert {entry["name"]: entry["value"] for entry in env}["LD_LIBRARY_PATH"] == "/usr/lib/aarch64-linux-gnu/nvidia"
 
 
 def test_no_other_container_becomes_privileged() -> None:
