@@ -5,7 +5,7 @@ STACK ?= jetson
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy policy policy-corpus policy-exceptions requirements install
+.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy bench-admission policy policy-corpus policy-exceptions requirements install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -68,9 +68,13 @@ policy: install ## Run the policy pack on previews of every stack, and prove tha
 policy-corpus: install ## Recall and false positives of the policy pack on Kubernetes' own Pod Security fixtures.
 	@$(BIN)/python -m tests.policy.corpus
 
+bench-admission: install ## The admission server alone, and what each carrier adds to a pod's creation.
+	@$(BIN)/python -m benchmarks.admission
+
 policy-exceptions: install ## What the policy pack accepts, by whose design and why.
 	@$(BIN)/python -m policy.exceptions
 
 requirements: install ## Pin the dependencies of pyproject.toml again, with hashes.
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml --output-file requirements.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group dev pyproject.toml --output-file requirements-dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group admission --output-file agents/admission/requirements.txt

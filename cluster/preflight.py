@@ -177,6 +177,8 @@ def read_facts(cluster: Cluster, settings: StackSettings) -> ClusterFacts:
     if settings.gpu_operator.install:
         releases.append((settings.gpu_operator.namespace, gpu_operator.RELEASE))
     names = [namespace for namespace, _ in releases] + [reservation.NAMESPACE, *_remote_namespaces(settings)]
+    if settings.webhooks:
+        names.append(settings.admission.namespace)
     namespaces = {name: found for name in names if (found := cluster.namespace(name)) is not None}
     return ClusterFacts(
         server=cluster.server,
@@ -240,8 +242,8 @@ def _version(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
         )
         yield Finding(
             f"reservation.carrier 'policy' can't work: the API server {why}.",
-            "Upgrade the cluster, or set reservation.overrides: never where the container toolkit injects the GPU by "
-            "itself.",
+            "Upgrade the cluster, use reservation.carrier: webhook, or set reservation.overrides: never where the "
+            "container toolkit injects the GPU by itself.",
         )
     if settings.gvirtus is not None and settings.gvirtus.carrier is Carrier.POLICY and not facts.mutating_policies:
         yield Finding(

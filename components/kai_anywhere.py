@@ -8,6 +8,7 @@ import pulumi
 from pulumi_kubernetes import Provider
 
 from components import tokens
+from components.admission import AdmissionServer, AdmissionServerArgs
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
 from components.hosts import Hosts, HostsArgs
@@ -34,7 +35,7 @@ class KaiAnywhereArgs:
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Hosts -> labels -> GPU Operator -> reservation overrides -> KAI and its queues -> remote GPUs -> pod guard.
+    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard.
 
     Hosts come first: everything that runs in pods needs their driver and container runtime. Labels come before the
     operator: it obeys the operand switches that it finds on a node when it first sees it, and would otherwise install
@@ -87,12 +88,20 @@ class KaiAnywhere(pulumi.ComponentResource):
             ReservationOverridesArgs(settings, provider),
             pulumi.ResourceOptions(parent=self, depends_on=hosts_ready),
         )
+        admitted: list[pulumi.Resource] = [overrides]
+        if settings.webhooks:
+            server = AdmissionServer(
+                "admission",
+                AdmissionServerArgs(settings, provider),
+                pulumi.ResourceOptions(parent=self, depends_on=hosts_ready),
+            )
+            admitted.append(server)
         kai = KaiScheduler(
             "kai-scheduler",
-            KaiSchedulerArgs(settings, provider, after=[overrides, *operator.ready]),
+            KaiSchedulerArgs(settings, provider, after=[*admitted, *operator.ready]),
             pulumi.ResourceOptions(parent=self, depends_on=[labels, *hosts_ready]),
         )
-        installed: list[pulumi.Resource] = [operator, kai]
+        installed: list[pulumi.Resource] = [*admitted, operator, kai]
         self.gvirtus_backends = pulumi.Output.from_input({})
         if settings.gvirtus is not None:
             remote = Gvirtus(

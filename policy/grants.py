@@ -1,7 +1,15 @@
 """What the platform grants, and to whom: reservation objects on Tegra, and nothing else."""
 
 from policy.reading import Path, dict_of, list_of, one_of, text_of
-from policy.stack_platform import OVERRIDES, PLATFORM_LABEL, RESERVATION, RESERVATION_CONTAINER, TEGRA, StackFacts
+from policy.stack_platform import (
+    OVERRIDES,
+    PLATFORM_LABEL,
+    RESERVATION,
+    RESERVATION_CONTAINER,
+    RESERVATION_FILE,
+    TEGRA,
+    StackFacts,
+)
 from policy.workloads import CONTAINER_LISTS, Document
 
 _IN_RESERVATION = {"matchLabels": {"kubernetes.io/metadata.name": RESERVATION}}
@@ -29,6 +37,8 @@ def allows(document: Document, rule: str, path: Path, stack: StackFacts) -> bool
         return False
     if document.outer is not None:
         return is_overrides_policy(document.outer, stack) and within(document.root, stack.fragment())
+    if document.path[:2] == RESERVATION_FILE:
+        return document.root == stack.reservation_file()
     return _is_reservation_pod(document, stack) and _granted_to_pod(document, rule, path, stack)
 
 

@@ -1,1 +1,1 @@
-"""The host agent, without any program that only a toolchain or a distribution's package brings."""
+"""Agents, without any program that only a toolchain or a distribution's package brings."""

@@ -6,6 +6,7 @@ import pulumi
 import pytest
 
 from components import tokens
+from components.admission import AdmissionServer
 from components.gpu_operator import GpuOperator
 from components.gvirtus import Gvirtus
 from components.kai_anywhere import KaiAnywhere
@@ -13,10 +14,11 @@ from components.kai_scheduler import KaiScheduler
 from components.node_labels import NodeLabels
 from components.pod_guard import PodGuard
 from components.reservation_overrides import ReservationOverrides
-from tests.support.stacks import gvirtus
+from tests.support.stacks import gvirtus, webhook
 from tests.unit.components.programs import preview
 
 _COMPONENTS: set[type[pulumi.ComponentResource]] = {
+    AdmissionServer,
     GpuOperator,
     Gvirtus,
     KaiAnywhere,
@@ -39,7 +41,10 @@ def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
 
 def test_a_token_is_registered_by_the_class_that_it_names() -> None:
     names = {
-        registered.type: registered.key for registered in preview(gvirtus()).registrations if "index" in registered.type
+        registered.type: registered.key
+        for stack in (gvirtus(), webhook())
+        for registered in preview(stack).registrations
+        if "index" in registered.type
     }
     assert names == {
         tokens.KAI_ANYWHERE: "KaiAnywhere:kai-anywhere",
@@ -47,6 +52,7 @@ def test_a_token_is_registered_by_the_class_that_it_names() -> None:
         tokens.GPU_OPERATOR: "GpuOperator:gpu-operator",
         tokens.RESERVATION_OVERRIDES: "ReservationOverrides:reservation",
         tokens.POD_GUARD: "PodGuard:pod-guard",
+        tokens.ADMISSION_SERVER: "AdmissionServer:admission",
         tokens.KAI_SCHEDULER: "KaiScheduler:kai-scheduler",
         tokens.GVIRTUS: "Gvirtus:gvirtus",
     }

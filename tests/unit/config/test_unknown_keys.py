@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
+from config.admission import AdmissionSettings, CertManagerCertificates, OwnCertificates
 from config.charts import ChartSettings, ImageSettings
 from config.cluster import ClusterSettings
 from config.gpu_operator import DcgmExporterSettings, GpuOperatorSettings
@@ -16,7 +17,13 @@ from config.pod_guard import PodGuardSettings
 from config.reservation import ReservationSettings
 from config.sharing import KaiProfile, TimeSlicingProfile
 from config.stack import StackSettings
-from tests.support.stacks import assert_refused, changed, gvirtus, mixed, time_slicing
+from tests.support.stacks import Json, assert_refused, cert_manager, changed, gvirtus, mixed, time_slicing, webhook
+
+
+def own_certificates() -> Json:
+    """A stack that says where its certificates come from."""
+    return changed(webhook(), "admission.certificates", {"kind": "own"})
+
 
 _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     StackSettings: (mixed, ""),
@@ -35,6 +42,9 @@ _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     SchedulerSettings: (mixed, "kai.scheduler"),
     QueueSettings: (mixed, "kai.queues.robots"),
     QueueShare: (mixed, "kai.queues.robots.gpu"),
+    AdmissionSettings: (cert_manager, "admission"),
+    CertManagerCertificates: (cert_manager, "admission.certificates"),
+    OwnCertificates: (own_certificates, "admission.certificates"),
     KaiProfile: (time_slicing, "node_profiles.fractions"),
     TimeSlicingProfile: (time_slicing, "node_profiles.sliced"),
     GvirtusSettings: (gvirtus, "gvirtus"),
