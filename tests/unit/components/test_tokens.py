@@ -7,15 +7,19 @@ import pytest
 
 from components import tokens
 from components.gpu_operator import GpuOperator
+from components.host import Host
+from components.hosts import Hosts
 from components.kai_anywhere import KaiAnywhere
 from components.kai_scheduler import KaiScheduler
 from components.node_labels import NodeLabels
 from components.reservation_overrides import ReservationOverrides
-from tests.support.stacks import jetson
+from tests.support.hosts_settings import jetson_with_host, local_host
 from tests.unit.components.programs import preview
 
 _COMPONENTS: set[type[pulumi.ComponentResource]] = {
     GpuOperator,
+    Host,
+    Hosts,
     KaiAnywhere,
     KaiScheduler,
     NodeLabels,
@@ -34,13 +38,16 @@ def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
 
 
 def test_a_token_is_registered_by_the_class_that_it_names() -> None:
+    stack = jetson_with_host(local_host())
     names = {
-        registered.type: registered.key for registered in preview(jetson()).registrations if "index" in registered.type
+        registered.type: registered.key for registered in preview(stack).registrations if "index" in registered.type
     }
     assert names == {
         tokens.KAI_ANYWHERE: "KaiAnywhere:kai-anywhere",
         tokens.NODE_LABELS: "NodeLabels:node-labels",
         tokens.GPU_OPERATOR: "GpuOperator:gpu-operator",
         tokens.RESERVATION_OVERRIDES: "ReservationOverrides:reservation",
+        tokens.HOST: "Host:hosts-jetson-1",
+        tokens.HOSTS: "Hosts:hosts",
         tokens.KAI_SCHEDULER: "KaiScheduler:kai-scheduler",
     }

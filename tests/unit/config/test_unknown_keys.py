@@ -8,13 +8,29 @@ import pytest
 from config.charts import ChartSettings, ImageSettings
 from config.cluster import ClusterSettings
 from config.gpu_operator import DcgmExporterSettings, GpuOperatorSettings
+from config.hosts import (
+    CdiSettings,
+    DialSettings,
+    DockerSettings,
+    HostSettings,
+    HostTimeouts,
+    HostToolkit,
+    SshEndpoint,
+    SshSettings,
+)
 from config.kai import KaiSettings, QueueSettings, QueueShare, SchedulerSettings
 from config.model import Settings
 from config.platform import TegraNode, TegraPlatform, UnifiedMemoryNode, X86Platform
 from config.reservation import ReservationSettings
 from config.sharing import KaiProfile, TimeSlicingProfile
 from config.stack import StackSettings
-from tests.support.stacks import assert_refused, changed, mixed, time_slicing
+from tests.support.hosts_settings import full_host, jetson_with_host
+from tests.support.stacks import Json, assert_refused, changed, mixed, time_slicing
+
+
+def _with_host() -> Json:
+    return jetson_with_host(full_host())
+
 
 _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     StackSettings: (mixed, ""),
@@ -33,6 +49,14 @@ _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     QueueSettings: (mixed, "kai.queues.robots"),
     QueueShare: (mixed, "kai.queues.robots.gpu"),
     KaiProfile: (time_slicing, "node_profiles.fractions"),
+    HostSettings: (_with_host, "hosts.jetson-1"),
+    SshSettings: (_with_host, "hosts.jetson-1.ssh"),
+    SshEndpoint: (_with_host, "hosts.jetson-1.ssh.bastion"),
+    DialSettings: (_with_host, "hosts.jetson-1.ssh.dial"),
+    HostToolkit: (_with_host, "hosts.jetson-1.toolkit"),
+    DockerSettings: (_with_host, "hosts.jetson-1.docker"),
+    CdiSettings: (_with_host, "hosts.jetson-1.cdi"),
+    HostTimeouts: (_with_host, "hosts.jetson-1.timeouts"),
     TimeSlicingProfile: (time_slicing, "node_profiles.sliced"),
 }
 
