@@ -97,7 +97,7 @@ class Host(pulumi.ComponentResource):
         configured = self._command(
             configured_name(self._name),
             self._commands.configure,
-            self._opts([*copied, probe], limits.configure_seconds + limits.probe_seconds),
+            self._opts([*copied, probe], 2 * limits.configure_seconds),
             delete=self._commands.restore,
             stdin=stdin,
         )

@@ -42,6 +42,8 @@ def test_the_components_are_these() -> None:
         "GpuOperator",
         "ReservationOverrides",
         "KaiScheduler",
+        "Host",
+        "Hosts",
     }
 
 
