@@ -67,7 +67,9 @@ def preview_comment(record: Record, occasion: Occasion, redactor: Redactor) -> s
 def drift_issue(record: Record, occasion: Occasion, redactor: Redactor) -> str:
     """Drift: what was changed outside of Pulumi, and what the next `up` would do about it."""
     drifted = _many(len(record.drifted), "resource")
-    head = f"{marker('drift', occasion.stack)}\n### {markdown.code(occasion.stack)}: {drifted} changed by others\n"
+    head = (
+        f"{marker('drift', occasion.stack)}\n### {markdown.code(occasion.stack)}: {drifted} changed outside of Pulumi\n"
+    )
     if not record.complete:
         head += "\n**The check did not come to its end: what stands here is incomplete.**\n"
     head += (
@@ -77,7 +79,7 @@ def drift_issue(record: Record, occasion: Occasion, redactor: Redactor) -> str:
     sections = (
         _errors(record, redactor),
         _findings(record, redactor),
-        _changes("Changed by others", record.drifted, redactor),
+        _changes("Changed outside of Pulumi", [_as_found(step) for step in record.drifted], redactor),
         _values("Remembered (-) and found (+)", record.drifted, drift, redactor),
         _changes("What the next up would do", record.steps, redactor),
         _values("Values", record.steps, differences, redactor),
@@ -95,7 +97,7 @@ def _headline(record: Record) -> str:
     ]
     if told:
         return ", ".join(told)
-    return "nothing changes" if record.complete and not record.errors else "no plan"
+    return "nothing changes" if record.counts else "no plan"
 
 
 def _errors(record: Record, redactor: Redactor) -> markdown.Section:
@@ -110,7 +112,7 @@ def _finding(finding: Finding, redactor: Redactor) -> str:
     level = "**blocks**" if finding.blocks else "advises"
     where = f" on {markdown.code(redactor.text(finding.urn.rsplit('::', 1)[-1]))}" if finding.urn else ""
     return f"- {level}: {markdown.code(finding.policy)}{where}\n\n" + _indented(
-        markdown.block(redactor.text(finding.message), length=1500)
+        markdown.block(redactor.text(finding.message.strip()), length=1500)
     )
 
 
@@ -122,6 +124,11 @@ def _changes(title: str, steps: Iterable[Step], redactor: Redactor) -> markdown.
         for step in ordered
     ]
     return markdown.Section(title, lines, 10_000)
+
+
+def _as_found(step: Step) -> Step:
+    """A refresh's step, named by what it found."""
+    return step.model_copy(update={"op": "delete" if step.new is None else "update"})
 
 
 def _values(

@@ -59,11 +59,14 @@ def differences(step: Step, redactor: Redactor) -> tuple[Difference, ...]:
 
 
 def drift(step: Step, redactor: Redactor) -> tuple[Difference, ...]:
-    """What a refresh found: the remembered state against the present one."""
+    """What a refresh found: the remembered state against the present one, where the provider says that they differ."""
     if step.old is None or step.new is None:
         return ()
     old, new = (redactor.inputs(step.type, _state(state)) for state in (step.old, step.new))
-    return tuple(_compared(old, new, ""))
+    return tuple(
+        Difference(redactor.text(path), _shown(_look_up(old, path)), _shown(_look_up(new, path)))
+        for path in sorted(step.detailed_diff or {})
+    )
 
 
 def _state(state: State) -> Mapping[str, object]:

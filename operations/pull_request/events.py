@@ -15,7 +15,8 @@ _COLOUR = re.compile(r"<\{%.*?%\}>")
 _UNCHANGED = frozenset({"same", "read", "refresh"})
 # A replacement is told as three steps; one of them is enough for a reader.
 _PARTS_OF_A_REPLACEMENT = frozenset({"create-replacement", "delete-replaced", "import-replacement", "read-replacement"})
-_FOUND_BY_REFRESH = frozenset({"update", "delete"})
+# What every run of programs found on PATH says; it tells a reviewer nothing.
+_NOISE = re.compile(r"using pulumi-\S+ from \$PATH")
 
 
 class EventLogError(Exception):
@@ -138,16 +139,14 @@ def read_events(lines: Iterable[str]) -> Record:
     events, cut_off = _parse(lines)
     steps: dict[str, Step] = {}
     drifted: dict[str, Step] = {}
-    last_op: dict[str, str] = {}
     for event in events:
         if event.before:
             step = event.before.metadata
-            last_op[step.urn] = step.op
             if step.op not in _UNCHANGED | _PARTS_OF_A_REPLACEMENT:
                 steps[step.urn] = step
         elif event.after:
             step = event.after.metadata
-            if last_op.get(step.urn) == "refresh" and step.op in _FOUND_BY_REFRESH:
+            if step.op == "refresh" and (step.new is None or step.detailed_diff):
                 drifted[step.urn] = step
     findings = dict.fromkeys(event.policy for event in events if event.policy)
     summaries = [event.summary for event in events if event.summary]
@@ -155,7 +154,8 @@ def read_events(lines: Iterable[str]) -> Record:
     packs: dict[str, str] = {}
     for summary in summaries:
         counts |= summary.changes or {}
-        packs |= summary.packs or {}
+        # A local pack is named `name|local|folder`.
+        packs |= {name.split("|")[0]: version for name, version in (summary.packs or {}).items()}
     return Record(
         steps=tuple(steps.values()),
         drifted=tuple(drifted.values()),
@@ -190,4 +190,4 @@ def _diagnostics(events: Iterable[_Line], severity: str) -> tuple[str, ...]:
         for event in events
         if event.diagnostic and event.diagnostic.severity == severity and not event.diagnostic.ephemeral
     )
-    return tuple(dict.fromkeys(text for text in said if text))
+    return tuple(dict.fromkeys(text for text in said if text and not _NOISE.match(text)))

@@ -88,12 +88,16 @@ def test_secrets_are_hidden_in_every_part() -> None:
     assert text.count(HIDDEN) >= 7
 
 
-def test_a_drift_issue_tells_what_was_changed_by_others() -> None:
-    drifted = step("update", "web", old={"spec": {"replicas": 1}}, new={"spec": {"replicas": 9}}, after=True)
-    read = record(step("refresh", "web"), drifted, summary(update=1))
+def test_a_drift_issue_tells_what_was_changed_outside_of_pulumi() -> None:
+    detailed = {"spec.replicas": {"diffKind": "update"}}
+    changed = step(
+        "refresh", "web", old={"spec": {"replicas": 1}}, new={"spec": {"replicas": 9}}, detailed=detailed, after=True
+    )
+    read = record(changed, step("refresh", "gone", old={}, after=True), summary(update=1))
     text = drift_issue(read, OCCASION, Redactor())
-    assert text.startswith(f"{marker('drift', 'jetson')}\n### `jetson`: 1 resource changed by others\n")
+    assert text.startswith(f"{marker('drift', 'jetson')}\n### `jetson`: 2 resources changed outside of Pulumi\n")
     assert "- spec.replicas: 1\n+ spec.replicas: 9" in text
+    assert "- `delete` `kubernetes:apps/v1:Deployment` `gone`" in text
 
 
 def test_what_does_not_fit_is_counted() -> None:

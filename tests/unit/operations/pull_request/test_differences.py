@@ -68,6 +68,7 @@ def test_a_secret_that_changes_is_hidden_on_both_sides() -> None:
 
 
 def test_drift_compares_what_was_remembered_with_what_is_there() -> None:
-    assert drift(_step({"spec": {"replicas": 1}}, {"spec": {"replicas": 5}}), Redactor()) == (
-        Difference("spec.replicas", "1", "5"),
-    )
+    detailed = {"spec.replicas": {"diffKind": "update"}}
+    old = {"spec": {"replicas": 1}, "metadata": {"resourceVersion": "1"}}
+    new = {"spec": {"replicas": 5}, "metadata": {"resourceVersion": "2"}}
+    assert drift(_step(old, new, detailed), Redactor()) == (Difference("spec.replicas", "1", "5"),)

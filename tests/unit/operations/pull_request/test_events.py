@@ -20,16 +20,13 @@ def test_a_replacement_is_told_once() -> None:
 
 def test_a_refresh_finds_drift_and_an_update_is_none() -> None:
     read = record(
-        step("refresh", "a"),
-        step("update", "a", after=True),
-        step("refresh", "b"),
-        step("same", "b", after=True),
-        step("refresh", "c"),
-        step("delete", "c", after=True),
+        step("refresh", "a", old={"x": 1}, new={"x": 2}, detailed={"x": {"diffKind": "update"}}, after=True),
+        step("refresh", "b", old={"x": 1}, new={"x": 1}, after=True),
+        step("refresh", "c", old={"x": 1}, after=True),
         step("update", "d"),
-        step("update", "d", after=True),
+        step("update", "d", old={"x": 1}, new={"x": 2}, detailed={"x": {"diffKind": "update"}}, after=True),
     )
-    assert [(s.op, s.name) for s in read.drifted] == [("update", "a"), ("delete", "c")]
+    assert [s.name for s in read.drifted] == ["a", "c"]
     assert [s.name for s in read.steps] == ["d"]
 
 
@@ -46,6 +43,7 @@ def test_diagnostics_lose_their_colours_and_passing_ones_are_left_out() -> None:
         diagnostic("working on it", ephemeral=True),
         diagnostic("RPC", severity="debug"),
         diagnostic("beware", severity="warning"),
+        diagnostic("using pulumi-language-python from $PATH at /usr/bin/x", severity="warning"),
     )
     assert read.errors == ("it broke",)
     assert read.warnings == ("beware",)
