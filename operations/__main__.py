@@ -1,4 +1,4 @@
-"""`python -m operations`: up, preview, down, reset, preflight."""
+"""`python -m operations`: up, preview, down, reset, preflight, review, drift, post."""
 
 import shutil
 import sys
@@ -14,9 +14,11 @@ from cluster.preflight import run_preflight
 from config.stack import StackConfigError
 from operations import engine, summary
 from operations.errors import OperationError
+from operations.pull_request.commands import app as pull_request_app
 from operations.target import Target, folder, open_target
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app.add_typer(pull_request_app)
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 
