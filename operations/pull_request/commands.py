@@ -2,15 +2,19 @@
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import toolchain
+from config.stack import StackConfigError
 from operations import engine
 from operations.errors import OperationError
 from operations.pull_request import review as previews
 from operations.pull_request.comment import Occasion, drift_issue, marker, preview_comment
+from operations.pull_request.events import failed
 from operations.pull_request.github import GitHub, GitHubError
 from operations.pull_request.redaction import Redactor
 from operations.target import Target, open_target
@@ -32,13 +36,18 @@ _IN_STEP = "no-drift"
 @app.command()
 def review(stack: Stack = "jetson", out: Out = Path("review")) -> None:
     """Preview with the policy pack; write comment.md whatever comes of it, then fail if the preview failed."""
-    occasion = _occasion(stack)
     redactor = Redactor(previews.environment_secrets())
-    with open_target(stack) as target:
-        _open_stack(target)
-        status, record = previews.preview(target, out)
-    occasion = _occasion(stack, status)
-    _write(out / "comment.md", preview_comment(record, occasion, redactor))
+    _occasion(stack)
+    (out / "comment.md").unlink(missing_ok=True)
+    try:
+        with open_target(stack) as target:
+            _open_stack(target)
+            status, record = previews.preview(target, out)
+    except (OperationError, StackConfigError, toolchain.ToolchainError) as error:
+        # A reviewer learns of it where the plan would stand.
+        _write(out / "comment.md", preview_comment(failed(str(error)), _occasion(stack, 1), redactor))
+        raise
+    _write(out / "comment.md", preview_comment(record, _occasion(stack, status), redactor))
     if status == 0 and not record.packs:
         raise OperationError("The policy pack did not run, so nothing was judged. Is policy/run executable?")
     if status != 0:
@@ -47,13 +56,17 @@ def review(stack: Stack = "jetson", out: Out = Path("review")) -> None:
 
 @app.command()
 def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
-    """Compare the cluster with the program; where they differ, write issue.md and fail."""
+    """Compare the cluster with the program, and judge the state; where anything is wrong, write issue.md and fail."""
     redactor = Redactor(previews.environment_secrets())
     for left_over in ("issue.md", _IN_STEP):
         (out / left_over).unlink(missing_ok=True)
     with open_target(stack) as target:
         _open_stack(target)
         status, record = previews.preview(target, out, refresh=True)
+        judged = previews.analyze(target, out)
+    if judged is not None:
+        record = replace(record, errors=(*record.errors, judged))
+        status = status or 1
     if status == 0:
         typer.echo(f"The cluster is as stack '{stack}' says.")
         (out / _IN_STEP).touch()

@@ -128,6 +128,11 @@ class Record:
     complete: bool
 
 
+def failed(error: str) -> Record:
+    """A preview that ended before the engine began."""
+    return Record((), (), (), (error,), (), {}, {}, complete=False)
+
+
 def read_events(lines: Iterable[str]) -> Record:
     """What an event log says.
 

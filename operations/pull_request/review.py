@@ -15,6 +15,7 @@ POLICIES = ("pod-privilege", "cluster-privilege", "exceptions-in-use")
 """The pack's policies: the engine hands configuration to a policy by its name."""
 
 _SECTIONS = ("platform", "reservation", "gpu_operator")
+_PACK_CONFIG = "policy-config.json"
 _TIMEOUT_SECONDS = 1800
 _SECRET_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN")
 _DRIFT = ("--refresh", "--expect-no-changes")
@@ -32,13 +33,11 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
         OperationError: if the preview does not end, or pulumi wrote no event log.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    log, config = folder / "events.jsonl", folder / "policy-config.json"
+    log, config = folder / "events.jsonl", folder / _PACK_CONFIG
     log.unlink(missing_ok=True)
     config.write_text(json.dumps(pack_config(target)), encoding="utf-8")
-    command = ["pulumi", "preview", "--stack", target.stack, "--cwd", str(target.project), "--non-interactive"]
-    # An executable pack runs on every engine since 3.255, with the language host that is on PATH or without.
-    command += ["--policy-pack", str(ROOT / "policy" / "run"), "--policy-pack-config", str(config.resolve())]
-    command += ["--event-log", str(log.resolve()), *(_DRIFT if refresh else ())]
+    command = ["pulumi", "preview", *_stack_and_pack(target, config)]
+    command += ["--non-interactive", "--event-log", str(log.resolve()), *(_DRIFT if refresh else ())]
     # Unlocks --event-log.
     environment = dict(target.environment) | {"PULUMI_DEBUG_COMMANDS": "true"}
     sys.stdout.flush()
@@ -54,6 +53,30 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
         return status, read_events(log.read_text(encoding="utf-8").split("\n"))
     except EventLogError as error:
         raise OperationError(f"{log} can't be read: {error}") from error
+
+
+def analyze(target: Target, folder: Path) -> str | None:
+    """Judge the remembered state, after `preview` wrote the pack's configuration; gives the objections, or None."""
+    command = ["pulumi", "policy", "analyze", *_stack_and_pack(target, folder / _PACK_CONFIG), "--color", "never"]
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(target.environment),
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OperationError(f"pulumi policy analyze did not end within {_TIMEOUT_SECONDS} s.") from error
+    return done.stdout if done.returncode else None
+
+
+def _stack_and_pack(target: Target, config: Path) -> tuple[str, ...]:
+    # An executable pack runs on every engine since 3.255, with the language host that is on PATH or without.
+    pack = ("--policy-pack", str(ROOT / "policy" / "run"), "--policy-pack-config", str(config.resolve()))
+    return ("--stack", target.stack, "--cwd", str(target.project), *pack)
 
 
 def pack_config(target: Target) -> Mapping[str, Mapping[str, object]]:

@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, post)
 
     @override
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
+    def log_message(self, format: str, *args: object) -> None:
         """Nothing: a test reads `asked`."""
 
     def _refused(self, method: str) -> bool:
