@@ -1,7 +1,8 @@
-"""`python -m operations`: up, preview, down, reset, preflight, review, drift, post."""
+"""`python -m operations`: up, preview, down, reset, preflight, update, review, drift, post."""
 
 import shutil
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,10 +13,11 @@ from cluster.client import Cluster
 from cluster.errors import ClusterError
 from cluster.preflight import run_preflight
 from config.stack import StackConfigError
-from operations import engine, summary
+from operations import chart_update, engine, summary
 from operations.errors import OperationError
 from operations.pull_request.commands import app as pull_request_app
-from operations.target import Target, folder, open_target
+from operations.stack_file import read_settings
+from operations.target import ROOT, Target, folder, open_target
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(pull_request_app)
@@ -68,6 +70,16 @@ def preflight(stack: Stack = "jetson") -> None:
         for warning in result.warnings:
             typer.echo(f"warning: {warning}")
         typer.echo(f"The cluster is ready for stack '{stack}'.")
+
+
+@app.command()
+def update(chart: Annotated[Path, typer.Option(help="A newer chart's folder or archive.")]) -> None:
+    """Check a newer chart against what the stacks pass to it; change nothing."""
+    stacks = {file.name.split(".")[1]: read_settings(file) for file in sorted(ROOT.glob("Pulumi.*.yaml"))}
+    report = chart_update.check(chart_update.read_chart(chart), stacks, ROOT / "tests" / "data" / "charts")
+    typer.echo(report.text())
+    if not report.fits:
+        raise OperationError("The chart does not fit this program; what is missing stands above.")
 
 
 def _summary(target: Target) -> str:
