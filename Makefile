@@ -5,7 +5,7 @@ STACK ?= jetson
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy bench-admission policy policy-corpus policy-exceptions requirements install
+.PHONY: up preview down env reset preflight review drift post update test test-unit check fmt bench-preview bench-policy bench-admission policy policy-corpus policy-exceptions requirements install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -29,6 +29,18 @@ preview: install ## Show what `make up` would change.
 
 preflight: install ## Check the cluster against STACK; change nothing.
 	@$(BIN)/python -m operations preflight --stack $(STACK)
+
+review: install ## Preview STACK with the policy pack; review/comment.md is what a pull request shows.
+	@$(BIN)/python -m operations review --stack $(STACK)
+
+drift: install ## Compare the cluster with STACK; fail where they differ.
+	@$(BIN)/python -m operations drift --stack $(STACK)
+
+post: install ## In a job of GitHub Actions: write what `review` or `drift` found, on PULL_REQUEST or in an issue.
+	@$(BIN)/python -m operations post --stack $(STACK) $(if $(PULL_REQUEST),--pull-request $(PULL_REQUEST))
+
+update: install ## Check a newer chart (CHART=folder or archive) before its version is pinned in manifests/versions.py.
+	@$(BIN)/python -m operations update --chart "$(CHART)"
 
 down: install ## Remove STACK, and stop its simulator.
 	@$(BIN)/python -m operations down --stack $(STACK)

@@ -1,4 +1,4 @@
-"""`python -m operations`: up, preview, down, reset, preflight, policy."""
+"""`python -m operations`: up, preview, down, reset, preflight, policy, update, review, drift, post."""
 
 import shutil
 import sys
@@ -14,12 +14,14 @@ from cluster.client import Cluster
 from cluster.errors import ClusterError
 from cluster.preflight import run_preflight
 from config.stack import StackConfigError
-from operations import engine, policy_check, summary
+from operations import chart_update, engine, policy_check, summary
 from operations.errors import OperationError
-from operations.stack_file import stack_names
+from operations.pull_request.commands import app as pull_request_app
+from operations.stack_file import read_settings, stack_names
 from operations.target import ROOT, Target, folder, open_target
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app.add_typer(pull_request_app)
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 
@@ -93,6 +95,16 @@ def policy(
     if refused:
         raise OperationError(f"The policy pack refuses {', '.join(refused)}: each finding says what to do.")
     typer.echo("Every policy refused its canary, and nothing in these stacks.")
+
+
+@app.command()
+def update(chart: Annotated[Path, typer.Option(help="A newer chart's folder or archive.")]) -> None:
+    """Check a newer chart against what the stacks pass to it; change nothing."""
+    stacks = {file.name.split(".")[1]: read_settings(file) for file in sorted(ROOT.glob("Pulumi.*.yaml"))}
+    report = chart_update.check(chart_update.read_chart(chart), stacks, ROOT / "tests" / "data" / "charts")
+    typer.echo(report.text())
+    if not report.fits:
+        raise OperationError("The chart does not fit this program; what is missing stands above.")
 
 
 def _summary(target: Target) -> str:
