@@ -322,7 +322,8 @@ class TestGrants:
     def test_kais_binder_names_the_node_of_reservation_pods_on_every_platform(self, api: httpx2.Client) -> None:
         pod = changed(plain(), "spec.nodeName", "x86-1")
         assert denied(create(api, pod, RESERVATION))
-        assert create(api, pod, RESERVATION, user=BINDER).is_success
+        # Its rights take a moment to be in force.
+        eventually(lambda: create(api, pod, RESERVATION, user=BINDER).is_success)
         assert denied(create(api, pod, GUARDED, user=BINDER))
         assert denied(create(api, changed(pod, "spec.hostPID", True), RESERVATION, user=BINDER))
         deployment = KINDS["Deployment"](pod)
