@@ -36,7 +36,15 @@ class Run:
 class Stack:
     """A stack driven through the pulumi CLI and its Python language host, as a person does from the shell."""
 
-    def __init__(self, folder: Path, settings: Json, environment: Mapping[str, str], *, name: str = "test") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Json,
+        environment: Mapping[str, str],
+        *,
+        name: str = "test",
+        program: Path = ROOT,
+    ) -> None:
         self.name = name
         self.folder = folder
         state = folder / "state"
@@ -50,7 +58,7 @@ class Stack:
         }
         self.environment.pop("KUBECONFIG", None)
         project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
-        project["main"] = str(ROOT)
+        project["main"] = str(program)
         project["runtime"]["options"]["virtualenv"] = sys.prefix
         (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
         self.run("stack", "init", name)
