@@ -67,7 +67,7 @@ def _documents(text: str) -> list[object]:
 
 
 def heredocs(text: str) -> list[str]:
-    """The texts that a shell script hands to its commands; one without an end goes on to the last line, as in a shell."""
+    """The texts that a shell script hands to its commands; without an end, up to the last line."""
     found: list[list[str]] = []
     end = ""
     for line in text.splitlines() if "<<" in text else ():

@@ -3,8 +3,10 @@
 import pytest
 
 from operations.policy_check import PACK
+from operations.policy_check.configuration import SECTIONS
 from policy.pack import policies
 from policy.rules import CLUSTER_RULES, POD_RULES
+from policy.stack_platform import CONFIG_SCHEMA
 from tests.policy.objects import TEGRA, findings
 
 CANARIES = [
@@ -28,3 +30,7 @@ def test_a_canary_is_refused_by_its_rule_on_every_platform(policy: str, rule: st
     assert isinstance(inputs := resource["inputs"], dict)
     assert {found.rule for found in findings(token, inputs)} == {rule}
     assert {found.rule for found in findings(token, inputs, TEGRA)} == {rule}
+
+
+def test_the_pack_is_handed_every_section_that_it_takes() -> None:
+    assert set(SECTIONS) == set(CONFIG_SCHEMA)
