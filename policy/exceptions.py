@@ -3,11 +3,11 @@
 `python -m policy.exceptions` lists them. One that nothing needs is a finding of the policy `exceptions-in-use`.
 """
 
+import json
 import sys
 from dataclasses import dataclass
 
-from policy.findings import Violation, show
-from policy.reading import render
+from policy.reading import Path, dict_of, list_of, render
 from policy.stack_platform import StackFacts
 from policy.workloads import Document
 
@@ -20,37 +20,45 @@ class Exemption:
         rule: the rule's name.
         kind: the object's kind; token and object must agree on it.
         name: the object's name.
-        namespace: the object's namespace; empty for what has none.
         path: the field, as findings write it.
-        found: its value, as findings show it: no other value of the field is accepted.
-        due: whether this stack must have a use for it; where not, it is unused only beside its object.
         who: whose design it is.
         what: what is accepted.
         why: why it can't be otherwise.
         upstream: where that stands.
+        values: what the field may hold, as JSON with sorted keys; empty means anything.
+        namespace: the object's namespace; empty where the kind has none, or the name is enough.
+        due: whether this stack must have a use for it; where not, it is unused only beside its object.
     """
 
     rule: str
     kind: str
     name: str
-    namespace: str
     path: str
-    found: str
-    due: bool
     who: str
     what: str
     why: str
     upstream: str
+    values: tuple[str, ...] = ()
+    namespace: str = ""
+    due: bool = True
 
-    def covers(self, document: Document, rule: str, violation: Violation) -> bool:
+    def covers(self, document: Document, rule: str, path: Path) -> bool:
         """Whether a finding is this one."""
-        same = self.path == render(violation.path) and self.found == show(violation.found)
-        return self.rule == rule and same and self.is_about(document)
+        if self.rule != rule or not self.is_about(document) or self.path != render(path):
+            return False
+        return not self.values or _text_at(document.root, path) in self.values
 
     def is_about(self, document: Document) -> bool:
         """Whether a document is the object, as the resource itself and not as a part of another."""
-        own = (document.namespace, document.name) == (self.namespace, self.name)
-        return own and document.path == () and document.is_only(self.kind)
+        here = not self.namespace or document.namespace == self.namespace
+        return here and document.path == () and document.is_only(self.kind) and document.name == self.name
+
+
+def _text_at(root: object, path: Path) -> str:
+    """What stands at a place that a rule found; a value that can't be read is equal to none that is accepted."""
+    for step in path:
+        root = list_of(root)[step] if isinstance(step, int) else dict_of(root).get(step)
+    return json.dumps(root, sort_keys=True, default=repr)
 
 
 def exemptions(stack: StackFacts) -> tuple[Exemption, ...]:
@@ -60,9 +68,8 @@ def exemptions(stack: StackFacts) -> tuple[Exemption, ...]:
             rule="namespaces",
             kind="Namespace",
             name=stack.operator_namespace,
-            namespace="",
             path='metadata.labels["pod-security.kubernetes.io/enforce"]',
-            found="privileged",
+            values=('"privileged"',),
             due=stack.operator_installed,
             who="NVIDIA GPU Operator v26.7.0",
             what="its namespace enforces the Pod Security level privileged",
@@ -78,7 +85,7 @@ def main() -> None:
     for each in exemptions(StackFacts()):
         sys.stdout.write(
             f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}: {each.path}\n"
-            f"  found:    {each.found}\n"
+            f"  values:   {' or '.join(each.values) or 'any'}\n"
             f"  rule:     {each.rule}\n"
             f"  who:      {each.who}\n"
             f"  what:     {each.what}\n"

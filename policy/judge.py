@@ -52,7 +52,7 @@ def judge(token: str, name: str, props: object, stack: StackFacts, rules: Iterab
     for rule in rules:
         for document in parts:
             for violation in _violations(rule, document, stack):
-                covering = [each for each in accepted if each.covers(document, rule.name, violation)]
+                covering = [each for each in accepted if each.covers(document, rule.name, violation.path)]
                 used.update(covering)
                 if not covering and not grants.allows(document, rule.name, violation.path, stack):
                     found.setdefault((rule.name, violation.path), _finding(rule, document, token, name, violation))
