@@ -84,7 +84,9 @@ def policy(
     ] = None,
 ) -> None:
     """Run the policy pack on previews, and prove that it was in force."""
-    chosen = replace(policy_check.PACK, executable=pack.absolute(), configuration=pack_config)
+    chosen = replace(
+        policy_check.PACK, executable=pack.absolute(), configuration=pack_config.absolute() if pack_config else None
+    )
     results = []
     for name in stack or stack_names(ROOT):
         with open_target(name) as target:

@@ -26,6 +26,8 @@ class Exemption:
         why: why it can't be otherwise.
         upstream: where that stands.
         values: what the field may hold, as JSON with sorted keys; empty means anything.
+        namespace: the object's namespace; empty where the kind has none, or the name is enough.
+        due: whether this stack must have a use for it; where not, it is unused only beside its object.
     """
 
     rule: str
@@ -37,6 +39,8 @@ class Exemption:
     why: str
     upstream: str
     values: tuple[str, ...] = ()
+    namespace: str = ""
+    due: bool = True
 
     def covers(self, document: Document, rule: str, path: Path) -> bool:
         """Whether a finding is this one."""
@@ -46,7 +50,8 @@ class Exemption:
 
     def is_about(self, document: Document) -> bool:
         """Whether a document is the object, as the resource itself and not as a part of another."""
-        return document.path == () and document.is_only(self.kind) and document.name == self.name
+        here = not self.namespace or document.namespace == self.namespace
+        return here and document.path == () and document.is_only(self.kind) and document.name == self.name
 
 
 def _text_at(root: object, path: Path) -> str:
@@ -87,6 +92,7 @@ def _frontends() -> tuple[Exemption, ...]:
             rule="host-paths",
             kind="DaemonSet",
             name="gvirtus-device-plugin",
+            namespace=_FRONTENDS,
             path="spec.template.spec.volumes[0].hostPath",
             what="the frontends' device plugin mounts the kubelet's folder of device plugins",
             values=tuple(
@@ -106,6 +112,8 @@ def _operators(stack: StackFacts) -> tuple[Exemption, ...]:
             kind="Namespace",
             name=stack.operator_namespace,
             path='metadata.labels["pod-security.kubernetes.io/enforce"]',
+            values=('"privileged"',),
+            due=stack.operator_installed,
             who="NVIDIA GPU Operator v26.7.0",
             what="its namespace enforces the Pod Security level privileged",
             why="its operands install the container toolkit on the node and read devices: privileged pods with host "
@@ -119,7 +127,8 @@ def main() -> None:
     """Print every exception of a stack with default names and remote GPUs."""
     for each in exemptions(StackFacts(remote_gpu_frontends=True)):
         sys.stdout.write(
-            f"{each.kind} {each.name}: {each.path}\n"
+            f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}: {each.path}\n"
+            f"  values:   {' or '.join(each.values) or 'any'}\n"
             f"  rule:     {each.rule}\n"
             f"  who:      {each.who}\n"
             f"  what:     {each.what}\n"

@@ -89,9 +89,9 @@ def unused(stack: StackFacts, used: Iterable[Exemption], present: Iterable[Exemp
     """Exceptions that nothing needs.
 
     Args:
-        stack: the stack; one that does not install the GPU Operator has no use for its exceptions, and no duty.
+        stack: the stack.
         used: exceptions that covered a finding.
         present: exceptions whose object is in the stack.
     """
-    due = {each for each in exemptions(stack) if stack.operator_installed} | set(present)
+    due = {each for each in exemptions(stack) if each.due} | set(present)
     return sorted(due - set(used), key=lambda each: (each.kind, each.name, each.path))

@@ -12,8 +12,8 @@ _MANIFEST = re.compile(
 )
 """What a text must contain to be worth parsing."""
 
-_HEREDOC = re.compile(r"<<-?\s*[\"']?(\w+)[\"']?[^\n]*\n(.*?)\n[ \t]*\1\b", re.DOTALL)
-"""What a shell hands to a command, such as `kubectl apply -f -`."""
+_HEREDOC = re.compile(r"<<-?[ \t]{0,9}[\"'\\]?(\w{1,80})")
+"""Where a shell begins to hand text to a command, such as `kubectl apply -f -`."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{40,}+={0,2}+\s*+")
 _SHORTEST = 8
 _LONGEST = 2_000_000
@@ -41,13 +41,18 @@ def is_manifest(text: str) -> bool:
 
 
 def parse(text: str) -> list[object]:
-    """The mappings and lists that a text holds, up to the first that is no YAML: what is before it may be applied.
+    """The mappings and lists that a text holds, or that a shell script in it hands to its commands.
 
     Raises:
         RefusedTextError: if there is too much of it.
     """
     if len(text) > _LONGEST:
         raise RefusedTextError
+    return _documents(text) or [value for body in heredocs(text) for value in _documents(body)]
+
+
+def _documents(text: str) -> list[object]:
+    """YAML documents up to the first that is none: what is before it may be applied."""
     found: list[object] = []
     try:
         for document in yaml.load_all(text, Loader=yaml.CSafeLoader):
@@ -58,12 +63,22 @@ def parse(text: str) -> list[object]:
         raise RefusedTextError from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError):
         pass
-    return found or [value for body in heredocs(text) for value in parse(body)]
+    return found
 
 
 def heredocs(text: str) -> list[str]:
-    """The texts that a shell script hands to its commands."""
-    return [match.group(2) for match in _HEREDOC.finditer(text)] if "<<" in text else []
+    """The texts that a shell script hands to its commands; without an end, up to the last line."""
+    found: list[list[str]] = []
+    end = ""
+    for line in text.splitlines() if "<<" in text else ():
+        if end and line.strip() == end:
+            end = ""
+        elif end:
+            found[-1].append(line)
+        elif begin := _HEREDOC.search(line):
+            end = begin.group(1)
+            found.append([])
+    return ["\n".join(lines) for lines in found]
 
 
 def _count(value: object, known: dict[int, int]) -> int:

@@ -13,7 +13,7 @@ import yaml
 from operations.errors import OperationError
 
 _FOLDER = Path(__file__).resolve().parents[2] / "policy"
-_SECTIONS = ("platform", "reservation", "gpu_operator")
+SECTIONS = ("platform", "reservation", "gpu_operator")
 """The sections of a stack's settings that the pack reads; it refuses others."""
 
 
@@ -78,7 +78,7 @@ def configured(pack: Pack, settings: dict[str, Any], into: Path) -> Path:
                 f"The policy pack's configuration {pack.configuration} is not JSON: {error}"
             ) from error
         return pack.configuration
-    sections = {key: settings[key] for key in _SECTIONS if key in settings}
+    sections = {key: settings[key] for key in SECTIONS if key in settings}
     file = into / "policy-config.json"
     file.write_text(json.dumps(dict.fromkeys(pack.canaries(), sections)), encoding="utf-8")
     return file

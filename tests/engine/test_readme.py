@@ -1,17 +1,14 @@
 """The README's commands, run as a newcomer runs them: in a fresh checkout."""
 
-import os
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 import simulator
+from tests.support.checkout import fresh, shell
 from tests.support.inventory import connect
 from tests.support.simulated import stack_settings
 from tests.support.stacks import ROOT
@@ -29,39 +26,8 @@ BLOCKS = [
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A fresh clone with the installed environment of this one."""
-    folder = tmp_path_factory.mktemp("clone") / "kai-anywhere"
-    files = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
-    for file in files:
-        target = folder / file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / file, target)
-    (folder / ".venv").symlink_to(sys.prefix)
-    (folder / ".venv" / "installed").touch()
-    yield folder
-    for stack in ("jetson", "x86"):
-        simulator.reset(folder / ".simulator" / stack / "cluster")
-
-
-def shell(script: str, folder: Path, environment: Mapping[str, str] | None = None, *, expect: int = 0) -> str:
-    """Run a script in a checkout; no kubeconfig is chosen unless the environment says so."""
-    own = {key: value for key, value in os.environ.items() if key not in {"KUBECONFIG", "MAKEFLAGS", "MAKELEVEL"}}
-    done = subprocess.run(
-        ["bash", "-euc", script],
-        cwd=folder,
-        env=own | dict(environment or {}),
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == expect, f"{script}\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
+    with fresh(tmp_path_factory.mktemp("clone") / "kai-anywhere") as folder:
+        yield folder
 
 
 def test_every_block_is_known_to_this_test() -> None:

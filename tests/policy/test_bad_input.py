@@ -122,7 +122,16 @@ def test_depth_that_nobody_judges_is_a_finding(depth: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [" " * 200_000 + "!", "kubectl " + "apply " * 40_000, "kubectl " + "curl " * 40_000, '"' * 99_999]
+    "text",
+    [
+        " " * 200_000 + "!",
+        "kubectl " + "apply " * 40_000,
+        "kubectl " + "curl " * 40_000,
+        "kubectl " + "docker " * 40_000,
+        "kubectl " + "base64 -d " * 40_000,
+        "apiVersion: <<a\nkubectl apply <<a\n" * 10_000,
+        '"' * 99_999,
+    ],
 )
 def test_long_text_is_judged_in_time(text: str) -> None:
     begin = time.perf_counter()

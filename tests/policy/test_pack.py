@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import grpc
@@ -30,7 +30,8 @@ from policy.pack import policies, unused
 from policy.rule import Rule
 from policy.rules import RULES
 from policy.stack_platform import StackFacts, stack_facts
-from tests.policy.objects import UNKNOWN, Json, changed, pod
+from policy.workloads import documents
+from tests.policy.objects import UNKNOWN, Json, changed, findings, pod
 from tests.support.stacks import ROOT, STACKS, gvirtus, jetson
 from tests.unit.components.programs import preview
 
@@ -73,7 +74,9 @@ def test_every_module_of_rules_is_one_rule_of_the_pack() -> None:
     "exemption", exemptions(StackFacts(remote_gpu_frontends=True)), ids=lambda each: f"{each.rule}-{each.name}"
 )
 def test_every_exception_says_who_what_why_and_where(exemption: Exemption) -> None:
-    assert all(getattr(exemption, each.name) for each in fields(exemption) if each.name != "values")
+    assert all(
+        getattr(exemption, each.name) for each in fields(exemption) if each.name not in {"due", "namespace", "values"}
+    )
     assert exemption.upstream.startswith("https://")
 
 
@@ -90,6 +93,31 @@ def test_an_exception_that_nothing_needs_is_a_finding() -> None:
     assert unused(facts, [], []) == [*exemptions(facts)]
     assert unused(StackFacts(), [], exemptions(facts)) == [*exemptions(facts)]
     assert unused(StackFacts(), [], []) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.labels.pod-security~kubernetes~io/enforce", "none"),
+        ("metadata.name", "gpu-operator-2"),
+        ("kind", "ConfigMap"),
+    ],
+)
+def test_an_exception_is_for_one_value_of_one_object(path: str, value: str) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+    namespace: Json = {"kind": "Namespace", "metadata": {"name": "gpu-operator", "labels": labels}}
+    assert findings("kubernetes:core/v1:Namespace", namespace) == ()
+    [finding] = findings("kubernetes:core/v1:Namespace", changed(namespace, path, value))
+    assert finding.rule == "namespaces"
+
+
+def test_an_exception_may_be_for_one_namespace() -> None:
+    [exemption] = exemptions(StackFacts())
+    here = replace(exemption, kind="DaemonSet", name="plugin", namespace="plugins")
+    for namespace, covered in (("plugins", True), ("other", False), ("", False)):
+        metadata = {"name": "plugin", "namespace": namespace}
+        [document] = documents("kubernetes:apps/v1:DaemonSet", {"kind": "DaemonSet", "metadata": metadata})
+        assert here.is_about(document) is covered
 
 
 def test_the_stack_policy_reports_settings_that_it_can_not_read() -> None:

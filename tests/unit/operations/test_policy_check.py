@@ -1,0 +1,135 @@
+"""What `make policy` reads, writes and shows; the real engine is in tests/engine/test_policy.py."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from operations.errors import OperationError
+from operations.policy_check import PACK, Finding, Judged, Pack, render
+from operations.policy_check.configuration import configured
+from operations.policy_check.events import findings_of, packs_of, read_events
+from operations.policy_check.guard import check_packs, prove
+from operations.stack_file import raw_settings, stack_names
+from tests.support.stacks import ROOT, jetson
+
+
+def _pack(folder: Path, script: str) -> Pack:
+    (folder / "PulumiPolicy.yaml").write_text("runtime: python\nversion: 0.1.0\n", encoding="utf-8")
+    run = folder / "run"
+    run.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    run.chmod(0o755)
+    return Pack("kai-anywhere", run, PACK.canary)
+
+
+def _refusal(pack: Pack, folder: Path) -> str:
+    with pytest.raises(OperationError) as caught:
+        prove(pack, folder / "none.json", os.environ, folder)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("echo broken >&2; exit 3", "ended where it must print its port"),
+        ("echo hello", "said 'hello' where it must print its port"),
+    ],
+)
+def test_a_pack_that_prints_no_port_is_refused_before_the_engine_waits_for_it(
+    tmp_path: Path, script: str, says: str
+) -> None:
+    assert says in _refusal(_pack(tmp_path, script), tmp_path)
+
+
+def test_a_pack_that_says_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operations.policy_check.guard.START_SECONDS", 1.0)
+    assert "said nothing for 1 s" in _refusal(_pack(tmp_path, "exec sleep 1000"), tmp_path)
+
+
+def test_a_pack_that_is_no_program_is_refused(tmp_path: Path) -> None:
+    pack = _pack(tmp_path, "")
+    pack.executable.chmod(0o644)
+    assert "can't be started" in _refusal(pack, tmp_path)
+
+
+def test_a_folder_without_a_version_is_no_pack(tmp_path: Path) -> None:
+    with pytest.raises(OperationError, match="is no policy pack"):
+        Pack("kai-anywhere", tmp_path / "run", PACK.canary).version()
+
+
+def test_our_pack_says_its_version() -> None:
+    assert PACK.version() == "0.1.0"
+
+
+def test_the_configuration_is_the_stacks_own_for_each_policy(tmp_path: Path) -> None:
+    written = json.loads(configured(PACK, jetson(), tmp_path).read_text(encoding="utf-8"))
+    assert set(written) == {"pod-privilege", "cluster-privilege", "exceptions-in-use"}
+    for settings in written.values():
+        assert settings["platform"] == jetson()["platform"]
+        assert set(settings) <= {"platform", "reservation", "gpu_operator"}, "the pack takes no other section"
+
+
+def test_a_configuration_that_was_asked_for_is_taken_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "own.json"
+    file.write_text('{"all": "disabled"}', encoding="utf-8")
+    pack = Pack(PACK.name, PACK.executable, PACK.canary, file)
+    assert configured(pack, jetson(), tmp_path) == file
+    file.write_text("{", encoding="utf-8")
+    with pytest.raises(OperationError, match="is not JSON"):
+        configured(pack, jetson(), tmp_path)
+
+
+def test_the_settings_and_stacks_are_those_of_the_checkout() -> None:
+    assert stack_names(ROOT) == ["jetson", "x86"]
+    assert raw_settings(ROOT / "Pulumi.jetson.yaml")["platform"]["kind"] == "tegra"
+
+
+def _events() -> list[str]:
+    policy = {
+        "policyName": "pod-privilege",
+        "policyPackName": "kai-anywhere",
+        "enforcementLevel": "mandatory",
+        "message": "text",
+        "resourceUrn": "urn:pulumi:a::b::c::d",
+        "new": 1,
+    }
+    return [
+        json.dumps({"sequence": 0, "policyEvent": policy}),
+        "no event",
+        json.dumps({"sequence": 1, "resourcePreEvent": {"metadata": {"op": "create", "urn": "u"}}}),
+        json.dumps({"summaryEvent": {"PolicyPacks": {"kai-anywhere|local|/checkout/policy/run": "0.1.0"}}}),
+    ]
+
+
+def test_events_are_read_with_what_is_new_left_out() -> None:
+    events = read_events(_events())
+    [finding] = findings_of(events)
+    assert (finding.policy, finding.level, finding.message) == ("pod-privilege", "mandatory", "text")
+    assert packs_of(events) == {"kai-anywhere": "0.1.0"}
+
+
+def test_events_of_another_shape_are_told() -> None:
+    with pytest.raises(OperationError, match="reports its events in another way"):
+        read_events(['{"policyEvent": {"name": 1}}'])
+
+
+@pytest.mark.parametrize(
+    "packs", [{}, {"other": "0.1.0"}, {"kai-anywhere": "9.9.9"}, {"kai-anywhere": "0.1.0", "other": "1"}]
+)
+def test_exactly_our_pack_must_have_run(packs: dict[str, str]) -> None:
+    check_packs(PACK, {"kai-anywhere": "0.1.0"})
+    with pytest.raises(OperationError, match="did not run"):
+        check_packs(PACK, packs)
+
+
+def test_the_table_shows_each_policy_and_each_finding() -> None:
+    finding = Finding(
+        "pod-privilege", "mandatory", "Pod a: spec.containers[0].securityContext.privileged\n  found: [x]"
+    )
+    text = render([Judged("jetson", ("cluster-privilege", "pod-privilege"), 25, (finding,)), Judged("x86", (), 1, ())])
+    rows = [line.split() for line in text.splitlines()]
+    assert ["jetson", "cluster-privilege", "25", "0"] in rows
+    assert ["jetson", "pod-privilege", "25", "1"] in rows
+    assert "jetson: pod-privilege (mandatory)\nPod a: spec.containers[0]" in text
+    assert "found: [x]" in text
