@@ -53,7 +53,7 @@ class Result:
     def answer(self) -> dict[str, Any]:
         """The JSON answer."""
         return {
-            "changed": any(step.changed for step in self.steps),
+            "changed": any(step.changed for step in self.steps) and not self.rolled_back,
             "steps": [step.answer() for step in self.steps],
             "restarted": self.restarted,
             "rolled_back": self.rolled_back,
