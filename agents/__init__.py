@@ -1,1 +1,1 @@
-"""Programs that run on hosts and in pods: they stand alone, with dependencies of their own."""
+"""Programs that run elsewhere: on hosts and in pods. Each has its own dependencies, none knows the Pulumi program."""

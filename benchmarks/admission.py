@@ -7,6 +7,7 @@ with no carrier, with the policy and with the webhook. The chart goes to docs/ad
 
 import asyncio
 import json
+import os
 import random
 import re
 import subprocess
@@ -102,17 +103,25 @@ def _server(variant: str, fragment: Path) -> None:
             _say(f"{variant}: not measured, since it is not installed")
             return
         told = json.loads(line)
+        begin = _cpu_seconds(process.pid)
         latency = asyncio.run(
             load(told["port"], told["authorities"], body(reservation_pod()), per_second=PER_SECOND, seconds=SECONDS)
         )
+        cpu_ms = (_cpu_seconds(process.pid) - begin) * 1000 / (PER_SECOND * SECONDS)
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
         process.stdin.close()
     [peak] = re.findall(r"VmHWM:\s+(\d+) kB", status)
     _say(
         f"{variant}: p50 {latency.p50:.1f} ms, p99 {latency.p99:.1f} ms (goal below {GOAL_P99_MS:g}) at {PER_SECOND} "
-        f"requests/s on one core; {latency.failures} failures of {latency.count}; peak memory "
-        f"{int(peak) / 1024:.0f} MiB (goal below {GOAL_RSS_MIB:g})"
+        f"requests/s on one core, {cpu_ms:.2f} ms of CPU time each; {latency.failures} failures of {latency.count}; "
+        f"peak memory {int(peak) / 1024:.0f} MiB (goal below {GOAL_RSS_MIB:g}); load of the machine "
+        f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _fuzz(fragment: Path) -> None:
