@@ -79,7 +79,7 @@ def test_a_number_out_of_bounds_is_refused(key: str, value: int) -> None:
 
 def test_a_certificate_must_live_long_enough_to_be_replaced() -> None:
     certificates = {"kind": "own", "lifetime_seconds": 120, "propagation_seconds": 20}
-    assert parse(changed(webhook(), "admission.certificates", certificates))
+    assert parse(changed(webhook(), "admission.certificates", certificates)).webhooks
     stack = changed(webhook(), "admission.certificates", certificates | {"propagation_seconds": 21})
     assert_refused(stack, "admission.certificates", "lifetime_seconds 120 is too short", "Use at least 126")
 
