@@ -1,8 +1,14 @@
 """Settings of the admission server, and when it is installed."""
 
+import copy
+import re
+from typing import Any
+
 import pytest
+import yaml
 
 from tests.support.stacks import (
+    ROOT,
     STACKS,
     Json,
     assert_refused,
@@ -94,3 +100,16 @@ def test_a_wrong_kind_of_issuer_or_certificates_is_refused_with_those_there_are(
     assert_refused(stack, "admission.certificates.issuer_kind", "'Issuer' or 'ClusterIssuer'", found="Vault")
     stack = changed(webhook(), "admission.certificates", {"kind": "mine"})
     assert_refused(stack, "admission.certificates", "'own', 'cert-manager'")
+
+
+def test_the_settings_in_the_docs_are_valid_over_the_jetson_stack() -> None:
+    text = (ROOT / "docs/admission.md").read_text(encoding="utf-8")
+    snippets = [
+        yaml.safe_load(snippet) for snippet in re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    ]
+    assert len(snippets) == 2
+    stack: Any = copy.deepcopy(jetson())
+    for snippet in snippets:
+        for section, values in snippet.items():
+            stack[section] = stack[section] | values
+        assert parse(stack).webhooks == ("reservation",)
