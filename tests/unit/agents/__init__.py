@@ -1,1 +1,1 @@
-"""Agents: programs that stand alone."""
+"""The host agent, without any program that only a toolchain or a distribution's package brings."""
