@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.admission.errors import RefusalError
 from agents.admission.gvirtus import Backends, mutate
 from tests.support.stacks import Json
-from tests.unit.agents.admission.test_patches import PODS
+from tests.unit.agents.admission.test_patches import PODS, UNHURRIED
 
 injection = pytest.importorskip("manifests.gvirtus_injection", reason="this checkout has no GVirtuS components")
 gvirtus_settings = pytest.importorskip("config.gvirtus")
@@ -28,6 +28,7 @@ def _injection(default: str | None) -> object:
 
 
 @given(PODS, st.sampled_from(["near", "far", None]))
+@UNHURRIED
 def test_both_give_the_same_pod_or_the_same_refusal(pod: Json, default: str | None) -> None:
     asked = _injection(default)
     document = json.dumps(injection.webhook_document(asked)).encode()

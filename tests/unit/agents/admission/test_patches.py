@@ -6,7 +6,7 @@ from typing import Any
 import jsonpatch
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.admission import gvirtus, reservation
@@ -16,6 +16,8 @@ from agents.admission.pods import read_pod
 from tests.support.stacks import Json
 from tests.unit.agents.admission.objects import BACKENDS, NAMESPACE, NODES, fragment
 
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no failure."""
 _NAMES = st.sampled_from(
     ["resource-reservation", "a", "b", "LD_LIBRARY_PATH", "GVIRTUS_CONFIG", "dev-nvidia", "gvirtus-config"]
 )
@@ -69,6 +71,7 @@ def _has_kais_container(pod: Any) -> bool:  # noqa: ANN401 - a pod
 
 
 @given(PODS)
+@UNHURRIED
 def test_the_patch_applied_gives_the_mutated_pod(generated: Json) -> None:
     pod = read_pod(json.dumps(generated).encode())
     for changed in _both(pod):
@@ -78,6 +81,7 @@ def test_the_patch_applied_gives_the_mutated_pod(generated: Json) -> None:
 
 
 @given(PODS)
+@UNHURRIED
 def test_a_second_pass_has_no_patch(generated: Json) -> None:
     pod = read_pod(json.dumps(generated).encode())
     for index, changed in enumerate(_both(pod)):

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.admission import answers, review
@@ -221,7 +221,7 @@ _JSON_VALUES = st.recursive(
 
 
 @given(st.binary(max_size=200) | _JSON_VALUES.map(body) | _JSON_VALUES.map(lambda spec: body({"spec": spec})))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_comes_is_answered(data: bytes) -> None:
     """The whole way of a body without the sockets."""
     nodes = TegraNodes()

@@ -1,0 +1,71 @@
+"""A stack whose overrides are carried by the webhook: what the real engine installs, changes and takes away.
+
+The simulator's pods are records, so the server itself does not run here: see test_admission_server.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import simulator
+from manifests import admission
+from tests.support.admission import CONFIGURATIONS
+from tests.support.engine import Stack
+from tests.support.inventory import connect, inventory
+from tests.support.simulated import stack_settings, start
+from tests.support.stacks import changed, webhook
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.engine
+
+NAMESPACE = "kai-anywhere"
+_AUTHORITY = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="
+"""Base64 of a PEM header: the API server reads it only when it calls the webhook."""
+POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
+        yield control_plane
+
+
+def test_the_stack_installs_the_server_and_takes_everything_away_again(
+    cluster: simulator.ControlPlane, tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
+    with connect(cluster) as api:
+        stack = Stack(tmp_path / "stack", stack_settings(webhook(), cluster), engine_environment)
+        stack.up()
+        deployment = api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{admission.NAME}").json()
+        assert deployment["spec"]["replicas"] == 2
+        assert deployment["status"]["availableReplicas"] == 2, "its pods fit the namespace's pod-security level"
+        configuration = api.get(f"{CONFIGURATIONS}/{admission.RESERVATION_WEBHOOK}").json()
+        assert configuration["webhooks"][0]["failurePolicy"] == "Fail"
+        assert not api.get(POLICIES).json()["items"], "one carrier at a time"
+
+        # What the server writes is not the stack's: a further run leaves it alone.
+        patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": _AUTHORITY}]
+        headers = {"Content-Type": "application/json-patch+json"}
+        path = f"{CONFIGURATIONS}/{admission.RESERVATION_WEBHOOK}"
+        assert api.patch(path, json=patch, headers=headers).status_code == httpx2.codes.OK
+        secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/{admission.NAME}"
+        held = api.get(secret).json() | {"data": {"tls.key": "a2V5"}}
+        assert api.put(secret, json=held).status_code == httpx2.codes.OK
+        assert not stack.up().changed
+        stack.settings = changed(stack.settings, "admission.timeout_seconds", 3)
+        assert "admission-reservation-webhook" in stack.up().changed
+        webhook_now = api.get(path).json()["webhooks"][0]
+        assert (webhook_now["timeoutSeconds"], webhook_now["clientConfig"]["caBundle"]) == (3, _AUTHORITY)
+        assert api.get(secret).json()["data"] == {"tls.key": "a2V5"}
+
+        # The other carrier takes over, and back: nothing of the server is left.
+        stack.settings = changed(stack.settings, "cluster.kubernetes_version", "1.36")
+        stack.settings = changed(stack.settings, "reservation.carrier", "policy")
+        stack.up()
+        assert len(api.get(POLICIES).json()["items"]) == 1
+        assert not api.get(CONFIGURATIONS).json()["items"]
+        eventually(lambda: api.get(f"/api/v1/namespaces/{NAMESPACE}").status_code == httpx2.codes.NOT_FOUND)
+        stack.destroy()
+        eventually(lambda: not [found for found in inventory(api) if "kai-anywhere" in found])
