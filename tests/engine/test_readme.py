@@ -79,6 +79,16 @@ class TestOnTheSimulator:
         assert "The cluster is ready for stack 'jetson'." in shell("make preflight", checkout)
         assert re.search(r"\d+ unchanged", shell("make preview", checkout))
 
+    def test_the_review_and_the_drift_of_the_teams_guide_work(self, checkout: Path) -> None:
+        guide = (checkout / "docs" / "teams.md").read_text(encoding="utf-8")
+        for command in ("make review\n", "make drift\n"):
+            assert f"```bash\n{command}```" in guide
+            shell(command, checkout)
+        text = (checkout / "review" / "comment.md").read_text(encoding="utf-8")
+        assert "### Preview of `jetson`: nothing changes" in text
+        assert "policy pack `kai-anywhere" in text
+        assert not (checkout / "review" / "issue.md").exists()
+
     def test_a_stack_file_edited_by_the_reader_is_what_make_up_applies(self, checkout: Path) -> None:
         file = checkout / "Pulumi.jetson.yaml"
         text = file.read_text(encoding="utf-8")

@@ -23,7 +23,8 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.engine
 
 GUIDE = (ROOT / "docs" / "recovery.md").read_text(encoding="utf-8")
-BLOCKS = dict(re.findall(r"(?ms)^## ([^\n]+)\n.*?^```bash\n(.*?)^```$", GUIDE))
+_CHAPTERS = [chapter.split("\n", 1) for chapter in GUIDE.split("\n## ")[1:]]
+BLOCKS = {title: blocks[0] for title, text in _CHAPTERS if (blocks := re.findall(r"(?ms)^```bash\n(.*?)^```$", text))}
 """The commands of each chapter."""
 
 

@@ -1,6 +1,7 @@
 """A team's state on S3 with secrets by KMS: the real pulumi CLI against moto's server, over HTTP."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import yaml
 
 from tests.support import s3
 from tests.support.s3 import ACCESS_DENIED, BUCKET, CREDENTIALS, KMS_ACCESS_DENIED, Aws, Person, Request
+from tests.support.stacks import ROOT
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.engine
@@ -58,17 +60,18 @@ def aws(server: Aws) -> Iterator[Aws]:
         client.delete_object(Bucket=BUCKET, Key=key)
 
 
-def person(folder: Path, environment: dict[str, str], backend: str) -> Person:
-    """Somebody with a checkout of the project, logged in to a backend."""
+def person(folder: Path, environment: dict[str, str], backend: str | None) -> Person:
+    """Somebody with a checkout of the project, logged in to a backend or to none yet."""
     own = environment | CREDENTIALS
     own |= {
         "PULUMI_HOME": str(folder / "pulumi-home"),
-        "PULUMI_BACKEND_URL": backend,
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "USER": folder.name,
     }
-    for name in ("KUBECONFIG", "PULUMI_CONFIG_PASSPHRASE"):
+    for name in ("KUBECONFIG", "PULUMI_CONFIG_PASSPHRASE", "PULUMI_BACKEND_URL"):
         own.pop(name, None)
+    if backend is not None:
+        own["PULUMI_BACKEND_URL"] = backend
     made = Person(folder, own)
     made.checkout.mkdir(parents=True)
     (made.checkout / "Pulumi.yaml").write_text("name: team\nruntime: python\n", encoding="utf-8")
@@ -265,3 +268,36 @@ def test_a_broken_checkpoint_is_restored_from_the_backup(anna: Person, ben: Pers
 
 def _user() -> str:
     return subprocess.run(["id", "-un"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_commands_of_the_teams_guide_work(aws: Aws, tmp_path: Path, engine_environment: dict[str, str]) -> None:
+    first, second, *_ = re.findall(
+        r"(?ms)^```bash\n(.*?)^```$", (ROOT / "docs" / "teams.md").read_text(encoding="utf-8")
+    )
+    anna, ben = (person(tmp_path / name, engine_environment, None) for name in ("anna", "ben"))
+    _shell(anna, _on_loopback(first, aws))
+    anna.pulumi("config", "set", "--secret", "password", SECRET, "--stack", "jetson")
+    anna.pulumi("config", "set", "ran", str(tmp_path / "ran"), "--stack", "jetson")
+    share(anna, ben)
+    assert "4 to create" in _shell(ben, _on_loopback(second, aws))
+
+
+def _on_loopback(script: str, aws: Aws) -> str:
+    """The guide's addresses turned to moto's server."""
+    changed = re.sub(r"'((?:s3|awskms)://[^']+)'", lambda match: f"'{s3.on_server(match[1], aws.url)}'", script)
+    assert changed != script
+    return changed
+
+
+def _shell(who: Person, script: str) -> str:
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        cwd=who.checkout,
+        env=dict(who.environment) | {"PULUMI_SKIP_CONFIRMATIONS": "true"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
