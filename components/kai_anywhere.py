@@ -8,7 +8,7 @@ import pulumi
 from pulumi_kubernetes import Provider
 
 from components import tokens
-from components.admission import AdmissionServer, AdmissionServerArgs
+from components.admission_server import AdmissionServer, AdmissionServerArgs
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
 from components.hosts import Hosts, HostsArgs

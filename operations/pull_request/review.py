@@ -1,6 +1,5 @@
 """Runs the preview that is told of: with the policy pack, and with the engine's event log."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,14 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from operations.errors import OperationError
+from operations.policy_check.configuration import PACK, configured
 from operations.pull_request.events import EventLogError, Record, read_events
-from operations.target import ROOT, Target
+from operations.stack_file import raw_settings
+from operations.target import Target
 
-POLICIES = ("pod-privilege", "cluster-privilege", "exceptions-in-use")
-"""The pack's policies: the engine hands configuration to a policy by its name."""
-
-_SECTIONS = ("platform", "reservation", "gpu_operator")
-_PACK_CONFIG = "policy-config.json"
 _TIMEOUT_SECONDS = 1800
 _SECRET_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN")
 _DRIFT = ("--refresh", "--expect-no-changes")
@@ -33,10 +29,9 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
         OperationError: if the preview does not end, or pulumi wrote no event log.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    log, config = folder / "events.jsonl", folder / _PACK_CONFIG
+    log = folder / "events.jsonl"
     log.unlink(missing_ok=True)
-    config.write_text(json.dumps(pack_config(target)), encoding="utf-8")
-    command = ["pulumi", "preview", *_stack_and_pack(target, config)]
+    command = ["pulumi", "preview", *_stack_and_pack(target, folder)]
     command += ["--non-interactive", "--event-log", str(log.resolve()), *(_DRIFT if refresh else ())]
     # Unlocks --event-log.
     environment = dict(target.environment) | {"PULUMI_DEBUG_COMMANDS": "true"}
@@ -56,8 +51,16 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
 
 
 def analyze(target: Target, folder: Path) -> str | None:
-    """Judge the remembered state, after `preview` wrote the pack's configuration; gives the objections, or None."""
-    command = ["pulumi", "policy", "analyze", *_stack_and_pack(target, folder / _PACK_CONFIG), "--color", "never"]
+    """Judge the remembered state; gives the objections, or None.
+
+    Args:
+        target: the stack and its place.
+        folder: gets the pack's configuration.
+
+    Raises:
+        OperationError: if the engine does not end.
+    """
+    command = ["pulumi", "policy", "analyze", *_stack_and_pack(target, folder), "--color", "never"]
     try:
         done = subprocess.run(
             command,
@@ -73,17 +76,11 @@ def analyze(target: Target, folder: Path) -> str | None:
     return done.stdout if done.returncode else None
 
 
-def _stack_and_pack(target: Target, config: Path) -> tuple[str, ...]:
+def _stack_and_pack(target: Target, folder: Path) -> tuple[str, ...]:
+    config = configured(PACK, raw_settings(target.project / f"Pulumi.{target.stack}.yaml"), folder)
     # An executable pack runs on every engine since 3.255, with the language host that is on PATH or without.
-    pack = ("--policy-pack", str(ROOT / "policy" / "run"), "--policy-pack-config", str(config.resolve()))
+    pack = ("--policy-pack", str(PACK.executable), "--policy-pack-config", str(config.resolve()))
     return ("--stack", target.stack, "--cwd", str(target.project), *pack)
-
-
-def pack_config(target: Target) -> Mapping[str, Mapping[str, object]]:
-    """The pack's configuration: what the stack's settings say of its platform, for each policy."""
-    settings = target.settings.model_dump(mode="json")
-    told = {section: settings[section] for section in _SECTIONS}
-    return dict.fromkeys(POLICIES, told)
 
 
 def secrets_of(environment: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, ...]:

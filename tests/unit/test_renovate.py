@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
+from manifests.versions import DEVICE_PLUGIN_IMAGE, GPU_OPERATOR, KAI_SCHEDULER
 from tests.support.stacks import ROOT
 from toolchain import programs
 
@@ -23,10 +23,11 @@ def _found(file: str) -> dict[str, str]:
     return found
 
 
-def test_the_charts_are_found() -> None:
+def test_the_charts_and_images_are_found() -> None:
     assert _found("manifests/versions.py") == {
         "kai-scheduler/KAI-Scheduler": KAI_SCHEDULER.version,
         "NVIDIA/gpu-operator": GPU_OPERATOR.version,
+        "ghcr.io/squat/generic-device-plugin": DEVICE_PLUGIN_IMAGE.partition("@")[0].rpartition(":")[2],
     }
 
 

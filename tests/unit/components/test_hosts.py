@@ -107,7 +107,7 @@ def test_a_first_preview_knows_the_commands_and_not_the_answers() -> None:
     graph = _graph(jetson_with_host(), first=True)
     assert graph.by_key["Command:hosts-jetson-1-configured"].inputs["create"].startswith("exec sh -c")
     assert "nvidia.com/gpu.memory" in _labels(graph, "jetson-1")
-    assert not isinstance(_labels(graph, "jetson-1")["nvidia.com/gpu.memory"], str)
+    assert _labels(graph, "jetson-1")["nvidia.com/gpu.memory"] == rpc.UNKNOWN
 
 
 def test_labels_hold_what_the_host_said_unless_it_is_declared() -> None:

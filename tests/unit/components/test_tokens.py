@@ -6,7 +6,7 @@ import pulumi
 import pytest
 
 from components import tokens
-from components.admission import AdmissionServer
+from components.admission_server import AdmissionServer
 from components.gpu_operator import GpuOperator
 from components.gvirtus import Gvirtus
 from components.host import Host
