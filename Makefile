@@ -5,7 +5,7 @@ STACK ?= jetson
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy policy-exceptions requirements install
+.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy bench-hosts policy-exceptions requirements install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -61,6 +61,9 @@ bench-preview: install ## Preview of a full stack over an empty program, and a n
 
 bench-policy: install ## What the policy pack costs per resource.
 	@$(BIN)/python -m benchmarks.policy
+
+bench-hosts: install ## What many hosts cost over one: HOSTS of them behind a real sshd on loopback.
+	@$(BIN)/python -m benchmarks.hosts
 
 policy-exceptions: install ## What the policy pack accepts, by whose design and why.
 	@$(BIN)/python -m policy.exceptions
