@@ -73,9 +73,11 @@ class TestOneHost:
         for secret in (_PASSWORD, server.private_key.splitlines()[2]):
             assert [where for where, text in everything.items() if secret in text] == []
 
-    def test_the_second_up_changes_nothing(self, stack: HostsStack) -> None:
-        done = stack.up()
-        assert done.changed == frozenset()
+    def test_a_refresh_and_a_second_up_change_nothing(self, stack: HostsStack, machine: Machine) -> None:
+        configured = content(machine.root)
+        stack.refresh()
+        assert stack.up().changed == frozenset()
+        assert content(machine.root) == configured
 
     def test_a_changed_setting_configures_again_and_asks_nothing_else(
         self, stack: HostsStack, machine: Machine
