@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from agents.host.root import Root
 
-FOLDER = "/var/lib/kai-anywhere/host"
+_HOME = "/var/lib/kai-anywhere"
+FOLDER = f"{_HOME}/host"
 _JOURNAL = f"{FOLDER}/journal.json"
 _ORIGINALS = f"{FOLDER}/originals"
 _PRIVATE = 0o600
@@ -70,6 +71,11 @@ class Journal:
             ) from error
 
     @property
+    def is_absent(self) -> bool:
+        """Whether this host was never changed, or everything was taken back."""
+        return not self.root.exists(_HOME)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing has to be taken back."""
         return not (self.originals or self.folders or self.services or self.pending)
@@ -81,9 +87,7 @@ class Journal:
             HostError: The originals or the journal can't be written; nothing was changed.
         """
         folder = self.root.path(_ORIGINALS)
-        made = [self.root.host_path(missing) for missing in files.missing_folders(self.root.path(FOLDER).parent)]
         files.make_folders(folder, 0o700)
-        self._note_folders(made)
         for step, path in changes:
             target = self.root.target(path)
             self._note_folders(self.root.host_path(missing) for missing in files.missing_folders(target.parent))
@@ -133,17 +137,25 @@ class Journal:
         return content
 
     def close(self) -> None:
-        """Forgets everything, the journal first: a kill after it leaves only what the next run sweeps away.
+        """Removes the folders that were made, then forgets everything.
+
+        The journal goes before its originals: a kill in between leaves only what `sweep` finds.
 
         Raises:
             HostError: The journal can't be removed.
         """
-        files.remove(self.root.path(_JOURNAL))
-        shutil.rmtree(str(self.root.path(FOLDER)), ignore_errors=True)
         for folder in self.folders:
             # A folder in which somebody else has put something stays.
             with contextlib.suppress(OSError):
                 self.root.path(folder).rmdir()
+        files.remove(self.root.path(_JOURNAL))
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Removes what a killed run left where no journal tells of it: before its first note, or after its last."""
+        shutil.rmtree(str(self.root.path(FOLDER)), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.root.path(_HOME).rmdir()
 
     def _note_folders(self, folders: Iterable[str]) -> None:
         self.folders[:0] = [folder for folder in folders if folder not in self.folders]

@@ -43,11 +43,14 @@ def restore(tools: Tools, restored: Restored) -> None:
     Raises:
         HostError: A file can't be put back, or a runtime does not come up; running it again goes on from there.
     """
-    # Without a journal there is nothing to guard, and nothing to write on a host that was never changed.
-    if Journal.load(tools.root).is_empty:
+    # There is nothing to guard, so that a host that was never changed stays untouched, even by a lock.
+    if Journal.load(tools.root).is_absent:
         return
     with only_run(tools.root):
         journal = Journal.load(tools.root)
+        if journal.is_empty:
+            journal.sweep()
+            return
         touched = {
             original.step for original in journal.originals.values() if _put_back(tools, journal, original, restored)
         }
