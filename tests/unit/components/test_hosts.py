@@ -113,9 +113,14 @@ def test_a_first_preview_knows_the_commands_and_not_the_answers() -> None:
 def test_labels_hold_what_the_host_said_unless_it_is_declared() -> None:
     graph = graph_of_hosts(mixed_with_hosts())
     assert _labels(graph, "spark-1")["nvidia.com/gpu.memory"] == str(124610 - 2048)
-    assert "nvidia.com/gpu.memory" not in graph.by_key.get("NodePatch:node-labels-gpu-1", graph.registrations[0]).inputs
     declared = changed(mixed_with_hosts(), "platform.tegra_nodes.jetson-1.gpu_memory_mib", 32768)
     assert _labels(graph_of_hosts(declared), "jetson-1")["nvidia.com/gpu.memory"] == "32768"
+
+
+def test_a_discrete_gpus_memory_is_nobodys_label_of_ours() -> None:
+    profile = {"sharing": "kai", "nodes": ["gpu-1"]}
+    graph = graph_of_hosts(changed(mixed_with_hosts(), "node_profiles", {"fractions": profile}))
+    assert _labels(graph, "gpu-1") == {"nvidia.com/device-plugin.config": "fractions"}
 
 
 def test_the_connection_is_pinned_bounded_and_goes_through_the_bastion() -> None:
