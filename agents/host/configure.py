@@ -53,7 +53,7 @@ class Result:
     def answer(self) -> dict[str, Any]:
         """The JSON answer."""
         return {
-            "changed": any(step.changed for step in self.steps),
+            "changed": any(step.changed for step in self.steps) and not self.rolled_back,
             "steps": [step.answer() for step in self.steps],
             "restarted": self.restarted,
             "rolled_back": self.rolled_back,
@@ -129,9 +129,11 @@ def _apply(context: Context, result: Result) -> None:
     tools, journal = context.tools, context.journal
     changes = [(step.name, planned) for step in result.steps for planned in step.changes]
     services = list({step.service.name: step.service for step in result.steps if step.service}.values())
+    owed = tuple(journal.pending)
     if changes or services:
         journal.begin([(name, planned.path) for name, planned in changes], [each.name for each in services])
     written: list[Change] = []
+    attempted: list[Service] = []
     try:
         for _, planned in changes:
             files.make_folders(tools.root.target(planned.path).parent)
@@ -139,6 +141,7 @@ def _apply(context: Context, result: Result) -> None:
             _write(tools, planned)
         for each in services:
             say(f"restarting {each.name}")
+            attempted.append(each)
             each.bring_up(tools, context.desired.restart_seconds)
             _refuse_unfound_runtime(context, each)
             journal.restarted(each.name)
@@ -146,7 +149,11 @@ def _apply(context: Context, result: Result) -> None:
     except HostError as error:
         if not written:
             raise
-        _roll_back(context, written, services, error)
+        _roll_back(context, written, attempted, error)
+        for each in services:
+            # One that was not even tried still runs with what is back now.
+            if each.name not in owed:
+                journal.restarted(each.name)
         result.rolled_back = True
         raise RolledBackError(f"{error.message} What was there before is back in force.", error.remedy) from error
     for step in result.steps:
@@ -155,15 +162,16 @@ def _apply(context: Context, result: Result) -> None:
             step_images.import_image(tools, context.layout, reference)
 
 
-def _roll_back(context: Context, written: list[Change], services: list[Service], error: HostError) -> None:
+def _roll_back(context: Context, written: list[Change], attempted: list[Service], error: HostError) -> None:
     say(f"rolling back: {error.message}")
     # The run's own time may be what ran out.
     tools = Tools(context.tools.root, Deadline(max(_ROLLBACK_SECONDS, context.desired.restart_seconds)))
     try:
         for planned in reversed(written):
-            _write(tools, Change(planned.path, planned.after, planned.before, planned.owner))
-        # Those that never got so far still run with what is back now.
-        for each in services:
+            # The write that failed has changed nothing, and would fail again.
+            if tools.root.read_bytes(planned.path) != planned.before:
+                _write(tools, Change(planned.path, planned.after, planned.before, planned.owner))
+        for each in attempted:
             each.bring_up(tools, context.desired.restart_seconds)
             context.journal.restarted(each.name)
     except HostError as second:

@@ -1,6 +1,7 @@
 """The nvidia runtime beside runc, judged by what real containerds make of the files."""
 
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -244,3 +245,30 @@ def test_handing_the_toolkit_to_the_operator_takes_ours_back_and_prepares_runc(
     assert host.path("/etc/containerd/conf.d/00-kai-anywhere-runc.toml").exists()
     assert host.run("restore").code == 0
     assert host.snapshot() == before
+
+
+def test_a_toolkit_from_before_drop_ins_gives_the_same_runtimes(
+    containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    before = _effective(host, Distribution.KUBEADM, containerd, tmp_path / "before.toml")
+    # Before 1.18, as JetPack 6 ships it, the tool knows no drop-in and edits the named file.
+    (host.programs / "nvidia-ctk").unlink()
+    real = programs[Program.NVIDIA_CTK]
+    host.program(
+        "nvidia-ctk",
+        f"""case "$*" in
+        *"configure --help"*) echo "--config --runtime";;
+        *"--drop-in-config"*) exit 9;;
+        *"--runtime containerd"*)
+            {real} "$@" --drop-in-config $6.new --config-source file && {shutil.which("cat")} $6.new > $6;;
+        *) exec {real} "$@";;
+        esac""",
+    )
+    run = host.run("configure", desired=_WANTED)
+    assert run.code == 0, run.errors
+    after = _effective(host, Distribution.KUBEADM, containerd, tmp_path / "after.toml")
+    assert after.serves_nvidia
+    assert after.changed_beside_nvidia(before) == []
+    assert host.run("configure", desired=_WANTED).answer["changed"] is False
