@@ -88,7 +88,7 @@ def check(tools: Tools, desired: Desired, result: Result) -> None:
 @contextlib.contextmanager
 def _planned(tools: Tools, desired: Desired, result: Result) -> Iterator[Context]:
     try:
-        staging = Path(tempfile.mkdtemp(prefix="kai-anywhere-host-"))
+        staging = Path(tempfile.mkdtemp(prefix="kai-anywhere-host-", dir=_staging_place(tools)))
     except OSError as error:
         raise _no_staging(error) from error
     try:
@@ -118,10 +118,15 @@ def _plan(tools: Tools, desired: Desired, result: Result, staging: Path) -> Cont
     return context
 
 
+def _staging_place(tools: Tools) -> str | None:
+    """Gives /run for this machine: what a killed run leaves there, perhaps a registry's password, no boot keeps."""
+    return "/run" if tools.root.is_machine and os.access("/run", os.W_OK) else None
+
+
 def _no_staging(error: OSError) -> HostError:
     return HostError(
-        f"Candidates can't be tried in {tempfile.gettempdir()}: {error.strerror}.",
-        "Make room there, or name another folder in TMPDIR; nothing was changed.",
+        f"Candidates can't be tried in a temporary folder: {error.strerror}.",
+        "Make room in /run, or where that is not writable in TMPDIR; nothing was changed.",
     )
 
 

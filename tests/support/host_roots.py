@@ -202,7 +202,13 @@ class HostRoot:
 
     def environment(self) -> dict[str, str]:
         """Gives the variables the agent runs with: nothing of this machine is on its PATH."""
-        return {"PATH": str(self.programs), "HOME": str(self.folder), "PYTHONPATH": str(ROOT)}
+        candidates = self.folder.parent / "candidates"
+        return {
+            "PATH": str(self.programs),
+            "HOME": str(self.folder),
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": str(candidates),
+        }
 
     def run(
         self,
@@ -231,6 +237,7 @@ def prepare(folder: Path, board: Board, distribution: Distribution | None = None
     """Makes a host."""
     (folder / "root").mkdir(parents=True)
     (folder / "programs").mkdir()
+    (folder / "candidates").mkdir()
     host = HostRoot(folder / "root", folder / "programs")
     for name in ("/run", "/var/lib", "/etc", "/usr/bin", "/tmp"):  # noqa: S108 - a host has them
         host.path(name).mkdir(parents=True, exist_ok=True)
