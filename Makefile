@@ -5,7 +5,7 @@ STACK ?= jetson
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: up preview down env reset preflight review drift post update test test-unit check fmt bench-preview bench-policy bench-admission policy policy-corpus policy-exceptions requirements install
+.PHONY: up preview down env reset preflight review drift post update test test-unit check fmt bench-preview bench-policy bench-admission bench-hosts policy policy-corpus policy-exceptions requirements install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -82,6 +82,9 @@ policy-corpus: install ## Recall and false positives of the policy pack on Kuber
 
 bench-admission: install ## The admission server alone, and what each carrier adds to a pod's creation.
 	@$(BIN)/python -m benchmarks.admission
+
+bench-hosts: install ## What many hosts cost over one: HOSTS of them behind a real sshd on loopback.
+	@$(BIN)/python -m benchmarks.hosts
 
 policy-exceptions: install ## What the policy pack accepts, by whose design and why.
 	@$(BIN)/python -m policy.exceptions

@@ -119,6 +119,8 @@ class Host(pulumi.ComponentResource):
             connection=connection(self._args.host.ssh, self._args.secrets),
             source=pulumi.FileAsset(self._args.agent.path),
             remote_path=REMOTE_AGENT,
+            # Copied again as well: a replaced copy deletes nothing.
+            triggers=[self._args.host.revision],
             opts=self._opts([], _COPY_SECONDS),
         )
         return [copied]

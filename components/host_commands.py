@@ -59,8 +59,8 @@ class HostCommands:
     def restore(self) -> str:
         """Gives the host its original files back, and removes the agent that was copied."""
         gone = (
-            f"host {self.node}: its agent is not at {self._path} any more. Run pulumi up once more, or set "
-            f"hosts.{self.node}.gone: true."
+            f"host {self.node}: its agent is not at {self._path} any more. Raise hosts.{self.node}.revision and run "
+            f"pulumi up, or set hosts.{self.node}.gone: true."
         )
         lines = [
             f"[ -e {shlex.quote(self._path)} ] || {{ echo {shlex.quote(gone)} >&2; exit 1; }}",

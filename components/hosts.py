@@ -10,7 +10,7 @@ from components.host import Host, HostArgs, configured_name
 from components.host_agent import build_host_agent
 from components.stack_state import read_deployed_names
 from config.stack import StackSettings
-from manifests.hosts import host_plans
+from manifests.hosts import HostPlatform, host_plans
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Hosts(pulumi.ComponentResource):
 
     Attributes:
         platforms: what each host says it is, by node.
-        gpu_memory_mib: what KAI may share of one GPU, by node; not an output.
+        gpu_memory_mib: what KAI may share of one GPU, by node that shares its memory with it; not an output.
         ready: what everything else waits for; not an output.
     """
 
@@ -48,7 +48,8 @@ class Hosts(pulumi.ComponentResource):
         # Only a host that is gone makes the state worth a question.
         deployed = read_deployed_names() if any(host.gone for host in hosts.values()) else frozenset()
         made: dict[str, Host] = {}
-        for node, plan in host_plans(args.settings).items():
+        plans = host_plans(args.settings)
+        for node, plan in plans.items():
             child = f"{name}-{node}"
             made[node] = Host(
                 child,
@@ -56,6 +57,9 @@ class Hosts(pulumi.ComponentResource):
                 pulumi.ResourceOptions(parent=self),
             )
         self.platforms = pulumi.Output.all(**{node: host.platform for node, host in made.items()})
-        self.gpu_memory_mib = {node: host.gpu_memory_mib for node, host in made.items()}
+        # The label of a discrete GPU belongs to GPU Feature Discovery.
+        self.gpu_memory_mib = {
+            node: host.gpu_memory_mib for node, host in made.items() if plans[node].platform is not HostPlatform.X86
+        }
         self.ready = [ready for host in made.values() for ready in host.ready]
         self.register_outputs({"platforms": self.platforms})

@@ -64,3 +64,9 @@ def with_settings(content: dict[str, Any], changes: dict[str, dict[str, Any]]) -
     settings = content["config"][_KEY]
     changed = settings | {section: settings.get(section, {}) | keys for section, keys in changes.items()}
     return content | {"config": content["config"] | {_KEY: changed}}
+
+
+def without_hosts(content: dict[str, Any]) -> dict[str, Any]:
+    """The stack file's content without hosts, so that no machine is contacted for a cluster that is simulated."""
+    settings = {section: value for section, value in content["config"][_KEY].items() if section != "hosts"}
+    return content | {"config": content["config"] | {_KEY: settings}}

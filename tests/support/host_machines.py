@@ -59,6 +59,11 @@ def jetson(server: Sshd) -> Machine:
     return prepared(server.machine(next(_ADDRESSES)), _JETSON)
 
 
+def local_jetson(folder: Path) -> Machine:
+    """The same without a server."""
+    return prepared(Machine.make(folder), _JETSON)
+
+
 def x86(server: Sshd) -> Machine:
     """An x86 machine with one discrete GPU and k3s."""
     return prepared(server.machine(next(_ADDRESSES)), _X86)

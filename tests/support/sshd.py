@@ -90,6 +90,15 @@ class Machine:
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
 
+    @classmethod
+    def make(cls, folder: Path, address: str = "127.0.0.1") -> "Machine":
+        """Make an empty machine with Python."""
+        machine = cls(address, folder)
+        for name in ("home", "bin", "root"):
+            (folder / name).mkdir(parents=True)
+        machine.python()
+        return machine
+
     def python(self, interpreter: str = sys.executable) -> None:
         """Put a python3 there that hands the machine's root to the agent."""
         self.program("python3", _PYTHON.format(python=shlex.quote(interpreter), root=shlex.quote(str(self.root))))
@@ -116,11 +125,7 @@ class Sshd:
 
     def machine(self, address: str) -> Machine:
         """Add a machine."""
-        machine = Machine(address, self.folder / "machines" / address)
-        for name in ("home", "bin", "root"):
-            (machine.folder / name).mkdir(parents=True)
-        machine.python()
-        return machine
+        return Machine.make(self.folder / "machines" / address, address)
 
     def start(self) -> None:
         """Serve; returns once connections are accepted."""

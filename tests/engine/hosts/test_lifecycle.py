@@ -73,9 +73,11 @@ class TestOneHost:
         for secret in (_PASSWORD, server.private_key.splitlines()[2]):
             assert [where for where, text in everything.items() if secret in text] == []
 
-    def test_the_second_up_changes_nothing(self, stack: HostsStack) -> None:
-        done = stack.up()
-        assert done.changed == frozenset()
+    def test_a_refresh_and_a_second_up_change_nothing(self, stack: HostsStack, machine: Machine) -> None:
+        configured = content(machine.root)
+        stack.refresh()
+        assert stack.up().changed == frozenset()
+        assert content(machine.root) == configured
 
     def test_a_changed_setting_configures_again_and_asks_nothing_else(
         self, stack: HostsStack, machine: Machine
@@ -96,7 +98,7 @@ class TestOneHost:
 
     def test_a_raised_revision_repairs_the_drift(self, stack: HostsStack, machine: Machine) -> None:
         stack.settings = changed(stack.settings, "hosts.jetson-1.revision", 1)
-        assert stack.up().changed >= {"hosts-jetson-1-configured", "hosts-jetson-1-check"}
+        assert stack.up().changed == _COMMANDS | {"hosts-jetson-1-check"}
         assert 'mode = "cdi"' in machine.path(TOOLKIT_CONFIG).read_text(encoding="utf-8")
 
     def test_destroy_gives_every_byte_back(self, stack: HostsStack, machine: Machine, before: dict[str, str]) -> None:

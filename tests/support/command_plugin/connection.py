@@ -69,7 +69,7 @@ def copy(connection: Json, source: Path, target: str, *, deadline: float | None)
     parents = [str(parent) for parent in reversed(Path(target).parents) if str(parent) not in {".", "/"}]
     batch = [f'-mkdir "{parent}"' for parent in parents] + [f'put "{source}" "{target}"']
     with _session(connection, {}) as session:
-        arguments = ["sftp", "-q", "-F", str(session.config), "-b", "-", "target"]
+        arguments = ["sftp", "-F", str(session.config), "-b", "-", "target"]
         done = _dialled(arguments, session, connection, "\n".join(batch) + "\n", deadline)
     if done.code != 0:
         raise CommandFailedError(f"failed to copy {source} to {target}: {done.stderr}")

@@ -25,7 +25,7 @@ _Bounded = _Apply | provider_pb2.DeleteRequest
 
 
 class CommandProvider(provider_pb2_grpc.ResourceProviderServicer):
-    """Create, update and delete; no read, as the official plugin."""
+    """Create, update and delete; a read gives back what the engine knows, as the official plugin's does."""
 
     @override
     def GetPluginInfo(self, request: Any, context: Any) -> Any:
@@ -61,6 +61,10 @@ class CommandProvider(provider_pb2_grpc.ResourceProviderServicer):
         replaces = [key for key in differing if key == "triggers"]
         some = provider_pb2.DiffResponse.DIFF_SOME if differing else provider_pb2.DiffResponse.DIFF_NONE
         return provider_pb2.DiffResponse(changes=some, diffs=differing, replaces=replaces)
+
+    @override
+    def Read(self, request: Any, context: Any) -> Any:
+        return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
 
     @override
     def Create(self, request: Any, context: Any) -> Any:

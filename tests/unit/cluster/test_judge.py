@@ -7,6 +7,7 @@ import pytest
 
 from cluster.client import HelmRevision, Namespace, Node, Version
 from cluster.preflight import ClusterFacts, DeployedState, Finding, judge
+from tests.support.hosts_settings import jetson_with_host
 from tests.support.stacks import (
     Json,
     changed,
@@ -216,6 +217,10 @@ def test_memory_that_the_board_does_not_have_is_a_warning(make: Any, name: str) 
     )
     assert _findings(make(), nodes={name: _node(name, memory_mib=131072)}) == []
     assert _findings(make(), nodes={name: _node(name, memory_mib=0)}) == [], "not reported yet"
+
+
+def test_memory_that_a_host_is_asked_for_is_not_judged() -> None:
+    assert _findings(jetson_with_host(), nodes={"jetson-1": _node("jetson-1", memory_mib=8192)}) == []
 
 
 def test_a_missing_runtime_class_matters_only_where_nobody_will_make_it() -> None:

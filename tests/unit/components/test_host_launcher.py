@@ -201,7 +201,7 @@ def test_restoring_without_the_agent_says_what_to_do(login: Login) -> None:
     (login.home / ".kai-anywhere" / "kai-host.pyz").unlink()
     done = login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n")
     assert done.returncode == 1
-    assert "Run pulumi up once more, or set hosts.jetson-1.gone: true." in done.stderr
+    assert "Raise hosts.jetson-1.revision and run pulumi up, or set hosts.jetson-1.gone: true." in done.stderr
 
 
 def test_an_agent_that_hangs_is_ended(login: Login) -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from cluster.preflight import DeployedState
-from components.stack_state import read_stack_state
+from components.stack_state import read_deployed_names, read_stack_state
 from tests.support.recording_monitor import Graph, record
 
 
@@ -68,3 +68,11 @@ def test_a_checkpoint_that_is_being_written_is_read_again() -> None:
 def test_any_other_refusal_of_the_engine_is_not_tried_again() -> None:
     with pytest.raises(Exception, match="unknown stack"):
         record(lambda: void(read_stack_state()), refusals=["unknown stack", "never asked"])
+
+
+def test_the_names_of_what_was_deployed_are_read_without_a_look_inside() -> None:
+    found: list[frozenset[str]] = []
+    urn = "urn:pulumi:test::kai-anywhere::kai-anywhere:index:Host$command:remote:Command::hosts-jetson-1-configured"
+    graph = record(lambda: found.append(read_deployed_names()), state={"outputs": {urn: {}}})
+    assert found == [frozenset({"hosts-jetson-1-configured"})]
+    assert not graph.registrations

@@ -6,7 +6,7 @@ import pytest
 
 from config.stack import StackConfigError
 from operations.errors import OperationError
-from operations.stack_file import read_settings, read_stack_file, with_settings
+from operations.stack_file import read_settings, read_stack_file, with_settings, without_hosts
 from tests.support.stacks import ROOT
 
 
@@ -48,3 +48,12 @@ def test_changed_settings_leave_everything_else_as_it_was() -> None:
     assert settings["kai"] == before["kai"] | {"namespace": "other"}
     assert {k: v for k, v in settings.items() if k != "kai"} == {k: v for k, v in before.items() if k != "kai"}
     assert before["kai"]["namespace"] == "kai-scheduler", "the original is not touched"
+
+
+def test_hosts_are_left_out_and_nothing_else() -> None:
+    content = read_stack_file(ROOT / "Pulumi.jetson.yaml")
+    settings = content["config"]["kai-anywhere:settings"]
+    with_hosts = {"config": {"kai-anywhere:settings": settings | {"hosts": {"jetson-1": {"local": True}}}}}
+    left = without_hosts(with_hosts)["config"]["kai-anywhere:settings"]
+    assert left == {section: value for section, value in settings.items() if section != "hosts"}
+    assert "hosts" in with_hosts["config"]["kai-anywhere:settings"], "the given content must not change"
