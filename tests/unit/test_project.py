@@ -41,6 +41,7 @@ def test_the_components_are_these() -> None:
         "NodeLabels",
         "GpuOperator",
         "ReservationOverrides",
+        "Gvirtus",
         "KaiScheduler",
     }
 
