@@ -5,7 +5,7 @@ STACK ?= jetson
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: up preview down env reset preflight test test-unit check fmt bench-preview bench-policy policy-exceptions requirements install
+.PHONY: up preview down env reset preflight review drift post update test test-unit check fmt bench-preview bench-policy bench-admission policy policy-corpus policy-exceptions requirements install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -29,6 +29,18 @@ preview: install ## Show what `make up` would change.
 
 preflight: install ## Check the cluster against STACK; change nothing.
 	@$(BIN)/python -m operations preflight --stack $(STACK)
+
+review: install ## Preview STACK with the policy pack; review/comment.md is what a pull request shows.
+	@$(BIN)/python -m operations review --stack $(STACK)
+
+drift: install ## Compare the cluster with STACK; fail where they differ.
+	@$(BIN)/python -m operations drift --stack $(STACK)
+
+post: install ## In a job of GitHub Actions: write what `review` or `drift` found, on PULL_REQUEST or in an issue.
+	@$(BIN)/python -m operations post --stack $(STACK) $(if $(PULL_REQUEST),--pull-request $(PULL_REQUEST))
+
+update: install ## Check a newer chart (CHART=folder or archive) before its version is pinned in manifests/versions.py.
+	@$(BIN)/python -m operations update --chart "$(CHART)"
 
 down: install ## Remove STACK, and stop its simulator.
 	@$(BIN)/python -m operations down --stack $(STACK)
@@ -62,9 +74,19 @@ bench-preview: install ## Preview of a full stack over an empty program, and a n
 bench-policy: install ## What the policy pack costs per resource.
 	@$(BIN)/python -m benchmarks.policy
 
+policy: install ## Run the policy pack on previews of every stack, and prove that it was in force.
+	@$(BIN)/python -m operations policy
+
+policy-corpus: install ## Recall and false positives of the policy pack on Kubernetes' own Pod Security fixtures.
+	@$(BIN)/python -m tests.policy.corpus
+
+bench-admission: install ## The admission server alone, and what each carrier adds to a pod's creation.
+	@$(BIN)/python -m benchmarks.admission
+
 policy-exceptions: install ## What the policy pack accepts, by whose design and why.
 	@$(BIN)/python -m policy.exceptions
 
 requirements: install ## Pin the dependencies of pyproject.toml again, with hashes.
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml --output-file requirements.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group dev pyproject.toml --output-file requirements-dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group admission --output-file agents/admission/requirements.txt

@@ -177,6 +177,8 @@ def read_facts(cluster: Cluster, settings: StackSettings) -> ClusterFacts:
     if settings.gpu_operator.install:
         releases.append((settings.gpu_operator.namespace, gpu_operator.RELEASE))
     names = [namespace for namespace, _ in releases] + [reservation.NAMESPACE, *_remote_namespaces(settings)]
+    if settings.webhooks:
+        names.append(settings.admission.namespace)
     namespaces = {name: found for name in names if (found := cluster.namespace(name)) is not None}
     return ClusterFacts(
         server=cluster.server,
@@ -240,8 +242,8 @@ def _version(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
         )
         yield Finding(
             f"reservation.carrier 'policy' can't work: the API server {why}.",
-            "Upgrade the cluster, or set reservation.overrides: never where the container toolkit injects the GPU by "
-            "itself.",
+            "Upgrade the cluster, use reservation.carrier: webhook, or set reservation.overrides: never where the "
+            "container toolkit injects the GPU by itself.",
         )
     if settings.gvirtus is not None and settings.gvirtus.carrier is Carrier.POLICY and not facts.mutating_policies:
         yield Finding(
@@ -294,7 +296,7 @@ def _frontends(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding
 
 
 def _platform(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
-    memory: dict[str, int] = {n: u.gpu_memory_mib for n, u in settings.platform.unified_memory_nodes.items()}
+    memory = {n: u.gpu_memory_mib for n, u in settings.platform.unified_memory_nodes.items()}
     match settings.platform:
         case TegraPlatform(tegra_nodes=tegra):
             memory |= {name: node.gpu_memory_mib for name, node in tegra.items()}
@@ -309,7 +311,7 @@ def _platform(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]
             pass
     for name, mib in sorted(memory.items()):
         node = facts.nodes.get(name)
-        if node is not None and 0 < node.memory_mib < mib:
+        if node is not None and mib is not None and 0 < node.memory_mib < mib:
             yield Finding(
                 f"node '{name}' has gpu_memory_mib {mib}, but shares {node.memory_mib} MiB with its GPU.",
                 "KAI would promise memory that is not there: set gpu_memory_mib below MemTotal.",

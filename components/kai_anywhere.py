@@ -1,16 +1,20 @@
 """The top of the program: everything that a stack installs, in its order."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pulumi
 from pulumi_kubernetes import Provider
 
 from components import tokens
+from components.admission import AdmissionServer, AdmissionServerArgs
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
+from components.hosts import Hosts, HostsArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
+from components.pod_guard import PodGuard, PodGuardArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
 from config.stack import StackSettings
 
@@ -22,17 +26,20 @@ class KaiAnywhereArgs:
     Attributes:
         settings: the stack's settings.
         cluster_uid: the cluster's identity from preflight, or None in a preview without a cluster.
+        host_secrets: what the stack's hosts need to be reached and changed, by name.
     """
 
     settings: StackSettings
     cluster_uid: str | None
+    host_secrets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Node labels -> GPU Operator -> reservation overrides -> KAI scheduler and queues -> remote GPUs.
+    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard.
 
-    Labels come first: the operator obeys the operand switches that it finds on a node when it first sees it, and would
-    otherwise install its own container toolkit on a Jetson only to take it back.
+    Hosts come first: everything that runs in pods needs their driver and container runtime. Labels come before the
+    operator: it obeys the operand switches that it finds on a node when it first sees it, and would otherwise install
+    its own container toolkit on a Jetson only to take it back.
 
     Attributes:
         platform: the stack's platform.
@@ -64,18 +71,37 @@ class KaiAnywhere(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         child_opts = pulumi.ResourceOptions(parent=self)
-        labels = NodeLabels("node-labels", NodeLabelsArgs(settings, provider), child_opts)
+        hosts = Hosts("hosts", HostsArgs(settings, args.host_secrets), child_opts) if settings.hosts else None
+        hosts_ready = hosts.ready if hosts else []
+        labels = NodeLabels(
+            "node-labels",
+            NodeLabelsArgs(settings, provider, hosts.gpu_memory_mib if hosts else {}, after=hosts_ready),
+            child_opts,
+        )
         operator = GpuOperator(
             "gpu-operator",
             GpuOperatorArgs(settings, provider),
-            pulumi.ResourceOptions(parent=self, depends_on=[labels]),
+            pulumi.ResourceOptions(parent=self, depends_on=[labels, *hosts_ready]),
         )
-        overrides = ReservationOverrides("reservation", ReservationOverridesArgs(settings, provider), child_opts)
+        overrides = ReservationOverrides(
+            "reservation",
+            ReservationOverridesArgs(settings, provider),
+            pulumi.ResourceOptions(parent=self, depends_on=hosts_ready),
+        )
+        admitted: list[pulumi.Resource] = [overrides]
+        if settings.webhooks:
+            server = AdmissionServer(
+                "admission",
+                AdmissionServerArgs(settings, provider),
+                pulumi.ResourceOptions(parent=self, depends_on=hosts_ready),
+            )
+            admitted.append(server)
         kai = KaiScheduler(
             "kai-scheduler",
-            KaiSchedulerArgs(settings, provider, after=[overrides, *operator.ready]),
-            pulumi.ResourceOptions(parent=self, depends_on=[labels]),
+            KaiSchedulerArgs(settings, provider, after=[*admitted, *operator.ready]),
+            pulumi.ResourceOptions(parent=self, depends_on=[labels, *hosts_ready]),
         )
+        installed: list[pulumi.Resource] = [*admitted, operator, kai]
         self.gvirtus_backends = pulumi.Output.from_input({})
         if settings.gvirtus is not None:
             remote = Gvirtus(
@@ -84,6 +110,9 @@ class KaiAnywhere(pulumi.ComponentResource):
                 pulumi.ResourceOptions(parent=self, depends_on=[kai]),
             )
             self.gvirtus_backends = remote.backends
+            installed.append(remote)
+        # Last: a release that is refused midway would be left half-done. Its pods fit under the guard all the same.
+        PodGuard("pod-guard", PodGuardArgs(settings, provider, after=installed), child_opts)
         self.platform = pulumi.Output.from_input(settings.platform.kind)
         self.tegra_nodes = overrides.tegra_nodes
         self.gpu_operator_version = operator.chart_version

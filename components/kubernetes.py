@@ -4,6 +4,8 @@ Manifests are registered by their type token: the SDK's class of a core kind tak
 package costs every preview 0.6 s, an eighth of its whole time, for types that nothing here uses.
 """
 
+from collections.abc import Mapping
+
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
@@ -25,7 +27,7 @@ def register(name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pul
 
 
 def register_node_labels(
-    name: str, node: str, labels: dict[str, str], opts: pulumi.ResourceOptions
+    name: str, node: str, labels: Mapping[str, pulumi.Input[str]], opts: pulumi.ResourceOptions
 ) -> pulumi.CustomResource:
     """Own labels of a node by server-side apply: they are released, and so removed, when the resource is deleted."""
     manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}

@@ -1,6 +1,7 @@
 """Labels of the nodes that a stack names."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pulumi
 from pulumi_kubernetes import Provider
@@ -8,7 +9,7 @@ from pulumi_kubernetes import Provider
 from components import tokens
 from components.kubernetes import register_node_labels
 from config.stack import StackSettings
-from manifests.node_labels import node_labels
+from manifests.node_labels import GPU_MEMORY, node_labels
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,14 @@ class NodeLabelsArgs:
     Attributes:
         settings: the stack's settings.
         provider: the cluster.
+        measured_memory_mib: memory of one GPU by node, for nodes whose memory is not declared.
+        after: what the labels wait for.
     """
 
     settings: StackSettings
     provider: Provider
+    measured_memory_mib: Mapping[str, pulumi.Output[int | None]] = field(default_factory=dict)
+    after: Sequence[pulumi.Resource] = ()
 
 
 class NodeLabels(pulumi.ComponentResource):
@@ -35,9 +40,20 @@ class NodeLabels(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeLabelsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.NODE_LABELS, name, None, opts)
-        child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider)
-        labels = node_labels(args.settings)
-        for node, ours in labels.items():
-            register_node_labels(f"{name}-{node}", node, ours, child_opts)
-        self.labels = pulumi.Output.from_input(labels)
+        child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=list(args.after))
+        labels: dict[str, pulumi.Output[dict[str, str]]] = {}
+        for node, ours in node_labels(args.settings).items():
+            complete = {**ours, **_measured(node, ours, args.measured_memory_mib)}
+            register_node_labels(f"{name}-{node}", node, complete, child_opts)
+            labels[node] = pulumi.Output.all(**complete)
+        self.labels = pulumi.Output.all(**labels)
         self.register_outputs({"labels": self.labels})
+
+
+def _measured(
+    node: str, declared: Mapping[str, str], memory_mib: Mapping[str, pulumi.Output[int | None]]
+) -> dict[str, pulumi.Input[str]]:
+    """The memory that the node's host was asked for, unless it is declared."""
+    if GPU_MEMORY in declared or node not in memory_mib:
+        return {}
+    return {GPU_MEMORY: memory_mib[node].apply(str)}

@@ -8,6 +8,7 @@ from pulumi_kubernetes import Provider
 from components import tokens
 from components.kubernetes import register
 from config.platform import TegraPlatform
+from config.reservation import Carrier
 from config.stack import StackSettings
 from manifests import reservation
 
@@ -26,7 +27,7 @@ class ReservationOverridesArgs:
 
 
 class ReservationOverrides(pulumi.ComponentResource):
-    """A namespace, a guard everywhere, and on Tegra stacks the mutation of reservation pods.
+    """A namespace, a guard everywhere, and on Tegra stacks the mutation of reservation pods where a policy carries it.
 
     Attributes:
         namespace: the reservation pods' namespace.
@@ -47,12 +48,16 @@ class ReservationOverrides(pulumi.ComponentResource):
         match settings.platform:
             case TegraPlatform() as platform if settings.overrides_apply:
                 nodes = sorted(platform.tegra_nodes)
-                policy = register(
-                    f"{name}-policy",
-                    reservation.overrides_policy(reservation.tegra_fragment(platform)),
-                    child_opts,
-                )
-                register(f"{name}-binding", reservation.overrides_binding(), self._after(policy, args))
+                match settings.reservation.carrier:
+                    case Carrier.POLICY:
+                        policy = register(
+                            f"{name}-policy",
+                            reservation.overrides_policy(reservation.tegra_fragment(platform)),
+                            child_opts,
+                        )
+                        register(f"{name}-binding", reservation.overrides_binding(), self._after(policy, args))
+                    case Carrier.WEBHOOK:
+                        pass  # the admission server's
             case _:
                 pass
         self.namespace = pulumi.Output.from_input(reservation.NAMESPACE)

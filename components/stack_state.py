@@ -25,10 +25,18 @@ def read_stack_state() -> DeployedState:
     The engine answers from the stack's own checkpoint (`readStackResourceOutputs`, a function of its built-in
     provider); nothing is registered by asking.
     """
-    name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    answer = _ask(name)
+    answer = _ask(_this_stack())
     resources = [_Resource.model_validate(resource) for resource in answer["outputs"].values()]
     return DeployedState.of((resource.type, resource.outputs) for resource in resources)
+
+
+def read_deployed_names() -> frozenset[str]:
+    """Logical names of everything that the stack's last `up` made, read as `read_stack_state` does."""
+    return frozenset(urn.rsplit("::", 1)[-1] for urn in _ask(_this_stack())["outputs"])
+
+
+def _this_stack() -> str:
+    return f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
 
 
 def _ask(stack: str) -> Any:  # noqa: ANN401 - validated by the caller

@@ -32,16 +32,22 @@ class ToolkitOwner(StrEnum):
 
 
 class TegraNode(Settings):
-    """One Jetson: its integrated GPU shares the board's memory, so nobody but us labels it."""
+    """One Jetson: its integrated GPU shares the board's memory, so nobody but us labels it.
 
-    gpu_memory_mib: GpuMemoryMib
+    Without `gpu_memory_mib`, the node's host is asked.
+    """
+
+    gpu_memory_mib: GpuMemoryMib | None = None
     gpu_count: Annotated[int, Field(ge=1, le=16)] = 1
 
 
 class UnifiedMemoryNode(Settings):
-    """A node that shares its memory with the GPU but is not Tegra (DGX Spark, GB10)."""
+    """A node that shares its memory with the GPU but is not Tegra (DGX Spark, GB10).
 
-    gpu_memory_mib: GpuMemoryMib
+    Without `gpu_memory_mib`, the node's host is asked.
+    """
+
+    gpu_memory_mib: GpuMemoryMib | None = None
 
 
 class TegraPlatform(Settings):

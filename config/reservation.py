@@ -2,9 +2,6 @@
 
 from enum import StrEnum, unique
 
-from pydantic import field_validator
-from pydantic_core import PydanticCustomError
-
 from config.model import Settings
 
 POLICY_CARRIER_SINCE = (1, 36)
@@ -36,14 +33,4 @@ class ReservationSettings(Settings):
 
     overrides: Overrides = Overrides.AUTO
     carrier: Carrier = Carrier.POLICY
-
-    @field_validator("carrier")
-    @classmethod
-    def _the_webhook_does_not_exist_yet(cls, carrier: Carrier) -> Carrier:
-        if carrier is Carrier.WEBHOOK:
-            raise PydanticCustomError(
-                "carrier_not_available",
-                "the webhook carrier is not part of this release. Use carrier: policy, which needs Kubernetes 1.36 or "
-                "later.",
-            )
-        return carrier
+    """`webhook` is for Kubernetes before 1.36, and needs `admission.image`."""

@@ -6,12 +6,16 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from config.admission import AdmissionSettings, Webhook
 from config.cluster import ClusterSettings, minor_version
 from config.gpu_operator import GpuOperatorSettings
 from config.gvirtus import FRONTENDS_NAMESPACE, GvirtusSettings
+from config.host_platform import check_hosts_of_platform
+from config.hosts import SECRET_NAME_ERROR, HostSettings, check_hosts
 from config.kai import KaiSettings
-from config.model import Name, Settings
+from config.model import Name, NodeName, Settings
 from config.platform import Platform, X86Platform
+from config.pod_guard import PodGuardSettings
 from config.reservation import POLICY_CARRIER_SINCE, Carrier, Overrides, ReservationSettings
 from config.sharing import NodeProfile, check_profiles
 
@@ -24,9 +28,12 @@ class StackSettings(Settings):
 
     cluster: ClusterSettings
     platform: Platform
+    hosts: Annotated[dict[NodeName, HostSettings], AfterValidator(check_hosts)] = {}
     reservation: ReservationSettings = ReservationSettings()
+    pod_guard: PodGuardSettings = PodGuardSettings()
     gpu_operator: GpuOperatorSettings = GpuOperatorSettings()
     kai: KaiSettings = KaiSettings()
+    admission: AdmissionSettings = AdmissionSettings()
     node_profiles: Annotated[dict[Name, NodeProfile], AfterValidator(check_profiles)] = {}
     gvirtus: GvirtusSettings | None = None
 
@@ -39,8 +46,8 @@ class StackSettings(Settings):
             raise PydanticCustomError(
                 "carrier_needs_newer_cluster",
                 "reservation.carrier 'policy' needs Kubernetes 1.36 or later (MutatingAdmissionPolicy v1); "
-                "cluster.kubernetes_version is {version}. Upgrade the cluster, or set reservation.overrides: never "
-                "where the container toolkit injects the GPU by itself.",
+                "cluster.kubernetes_version is {version}. Upgrade the cluster, use reservation.carrier: webhook, or "
+                "set reservation.overrides: never where the container toolkit injects the GPU by itself.",
                 {"version": version},
             )
         return self
@@ -53,6 +60,11 @@ class StackSettings(Settings):
                 "reservation.overrides 'always' in an x86 stack: a privileged reservation pod sees every GPU of its "
                 "node and refuses to work ('found N devices, 1 was expected'). Use auto or never.",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _hosts_fit_the_platform(self) -> Self:
+        check_hosts_of_platform(self.hosts, self.platform, self.cluster, operator_installs=self.gpu_operator.install)
         return self
 
     @model_validator(mode="after")
@@ -113,6 +125,25 @@ class StackSettings(Settings):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _the_admission_server_has_an_image(self) -> Self:
+        if self.webhooks and self.admission.image is None:
+            raise PydanticCustomError(
+                "admission_image",
+                "a carrier is 'webhook' ({webhooks}), so the admission server is installed, but admission.image is not "
+                "set. Build it with agents/Containerfile, push it, and write its reference there; or use carrier: "
+                "policy on Kubernetes 1.36 or later.",
+                {"webhooks": ", ".join(f"{webhook}.carrier" for webhook in self.webhooks)},
+            )
+        return self
+
+    @property
+    def webhooks(self) -> tuple[Webhook, ...]:
+        """What the admission server carries in this stack; empty where it is not installed."""
+        if self.overrides_apply and self.reservation.carrier is Carrier.WEBHOOK:
+            return (Webhook.RESERVATION,)
+        return ()
+
     @property
     def overrides_apply(self) -> bool:
         """Whether reservation pods of Tegra nodes are changed at admission."""
@@ -150,7 +181,8 @@ def parse_settings(settings_json: str | None, *, file: str) -> StackSettings:
 
 def _explain(problem: ErrorDetails) -> Sequence[str]:
     lines = [f"  kai-anywhere:{_key(problem['loc'])}"]
-    if problem["type"] != "missing" and not isinstance(problem["input"], dict | list):
+    hidden = problem["type"] in {"missing", SECRET_NAME_ERROR} or isinstance(problem["input"], dict | list)
+    if not hidden:
         lines.append(f"    found:   {problem['input']!r}")
     match problem["type"]:
         case "missing":
@@ -172,6 +204,8 @@ def _key(location: tuple[int | str, ...]) -> str:
     parts = [str(part) for part in location if part != "[key]"]
     if parts[:1] == ["platform"] and len(parts) > 1:
         del parts[1]
+    if parts[:2] == ["admission", "certificates"] and len(parts) > 2:  # noqa: PLR2004 - two keys, tag
+        del parts[2]
     if parts[:1] == ["node_profiles"] and len(parts) > 2:  # noqa: PLR2004 - section, profile, tag
         del parts[2]
     return ".".join([SETTINGS_KEY, *parts])

@@ -33,7 +33,8 @@ def node_labels(settings: StackSettings) -> dict[str, dict[str, str]]:
     """The labels of every node that the stack names, sorted by node and label.
 
     Returns:
-        Node name -> label -> value. Nodes that the stack does not name are absent.
+        Node name -> label -> value. Nodes that the stack does not name are absent, and so is the memory of a node whose
+        host is asked for it.
     """
     labels: dict[str, dict[str, str]] = {}
     match settings.platform:
@@ -43,7 +44,7 @@ def node_labels(settings: StackSettings) -> dict[str, dict[str, str]]:
         case X86Platform():
             pass
     for node, unified in settings.platform.unified_memory_nodes.items():
-        labels[node] = {PLATFORM: PLATFORM_X86, GPU_MEMORY: str(unified.gpu_memory_mib)}
+        labels[node] = {PLATFORM: PLATFORM_X86, **_memory(unified.gpu_memory_mib)}
     for name, profile in settings.node_profiles.items():
         for node in profile.nodes:
             ours = labels.setdefault(node, {})
@@ -62,7 +63,11 @@ def _tegra(platform: TegraPlatform, node: TegraNode) -> dict[str, str]:
         # Set before the operator first sees the node: it deletes every gpu.deploy label of a node without this mark,
         # and would then roll out all operands, the container toolkit too. The NodeFeatureRule is its durable owner.
         NVIDIA_PCI_DEVICE: "true",
-        GPU_MEMORY: str(node.gpu_memory_mib),
+        **_memory(node.gpu_memory_mib),
         GPU_COUNT: str(node.gpu_count),
         **{f"nvidia.com/gpu.deploy.{operand}": "false" for operand in off},
     }
+
+
+def _memory(mib: int | None) -> dict[str, str]:
+    return {} if mib is None else {GPU_MEMORY: str(mib)}

@@ -20,6 +20,9 @@ CONTAINER = "resource-reservation"
 """The pod's only container (KAI v0.17.0, pkg/binder/binding/resourcereservation)."""
 RUNTIME_CLASS = "nvidia"
 """Created by the GPU Operator's ClusterPolicy."""
+SECURITY_CONTEXT = {"privileged": True, "allowPrivilegeEscalation": True, "runAsNonRoot": False, "runAsUser": 0}
+"""What the container gets on Tegra: every field that KAI sets since v0.15. `privileged: true` alone is rejected beside
+its `allowPrivilegeEscalation: false`, and its uid 10000 can't open the device files."""
 OVERRIDES = "kai-anywhere-reservation-overrides"
 GUARD = "kai-anywhere-reservation-guard"
 
@@ -89,8 +92,7 @@ def overrides_policy(fragment: PodFragment) -> Manifest:
     """The carrier `policy`: a MutatingAdmissionPolicy (Kubernetes 1.36) that adds the fragment.
 
     ApplyConfiguration merges containers, env and volumes by name and volumeMounts by path, so a second round changes
-    nothing. Every security field that KAI sets since v0.15 is overridden: `privileged: true` alone is rejected beside
-    its `allowPrivilegeEscalation: false`, and its uid 10000 can't open the device files.
+    nothing.
     """
     return {
         "apiVersion": _ADMISSION,
@@ -122,6 +124,29 @@ def overrides_policy(fragment: PodFragment) -> Manifest:
                 }
             ],
         },
+    }
+
+
+def fragment_document(fragment: PodFragment) -> Manifest:
+    """The fragment for the carrier `webhook`: the admission server's file reservation.json.
+
+    Namespace and labels are in it, so that the server gives no privilege outside of them, whatever its webhook selects.
+    """
+    return {
+        "namespace": NAMESPACE,
+        "labels": {"app": APP_LABEL},
+        "container": CONTAINER,
+        "runtimeClassName": fragment.runtime_class,
+        "env": [{"name": name, "value": value} for name, value in fragment.environment],
+        "volumes": [
+            {"name": directory.name, "hostPath": {"path": directory.path, "type": "Directory"}}
+            for directory in fragment.directories
+        ],
+        "volumeMounts": [
+            {"name": directory.name, "mountPath": directory.path} | ({"readOnly": True} if directory.read_only else {})
+            for directory in fragment.directories
+        ],
+        "securityContext": dict(SECURITY_CONTEXT),
     }
 
 
@@ -268,6 +293,7 @@ def _apply_configuration(fragment: PodFragment) -> str:
         f"{', readOnly: true' if d.read_only else ''}}}"
         for d in fragment.directories
     ]
+    context = ", ".join(f"{field}: {_cel(value)}" for field, value in SECURITY_CONTEXT.items())
     # The container's name is the merge key: without it the pod's container stays as it was, without an error.
     return (
         "Object{spec: Object.spec{\n"
@@ -278,7 +304,7 @@ def _apply_configuration(fragment: PodFragment) -> str:
         f"    env: [\n      {_lines(environment, indent=6)}],\n"
         f"    volumeMounts: [\n      {_lines(mounts, indent=6)}],\n"
         "    securityContext: Object.spec.containers.securityContext{\n"
-        "      privileged: true, allowPrivilegeEscalation: true, runAsNonRoot: false, runAsUser: 0}}]}}"
+        f"      {context}}}}}]}}}}"
     )
 
 

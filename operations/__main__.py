@@ -1,7 +1,9 @@
-"""`python -m operations`: up, preview, down, reset, preflight."""
+"""`python -m operations`: up, preview, down, reset, preflight, policy, update, review, drift, post."""
 
 import shutil
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,11 +14,14 @@ from cluster.client import Cluster
 from cluster.errors import ClusterError
 from cluster.preflight import run_preflight
 from config.stack import StackConfigError
-from operations import engine, summary
+from operations import chart_update, engine, policy_check, summary
 from operations.errors import OperationError
-from operations.target import Target, folder, open_target
+from operations.pull_request.commands import app as pull_request_app
+from operations.stack_file import read_settings, stack_names
+from operations.target import ROOT, Target, folder, open_target
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app.add_typer(pull_request_app)
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 
@@ -66,6 +71,40 @@ def preflight(stack: Stack = "jetson") -> None:
         for warning in result.warnings:
             typer.echo(f"warning: {warning}")
         typer.echo(f"The cluster is ready for stack '{stack}'.")
+
+
+@app.command()
+def policy(
+    stack: Annotated[
+        list[str] | None, typer.Option("--stack", help="A stack; every stack of the checkout without it.")
+    ] = None,
+    pack: Annotated[Path, typer.Option(help="The pack's executable.")] = policy_check.PACK.executable,
+    pack_config: Annotated[
+        Path | None, typer.Option(help="For --policy-pack-config; by default made of the stack's settings.")
+    ] = None,
+) -> None:
+    """Run the policy pack on previews, and prove that it was in force."""
+    chosen = replace(policy_check.PACK, executable=pack.absolute(), configuration=pack_config)
+    results = []
+    for name in stack or stack_names(ROOT):
+        with open_target(name) as target:
+            engine.select_stack(target)
+            results.append(policy_check.judged(target, chosen))
+    typer.echo(policy_check.render(results))
+    refused = [result.stack for result in results if any(each.level == "mandatory" for each in result.findings)]
+    if refused:
+        raise OperationError(f"The policy pack refuses {', '.join(refused)}: each finding says what to do.")
+    typer.echo("Every policy refused its canary, and nothing in these stacks.")
+
+
+@app.command()
+def update(chart: Annotated[Path, typer.Option(help="A newer chart's folder or archive.")]) -> None:
+    """Check a newer chart against what the stacks pass to it; change nothing."""
+    stacks = {file.name.split(".")[1]: read_settings(file) for file in sorted(ROOT.glob("Pulumi.*.yaml"))}
+    report = chart_update.check(chart_update.read_chart(chart), stacks, ROOT / "tests" / "data" / "charts")
+    typer.echo(report.text())
+    if not report.fits:
+        raise OperationError("The chart does not fit this program; what is missing stands above.")
 
 
 def _summary(target: Target) -> str:

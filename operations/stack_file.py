@@ -22,7 +22,7 @@ def read_stack_file(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text())
     except FileNotFoundError as error:
-        known = ", ".join(sorted(file.name.split(".")[1] for file in path.parent.glob("Pulumi.*.yaml")))
+        known = ", ".join(stack_names(path.parent))
         raise OperationError(
             f"There is no {path.name}, so no such stack.\nStacks: {known}. Choose one with STACK=name."
         ) from error
@@ -31,6 +31,11 @@ def read_stack_file(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get("config", {}), dict):
         raise OperationError(f"{path.name} is not a stack file: it needs a mapping `config`, as in Pulumi.jetson.yaml.")
     return content
+
+
+def stack_names(folder: Path) -> list[str]:
+    """The stacks that have a file in a folder."""
+    return sorted(file.name.split(".")[1] for file in folder.glob("Pulumi.*.yaml"))
 
 
 def read_settings(path: Path) -> StackSettings:
@@ -42,6 +47,16 @@ def read_settings(path: Path) -> StackSettings:
     """
     settings = read_stack_file(path).get("config", {}).get(_KEY)
     return parse_settings(None if settings is None else json.dumps(settings), file=path.name)
+
+
+def raw_settings(path: Path) -> dict[str, Any]:
+    """The stack's settings as the file says them, not validated.
+
+    Raises:
+        OperationError: if the file can't be read.
+    """
+    settings = read_stack_file(path).get("config", {}).get(_KEY)
+    return dict(settings) if isinstance(settings, dict) else {}
 
 
 def with_settings(content: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -1,17 +1,59 @@
-"""What a rule found, and the message that a person reads."""
+"""What a rule found, and the message that a person reads.
+
+The engine tells a pack no longer which values are secret. So a message shows names, paths and a closed vocabulary;
+every other text is hidden, however harmless it looks.
+"""
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from policy.reading import Hole, Path, render
+from policy.vocabulary import is_known
 
 _LONGEST = 80
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
-_TOKEN_LIKE = re.compile(r"[A-Za-z0-9+/_=-]{32,}")
+_LONGEST_NAME = 253
+_IMAGE = re.compile(r"[\w.-]+(?::\d{1,5})?(?:/[\w.-]+)*(?::[\w.-]{1,128})?(?:@sha256:[0-9a-f]{64})?", re.ASCII)
+_FILE_PATH = re.compile(r"[\w.@+-]*(?:/[\w.@+-]*)*", re.ASCII)
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_VERSIONS = re.compile(r"[v^~<>=! ]{0,4}\d{0,4}(?:\.(?:\d{1,4}|[x*])){0,3}")
+_RANDOM = re.compile(r"[A-Za-z0-9_-]{32,}")
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+_CONTROL = re.compile(r"[^\x20-\x7e]")
 
-HIDDEN = "(hidden)"
-"""Found value where it may be a secret: the engine tells a pack no longer which values are secret."""
+HIDDEN = "(hidden: it may be a secret)"
+"""Shown in place of a text that is none of the known words."""
+
+
+class Told(NamedTuple):
+    """A text that a message may show: written by the rule itself, or of a kind that is no secret."""
+
+    text: str
+
+
+def told_image(value: object) -> object:
+    """An image's name; text that is none, such as an address with a password, stays hidden."""
+    return _told(value, _IMAGE)
+
+
+def told_path(value: object) -> object:
+    """A path on a host or in a volume."""
+    return _told(value, _FILE_PATH)
+
+
+def told_name(value: object) -> object:
+    """A Kubernetes object's name."""
+    return _told(value, _NAME)
+
+
+def told_version(value: object) -> object:
+    """A version, or a range of versions."""
+    return _told(value, _VERSIONS)
+
+
+def _told(value: object, shape: re.Pattern[str]) -> object:
+    fits = isinstance(value, str) and shape.fullmatch(value) and not _RANDOM.search(_DIGEST.sub("", value))
+    return Told(str(value)) if fits else value
 
 
 @dataclass(frozen=True)
@@ -20,7 +62,7 @@ class Violation:
 
     Attributes:
         path: of the field, from the resource's inputs.
-        found: its value; HIDDEN where it may be a secret.
+        found: its value. Text is shown only if it is one of the known words; wrap other text that is fit to be shown.
         why: what it would allow; the rule's own reason if empty.
         remedy: what to do; the rule's own if empty.
     """
@@ -68,9 +110,9 @@ def finding(rule: str, kind: str, name: str, violation: Violation) -> Finding:
     """The finding of a violation whose `why` and `remedy` are set."""
     return Finding(
         rule=rule,
-        kind=kind or "object",
-        name=name or "(without a name)",
-        path=render(violation.path),
+        kind=_one_line(kind) or "object",
+        name=_one_line(name) or "(without a name)",
+        path=_one_line(render(violation.path)),
         found=show(violation.found),
         why=violation.why,
         remedy=violation.remedy,
@@ -78,28 +120,30 @@ def finding(rule: str, kind: str, name: str, violation: Violation) -> Finding:
 
 
 def show(value: object) -> str:
-    """A value for a message: short, and without what may be a credential."""
+    """A value for a message: short, and without text that may be secret."""
     match value:
+        case Told(text):
+            shown = _cut(_one_line(text))
         case str():
-            text = _show_text(value)
+            shown = (value if is_known(value) else HIDDEN) if value else "an empty string"
         case dict():
-            text = _cut("an object with " + ", ".join(map(_show_text, value)) if value else "an empty object")
+            known = [key for key in value if is_known(key)]
+            rest = [f"{len(value) - len(known)} more"] * (len(known) < len(value))
+            shown = _cut(f"an object with {', '.join([*known, *rest])}" if value else "an empty object")
         case list():
-            text = _cut("[" + ", ".join(map(show, value)) + "]")
+            shown = _cut("[" + ", ".join(map(show, value)) + "]")
         case Hole():
-            text = value.value
+            shown = value.value
         case float():
-            text = f"{value:g}"
+            shown = f"{value:g}"
         case _:
-            text = "nothing" if value is None else str(value).lower()
-    return text
+            shown = "nothing" if value is None else str(value).lower()
+    return shown
 
 
-def _show_text(text: str) -> str:
-    text = _CREDENTIALS.sub("...@", text)
-    if _TOKEN_LIKE.search(_DIGEST.sub("", text)) and not text.startswith("/"):
-        return HIDDEN
-    return _cut(text) if text else "an empty string"
+def _one_line(text: str) -> str:
+    """Names and keys come from outside: none of them may write lines of its own into a message."""
+    return _CONTROL.sub("?", text[:_LONGEST_NAME]) + ("..." if len(text) > _LONGEST_NAME else "")
 
 
 def _cut(text: str) -> str:

@@ -1,7 +1,15 @@
 """What the platform grants, and to whom: reservation objects on Tegra, and nothing else."""
 
 from policy.reading import Path, dict_of, list_of, one_of, text_of
-from policy.stack_platform import OVERRIDES, PLATFORM_LABEL, RESERVATION, RESERVATION_CONTAINER, TEGRA, StackFacts
+from policy.stack_platform import (
+    OVERRIDES,
+    PLATFORM_LABEL,
+    RESERVATION,
+    RESERVATION_CONTAINER,
+    RESERVATION_FILE,
+    TEGRA,
+    StackFacts,
+)
 from policy.workloads import CONTAINER_LISTS, Document
 
 _IN_RESERVATION = {"matchLabels": {"kubernetes.io/metadata.name": RESERVATION}}
@@ -12,6 +20,8 @@ _IMAGES = frozenset({"resourcereservation", "resource-reservation"})
 """KAI's program: the published image's name, and the one that KAI's code falls back to (v0.17.0)."""
 _NO_WAY_IN = frozenset({"command", "args", "lifecycle", "envFrom"})
 """What would let a granted container run something else than KAI's own program."""
+_WRITABLE: dict[str, object] = {"readOnly": False}
+"""What a mount is that does not say it."""
 
 
 def allows(document: Document, rule: str, path: Path, stack: StackFacts) -> bool:
@@ -27,6 +37,8 @@ def allows(document: Document, rule: str, path: Path, stack: StackFacts) -> bool
         return False
     if document.outer is not None:
         return is_overrides_policy(document.outer, stack) and within(document.root, stack.fragment())
+    if document.path[:2] == RESERVATION_FILE:
+        return document.root == stack.reservation_file()
     return _is_reservation_pod(document, stack) and _granted_to_pod(document, rule, path, stack)
 
 
@@ -111,10 +123,10 @@ def _granted_to_pod(document: Document, rule: str, path: Path, stack: StackFacts
             volumes = list_of(spec.get("volumes"))
             mounts = dict_of(list_of(spec.get("containers"))[0]).get("volumeMounts")
             granted = dict_of(list_of(fragment["containers"])[0])["volumeMounts"]
-            ours = [
-                mount for mount in list_of(mounts) if dict_of(mount).get("name") == dict_of(volumes[index]).get("name")
-            ]
-            return within(volumes[index], _item_named(fragment["volumes"], volumes[index])) and within(ours, granted)
+            name = dict_of(volumes[index]).get("name")
+            ours = [_WRITABLE | mount for mount in map(dict_of, list_of(mounts)) if mount.get("name") == name]
+            readable = [_WRITABLE | dict_of(mount) for mount in list_of(granted)]
+            return within(volumes[index], _item_named(fragment["volumes"], volumes[index])) and within(ours, readable)
         case _:
             return False
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policy.reading import dict_of, text_of
+from policy.reading import dict_of, list_of, text_of
 
 STACK_CONFIG = "kai-anywhere"
 """Project whose configuration holds the settings of a stack."""
@@ -17,6 +17,9 @@ RESERVATION = "kai-resource-reservation"
 RESERVATION_CONTAINER = "resource-reservation"
 OVERRIDES = "kai-anywhere-reservation-overrides"
 """The admission policy that adds to reservation pods on Tegra nodes."""
+RESERVATION_FILE = ("data", "reservation.json")
+"""Where the admission server's ConfigMap holds the same for the carrier `webhook`. The server adds it to nothing but
+reservation pods, which the file itself names."""
 PLATFORM_LABEL = "kai-anywhere.io/platform"
 TEGRA = "tegra"
 
@@ -93,6 +96,18 @@ class StackFacts:
                     }
                 ],
             }
+        }
+
+    def reservation_file(self) -> dict[str, object]:
+        """The same as the admission server's file, which says too to which pods it is added."""
+        spec = dict_of(self.fragment()["spec"])
+        container = dict_of(list_of(spec["containers"])[0])
+        return {
+            "namespace": RESERVATION,
+            "labels": {"app": RESERVATION},
+            "container": container["name"],
+            **{key: spec[key] for key in ("runtimeClassName", "volumes")},
+            **{key: container[key] for key in ("env", "volumeMounts", "securityContext")},
         }
 
 

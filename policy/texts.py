@@ -7,10 +7,13 @@ import re
 import yaml
 
 _MANIFEST = re.compile(
-    r"apiVersion|containers|securityContext|hostPath|privileged|host(?:Network|PID|IPC)|capabilities|\"op\"|\bop:"
+    r"apiVersion|containers|securityContext|privileged|host(?:Network|PID|IPC|Path|Port|Process)|capabilities|procMount"
+    r"|sysctls|(?:seccomp|appArmor)Profile|seLinuxOptions|volumeDevices|adminAccess|NVIDIA_VISIBLE|pod-security|\"op\"|\bop:"
 )
 """What a text must contain to be worth parsing."""
 
+_HEREDOC = re.compile(r"<<-?\s*[\"']?(\w+)[\"']?[^\n]*\n(.*?)\n[ \t]*\1\b", re.DOTALL)
+"""What a shell hands to a command, such as `kubectl apply -f -`."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{40,}+={0,2}+\s*+")
 _SHORTEST = 8
 _LONGEST = 2_000_000
@@ -55,7 +58,12 @@ def parse(text: str) -> list[object]:
         raise RefusedTextError from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError):
         pass
-    return found
+    return found or [value for body in heredocs(text) for value in parse(body)]
+
+
+def heredocs(text: str) -> list[str]:
+    """The texts that a shell script hands to its commands."""
+    return [match.group(2) for match in _HEREDOC.finditer(text)] if "<<" in text else []
 
 
 def _count(value: object, known: dict[int, int]) -> int:

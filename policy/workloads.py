@@ -16,6 +16,10 @@ CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 _MAX_TEXT_IN_TEXT = 3
 _SCHEMAS = frozenset({"openAPIV3Schema", "validation"})
 """Where a CustomResourceDefinition describes fields instead of setting them."""
+_DOTTED = frozenset(
+    {"privileged", "hostnetwork", "hostpid", "hostipc", "hostpath", "hostport", "procmount", "nodename"}
+)
+"""Fields that count as set where a dotted name ends in them; a file's name may end in other words."""
 _WITH_CODE = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
 _CODE = (("expression",), ("messageExpression",))
 """Strings of these kinds that are CEL, not manifests."""
@@ -209,7 +213,11 @@ def _walked(document: Document) -> Document:
 
 def _index(document: Document, path: Path, node: dict[str, object], parent: dict[str, object]) -> None:
     for key, value in node.items():
-        document.keys.setdefault(key.casefold(), []).append(Field((*path, key), value, node))
+        document.keys.setdefault(_field_name(key), []).append(Field((*path, key), value, node))
+    if isinstance(name := node.get("name"), str) and "." in name and "value" in node:
+        # A chart's value by its dotted name, as `helm --set` and Argo CD's parameters take it.
+        steps = (*path, *name.split("."))
+        document.keys.setdefault(_field_name(name), []).append(Field(steps, node["value"], node))
     if any(isinstance(node.get(key), list | Hole) for key in CONTAINER_LISTS):
         metadata = dict_of(node.get("metadata") or parent.get("metadata"))
         document.pods.append(Pod(path, node, metadata))
@@ -217,6 +225,15 @@ def _index(document: Document, path: Path, node: dict[str, object], parent: dict
         document.inner.append((path, node))
     if isinstance(node.get("op"), str) and text_of(node.get("path")).startswith("/"):
         _index_patch(document, path, node)
+
+
+def _field_name(key: str) -> str:
+    """The field that a key sets: itself, the end of a dotted name, or what Kyverno's `+(key)` adds."""
+    if key.startswith("+(") and key.endswith(")"):
+        key = key[2:-1]
+    if "." in key and "/" not in key and key.rpartition(".")[2].casefold() in _DOTTED:
+        key = key.rpartition(".")[2]
+    return key.casefold()
 
 
 def _index_patch(document: Document, path: Path, node: dict[str, object]) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from toolchain.errors import ToolchainError
 from toolchain.install import Located, environment, install_located, survey
-from toolchain.programs import ENGINE, RECIPES, SIMULATOR, Program
+from toolchain.programs import ENGINE, HOSTS, RECIPES, SIMULATOR, Program
 from toolchain.progress import say
 
 _COMMAND_NOT_FOUND = 127
@@ -23,6 +23,7 @@ class Group(StrEnum):
 
     ENGINE = "engine"
     SIMULATOR = "simulator"
+    HOSTS = "hosts"
     ALL = "all"
 
     @property
@@ -33,12 +34,18 @@ class Group(StrEnum):
                 return ENGINE
             case Group.SIMULATOR:
                 return SIMULATOR
+            case Group.HOSTS:
+                return HOSTS
             case Group.ALL:
-                return (*ENGINE, *SIMULATOR)
+                return (*ENGINE, *SIMULATOR, *HOSTS)
 
 
 GroupOption = Annotated[
-    Group | None, typer.Option(help="engine: what `pulumi up` needs; simulator: what the simulated cluster needs.")
+    Group | None,
+    typer.Option(
+        help="engine: what `pulumi up` needs; simulator: what the simulated cluster needs; "
+        "hosts: what the tests of the host agent need."
+    ),
 ]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)

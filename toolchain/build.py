@@ -73,7 +73,8 @@ def _packages(recipe: Recipe, source: Path, what: str) -> tuple[frozenset[str], 
                 return False
 
     mains = [package for _, package in recipe.packages]
-    run_go(["list", *_FLAGS, "-deps", "-f", "package {{.ImportPath}} {{.Stale}}", *mains], source, what, take)
+    listing = ["list", *_FLAGS, *_tags(recipe), "-deps", "-f", "package {{.ImportPath}} {{.Stale}}", *mains]
+    run_go(listing, source, what, take, cgo=recipe.cgo)
     return frozenset(seen), frozenset(path for path, stale in seen.items() if stale)
 
 
@@ -98,7 +99,17 @@ def _compile(recipe: Recipe, source: Path, into: Path, stale: frozenset[str], wh
     mains = [package for _, package in recipe.packages]
     # With several main packages Go names each result after its package's last path element.
     output = f"{into}/" if len(mains) > 1 else str(into / recipe.programs[0])
-    arguments = ["build", "-v", *_FLAGS, "-ldflags", f"-s -w {variables}".rstrip(), "-o", output, *mains]
+    arguments = [
+        "build",
+        "-v",
+        *_FLAGS,
+        *_tags(recipe),
+        "-ldflags",
+        f"-s -w {variables}".rstrip(),
+        "-o",
+        output,
+        *mains,
+    ]
     with progress(f"building {', '.join(recipe.programs)}", len(stale), packages) as advance:
 
         def take(line: str) -> bool:
@@ -107,4 +118,8 @@ def _compile(recipe: Recipe, source: Path, into: Path, stale: frozenset[str], wh
                 advance(1)
             return known
 
-        run_go(arguments, source, what, take)
+        run_go(arguments, source, what, take, cgo=recipe.cgo)
+
+
+def _tags(recipe: Recipe) -> tuple[str, ...]:
+    return ("-tags", ",".join(recipe.tags)) if recipe.tags else ()

@@ -15,7 +15,7 @@ from toolchain.errors import ToolchainError
 
 _LAST_LINES = 20
 _ENVIRONMENT = {
-    # No C compiler needed, and the same result with and without one.
+    # Unless a recipe asks for it, no C compiler is needed, and the result is the same with and without one.
     "CGO_ENABLED": "0",
     # A go.work file above this checkout must not change the pinned modules.
     "GOWORK": "off",
@@ -73,7 +73,9 @@ def module_folder(module: str, folder: Path, what: str) -> Path:
     return _DownloadedModule.model_validate_json(answer.stdout).folder
 
 
-def run_go(arguments: Sequence[str], folder: Path, what: str, take: Callable[[str], bool]) -> None:
+def run_go(
+    arguments: Sequence[str], folder: Path, what: str, take: Callable[[str], bool], *, cgo: bool = False
+) -> None:
     """Runs `go` and hands it each line of its output, stderr included.
 
     Args:
@@ -81,6 +83,7 @@ def run_go(arguments: Sequence[str], folder: Path, what: str, take: Callable[[st
         folder: The folder with go.mod.
         what: What is being built, for a person.
         take: Tells whether it knows the line; the last unknown ones explain a failure.
+        cgo: Whether the packages need a C compiler.
 
     Raises:
         ToolchainError: `go` failed.
@@ -89,7 +92,7 @@ def run_go(arguments: Sequence[str], folder: Path, what: str, take: Callable[[st
     with subprocess.Popen(
         ["go", *arguments],
         cwd=folder,
-        env=os.environ | _ENVIRONMENT,
+        env=os.environ | _ENVIRONMENT | ({"CGO_ENABLED": "1"} if cgo else {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

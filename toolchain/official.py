@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
 from toolchain.programs import (
+    CONTAINERD_VERSION,
     ETCD_VERSION,
     KUBE_SERVERS,
     KUBERNETES_VERSION,
@@ -89,7 +90,7 @@ def official_download(program: Program, platform: Platform) -> Download | str:
     return _published(program, platform)
 
 
-def _published(program: Program, platform: Platform) -> Download | str:
+def _published(program: Program, platform: Platform) -> Download | str:  # noqa: PLR0911 - a table, one row a program
     match program:
         case Program.PULUMI | Program.LANGUAGE_PYTHON:
             return _pulumi(platform)
@@ -103,6 +104,10 @@ def _published(program: Program, platform: Platform) -> Download | str:
             return _kubernetes("kubectl", (Program.KUBECTL,), platform)
         case Program.KWOK:
             return _kwok(platform)
+        case Program.NVIDIA_CTK:
+            return "NVIDIA publishes packages for Linux distributions only"
+        case Program.CONTAINERD:
+            return _containerd(platform)
 
 
 def _pulumi(platform: Platform) -> Download:
@@ -133,6 +138,15 @@ def _kubernetes(name: str, programs: tuple[Program, ...], platform: Platform) ->
         KUBERNETES_VERSION,
         tuple(Asset(f"{base}/{program}", ChecksumFile(f"{base}/{program}.sha256"), (program,)) for program in programs),
     )
+
+
+def _containerd(platform: Platform) -> Download | str:
+    if platform.system != "linux":
+        return "containerd is published for linux only"
+    archive = f"containerd-static-{CONTAINERD_VERSION}-linux-{platform.processor}.tar.gz"
+    url = f"https://github.com/containerd/containerd/releases/download/v{CONTAINERD_VERSION}/{archive}"
+    asset = Asset(url, ChecksumFile(f"{url}.sha256sum"), (Program.CONTAINERD,))
+    return Download("containerd", CONTAINERD_VERSION, (asset,))
 
 
 def _kwok(platform: Platform) -> Download | str:

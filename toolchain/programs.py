@@ -22,12 +22,18 @@ ETCD_VERSION = "3.6.5"
 KUBERNETES_VERSION = "1.36.3"
 # renovate: datasource=go depName=sigs.k8s.io/kwok
 KWOK_VERSION = "0.8.0"
+# renovate: datasource=go depName=github.com/NVIDIA/nvidia-container-toolkit
+NVIDIA_CTK_VERSION = "1.20.1"
+# renovate: datasource=go depName=github.com/containerd/containerd/v2
+CONTAINERD_VERSION = "2.4.2"
 
 Version = tuple[int, int, int]
 _VERSION = re.compile(r"(?<![\w.])v?(\d+)\.(\d+)\.(\d+)")
 _HERE = Path(__file__).parent
 # A better estimate must not build anything anew.
 _ESTIMATES = frozenset({"minutes", "go_cache_mib", "result_mib"})
+# Came after the first builds: a recipe that does not use them keeps its entry.
+_LATER = frozenset({"tags", "cgo"})
 
 
 @unique
@@ -43,6 +49,8 @@ class Program(StrEnum):
     KUBE_SCHEDULER = "kube-scheduler"
     KWOK = "kwok"
     KUBECTL = "kubectl"
+    NVIDIA_CTK = "nvidia-ctk"
+    CONTAINERD = "containerd"
 
 
 LANGUAGE_EXEC = "pulumi-language-python-exec"
@@ -56,6 +64,9 @@ KUBE_SERVERS = (Program.KUBE_APISERVER, Program.KUBE_CONTROLLER_MANAGER, Program
 
 SIMULATOR = (Program.ETCD, *KUBE_SERVERS, Program.KWOK, Program.KUBECTL)
 """What the simulated cluster needs."""
+
+HOSTS = (Program.NVIDIA_CTK, Program.CONTAINERD)
+"""What the tests of the host agent need: what it calls on a host."""
 
 
 def parse_version(text: str) -> Version | None:
@@ -107,6 +118,10 @@ VERSION_CHECKS: Mapping[Program, VersionCheck] = MappingProxyType(
         Program.KWOK: VersionCheck(("--version",), VersionRange((0, 7, 0))),
         # Kubernetes supports one minor version of skew to either side.
         Program.KUBECTL: VersionCheck(("version", "--client"), VersionRange((1, 35, 0), (1, 38, 0))),
+        # Drop-in files came with 1.18, in the right folder since 1.18.1.
+        Program.NVIDIA_CTK: VersionCheck(("--version",), VersionRange((1, 18, 1), (2, 0, 0))),
+        # 2.3 was the first to merge files of different versions.
+        Program.CONTAINERD: VersionCheck(("--version",), VersionRange((2, 3, 0), (3, 0, 0))),
     }
 )
 """The programs that can tell their version; the language host and the provider plugin can't."""
@@ -130,6 +145,7 @@ class ModuleFile:
 class Recipe:
     """How `go build` makes one or more programs from the modules pinned in one folder beside this file.
 
+    With `cgo` the build needs a C compiler. `tags` are Go build tags.
     `embedded` files are laid beside the source before the build, `beside` ones, executable, beside the result.
     `minutes` is measured on two cores with an empty Go cache, which grows by `go_cache_mib`.
     `result_mib` is the size of the executables.
@@ -143,6 +159,8 @@ class Recipe:
     go_cache_mib: int
     result_mib: int
     variables: tuple[tuple[str, str], ...] = ()
+    tags: tuple[str, ...] = ()
+    cgo: bool = False
     embedded: tuple[ModuleFile, ...] = ()
     beside: tuple[ModuleFile, ...] = ()
 
@@ -171,7 +189,11 @@ class Recipe:
             for name in ("go.mod", "go.sum", "main.go")
             if (_HERE / folder / name).exists()
         ]
-        recipe = {name: value for name, value in asdict(self).items() if name not in _ESTIMATES}
+        recipe = {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in _ESTIMATES and (value or name not in _LATER)
+        }
         return entry_name(self.name, self.version, recipe, pins)
 
 
@@ -183,6 +205,8 @@ def entry_name(name: str, version: str, *content: object) -> str:
 
 _PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
 _PROVIDER_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
+_TOOLKIT = "github.com/NVIDIA/nvidia-container-toolkit"
+_CONTAINERD = "github.com/containerd/containerd/v2"
 _COMPONENT_BASE = "k8s.io/component-base/version"
 _KUBERNETES_MAJOR, _KUBERNETES_MINOR, _ = KUBERNETES_VERSION.split(".")
 # Without these three, clients fail to parse the version that the server tells.
@@ -269,6 +293,30 @@ _RECIPES = (
         minutes=1,
         go_cache_mib=1000,
         result_mib=90,
+    ),
+    Recipe(
+        name="nvidia-ctk",
+        version=NVIDIA_CTK_VERSION,
+        folder="nvidia-container-toolkit",
+        packages=((Program.NVIDIA_CTK, f"{_TOOLKIT}/cmd/nvidia-ctk"),),
+        variables=((f"{_TOOLKIT}/internal/info.version", NVIDIA_CTK_VERSION),),
+        # It loads NVML with dlopen.
+        cgo=True,
+        minutes=1,
+        go_cache_mib=500,
+        result_mib=15,
+    ),
+    Recipe(
+        name="containerd",
+        version=CONTAINERD_VERSION,
+        folder="containerd",
+        packages=((Program.CONTAINERD, f"{_CONTAINERD}/cmd/containerd"),),
+        variables=((f"{_CONTAINERD}/version.Version", f"v{CONTAINERD_VERSION}"),),
+        # They need C libraries, and nothing here has such a file system.
+        tags=("no_btrfs", "no_zfs"),
+        minutes=1,
+        go_cache_mib=1000,
+        result_mib=45,
     ),
 )
 

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 
 from policy import grants
 from policy.cel import NotALiteralError, read_literal
-from policy.findings import Violation
+from policy.findings import Told, Violation
 from policy.reading import Hole, Path, dict_of, list_of, text_of
 from policy.rule import Rule
 from policy.stack_platform import OVERRIDES, RESERVATION, StackFacts
 from policy.workloads import Document
 
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_MUTATIONS = ("Assign", "AssignMetadata", "AssignImage", "ModifySet")
 _OURS = "kai-anywhere"
-_GUARD = "kai-anywhere-reservation-guard"
+_GUARDS = frozenset({"kai-anywhere-reservation-guard", "kai-anywhere-pod-guard"})
 _WRITES = frozenset({"mutations", "variables"})
 _MAX_TIMEOUT_SECONDS = 10
 _ADDS = re.compile(
@@ -25,6 +26,7 @@ _ADDS = re.compile(
 _COMPUTED_PATH = re.compile(
     r"""\bpath\s*:\s*+(?!["']/metadata/(?:labels|annotations))(?:["'][^"']*["']\s*\+|(?!["']))"""
 )
+_FROM_PARAMETERS = re.compile(r"""\bpath\s*:\s*["']/spec[^"']*["']\s*,\s*value\s*:\s*(?:dyn\()?params\b""")
 _COMPUTED_TEXT = re.compile(r"\b(?:base64\.decode|join|format|replace)\s*\(")
 
 
@@ -35,6 +37,10 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
         yield from _overrides_binding(document)
     if document.is_kind("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
         yield from _guard(document)
+    if document.is_kind("MutatingWebhookConfiguration"):
+        yield from _outside(document)
+    if document.is_kind(*_MUTATIONS):
+        yield from _locations(document)
     if document.is_kind(*_WEBHOOKS) and _is_ours(document):
         for index, webhook in enumerate(list_of(document.root.get("webhooks"))):
             yield from _webhook((*document.path, "webhooks", index), dict_of(webhook))
@@ -58,14 +64,46 @@ def _mutations(document: Document) -> Iterator[Violation]:
         if not _WRITES.intersection(field.path) or not text or _is_literal(text):
             continue
         if found := _ADDS.search(text):
-            yield Violation(field.path, found.group())
-        elif _COMPUTED_PATH.search(text) or _COMPUTED_TEXT.search(text):
+            yield Violation(field.path, Told(found.group()))
+        elif _COMPUTED_PATH.search(text) or _COMPUTED_TEXT.search(text) or _FROM_PARAMETERS.search(text):
             yield Violation(
                 field.path,
-                "a computed path or text",
+                Told("a computed path or text"),
                 "what the expression adds can't be known without a request",
                 "write paths and values out",
             )
+
+
+def _says_yes(document: Document, spec: dict[str, object], why: str) -> Iterator[Violation]:
+    """Expressions that are the same for every object."""
+    validations = spec.get("validations")
+    path = (*document.path, "spec", "validations")
+    if not isinstance(validations, Hole) and not validations:
+        yield Violation(path, validations, why, "leave the policy's validations as the program writes them")
+    for key, says in (("validations", "true"), ("matchConditions", "false")):
+        for index, each in enumerate(list_of(spec.get(key))):
+            expression = text_of(dict_of(each).get("expression")).strip().strip("()").strip()
+            if expression == says:
+                yield Violation((*document.path, "spec", key, index, "expression"), says, why, "remove it")
+
+
+def _outside(document: Document) -> Iterator[Violation]:
+    for index, webhook in enumerate(list_of(document.root.get("webhooks"))):
+        client = dict_of(dict_of(webhook).get("clientConfig"))
+        if client.get("url") and not isinstance(client["url"], Hole):
+            yield Violation(
+                (*document.path, "webhooks", index, "clientConfig", "url"),
+                client["url"],
+                "a server outside the cluster rewrites objects after every review",
+                "let a service of the cluster answer (clientConfig.service)",
+            )
+
+
+def _locations(document: Document) -> Iterator[Violation]:
+    """Gatekeeper's mutations name the field that they set in a text."""
+    for field in document.fields("location"):
+        if found := _ADDS.search(text_of(field.value)):
+            yield Violation(field.path, Told(found.group()))
 
 
 def _is_literal(text: str) -> bool:
@@ -77,12 +115,14 @@ def _is_literal(text: str) -> bool:
 
 
 def _guard(document: Document) -> Iterator[Violation]:
-    if document.name != _GUARD:
+    if document.name not in _GUARDS:
         return
     spec = dict_of(document.root.get("spec"))
     why = "the guard would let through what it forbids"
     if document.is_kind("ValidatingAdmissionPolicy") and spec.get("failurePolicy", "Fail") != "Fail":
         yield Violation((*document.path, "spec", "failurePolicy"), spec.get("failurePolicy"), why, "set it to Fail")
+    if document.is_kind("ValidatingAdmissionPolicy"):
+        yield from _says_yes(document, spec, why)
     if document.is_kind("ValidatingAdmissionPolicyBinding"):
         actions = spec.get("validationActions")
         if not isinstance(actions, Hole) and "Deny" not in list_of(actions):

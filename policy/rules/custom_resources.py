@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from policy.findings import Violation
+from policy.findings import Told, Violation
 from policy.reading import Hole, dict_of, text_of
 from policy.rule import Rule
 from policy.rules.privileged import is_true
@@ -32,7 +32,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     if document.is_kind("NVIDIADriver") and text_of(document.root.get("apiVersion")).startswith("nvidia.com/"):
         yield Violation(
             document.path,
-            "kind NVIDIADriver",
+            Told("kind NVIDIADriver"),
             "the operator then starts privileged pods that load kernel modules",
             "install the driver on the host",
         )

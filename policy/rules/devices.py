@@ -2,78 +2,90 @@
 
 from collections.abc import Iterator
 
-from policy.findings import Violation
+from policy import checks
+from policy.findings import Told, Violation, told_path
 from policy.reading import Hole, Path, dict_of, list_of, one_of, text_of
 from policy.rule import Rule
 from policy.rules.privileged import is_true
 from policy.stack_platform import StackFacts
 from policy.workloads import Document, Pod
 
-_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-_NO_DEVICES = frozenset({"", "none", "void"})
-_VOLUME_DEVICES = "/var/run/nvidia-container-devices"
-"""Mounts here name devices to the NVIDIA container runtime (`accept-nvidia-visible-devices-as-volume-mounts`)."""
-_CDI = "cdi.k8s.io/"
-"""Pod annotations with this prefix inject CDI devices."""
-_FRACTIONS = frozenset({"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"})
-"""KAI's own requests, as annotations of the pod (KAI v0.17.0)."""
-_REMEDY = "request the GPU: nvidia.com/gpu under resources.limits, or KAI's annotation gpu-fraction"
-
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     for pod in document.pods:
         yield from _without_request(pod)
-    for field in document.fields("volumeDevices"):
-        if field.value and not isinstance(field.value, Hole):
-            yield Violation(
-                field.path,
-                field.value,
-                "a raw block device is read and written past every file permission",
-                "mount the volume as a file system (volumeMounts)",
-            )
+    yield from _outside_containers(document)
+    yield from _raw_volumes(document)
     for field in document.fields("adminAccess"):
         if is_true(field.value):
             yield Violation(
                 field.path, field.value, "admin access takes devices that others have been given", "remove it"
             )
     for key, fields in document.keys.items():
-        if key.startswith(_CDI):
+        if key.startswith(checks.CDI_ANNOTATION):
             for field in fields:
-                yield Violation(field.path, field.value, "the runtime injects devices that nobody requested", _REMEDY)
+                yield Violation(field.path, field.value, checks.INJECTED_DEVICES.why)
+
+
+def _raw_volumes(document: Document) -> Iterator[Violation]:
+    for field in document.fields("volumeMode"):
+        if field.value == "Block":
+            yield Violation(
+                field.path, Told("Block"), checks.RAW_DEVICES.why, "leave it out: the default is Filesystem"
+            )
+    for field in document.fields("volumeDevices"):
+        if field.value and not isinstance(field.value, Hole):
+            yield Violation(field.path, field.value, checks.RAW_DEVICES.why, checks.RAW_DEVICES.remedy)
 
 
 def _without_request(pod: Pod) -> Iterator[Violation]:
-    fraction = not _FRACTIONS.isdisjoint(dict_of(pod.metadata.get("annotations")))
+    fraction = not checks.FRACTIONS.isdisjoint(dict_of(pod.metadata.get("annotations")))
     for path, container in pod.containers():
         if not fraction and not _requests_gpu(container):
             yield from _environment(path, container)
         for index, mount in enumerate(list_of(container.get("volumeMounts"))):
-            if text_of(dict_of(mount).get("mountPath")).startswith(_VOLUME_DEVICES):
+            if text_of(dict_of(mount).get("mountPath")).startswith(checks.VOLUME_DEVICES):
                 where = (*path, "volumeMounts", index, "mountPath")
-                yield Violation(where, dict_of(mount).get("mountPath"))
+                yield Violation(where, told_path(dict_of(mount).get("mountPath")))
+
+
+def _outside_containers(document: Document) -> Iterator[Violation]:
+    """The variable in a ConfigMap (envFrom), in chart values: by name, or as an entry of a list."""
+    if any(key.startswith("nvidia.com/") for key in document.keys):
+        return
+    for field in document.fields(checks.VISIBLE_DEVICES):
+        if isinstance(field.value, str) and not one_of(field.value, checks.NO_DEVICES):
+            yield Violation(field.path, field.value)
+    entries = [field for field in document.fields("name") if field.value == checks.VISIBLE_DEVICES]
+    for field in entries:
+        value = field.holder.get("value")
+        inside = any(field.path[: len(pod.path)] == pod.path for pod in document.pods)
+        if not inside and value is not None and not one_of(value, checks.NO_DEVICES):
+            yield Violation((*field.path[:-1], "value"), value)
 
 
 def _requests_gpu(container: dict[str, object]) -> bool:
     resources = dict_of(container.get("resources"))
     names = {name for part in ("limits", "requests") for name in dict_of(resources.get(part))}
-    return bool(resources.get("claims")) or any(name.startswith("nvidia.com/") for name in names)
+    return bool(resources.get("claims")) or any(name.startswith(checks.GPU_RESOURCES) for name in names)
 
 
 def _environment(path: Path, container: dict[str, object]) -> Iterator[Violation]:
     for index, variable in enumerate(list_of(container.get("env"))):
         entry = dict_of(variable)
-        if entry.get("name") != _VISIBLE_DEVICES:
+        if entry.get("name") != checks.VISIBLE_DEVICES:
             continue
-        value = entry.get("value", "a value from elsewhere" if "valueFrom" in entry else "")
-        if not one_of(value, _NO_DEVICES):
+        # Beside an empty `value` the API server takes `valueFrom`.
+        value = Told("a value from elsewhere") if entry.get("valueFrom") else entry.get("value", "")
+        if not one_of(value, checks.NO_DEVICES):
             yield Violation((*path, "env", index, "value"), value)
 
 
 RULE = Rule(
     name="devices",
     title="No container takes GPUs, disks or others' devices without a request.",
-    why="with the NVIDIA runtime it gets GPUs that the scheduler gave to others",
-    remedy=_REMEDY,
+    why=checks.UNREQUESTED_GPUS.why,
+    remedy=checks.UNREQUESTED_GPUS.remedy,
     reads=frozenset({"volumeDevices", "adminAccess", "devices.requests", "env"}),
     check=_check,
 )

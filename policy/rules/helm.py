@@ -3,13 +3,15 @@
 import re
 from collections.abc import Iterator
 
-from policy.findings import HIDDEN, Violation
-from policy.reading import Hole, text_of
+from policy.findings import HIDDEN, Told, Violation, told_version
+from policy.reading import Hole, Path, text_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
 from policy.workloads import Document
 
 KINDS = ("Release", "Chart")
+_CONTROLLERS = ("HelmChart", "HelmRelease", "Application")
+"""Charts that k3s, Flux or Argo CD install."""
 _EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?")
 _LOCAL = ("/", "./", "../")
 _IN_REFERENCE = re.compile(r"@sha256:[0-9a-f]{64}$|:v?\d+\.\d+\.\d+[^/]*$")
@@ -17,29 +19,38 @@ _IN_REFERENCE = re.compile(r"@sha256:[0-9a-f]{64}$|:v?\d+\.\d+\.\d+[^/]*$")
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     root = document.root
-    if not document.is_kind(*KINDS) or not isinstance(chart := root.get("chart"), str):
+    if document.is_kind(*_CONTROLLERS):
+        for field in document.fields("chart"):
+            yield from _version(field.path[:-1], field.holder)
+    if not document.is_kind(*KINDS) or not isinstance(root.get("chart"), str):
         return
-    version = root.get("version")
-    local = chart.startswith(_LOCAL) or chart == "."
-    pinned = local or isinstance(version, Hole) or _IN_REFERENCE.search(chart) or _EXACT.fullmatch(text_of(version))
-    if not pinned:
-        yield Violation(
-            (*document.path, "version"),
-            version,
-            "the chart's newest version would be installed, whatever it renders by then",
-            "pin one version, such as v0.17.0",
-        )
+    yield from _version(document.path, root)
     for key in ("postrender", "postRenderer"):
         if root.get(key) and not isinstance(root[key], Hole):
             yield Violation(
                 (*document.path, key),
-                HIDDEN,
+                Told(HIDDEN),
                 "a program rewrites what the chart renders, after every check",
                 "set chart values, or register the object beside the release",
             )
     if root.get("disableOpenapiValidation") is True:
         yield Violation(
             (*document.path, "disableOpenapiValidation"), True, "misspelt security fields are dropped in silence"
+        )
+
+
+def _version(path: Path, release: dict[str, object]) -> Iterator[Violation]:
+    chart, version = release.get("chart"), release.get("version")
+    if not isinstance(chart, str):
+        return
+    local = chart.startswith(_LOCAL) or chart == "."
+    pinned = local or isinstance(version, Hole) or _IN_REFERENCE.search(chart) or _EXACT.fullmatch(text_of(version))
+    if not pinned:
+        yield Violation(
+            (*path, "version"),
+            told_version(version),
+            "the chart's newest version would be installed, whatever it renders by then",
+            "pin one version, such as v0.17.0",
         )
 
 

@@ -13,6 +13,15 @@ from policy.workloads import Document
 ENFORCE = "pod-security.kubernetes.io/enforce"
 _LEVELS = frozenset({"baseline", "restricted"})
 _DRA_ADMIN = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
+_CONSTRAINTS = (
+    "allowPrivilegedContainer",
+    "allowHostDirVolumePlugin",
+    "allowHostNetwork",
+    "allowHostPID",
+    "allowHostIPC",
+    "allowHostPorts",
+)
+"""OpenShift's SecurityContextConstraints."""
 _EXEMPTIONS = ("usernames", "namespaces", "runtimeClasses")
 
 
@@ -42,6 +51,11 @@ def _beside_levels(document: Document) -> Iterator[Violation]:
     for field in document.fields(*_DRA_ADMIN):
         if is_true(field.value):
             yield Violation(field.path, field.value, "claims in this namespace may take devices of others")
+    for field in document.fields(*_CONSTRAINTS):
+        if is_true(field.value):
+            yield Violation(
+                field.path, field.value, "accounts with these constraints may run such pods", "set it to false"
+            )
     for field in document.fields("exemptions"):
         for key in _EXEMPTIONS:
             if list_of(dict_of(field.value).get(key)):

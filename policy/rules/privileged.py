@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from policy import checks
 from policy.findings import Violation
 from policy.reading import Hole, Path
 from policy.rule import Rule
@@ -32,8 +33,8 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 RULE = Rule(
     name="privileged",
     title="No container is privileged, except KAI's reservation container on Tegra nodes.",
-    why="a privileged container is root on its node, with every device",
-    remedy="remove it; ask for GPUs through nvidia.com/gpu or a KAI fraction, which need no privilege",
+    why=checks.PRIVILEGED.why,
+    remedy=checks.PRIVILEGED.remedy,
     reads=frozenset(
         {
             "privileged",

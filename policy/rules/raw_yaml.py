@@ -7,7 +7,7 @@ a shell would understand.
 import re
 from collections.abc import Iterator
 
-from policy.findings import Violation
+from policy.findings import Told, Violation
 from policy.reading import TEXT, Path, list_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
@@ -20,20 +20,27 @@ _PRIVILEGE = re.compile(
     | ["']?privileged["']?\s*[:=]\s*\\?["']?true
     | ["']?host(?:Network|PID|IPC)["']?\s*[:=]\s*\\?["']?true
     | \bhostPath\\?["']?\s*:
-    | /securityContext/privileged
+    | /(?:privileged|host(?:Network|PID|IPC|Path)|procMount)\b
     | --profile[= ]\\?["']?sysadmin
     | \bdebug\s+node/
     | pod-security\.kubernetes\.io/enforce\\?["']?\s*[:=]\s*\\?["']?privileged
     | pod-security\.kubernetes\.io/enforce-(?![\w-])
     | --(?:pid|ipc|net|network|uts|userns)[= ]host\b
     | --cap-add\b
+    | --security-opt[= ]\S{0,40}unconfined
+    | \b(?:docker|podman|nerdctl)\b[^\n;|&]{0,500}\s(?:(?:-v|--volume)[= ]/|--mount[= ]\S{0,40}type=bind|--device[= ])
+    | --clusterrole[= ]cluster-admin\b
+    | kai-anywhere\.io/platform=tegra
     """,
     re.VERBOSE,
 )
 _REMOTE = re.compile(
     r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}\s-(?:f|k)\s*=?\s*['\"]?https?://|--filename[= ]['\"]?https?://"
 )
-_PIPED = re.compile(r"(?:curl|wget)\b[^\n;&]{0,500}\|\s*(?:kubectl|oc|k3s|sh|bash)\b")
+_PIPED = re.compile(
+    r"(?:curl|wget|base64\s+(?:-d|-D|--decode)|gunzip|zcat)\b[^\n;&]{0,500}\|\s*(?:kubectl|oc|k3s|sh|bash)\b"
+    r"|\b(?:apply|create)\b[^\n;|&]{0,500}\s(?:-k|--kustomize)[= ]\s*(?:github\.com|git@|\S{1,200}\?ref=)"
+)
 _CHECKED_ELSEWHERE = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "CustomResourceDefinition")
 """Their expressions and descriptions name security fields; the rule `admission` reads those that add something."""
 
@@ -43,11 +50,11 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
         return
     for path, text in _scripts(document):
         if found := _PRIVILEGE.search(text):
-            yield Violation((*path, TEXT), found.group().strip())
+            yield Violation((*path, TEXT), Told(found.group().strip()))
         if _REMOTE.search(text) or _PIPED.search(text):
             yield Violation(
                 (*path, TEXT),
-                "a manifest from the network",
+                Told("a manifest from the network, or in disguise"),
                 "what is applied is not in this program, and nothing judges it",
                 "register the manifest's objects in the program",
             )

@@ -2,13 +2,21 @@
 
 from collections.abc import Iterator
 
-from policy.findings import Violation
-from policy.reading import dict_of
+from policy import checks
+from policy.findings import Violation, told_name
+from policy.reading import dict_of, parent
 from policy.rule import Rule
 from policy.stack_platform import PLATFORM_LABEL, TEGRA, StackFacts
 from policy.workloads import Document
 
 _POD_KINDS = ("Pod", "PodTemplate", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob")
+
+_LABELLERS = ("NodeFeatureRule", "NodeFeatureGroup", "NodeFeature")
+"""Kinds that write labels to nodes (Node Feature Discovery)."""
+_LABEL_WHY = (
+    "reservation pods of a node with this label become privileged, and this node is none of the stack's Tegra nodes"
+)
+_LABEL_REMEDY = "list the node under platform.tegra_nodes, or remove the label"
 
 
 def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
@@ -16,24 +24,22 @@ def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
     for field in document.fields("nodeName"):
         in_pod = field.path[:-1] in pod_paths or (document.is_kind(*_POD_KINDS) and field.path[-2:-1] == ("spec",))
         if in_pod and isinstance(field.value, str) and field.value:
-            yield Violation(field.path, field.value)
+            yield Violation(field.path, told_name(field.value))
     if document.is_kind("Node"):
         labels = dict_of(document.metadata.get("labels"))
         if labels.get(PLATFORM_LABEL) == TEGRA and document.name not in stack.labelled_nodes:
-            yield Violation(
-                (*document.path, "metadata", "labels", PLATFORM_LABEL),
-                TEGRA,
-                "reservation pods of a node with this label become privileged, and this node is none of the stack's "
-                "Tegra nodes",
-                "list the node under platform.tegra_nodes, or remove the label",
-            )
+            yield Violation((*document.path, "metadata", "labels", PLATFORM_LABEL), TEGRA, _LABEL_WHY, _LABEL_REMEDY)
+    if document.is_kind(*_LABELLERS):
+        for field in document.fields(PLATFORM_LABEL):
+            if parent(field.path) == "labels" and field.value == TEGRA:
+                yield Violation(field.path, TEGRA, _LABEL_WHY, _LABEL_REMEDY)
 
 
 RULE = Rule(
     name="scheduling",
     title="No pod names its node, and only the stack's Tegra nodes carry the platform label.",
-    why="a pod with a node name passes scheduler, quotas and taints by",
-    remedy="use a nodeSelector or affinity and let the scheduler choose",
+    why=checks.NODE_NAMES.why,
+    remedy=checks.NODE_NAMES.remedy,
     reads=frozenset({"spec.nodeName", "Node:=metadata.labels", f"Node:labels.{PLATFORM_LABEL}"}),
     check=_check,
 )

@@ -21,6 +21,7 @@ GUARD = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 GUARD_BINDING = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding"
 NODE = "kubernetes:core/v1:NodePatch"
 VOLUME = "kubernetes:core/v1:PersistentVolume"
+GROUP = "kubernetes:yaml/v2:ConfigGroup"
 CLAIM = "kubernetes:resource.k8s.io/v1:ResourceClaim"
 
 ENFORCE = "pod-security~kubernetes~io/enforce"
@@ -107,6 +108,7 @@ COMPLIANT: dict[str, Json] = {
         "spec": {"policyName": "kai-anywhere-reservation-guard", "validationActions": ["Deny"]},
     },
     NODE: {"kind": "Node", "metadata": {"name": "x86-1", "labels": {"nvidia.com/gpu.count": "1"}}},
+    GROUP: {"yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n"},
     VOLUME: {"kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {"csi": {"driver": "d.example.com"}}},
     CLAIM: {
         "kind": "ResourceClaim",
@@ -208,7 +210,7 @@ CHANGES: list[tuple[str, str, str, object, str]] = [
         "raw-yaml",
         CONFIG_MAP,
         "data.script",
-        "kubectl apply -f - <<EOF\nspec:\n  hostNetwork: true\nEOF\n",
+        "kubectl apply -f - <<EOF\nspec: {{ .Spec }\n  hostNetwork: true\nEOF\n",
         "data.script(text)",
     ),
     (
@@ -320,6 +322,7 @@ UNKNOWNS: list[tuple[str, str, str]] = [
     ("custom-resources", KAI_CONFIG, f"{_RESERVATION}.reservationContainerSecurityContext"),
     ("admission", MUTATION, _EXPRESSION),
     ("admission", WEBHOOK, "webhooks.0.failurePolicy"),
+    ("raw-yaml", GROUP, "yaml"),
     ("secrets-and-host-commands", COMMAND, "create"),
     ("host-paths", VOLUME, "spec.local"),
     ("scheduling", NODE, "metadata.labels.kai-anywhere~io/platform"),
@@ -394,3 +397,16 @@ def test_a_credential_in_an_image_reference_is_not_shown() -> None:
     props = changed(pod(), "spec.containers.0.image", "https://user:s3cr3t@registry.example.com/app")
     [finding] = findings("kubernetes:core/v1:Pod", props)
     assert "s3cr3t" not in finding.message()
+
+
+@pytest.mark.parametrize("name", ["kai-anywhere-reservation-guard", "kai-anywhere-pod-guard"])
+def test_both_guards_of_a_stack_keep_their_teeth(name: str) -> None:
+    ignored = changed(changed(COMPLIANT[GUARD], "metadata.name", name), "spec.failurePolicy", "Ignore")
+    assert rules_and_paths(GUARD, ignored) == {("admission", "spec.failurePolicy")}
+    audited = changed(changed(COMPLIANT[GUARD_BINDING], "metadata.name", name), "spec.validationActions", ["Audit"])
+    assert rules_and_paths(GUARD_BINDING, audited) == {("admission", "spec.validationActions")}
+
+
+def test_a_policy_of_somebody_else_may_ignore_failures() -> None:
+    ignored = changed(changed(COMPLIANT[GUARD], "metadata.name", "other"), "spec.failurePolicy", "Ignore")
+    assert rules_and_paths(GUARD, ignored) == set()

@@ -8,10 +8,11 @@ import pytest
 from manifests import reservation
 from policy.stack_platform import StackFacts, stack_facts
 from tests.policy.objects import STRICT, TEGRA, Json, changed, findings, reservation_pod, without
-from tests.support.stacks import STACKS, jetson, parse
+from tests.support.stacks import STACKS, jetson, parse, webhook
 from tests.support.stacks import changed as changed_stack
 from tests.unit.components.programs import preview
 
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 POD = "kubernetes:core/v1:Pod"
 MUTATION = "kubernetes:admissionregistration.k8s.io/v1:MutatingAdmissionPolicy"
 BINDING = "kubernetes:admissionregistration.k8s.io/v1:MutatingAdmissionPolicyBinding"
@@ -44,6 +45,33 @@ def test_the_jetson_stack_fails_as_a_stack_without_a_platform() -> None:
 def test_the_overrides_pass_on_tegra_alone() -> None:
     assert findings(MUTATION, _overrides(), TEGRA) == ()
     assert {finding.rule for finding in findings(MUTATION, _overrides(), STRICT)} == {"privileged", "host-paths"}
+
+
+def _reservation_file(stack: Json, **changes: object) -> Json:
+    """The admission server's ConfigMap, perhaps with something else in its fragment."""
+    [made] = [item for item in preview(stack).registrations if item.key == "ConfigMap:admission-settings"]
+    fragment = json.loads(made.inputs["data"]["reservation.json"]) | changes
+    return {**made.inputs, "data": {"reservation.json": json.dumps(fragment)}}
+
+
+def test_the_admission_servers_fragment_passes_on_tegra_alone() -> None:
+    settings = _reservation_file(webhook())
+    assert findings(CONFIG_MAP, settings, TEGRA) == ()
+    assert {finding.rule for finding in findings(CONFIG_MAP, settings, STRICT)} == {"privileged", "host-paths"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"namespace": "default"},
+        {"labels": {}},
+        {"container": "another"},
+        {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
+        {"securityContext": {"privileged": True, "capabilities": {"add": ["ALL"]}}},
+    ],
+)
+def test_another_fragment_of_the_admission_server_does_not_pass(changes: Json) -> None:
+    assert findings(CONFIG_MAP, _reservation_file(webhook(), **changes), TEGRA)
 
 
 _SPEC = "spec.matchConstraints"
@@ -132,6 +160,7 @@ def test_the_reservation_pod_passes_on_tegra_alone() -> None:
         ("spec.containers.0.command", ["sh"]),
         ("spec.volumes.1.hostPath.path", "/"),
         ("spec.containers.0.volumeMounts.0.readOnly", False),
+        ("spec.containers.0.volumeMounts.0", {"name": "nvidia-libs", "mountPath": "/usr/lib/aarch64-linux-gnu/nvidia"}),
         ("spec.containers.0.volumeMounts.1.subPath", "sda"),
         ("spec.hostPID", True),
     ],

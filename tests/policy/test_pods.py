@@ -101,6 +101,16 @@ CHANGES: list[tuple[str, str, object, str]] = [
     ),
     (
         "devices",
+        f"{_CONTAINER}.env.0",
+        {
+            "name": "NVIDIA_VISIBLE_DEVICES",
+            "value": "",
+            "valueFrom": {"configMapKeyRef": {"name": "gpus", "key": "all"}},
+        },
+        "spec.containers[0].env[0].value",
+    ),
+    (
+        "devices",
         f"{_CONTAINER}.volumeMounts.0.mountPath",
         "/var/run/nvidia-container-devices/all",
         "spec.containers[0].volumeMounts[0].mountPath",

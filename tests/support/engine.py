@@ -36,7 +36,15 @@ class Run:
 class Stack:
     """A stack driven through the pulumi CLI and its Python language host, as a person does from the shell."""
 
-    def __init__(self, folder: Path, settings: Json, environment: Mapping[str, str], *, name: str = "test") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Json,
+        environment: Mapping[str, str],
+        *,
+        name: str = "test",
+        program: Path = ROOT,
+    ) -> None:
         self.name = name
         self.folder = folder
         state = folder / "state"
@@ -50,7 +58,7 @@ class Stack:
         }
         self.environment.pop("KUBECONFIG", None)
         project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
-        project["main"] = str(ROOT)
+        project["main"] = str(program)
         project["runtime"]["options"]["virtualenv"] = sys.prefix
         (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
         self.run("stack", "init", name)
@@ -64,8 +72,22 @@ class Stack:
 
     @settings.setter
     def settings(self, settings: Json) -> None:
-        content = self._content() | {"config": {"kai-anywhere:settings": settings}}
-        self._file.write_text(yaml.safe_dump(content), encoding="utf-8")
+        content = self._content()
+        config = content.get("config", {}) | {"kai-anywhere:settings": settings}
+        self._file.write_text(yaml.safe_dump(content | {"config": config}), encoding="utf-8")
+
+    def set_secret(self, name: str, value: str) -> None:
+        """`pulumi config set --secret NAME`, with the value on stdin."""
+        command = ["pulumi", "config", "set", "--secret", name, "--stack", self.name, "--cwd", str(self.folder)]
+        subprocess.run(
+            [*command, "--non-interactive"],
+            env=self.environment,
+            check=True,
+            capture_output=True,
+            input=value,
+            text=True,
+            timeout=600,
+        )
 
     def up(self, *options: str, expect: int | None = 0) -> Run:
         """`pulumi up` without a preview."""
@@ -79,9 +101,9 @@ class Stack:
         """`pulumi refresh`: what the cluster has, written into the state."""
         return self.run("refresh", "--yes", "--skip-preview")
 
-    def destroy(self) -> Run:
+    def destroy(self, *, expect: int | None = 0) -> Run:
         """`pulumi destroy`."""
-        return self.run("destroy", "--yes", "--skip-preview")
+        return self.run("destroy", "--yes", "--skip-preview", expect=expect)
 
     @contextmanager
     def up_until_killed(self) -> Iterator[None]:
@@ -116,7 +138,9 @@ class Stack:
         if arguments[0] not in {"stack", "cancel"}:
             command += ["--event-log", str(log)]
         done = subprocess.run(command, env=self.environment, check=False, capture_output=True, text=True, timeout=600)
-        output = done.stdout if arguments[:2] == ("stack", "export") else done.stdout + done.stderr
+        output = (
+            done.stdout if arguments[:2] in {("stack", "export"), ("stack", "output")} else done.stdout + done.stderr
+        )
         if expect is not None and done.returncode != expect:
             raise AssertionError(f"pulumi {' '.join(arguments)} ended with {done.returncode}, not {expect}:\n{output}")
         changes, changed = _read(log)

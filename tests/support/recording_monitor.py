@@ -37,6 +37,9 @@ class Registration:
         provider: key of its explicit provider, or None for the default one.
         dependencies: keys of what it waits for.
         inputs: as JSON; what a preview can't know is the SDK's text for it, `rpc.UNKNOWN`.
+        retained: whether deleting it leaves what it stands for.
+        ignored: inputs whose changes are ignored.
+        secret_outputs: outputs that are secrets beyond those of its inputs.
         at: when it was registered, on the monotonic clock in seconds.
     """
 
@@ -47,6 +50,9 @@ class Registration:
     dependencies: frozenset[str]
     inputs: Mapping[str, Any]
     at: float
+    retained: bool = False
+    ignored: frozenset[str] = frozenset()
+    secret_outputs: frozenset[str] = frozenset()
 
 
 class _RefusalError(grpc.RpcError):
@@ -68,8 +74,11 @@ class _RefusalError(grpc.RpcError):
 class _Answers(mocks.Mocks):
     """Every resource is as its inputs say, and a release has the version that it was asked for."""
 
-    def __init__(self, *, made: bool, state: Mapping[str, Any], refusals: Sequence[str]) -> None:
+    def __init__(
+        self, *, made: bool, state: Mapping[str, Any], refusals: Sequence[str], printed: Mapping[str, str]
+    ) -> None:
         self._made = made
+        self._printed = printed
         self._state = state
         self._refusals = list(refusals)
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
@@ -81,6 +90,8 @@ class _Answers(mocks.Mocks):
             outputs["status"] = {"version": args.inputs.get("version")} if self._made else rpc.UNKNOWN
         if args.typ == "kubernetes:core/v1:Service":
             outputs["spec"] = outputs["spec"] | {"clusterIP": SERVICE_ADDRESS if self._made else rpc.UNKNOWN}
+        if args.typ in {"command:remote:Command", "command:local:Command"}:
+            outputs["stdout"] = self._printed.get(args.name, "") if self._made else rpc.UNKNOWN
         return f"{args.name}-id" if self._made or not args.custom else UNKNOWN_ID, outputs
 
     @override
@@ -124,6 +135,9 @@ class Graph(mocks.MockMonitor):
                     dependencies=frozenset(map(_key, request.dependencies)),
                     inputs=_as_sent(rpc.deserialize_properties(request.object, keep_unknowns=True)),
                     at=time.monotonic(),
+                    retained=bool(request.retainOnDelete),
+                    ignored=frozenset(request.ignoreChanges),
+                    secret_outputs=frozenset(request.additionalSecretOutputs),
                 )
             )
         return response
@@ -156,13 +170,14 @@ class Graph(mocks.MockMonitor):
         return {registration.key for registration in self.registrations if registration.parent == parent}
 
 
-def record(
+def record(  # noqa: PLR0913 - everything that an engine can know or answer
     program: Callable[[], object],
     *,
     preview: bool = True,
     deployed: bool = False,
     state: Mapping[str, Any] | None = None,
     refusals: Sequence[str] = (),
+    printed: Mapping[str, str] | None = None,
 ) -> Graph:
     """Run a program against a monitor of its own and return what it registered.
 
@@ -173,8 +188,9 @@ def record(
             release reports.
         state: what function calls answer.
         refusals: errors of the first function calls, before one is answered.
+        printed: what commands printed, by logical name.
     """
-    graph = Graph(_Answers(made=deployed or not preview, state=state or {}, refusals=refusals))
+    graph = Graph(_Answers(made=deployed or not preview, state=state or {}, refusals=refusals, printed=printed or {}))
 
     def run() -> None:
         with asyncio.Runner() as runner:

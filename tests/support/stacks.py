@@ -100,6 +100,28 @@ def air_gapped() -> Json:
     return changed(stack, "platform.container_runtime_mode", "cdi")
 
 
+def webhook() -> Json:
+    """Jetsons on a cluster without MutatingAdmissionPolicy: our admission server carries the overrides."""
+    stack = changed(jetson(), "cluster.kubernetes_version", "1.33")
+    stack = changed(stack, "reservation.carrier", "webhook")
+    return changed(stack, "admission.image", "registry.example.com/kai-anywhere/agents:0.1.0")
+
+
+def cert_manager() -> Json:
+    """The same with certificates of cert-manager, and everything else said that can be said."""
+    certificates = {"kind": "cert-manager", "issuer": "cluster-ca", "issuer_kind": "ClusterIssuer"}
+    admission = {
+        "image": "registry.example.com/kai-anywhere/agents@sha256:" + "0" * 64,
+        "pull_policy": "Always",
+        "pull_secrets": ["site"],
+        "namespace": "gpu-admission",
+        "replicas": 3,
+        "certificates": certificates,
+        "timeout_seconds": 3,
+    }
+    return changed(webhook(), "admission", admission)
+
+
 def operator_elsewhere() -> Json:
     """A Jetson stack in a cluster where somebody else runs the GPU Operator."""
     return changed(jetson(), "gpu_operator.install", False)
@@ -159,6 +181,8 @@ STACKS: Mapping[str, Callable[[], Json]] = {
     "operator-elsewhere": operator_elsewhere,
     "gvirtus": gvirtus,
     "gvirtus-full": gvirtus_full,
+    "webhook": webhook,
+    "cert-manager": cert_manager,
 }
 """Every kind of stack by name."""
 

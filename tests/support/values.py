@@ -4,8 +4,9 @@ import dataclasses
 from typing import Any
 
 from config.platform import TegraPlatform
+from config.reservation import Carrier
 from config.stack import StackSettings
-from manifests import gpu_operator, gvirtus, gvirtus_frontends, gvirtus_policy, kai, reservation
+from manifests import admission, gpu_operator, gvirtus, gvirtus_frontends, gvirtus_policy, kai, pod_guard, reservation
 from manifests.node_labels import node_labels
 from manifests.objects import HelmRelease, Manifest
 from tests.support.recording_monitor import SERVICE_ADDRESS
@@ -17,10 +18,13 @@ def objects_of(settings: StackSettings) -> dict[str, Manifest]:
         "reservation-namespace": reservation.reservation_namespace(settings),
         "guard-policy": reservation.guard_policy(settings),
         "guard-binding": reservation.guard_binding(),
+        "pod-guard-policy": pod_guard.guard_policy(settings),
+        "pod-guard-binding": pod_guard.guard_binding(),
         "kai-namespace": kai.kai_namespace(settings),
         "kai-default-shard": kai.default_shard(),
     }
-    if settings.overrides_apply and isinstance(settings.platform, TegraPlatform):
+    carrier = settings.reservation.carrier if settings.overrides_apply else None
+    if carrier is Carrier.POLICY and isinstance(settings.platform, TegraPlatform):
         objects["overrides-policy"] = reservation.overrides_policy(reservation.tegra_fragment(settings.platform))
         objects["overrides-binding"] = reservation.overrides_binding()
     if settings.gpu_operator.install:
@@ -28,6 +32,7 @@ def objects_of(settings: StackSettings) -> dict[str, Manifest]:
         objects["gpu-operator-profiles"] = gpu_operator.time_slicing_config(settings)
         objects["gpu-operator-tegra"] = gpu_operator.tegra_feature_rule(settings)
         objects["gpu-operator-endpoints"] = gpu_operator.service_discovery(settings)
+    objects |= {f"admission-{name}": manifest for name, manifest in admission.objects(settings).items()}
     for name, queue in kai.queues(settings).items():
         objects[f"queue-{name}"] = queue
     objects |= _gvirtus(settings)

@@ -43,6 +43,8 @@ def test_the_components_are_these() -> None:
         "ReservationOverrides",
         "Gvirtus",
         "KaiScheduler",
+        "Host",
+        "Hosts",
     }
 
 

@@ -114,3 +114,19 @@ def test_an_up_has_the_dependencies_of_its_preview(config_path: str) -> None:
     assert {key: registered.dependencies for key, registered in done.by_key.items()} == {
         key: registered.dependencies for key, registered in planned.by_key.items()
     }
+
+
+def test_the_pod_guard_comes_after_the_stacks_own_releases_and_nothing_waits_for_it() -> None:
+    graph = preview(jetson())
+    waited = _dependencies(graph, "ValidatingAdmissionPolicy:pod-guard-policy")
+    assert {"Release:gpu-operator", "Release:kai-scheduler"} <= waited, "a release refused midway is left half-done"
+    binding = "ValidatingAdmissionPolicyBinding:pod-guard-binding"
+    assert _dependencies(graph, binding) == {"ValidatingAdmissionPolicy:pod-guard-policy"}
+    guard = {"PodGuard:pod-guard", *graph.below("PodGuard:pod-guard")}
+    assert not [key for key in graph.by_key if key not in guard and guard & _dependencies(graph, key)]
+
+
+def test_the_pod_guard_needs_no_operator_of_ours() -> None:
+    waited = _dependencies(preview(operator_elsewhere()), "ValidatingAdmissionPolicy:pod-guard-policy")
+    assert "Release:kai-scheduler" in waited
+    assert "Release:gpu-operator" not in waited

@@ -15,6 +15,7 @@ from tests.support.stacks import (
     operator_elsewhere,
     parse,
     time_slicing,
+    webhook,
     without,
     x86,
 )
@@ -27,8 +28,11 @@ _COMPONENTS = {
     "GpuOperator:gpu-operator",
     "ReservationOverrides:reservation",
     "KaiScheduler:kai-scheduler",
+    "PodGuard:pod-guard",
 }
 _GVIRTUS = "Gvirtus:gvirtus"
+
+_ADMISSION = "AdmissionServer:admission"
 
 
 def test_the_jetson_stack_is_this_tree() -> None:
@@ -139,8 +143,13 @@ def test_without_frontends_no_other_pods_of_the_cluster_are_touched() -> None:
     graph = preview(without(gvirtus(), "gvirtus.frontends"))
     gone = preview(gvirtus()).by_key.keys() - graph.by_key.keys()
     assert gone == {
-        key for key in preview(gvirtus()).by_key if any(m in key for m in ("placement", "guard", "frontends", "plugin"))
-    } - {"ValidatingAdmissionPolicy:reservation-guard", "ValidatingAdmissionPolicyBinding:reservation-guard-binding"}
+        "MutatingAdmissionPolicy:gvirtus-placement",
+        "MutatingAdmissionPolicyBinding:gvirtus-placement-binding",
+        "ValidatingAdmissionPolicy:gvirtus-guard",
+        "ValidatingAdmissionPolicyBinding:gvirtus-guard-binding",
+        "Namespace:gvirtus-frontends-namespace",
+        "DaemonSet:gvirtus-device-plugin",
+    }
 
 
 def test_a_kind_that_no_backend_has_gets_no_policy() -> None:
@@ -178,7 +187,7 @@ def test_every_kubernetes_resource_goes_through_our_provider(name: str) -> None:
 def test_every_resource_has_a_component_as_parent(name: str) -> None:
     graph = preview(STACKS[name]())
     for registered in graph.registrations:
-        components = {*_COMPONENTS, _GVIRTUS}
+        components = {*_COMPONENTS, _GVIRTUS, _ADMISSION}
         expected = {""} if registered.key == _TOP else {_TOP} if registered.key in {PROVIDER, *components} else None
         assert registered.parent in (expected or components), registered.key
 
@@ -247,3 +256,23 @@ def test_a_home_folder_in_the_kubeconfigs_path_is_resolved(monkeypatch: pytest.M
 
 def test_a_preview_without_a_cluster_has_no_identity() -> None:
     assert "clusterIdentifier" not in preview(jetson(), cluster_uid=None).by_key[PROVIDER].inputs
+
+
+def test_a_webhook_stack_has_the_server_instead_of_the_policy() -> None:
+    by_policy, by_webhook = preview(jetson()), preview(webhook())
+    assert by_policy.by_key.keys() - by_webhook.by_key.keys() == {
+        "MutatingAdmissionPolicy:reservation-policy",
+        "MutatingAdmissionPolicyBinding:reservation-binding",
+    }
+    added = by_webhook.by_key.keys() - by_policy.by_key.keys()
+    assert added == {_ADMISSION} | by_webhook.below(_ADMISSION)
+    assert {key for key in by_webhook.below(_ADMISSION) if "webhook" in key} == {
+        "MutatingWebhookConfiguration:admission-reservation-webhook"
+    }
+
+
+def test_the_deployment_comes_after_all_that_it_needs_and_kai_after_the_deployment() -> None:
+    graph = preview(webhook())
+    others = graph.below(_ADMISSION) - {"Deployment:admission-deployment"}
+    assert graph.by_key["Deployment:admission-deployment"].dependencies >= others
+    assert "Deployment:admission-deployment" in graph.by_key["Release:kai-scheduler"].dependencies

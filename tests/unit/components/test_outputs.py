@@ -12,6 +12,7 @@ from components.gvirtus import Gvirtus, GvirtusArgs
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
+from components.pod_guard import PodGuard, PodGuardArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
 from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
@@ -40,6 +41,7 @@ _MAKE: dict[type[pulumi.ComponentResource], _Make] = {
     ReservationOverrides: lambda settings: ReservationOverrides(
         "part", ReservationOverridesArgs(settings, _provider())
     ),
+    PodGuard: lambda settings: PodGuard("part", PodGuardArgs(settings, _provider())),
     KaiScheduler: lambda settings: KaiScheduler("part", KaiSchedulerArgs(settings, _provider())),
     Gvirtus: lambda settings: Gvirtus("part", GvirtusArgs(settings, _gvirtus_of(settings), _provider())),
     KaiAnywhere: lambda settings: KaiAnywhere("part", KaiAnywhereArgs(settings, "uid")),
@@ -112,5 +114,5 @@ def test_an_operator_that_is_not_ours_has_no_version() -> None:
 def test_every_component_registers_outputs_in_a_preview_too(name: str) -> None:
     graph = preview(STACKS[name]())
     components = {key for key, registered in graph.by_key.items() if registered.type.startswith("kai-anywhere:")}
-    assert len(components) == (6 if "gvirtus" in STACKS[name]() else 5)
+    assert len(components) == 6 + ("gvirtus" in STACKS[name]()) + (name in {"webhook", "cert-manager"})
     assert graph.outputs.keys() == components

@@ -6,21 +6,30 @@ import pulumi
 import pytest
 
 from components import tokens
+from components.admission import AdmissionServer
 from components.gpu_operator import GpuOperator
 from components.gvirtus import Gvirtus
+from components.host import Host
+from components.hosts import Hosts
 from components.kai_anywhere import KaiAnywhere
 from components.kai_scheduler import KaiScheduler
 from components.node_labels import NodeLabels
+from components.pod_guard import PodGuard
 from components.reservation_overrides import ReservationOverrides
-from tests.support.stacks import gvirtus
+from tests.support.hosts_settings import jetson_with_host, local_host
+from tests.support.stacks import gvirtus, webhook
 from tests.unit.components.programs import preview
 
 _COMPONENTS: set[type[pulumi.ComponentResource]] = {
+    AdmissionServer,
     GpuOperator,
     Gvirtus,
+    Host,
+    Hosts,
     KaiAnywhere,
     KaiScheduler,
     NodeLabels,
+    PodGuard,
     ReservationOverrides,
 }
 _TOKENS = {name: token for name, token in vars(tokens).items() if name.isupper()}
@@ -37,13 +46,20 @@ def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
 
 def test_a_token_is_registered_by_the_class_that_it_names() -> None:
     names = {
-        registered.type: registered.key for registered in preview(gvirtus()).registrations if "index" in registered.type
+        registered.type: registered.key
+        for stack in (gvirtus(), webhook(), jetson_with_host(local_host()))
+        for registered in preview(stack).registrations
+        if "index" in registered.type
     }
     assert names == {
         tokens.KAI_ANYWHERE: "KaiAnywhere:kai-anywhere",
         tokens.NODE_LABELS: "NodeLabels:node-labels",
         tokens.GPU_OPERATOR: "GpuOperator:gpu-operator",
         tokens.RESERVATION_OVERRIDES: "ReservationOverrides:reservation",
+        tokens.POD_GUARD: "PodGuard:pod-guard",
+        tokens.ADMISSION_SERVER: "AdmissionServer:admission",
+        tokens.HOST: "Host:hosts-jetson-1",
+        tokens.HOSTS: "Hosts:hosts",
         tokens.KAI_SCHEDULER: "KaiScheduler:kai-scheduler",
         tokens.GVIRTUS: "Gvirtus:gvirtus",
     }

@@ -73,23 +73,13 @@ def test_the_toolkit_has_one_owner() -> None:
     assert_refused(changed(jetson(), key, "both"), key, "'host' or 'operator'", found="both")
 
 
-def test_the_webhook_carrier_is_refused_with_what_to_use_instead() -> None:
-    assert_refused(
-        changed(jetson(), "reservation.carrier", "webhook"),
-        "reservation.carrier",
-        "the webhook carrier is not part of this release",
-        "Use carrier: policy",
-        found="webhook",
-    )
-
-
 def test_the_policy_carrier_needs_kubernetes_1_36() -> None:
     assert_refused(
         changed(jetson(), "cluster.kubernetes_version", "1.35"),
         "",
         "needs Kubernetes 1.36 or later",
         "cluster.kubernetes_version is 1.35",
-        "Upgrade the cluster, or set reservation.overrides: never",
+        "Upgrade the cluster, use reservation.carrier: webhook, or set reservation.overrides: never",
     )
 
 

@@ -5,17 +5,40 @@ from typing import Any, get_args
 
 import pytest
 
+from config.admission import AdmissionSettings, CertManagerCertificates, OwnCertificates
 from config.charts import ChartSettings, ImageSettings
 from config.cluster import ClusterSettings
 from config.gpu_operator import DcgmExporterSettings, GpuOperatorSettings
 from config.gvirtus import FrontendSettings, GvirtusBackend, GvirtusSettings
+from config.hosts import (
+    CdiSettings,
+    DialSettings,
+    DockerSettings,
+    HostSettings,
+    HostTimeouts,
+    HostToolkit,
+    SshEndpoint,
+    SshSettings,
+)
 from config.kai import KaiSettings, QueueSettings, QueueShare, SchedulerSettings
 from config.model import Settings
 from config.platform import TegraNode, TegraPlatform, UnifiedMemoryNode, X86Platform
+from config.pod_guard import PodGuardSettings
 from config.reservation import ReservationSettings
 from config.sharing import KaiProfile, TimeSlicingProfile
 from config.stack import StackSettings
-from tests.support.stacks import assert_refused, changed, gvirtus, mixed, time_slicing
+from tests.support.hosts_settings import full_host, jetson_with_host
+from tests.support.stacks import Json, assert_refused, cert_manager, changed, gvirtus, mixed, time_slicing, webhook
+
+
+def own_certificates() -> Json:
+    """A stack that says where its certificates come from."""
+    return changed(webhook(), "admission.certificates", {"kind": "own"})
+
+
+def _with_host() -> Json:
+    return jetson_with_host(full_host())
+
 
 _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     StackSettings: (mixed, ""),
@@ -25,6 +48,7 @@ _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     UnifiedMemoryNode: (mixed, "platform.unified_memory_nodes.spark-1"),
     X86Platform: (time_slicing, "platform"),
     ReservationSettings: (mixed, "reservation"),
+    PodGuardSettings: (mixed, "pod_guard"),
     GpuOperatorSettings: (mixed, "gpu_operator"),
     ChartSettings: (mixed, "gpu_operator.chart"),
     ImageSettings: (mixed, "kai.images"),
@@ -33,7 +57,18 @@ _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     SchedulerSettings: (mixed, "kai.scheduler"),
     QueueSettings: (mixed, "kai.queues.robots"),
     QueueShare: (mixed, "kai.queues.robots.gpu"),
+    AdmissionSettings: (cert_manager, "admission"),
+    CertManagerCertificates: (cert_manager, "admission.certificates"),
+    OwnCertificates: (own_certificates, "admission.certificates"),
     KaiProfile: (time_slicing, "node_profiles.fractions"),
+    HostSettings: (_with_host, "hosts.jetson-1"),
+    SshSettings: (_with_host, "hosts.jetson-1.ssh"),
+    SshEndpoint: (_with_host, "hosts.jetson-1.ssh.bastion"),
+    DialSettings: (_with_host, "hosts.jetson-1.ssh.dial"),
+    HostToolkit: (_with_host, "hosts.jetson-1.toolkit"),
+    DockerSettings: (_with_host, "hosts.jetson-1.docker"),
+    CdiSettings: (_with_host, "hosts.jetson-1.cdi"),
+    HostTimeouts: (_with_host, "hosts.jetson-1.timeouts"),
     TimeSlicingProfile: (time_slicing, "node_profiles.sliced"),
     GvirtusSettings: (gvirtus, "gvirtus"),
     GvirtusBackend: (gvirtus, "gvirtus.backends.gpu-b"),

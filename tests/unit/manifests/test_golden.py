@@ -13,6 +13,8 @@ _DIFFERENCES = {
     "never": "jetson",
     "mixed": "jetson",
     "operator-elsewhere": "jetson",
+    "webhook": "jetson",
+    "cert-manager": "webhook",
     "spark": "x86",
     "time-slicing": "x86",
     "k8s-snap": "x86",

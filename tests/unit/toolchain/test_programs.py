@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from toolchain.programs import (
+    CONTAINERD_VERSION,
     ENGINE,
     ETCD_VERSION,
+    HOSTS,
     KUBERNETES_PROVIDER_VERSION,
     KUBERNETES_VERSION,
     KWOK_VERSION,
     LANGUAGE_HOST_BUILT_VERSION,
+    NVIDIA_CTK_VERSION,
     PULUMI_VERSION,
     RECIPES,
     SIMULATOR,
@@ -62,7 +65,7 @@ def test_what_is_built_would_also_be_accepted_on_path() -> None:
 
 
 def test_the_groups_cover_every_program_once() -> None:
-    assert sorted((*ENGINE, *SIMULATOR)) == sorted(Program)
+    assert sorted((*ENGINE, *SIMULATOR, *HOSTS)) == sorted(Program)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,9 @@ def test_the_groups_cover_every_program_once() -> None:
         ("etcd", "go.etcd.io/etcd/server/v3", f"v{ETCD_VERSION}"),
         ("kubernetes", "k8s.io/kubernetes", f"v{KUBERNETES_VERSION}"),
         ("kwok", "sigs.k8s.io/kwok", f"v{KWOK_VERSION}"),
+        ("pod-security-fixtures", "k8s.io/pod-security-admission", f"v0.{KUBERNETES_VERSION.removeprefix('1.')}"),
+        ("nvidia-container-toolkit", "github.com/NVIDIA/nvidia-container-toolkit", f"v{NVIDIA_CTK_VERSION}"),
+        ("containerd", "github.com/containerd/containerd/v2", f"v{CONTAINERD_VERSION}"),
     ],
 )
 def test_the_go_modules_pin_the_versions_that_the_table_names(folder: str, module: str, version: str) -> None:
@@ -96,6 +102,8 @@ def test_a_better_estimate_keeps_the_cache_entry_and_another_variable_does_not()
     recipe = RECIPES[Program.ETCD]
     assert replace(recipe, minutes=99, go_cache_mib=99, result_mib=99).entry == recipe.entry
     assert replace(recipe, variables=(("main.version", "2"),)).entry != recipe.entry
+    assert replace(recipe, tags=("no_zfs",)).entry != recipe.entry
+    assert replace(recipe, cgo=True).entry != recipe.entry
 
 
 def test_the_cache_entry_names_the_version_and_differs_between_recipes() -> None:

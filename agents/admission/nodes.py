@@ -1,0 +1,66 @@
+"""The Tegra nodes' names, kept current by a watch."""
+
+import asyncio
+import logging
+from typing import Any
+
+from agents.admission.errors import ApiError
+from agents.admission.kubernetes import ApiServer
+
+SELECTOR = "kai-anywhere.io/platform=tegra"
+"""The label that the stack sets on its Tegra nodes; the policy carrier's binding selects by the same."""
+_NODES = "/api/v1/nodes"
+_LOG = logging.getLogger(__name__)
+_RETRY_SECONDS = (0.5, 1, 2, 5, 10)
+
+
+class TegraNodes:
+    """Names of the nodes with our platform label.
+
+    Attributes:
+        names: as of the last event; kept while the API server can't be reached.
+        synced: whether they were read at all.
+    """
+
+    def __init__(self) -> None:
+        self.names: frozenset[str] = frozenset()
+        self.synced = False
+
+    async def follow(self, api: ApiServer) -> None:
+        """List and watch for ever."""
+        failures = 0
+        while True:
+            try:
+                await self._follow_once(api)
+                failures = 0
+            except ApiError as error:
+                pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
+                failures += 1
+                _LOG.warning("nodes can't be watched", extra={"error": str(error), "retry_s": pause})
+                await asyncio.sleep(pause)
+
+    async def _follow_once(self, api: ApiServer) -> None:
+        listed = await api.list_metadata(_NODES, SELECTOR)
+        self._set(frozenset(item["metadata"]["name"] for item in listed["items"]))
+        version = listed["metadata"]["resourceVersion"]
+        while True:
+            async for event in api.watch_metadata(_NODES, SELECTOR, version):
+                metadata: dict[str, Any] = event["object"].get("metadata") or {}
+                match event["type"]:
+                    case "ADDED" | "MODIFIED":
+                        self._set(self.names | {metadata["name"]})
+                    case "DELETED":
+                        # Also when the label is taken away.
+                        self._set(self.names - {metadata["name"]})
+                    case "ERROR":
+                        # The version is too old by now: everything is listed again.
+                        return
+                    case _:  # BOOKMARK
+                        pass
+                version = metadata.get("resourceVersion", version)
+
+    def _set(self, names: frozenset[str]) -> None:
+        if not self.synced or names != self.names:
+            _LOG.info("Tegra nodes", extra={"nodes": sorted(names)})
+        self.names = names
+        self.synced = True

@@ -1,0 +1,80 @@
+"""The server's settings, one mounted JSON file that `manifests/admission.py` writes."""
+
+from typing import Annotated
+
+import msgspec
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class OwnCertificate(msgspec.Struct, tag="own", tag_field="kind", frozen=True, forbid_unknown_fields=True):
+    """Certificates that the server makes itself and keeps in a Secret.
+
+    Attributes:
+        secret: the Secret's name, in the server's namespace; it exists already, perhaps empty.
+        lifetime_seconds: of a certificate; the next one is made after two thirds of it.
+        propagation_seconds: how long a new authority is in caBundle before its certificate is served: time for every
+            API server to hear of it.
+    """
+
+    secret: Text
+    lifetime_seconds: Seconds
+    propagation_seconds: Seconds
+
+
+class MountedCertificate(msgspec.Struct, tag="mounted", tag_field="kind", frozen=True, forbid_unknown_fields=True):
+    """Certificates that somebody else keeps fresh, such as cert-manager, who also writes caBundle.
+
+    Attributes:
+        folder: holds tls.crt and tls.key.
+    """
+
+    folder: Text
+
+
+class Api(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How to reach the API server from outside a pod; in a pod, the kubelet's files say it.
+
+    Attributes:
+        server: address, `https://host:port`.
+        ca_file: certificates that are trusted.
+        token_file: bearer token; read again for each request, since the kubelet renews it.
+    """
+
+    server: Text
+    ca_file: Text
+    token_file: Text
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that the server is told.
+
+    Attributes:
+        namespace: the server's own.
+        service: its Service; the certificate is for `<service>.<namespace>.svc`.
+        webhook_configurations: MutatingWebhookConfigurations that send to this server.
+        certificate: where certificates come from.
+        check_seconds: how often Secret, mounted files and caBundle are looked at.
+        drain_seconds: how long requests are still answered after SIGTERM, until no API server sends any more.
+        host: address to listen on.
+        port: of the webhooks, TLS.
+        health_port: of /healthz, /readyz and /metrics, without TLS.
+        api: the API server; in a pod it is left out.
+    """
+
+    namespace: Text
+    service: Text
+    webhook_configurations: tuple[Text, ...]
+    certificate: OwnCertificate | MountedCertificate
+    check_seconds: Seconds = 10
+    drain_seconds: Annotated[float, msgspec.Meta(ge=0)] = 5
+    host: Text = "0.0.0.0"  # noqa: S104 - the pod's own address is not known before it runs
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8443
+    health_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8080
+    api: Api | None = None
+
+    @property
+    def dns_name(self) -> str:
+        """The name under which API servers call this server."""
+        return f"{self.service}.{self.namespace}.svc"

@@ -1,0 +1,212 @@
+"""The Kubernetes distribution of a host, and where it keeps its container runtime.
+
+Paths: k3s-io/k3s `pkg/agent/containerd`, canonical/k8sd `src/k8s/pkg/snap`, canonical/microk8s
+`microk8s-resources/default-args`, and the kubeadm guide.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from agents.host.errors import HostError
+
+if TYPE_CHECKING:
+    from agents.host.commands import Tools
+    from agents.host.root import Root
+
+
+class Mechanism(Enum):
+    """How a distribution's containerd gets another runtime."""
+
+    DROP_IN = "a file that the main configuration imports"
+    TEMPLATE = "the template from which the configuration is rendered at each start"
+    OWN = "the distribution looks for the runtime's program at each start"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a distribution keeps its containerd; host paths.
+
+    Attributes:
+        name: The distribution.
+        mechanism: How it gets another runtime.
+        config: The main configuration, or the template.
+        effective: The configuration that containerd reads.
+        socket: containerd's socket.
+        programs: Folders with its own `containerd` and `ctr`; empty means PATH.
+        restart: The command that restarts containerd.
+        unit: The systemd unit to be active afterwards.
+    """
+
+    name: str
+    mechanism: Mechanism
+    config: str
+    effective: str
+    socket: str
+    programs: tuple[str, ...]
+    restart: tuple[str, ...]
+    unit: str
+
+    @property
+    def drop_ins(self) -> str:
+        """The folder of imported files."""
+        return f"{self.config.rpartition('/')[0]}/conf.d"
+
+    def program(self, tools: Tools, name: str) -> str | None:
+        """Gives the path of the distribution's own `containerd` or `ctr` on this machine."""
+        for folder in self.programs:
+            if tools.root.exists(f"{folder}/{name}"):
+                return str(tools.root.path(f"{folder}/{name}"))
+        return None if self.programs else tools.find(name)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The distributions of which there are signs, the likeliest first, each with its reason."""
+
+    reasons: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        """The likeliest, `none` without any."""
+        return self.reasons[0][0] if self.reasons else "none"
+
+
+_SIGNS = (
+    ("k3s", "/var/lib/rancher/k3s/agent"),
+    ("rke2", "/var/lib/rancher/rke2/agent"),
+    ("k8s-snap", "/var/snap/k8s/common"),
+    ("microk8s", "/var/snap/microk8s/current"),
+)
+_KUBEADM = ("/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeadm-flags.env")
+_SNAP_BASE = "/var/snap/k8s/common/lock/.containerd-base-dir"
+
+
+def detect(root: Root) -> Found:
+    """Looks for each distribution's own folder; kubeadm only where no other one is."""
+    found = [(name, f"{path} exists: {name}") for name, path in _SIGNS if root.exists(path)]
+    kubeadm = [path for path in _KUBEADM if root.exists(path)]
+    if kubeadm and not found:
+        found.append(("kubeadm", f"{kubeadm[0]} exists: kubeadm"))
+    return Found(tuple(found))
+
+
+def chosen(root: Root, wanted: str) -> Layout:
+    """Gives the layout of the wanted distribution, or of the one there is.
+
+    Raises:
+        HostError: It is not there, or `auto` finds none or several.
+    """
+    found = detect(root)
+    names = [name for name, _ in found.reasons]
+    if wanted == "auto":
+        if len(names) != 1:
+            seen = " and ".join(names) if names else "none"
+            raise HostError(
+                f"The Kubernetes distribution can't be told: there are signs of {seen}.",
+                "Install Kubernetes first, or name the distribution in the stack's settings.",
+            )
+        return layout(root, names[0])
+    # kubeadm's files may lie beside another distribution's; a node to be joined has none yet.
+    if wanted != "kubeadm" and wanted not in names:
+        seen = " and ".join(names) if names else "no distribution"
+        raise HostError(
+            f"The stack says {wanted}, but this host has signs of {seen}.",
+            "Correct the distribution in the stack's settings, or install it.",
+        )
+    return layout(root, wanted)
+
+
+def layout(root: Root, name: str) -> Layout:
+    """Gives the layout of a distribution.
+
+    Raises:
+        HostError: k8s-snap does not tell a usable base folder.
+    """
+    if name in ("k3s", "rke2"):
+        base = f"/var/lib/rancher/{name}"
+        unit = _rancher_unit(root, name)
+        config = f"{base}/agent/etc/containerd/config.toml"
+        programs = (f"{base}/data/current/bin",) if name == "k3s" else (f"{base}/bin",)
+        socket = "/run/k3s/containerd/containerd.sock"
+        return Layout(name, Mechanism.OWN, config, config, socket, programs, ("systemctl", "restart", unit), unit)
+    if name == "k8s-snap":
+        base = _snap_base(root)
+        config = f"{base}/etc/containerd/config.toml"
+        return Layout(
+            name,
+            Mechanism.DROP_IN,
+            config,
+            config,
+            f"{base}/run/containerd/containerd.sock",
+            ("/snap/k8s/current/bin",),
+            ("snap", "restart", "k8s.containerd"),
+            "snap.k8s.containerd",
+        )
+    if name == "microk8s":
+        arguments = "/var/snap/microk8s/current/args"
+        return Layout(
+            name,
+            Mechanism.TEMPLATE,
+            f"{arguments}/containerd-template.toml",
+            f"{arguments}/containerd.toml",
+            "/var/snap/microk8s/common/run/containerd.sock",
+            ("/snap/microk8s/current/bin",),
+            ("snap", "restart", "microk8s.daemon-containerd"),
+            "snap.microk8s.daemon-containerd",
+        )
+    config = "/etc/containerd/config.toml"
+    return Layout(
+        name,
+        Mechanism.DROP_IN,
+        config,
+        config,
+        "/run/containerd/containerd.sock",
+        (),
+        ("systemctl", "restart", "containerd"),
+        "containerd",
+    )
+
+
+def version(tools: Tools, name: str) -> str | None:
+    """Gives a distribution's version, None where it does not tell."""
+    if name in ("k3s", "rke2"):
+        said = tools.said(name, "--version") or ""
+    elif name in ("k8s-snap", "microk8s"):
+        snap = name.replace("-snap", "")
+        said = tools.root.read_text(f"/snap/{snap}/current/meta/snap.yaml") or ""
+        said = next((line for line in said.splitlines() if line.startswith("version:")), "")
+    elif name == "kubeadm":
+        said = tools.said("kubelet", "--version") or ""
+    else:
+        return None
+    found = re.search(r"v?(\d+\.\d+\.\d+\S*)", said)
+    return found.group(1).strip("'\"") if found else None
+
+
+def _rancher_unit(root: Root, name: str) -> str:
+    """Tells server and agent apart: the enabled unit counts, since a package may bring both."""
+    server, agent = (name if name == "k3s" else f"{name}-server"), f"{name}-agent"
+    wants = "/etc/systemd/system/multi-user.target.wants"
+    for folder in (wants, "/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"):
+        for unit in (server, agent):
+            # An enabled unit is a link, which in a prepared root may lead nowhere.
+            path = root.path(f"{folder}/{unit}.service")
+            if path.is_symlink() or path.exists():
+                return unit
+    return server
+
+
+def _snap_base(root: Root) -> str:
+    told = root.read_text(_SNAP_BASE)
+    if told is not None:
+        base = told.strip().rstrip("/")
+        if base and (not base.startswith("/") or ".." in base.split("/")):
+            raise HostError(f"{_SNAP_BASE} holds {base!r}, which is not a folder.", "Repair the k8s snap.")
+        return base
+    # The strict snap has no say about its base.
+    strict = "/var/snap/k8s/common"
+    return strict if root.exists(f"{strict}/etc/containerd/config.toml") else ""

@@ -1,0 +1,123 @@
+"""Replacing files so that a kill at any moment leaves the old or the new, never half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agents.host.errors import HostError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A file's permission bits and owners."""
+
+    mode: int
+    uid: int
+    gid: int
+
+
+def owner_of(path: Path) -> Owner | None:
+    """Gives mode and owners, None where there is no file."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Owner(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+
+
+def replace(path: Path, content: bytes, owner: Owner) -> None:
+    """Puts content in place of a file in one step, on the disk when this returns.
+
+    The temporary file has a fixed name in the same folder, one that no `*.toml` import takes in: what a killed run left
+    is overwritten by the next.
+
+    Raises:
+        HostError: The folder is read-only, the disk is full, or the like; the file is what it was.
+    """
+    temporary = temporary_of(path)
+    try:
+        descriptor = os.open(
+            str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
+        try:
+            _write_all(descriptor, content)
+            os.fchmod(descriptor, owner.mode)
+            if (os.geteuid(), os.getegid()) != (owner.uid, owner.gid):
+                os.fchown(descriptor, owner.uid, owner.gid)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+        _sync(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise _failed(path, error) from error
+
+
+def remove(path: Path) -> None:
+    """Removes a file if it is there, and what a killed run left beside it.
+
+    Raises:
+        HostError: It can't be removed.
+    """
+    try:
+        for name in (temporary_of(path), path):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                name.unlink()
+        if path.parent.is_dir():
+            _sync(path.parent)
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def make_folders(path: Path, mode: int = 0o755) -> None:
+    """Makes a folder and the missing ones above it.
+
+    Raises:
+        HostError: One can't be made.
+    """
+    try:
+        for folder in reversed(missing_folders(path)):
+            folder.mkdir(mode)
+            _sync(folder.parent)
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def missing_folders(path: Path) -> list[Path]:
+    """Gives a folder and those above it that do not exist, the deepest first."""
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
+def temporary_of(path: Path) -> Path:
+    """Gives the temporary file's name."""
+    return path.parent / f".{path.name}.kai-anywhere"
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(str(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _failed(path: Path, error: OSError) -> HostError:
+    return HostError(
+        f"{path} can't be changed: {error.strerror}. It is what it was.",
+        "See that the disk has room and the file system is writable, run as root, then run again.",
+    )

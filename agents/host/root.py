@@ -1,0 +1,98 @@
+"""The host's file tree, or a prepared folder that stands for one (`--root`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agents.host.errors import HostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin")
+_MOST_BYTES = 8 * 1024 * 1024
+
+
+class Root:
+    """Maps the paths that the host knows (`/etc/...`) to where they lie on this machine.
+
+    All names in answers are the host's; only this class knows the folder.
+    """
+
+    def __init__(self, folder: str = "/") -> None:
+        self._folder = Path(folder).absolute()
+
+    @property
+    def is_machine(self) -> bool:
+        """Whether this is the machine's own tree."""
+        return self._folder == Path("/")
+
+    def path(self, host_path: str) -> Path:
+        """Gives where a host path lies."""
+        return self._folder / host_path.lstrip("/")
+
+    def host_path(self, path: Path) -> str:
+        """Gives the host's name of a path in the tree."""
+        return "/" + str(path.relative_to(self._folder)).lstrip("/") if path != self._folder else "/"
+
+    def target(self, host_path: str) -> Path:
+        """Gives the file to replace: a link's target, so that a link stays one.
+
+        Raises:
+            HostError: The link leads out of the tree.
+        """
+        found = Path(os.path.realpath(str(self.path(host_path))))
+        folder = Path(os.path.realpath(str(self._folder)))
+        if folder != Path("/") and folder not in found.parents:
+            raise HostError(f"{host_path} is a link that leads out of {self._folder}.", "Replace the link by a file.")
+        return found
+
+    def exists(self, host_path: str) -> bool:
+        """Tells whether something is there; what can't be looked at is not."""
+        try:
+            return self.path(host_path).exists()
+        except OSError:
+            return False
+
+    def read_bytes(self, host_path: str) -> bytes | None:
+        """Gives a file's bytes, None where there is no file.
+
+        Raises:
+            HostError: The file is there but can't be read, or is larger than any configuration.
+        """
+        try:
+            with self.path(host_path).open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise HostError(
+                f"{host_path} can't be read: {error.strerror}.", "Run the agent as root, and check the file system."
+            ) from error
+        if len(content) > _MOST_BYTES:
+            raise HostError(f"{host_path} is larger than {_MOST_BYTES} bytes.", "Check what the file is.")
+        return content
+
+    def read_text(self, host_path: str) -> str | None:
+        """Gives a file as text, None where there is none or it can't be read: what `probe` may look at."""
+        try:
+            content = self.read_bytes(host_path)
+        except HostError:
+            return None
+        # Device-tree strings end in NUL.
+        return None if content is None else content.decode("utf-8", "replace").rstrip("\0")
+
+    def glob(self, host_pattern: str) -> list[str]:
+        """Gives the host paths that match, sorted."""
+        try:
+            return sorted(self.host_path(found) for found in self._folder.glob(host_pattern.lstrip("/")))
+        except OSError:
+            return []
+
+    def program_folders(self) -> Iterator[str]:
+        """Gives where programs are looked for: PATH, then the usual folders, which a bare SSH session may lack."""
+        yield from (folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
+        for folder in _PROGRAM_FOLDERS:
+            yield str(self.path(folder))

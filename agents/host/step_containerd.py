@@ -1,0 +1,216 @@
+"""The step `containerd`: the `nvidia` runtime beside runc, by each distribution's own mechanism."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from agents.host import ctk, effective, service, toolkit
+from agents.host.distribution import Mechanism
+from agents.host.effective import CRI_V2, CRI_V3, Effective, Files
+from agents.host.errors import HostError
+from agents.host.plan import Step, change
+from agents.host.toml_dump import flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agents.host.context import Context
+    from agents.host.toml_dump import Flat
+
+NAME = "containerd"
+NVIDIA_FILE = "99-nvidia.toml"
+"""nvidia-ctk's and the GPU Operator's own name, so that two of them can't exist."""
+RUNC_FILE = "00-kai-anywhere-runc.toml"
+"""Sorted before the other, and there even when somebody replaces the other."""
+_SPLIT_VERSION = 3
+_MERGES_SINCE = 2
+_EMPTY = ("''", '""', "[]", "{}", "0", "false")
+_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_BEGIN = "# Added by kai-anywhere's host agent: begin"
+_END = "# Added by kai-anywhere's host agent: end"
+_OWN = re.compile(r"""runtimes\.["']?nvidia["']?\]""")
+
+
+def plan(context: Context) -> Step:
+    """Plans containerd's configuration; every candidate is tried with the distribution's own containerd first.
+
+    Raises:
+        HostError: The configuration can't take the runtime without losing something.
+    """
+    if context.layout.mechanism is Mechanism.OWN:
+        return _own(context)
+    if context.layout.mechanism is Mechanism.TEMPLATE:
+        return _template(context)
+    return _drop_in(context)
+
+
+def _own(context: Context) -> Step:
+    name, config = context.layout.name, context.layout.effective
+    if context.desired.toolkit.owner == "operator":
+        return Step(NAME, f"{name} finds the GPU Operator's toolkit itself")
+    present = finds_nvidia(context)
+    if present and not context.owes_restart(context.layout.unit):
+        return Step(NAME, f"{name} has found the nvidia runtime: {config} holds it")
+    return Step(NAME, f"{name} looks for the nvidia runtime when it starts", service=service.for_layout(context.layout))
+
+
+def finds_nvidia(context: Context) -> bool:
+    """Tells whether the configuration that k3s and rke2 write at each start holds the runtime."""
+    content = context.tools.root.read_bytes(context.layout.effective)
+    return bool(_OWN.search((content or b"").decode("utf-8", "replace")))
+
+
+def _drop_in(context: Context) -> Step:
+    root, layout = context.tools.root, context.layout
+    major = _major(context)
+    content = root.read_bytes(layout.config)
+    main = (
+        f"version = {3 if major >= _MERGES_SINCE else 2}\n" if content is None else content.decode("utf-8", "replace")
+    )
+    version = effective.file_version(main)
+    if version is None or version < _MERGES_SINCE:
+        raise HostError(
+            f"{layout.config} has no `version = 2` or later, so containerd takes it for version 1 and would ignore the "
+            "nvidia runtime.",
+            f"Write a full one: `containerd config default > {layout.config}`, with SystemdCgroup = true where the "
+            "kubelet uses systemd; nothing was changed.",
+        )
+    folder = _folder(main, layout.drop_ins)
+    present = {path.rpartition("/")[2]: path for path in root.glob(f"{folder}/*.toml")}
+    files = {name: root.read_bytes(path) or b"" for name, path in present.items()}
+    others = {name: content for name, content in files.items() if name not in (NVIDIA_FILE, RUNC_FILE)}
+    now = _merged(context, "now", main, files, folder)
+    _refuse_without_cri(now, layout.config)
+    ours = f"{folder}/{NVIDIA_FILE}" in context.journal.originals
+    by_host = context.desired.toolkit.owner == "host"
+    if by_host and now.serves_nvidia and not ours and not context.owes_restart(layout.unit):
+        return Step(NAME, "the nvidia runtime is in force already, not by this agent: left alone")
+    if not by_host and major < _MERGES_SINCE:
+        return Step(NAME, "containerd 1.x takes the GPU Operator's complete file: nothing to prepare")
+
+    base = _merged(context, "base", main, others, folder)
+    new_main = effective.with_import(main, f"{folder}/*.toml")
+    wanted = dict(others)
+    if major >= _MERGES_SINCE:
+        wanted[RUNC_FILE] = _runc_table(base, version).encode()
+    if by_host:
+        # On 1.x the last file replaces the plugin's whole section, so it has to hold all of it.
+        source = wanted[RUNC_FILE] if major >= _MERGES_SINCE else base.text.encode()
+        wanted[NVIDIA_FILE] = _with_nvidia(context, source)
+    candidate = _merged(context, "candidate", new_main, wanted, folder)
+    if by_host:
+        candidate.refuse_worse_than(base)
+    changes = change(root, layout.config, new_main.encode())
+    for name in (RUNC_FILE, NVIDIA_FILE):
+        if name in wanted:
+            changes += change(root, f"{folder}/{name}", wanted[name], like=layout.config)
+    restart = candidate.in_force != now.in_force or context.owes_restart(layout.unit)
+    what = "runc and nvidia" if by_host else "runc, which the GPU Operator's own file relies on,"
+    return Step(
+        NAME,
+        f"{what} in {folder}, version {version} as the main file",
+        changes,
+        service.for_layout(layout) if restart else None,
+    )
+
+
+def _template(context: Context) -> Step:
+    """microk8s renders its configuration from a template of shell variables at each start."""
+    root, layout = context.tools.root, context.layout
+    if context.desired.toolkit.owner == "operator":
+        return Step(NAME, f"the GPU Operator is told where {layout.name} keeps its configuration")
+    content = root.read_bytes(layout.config)
+    if content is None:
+        raise HostError(f"{layout.config} does not exist.", f"Repair or reinstall {layout.name}.")
+    template = content.decode("utf-8", "replace")
+    bare = re.sub(f"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", "", template, flags=re.DOTALL)
+    version = effective.file_version(bare) or 1
+    now = _merged(context, "now", _rendered(template), {}, layout.drop_ins)
+    base = _merged(context, "base", _rendered(bare), {}, layout.drop_ins)
+    if base.serves_nvidia and bare == template:
+        return Step(NAME, "the template holds the nvidia runtime already: left alone")
+    made = _with_nvidia(context, _runc_table(base, version).encode())
+    nvidia = Effective("", flatten(made.decode("utf-8", "replace"))).runtime("nvidia")
+    table = _table(("plugins", _plugin(version), "containerd", "runtimes", "nvidia"), nvidia)
+    candidate_text = f"{bare}\n{_BEGIN}\n{table}{_END}\n"
+    candidate = _merged(context, "candidate", _rendered(candidate_text), {}, layout.drop_ins)
+    candidate.refuse_worse_than(base)
+    restart = candidate.in_force != now.in_force or context.owes_restart(layout.unit)
+    return Step(
+        NAME,
+        "nvidia at the end of the template",
+        change(root, layout.config, candidate_text.encode()),
+        service.for_layout(layout) if restart else None,
+    )
+
+
+def _rendered(template: str) -> str:
+    known = {"SNAPSHOTTER": "overlayfs", "RUNTIME": "runc", "RUNTIME_TYPE": "io.containerd.runc.v2"}
+    return _PLACEHOLDER.sub(lambda found: known.get(found.group(1), f"/{found.group(1).lower()}"), template)
+
+
+def _merged(context: Context, name: str, main: str, drop_ins: Mapping[str, bytes], folder: str) -> Effective:
+    files = Files(main, folder, drop_ins)
+    return effective.merged(context.tools, context.layout, context.staging / name, files)
+
+
+def _with_nvidia(context: Context, source: bytes) -> bytes:
+    toolkit.refuse_two_owners(context.tools.root)
+    folder = context.staging / "nvidia-ctk"
+    folder.mkdir()
+    (folder / "source.toml").write_bytes(source)
+    return ctk.containerd_runtime(context.tools, folder / "source.toml", toolkit.runtime_path(context.tools.root))
+
+
+def _folder(main: str, default: str) -> str:
+    """Gives the folder that the main file imports from already (older k8s-snaps do not use their base folder's)."""
+    folders = [entry[: -len("/*.toml")] for entry in effective.imports(main) if entry.endswith("/*.toml")]
+    absolute = [folder for folder in folders if folder.startswith("/")]
+    return default if default in absolute or not absolute else absolute[-1]
+
+
+def _runc_table(base: Effective, version: int) -> str:
+    runc = {key: value for key, value in base.runtime("runc").items() if value not in _EMPTY}
+    if not runc:
+        raise HostError(
+            "containerd's configuration has no runc runtime to set nvidia beside.",
+            "Add it to the main configuration, then run again; nothing was changed.",
+        )
+    table = _table(("plugins", _plugin(version), "containerd", "runtimes", "runc"), runc)
+    return f"# Written by kai-anywhere's host agent; `restore` removes it.\nversion = {version}\n\n{table}"
+
+
+def _table(prefix: tuple[str, ...], values: Flat) -> str:
+    """Gives a table with its sub-tables as TOML, in a fixed order."""
+    lines = []
+    for sub in sorted({key[:-1] for key in values}):
+        lines.append("[" + ".".join(part if part.isalnum() else f'"{part}"' for part in (*prefix, *sub)) + "]")
+        lines += [f"  {key[-1]} = {value}" for key, value in sorted(values.items()) if key[:-1] == sub]
+    return "\n".join(lines) + "\n"
+
+
+def _plugin(version: int) -> str:
+    return CRI_V3 if version >= _SPLIT_VERSION else CRI_V2
+
+
+def _major(context: Context) -> int:
+    program = context.layout.program(context.tools, "containerd")
+    if program is None:
+        where = ", ".join(context.layout.programs) or "PATH"
+        raise HostError(f"The containerd of {context.layout.name} is not found in {where}.", "Install it first.")
+    said = context.tools.check([program, "--version"], "Repair the installation of containerd.").output
+    found = re.search(r"\sv?(\d+)\.\d+\.\d+", said)
+    if found is None:
+        raise HostError(f"`{program} --version` prints no version: {said.strip()!r}.", "Repair containerd.")
+    return int(found.group(1))
+
+
+def _refuse_without_cri(now: Effective, config: str) -> None:
+    disabled = now.flat.get(("disabled_plugins",), "[]")
+    if re.search(r"""["'](io\.containerd\.grpc\.v1\.)?cri["']""", disabled):
+        raise HostError(
+            f"{config} disables containerd's Kubernetes plugin, as Docker's package does: {disabled}.",
+            f"Write a full one: `containerd config default > {config}`, with SystemdCgroup = true where the "
+            "kubelet uses systemd; nothing was changed.",
+        )

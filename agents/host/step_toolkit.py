@@ -1,0 +1,54 @@
+"""The step `toolkit`: how NVIDIA's container runtime injects a GPU. Read at each container's start: no restart."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from agents.host import ctk, toolkit
+from agents.host.errors import HostError
+from agents.host.plan import Step, change
+
+if TYPE_CHECKING:
+    from agents.host.context import Context
+
+NAME = "toolkit"
+_CSV_FOLDER = "/etc/nvidia-container-runtime/host-files-for-container.d"
+_SINCE_THOR = (1, 17, 7)
+"""Older ones take Thor for a discrete GPU (NVIDIA/nvidia-container-toolkit#1078)."""
+
+
+def plan(context: Context) -> Step:
+    """Plans the toolkit's mode.
+
+    Raises:
+        HostError: The toolkit is missing, has two owners, or can't serve this platform.
+    """
+    root, desired = context.tools.root, context.desired
+    if desired.toolkit.owner == "operator":
+        return Step(NAME, "the GPU Operator installs and configures the toolkit")
+    toolkit.refuse_two_owners(root)
+    toolkit.runtime_path(root)
+    installed = toolkit.detect(context.tools)
+    mode = desired.toolkit.mode
+    _refuse_too_old(context, installed.version)
+    detail = f"mode {installed.mode or 'not set'} -> {mode}" if installed.mode != mode else f"mode is {mode}"
+    if desired.platform == "tegra" and not root.glob(f"{_CSV_FOLDER}/*.csv"):
+        detail += f"; {_CSV_FOLDER} holds no files, so containers would start without the GPU: install nvidia-container"
+    if installed.mode == mode:
+        return Step(NAME, detail)
+    staged = context.staging / "toolkit.toml"
+    before = root.read_bytes(toolkit.CONFIG)
+    if before is not None:
+        staged.write_bytes(before)
+    return Step(NAME, detail, change(root, toolkit.CONFIG, ctk.set_mode(context.tools, staged, mode)))
+
+
+def _refuse_too_old(context: Context, version: str | None) -> None:
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version or "")[:3])
+    thor = context.hardware.board.generation == "thor"
+    if thor and context.desired.toolkit.mode == "auto" and numbers and numbers < _SINCE_THOR:
+        raise HostError(
+            f"The NVIDIA Container Toolkit {version} does not recognise Thor in mode auto.",
+            "Install version 1.17.7 or later, or set the mode to 'csv'.",
+        )

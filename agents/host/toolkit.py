@@ -1,0 +1,74 @@
+"""The NVIDIA Container Toolkit on the host: its programs, version and mode."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agents.host.errors import HostError
+
+if TYPE_CHECKING:
+    from agents.host.commands import Tools
+    from agents.host.root import Root
+
+CONFIG = "/etc/nvidia-container-runtime/config.toml"
+OPERATOR_FOLDER = "/usr/local/nvidia/toolkit"
+"""Where the GPU Operator's toolkit container installs its own; k3s and rke2 prefer it over /usr/bin."""
+INSTALL = (
+    "Install the NVIDIA Container Toolkit on the host: `apt-get install nvidia-container` on Jetson, else the package "
+    "nvidia-container-toolkit."
+)
+_RUNTIME = "nvidia-container-runtime"
+_RUNTIME_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/bin")
+_MODE = re.compile(r"""^\s*mode\s*=\s*["']([^"']*)["']""", re.MULTILINE)
+_SECTION = re.compile(r"^\s*\[nvidia-container-runtime\]\s*$(.*?)(?=^\s*\[|\Z)", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """What is installed; None for what is not there or does not tell."""
+
+    version: str | None
+    mode: str | None
+    config: str | None
+
+
+def detect(tools: Tools) -> Toolkit:
+    """Looks at the host's own toolkit."""
+    found = re.search(r"version\s+v?(\d+\.\d+\.\d+\S*)", tools.said("nvidia-ctk", "--version") or "")
+    config = tools.root.read_text(CONFIG)
+    return Toolkit(found.group(1) if found else None, _mode(config), None if config is None else CONFIG)
+
+
+def runtime_path(root: Root) -> str:
+    """Gives the host path of the NVIDIA container runtime.
+
+    Raises:
+        HostError: It is not installed.
+    """
+    for folder in _RUNTIME_FOLDERS:
+        if root.exists(f"{folder}/{_RUNTIME}"):
+            return f"{folder}/{_RUNTIME}"
+    raise HostError(f"There is no `{_RUNTIME}` in {', '.join(_RUNTIME_FOLDERS)} on this host.", INSTALL)
+
+
+def refuse_two_owners(root: Root) -> None:
+    """Refuses a host-owned toolkit where the GPU Operator has installed its own.
+
+    Raises:
+        HostError: It has.
+    """
+    if root.exists(f"{OPERATOR_FOLDER}/{_RUNTIME}"):
+        raise HostError(
+            f"The container toolkit shall be the host's, but the GPU Operator's lies in {OPERATOR_FOLDER}; "
+            "it would win, and ignore the host's configuration.",
+            "Label the node nvidia.com/gpu.deploy.container-toolkit=false, wait until its toolkit pod is gone, "
+            f"remove {OPERATOR_FOLDER}, then run again; or set the toolkit's owner to 'operator'.",
+        )
+
+
+def _mode(config: str | None) -> str | None:
+    section = _SECTION.search(config or "")
+    mode = _MODE.search(section.group(1)) if section else None
+    return mode.group(1) if mode else None

@@ -1,0 +1,50 @@
+"""Builds the host agent as one file that any Python from 3.8 on runs: the package and NVIDIA's `pynvml`.
+
+The same source gives the same bytes, so a stack that did not change changes nothing on its hosts.
+"""
+
+import importlib.metadata
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_SHEBANG = b"#!/usr/bin/env python3\n"
+# The oldest moment that a zip archive can tell.
+_MOMENT = (1980, 1, 1, 0, 0, 0)
+_READABLE = 0o100644 << 16
+_UNIX = 3
+
+
+def build(path: Path) -> Path:
+    """Writes the zipapp and gives its path.
+
+    Raises:
+        FileNotFoundError: The installed `nvidia-ml-py` lacks its module.
+    """
+    with path.open("wb") as file:
+        file.write(_SHEBANG)
+        # Stored, not deflated: another zlib would give other bytes.
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for name, content in sorted(_files()):
+                entry = zipfile.ZipInfo(name, _MOMENT)
+                entry.create_system = _UNIX
+                entry.external_attr = _READABLE
+                archive.writestr(entry, content)
+    path.chmod(0o755)
+    return path
+
+
+def _files() -> Iterator[tuple[str, bytes]]:
+    yield "agents/__init__.py", (_HERE / "__init__.py").read_bytes()
+    for source in (_HERE / "host").glob("*.py"):
+        yield f"agents/host/{source.name}", source.read_bytes()
+    # One file for both ways of starting: `python3 kai-host.pyz` and `python3 -m agents.host`.
+    yield "__main__.py", (_HERE / "host" / "__main__.py").read_bytes()
+    yield "pynvml.py", _pynvml()
+
+
+def _pynvml() -> bytes:
+    distribution = importlib.metadata.distribution("nvidia-ml-py")
+    module = Path(str(distribution.locate_file("pynvml.py")))
+    return module.read_bytes()

@@ -1,0 +1,212 @@
+"""`make bench-admission`: the admission server alone, and what each carrier adds to a pod's creation.
+
+Everything is taken in one run on one machine: reviews by each JSON library, the server at 200 requests per second on
+one core under each HTTP server that was compared, nonsense that it must answer, and pod creation on one real API server
+with no carrier, with the policy and with the webhook. The chart goes to docs/admission.svg.
+"""
+
+import asyncio
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+
+from agents.admission import review
+from agents.admission.answers import Mutations
+from agents.admission.errors import BadRequestError
+from agents.admission.gvirtus import BackendsFile
+from agents.admission.nodes import TegraNodes
+from agents.admission.reservation import Fragment
+from benchmarks.admission_chart import draw
+from benchmarks.admission_load import Latency, load
+from benchmarks.admission_servers import VARIANTS
+from config.platform import TegraPlatform
+from manifests import reservation
+from tests.support.admission import deployment, make, prepare, remove
+from tests.support.inventory import connect
+from tests.support.simulated import start
+from tests.support.stacks import ROOT, parse, webhook
+from tests.support.waiting import eventually
+from tests.unit.agents.admission.objects import NODES, body, reservation_pod
+
+PER_SECOND = 200
+SECONDS = 15.0
+GOAL_P99_MS = 10.0
+GOAL_RSS_MIB = 80.0
+FUZZ_CASES = 100_000
+PODS = 400
+CHART = ROOT / "docs" / "admission.svg"
+_PATH = f"/api/v1/namespaces/{reservation.NAMESPACE}/pods"
+
+
+def main() -> None:
+    """Measure, print and draw."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        platform = parse(webhook()).platform
+        assert isinstance(platform, TegraPlatform)
+        document = reservation.fragment_document(reservation.tegra_fragment(platform))
+        file = folder / "reservation.json"
+        file.write_text(json.dumps(document), encoding="utf-8")
+        _json_libraries()
+        for variant in VARIANTS:
+            _server(variant, file)
+        _fuzz(file)
+        created = _creation(folder)
+    CHART.parent.mkdir(exist_ok=True)
+    CHART.write_text(draw(created), encoding="utf-8")
+    _say(f"chart: {CHART.relative_to(ROOT)}")
+
+
+def _json_libraries() -> None:
+    """A whole review in and out by each library; the standard library's does none of msgspec's checks."""
+    data = body(reservation_pod())
+
+    def standard() -> None:
+        request = json.loads(data)["request"]
+        json.dumps({"response": {"uid": request["uid"], "allowed": True}}).encode()
+
+    def ours() -> None:
+        request = review.read(data)
+        review.write(request, review.Answer(allowed=True))
+
+    for name, work in (("json", standard), ("msgspec, checked", ours)):
+        _say(f"review in and out by {name}: {_microseconds(work):.1f} us of {len(data)} bytes")
+
+
+def _microseconds(work: Callable[[], None]) -> float:
+    rounds = 5_000
+    best = float("inf")
+    for _ in range(5):
+        begin = time.perf_counter()
+        for _ in range(rounds):
+            work()
+        best = min(best, time.perf_counter() - begin)
+    return best / rounds * 1e6
+
+
+def _server(variant: str, fragment: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.admission_servers", variant, str(fragment)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        line = process.stdout.readline()
+        if not line:
+            _say(f"{variant}: not measured, since it is not installed")
+            return
+        told = json.loads(line)
+        latency = asyncio.run(
+            load(told["port"], told["authorities"], body(reservation_pod()), per_second=PER_SECOND, seconds=SECONDS)
+        )
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+        process.stdin.close()
+    [peak] = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    _say(
+        f"{variant}: p50 {latency.p50:.1f} ms, p99 {latency.p99:.1f} ms (goal below {GOAL_P99_MS:g}) at {PER_SECOND} "
+        f"requests/s on one core; {latency.failures} failures of {latency.count}; peak memory "
+        f"{int(peak) / 1024:.0f} MiB (goal below {GOAL_RSS_MIB:g})"
+    )
+
+
+def _fuzz(fragment: Path) -> None:
+    """Reviews with bytes changed, and reviews of pods with values changed: each gets an answer, none a defect."""
+    nodes = TegraNodes()
+    nodes.names, nodes.synced = NODES, True
+    mutations = Mutations(Fragment.from_file(fragment), nodes, BackendsFile(Path("/nonexistent")))
+    seed = 20261122
+    chance = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    whole = body(reservation_pod())
+    counts = {"answered": 0, "client error": 0, "defect": 0}
+    begin = time.perf_counter()
+    for _ in range(FUZZ_CASES):
+        data = bytearray(whole)
+        for _ in range(chance.randint(1, 6)):
+            place = chance.randrange(len(data))
+            match chance.randrange(4):
+                case 0:
+                    data[place] = chance.randrange(256)
+                case 1:
+                    del data[place : place + chance.randint(1, 20)]
+                case 2:
+                    data[place:place] = chance.choice([b"null", b"{", b"[]", b'"', b"-1e9", b"\\u0000", b"true,"])
+                case _:
+                    data[place:place] = data[place : place + chance.randint(1, 60)]
+        try:
+            request = review.read(bytes(data))
+            answer = mutations.answer("reservation", request)
+            review.write(request, answer)
+            counts["defect" if answer.code == 500 else "answered"] += 1  # noqa: PLR2004 - what a defect is answered with
+        except BadRequestError:
+            counts["client error"] += 1
+    told = ", ".join(f"{count} {name}" for name, count in counts.items())
+    _say(f"fuzz: {FUZZ_CASES} cases (seed {seed}) in {time.perf_counter() - begin:.0f} s: {told}")
+
+
+def _creation(folder: Path) -> dict[str, Latency]:
+    settings = parse(webhook())
+    platform = settings.platform
+    assert isinstance(platform, TegraPlatform)
+    measured = {}
+    with start(folder / "simulator") as control_plane, connect(control_plane) as api:
+        prepare(api, settings, "jetson-1")
+        _create(api, 50)
+        measured["none"] = _create(api, PODS)
+        policy = [reservation.overrides_policy(reservation.tegra_fragment(platform)), reservation.overrides_binding()]
+        for manifest in policy:
+            make(api, manifest)
+        eventually(lambda: _is_mutated(api))
+        measured["policy"] = _create(api, PODS)
+        for manifest in reversed(policy):
+            remove(api, manifest)
+        eventually(lambda: not _is_mutated(api))
+        with deployment(folder / "server", control_plane, api, settings) as server:
+            server.install()
+            replica = server.start()
+            eventually(lambda: _is_mutated(api))
+            measured["webhook"] = _create(api, PODS)
+            status = Path(f"/proc/{replica.process.pid}/status").read_text(encoding="ascii")
+    [peak] = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    for name, latency in measured.items():
+        _say(
+            f"pod creation, carrier {name}: p50 {latency.p50:.1f} ms, p99 {latency.p99:.1f} ms of {latency.count} pods"
+        )
+    _say(f"the whole server beside it: peak memory {int(peak) / 1024:.0f} MiB (goal below {GOAL_RSS_MIB:g})")
+    return measured
+
+
+def _create(api: httpx2.Client, count: int) -> Latency:
+    times = []
+    for number in range(count):
+        pod = reservation_pod()
+        pod["metadata"]["name"] = f"pod-{number}"
+        begin = time.perf_counter()
+        response = api.post(_PATH, json=pod)
+        times.append((time.perf_counter() - begin) * 1000)
+        assert response.status_code == httpx2.codes.CREATED, response.text
+    api.delete(_PATH, params={"gracePeriodSeconds": "0"})
+    eventually(lambda: not api.get(_PATH).json()["items"])
+    return Latency.of(times)
+
+
+def _is_mutated(api: httpx2.Client) -> bool:
+    response = api.post(_PATH, json=reservation_pod(), params={"dryRun": "All"})
+    if response.status_code != httpx2.codes.CREATED:
+        return False
+    [container] = response.json()["spec"]["containers"]
+    return container["securityContext"].get("privileged") is True
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

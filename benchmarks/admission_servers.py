@@ -1,0 +1,104 @@
+"""The admission server's handlers under each HTTP server that was compared: `python -m benchmarks.admission_servers X`.
+
+Prints one line of JSON once it listens: port and authorities. It ends with its standard input.
+"""
+
+import asyncio
+import datetime as dt
+import json
+import os
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final
+
+from typing_extensions import override
+
+from agents.admission import certificates, review
+from agents.admission.answers import Mutations
+from agents.admission.errors import BadRequestError
+from agents.admission.gvirtus import BackendsFile
+from agents.admission.nodes import TegraNodes
+from agents.admission.observability import Metrics
+from agents.admission.reservation import Fragment
+from agents.admission.server import AdmissionServer
+from agents.admission.tls import LiveTls
+
+NAME: Final = "kai-anywhere-admission.kai-anywhere.svc"
+VARIANTS: Final = ("aiohttp", "aiohttp+uvloop", "http.server")
+
+
+def main(variant: str, fragment_file: str) -> None:
+    """Serve."""
+    # One core, as the goal says; the client takes another.
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    nodes = TegraNodes()
+    nodes.names, nodes.synced = frozenset({"jetson-1"}), True
+    mutations = Mutations(Fragment.from_file(Path(fragment_file)), nodes, BackendsFile(Path("/nonexistent")))
+    now = dt.datetime.now(dt.UTC)
+    pair = certificates.issue(NAME, now, dt.timedelta(hours=1))
+    tls = LiveTls()
+    tls.load(pair)
+    authorities = certificates.bundle([pair.certificate], now).decode()
+    match variant:
+        case "aiohttp":
+            asyncio.run(_serve(mutations, tls, authorities))
+        case "aiohttp+uvloop":
+            import uvloop  # noqa: PLC0415  # only compared, not depended on
+
+            uvloop.run(_serve(mutations, tls, authorities))
+        case "http.server":
+            _serve_threads(mutations, tls, authorities)
+        case _:
+            raise SystemExit(f"{variant}: unknown; there are {', '.join(VARIANTS)}")
+
+
+def _listening(port: int, authorities: str) -> None:
+    sys.stdout.write(json.dumps({"port": port, "authorities": authorities}) + "\n")
+    sys.stdout.flush()
+
+
+async def _serve(mutations: Mutations, tls: LiveTls, authorities: str) -> None:
+    from aiohttp import web  # noqa: PLC0415  # not in the memory of the others
+
+    runner = web.AppRunner(AdmissionServer(mutations, tls, Metrics()).webhooks(), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls.context).start()
+    _listening(runner.addresses[0][1], authorities)
+    await asyncio.to_thread(sys.stdin.read)
+    await runner.cleanup()
+
+
+def _serve_threads(mutations: Mutations, tls: LiveTls, authorities: str) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            try:
+                request = review.read(body)
+                status, answer = 200, review.write(request, mutations.answer("reservation", request))
+            except BadRequestError as error:
+                status, answer = error.status, str(error).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        server.socket = tls.context.wrap_socket(server.socket, server_side=True)
+        import threading  # noqa: PLC0415
+
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _listening(server.server_port, authorities)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,137 @@
+"""What a host's agent answers to `probe`: outside input, taken apart once and strictly."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from manifests.hosts import HostPlatform
+
+LONGEST_ANSWER = 256 * 1024
+"""Characters; an honest answer has some thousand."""
+
+_Text = Annotated[str, Field(max_length=4096)]
+_Reasons = Annotated[list[_Text], Field(max_length=200)]
+
+
+class HostAnswerError(Exception):
+    """A host's answer is not what its agent says."""
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PlatformAnswer(_Answer):
+    """What the host is, and from which signals that follows."""
+
+    kind: HostPlatform
+    generation: _Text | None
+    model: _Text | None
+    jetpack: _Text | None
+    reasons: _Reasons
+
+
+class DriverAnswer(_Answer):
+    """The NVIDIA driver, if any."""
+
+    version: _Text | None
+    library_folder: _Text | None
+    reasons: _Reasons
+
+
+class GpuAnswer(_Answer):
+    """One GPU; memory in MiB and where the number comes from."""
+
+    index: Annotated[int, Field(ge=0, le=1023)]
+    uuid: _Text | None
+    name: _Text
+    memory_mib: Annotated[int, Field(ge=1, le=2**31)] | None
+    memory_source: _Text | None
+
+
+class NvmlAnswer(_Answer):
+    """Whether NVML answers."""
+
+    ok: bool
+    reason: _Text | None
+
+
+class MemoryAnswer(_Answer):
+    """The machine's memory, MemTotal in MiB."""
+
+    total_mib: Annotated[int, Field(ge=1, le=2**31)]
+
+
+class RuntimeAnswer(_Answer):
+    """One container runtime."""
+
+    name: _Text
+    version: _Text | None
+    config: _Text | None
+    reasons: _Reasons
+
+
+class KubernetesAnswer(_Answer):
+    """The Kubernetes distribution, `none` without one."""
+
+    distribution: _Text
+    version: _Text | None
+    reasons: _Reasons
+
+
+class ToolkitAnswer(_Answer):
+    """The NVIDIA Container Toolkit, if any."""
+
+    version: _Text | None
+    mode: _Text | None
+    config: _Text | None
+
+
+class UserAnswer(_Answer):
+    """Who asked."""
+
+    uid: Annotated[int, Field(ge=0, le=2**32)]
+
+
+class ProbeAnswer(_Answer):
+    """The whole answer."""
+
+    version: Literal[1]
+    architecture: _Text
+    python: _Text
+    platform: PlatformAnswer
+    driver: DriverAnswer
+    devices: Annotated[list[_Text], Field(max_length=1000)]
+    gpus: Annotated[list[GpuAnswer], Field(max_length=1024)]
+    nvml: NvmlAnswer
+    memory: MemoryAnswer
+    runtimes: Annotated[list[RuntimeAnswer], Field(max_length=100)]
+    kubernetes: KubernetesAnswer
+    toolkit: ToolkitAnswer
+    user: UserAnswer
+
+
+def read_probe(node: str, text: str) -> ProbeAnswer:
+    """Take a host's answer apart.
+
+    Args:
+        node: the host, for the message.
+        text: what its agent printed.
+
+    Raises:
+        HostAnswerError: if it is too long or not such an answer.
+    """
+    if len(text) > LONGEST_ANSWER:
+        raise HostAnswerError(
+            f"host '{node}': its answer has {len(text)} characters, more than {LONGEST_ANSWER}. Nothing was changed "
+            "there. Look at what the login's shell prints, and whether this is the right machine."
+        )
+    try:
+        return ProbeAnswer.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the answer"
+        raise HostAnswerError(
+            f"host '{node}': its answer is not one of our agent: {where}: {first['msg']}. Nothing was changed there. "
+            "The login's shell may print text of its own (.bashrc, .profile): it must be silent without a terminal."
+        ) from None

@@ -1,0 +1,108 @@
+"""Settings of the admission server, which runs only where something is carried by a webhook."""
+
+from enum import StrEnum, unique
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from config.charts import PullPolicy
+from config.model import Name, Settings
+
+_DAY_SECONDS = 24 * 60 * 60
+_MAX_NAMESPACE = 37
+"""A certificate's CN has at most 64 characters: `kai-anywhere-admission.<namespace>.svc`."""
+
+
+@unique
+class Webhook(StrEnum):
+    """What the admission server can carry; each has a carrier setting in the section of its name."""
+
+    RESERVATION = "reservation"
+
+
+@unique
+class IssuerKind(StrEnum):
+    """cert-manager's two kinds of issuer."""
+
+    ISSUER = "Issuer"
+    CLUSTER_ISSUER = "ClusterIssuer"
+
+
+class OwnCertificates(Settings):
+    """The server makes its certificates itself and keeps them in a Secret; nothing else has to be installed."""
+
+    kind: Literal["own"]
+    lifetime_seconds: Annotated[int, Field(ge=60, le=365 * _DAY_SECONDS)] = 30 * _DAY_SECONDS
+    """The next certificate is made after two thirds of it."""
+    propagation_seconds: Annotated[int, Field(ge=1, le=3600)] = 30
+    """How long a new authority is published before its certificate is served: time for every API server to hear of
+    it."""
+
+    @model_validator(mode="after")
+    def _the_next_certificate_is_in_time(self) -> Self:
+        if self.lifetime_seconds < 6 * self.propagation_seconds:
+            raise PydanticCustomError(
+                "certificate_lifetime",
+                "lifetime_seconds {lifetime} is too short for propagation_seconds {propagation}: the next certificate "
+                "is made after two thirds of it and must be served before the end. Use at least {least}.",
+                {
+                    "lifetime": self.lifetime_seconds,
+                    "propagation": self.propagation_seconds,
+                    "least": 6 * self.propagation_seconds,
+                },
+            )
+        return self
+
+
+class CertManagerCertificates(Settings):
+    """cert-manager makes the certificates and writes caBundle; it is installed already."""
+
+    kind: Literal["cert-manager"]
+    issuer: Name
+    """A CA issuer: API servers trust what it writes as ca.crt."""
+    issuer_kind: Annotated[IssuerKind, Field(strict=False)] = IssuerKind.ISSUER
+    """An Issuer lies in the admission server's namespace."""
+
+
+Certificates = Annotated[OwnCertificates | CertManagerCertificates, Field(discriminator="kind")]
+
+
+def _pinned(value: str) -> str:
+    name, _, digest = value.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    if any(character.isspace() for character in value) or not (
+        digest.startswith("sha256:") or tag not in {"", "latest"}
+    ):
+        raise PydanticCustomError(
+            "image_reference",
+            "not an image with a fixed content: write registry/name:tag with a tag other than latest, or better "
+            "registry/name@sha256:digest",
+        )
+    return value
+
+
+def _fits_a_certificate(value: str) -> str:
+    if len(value) > _MAX_NAMESPACE:
+        raise PydanticCustomError(
+            "admission_namespace",
+            "too long: the server's name stands in a certificate, which leaves the namespace {most} characters",
+            {"most": _MAX_NAMESPACE},
+        )
+    return value
+
+
+class AdmissionSettings(Settings):
+    """The admission server: one Deployment, in a namespace of its own."""
+
+    image: Annotated[str, AfterValidator(_pinned)] | None = None
+    """The image of agents/Containerfile as you built and pushed it; required where a carrier is `webhook`."""
+    pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
+    pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    """Names of existing docker-registry Secrets in the server's namespace."""
+    namespace: Annotated[Name, AfterValidator(_fits_a_certificate)] = "kai-anywhere"
+    replicas: Annotated[int, Field(ge=2, le=10)] = 2
+    """At least two: while none runs, the pods that it is for are refused."""
+    certificates: Certificates = OwnCertificates(kind="own")
+    timeout_seconds: Annotated[int, Field(ge=1, le=10)] = 5
+    """How long an API server waits for an answer before it refuses the pod."""

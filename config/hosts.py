@@ -1,0 +1,257 @@
+"""Hosts that a stack prepares for GPUs: how to reach each, and what is put into force there.
+
+Secrets stand here by name alone: `private_key_secret: lab-key` means the value that
+`pulumi config set --secret lab-key` stored. A secret's value in the settings is refused without being printed.
+"""
+
+import base64
+import binascii
+import ipaddress
+import re
+from enum import StrEnum, unique
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from config.cluster import Distribution
+from config.model import Settings
+from config.platform import RuntimeMode, ToolkitOwner
+
+SECRET_NAME_ERROR = "secret_name"  # noqa: S105 - the type of an error, whose found value is never printed
+
+_SECRET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
+_HOST_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_HOST_KEY = re.compile(
+    r"(?P<kind>ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) (?P<key>[A-Za-z0-9+/]{40,1400}={0,2})"
+    r"( [\x20-\x7e]{1,100})?"
+)
+_IMAGE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?(/[a-z0-9][a-z0-9._-]*)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+_LONGEST_IMAGE = 512
+
+
+def _secret_name(value: object) -> object:
+    if not isinstance(value, str) or not _SECRET_NAME.fullmatch(value):
+        raise PydanticCustomError(
+            SECRET_NAME_ERROR,
+            "not the name of a secret (letters, digits, '.', '_' and '-'; not shown, since it may be the secret "
+            "itself). Store the value with `pulumi config set --secret NAME`, and write NAME here",
+        )
+    return value
+
+
+def _address(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        if not _HOST_NAME.fullmatch(value):
+            raise PydanticCustomError(
+                "host_address",
+                "not a host name or IP address: write user and port under their own keys",
+            ) from None
+    return value
+
+
+def _user(value: str) -> str:
+    if not _USER.fullmatch(value):
+        raise PydanticCustomError("host_user", "not a login name: letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _host_key(value: str) -> str:
+    """Check that the key's type is the one inside its data, as sshd wrote it."""
+    match = _HOST_KEY.fullmatch(value)
+    if match is not None:
+        kind = match["kind"].encode()
+        try:
+            data = base64.b64decode(match["key"], validate=True)
+        except binascii.Error:
+            data = b""
+        if data.startswith(len(kind).to_bytes(4, "big") + kind):
+            return value
+    raise PydanticCustomError(
+        "host_key",
+        "not a host's public key, such as 'ssh-ed25519 AAAA...': take the line of /etc/ssh/ssh_host_ed25519_key.pub on "
+        "the host; from known_hosts, leave the host name out",
+    )
+
+
+def _image(value: str) -> str:
+    if len(value) > _LONGEST_IMAGE or not _IMAGE.fullmatch(value):
+        raise PydanticCustomError("image_reference", "not an image reference, such as registry/name:tag")
+    return value
+
+
+SecretName = Annotated[str, BeforeValidator(_secret_name)]
+"""The name of a secret in the stack's own configuration."""
+Address = Annotated[str, AfterValidator(_address)]
+User = Annotated[str, AfterValidator(_user)]
+HostKey = Annotated[str, AfterValidator(_host_key)]
+"""A host's public key, which the connection is pinned to."""
+ImageReference = Annotated[str, AfterValidator(_image)]
+
+
+@unique
+class HostCheck(StrEnum):
+    """When a host is asked whether everything is still in force.
+
+    `on_change` asks after each configuration. `always` asks at every `pulumi up` too, which shows as one update per
+    host; a drift is then an error.
+    """
+
+    ON_CHANGE = "on_change"
+    ALWAYS = "always"
+
+
+class DialSettings(Settings):
+    """How long a connection is tried: 60 refused attempts are about 260 s, enough for a host that reboots."""
+
+    attempts: Annotated[int, Field(ge=1, le=1000)] = 60
+    timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 15
+
+
+class SshEndpoint(Settings):
+    """One SSH server and how to log in there."""
+
+    address: Address
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: User
+    host_key: HostKey
+    private_key_secret: SecretName | None = None
+    private_key_password_secret: SecretName | None = None
+    password_secret: SecretName | None = None
+
+    @model_validator(mode="after")
+    def _one_way_to_log_in(self) -> Self:
+        if (self.private_key_secret is None) == (self.password_secret is None):
+            raise PydanticCustomError(
+                "host_login",
+                "say one of private_key_secret and password_secret: how to log in as '{user}'",
+                {"user": self.user},
+            )
+        if self.private_key_password_secret is not None and self.private_key_secret is None:
+            raise PydanticCustomError(
+                "host_login", "private_key_password_secret is said without private_key_secret: remove it"
+            )
+        return self
+
+
+class SshSettings(SshEndpoint):
+    """A host behind SSH, directly or through one bastion."""
+
+    bastion: SshEndpoint | None = None
+    dial: DialSettings = DialSettings()
+
+
+class HostToolkit(Settings):
+    """The NVIDIA Container Toolkit of one host; what is not said comes from the platform."""
+
+    owner: ToolkitOwner | None = None
+    mode: RuntimeMode | None = None
+
+
+class DockerSettings(Settings):
+    """Docker's daemon.json, which is merged, never overwritten."""
+
+    configure: bool = False
+    default_runtime: bool = False
+
+    @model_validator(mode="after")
+    def _default_runtime_is_configured(self) -> Self:
+        if self.default_runtime and not self.configure:
+            raise PydanticCustomError(
+                "docker_default_runtime", "default_runtime is true, but configure is false: set configure: true"
+            )
+        return self
+
+
+class CdiSettings(Settings):
+    """CDI specifications; `uuid_names` adds the GPU's UUID, by which KAI asks, to what Tegra's have."""
+
+    generate: bool = False
+    uuid_names: bool = False
+
+    @model_validator(mode="after")
+    def _names_are_added_to_something(self) -> Self:
+        if self.uuid_names and not self.generate:
+            raise PydanticCustomError("cdi_uuid_names", "uuid_names is true, but generate is false: set generate: true")
+        return self
+
+
+class HostTimeouts(Settings):
+    """Bounds of what runs on a host."""
+
+    probe_seconds: Annotated[int, Field(ge=5, le=3600)] = 60
+    configure_seconds: Annotated[int, Field(ge=30, le=7200)] = 900
+    restart_seconds: Annotated[int, Field(ge=10, le=1800)] = 180
+    """How long a restarted container runtime may take to answer, before everything is rolled back."""
+
+    @model_validator(mode="after")
+    def _a_restart_and_its_roll_back_fit(self) -> Self:
+        if 2 * self.restart_seconds >= self.configure_seconds:
+            raise PydanticCustomError(
+                "host_timeouts",
+                "configure_seconds {configure} leaves no time for a restart and its roll-back of restart_seconds "
+                "{restart} each: set it above {least}",
+                {
+                    "configure": self.configure_seconds,
+                    "restart": self.restart_seconds,
+                    "least": 2 * self.restart_seconds,
+                },
+            )
+        return self
+
+
+class HostSettings(Settings):
+    """One host, by the name of its node."""
+
+    ssh: SshSettings | None = None
+    local: bool = False
+    """The machine that runs Pulumi, without SSH."""
+    gone: bool = False
+    """The machine does not exist any more: it is left as it is and never contacted again."""
+    sudo_password_secret: SecretName | None = None
+    revision: Annotated[int, Field(ge=0)] = 0
+    """Raise it to run everything again, for example after a repair by hand."""
+    check: HostCheck = HostCheck.ON_CHANGE
+    distribution: Distribution | None = None
+    """By default cluster.distribution."""
+    toolkit: HostToolkit = HostToolkit()
+    docker: DockerSettings = DockerSettings()
+    cdi: CdiSettings = CdiSettings()
+    images: Annotated[tuple[ImageReference, ...], Field(strict=False)] = ()
+    """k3s only: images of the host's Docker that its containerd must have."""
+    gpu_memory_reserve_mib: Annotated[int, Field(ge=0, le=1024 * 1024)] = 2048
+    """What the system keeps of memory that it shares with the GPU, where gpu_memory_mib is not declared."""
+    timeouts: HostTimeouts = HostTimeouts()
+
+    @model_validator(mode="after")
+    def _one_way_to_reach_it(self) -> Self:
+        if self.local == (self.ssh is not None):
+            raise PydanticCustomError("host_reach", "say one of ssh (address, user, host_key, ...) and local: true")
+        return self
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """Every secret that reaching and changing this host needs, sorted."""
+        endpoints = [] if self.ssh is None else [self.ssh, self.ssh.bastion]
+        names = [self.sudo_password_secret]
+        for endpoint in endpoints:
+            if endpoint is not None:
+                names += [endpoint.private_key_secret, endpoint.private_key_password_secret, endpoint.password_secret]
+        return tuple(sorted({name for name in names if name is not None}))
+
+
+def check_hosts(hosts: dict[str, HostSettings]) -> dict[str, HostSettings]:
+    """Refuse two hosts that are one machine."""
+    local = [node for node, host in hosts.items() if host.local and not host.gone]
+    if len(local) > 1:
+        raise PydanticCustomError(
+            "two_local_hosts",
+            "the hosts {nodes} are all local: true, but this machine is one node. Leave it at one.",
+            {"nodes": ", ".join(f"'{node}'" for node in local)},
+        )
+    return hosts

@@ -1,0 +1,339 @@
+"""The admission server, the carrier `webhook`: everything that is installed for it, and what API servers send to it."""
+
+import hashlib
+import json
+from typing import Any, Final
+
+from config.admission import CertManagerCertificates, OwnCertificates, Webhook
+from config.platform import TegraPlatform
+from config.stack import StackSettings
+from manifests.objects import Manifest, namespace
+from manifests.reservation import APP_LABEL, NAMESPACE, fragment_document, tegra_fragment
+
+NAME: Final = "kai-anywhere-admission"
+"""Of every object of the server; its Service's DNS name stands in its certificate."""
+RESERVATION_WEBHOOK: Final = "kai-anywhere-reservation"
+GVIRTUS_WEBHOOK: Final = "kai-anywhere-gvirtus"
+GVIRTUS_BACKENDS: Final = "kai-anywhere-admission-gvirtus"
+"""A ConfigMap with the key gvirtus.json, in the server's namespace. It is optional, and read again when it changes."""
+GVIRTUS_ENABLED: Final = "gvirtus.io/enabled"
+SETTINGS_FOLDER: Final = "/etc/kai-anywhere"
+CERTIFICATE_FOLDER: Final = "/etc/kai-anywhere-certificate"
+PORT: Final = 8443
+HEALTH_PORT: Final = 8080
+USER: Final = 65532
+"""The user of agents/Containerfile."""
+
+_LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "kai-anywhere"}
+_SELECTOR = {"app.kubernetes.io/name": NAME}
+_RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+_API_SERVER_PORTS = (443, 6443, 16443)
+"""Of the API server: the Service's, kubeadm's, k3s' and k8s-snap's, MicroK8s'."""
+_DRAIN_SECONDS = 10
+
+
+def objects(settings: StackSettings) -> dict[str, Manifest]:
+    """Every object of the server by a short name, in the order in which they are made; empty where it is not needed."""
+    if not settings.webhooks:
+        return {}
+    return {
+        "namespace": namespace(settings.admission.namespace, pod_security="restricted"),
+        "service-account": _object(settings, "v1", "ServiceAccount") | {"automountServiceAccountToken": False},
+        **_roles(settings),
+        **_certificate(settings),
+        "settings": _settings(settings),
+        "service": _service(settings),
+        "network-policy": _network_policy(settings),
+        "disruption-budget": _object(settings, "policy/v1", "PodDisruptionBudget")
+        | {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": _SELECTOR}}},
+        **webhooks(settings),
+        "deployment": _deployment(settings),
+    }
+
+
+def webhooks(settings: StackSettings) -> dict[str, Manifest]:
+    """The MutatingWebhookConfigurations, by a short name."""
+    made = {}
+    for webhook in settings.webhooks:
+        match webhook:
+            case Webhook.RESERVATION:
+                made["reservation-webhook"] = reservation_webhook(settings)
+    return made
+
+
+def reservation_webhook(settings: StackSettings) -> Manifest:
+    """Sends reservation pods that have a node, at creation: the scope of the carrier `policy`."""
+    return _webhook(
+        settings,
+        RESERVATION_WEBHOOK,
+        "reservation",
+        namespaces={"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}},
+        labels={"app": APP_LABEL},
+        conditions=[{"name": "the-pod-has-a-node", "expression": "has(object.spec.nodeName)"}],
+    )
+
+
+def gvirtus_webhook(settings: StackSettings) -> Manifest:
+    """Sends pods that ask for a remote GPU, at creation; never those of the cluster's own namespaces."""
+    excluded = {
+        "kube-system",
+        NAMESPACE,
+        settings.admission.namespace,
+        settings.kai.namespace,
+        settings.gpu_operator.namespace,
+    }
+    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted(excluded)}
+    return _webhook(
+        settings,
+        GVIRTUS_WEBHOOK,
+        "gvirtus",
+        namespaces={"matchExpressions": [selector]},
+        labels={GVIRTUS_ENABLED: "true"},
+        conditions=[],
+    )
+
+
+def server_settings(settings: StackSettings) -> dict[str, Any]:
+    """The server's settings.json; the keys are those of `agents/admission/settings.py`."""
+    certificate: dict[str, Any]
+    match settings.admission.certificates:
+        case OwnCertificates() as own:
+            certificate = {
+                "kind": "own",
+                "secret": NAME,
+                "lifetime_seconds": own.lifetime_seconds,
+                "propagation_seconds": own.propagation_seconds,
+            }
+        case CertManagerCertificates():
+            certificate = {"kind": "mounted", "folder": CERTIFICATE_FOLDER}
+    return {
+        "namespace": settings.admission.namespace,
+        "service": NAME,
+        "webhook_configurations": _configurations(settings),
+        "certificate": certificate,
+        "drain_seconds": _DRAIN_SECONDS,
+        "port": PORT,
+        "health_port": HEALTH_PORT,
+    }
+
+
+def _configurations(settings: StackSettings) -> list[str]:
+    return [manifest["metadata"]["name"] for manifest in webhooks(settings).values()]
+
+
+def _webhook(  # noqa: PLR0913 - what differs between the two
+    settings: StackSettings,
+    name: str,
+    mutation: str,
+    *,
+    namespaces: dict[str, Any],
+    labels: dict[str, str],
+    conditions: list[dict[str, str]],
+) -> Manifest:
+    metadata: dict[str, Any] = {"name": name, "labels": dict(_LABELS)}
+    if isinstance(settings.admission.certificates, CertManagerCertificates):
+        metadata["annotations"] = {"cert-manager.io/inject-ca-from": f"{settings.admission.namespace}/{NAME}"}
+    return {
+        "apiVersion": f"{_ADMISSION}/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": metadata,
+        "webhooks": [
+            {
+                "name": f"{mutation}.kai-anywhere.io",
+                "admissionReviewVersions": ["v1"],
+                # A pod without what the server adds would only crash-loop: refusing it says why.
+                "failurePolicy": "Fail",
+                "matchPolicy": "Equivalent",
+                "reinvocationPolicy": "IfNeeded",
+                "sideEffects": "None",
+                "timeoutSeconds": settings.admission.timeout_seconds,
+                # caBundle is not here: the server, or cert-manager, owns that field.
+                "clientConfig": {
+                    "service": {
+                        "name": NAME,
+                        "namespace": settings.admission.namespace,
+                        "path": f"/mutate/{mutation}",
+                        "port": 443,
+                    }
+                },
+                "namespaceSelector": namespaces,
+                "objectSelector": {"matchLabels": labels},
+                "rules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["pods"],
+                        "scope": "Namespaced",
+                    }
+                ],
+            }
+            | ({"matchConditions": conditions} if conditions else {})
+        ],
+    }
+
+
+def _roles(settings: StackSettings) -> dict[str, Manifest]:
+    """Its own Secret and webhook configurations by name, and the nodes' metadata; nothing else."""
+    own = isinstance(settings.admission.certificates, OwnCertificates)
+    subject = {"kind": "ServiceAccount", "name": NAME, "namespace": settings.admission.namespace}
+    configurations = {
+        "apiGroups": [_ADMISSION],
+        "resources": ["mutatingwebhookconfigurations"],
+        "resourceNames": _configurations(settings),
+        "verbs": ["get", "patch"] if own else ["get"],
+    }
+    nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}
+    secret = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [NAME], "verbs": ["get", "update"]}
+    roles: dict[str, Manifest] = {
+        "cluster-role": _cluster_object(f"{_RBAC}/v1", "ClusterRole") | {"rules": [nodes, configurations]},
+        "cluster-role-binding": _cluster_object(f"{_RBAC}/v1", "ClusterRoleBinding")
+        | {"roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME}, "subjects": [subject]},
+    }
+    if own:
+        roles["role"] = _object(settings, f"{_RBAC}/v1", "Role") | {"rules": [secret]}
+        roles["role-binding"] = _object(settings, f"{_RBAC}/v1", "RoleBinding") | {
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": NAME},
+            "subjects": [subject],
+        }
+    return roles
+
+
+def _certificate(settings: StackSettings) -> dict[str, Manifest]:
+    match settings.admission.certificates:
+        case OwnCertificates():
+            # Empty: the server fills it. It may not create Secrets, since that right has no names.
+            return {"secret": _object(settings, "v1", "Secret") | {"type": "Opaque"}}
+        case CertManagerCertificates() as source:
+            dns_name = f"{NAME}.{settings.admission.namespace}.svc"
+            spec = {
+                "secretName": NAME,
+                "commonName": dns_name,
+                "dnsNames": [dns_name],
+                "usages": ["server auth", "digital signature"],
+                "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
+                "issuerRef": {"group": "cert-manager.io", "kind": source.issuer_kind.value, "name": source.issuer},
+            }
+            return {"certificate": _object(settings, "cert-manager.io/v1", "Certificate") | {"spec": spec}}
+
+
+def _settings(settings: StackSettings) -> Manifest:
+    files = {"settings.json": server_settings(settings)}
+    if Webhook.RESERVATION in settings.webhooks and isinstance(settings.platform, TegraPlatform):
+        files["reservation.json"] = fragment_document(tegra_fragment(settings.platform))
+    data = {name: json.dumps(content, indent=2) + "\n" for name, content in files.items()}
+    return _object(settings, "v1", "ConfigMap") | {"data": data}
+
+
+def _service(settings: StackSettings) -> Manifest:
+    manifest = _object(settings, "v1", "Service") | {
+        "spec": {
+            "selector": dict(_SELECTOR),
+            "ports": [{"name": "webhook", "port": 443, "protocol": "TCP", "targetPort": "webhook"}],
+        }
+    }
+    # Pulumi would wait for endpoints, which come with the Deployment, for which it waits anyway.
+    manifest["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true"}
+    return manifest
+
+
+def _network_policy(settings: StackSettings) -> Manifest:
+    """API servers come from addresses that nobody knows beforehand; out goes only what looks like an API server."""
+    ports = [{"port": port, "protocol": "TCP"} for port in _API_SERVER_PORTS]
+    return _object(settings, "networking.k8s.io/v1", "NetworkPolicy") | {
+        "spec": {
+            "podSelector": {"matchLabels": dict(_SELECTOR)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [
+                {"ports": [{"port": "webhook", "protocol": "TCP"}]},
+                {"from": [{"namespaceSelector": {}}], "ports": [{"port": "health", "protocol": "TCP"}]},
+            ],
+            "egress": [{"ports": ports}],
+        }
+    }
+
+
+def _deployment(settings: StackSettings) -> Manifest:
+    admission = settings.admission
+    data = json.dumps(_settings(settings)["data"], sort_keys=True).encode()
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": dict(_SELECTOR)},
+    }
+    spec: dict[str, Any] = {
+        "serviceAccountName": NAME,
+        "automountServiceAccountToken": True,
+        "priorityClassName": "system-cluster-critical",
+        "terminationGracePeriodSeconds": 3 * _DRAIN_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [spread],
+        "containers": [_container(settings)],
+        "volumes": _volumes(settings),
+    }
+    if admission.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in admission.pull_secrets]
+    # The server reads its files at start: other content means other pods.
+    annotations = {"kai-anywhere.io/settings": hashlib.sha256(data).hexdigest()[:16]}
+    return _object(settings, "apps/v1", "Deployment") | {
+        "spec": {
+            "replicas": admission.replicas,
+            "selector": {"matchLabels": dict(_SELECTOR)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {"metadata": {"labels": dict(_LABELS), "annotations": annotations}, "spec": spec},
+        }
+    }
+
+
+def _container(settings: StackSettings) -> dict[str, Any]:
+    admission = settings.admission
+    mounts = [{"name": "settings", "mountPath": SETTINGS_FOLDER, "readOnly": True}]
+    if isinstance(admission.certificates, CertManagerCertificates):
+        mounts.append({"name": "certificate", "mountPath": CERTIFICATE_FOLDER, "readOnly": True})
+
+    def probe(path: str, period_s: int) -> dict[str, Any]:
+        return {"httpGet": {"path": path, "port": "health"}, "periodSeconds": period_s, "timeoutSeconds": 5}
+
+    return {
+        "name": "admission",
+        "image": admission.image,
+        "imagePullPolicy": admission.pull_policy.value,
+        "args": ["agents.admission"],
+        "ports": [
+            {"name": "webhook", "containerPort": PORT, "protocol": "TCP"},
+            {"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
+        ],
+        "livenessProbe": probe("/healthz", 10),
+        "readinessProbe": probe("/readyz", 2),
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": mounts,
+    }
+
+
+def _volumes(settings: StackSettings) -> list[dict[str, Any]]:
+    sources = [{"configMap": {"name": NAME}}, {"configMap": {"name": GVIRTUS_BACKENDS, "optional": True}}]
+    volumes: list[dict[str, Any]] = [{"name": "settings", "projected": {"sources": sources}}]
+    if isinstance(settings.admission.certificates, CertManagerCertificates):
+        volumes.append({"name": "certificate", "secret": {"secretName": NAME}})
+    return volumes
+
+
+def _object(settings: StackSettings, api_version: str, kind: str) -> Manifest:
+    metadata = {"name": NAME, "namespace": settings.admission.namespace, "labels": dict(_LABELS)}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def _cluster_object(api_version: str, kind: str) -> Manifest:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": NAME, "labels": dict(_LABELS)}}

@@ -1,0 +1,309 @@
+"""The policy pack's checks of pods as an admission policy, for what comes into the cluster without this program.
+
+It renders the pack's own table (policy/checks.py), so that both give the same verdict. It judges pods and every kind
+that carries a pod template natively. What the pack asks of roles, webhooks, namespaces, volumes, releases and custom
+resources stays in the pack: an operator's pods are judged here once they are created.
+
+An update is compared with what was there: what offended before and is left alone is no reason to refuse the removal of
+a finalizer. As in Pod Security (k8s.io/pod-security-admission v0.36.3, isSignificantPodUpdate) a new image in a pod
+makes everything count again.
+"""
+
+from config.gvirtus import FRONTENDS_NAMESPACE
+from config.pod_guard import GuardScope
+from config.stack import StackSettings
+from manifests import reservation
+from manifests.cel import literal
+from manifests.objects import Manifest
+from manifests.pod_grants import is_granted, is_granted_volume
+from policy import checks
+from policy.checks import (
+    Absent,
+    Allowed,
+    Begins,
+    BeginsNot,
+    Check,
+    NotTrue,
+    OneOf,
+    Pinned,
+    Place,
+    Unless,
+    Zero,
+)
+
+POD_GUARD = "kai-anywhere-pod-guard"
+LABEL = "kai-anywhere.io/pod-guard"
+LABEL_ENFORCE = "enforce"
+SYSTEM_NAMESPACES = ("kube-system",)
+"""Network, storage and control plane pods live there: they are the node."""
+
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+_KINDS = {
+    "": ["pods", "pods/ephemeralcontainers", "podtemplates", "replicationcontrollers"],
+    "apps": ["daemonsets", "deployments", "replicasets", "statefulsets"],
+    "batch": ["cronjobs", "jobs"],
+}
+_TEMPLATES = {"Pod": "", "PodTemplate": "template.", "CronJob": "spec.jobTemplate.spec.template."}
+"""Where a kind has its pod; every other kind under `spec.template.`."""
+_LONGEST_MESSAGE = 1200
+"""Characters. The API server takes 5120 bytes of a message expression; beyond, it shows the static message."""
+
+
+def guard_policy(settings: StackSettings) -> Manifest:
+    """The ValidatingAdmissionPolicy of a stack.
+
+    Variables build on each other. A list of one or two comes first: what is asked for, then what was there. In it,
+    every node of the pod that is judged is a box `[path, node, template, granted]`. Checks make a list of texts from
+    each box; nothing forbidden, an empty one.
+    """
+    found = {check.name: _check(check, settings) for check in checks.CHECKS}
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": POD_GUARD},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "namespaceSelector": _namespaces(settings),
+                "resourceRules": [
+                    {
+                        "apiGroups": [group],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE", "UPDATE"],
+                        "resources": resources,
+                    }
+                    for group, resources in _KINDS.items()
+                ],
+            },
+            "variables": [
+                {"name": name, "expression": expression}
+                for name, expression in {
+                    **_boxes(settings),
+                    **found,
+                    "found": " + ".join(f"variables.{name}[0]" for name in found),
+                    # Names of containers are unique in a pod.
+                    "another_image": (
+                        "object.kind == 'Pod' && variables.containers[0].exists(n, !variables.containers[1].exists(o,"
+                        " o[0] == n[0] && o[1].?image.orValue('') == n[1].?image.orValue('')))"
+                    ),
+                    "before": (
+                        "oldObject == null || variables.another_image ? [] : "
+                        + " + ".join(f"variables.{name}[1]" for name in found)
+                    ),
+                    "fresh": (
+                        "variables.found.map(l, l.filter(f, !variables.before.exists(o, f in o)))"
+                        ".filter(l, l.size() > 0)"
+                    ),
+                    "text": "variables.fresh.map(l, l.join('; ')).join('; ')",
+                }.items()
+            ],
+            "validations": [
+                {
+                    "expression": "variables.fresh.size() == 0",
+                    "reason": "Forbidden",
+                    "message": f"it asks for power over its node, in more ways than a message can hold ({POD_GUARD})",
+                    "messageExpression": _message(),
+                }
+            ],
+        },
+    }
+
+
+def _message() -> str:
+    name = "object.metadata.?name.orValue(object.metadata.?generateName.orValue(''))"
+    text = (
+        f"(size(variables.text) > {_LONGEST_MESSAGE} ? variables.text.substring(0, {_LONGEST_MESSAGE}) + '...'"
+        " : variables.text)"
+    )
+    # A message with a line break would not be shown.
+    return f"(string(object.kind) + ' ' + string({name}) + ': ' + {text}).replace('\\n', ' ')"
+
+
+def guard_binding() -> Manifest:
+    """Puts the policy into force."""
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": POD_GUARD},
+        "spec": {"policyName": POD_GUARD, "validationActions": ["Deny"]},
+    }
+
+
+def exempt_namespaces(settings: StackSettings) -> list[str]:
+    """Namespaces that scope `cluster` leaves out, since their pods are privileged by design; none for `labelled`.
+
+    The GPU Operator's operands install the container toolkit on the node and read devices, whoever installed it; a
+    device plugin registers in the kubelet's folder.
+    """
+    if settings.pod_guard.scope is GuardScope.LABELLED:
+        return []
+    plugins = (
+        {FRONTENDS_NAMESPACE} if settings.gvirtus is not None and settings.gvirtus.frontends is not None else set()
+    )
+    ours = {*SYSTEM_NAMESPACES, settings.gpu_operator.namespace, *plugins}
+    return sorted(ours.union(settings.pod_guard.exempt_namespaces))
+
+
+def _namespaces(settings: StackSettings) -> dict[str, object]:
+    match settings.pod_guard.scope:
+        case GuardScope.LABELLED:
+            return {"matchLabels": {LABEL: LABEL_ENFORCE}}
+        case GuardScope.CLUSTER:
+            # The API server sets this label itself; nobody can give a namespace another one.
+            left_out = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": exempt_namespaces(settings)}
+            return {"matchExpressions": [left_out]}
+
+
+def _boxes(settings: StackSettings) -> dict[str, str]:
+    def of(*keys: str) -> str:
+        return " + ".join(
+            f"p[1].?{key}.orValue([]).map(i, [dyn(p[0] + '.{key}[' + i.name + ']'), dyn(i), p[2], p[3]])"
+            for key in keys
+        )
+
+    containers = of("containers", "initContainers", "ephemeralContainers")
+    binder = f"system:serviceaccount:{settings.kai.namespace}:binder"
+    return {
+        "objects": "oldObject == null ? [dyn(object)] : [dyn(object), dyn(oldObject)]",
+        "place": f"{literal(_TEMPLATES)}[?object.kind].orValue('spec.template.')",
+        "templates": (
+            "variables.objects.map(o, o.kind == 'Pod' ? o : o.kind == 'PodTemplate' ? o.template"
+            " : o.kind == 'CronJob' ? o.spec.jobTemplate.spec.template : o.spec.template)"
+        ),
+        "specs": (
+            "variables.templates.map(t,"
+            f" [dyn(variables.place + 'spec'), dyn(t.spec), t, dyn({is_granted(settings, 't')})])"
+        ),
+        "pods": "variables.specs.map(p, [p])",
+        "containers": f"variables.specs.map(p, {containers})",
+        "contexts": f"variables.specs.map(p, [p] + {containers})",
+        "volumes": f"variables.specs.map(p, {of('volumes')})",
+        # Those of the object itself and of its templates; a list for each object.
+        "annotations": (
+            "variables.objects.map(o, [[dyn('metadata'), dyn(o.metadata)]] + (o.kind == 'CronJob' ?"
+            " [[dyn('spec.jobTemplate.metadata'), dyn(o.spec.jobTemplate.?metadata.orValue({}))]] : [])"
+            " + (o.kind == 'Pod' ? [] : [[dyn(variables.place + 'metadata'), dyn((o.kind == 'PodTemplate' ? o.template"
+            " : o.kind == 'CronJob' ? o.spec.jobTemplate.spec.template : o.spec.template).?metadata.orValue({}))]]))"
+        ),
+        # A pod that runs has a node's name; and KAI's binder names the node of its reservation pods on every platform.
+        "node_was_chosen": (
+            "object.kind == 'Pod' && (request.operation != 'CREATE' || (request.namespace == "
+            f"{literal(reservation.NAMESPACE)} && request.userInfo.username == {literal(binder)}))"
+        ),
+    }
+
+
+_BOXES = {
+    Place.POD: "pods",
+    Place.CONTAINERS: "containers",
+    Place.ENVIRONMENT: "containers",
+    Place.HANDLERS: "containers",
+    Place.CONTEXTS: "contexts",
+    Place.VOLUMES: "volumes",
+    Place.ANNOTATIONS: "annotations",
+}
+
+
+def _check(check: Check, settings: StackSettings) -> str:
+    """For each object a list with the texts of each box."""
+    fields = check.fields
+    if check.place is Place.CONTEXTS:
+        fields = tuple(f"securityContext.{field}" for field in fields)
+    elif check.place is Place.HANDLERS:
+        fields = tuple(f"{handler}.{field}" for handler in checks.HANDLERS for field in fields)
+    texts = " + ".join(_texts(check, field) for field in fields)
+    lifted = [f"({condition})" for condition in _lifted(check, settings)]
+    if lifted:
+        texts = f"{' || '.join(lifted)} ? [] : {texts}"
+    return f"variables.{_BOXES[check.place]}.map(bs, bs.map(b, {texts}))"
+
+
+def _texts(check: Check, field: str) -> str:
+    """The texts that a field of box `b` gives."""
+    because = literal(f" ({check.rule}: {check.why}; {check.remedy})")
+    bad = _bad(check.allowed)
+    if check.place is Place.ANNOTATIONS:
+        return (
+            f"b[1].?annotations.orValue({{}}).filter(k, k.startsWith({literal(field)})"
+            f" && [b[1].annotations[?k]].exists(v, {bad})).map(k,"
+            f" b[0] + '.annotations[' + k + '] is ' + b[1].annotations[k] + {because})"
+        )
+    where, values = _values(check.place, field)
+    return f"{values}.filter(v, {bad}).map(v, b[0] + {literal(f'.{where} is ')} + {_shown(check.allowed)} + {because})"
+
+
+def _values(place: Place, field: str) -> tuple[str, str]:
+    """A field's path, and the list of the optional values that it has in box `b`."""
+    if place is Place.ENVIRONMENT:
+        values = f"b[1].?env.orValue([]).filter(i, i.name == {literal(field)})"
+        # Beside an empty value the API server takes valueFrom.
+        return f"env[{field}]", f"{values}.map(i, has(i.valueFrom) ? optional.of(dyn('from elsewhere')) : i.?value)"
+    path, items, rest = field.partition("[]")
+    if not items:
+        return path, f"[b[1]{_optional(path)}]"
+    item = f"i{_optional(rest[1:])}" if rest else "optional.of(i)"
+    return path + rest, f"b[1]{_optional(path)}.orValue([]).map(i, {item})"
+
+
+def _optional(path: str) -> str:
+    return "".join(f".?{key}" for key in path.split("."))
+
+
+def _bad(allowed: Allowed) -> str:  # noqa: PLR0911 - one for each kind
+    """Whether the optional value `v` is there and forbidden."""
+    match allowed:
+        case OneOf(values):
+            return f"v.hasValue() && !(v.value() in {literal(sorted(values))})"
+        case NotTrue():
+            return "v.orValue(false)"
+        case Zero():
+            return "v.orValue(0) != 0"
+        case Absent():
+            return "v.hasValue()"
+        case Begins(prefixes):
+            return f"v.orValue('') != '' && !{literal(list(prefixes))}.exists(p, v.value().startsWith(p))"
+        case BeginsNot(prefix):
+            return f"v.orValue('').startsWith({literal(prefix)})"
+        case Pinned():
+            tagged = f"v.value().matches({literal(f'^{checks.TAGGED}$')})"
+            latest = f"v.value().matches({literal(f'^{checks.LATEST}$')})"
+            digest = f"v.value().contains({literal(checks.DIGEST)})"
+            return f"v.orValue('') != '' && !{digest} && (!{tagged} || {latest})"
+
+
+def _shown(allowed: Allowed) -> str:
+    match allowed:
+        case Absent(shown) if shown:
+            return f"string(v.value().?{shown}.orValue('there'))"
+        case _:
+            return "string(v.value())"
+
+
+def _lifted(check: Check, settings: StackSettings) -> list[str]:
+    """What keeps a check from looking at box `b`: the table's own conditions, and the platform's grants."""
+    found: list[str] = []
+    match check.unless:
+        case Unless.OWN_USERS:
+            found.append("!b[2].spec.?hostUsers.orValue(true)")
+        case Unless.GPU_REQUESTED:
+            found.append(
+                f"b[2].?metadata.?annotations.orValue({{}}).exists(k, k in {literal(sorted(checks.FRACTIONS))})"
+            )
+            found.append("b[1].?resources.?claims.orValue([]).size() > 0")
+            found += [
+                f"b[1].?resources.?{part}.orValue({{}}).exists(k, k.startsWith({literal(checks.GPU_RESOURCES)}))"
+                for part in ("limits", "requests")
+            ]
+        case None:
+            pass
+    match check:
+        case checks.PRIVILEGED:
+            found.append("b[3]")
+        case checks.NODE_NAMES:
+            found += ["b[3]", "variables.node_was_chosen"]
+        case checks.HOST_PATHS:
+            found.append(f"b[3] && ({is_granted_volume(settings, 'b[1]', 'b[2]')})")
+        case _:
+            pass
+    return found

@@ -1,0 +1,8 @@
+"""`make policy`: runs the policy pack on a stack's preview, and proves that it was in force."""
+
+from operations.policy_check.configuration import PACK, Pack
+from operations.policy_check.guard import prove
+from operations.policy_check.preview import Finding, Judged, judged
+from operations.policy_check.table import render
+
+__all__ = ["PACK", "Finding", "Judged", "Pack", "judged", "prove", "render"]

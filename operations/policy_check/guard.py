@@ -1,0 +1,162 @@
+"""Proves that a pack is in force: it starts, is the right one, is not weakened, and refuses what it must refuse."""
+
+import json
+import os
+import select
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from operations.errors import OperationError
+from operations.policy_check.configuration import Pack
+from operations.policy_check.events import PolicyEvent, findings_of, packs_of, read_events
+
+START_SECONDS = 120.0
+ANALYSIS_SECONDS = 300.0
+_REMEDY = "Nothing protects the stacks until this is repaired."
+_LAST_CHARACTERS = 2000
+
+
+def prove(pack: Pack, configuration: Path, environment: Mapping[str, str], folder: Path) -> None:
+    """Return if the pack refuses every canary under a configuration.
+
+    Args:
+        pack: the pack.
+        configuration: the very file that the preview is given.
+        environment: of every program that is run.
+        folder: for the canary's state, and the working folder.
+
+    Raises:
+        OperationError: if the pack is not in force; the text says why.
+    """
+    _check_start(pack, environment, START_SECONDS)
+    missing: list[str] = []
+    for policy, resources in pack.canaries().items():
+        events = _analyze(
+            pack, _with_operator(configuration, policy, resources, folder), environment, folder, resources
+        )
+        missing += _not_refused(policy, resources, events)
+    if missing:
+        raise OperationError(
+            "The policy pack let pass what it must refuse:\n"
+            + "\n".join(f"  {each}" for each in missing)
+            + f"\nLook for an enforcement level other than mandatory in {configuration}, and at the policy. {_REMEDY}"
+        )
+
+
+def check_packs(pack: Pack, packs: Mapping[str, str]) -> None:
+    """Return if exactly this pack ran, in its version.
+
+    Raises:
+        OperationError: if not.
+    """
+    expected = {pack.name: pack.version()}
+    if dict(packs) != expected:
+        ran = ", ".join(f"{name} {version}" for name, version in packs.items()) or "none"
+        raise OperationError(f"The policy pack {pack.name} {pack.version()} did not run; what ran: {ran}. {_REMEDY}")
+
+
+def _check_start(pack: Pack, environment: Mapping[str, str], within_s: float) -> None:
+    """Pulumi waits for ever for a pack that prints no port (3.259), so it is asked before."""
+    port, write_end = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [pack.executable],
+            env=dict(environment),
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        os.close(port)
+        raise OperationError(f"The policy pack {pack.executable} can't be started: {error}. {_REMEDY}") from error
+    finally:
+        os.close(write_end)
+    with process:
+        ready, _, _ = select.select([port], [], [], within_s)
+        said = os.read(port, _LAST_CHARACTERS).decode(errors="replace").strip() if ready else ""
+        os.close(port)
+        process.kill()
+        _, errors = process.communicate()
+    if said.isdigit():
+        return
+    silence = "ended" if ready else f"said nothing for {within_s:.0f} s"
+    raise OperationError(
+        f"The policy pack {pack.executable} {f'said {said!r}' if said else silence} where it must print its port. "
+        f"{_REMEDY}\n{errors[-_LAST_CHARACTERS:]}".rstrip()
+    )
+
+
+def _with_operator(configuration: Path, policy: str, resources: Mapping[str, Any], folder: Path) -> Path:
+    """The configuration; for the policy of exceptions as of a stack that installs the GPU Operator."""
+    if resources:
+        return configuration
+    settings = json.loads(configuration.read_text(encoding="utf-8"))
+    own = settings.get(policy, {}) if isinstance(settings, dict) else {}
+    if isinstance(own, dict):
+        settings = {**settings, policy: {**own, "gpu_operator": {"install": True}}}
+    file = folder / "canary-config.json"
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    return file
+
+
+def _analyze(
+    pack: Pack, configuration: Path, environment: Mapping[str, str], folder: Path, resources: Mapping[str, Any]
+) -> list[PolicyEvent]:
+    state = folder / "canary.json"
+    state.write_text(json.dumps(_state(resources)), encoding="utf-8")
+    command = ["pulumi", "policy", "analyze", "--file", str(state), "--policy-pack", str(pack.executable)]
+    try:
+        done = subprocess.run(
+            [*command, "--policy-pack-config", str(configuration), "--json", "--non-interactive", "--cwd", str(folder)],
+            env=dict(environment),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=ANALYSIS_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OperationError(f"`pulumi policy analyze` did not end in {ANALYSIS_SECONDS:.0f} s. {_REMEDY}") from error
+    events = read_events(done.stdout.splitlines())
+    if not events:
+        raise OperationError(f"The policy pack can't be run: {done.stderr.strip()[-_LAST_CHARACTERS:]}\n{_REMEDY}")
+    check_packs(pack, packs_of(events))
+    return findings_of(events)
+
+
+def _state(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """A stack's exported state with the canaries in it."""
+    created = "2026-01-01T00:00:00Z"
+    head = "urn:pulumi:canary::canary::"
+    stack = {"urn": f"{head}pulumi:pulumi:Stack::canary", "custom": False, "type": "pulumi:pulumi:Stack"}
+    canaries = [
+        {
+            "urn": f"{head}{each['type']}::{rule}",
+            "custom": True,
+            "id": rule,
+            "type": each["type"],
+            "inputs": each["inputs"],
+        }
+        for rule, each in resources.items()
+    ]
+    manifest = {"time": created, "magic": "", "version": ""}
+    listed = [each | {"created": created} for each in (stack, *canaries)]
+    return {"version": 3, "deployment": {"manifest": manifest, "resources": listed}}
+
+
+def _not_refused(policy: str, resources: Mapping[str, Any], events: list[PolicyEvent]) -> list[str]:
+    mandatory = [event for event in events if event.level == "mandatory" and event.policy == policy]
+    if not resources:
+        return [] if mandatory else [f"{policy}: a stack with an exception that nothing needs"]
+    refused = {
+        rule
+        for event in mandatory
+        for rule in resources
+        if event.resource.endswith(f"::{rule}") and f"rule:   {rule}\n" in event.message
+    }
+    return [
+        f"{policy}: the canary of the rule {rule} ({resources[rule]['type']})"
+        for rule in sorted({*resources} - refused)
+    ]

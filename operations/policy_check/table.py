@@ -1,0 +1,29 @@
+"""The table at the end of `make policy`."""
+
+import io
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from operations.policy_check.preview import Judged
+
+_WIDTH = 110
+
+
+def render(stacks: Sequence[Judged]) -> str:
+    """Each stack with its policies, how many resources they judged, and what they found, as plain text."""
+    out = io.StringIO()
+    console = Console(file=out, width=_WIDTH, color_system=None, highlight=False)
+    table = Table("stack", "policy", "resources judged", "findings", box=box.SIMPLE_HEAD)
+    for stack in stacks:
+        for policy in stack.policies:
+            found = sum(each.policy == policy for each in stack.findings)
+            table.add_row(stack.stack, policy, str(stack.resources), str(found))
+    console.print(table)
+    for stack in stacks:
+        for each in stack.findings:
+            console.print(f"{stack.stack}: {each.policy} ({each.level})", style=None)
+            console.print(each.message + "\n", markup=False, soft_wrap=True)
+    return out.getvalue()

@@ -1,0 +1,143 @@
+"""`review`, `drift` and `post`: what the workflows run, and anybody can."""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import toolchain
+from config.stack import StackConfigError
+from operations import engine
+from operations.errors import OperationError
+from operations.pull_request import review as previews
+from operations.pull_request.comment import Occasion, drift_issue, marker, preview_comment
+from operations.pull_request.events import failed
+from operations.pull_request.github import GitHub, GitHubError
+from operations.pull_request.redaction import Redactor
+from operations.target import Target, open_target
+
+app = typer.Typer(add_completion=False)
+
+Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
+Out = Annotated[Path, typer.Option("--out", help="The folder that gets the texts.")]
+_STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_RUN_URL = re.compile(r"https://[\w.:-]+(/[\w.-]+)*")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_NO_CHANGES_EXPECTED = 7
+"""Exit status of `pulumi preview --expect-no-changes` where there are changes (3.259)."""
+
+_IN_STEP = "no-drift"
+"""The file that says that a check ended and found nothing: an issue is closed for no other reason."""
+
+
+@app.command()
+def review(stack: Stack = "jetson", out: Out = Path("review")) -> None:
+    """Preview with the policy pack; write comment.md whatever comes of it, then fail if the preview failed."""
+    redactor = Redactor(previews.environment_secrets())
+    _occasion(stack)
+    (out / "comment.md").unlink(missing_ok=True)
+    try:
+        with open_target(stack) as target:
+            _open_stack(target)
+            status, record = previews.preview(target, out)
+    except (OperationError, StackConfigError, toolchain.ToolchainError) as error:
+        # A reviewer learns of it where the plan would stand.
+        _write(out / "comment.md", preview_comment(failed(str(error)), _occasion(stack, 1), redactor))
+        raise
+    _write(out / "comment.md", preview_comment(record, _occasion(stack, status), redactor))
+    if status == 0 and not record.packs:
+        raise OperationError("The policy pack did not run, so nothing was judged. Is policy/run executable?")
+    if status != 0:
+        raise OperationError(f"pulumi preview failed (status {status}); the reason stands above.")
+
+
+@app.command()
+def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
+    """Compare the cluster with the program, and judge the state; where anything is wrong, write issue.md and fail."""
+    redactor = Redactor(previews.environment_secrets())
+    for left_over in ("issue.md", _IN_STEP):
+        (out / left_over).unlink(missing_ok=True)
+    with open_target(stack) as target:
+        _open_stack(target)
+        status, record = previews.preview(target, out, refresh=True)
+        judged = previews.analyze(target, out)
+    if judged is not None:
+        record = replace(record, errors=(*record.errors, judged))
+        status = status or 1
+    if status == 0:
+        typer.echo(f"The cluster is as stack '{stack}' says.")
+        (out / _IN_STEP).touch()
+        return
+    _write(out / "issue.md", drift_issue(record, _occasion(stack, status), redactor))
+    if status == _NO_CHANGES_EXPECTED:
+        raise OperationError(f"The cluster is not as stack '{stack}' says; {out / 'issue.md'} tells the differences.")
+    raise OperationError(f"The check of stack '{stack}' failed (status {status}); the reason stands above.")
+
+
+@app.command()
+def post(
+    stack: Stack = "jetson",
+    out: Out = Path("review"),
+    pull_request: Annotated[int | None, typer.Option(min=1, help="Its number; without it, drift's issue.")] = None,
+) -> None:
+    """Write the comment on the pull request, or open, update or close the issue of drift; on GitHub, in a job."""
+    repository, token = os.environ.get("GITHUB_REPOSITORY", ""), os.environ.get("GITHUB_TOKEN", "")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or not token:
+        raise OperationError(
+            "GITHUB_REPOSITORY (owner/name) and GITHUB_TOKEN must be set: this command runs in a job of GitHub Actions."
+        )
+    github = GitHub(repository, token, api=os.environ.get("GITHUB_API_URL", "https://api.github.com"))
+    try:
+        if pull_request is not None:
+            typer.echo(github.put_comment(pull_request, _read(out / "comment.md", marker("preview", stack))))
+        elif (out / "issue.md").exists():
+            body = _read(out / "issue.md", marker("drift", stack))
+            typer.echo(github.put_issue(f"Drift: the cluster is not as stack {stack} says", body))
+        elif not (out / _IN_STEP).exists():
+            raise OperationError(f"There is nothing to post in {out}: `python -m operations drift` did not end.")
+        else:
+            typer.echo(github.close_issue(marker("drift", stack)) or "No issue of drift is open.")
+    except GitHubError as error:
+        raise OperationError(str(error)) from error
+
+
+def _open_stack(target: Target) -> None:
+    """A simulator's stack is made where it is missing; a real one is not, since a review changes nothing."""
+    if target.simulated:
+        engine.select_stack(target)
+
+
+def _occasion(stack: str, status: int = 0) -> Occasion:
+    """The run, as GitHub Actions tells it; what is not of the expected form is left out."""
+    if not _STACK_NAME.fullmatch(stack):
+        raise OperationError(f"{stack!r} is no stack name: letters, digits, '_', '.' and '-', at most 100.")
+    server, repository, run = (os.environ.get(f"GITHUB_{n}", "") for n in ("SERVER_URL", "REPOSITORY", "RUN_ID"))
+    url, commit = f"{server}/{repository}/actions/runs/{run}", os.environ.get("GITHUB_SHA", "")
+    return Occasion(
+        stack,
+        status,
+        commit=commit if _COMMIT.fullmatch(commit) else "",
+        log_url=url if run and _RUN_URL.fullmatch(url) else "",
+    )
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    typer.echo(f"Wrote {file}")
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as page:
+            page.write(text)
+
+
+def _read(file: Path, expected: str) -> str:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise OperationError(f"There is no {file}: `python -m operations review` or `drift` writes it.") from error
+    if text.split("\n", 1)[0] != expected:
+        raise OperationError(f"{file} is not of this stack: it must begin with {expected}")
+    return text

@@ -1,0 +1,184 @@
+"""Renders a preview for a pull request, and drift for an issue."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from operations.pull_request import markdown
+from operations.pull_request.differences import Difference, differences, drift
+from operations.pull_request.events import Finding, Record, Step
+from operations.pull_request.redaction import Redactor
+
+LIMIT_BYTES = 60_000
+"""GitHub refuses a comment of more than 65,536 characters."""
+
+_LINES_OF_A_DIFFERENCE = 60
+_VALUE_CHARACTERS = 400
+_ORDER = ("delete", "replace", "create", "update", "import")
+_WORDS = {"delete": "deleted", "replace": "replaced", "create": "created", "update": "updated", "import": "imported"}
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """Which run is told of.
+
+    Attributes:
+        stack: the stack's name.
+        status: exit status of pulumi; 0 is success.
+        commit: what was previewed, as a git object name; empty if unknown.
+        log_url: where the whole log can be read; empty if nowhere.
+    """
+
+    stack: str
+    status: int
+    commit: str = ""
+    log_url: str = ""
+
+
+def marker(kind: str, stack: str) -> str:
+    """The invisible line by which a comment or an issue is found again."""
+    return f"<!-- kai-anywhere:{kind}:{stack} -->"
+
+
+def preview_comment(record: Record, occasion: Occasion, redactor: Redactor) -> str:
+    """A preview: what is wrong, what policies found, what would change, value by value.
+
+    The text is bounded (`LIMIT_BYTES`), and shows texts of others as code only.
+    """
+    head = f"{marker('preview', occasion.stack)}\n### Preview of {markdown.code(occasion.stack)}: {_headline(record)}\n"
+    blocking = sum(finding.blocks for finding in record.findings)
+    if blocking:
+        head += f"\n**{_many(blocking, 'policy finding')} must be solved before this can be deployed.**\n"
+    if occasion.status != 0 and not blocking:
+        head += "\n**The preview failed.**\n"
+    if not record.complete:
+        head += "\n**The engine did not come to its end: what stands here is incomplete.**\n"
+    if record.complete and not record.packs:
+        head += "\n**No policy pack ran: nothing here was judged.**\n"
+    sections = (
+        _errors(record, redactor),
+        _findings(record, redactor),
+        _changes("Changes", record.steps, redactor),
+        _values("Values", record.steps, differences, redactor),
+        _warnings(record, redactor),
+    )
+    return markdown.composed(head, sections, _foot(record, occasion), limit=LIMIT_BYTES)
+
+
+def drift_issue(record: Record, occasion: Occasion, redactor: Redactor) -> str:
+    """Drift: what was changed outside of Pulumi, and what the next `up` would do about it."""
+    drifted = _many(len(record.drifted), "resource")
+    head = (
+        f"{marker('drift', occasion.stack)}\n### {markdown.code(occasion.stack)}: {drifted} changed outside of Pulumi\n"
+    )
+    if not record.complete:
+        head += "\n**The check did not come to its end: what stands here is incomplete.**\n"
+    head += (
+        "\nThe cluster is not as the program says. `pulumi up` makes it so again; if the change was meant, say it in "
+        "the stack file instead. docs/teams.md tells how.\n"
+    )
+    sections = (
+        _errors(record, redactor),
+        _findings(record, redactor),
+        _changes("Changed outside of Pulumi", [_as_found(step) for step in record.drifted], redactor),
+        _values("Remembered (-) and found (+)", record.drifted, drift, redactor),
+        _changes("What the next up would do", record.steps, redactor),
+        _values("Values", record.steps, differences, redactor),
+        _warnings(record, redactor),
+    )
+    return markdown.composed(head, sections, _foot(record, occasion), limit=LIMIT_BYTES)
+
+
+def _headline(record: Record) -> str:
+    told = [
+        f"{record.counts[op]} to be {_WORDS[op]}" if op not in {"delete", "replace"} else f"**{text}**"
+        for op in _ORDER
+        if record.counts.get(op)
+        for text in [f"{record.counts[op]} to be {_WORDS[op]}"]
+    ]
+    if told:
+        return ", ".join(told)
+    return "nothing changes" if record.counts else "no plan"
+
+
+def _errors(record: Record, redactor: Redactor) -> markdown.Section:
+    return markdown.Section("Errors", [markdown.block(redactor.text(text)) for text in record.errors], 15_000)
+
+
+def _findings(record: Record, redactor: Redactor) -> markdown.Section:
+    return markdown.Section("Policy findings", [_finding(finding, redactor) for finding in record.findings], 20_000)
+
+
+def _finding(finding: Finding, redactor: Redactor) -> str:
+    level = "**blocks**" if finding.blocks else "advises"
+    where = f" on {markdown.code(redactor.text(finding.urn.rsplit('::', 1)[-1]))}" if finding.urn else ""
+    return f"- {level}: {markdown.code(finding.policy)}{where}\n\n" + _indented(
+        markdown.block(redactor.text(finding.message.strip()), length=1500)
+    )
+
+
+def _changes(title: str, steps: Iterable[Step], redactor: Redactor) -> markdown.Section:
+    rank = {op: index for index, op in enumerate(_ORDER)}
+    ordered = sorted(steps, key=lambda step: rank.get(step.op, len(rank)))
+    lines = [
+        f"- {markdown.code(step.op)} {markdown.code(step.type)} {markdown.code(redactor.text(step.name))}\n"
+        for step in ordered
+    ]
+    return markdown.Section(title, lines, 10_000)
+
+
+def _as_found(step: Step) -> Step:
+    """A refresh's step, named by what it found."""
+    return step.model_copy(update={"op": "delete" if step.new is None else "update"})
+
+
+def _values(
+    title: str,
+    steps: Iterable[Step],
+    compare: Callable[[Step, Redactor], tuple[Difference, ...]],
+    redactor: Redactor,
+) -> markdown.Section:
+    blocks = []
+    for step in steps:
+        if found := compare(step, redactor):
+            shown = "\n".join(line for difference in found for line in _lines(difference))
+            summary = f"{step.op} {step.type} {redactor.text(step.name)}"
+            blocks.append(markdown.folded(summary, markdown.block(_cut(shown), language="diff", length=8000)))
+    return markdown.Section(title, blocks, LIMIT_BYTES)
+
+
+def _lines(difference: Difference) -> Iterable[str]:
+    why = "   # forces a replacement" if difference.replaces else ""
+    path = markdown.clipped(difference.path, _VALUE_CHARACTERS)
+    for sign, value in (("-", difference.old), ("+", difference.new)):
+        if value is not None:
+            yield f"{sign} {path}: {markdown.clipped(value, _VALUE_CHARACTERS)}{why}".replace("\n", " ")
+
+
+def _cut(lines: str) -> str:
+    all_lines = lines.split("\n")
+    if len(all_lines) <= _LINES_OF_A_DIFFERENCE:
+        return lines
+    left_out = len(all_lines) - _LINES_OF_A_DIFFERENCE
+    return "\n".join([*all_lines[:_LINES_OF_A_DIFFERENCE], f"# {left_out} more lines"])
+
+
+def _warnings(record: Record, redactor: Redactor) -> markdown.Section:
+    return markdown.Section("Warnings", [markdown.block(redactor.text(text)) for text in record.warnings], 8_000)
+
+
+def _foot(record: Record, occasion: Occasion) -> str:
+    told = [f"policy pack {markdown.code(f'{name} {version}')}" for name, version in sorted(record.packs.items())[:5]]
+    if occasion.commit:
+        told.append(f"commit {markdown.code(occasion.commit)}")
+    if occasion.log_url:
+        told.append(f"[log]({occasion.log_url})")
+    return f"\n{'; '.join(told)}\n" if told else ""
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _indented(text: str) -> str:
+    """Inside the list item that goes before."""
+    return "".join(f"  {line}" for line in text.splitlines(keepends=True))

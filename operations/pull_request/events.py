@@ -1,0 +1,198 @@
+"""Reads what the engine wrote with `--event-log`: one JSON object a line.
+
+Shapes: `apitype/events.go` of the Pulumi SDK 3.259. `pulumi preview --json` is of no use here: it leaves policy events
+out.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+_COLOUR = re.compile(r"<\{%.*?%\}>")
+_UNCHANGED = frozenset({"same", "read", "refresh"})
+# A replacement is told as three steps; one of them is enough for a reader.
+_PARTS_OF_A_REPLACEMENT = frozenset({"create-replacement", "delete-replaced", "import-replacement", "read-replacement"})
+# What every run of programs found on PATH says; it tells a reviewer nothing.
+_NOISE = re.compile(r"using pulumi-\S+ from \$PATH")
+
+
+class EventLogError(Exception):
+    """The file is not an event log of the engine."""
+
+
+class _Event(BaseModel):
+    # The engine says more than is read here, and says more with every version.
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+
+class State(_Event):
+    """A resource before or after a step."""
+
+    inputs: dict[str, Any] | None = None
+    outputs: dict[str, Any] | None = None
+
+
+class PropertyDiff(_Event):
+    """How one property changes.
+
+    Attributes:
+        kind: `add`, `delete` or `update`, with `-replace` where it forces a replacement.
+        input_diff: whether old inputs were compared, and not the old state.
+    """
+
+    kind: str = Field(alias="diffKind")
+    input_diff: bool = Field(alias="inputDiff", default=False)
+
+
+class Step(_Event):
+    """What happens, or would happen, to one resource."""
+
+    op: str
+    urn: str
+    type: str
+    old: State | None = None
+    new: State | None = None
+    diffs: tuple[str, ...] | None = None
+    detailed_diff: dict[str, PropertyDiff] | None = Field(alias="detailedDiff", default=None)
+
+    @property
+    def name(self) -> str:
+        """The resource's logical name."""
+        return self.urn.rsplit("::", 1)[-1]
+
+
+class Finding(_Event):
+    """A policy's objection."""
+
+    urn: str = Field(alias="resourceUrn", default="")
+    message: str
+    policy: str = Field(alias="policyName")
+    pack: str = Field(alias="policyPackName")
+    level: str = Field(alias="enforcementLevel")
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it stops an `up`."""
+        return self.level == "mandatory"
+
+
+class _Diagnostic(_Event):
+    urn: str = ""
+    message: str
+    severity: str
+    ephemeral: bool = False
+
+
+class _Summary(_Event):
+    changes: dict[str, int] | None = Field(alias="resourceChanges", default=None)
+    packs: dict[str, str] | None = Field(alias="PolicyPacks", default=None)
+
+
+class _Metadata(_Event):
+    metadata: Step
+
+
+class _Line(_Event):
+    diagnostic: _Diagnostic | None = Field(alias="diagnosticEvent", default=None)
+    policy: Finding | None = Field(alias="policyEvent", default=None)
+    before: _Metadata | None = Field(alias="resourcePreEvent", default=None)
+    after: _Metadata | None = Field(alias="resOutputsEvent", default=None)
+    summary: _Summary | None = Field(alias="summaryEvent", default=None)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished preview, as far as it got.
+
+    Attributes:
+        steps: what would be changed, in the engine's order; a replacement once.
+        drifted: what a refresh found changed outside of Pulumi.
+        findings: of policies, blocking ones first.
+        errors: of program, engine and provider; texts without colours.
+        warnings: likewise.
+        counts: resources by operation.
+        packs: the policy packs that ran, with their versions.
+        complete: whether the engine came to its end, and so nothing is missing above.
+    """
+
+    steps: tuple[Step, ...]
+    drifted: tuple[Step, ...]
+    findings: tuple[Finding, ...]
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+    counts: dict[str, int]
+    packs: dict[str, str]
+    complete: bool
+
+
+def failed(error: str) -> Record:
+    """A preview that ended before the engine began."""
+    return Record((), (), (), (error,), (), {}, {}, complete=False)
+
+
+def read_events(lines: Iterable[str]) -> Record:
+    """What an event log says.
+
+    The last line may be cut off: an engine that was killed does that, and the record is then not complete.
+
+    Raises:
+        EventLogError: if another line is not an event.
+    """
+    events, cut_off = _parse(lines)
+    steps: dict[str, Step] = {}
+    drifted: dict[str, Step] = {}
+    for event in events:
+        if event.before:
+            step = event.before.metadata
+            if step.op not in _UNCHANGED | _PARTS_OF_A_REPLACEMENT:
+                steps[step.urn] = step
+        elif event.after:
+            step = event.after.metadata
+            if step.op == "refresh" and (step.new is None or step.detailed_diff):
+                drifted[step.urn] = step
+    findings = dict.fromkeys(event.policy for event in events if event.policy)
+    summaries = [event.summary for event in events if event.summary]
+    counts: dict[str, int] = {}
+    packs: dict[str, str] = {}
+    for summary in summaries:
+        counts |= summary.changes or {}
+        # A local pack is named `name|local|folder`.
+        packs |= {name.split("|")[0]: version for name, version in (summary.packs or {}).items()}
+    return Record(
+        steps=tuple(steps.values()),
+        drifted=tuple(drifted.values()),
+        findings=tuple(sorted(findings, key=lambda finding: not finding.blocks)),
+        errors=_diagnostics(events, "error"),
+        warnings=_diagnostics(events, "warning"),
+        counts=counts,
+        packs=packs,
+        complete=bool(summaries) and not cut_off,
+    )
+
+
+def _parse(lines: Iterable[str]) -> tuple[list[_Line], bool]:
+    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    events: list[_Line] = []
+    for number, line in numbered:
+        try:
+            events.append(_Line.model_validate_json(line))
+        except ValidationError as error:
+            if number == numbered[-1][0] and number > 1:
+                return events, True
+            # The error's own text quotes the line, which may hold anything.
+            problem = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(map(str, problem["loc"])) or "the whole line"
+            raise EventLogError(f"Line {number} is not an event of the engine: {where}: {problem['msg']}") from None
+    return events, False
+
+
+def _diagnostics(events: Iterable[_Line], severity: str) -> tuple[str, ...]:
+    said = (
+        _COLOUR.sub("", event.diagnostic.message).strip()
+        for event in events
+        if event.diagnostic and event.diagnostic.severity == severity and not event.diagnostic.ephemeral
+    )
+    return tuple(dict.fromkeys(text for text in said if text and not _NOISE.match(text)))

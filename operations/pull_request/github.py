@@ -1,0 +1,152 @@
+"""Writes a comment or an issue on GitHub once, and updates it from then on."""
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import requests
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+_T = TypeVar("_T")
+_TIMEOUT_SECONDS = 30
+_PAGE = 100
+_PERMISSIONS = {
+    requests.codes.unauthorized: "The token is not accepted: GITHUB_TOKEN must be the job's own.",
+    requests.codes.forbidden: "The job needs the permission `pull-requests: write`, or `issues: write` for an issue.",
+    requests.codes.not_found: (
+        "There is no such repository, pull request or issue, or the job may not see it: it needs the permission "
+        "`pull-requests: write`, or `issues: write` for an issue."
+    ),
+}
+
+
+class GitHubError(Exception):
+    """GitHub did not do what it was asked."""
+
+
+class _User(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    login: str
+
+
+class _Post(BaseModel):
+    """A comment or an issue."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    url: str
+    html_url: str
+    body: str | None = None
+    user: _User | None = None
+
+
+_POSTS = TypeAdapter(list[_Post])
+
+
+class GitHub:
+    """A repository, as the job's token sees it.
+
+    What is ours is found by its first line (a marker) and its author: somebody else's text with the same marker is left
+    alone, since its author could change it again.
+
+    Args:
+        repository: `owner/name`.
+        token: sent in a header, never shown.
+        api: the address of GitHub's REST interface.
+        author: the login under which the token writes.
+    """
+
+    def __init__(
+        self, repository: str, token: str, *, api: str = "https://api.github.com", author: str = "github-actions[bot]"
+    ) -> None:
+        self._base = f"{api.rstrip('/')}/repos/{repository}"
+        self._author = author
+        self._session = requests.Session()
+        self._session.headers.update(
+            {
+                "Authorization": f"Bearer {token}",
+                "Accept": "application/vnd.github+json",
+                "X-GitHub-Api-Version": "2022-11-28",
+            }
+        )
+        # A comment that was created twice is worse than one that is missing: only what can be repeated is.
+        retry = Retry(
+            total=4,
+            backoff_factor=0.5,
+            status_forcelist=(429, 500, 502, 503, 504),
+            allowed_methods=("GET", "PATCH"),
+            raise_on_status=False,
+        )
+        self._session.mount(self._base, HTTPAdapter(max_retries=retry))
+
+    def put_comment(self, pull_request: int, body: str) -> str:
+        """Write the comment, or update the one with the same marker; gives its address.
+
+        Raises:
+            GitHubError: if GitHub refuses it or does not answer.
+        """
+        comments = f"{self._base}/issues/{pull_request}/comments"
+        if ours := self._find(comments, {}, body):
+            return self._send("PATCH", ours.url, {"body": body}).html_url
+        return self._send("POST", comments, {"body": body}).html_url
+
+    def put_issue(self, title: str, body: str) -> str:
+        """Open an issue, or update the open one with the same marker; gives its address.
+
+        Raises:
+            GitHubError: if GitHub refuses it or does not answer.
+        """
+        issues = f"{self._base}/issues"
+        if ours := self._find(issues, {"state": "open", "creator": self._author}, body):
+            return self._send("PATCH", ours.url, {"title": title, "body": body}).html_url
+        return self._send("POST", issues, {"title": title, "body": body}).html_url
+
+    def close_issue(self, marker: str) -> str | None:
+        """Close the open issue with this marker; gives its address, or None where there is none.
+
+        Raises:
+            GitHubError: if GitHub refuses it or does not answer.
+        """
+        ours = self._find(f"{self._base}/issues", {"state": "open", "creator": self._author}, marker)
+        return self._send("PATCH", ours.url, {"state": "closed"}).html_url if ours else None
+
+    def _find(self, url: str, parameters: dict[str, str], body: str) -> _Post | None:
+        marker = body.split("\n", 1)[0]
+        for post in self._pages(url, parameters):
+            first = (post.body or "").split("\n", 1)[0].strip()
+            if first == marker and post.user is not None and post.user.login == self._author:
+                return post
+        return None
+
+    def _pages(self, url: str, parameters: dict[str, str]) -> Iterator[_Post]:
+        page: str | None = url
+        asked: dict[str, str] | None = parameters | {"per_page": str(_PAGE)}
+        while page is not None:
+            answer = self._ask("GET", page, params=asked)
+            yield from self._read(_POSTS, answer)
+            page, asked = answer.links.get("next", {}).get("url"), None
+            if page is not None and not page.startswith(self._base.split("/repos/", maxsplit=1)[0]):
+                raise GitHubError(f"GitHub's list goes on at another address ({page}): the token is not sent there.")
+
+    def _send(self, method: str, url: str, content: dict[str, str]) -> _Post:
+        return self._read(TypeAdapter(_Post), self._ask(method, url, json=content))
+
+    def _ask(self, method: str, url: str, **options: Any) -> requests.Response:  # noqa: ANN401 - requests' own options
+        try:
+            answer = self._session.request(method, url, timeout=_TIMEOUT_SECONDS, **options)
+        except requests.RequestException as error:
+            raise GitHubError(
+                f"GitHub does not answer ({type(error).__name__}) to {method} {url}. Run the job again."
+            ) from error
+        if not answer.ok:
+            remedy = _PERMISSIONS.get(answer.status_code, "Run the job again.")
+            raise GitHubError(f"GitHub refused {method} {url}: {answer.status_code} {answer.reason}. {remedy}")
+        return answer
+
+    def _read(self, kind: TypeAdapter[_T], answer: requests.Response) -> _T:
+        try:
+            return kind.validate_json(answer.content)
+        except ValidationError as error:
+            raise GitHubError(f"GitHub's answer to {answer.url} is not what its documentation says: {error}") from error

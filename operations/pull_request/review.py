@@ -1,0 +1,101 @@
+"""Runs the preview that is told of: with the policy pack, and with the engine's event log."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from operations.errors import OperationError
+from operations.pull_request.events import EventLogError, Record, read_events
+from operations.target import ROOT, Target
+
+POLICIES = ("pod-privilege", "cluster-privilege", "exceptions-in-use")
+"""The pack's policies: the engine hands configuration to a policy by its name."""
+
+_SECTIONS = ("platform", "reservation", "gpu_operator")
+_PACK_CONFIG = "policy-config.json"
+_TIMEOUT_SECONDS = 1800
+_SECRET_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN")
+_DRIFT = ("--refresh", "--expect-no-changes")
+
+
+def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int, Record]:
+    """Preview a stack, a person watching; gives pulumi's exit status and what the engine said.
+
+    Args:
+        target: the stack and its place.
+        folder: gets the event log and the pack's configuration.
+        refresh: ask the cluster for what changed outside of Pulumi, and take any change for a failure.
+
+    Raises:
+        OperationError: if the preview does not end, or pulumi wrote no event log.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log, config = folder / "events.jsonl", folder / _PACK_CONFIG
+    log.unlink(missing_ok=True)
+    config.write_text(json.dumps(pack_config(target)), encoding="utf-8")
+    command = ["pulumi", "preview", *_stack_and_pack(target, config)]
+    command += ["--non-interactive", "--event-log", str(log.resolve()), *(_DRIFT if refresh else ())]
+    # Unlocks --event-log.
+    environment = dict(target.environment) | {"PULUMI_DEBUG_COMMANDS": "true"}
+    sys.stdout.flush()
+    try:
+        status = subprocess.run(command, env=environment, check=False, timeout=_TIMEOUT_SECONDS).returncode
+    except subprocess.TimeoutExpired as error:
+        raise OperationError(
+            f"pulumi preview did not end within {_TIMEOUT_SECONDS} s. What it said stands above."
+        ) from error
+    if not log.exists():
+        raise OperationError(f"pulumi preview wrote no event log (status {status}); the reason stands above.")
+    try:
+        return status, read_events(log.read_text(encoding="utf-8").split("\n"))
+    except EventLogError as error:
+        raise OperationError(f"{log} can't be read: {error}") from error
+
+
+def analyze(target: Target, folder: Path) -> str | None:
+    """Judge the remembered state, after `preview` wrote the pack's configuration; gives the objections, or None."""
+    command = ["pulumi", "policy", "analyze", *_stack_and_pack(target, folder / _PACK_CONFIG), "--color", "never"]
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(target.environment),
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OperationError(f"pulumi policy analyze did not end within {_TIMEOUT_SECONDS} s.") from error
+    return done.stdout if done.returncode else None
+
+
+def _stack_and_pack(target: Target, config: Path) -> tuple[str, ...]:
+    # An executable pack runs on every engine since 3.255, with the language host that is on PATH or without.
+    pack = ("--policy-pack", str(ROOT / "policy" / "run"), "--policy-pack-config", str(config.resolve()))
+    return ("--stack", target.stack, "--cwd", str(target.project), *pack)
+
+
+def pack_config(target: Target) -> Mapping[str, Mapping[str, object]]:
+    """The pack's configuration: what the stack's settings say of its platform, for each policy."""
+    settings = target.settings.model_dump(mode="json")
+    told = {section: settings[section] for section in _SECTIONS}
+    return dict.fromkeys(POLICIES, told)
+
+
+def secrets_of(environment: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, ...]:
+    """The values of the environment that must not be shown.
+
+    Args:
+        environment: variables by name.
+        named: more variables that hold a secret.
+    """
+    return tuple(filter(None, (environment.get(name, "") for name in (*_SECRET_VARIABLES, *named))))
+
+
+def environment_secrets() -> tuple[str, ...]:
+    """The secrets of this process."""
+    return secrets_of(os.environ, filter(None, os.environ.get("KAI_ANYWHERE_SECRET_VARIABLES", "").split(",")))

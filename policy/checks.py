@@ -1,0 +1,383 @@
+"""What is asked of pods, as data: the pack's rules read their allowed values here, and the cluster's guard renders it.
+
+The program renders this table as an admission policy, so it stands alone: the standard library and nothing else of the
+pack. Allowed values are those of Pod Security's baseline (k8s.io/pod-security-admission v0.36.3, policy/check_*.go)
+where it has the check.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, unique
+from typing import TypeAlias
+
+
+@unique
+class Place(Enum):
+    """Where a check looks; its fields are named from there."""
+
+    POD = "the pod's spec"
+    CONTAINERS = "each container of each list"
+    CONTEXTS = "the security contexts of the pod and of each container"
+    HANDLERS = "the probes and lifecycle hooks of each container"
+    VOLUMES = "each volume"
+    ANNOTATIONS = "annotations; fields are prefixes of their keys"
+    ENVIRONMENT = "environment variables of each container; fields are their names"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A string that is set is one of these."""
+
+    values: frozenset[str]
+
+
+@dataclass(frozen=True)
+class NotTrue:
+    """A switch is off."""
+
+
+@dataclass(frozen=True)
+class Zero:
+    """A number is not set, or zero."""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Nothing is there at all.
+
+    Attributes:
+        shown: the field of a forbidden value that a message shows; empty for the value itself.
+    """
+
+    shown: str = ""
+
+
+@dataclass(frozen=True)
+class Begins:
+    """A string is empty or begins with one of these."""
+
+    prefixes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BeginsNot:
+    """A string does not begin with this."""
+
+    prefix: str
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """An image reference has a digest, or a tag that is not `latest`."""
+
+
+Allowed: TypeAlias = OneOf | NotTrue | Zero | Absent | Begins | BeginsNot | Pinned
+
+
+@unique
+class Unless(Enum):
+    """What lifts a check from a container."""
+
+    OWN_USERS = "the pod has a user namespace of its own"
+    GPU_REQUESTED = "the container requests a GPU, or the pod a KAI fraction"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that no pod has.
+
+    Attributes:
+        name: an identifier.
+        rule: the pack's rule that it belongs to.
+        place: where it looks.
+        fields: keys from there joined by dots; `[]` after a key goes through the items of its list.
+        allowed: what may stand there. A field that is absent is allowed.
+        why: what it would allow.
+        remedy: what to do instead.
+        unless: what lifts it.
+    """
+
+    name: str
+    rule: str
+    place: Place
+    fields: tuple[str, ...]
+    allowed: Allowed
+    why: str
+    remedy: str
+    unless: Unless | None = None
+
+
+CAPABILITY_NAMES = frozenset(
+    {
+        "AUDIT_WRITE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "KILL",
+        "MKNOD",
+        "NET_BIND_SERVICE",
+        "SETFCAP",
+        "SETGID",
+        "SETPCAP",
+        "SETUID",
+        "SYS_CHROOT",
+    }
+)
+SYSCTL_NAMES = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.tcp_wmem",
+    }
+)
+PROC_MOUNT_TYPES = frozenset({"Default"})
+PROFILE_TYPES = frozenset({"RuntimeDefault", "Localhost"})
+SELINUX_DOMAINS = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
+CONFINED = ("runtime/default", "docker/default", "localhost/")
+"""What profile annotations may begin with."""
+NO_DEVICES = frozenset({"", "none", "void"})
+
+APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
+SECCOMP_ANNOTATIONS = (
+    "seccomp.security.alpha.kubernetes.io/pod",
+    "container.seccomp.security.alpha.kubernetes.io/",
+)
+CDI_ANNOTATION = "cdi.k8s.io/"
+"""Pod annotations with this prefix inject CDI devices."""
+VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+VOLUME_DEVICES = "/var/run/nvidia-container-devices"
+"""Mounts here name devices to the NVIDIA container runtime (`accept-nvidia-visible-devices-as-volume-mounts`)."""
+FRACTIONS = frozenset({"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"})
+"""KAI's own requests, as annotations of the pod (KAI v0.17.0)."""
+GPU_RESOURCES = "nvidia.com/"
+"""Prefix of the resources that are GPUs or parts of them."""
+HANDLERS = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop")
+"""Where a container has a handler that may name a host."""
+
+DIGEST = "@sha256:"
+TAGGED = "([^/]*/)*[^/:]*:[^/]+"
+LATEST = "([^/]*/)*[^/:]*:latest"
+"""Whole image references with a tag, and with that one; the syntax is Python's and RE2's alike."""
+
+_SAFE_DEFAULT = "remove it: the default is the safe value"
+_CONFINED = "the container runs without the runtime's confinement"
+_OUT_OF_DOMAIN = "the container leaves the SELinux domain of containers"
+_PIN_WHY = "what runs tomorrow would not be what was reviewed today"
+_PIN_REMEDY = "add a tag, or better a digest (@sha256:...)"
+REQUEST_GPU = "request the GPU: nvidia.com/gpu under resources.limits, or KAI's annotation gpu-fraction"
+
+PRIVILEGED = Check(
+    name="privileged",
+    rule="privileged",
+    place=Place.CONTAINERS,
+    fields=("securityContext.privileged",),
+    allowed=NotTrue(),
+    why="a privileged container is root on its node, with every device",
+    remedy="remove it; ask for GPUs through nvidia.com/gpu or a KAI fraction, which need no privilege",
+)
+HOST_PATHS = Check(
+    name="host_paths",
+    rule="host-paths",
+    place=Place.VOLUMES,
+    fields=("hostPath",),
+    allowed=Absent(shown="path"),
+    why="who reads or writes the node's files can become root on it",
+    remedy="use a ConfigMap, an emptyDir or a PersistentVolume of a storage driver",
+)
+HOST_NAMESPACES = Check(
+    name="host_namespaces",
+    rule="host-access",
+    place=Place.POD,
+    fields=("hostPID", "hostIPC", "hostNetwork"),
+    allowed=NotTrue(),
+    why="the pod shares the node's own processes, memory or network",
+    remedy=_SAFE_DEFAULT,
+)
+HOST_PROCESSES = Check(
+    name="host_processes",
+    rule="host-access",
+    place=Place.CONTEXTS,
+    fields=("windowsOptions.hostProcess",),
+    allowed=NotTrue(),
+    why=HOST_NAMESPACES.why,
+    remedy=_SAFE_DEFAULT,
+)
+HOST_PORTS = Check(
+    name="host_ports",
+    rule="host-access",
+    place=Place.CONTAINERS,
+    fields=("ports[].hostPort",),
+    allowed=Zero(),
+    why="the port opens on the node, past NetworkPolicies",
+    remedy="use a Service of type NodePort or LoadBalancer",
+)
+HANDLER_HOSTS = Check(
+    name="handler_hosts",
+    rule="host-access",
+    place=Place.HANDLERS,
+    fields=("httpGet.host", "tcpSocket.host"),
+    allowed=OneOf(frozenset({""})),
+    why="the kubelet calls that host from the node's own network",
+    remedy="remove it: a probe asks the pod's own address",
+)
+CAPABILITIES = Check(
+    name="capabilities",
+    rule="host-access",
+    place=Place.CONTAINERS,
+    fields=("securityContext.capabilities.add[]",),
+    allowed=OneOf(CAPABILITY_NAMES),
+    why="the kernel gives the container a right that it has over the whole node",
+    remedy="remove it; the runtime's default capabilities need not be added",
+)
+PROC_MOUNTS = Check(
+    name="proc_mounts",
+    rule="host-access",
+    place=Place.CONTAINERS,
+    fields=("securityContext.procMount",),
+    allowed=OneOf(PROC_MOUNT_TYPES),
+    why="the container sees what the runtime hides of the node's /proc",
+    remedy=_SAFE_DEFAULT,
+    unless=Unless.OWN_USERS,
+)
+PROFILES = Check(
+    name="profiles",
+    rule="host-access",
+    place=Place.CONTEXTS,
+    fields=("seccompProfile.type", "appArmorProfile.type"),
+    allowed=OneOf(PROFILE_TYPES),
+    why=_CONFINED,
+    remedy=_SAFE_DEFAULT,
+)
+PROFILE_ANNOTATIONS = Check(
+    name="profile_annotations",
+    rule="host-access",
+    place=Place.ANNOTATIONS,
+    fields=(APPARMOR_ANNOTATION, *SECCOMP_ANNOTATIONS),
+    allowed=Begins(CONFINED),
+    why=_CONFINED,
+    remedy=_SAFE_DEFAULT,
+)
+SELINUX_TYPES = Check(
+    name="selinux_types",
+    rule="host-access",
+    place=Place.CONTEXTS,
+    fields=("seLinuxOptions.type",),
+    allowed=OneOf(SELINUX_DOMAINS),
+    why=_OUT_OF_DOMAIN,
+    remedy=_SAFE_DEFAULT,
+)
+SELINUX_USERS = Check(
+    name="selinux_users",
+    rule="host-access",
+    place=Place.CONTEXTS,
+    fields=("seLinuxOptions.user", "seLinuxOptions.role"),
+    allowed=OneOf(frozenset({""})),
+    why=_OUT_OF_DOMAIN,
+    remedy=_SAFE_DEFAULT,
+)
+SYSCTLS = Check(
+    name="sysctls",
+    rule="host-access",
+    place=Place.POD,
+    fields=("securityContext.sysctls[].name",),
+    allowed=OneOf(SYSCTL_NAMES),
+    why="this kernel setting reaches beyond the pod",
+    remedy=_SAFE_DEFAULT,
+)
+UNREQUESTED_GPUS = Check(
+    name="unrequested_gpus",
+    rule="devices",
+    place=Place.ENVIRONMENT,
+    fields=(VISIBLE_DEVICES,),
+    allowed=OneOf(NO_DEVICES),
+    why="with the NVIDIA runtime it gets GPUs that the scheduler gave to others",
+    remedy=REQUEST_GPU,
+    unless=Unless.GPU_REQUESTED,
+)
+DEVICE_MOUNTS = Check(
+    name="device_mounts",
+    rule="devices",
+    place=Place.CONTAINERS,
+    fields=("volumeMounts[].mountPath",),
+    allowed=BeginsNot(VOLUME_DEVICES),
+    why=UNREQUESTED_GPUS.why,
+    remedy=REQUEST_GPU,
+)
+RAW_DEVICES = Check(
+    name="raw_devices",
+    rule="devices",
+    place=Place.CONTAINERS,
+    fields=("volumeDevices[]",),
+    allowed=Absent(shown="devicePath"),
+    why="a raw block device is read and written past every file permission",
+    remedy="mount the volume as a file system (volumeMounts)",
+)
+INJECTED_DEVICES = Check(
+    name="injected_devices",
+    rule="devices",
+    place=Place.ANNOTATIONS,
+    fields=(CDI_ANNOTATION,),
+    allowed=Absent(),
+    why="the runtime injects devices that nobody requested",
+    remedy=REQUEST_GPU,
+)
+NODE_NAMES = Check(
+    name="node_names",
+    rule="scheduling",
+    place=Place.POD,
+    fields=("nodeName",),
+    allowed=OneOf(frozenset({""})),
+    why="a pod with a node name passes scheduler, quotas and taints by",
+    remedy="use a nodeSelector or affinity and let the scheduler choose",
+)
+IMAGES = Check(
+    name="images",
+    rule="images",
+    place=Place.CONTAINERS,
+    fields=("image",),
+    allowed=Pinned(),
+    why=_PIN_WHY,
+    remedy=_PIN_REMEDY,
+)
+VOLUME_IMAGES = Check(
+    name="volume_images",
+    rule="images",
+    place=Place.VOLUMES,
+    fields=("image.reference",),
+    allowed=Pinned(),
+    why=_PIN_WHY,
+    remedy=_PIN_REMEDY,
+)
+
+CHECKS: tuple[Check, ...] = (
+    PRIVILEGED,
+    HOST_PATHS,
+    HOST_NAMESPACES,
+    HOST_PROCESSES,
+    HOST_PORTS,
+    HANDLER_HOSTS,
+    CAPABILITIES,
+    PROC_MOUNTS,
+    PROFILES,
+    PROFILE_ANNOTATIONS,
+    SELINUX_TYPES,
+    SELINUX_USERS,
+    SYSCTLS,
+    UNREQUESTED_GPUS,
+    DEVICE_MOUNTS,
+    RAW_DEVICES,
+    INJECTED_DEVICES,
+    NODE_NAMES,
+    IMAGES,
+    VOLUME_IMAGES,
+)
+"""The table."""

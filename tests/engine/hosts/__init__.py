@@ -1,0 +1,1 @@
+"""Hosts on the real engine, over a real sshd."""

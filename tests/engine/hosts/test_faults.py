@@ -1,0 +1,167 @@
+"""Hosts that can't be prepared: each is told by name, nothing changes there, and the next run converges."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.host_machines import chatty, content, hold, jetson, with_sudo, x86
+from tests.support.host_stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
+from tests.support.sshd import Machine, Sshd, needs_sshd
+from tests.support.stacks import Json, changed, without
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.engine, needs_sshd]
+
+_SUDO = "sudo-password"
+_PASSWORD = "correct horse battery staple"
+
+
+def _stack(folder: Path, hosts: dict[str, Json], server: Sshd, **secrets: str) -> HostsStack:
+    return HostsStack(folder / "stack", tegra_stack(hosts), {LOGIN_KEY: server.private_key, **secrets})
+
+
+def test_each_host_that_refuses_is_told_by_name_and_the_others_are_prepared(
+    shared_server: Sshd, tmp_path: Path
+) -> None:
+    server = shared_server
+    machines = {
+        "fit": jetson(server),
+        "behind-bastion": jetson(server),
+        "free-sudo": with_sudo(jetson(server), "another", free=True),
+        "no-sudo": with_sudo(jetson(server), "another"),
+        "wrong-sudo": with_sudo(jetson(server), "another"),
+        "other-key": jetson(server),
+    }
+    hosts = {name: ssh_host(server, machine) for name, machine in machines.items()}
+    bastion = {key: value for key, value in hosts["fit"]["ssh"].items() if key != "dial"}
+    hosts["behind-bastion"]["ssh"]["bastion"] = bastion | {"address": "127.0.0.2"}
+    hosts["free-sudo"]["sudo_password_secret"] = _SUDO
+    hosts["wrong-sudo"]["sudo_password_secret"] = _SUDO
+    hosts["other-key"]["ssh"]["host_key"] = _another_key(server)
+    before = {name: content(machine.root) for name, machine in machines.items()}
+    stack = _stack(tmp_path, hosts, server, **{_SUDO: _PASSWORD})
+    output = stack.up("--continue-on-error", expect=1).output
+    changed_hosts = {name for name, machine in machines.items() if content(machine.root) != before[name]}
+    assert changed_hosts == {"fit", "behind-bastion", "free-sudo"}
+    assert "host no-sudo: sudo refuses without a password" in output
+    assert "incorrect password attempt" in output
+    assert "Host key verification failed" in output
+    assert _PASSWORD not in output
+    assert "Traceback" not in output
+    assert not list(machines["other-key"].home.iterdir()), "nothing is sent to a machine with another key"
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (x86, ("host 'other': the stack says that it is 'tegra', but it is 'x86', x86_64", "Remove 'other' from")),
+        (chatty, ("host 'other': its answer is not one of our agent", "it must be silent without a terminal")),
+    ],
+)
+def test_a_host_that_is_not_what_the_stack_says_is_left_alone_and_the_next_run_goes_on(
+    make: Callable[[Sshd], Machine], says: tuple[str, ...], shared_server: Sshd, tmp_path: Path
+) -> None:
+    fit, other = jetson(shared_server), make(shared_server)
+    hosts = {"fit": ssh_host(shared_server, fit), "other": ssh_host(shared_server, other)}
+    before = content(fit.root), content(other.root)
+    stack = _stack(tmp_path, hosts, shared_server)
+    output = stack.up(expect=1).output
+    assert content(other.root) == before[1]
+    for text in says:
+        assert text in output
+    stack.settings = without(without(stack.settings, "hosts.other"), "platform.tegra_nodes.other")
+    stack.up()
+    assert content(fit.root) != before[0]
+    assert content(other.root) == before[1]
+
+
+def _another_key(server: Sshd) -> str:
+    """A well-formed key that is not the server's."""
+    kind, data = server.host_key.split()
+    other = "B" if data[-10] == "A" else "A"
+    return f"{kind} {data[:-10]}{other}{data[-9:]}"
+
+
+def test_a_host_that_does_not_answer_is_a_bounded_error_and_gone_leaves_it(server: Sshd, tmp_path: Path) -> None:
+    machine = jetson(server)
+    stack = _stack(tmp_path, {"jetson-1": ssh_host(server, machine)}, server)
+    stack.up()
+    configured = content(machine.root)
+    server.stop()
+    failed = stack.destroy(expect=1)
+    assert "failed attempts" in failed.output
+    assert stack.resources(), "a host that could not be restored must not be forgotten"
+    stack.settings = changed(
+        changed(stack.settings, "hosts.jetson-1.gone", True),
+        "platform.tegra_nodes.jetson-1",
+        {"gpu_memory_mib": 20480},
+    )
+    stack.up()
+    stack.destroy()
+    assert stack.resources() == []
+    assert content(machine.root) == configured
+
+
+def test_a_host_that_was_never_reached_can_be_declared_gone(server: Sshd, tmp_path: Path) -> None:
+    server.stop()
+    stack = _stack(tmp_path, {"jetson-1": ssh_host(server, jetson(server))}, server)
+    assert "failed attempts" in stack.up(expect=1).output
+    stack.settings = changed(
+        changed(stack.settings, "hosts.jetson-1.gone", True),
+        "platform.tegra_nodes.jetson-1",
+        {"gpu_memory_mib": 20480},
+    )
+    stack.up()
+    stack.destroy()
+    assert stack.resources() == []
+
+
+def test_a_connection_that_is_cut_is_an_error_and_the_next_run_converges(server: Sshd, tmp_path: Path) -> None:
+    machine = jetson(server)
+    held = hold(machine)
+    stack = _stack(tmp_path, {"jetson-1": ssh_host(server, machine)}, server)
+    with _beside(lambda: stack.up(expect=1)):
+        eventually(held.with_suffix(".reached").exists, within_s=120)
+        server.cut()
+    held.unlink()
+    assert stack.up().changed >= {"hosts-jetson-1-configured"}
+    assert stack.up().changed == frozenset()
+
+
+def test_a_host_that_reboots_while_it_is_dialled_is_waited_for(server: Sshd, tmp_path: Path) -> None:
+    machine = jetson(server)
+    before = content(machine.root)
+    host = changed(ssh_host(server, machine), "ssh.dial.attempts", 60)
+    stack = _stack(tmp_path, {"jetson-1": host}, server)
+    server.stop()
+    with _beside(stack.up) as engine:
+        eventually(stack.is_dialling, within_s=120)
+        assert engine.is_alive()
+        server.start()
+    assert content(machine.root) != before
+
+
+class _beside:  # noqa: N801 - reads as a statement
+    """Run something beside a block, wait for its end, and fail as it failed."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            self._error = error
+
+    def __enter__(self) -> threading.Thread:
+        self._thread.start()
+        return self._thread
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,148 @@
+"""The comment and the issue from event logs that the real engine wrote, on a real API server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import simulator
+from operations.pull_request.comment import LIMIT_BYTES, Occasion, drift_issue, preview_comment
+from operations.pull_request.redaction import Redactor
+from operations.pull_request.review import analyze, preview
+from operations.target import Target
+from tests.support.engine import Stack
+from tests.support.inventory import connect
+from tests.support.simulated import stack_settings, start
+from tests.support.stacks import Json, changed, jetson, parse, without, x86
+
+pytestmark = pytest.mark.engine
+
+PATCH = {"Content-Type": "application/merge-patch+json"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="module")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory, cluster: simulator.ControlPlane, engine_environment: dict[str, str]
+) -> Stack:
+    """A Jetson stack that is deployed."""
+    made = Stack(tmp_path_factory.mktemp("stack"), stack_settings(jetson(), cluster), engine_environment)
+    made.up()
+    return made
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(stack: Stack) -> Iterator[None]:
+    """Settings that a test changed are put back."""
+    good = stack.settings
+    yield
+    stack.settings = good
+
+
+def target(stack: Stack, judged_as: Json | None = None) -> Target:
+    """The stack; `judged_as` are the settings that the policy pack is told instead of the stack's own."""
+    return Target(stack.name, parse(judged_as or stack.settings), stack.folder, stack.environment, ())
+
+
+def comment(stack: Stack, folder: Path, judged_as: Json | None = None) -> tuple[int, str]:
+    status, record = preview(target(stack, judged_as), folder)
+    return status, preview_comment(record, Occasion(stack.name, status), Redactor())
+
+
+def test_a_stack_that_is_as_it_should_be_has_nothing_to_tell(stack: Stack, tmp_path: Path) -> None:
+    status, text = comment(stack, tmp_path)
+    assert status == 0
+    assert "### Preview of `test`: nothing changes" in text
+    assert "policy pack `kai-anywhere" in text
+    assert "####" not in text
+
+
+def test_what_a_pull_request_changes_is_shown_value_by_value(stack: Stack, tmp_path: Path) -> None:
+    settings = changed(stack.settings, "platform.tegra_nodes.jetson-1.gpu_memory_mib", 61440)
+    settings = changed(settings, "kai.queues.robots.gpu.quota", 2)
+    stack.settings = changed(settings, "kai.queues.new", {"gpu": {"quota": 1, "limit": -1, "over_quota_weight": 1}})
+    status, text = comment(stack, tmp_path)
+    assert status == 0
+    assert "1 to be created, 2 to be updated" in text
+    assert (
+        '- metadata.labels["nvidia.com/gpu.memory"]: "122880"\n+ metadata.labels["nvidia.com/gpu.memory"]: "61440"'
+        in text
+    )
+    assert "- spec.resources.gpu.quota: 1\n+ spec.resources.gpu.quota: 2" in text
+    assert "- `create` `kubernetes:scheduling.run.ai/v2:Queue` `kai-scheduler-queue-new`" in text
+
+
+def test_a_deletion_stands_out(stack: Stack, tmp_path: Path) -> None:
+    stack.settings = without(stack.settings, "kai.queues.robots")
+    _, text = comment(stack, tmp_path)
+    assert "**1 to be deleted**" in text
+    assert "- `delete` `kubernetes:scheduling.run.ai/v2:Queue` `kai-scheduler-queue-robots`" in text
+
+
+def test_every_finding_of_a_policy_is_shown_and_the_preview_fails(stack: Stack, tmp_path: Path) -> None:
+    # Told that this is an x86 stack, the pack refuses everything that is granted on Tegra.
+    status, text = comment(stack, tmp_path, judged_as=x86())
+    assert status != 0
+    assert "must be solved before this can be deployed.**" in text
+    assert "- **blocks**: `pod-privilege` on `reservation-policy`" in text
+    assert "- **blocks**: `cluster-privilege` on `reservation-namespace`" in text
+    assert "No policy pack ran" not in text
+
+
+def test_a_setting_that_is_wrong_is_told_where_the_plan_would_stand(stack: Stack, tmp_path: Path) -> None:
+    good = stack.settings
+    stack.settings = changed(good, "platform.tegra_nodes.jetson-1.gpu_memory_mib", 128)
+    status, text = comment(stack, tmp_path, judged_as=good)
+    assert status != 0
+    assert "**The preview failed.**" in text
+    assert "128 looks like GB" in text
+
+
+def test_the_comment_of_a_whole_installation_fits(
+    tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]
+) -> None:
+    fresh = Stack(
+        tmp_path / "fresh",
+        changed(stack_settings(jetson(), cluster), "cluster.kubeconfig", "/no/such/file"),
+        engine_environment,
+    )
+    status, text = comment(fresh, tmp_path)
+    assert status == 0
+    assert text.count("- `create`") > 15
+    assert len(text.encode()) < LIMIT_BYTES
+
+
+def test_drift_is_told_and_nothing_is_told_once_it_is_gone(
+    stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path
+) -> None:
+    queue = "/apis/scheduling.run.ai/v2/queues/robots"
+    with connect(cluster) as api:
+        labels = {"metadata": {"labels": {"nvidia.com/gpu.memory": "5"}}}
+        api.patch("/api/v1/nodes/jetson-1", json=labels, headers=PATCH).raise_for_status()
+        api.delete(queue).raise_for_status()
+    status, record = preview(target(stack), tmp_path, refresh=True)
+    text = drift_issue(record, Occasion(stack.name, status), Redactor())
+    assert status != 0
+    assert "### `test`: 2 resources changed outside of Pulumi" in text
+    assert (
+        '- metadata.labels["nvidia.com/gpu.memory"]: "122880"\n+ metadata.labels["nvidia.com/gpu.memory"]: "5"' in text
+    )
+    assert "- `delete` `kubernetes:scheduling.run.ai/v2:Queue` `kai-scheduler-queue-robots`" in text
+    stack.up("--refresh")
+    status, record = preview(target(stack), tmp_path, refresh=True)
+    assert status == 0
+    assert record.drifted == ()
+
+
+def test_the_state_is_judged_as_the_plan_is(stack: Stack, tmp_path: Path) -> None:
+    preview(target(stack), tmp_path)
+    assert analyze(target(stack), tmp_path) is None
+    preview(target(stack, judged_as=x86()), tmp_path)
+    objections = analyze(target(stack), tmp_path)
+    assert objections is not None
+    assert "pod-privilege" in objections

@@ -1,0 +1,56 @@
+"""Fixtures with the real programs; containerd 1.x is the distribution's package."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import toolchain
+from tests.support.host_roots import PROGRAM_FOLDERS, Distribution, HostRoot, Serve
+
+
+@pytest.fixture(scope="session")
+def programs() -> Mapping[toolchain.Program, Path]:
+    """nvidia-ctk and containerd 2.x."""
+    return toolchain.install(toolchain.HOSTS)
+
+
+@pytest.fixture(scope="session")
+def containerd_1() -> Path:
+    """The containerd 1.x of this machine's packages."""
+    found = shutil.which("containerd", path="/usr/bin:/usr/local/bin")
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout if found else ""
+    if not re.search(r"\s1\.\d+\.\d+", said):
+        pytest.skip("needs containerd 1.x (Debian's package `containerd`)")
+    assert found
+    return Path(found)
+
+
+@pytest.fixture(params=["1.x", "2.x"])
+def containerd(request: pytest.FixtureRequest, programs: Mapping[toolchain.Program, Path]) -> Path:
+    """Each line of containerd."""
+    if request.param == "2.x":
+        return programs[toolchain.Program.CONTAINERD]
+    found = request.getfixturevalue("containerd_1")
+    assert isinstance(found, Path)
+    return found
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Answers on the sockets of container runtimes as long as the test runs."""
+    server = Serve()
+    yield server
+    server.close()
+
+
+def equip(host: HostRoot, distribution: Distribution, nvidia_ctk: Path, containerd: Path, calls: Path) -> None:
+    """Puts the real programs on a host, and in systemd's and snapd's place scripts that note what they are asked."""
+    folder = PROGRAM_FOLDERS.get(distribution)
+    host.real("nvidia-ctk", nvidia_ctk)
+    host.real("containerd", containerd, at=f"{folder}/containerd" if folder else None)
+    for name in ("systemctl", "snap"):
+        host.program(name, f'echo "{name} $@" >> {calls}')

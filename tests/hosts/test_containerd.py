@@ -1,0 +1,246 @@
+"""The nvidia runtime beside runc, judged by what real containerds make of the files."""
+
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agents.host.effective import Effective
+from agents.host.toml_dump import flatten, text_of
+from tests.hosts.conftest import equip
+from tests.support.host_roots import (
+    MAIN_V2,
+    MAIN_V3,
+    Board,
+    Distribution,
+    HostRoot,
+    Serve,
+    desired,
+    install_kubernetes,
+    install_toolkit,
+    prepare,
+)
+from toolchain import Program
+
+pytestmark = pytest.mark.engine
+
+_WANTED = desired(Board.JETPACK_6, toolkit={"owner": "host", "mode": "csv"})
+_RESTART = {
+    Distribution.KUBEADM: "systemctl restart containerd",
+    Distribution.K8S_SNAP: "snap restart k8s.containerd",
+    Distribution.MICROK8S: "snap restart microk8s.daemon-containerd",
+}
+_CONFIG = {
+    Distribution.KUBEADM: "/etc/containerd/config.toml",
+    Distribution.K8S_SNAP: "/var/lib/k8s-base/etc/containerd/config.toml",
+    Distribution.MICROK8S: "/var/snap/microk8s/current/args/containerd-template.toml",
+}
+
+
+def _host(folder: Path, distribution: Distribution, main: str = MAIN_V2) -> HostRoot:
+    host = prepare(folder / "host", Board.JETPACK_6)
+    install_kubernetes(host, distribution, main)
+    install_toolkit(host)
+    return host
+
+
+def _effective(host: HostRoot, distribution: Distribution, containerd: Path, scratch: Path) -> Effective:
+    """What a containerd that lives in the root would run with: the files as they are, paths moved into the root."""
+    text = host.read(_CONFIG[distribution])
+    folder = _CONFIG[distribution].rpartition("/")[0]
+    moved = text.replace(f'"{folder}/conf.d', f'"{host.path(folder)}/conf.d')
+    if "imports" not in moved:
+        moved = "imports = []\n" + moved
+    moved = re.sub(r"\$\{RUNTIME\}", "runc", re.sub(r"\$\{RUNTIME_TYPE\}", "io.containerd.runc.v2", moved))
+    scratch.write_text(moved)
+    done = subprocess.run(
+        [containerd, "--config", scratch, "config", "dump"], capture_output=True, text=True, check=True, timeout=60
+    )
+    return Effective(done.stdout, flatten(done.stdout))
+
+
+def _value(effective: Effective, *ends: tuple[str, ...]) -> str:
+    """Gives the value whose key ends in one of the ways; the versions name it differently."""
+    (value,) = {text_of(value) for key, value in effective.flat.items() for end in ends if key[-len(end) :] == end}
+    return value
+
+
+_V2 = [pytest.param(line, distribution, MAIN_V2) for line in ("1.x", "2.x") for distribution in _RESTART]
+
+
+@pytest.mark.parametrize(
+    ("containerd", "distribution", "main"),
+    # Version 3 is containerd 2's; the snaps write version 2.
+    [*_V2, pytest.param("2.x", Distribution.KUBEADM, MAIN_V3)],
+    indirect=["containerd"],
+    ids=lambda value: value.partition("[")[0].strip().replace("\n", " ").removeprefix("# kept by hand ").strip(),
+)
+def test_both_runtimes_are_in_force_and_everything_else_is_as_before(  # noqa: PLR0913, PLR0917 - fixtures
+    distribution: Distribution,
+    main: str,
+    containerd: Path,
+    programs: Mapping[Program, Path],
+    serve: Serve,
+    tmp_path: Path,
+) -> None:
+    host = _host(tmp_path, distribution, main)
+    calls = serve(host, distribution)
+    equip(host, distribution, programs[Program.NVIDIA_CTK], containerd, calls)
+    before = _effective(host, distribution, containerd, tmp_path / "before.toml")
+    untouched = host.snapshot()
+
+    dry = host.run("configure", "--dry-run", desired=_WANTED)
+    assert (dry.code, dry.answer["changed"], dry.answer["restarted"]) == (0, True, []), dry.errors
+    assert host.snapshot() == untouched
+    assert "+" in dry.answer["steps"][1]["files"][0]["diff"]
+    assert host.run("check", desired=_WANTED).code == 3
+
+    done = host.run("configure", desired=_WANTED)
+    assert done.code == 0, done.errors
+    assert calls.read_text().splitlines() == [_RESTART[distribution]]
+    after = _effective(host, distribution, containerd, tmp_path / "after.toml")
+    assert after.serves_nvidia
+    assert after.runtime("runc") == before.runtime("runc")
+    assert after.runtime("nvidia").get(("options", "SystemdCgroup")) in {
+        before.runtime("runc").get(("options", "SystemdCgroup")),
+        None,
+    }
+    assert after.changed_beside_nvidia(before) == []
+    assert _value(after, ("sandbox_image",), ("pinned_images", "sandbox")) == "registry.example.com/pause:3.10"
+    assert _value(after, ("registry", "config_path")).endswith("certs.d")
+    assert 'mode = "csv"' in host.read("/etc/nvidia-container-runtime/config.toml")
+
+    written = host.snapshot()
+    again = host.run("configure", desired=_WANTED)
+    assert (again.code, again.answer["changed"], again.answer["restarted"]) == (0, False, [])
+    assert host.run("check", desired=_WANTED).code == 0
+    assert host.snapshot() == written
+    assert len(calls.read_text().splitlines()) == 1
+
+    restored = host.run("restore")
+    assert (restored.code, restored.answer["changed"]) == (0, True), restored.errors
+    assert host.snapshot() == untouched
+    assert calls.read_text().splitlines() == [_RESTART[distribution]] * 2
+
+
+def test_comments_and_mode_of_the_main_file_stay_and_the_drop_in_is_no_more_readable(
+    containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    host.path("/etc/containerd/config.toml").chmod(0o600)
+    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    assert host.run("configure", desired=_WANTED).code == 0
+    assert "# kept by hand" in host.read("/etc/containerd/config.toml")
+    for name in ("config.toml", "conf.d/99-nvidia.toml"):
+        assert host.path(f"/etc/containerd/{name}").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_later_file_of_the_admins_keeps_its_say(
+    containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, Distribution.K8S_SNAP)
+    host.write(
+        "/var/lib/k8s-base/etc/containerd/conf.d/50-site.toml",
+        MAIN_V2.replace("pause:3.10", "pause:site"),
+    )
+    equip(host, Distribution.K8S_SNAP, programs[Program.NVIDIA_CTK], containerd, serve(host, Distribution.K8S_SNAP))
+    assert host.run("configure", desired=_WANTED).code == 0
+    after = _effective(host, Distribution.K8S_SNAP, containerd, tmp_path / "after.toml")
+    assert _value(after, ("sandbox_image",), ("pinned_images", "sandbox")) == "registry.example.com/pause:site"
+    assert after.serves_nvidia
+
+
+def test_a_missing_main_file_is_made_and_taken_away_again(
+    containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    host.path("/etc/containerd/config.toml").unlink()
+    host.path("/etc/containerd").rmdir()
+    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    before = host.snapshot()
+    assert host.run("configure", desired=_WANTED).code == 0
+    assert _effective(host, Distribution.KUBEADM, containerd, tmp_path / "after.toml").serves_nvidia
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("main", "says"),
+    [
+        ('disabled_plugins = ["cri"]\n', "has no `version = 2` or later"),
+        ('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n', "disables containerd's Kubernetes plugin"),
+        ("version = 2\n[plugins\n", "config dump"),
+    ],
+    ids=["docker's own", "disabled", "broken"],
+)
+def test_a_configuration_that_would_ignore_the_runtime_is_refused_and_stays(
+    main: str, says: str, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM, main)
+    calls = serve(host, Distribution.KUBEADM)
+    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], programs[Program.CONTAINERD], calls)
+    before = host.snapshot()
+    run = host.run("configure", desired=_WANTED)
+    assert run.code == 1
+    assert says in run.answer["error"]["message"]
+    assert host.snapshot() == before
+    assert not calls.exists()
+
+
+def test_a_runtime_that_somebody_else_configured_is_left_alone(
+    programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    own = """
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+      BinaryName = "/usr/bin/nvidia-container-runtime"
+      SystemdCgroup = true
+"""
+    host = _host(tmp_path, Distribution.KUBEADM, MAIN_V2 + own)
+    calls = serve(host, Distribution.KUBEADM)
+    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], programs[Program.CONTAINERD], calls)
+    run = host.run("configure", desired=desired(Board.JETPACK_6))
+    assert (run.code, run.answer["changed"]) == (0, False), run.errors
+    # Somebody's runtime with another cgroup driver than runc's does not work.
+    host.write("/etc/containerd/config.toml", MAIN_V2 + own.replace("SystemdCgroup = true", ""))
+    run = host.run("configure", desired=desired(Board.JETPACK_6))
+    assert (run.code, run.answer["restarted"]) == (0, ["containerd"]), run.errors
+
+
+def test_drift_is_found_and_put_right(programs: Mapping[Program, Path], serve: Serve, tmp_path: Path) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    calls = serve(host, Distribution.KUBEADM)
+    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], programs[Program.CONTAINERD], calls)
+    before = host.snapshot()
+    assert host.run("configure", desired=_WANTED).code == 0
+    host.path("/etc/containerd/conf.d/99-nvidia.toml").unlink()
+    drift = host.run("check", desired=_WANTED)
+    assert drift.code == 3
+    assert [step["name"] for step in drift.answer["steps"] if step["changed"]] == ["containerd"]
+    assert host.run("configure", desired=_WANTED).answer["restarted"] == ["containerd"]
+    assert host.run("check", desired=_WANTED).code == 0
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+def test_handing_the_toolkit_to_the_operator_takes_ours_back_and_prepares_runc(
+    programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    calls = serve(host, Distribution.KUBEADM)
+    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], programs[Program.CONTAINERD], calls)
+    before = host.snapshot()
+    toolkit = host.read("/etc/nvidia-container-runtime/config.toml")
+    assert host.run("configure", desired=_WANTED).code == 0
+    handed = host.run("configure", desired=desired(Board.JETPACK_6, toolkit={"owner": "operator", "mode": "auto"}))
+    assert (handed.code, handed.answer["restarted"]) == (0, ["containerd"]), handed.errors
+    assert host.read("/etc/nvidia-container-runtime/config.toml") == toolkit
+    assert not host.path("/etc/containerd/conf.d/99-nvidia.toml").exists()
+    after = _effective(host, Distribution.KUBEADM, programs[Program.CONTAINERD], tmp_path / "after.toml")
+    assert after.runtime("nvidia") == {}
+    assert host.path("/etc/containerd/conf.d/00-kai-anywhere-runc.toml").exists()
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before

@@ -1,0 +1,185 @@
+"""Docker's `daemon.json` and the CDI specification, through the real nvidia-ctk."""
+
+import json
+import shutil
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.host_roots import (
+    Board,
+    Distribution,
+    HostRoot,
+    Serve,
+    desired,
+    install_toolkit,
+    nvml_library,
+    prepare,
+)
+from toolchain import Program
+
+pytestmark = pytest.mark.engine
+
+_DOCKER = "/etc/docker/daemon.json"
+_CDI = "/etc/cdi/nvidia.yaml"
+_MOCK = Path(__file__).parents[1] / "support" / "mock_nvml.c"
+_OPERATOR = {"owner": "operator", "mode": "auto"}
+
+
+@pytest.fixture
+def host(programs: Mapping[Program, Path], serve: Serve, tmp_path: Path) -> HostRoot:
+    """An Orin with Docker and with a k3s that has found the nvidia runtime."""
+    root = prepare(tmp_path / "host", Board.JETPACK_6, Distribution.K3S)
+    install_toolkit(root)
+    config = root.path("/var/lib/rancher/k3s/agent/etc/containerd/config.toml")
+    config.write_text(config.read_text() + "[plugins.x.containerd.runtimes.'nvidia']\n")
+    root.real("nvidia-ctk", programs[Program.NVIDIA_CTK])
+    root.program("docker", "echo 'Docker version 27.5.1, build 9f9e405'")
+    root.program("systemctl", f'echo "$@" >> {root.folder.parent / "calls"}')
+    serve.at(root, "/run/docker.sock")
+    return root
+
+
+def _docker(**choice: bool) -> dict[str, object]:
+    return desired(Board.JETPACK_6, docker={"configure": True, "default_runtime": False} | choice)
+
+
+def test_docker_gets_the_runtime_and_keeps_every_other_setting(host: HostRoot) -> None:
+    theirs = {
+        "features": {"buildkit": True},
+        "runtimes": {"kata": {"path": "/opt/kata"}},
+        "log-driver": "local",
+        "proxies": {"http-proxy": "http://user:hunter2@proxy:3128"},
+    }
+    host.write(_DOCKER, json.dumps(theirs), 0o600)
+    before = host.snapshot()
+    run = host.run("configure", desired=_docker())
+    assert (run.code, run.answer["restarted"]) == (0, ["docker"]), run.errors
+    found = json.loads(host.read(_DOCKER))
+    assert found["runtimes"].pop("nvidia")["path"] == "/usr/bin/nvidia-container-runtime"
+    assert found == theirs
+    assert stat.S_IMODE(host.path(_DOCKER).stat().st_mode) == 0o600
+    assert "hunter2" not in run.errors + json.dumps(run.answer)
+    assert host.run("configure", desired=_docker()).answer["changed"] is False
+    assert host.run("check", desired=_docker()).code == 0
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+def test_docker_without_a_configuration_gets_one_and_loses_it_again(host: HostRoot) -> None:
+    before = host.snapshot()
+    assert host.run("configure", desired=_docker(default_runtime=True)).code == 0
+    assert json.loads(host.read(_DOCKER))["default-runtime"] == "nvidia"
+    # No longer the default, then no longer at all.
+    assert host.run("configure", desired=_docker()).answer["restarted"] == ["docker"]
+    assert "default-runtime" not in json.loads(host.read(_DOCKER))
+    off = host.run("configure", desired=desired(Board.JETPACK_6))
+    assert (off.code, off.answer["restarted"]) == (0, ["docker"])
+    assert not host.path(_DOCKER).exists()
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+def test_what_docker_itself_refuses_is_not_written(host: HostRoot) -> None:
+    host.program("dockerd", 'echo "unable to configure the Docker daemon: invalid key" >&2; exit 1')
+    before = host.snapshot()
+    run = host.run("configure", desired=_docker())
+    assert run.code == 1
+    assert "invalid key" in run.answer["error"]["message"]
+    assert host.snapshot() == before
+    host.program("dockerd", f'echo "$@" > {host.folder.parent / "validated"}')
+    assert host.run("configure", desired=_docker()).code == 0
+    assert "--validate --config-file" in (host.folder.parent / "validated").read_text()
+
+
+def test_a_docker_that_does_not_come_up_gets_its_old_configuration_back(host: HostRoot) -> None:
+    host.write(_DOCKER, '{"debug": true}\n')
+    before = host.snapshot()
+    calls = host.folder.parent / "calls"
+    host.program(
+        "systemctl", f'echo "$@" >> {calls}\nread all < {host.path(_DOCKER)}\n[ "$all" = \'{{"debug": true}}\' ]'
+    )
+    run = host.run("configure", desired=_docker())
+    assert run.code == 1
+    assert run.answer["rolled_back"] is True
+    assert run.answer["restarted"] == []
+    assert "What was there before is back in force" in run.answer["error"]["message"]
+    assert host.read(_DOCKER) == '{"debug": true}\n'
+    assert calls.read_text().splitlines() == ["restart docker"] * 2
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+def test_a_rollback_that_fails_too_says_so_and_restore_gives_the_original(host: HostRoot) -> None:
+    host.write(_DOCKER, '{"debug": true}\n')
+    before = host.snapshot()
+    host.program("systemctl", "echo 'Job for docker.service failed.' >&2; exit 1")
+    run = host.run("configure", desired=_docker())
+    assert run.code == 1
+    assert run.answer["rolled_back"] is False
+    assert "Rolling back failed too" in run.answer["error"]["message"]
+    assert "Job for docker.service failed." in run.answer["error"]["message"]
+    failed = host.run("restore")
+    assert failed.code == 1
+    assert host.read(_DOCKER) == '{"debug": true}\n'
+    host.program("systemctl", "exit 0")
+    restored = host.run("restore")
+    assert (restored.code, restored.answer["restarted"]) == (0, ["docker"])
+    assert host.snapshot() == before
+
+
+def _needs_devices(host: HostRoot) -> None:
+    if not stat.S_ISCHR(host.path("/dev/nvmap").stat().st_mode):
+        pytest.skip("needs the right to make device files")
+
+
+def test_cdi_describes_what_the_csv_files_list(host: HostRoot) -> None:
+    _needs_devices(host)
+    before = host.snapshot()
+    wanted = desired(Board.JETPACK_6, cdi={"generate": True, "uuid_names": False})
+    run = host.run("configure", desired=wanted)
+    assert (run.code, run.answer["restarted"]) == (0, []), run.errors
+    specification = json.loads(host.read(_CDI))
+    assert [device["name"] for device in specification["devices"]] == ["0", "all"]
+    assert {node["path"] for node in specification["devices"][0]["containerEdits"]["deviceNodes"]} == {
+        "/dev/nvmap",
+        "/dev/nvhost-ctrl-gpu",
+    }
+    assert host.run("configure", desired=wanted).answer["changed"] is False
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_cdi_names_the_gpu_by_its_uuid_too(host: HostRoot) -> None:
+    _needs_devices(host)
+    wanted = desired(Board.JETPACK_6, cdi={"generate": True, "uuid_names": True})
+    refused = host.run("configure", desired=wanted)
+    assert refused.code == 1
+    assert "UUID can't be told" in refused.answer["error"]["message"]
+    assert not host.path(_CDI).exists()
+
+    nvml_library(host.path("/usr/lib/aarch64-linux-gnu/nvidia"), _MOCK)
+    assert host.run("configure", desired=wanted).code == 0
+    devices = {device["name"]: device["containerEdits"] for device in json.loads(host.read(_CDI))["devices"]}
+    assert sorted(devices) == ["0", "54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1", "all"]
+    assert devices["54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1"] == devices["0"]
+
+
+def test_cdi_without_csv_files_is_refused(host: HostRoot) -> None:
+    shutil.rmtree(host.path("/etc/nvidia-container-runtime/host-files-for-container.d"))
+    run = host.run("configure", desired=desired(Board.JETPACK_6, cdi={"generate": True, "uuid_names": False}))
+    assert run.code == 1
+    assert "devices.csv" in run.answer["error"]["message"]
+
+
+def test_a_mode_without_csv_files_is_set_with_a_warning(host: HostRoot) -> None:
+    shutil.rmtree(host.path("/etc/nvidia-container-runtime/host-files-for-container.d"))
+    run = host.run("configure", desired=desired(Board.JETPACK_6, toolkit={"owner": "host", "mode": "csv"}))
+    assert run.code == 0
+    assert "containers would start without the GPU" in run.answer["steps"][0]["detail"]
+    handed = host.run("configure", desired=desired(Board.JETPACK_6, toolkit=_OPERATOR))
+    assert (handed.code, handed.answer["restarted"]) == (0, [])
+    assert 'mode = "auto"' in host.read("/etc/nvidia-container-runtime/config.toml")

@@ -1,0 +1,144 @@
+"""A stand-in for GitHub's REST interface on loopback: comments and issues of one repository, in pages."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from typing_extensions import override
+
+REPOSITORY = "owner/name"
+TOKEN = "ghs_only-a-test"
+BOT = "github-actions[bot]"
+
+
+@dataclass
+class GitHubServer:
+    """What the repository holds, and what it was asked.
+
+    Attributes:
+        posts: comments (with `pull_request`) and issues, oldest first.
+        asked: method and path of every request.
+        failures: status codes with which the next requests are answered, by method.
+        page: posts in a page.
+    """
+
+    url: str = ""
+    posts: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    failures: dict[str, list[int]] = field(default_factory=dict)
+    page: int = 2
+
+    def add(
+        self, body: str, *, author: str = BOT, pull_request: int | None = None, state: str = "open"
+    ) -> dict[str, Any]:
+        """A post as GitHub shows it."""
+        number = len(self.posts) + 1
+        kind = "issues" if pull_request is None else "issues/comments"
+        post = {
+            "url": f"{self.url}/repos/{REPOSITORY}/{kind}/{number}",
+            "html_url": f"https://github.com/{REPOSITORY}/{number}",
+            "body": body,
+            "user": {"login": author},
+            "state": state,
+            "pull_request_number": pull_request,
+        }
+        self.posts.append(post)
+        return post
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_state: ClassVar[GitHubServer]
+
+    def do_GET(self) -> None:
+        """A page of comments or issues."""
+        if self._refused("GET"):
+            return
+        parts = urlsplit(self.path)
+        asked = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        comments = re.fullmatch(rf"/repos/{REPOSITORY}/issues/(\d+)/comments", parts.path)
+        pull_request = int(comments[1]) if comments else None
+        if not comments and parts.path != f"/repos/{REPOSITORY}/issues":
+            self._answer(404, {"message": "Not Found"})
+            return
+        found = [
+            post
+            for post in self.server_state.posts
+            if post["pull_request_number"] == pull_request
+            and asked.get("state", post["state"]) == post["state"]
+            and asked.get("creator", post["user"]["login"]) == post["user"]["login"]
+        ]
+        page, size = int(asked.get("page", "1")), self.server_state.page
+        headers = {}
+        if page * size < len(found):
+            headers["Link"] = f'<{self.server_state.url}{parts.path}?page={page + 1}>; rel="next"'
+        self._answer(200, found[(page - 1) * size : page * size], headers)
+
+    def do_POST(self) -> None:
+        """A new comment or issue."""
+        if self._refused("POST"):
+            return
+        comments = re.search(r"/issues/(\d+)/comments$", self.path)
+        content = self._content()
+        post = self.server_state.add(content["body"], pull_request=int(comments[1]) if comments else None)
+        self._answer(201, post | content)
+
+    def do_PATCH(self) -> None:
+        """A change of one."""
+        if self._refused("PATCH"):
+            return
+        [post] = [post for post in self.server_state.posts if post["url"].endswith(self.path)]
+        post.update(self._content())
+        self._answer(200, post)
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: a test reads `asked`."""
+
+    def _refused(self, method: str) -> bool:
+        self.server_state.asked.append((method, self.path))
+        failures = self.server_state.failures.get(method)
+        if self.headers["Authorization"] != f"Bearer {TOKEN}":
+            status = 401
+        elif failures:
+            status = failures.pop(0)
+        else:
+            return False
+        if length := int(self.headers.get("Content-Length", "0")):
+            self.rfile.read(length)
+        self._answer(status, {"message": "no"})
+        return True
+
+    def _content(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        return content
+
+    def _answer(self, status: int, content: object, headers: dict[str, str] | None = None) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def running() -> Iterator[GitHubServer]:
+    """The server, for the length of the block."""
+    state = GitHubServer()
+    handler = type("Handler", (_Handler,), {"server_state": state})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        state.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield state
+        finally:
+            server.shutdown()
+            thread.join()

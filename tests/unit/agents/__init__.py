@@ -1,0 +1,1 @@
+"""Agents, without any program that only a toolchain or a distribution's package brings."""

@@ -1,0 +1,1 @@
+"""The admission server, without an API server."""

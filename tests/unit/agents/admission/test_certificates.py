@@ -1,0 +1,210 @@
+"""Certificates, what becomes of them in the Secret, and the exchange in a live TLS context."""
+
+import datetime as dt
+import itertools
+import socket
+import ssl
+import threading
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from agents.admission import certificates, custody
+from agents.admission.certificates import Pair
+from agents.admission.custody import Custody, Rules
+from agents.admission.errors import CertificateError
+from agents.admission.tls import LiveTls
+
+NAME = "kai-anywhere-admission.kai-anywhere.svc"
+NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
+LIFETIME = dt.timedelta(minutes=2)
+RULES = Rules(NAME, LIFETIME, dt.timedelta(seconds=10))
+
+
+def issue(now: dt.datetime = NOW) -> Pair:
+    return certificates.issue(NAME, now, LIFETIME)
+
+
+def handshake(tls: LiveTls, authorities: bytes, name: str = NAME) -> bytes | None:
+    """The certificate that a client sees that trusts these authorities."""
+    client = ssl.create_default_context(cadata=authorities.decode("ascii"))
+    ours, theirs = socket.socketpair()
+    failures: list[Exception] = []
+
+    def serve() -> None:
+        try:
+            with tls.context.wrap_socket(theirs, server_side=True) as accepted:
+                accepted.recv(1)
+        except OSError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with client.wrap_socket(ours, server_hostname=name) as connection:
+            return connection.getpeercert(binary_form=True)
+    finally:
+        ours.close()
+        thread.join()
+
+
+class TestIssuing:
+    """One certificate and the authority that signed nothing else."""
+
+    def test_common_name_and_alternative_name_are_the_services(self) -> None:
+        leaf = issue().leaf
+        assert leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == NAME
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert names.get_values_for_type(x509.DNSName) == [NAME]
+        assert not leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+    def test_the_key_of_the_authority_is_nowhere(self) -> None:
+        pair = issue()
+        assert pair.key.count(b"PRIVATE KEY-----") == 2, "begin and end of the server's own key"
+        assert pair.certificate.count(b"BEGIN CERTIFICATE") == 2
+        assert b"PRIVATE" not in pair.certificate
+
+    def test_a_pair_does_not_print_its_key(self) -> None:
+        assert "PRIVATE" not in repr(issue())
+
+    def test_a_client_that_trusts_the_authority_accepts_it(self) -> None:
+        pair = issue(dt.datetime.now(dt.UTC))
+        tls = LiveTls()
+        tls.load(pair)
+        authorities = certificates.bundle([pair.certificate], dt.datetime.now(dt.UTC))
+        assert handshake(tls, authorities) == ssl.PEM_cert_to_DER_cert(pair.certificate.decode().partition("\n\n")[0])
+
+    def test_a_client_that_trusts_another_authority_refuses_it(self) -> None:
+        now = dt.datetime.now(dt.UTC)
+        tls = LiveTls()
+        tls.load(issue(now))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            handshake(tls, certificates.bundle([issue(now).certificate], now))
+
+    def test_renewal_is_due_after_two_thirds(self) -> None:
+        assert certificates.renewal_time(issue()) == NOW + LIFETIME * 2 / 3
+
+
+class TestChecking:
+    """What is never served."""
+
+    def test_a_good_pair_passes(self) -> None:
+        issue().check(NAME, NOW)
+
+    @pytest.mark.parametrize(
+        ("pair", "says"),
+        [
+            (Pair(issue().certificate, issue().key), "does not belong"),
+            (Pair(b"nonsense", issue().key), "no certificate"),
+            (Pair(issue().certificate, b"nonsense"), "the key can't be used"),
+            (certificates.issue("another.name.svc", NOW, LIFETIME), f"not for {NAME}"),
+            (issue(NOW - 2 * LIFETIME), "expired at 2026-11-22T11:58:00Z"),
+        ],
+    )
+    def test_a_bad_pair_is_refused_with_the_reason(self, pair: Pair, says: str) -> None:
+        with pytest.raises(CertificateError, match=says):
+            pair.check(NAME, NOW)
+
+
+class TestTheLiveContext:
+    """Exchange without a listener's restart."""
+
+    def test_a_new_pair_is_for_new_handshakes(self) -> None:
+        now = dt.datetime.now(dt.UTC)
+        pairs = [issue(now), issue(now)]
+        both = certificates.bundle([pair.certificate for pair in pairs], now)
+        tls = LiveTls()
+        seen = []
+        for pair in pairs:
+            tls.load(pair)
+            seen.append(handshake(tls, both))
+        assert len(set(seen)) == 2
+
+    def test_a_key_that_does_not_fit_leaves_the_served_pair_in_place(self) -> None:
+        now = dt.datetime.now(dt.UTC)
+        good = issue(now)
+        tls = LiveTls()
+        tls.load(good)
+        with pytest.raises(CertificateError):
+            tls.load(Pair(issue(now).certificate, good.key))
+        assert tls.served == good
+        assert handshake(tls, certificates.bundle([good.certificate], now))
+
+
+class TestTheSecret:
+    """The state machine, with a clock of our own."""
+
+    def test_an_empty_secret_gets_a_pair_that_is_served_at_once(self) -> None:
+        held = custody.advance(custody.read(None), NOW, RULES, None)
+        assert held.current is not None
+        assert held.next is None
+        assert held.authorities == certificates.bundle([held.current.certificate], NOW)
+
+    def test_what_is_written_is_read_again(self) -> None:
+        held = Custody(issue(), issue(), b"bundle")
+        assert custody.read(custody.write(held)) == held
+
+    def test_nothing_is_due_means_the_same_content(self) -> None:
+        held = custody.advance(Custody(), NOW, RULES, None)
+        assert custody.advance(held, NOW + LIFETIME / 2, RULES, None) is held
+
+    def test_the_next_authority_is_published_beside_the_old_one_before_its_pair_is_served(self) -> None:
+        first = custody.advance(Custody(), NOW, RULES, None)
+        due = NOW + LIFETIME * 0.7
+        second = custody.advance(first, due, RULES, None)
+        assert (second.current, second.next is None) == (first.current, False)
+        assert second.next is not None
+        assert first.current is not None
+        both = [second.next.certificate, first.current.certificate]
+        assert second.authorities == certificates.bundle(both, due)
+        for published in (None, dt.timedelta(seconds=9)):
+            assert custody.advance(second, due, RULES, published) is second, "API servers may not know it yet"
+        third = custody.advance(second, due, RULES, dt.timedelta(seconds=10))
+        assert (third.current, third.next) == (second.next, None)
+        assert third.authorities == second.authorities, "another replica may still serve the old pair"
+        assert certificates.bundle([third.authorities], NOW + LIFETIME) == certificates.bundle(
+            [second.next.certificate], NOW + LIFETIME
+        )
+
+    def test_at_every_moment_each_pair_that_may_be_served_is_trusted(self) -> None:
+        held = Custody()
+        published_since: tuple[Pair, dt.datetime] | None = None
+        served: list[Pair] = []
+        changes = 0
+        for second in range(0, 600, 2):
+            now = NOW + dt.timedelta(seconds=second)
+            waited = now - published_since[1] if published_since and published_since[0] == held.next else None
+            before, held = held, custody.advance(held, now, RULES, waited)
+            changes += held != before
+            if held.next is not None and (published_since is None or published_since[0] != held.next):
+                published_since = held.next, now
+            assert held.current is not None
+            held.current.check(NAME, now)
+            # A replica may be one look behind.
+            may_serve = [held.current, *([before.current] if before.current else [])]
+            for pair in may_serve:
+                authority = certificates.bundle([pair.certificate], now)
+                assert authority
+                assert authority in held.authorities
+            if not served or served[-1] != held.current:
+                served.append(held.current)
+        assert len(served) >= 6, "rotations in ten minutes"
+        assert changes < 40
+        assert held.authorities.count(b"BEGIN CERTIFICATE") <= 3, "expired authorities leave the bundle"
+        for old, new in itertools.pairwise(served):
+            assert old.certificate != new.certificate
+
+    @pytest.mark.parametrize("name", ["tls.crt", "tls.key", "ca.crt"])
+    def test_a_damaged_secret_heals(self, name: str) -> None:
+        good = custody.advance(Custody(), NOW, RULES, None)
+        for damage in ("", "!!!", "bm9uc2Vuc2U="):
+            held = custody.advance(custody.read(custody.write(good) | {name: damage}), NOW, RULES, None)
+            assert held.current is not None
+            held.current.check(NAME, NOW)
+            assert certificates.bundle([held.current.certificate], NOW) in held.authorities
+
+    def test_an_expired_pair_is_replaced_at_once_by_one_that_waits(self) -> None:
+        coming = issue()
+        held = custody.advance(Custody(issue(NOW - 2 * LIFETIME), coming, b""), NOW, RULES, None)
+        assert (held.current, held.next) == (coming, None)

@@ -1,0 +1,115 @@
+"""Whatever pod comes: the patch leads from it to the mutated pod, and a second pass has no patch."""
+
+import json
+from typing import Any
+
+import jsonpatch
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.admission import gvirtus, reservation
+from agents.admission.errors import RefusalError
+from agents.admission.patch import difference
+from agents.admission.pods import read_pod
+from tests.support.stacks import Json
+from tests.unit.agents.admission.objects import BACKENDS, NAMESPACE, NODES, fragment
+
+_NAMES = st.sampled_from(
+    ["resource-reservation", "a", "b", "LD_LIBRARY_PATH", "GVIRTUS_CONFIG", "dev-nvidia", "gvirtus-config"]
+)
+_VALUES = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5)
+_PATHS = st.sampled_from(["/dev", "/run/gvirtus/properties.json", "/~1/~0", "/x"])
+_ENTRY = st.fixed_dictionaries({"name": _NAMES}, optional={"value": st.text(max_size=3), "more~/": _VALUES})
+_CONTAINER = st.fixed_dictionaries(
+    {"name": _NAMES},
+    optional={
+        "env": st.none() | st.lists(_ENTRY, max_size=4),
+        "volumeMounts": st.none() | st.lists(st.fixed_dictionaries({"mountPath": _PATHS, "name": _NAMES}), max_size=3),
+        "securityContext": st.none()
+        | st.dictionaries(st.sampled_from(["privileged", "runAsUser"]), _VALUES, max_size=2),
+        "other": _VALUES,
+    },
+)
+PODS = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries(
+            {},
+            optional={
+                "labels": st.just({"app": NAMESPACE, "gvirtus.io/enabled": "true"}) | st.none(),
+                "annotations": st.none()
+                | st.dictionaries(st.sampled_from(["gvirtus.io/backend", "é"]), st.just("far")),
+            },
+        ),
+        "spec": st.fixed_dictionaries(
+            {"containers": st.lists(_CONTAINER, min_size=1, max_size=3)},
+            optional={
+                "nodeName": st.sampled_from(["jetson-1", "x86-1"]) | st.none(),
+                "initContainers": st.none() | st.lists(_CONTAINER, max_size=2),
+                "volumes": st.none() | st.lists(_ENTRY, max_size=3),
+                "runtimeClassName": st.text(max_size=3),
+            },
+        ),
+    }
+)
+
+
+def _both(pod: Any) -> list[Any]:  # noqa: ANN401 - a pod
+    results = [reservation.mutate(pod, NAMESPACE, fragment(), NODES)] if _has_kais_container(pod) else []
+    try:
+        results.append(gvirtus.mutate(pod, BACKENDS))
+    except RefusalError:
+        return results
+    return results
+
+
+def _has_kais_container(pod: Any) -> bool:  # noqa: ANN401 - a pod
+    return any(container["name"] == "resource-reservation" for container in pod["spec"]["containers"])
+
+
+@given(PODS)
+def test_the_patch_applied_gives_the_mutated_pod(generated: Json) -> None:
+    pod = read_pod(json.dumps(generated).encode())
+    for changed in _both(pod):
+        patch = difference(pod, changed)
+        applied = pod if patch is None else jsonpatch.apply_patch(pod, json.loads(patch))
+        assert msgspec.json.encode(applied, order="sorted") == msgspec.json.encode(changed, order="sorted")
+
+
+@given(PODS)
+def test_a_second_pass_has_no_patch(generated: Json) -> None:
+    pod = read_pod(json.dumps(generated).encode())
+    for index, changed in enumerate(_both(pod)):
+        again = _both(changed)
+        if len(again) > index:
+            assert difference(changed, again[index]) is None
+
+
+@pytest.mark.parametrize(("before", "after"), [(False, 0), (1, True), (1, 1.5), (None, False)])
+def test_values_that_python_takes_for_equal_are_told_apart(before: object, after: object) -> None:
+    patch = difference({"a": before}, {"a": after})
+    assert patch is not None
+    assert json.loads(patch) == [{"op": "replace", "path": "/a", "value": after}]
+
+
+def test_equal_pods_have_no_patch_whatever_the_order_of_their_keys() -> None:
+    assert difference({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("null", "Expected `object`"),
+        ("{}", "required field `spec`"),
+        ('{"spec": {}}', "required field `containers`"),
+        ('{"spec": {"containers": [{}]}}', "required field `name`"),
+        ('{"spec": {"containers": [], "nodeName": 1}}', r"Expected `str \| null`.*nodeName"),
+        ('{"metadata": {"labels": {"a": 1}}, "spec": {"containers": []}}', "Expected `str`"),
+        ("[" * 100_000, "recursion|Expected"),
+    ],
+)
+def test_what_is_no_pod_is_refused_with_the_place(text: str, says: str) -> None:
+    with pytest.raises(RefusalError, match=says) as caught:
+        read_pod(text.encode())
+    assert caught.value.code == 400

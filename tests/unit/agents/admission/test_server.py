@@ -1,0 +1,236 @@
+"""The HTTP layer: what comes in as nonsense goes out as an answer that a person or an API server understands."""
+
+import asyncio
+import base64
+import io
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.admission import answers, review
+from agents.admission.answers import Mutations
+from agents.admission.errors import BadRequestError
+from agents.admission.gvirtus import BackendsFile
+from agents.admission.nodes import TegraNodes
+from agents.admission.observability import JsonLines, Metrics
+from agents.admission.review import MAX_BODY_BYTES
+from agents.admission.server import AdmissionServer
+from agents.admission.tls import LiveTls
+from tests.support.stacks import Json
+from tests.unit.agents.admission.objects import NODES, body, fragment, gvirtus_pod, reservation_pod
+
+JSON = {"Content-Type": "application/json"}
+Ask = Callable[[aiohttp.ClientSession, str], Awaitable[Any]]
+
+
+def server(folder: Path, *, synced: bool = True) -> AdmissionServer:
+    nodes = TegraNodes()
+    nodes.names, nodes.synced = NODES, synced
+    return AdmissionServer(Mutations(fragment(), nodes, BackendsFile(folder / "gvirtus.json")), LiveTls(), Metrics())
+
+
+async def _served(made: AdmissionServer, ask: Ask) -> Any:  # noqa: ANN401 - what the test asks for
+    runners = []
+    addresses = []
+    for application in (made.webhooks(), made.health()):
+        runner = web.AppRunner(application, access_log=None, lingering_time=0)
+        await runner.setup()
+        runners.append(runner)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        addresses.append(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    try:
+        async with aiohttp.ClientSession() as session:
+            session.headers["X-Health"] = addresses[1]
+            return await ask(session, addresses[0])
+    finally:
+        for runner in runners:
+            await runner.cleanup()
+
+
+def asked(made: AdmissionServer, ask: Ask) -> Any:  # noqa: ANN401 - what the test asks for
+    return asyncio.run(_served(made, ask))
+
+
+def post(
+    made: AdmissionServer, data: bytes, path: str = "/mutate/reservation", headers: dict[str, str] | None = None
+) -> tuple[int, str]:
+    async def ask(session: aiohttp.ClientSession, address: str) -> tuple[int, str]:
+        async with session.post(
+            address + path, data=io.BytesIO(data), headers=JSON if headers is None else headers
+        ) as response:
+            return response.status, await response.text()
+
+    status, text = asked(made, ask)
+    return status, text
+
+
+def health(made: AdmissionServer, path: str) -> tuple[int, str]:
+    async def ask(session: aiohttp.ClientSession, _: str) -> tuple[int, str]:
+        async with session.get(str(session.headers["X-Health"]) + path) as response:
+            return response.status, await response.text()
+
+    status, text = asked(made, ask)
+    return status, text
+
+
+def response_of(text: str) -> Json:
+    review: Json = json.loads(text)
+    assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    response: Json = review["response"]
+    assert response["uid"] == "4f3c"
+    return response
+
+
+def test_a_review_is_answered_with_a_patch(tmp_path: Path) -> None:
+    status, text = post(server(tmp_path), body(reservation_pod()))
+    response = response_of(text)
+    assert status == 200
+    assert (response["allowed"], response["patchType"]) == (True, "JSONPatch")
+    operations = json.loads(base64.b64decode(response["patch"]))
+    assert {operation["op"] for operation in operations} <= {"add", "replace"}
+
+
+def test_a_pod_that_stays_as_it_is_has_no_patch(tmp_path: Path) -> None:
+    response = response_of(post(server(tmp_path), body(reservation_pod(nodeName="x86-1")))[1])
+    assert response == {"uid": "4f3c", "allowed": True}
+
+
+@pytest.mark.parametrize("changes", [{"operation": "UPDATE"}, {"subResource": "status"}, {"operation": "DELETE"}])
+def test_only_creation_is_changed(tmp_path: Path, changes: dict[str, str]) -> None:
+    assert response_of(post(server(tmp_path), body(reservation_pod(), **changes))[1])["allowed"] is True
+
+
+def test_a_pod_that_is_refused_says_why(tmp_path: Path) -> None:
+    pod = reservation_pod(containers=[{"name": "mine", "image": "a:1"}])
+    response = response_of(post(server(tmp_path), body(pod))[1])
+    assert response["allowed"] is False
+    assert response["status"]["code"] == 422
+    assert "resource-reservation" in response["status"]["message"]
+
+
+def test_before_the_nodes_are_known_pods_are_refused(tmp_path: Path) -> None:
+    response = response_of(post(server(tmp_path, synced=False), body(reservation_pod()))[1])
+    assert (response["allowed"], response["status"]["code"]) == (False, 503)
+
+
+def test_a_mutation_without_its_file_is_not_served(tmp_path: Path) -> None:
+    assert post(server(tmp_path), body(gvirtus_pod()), "/mutate/gvirtus")[0] == 404
+    (tmp_path / "gvirtus.json").write_text('{"backends": {}, "default": null}', encoding="utf-8")
+    response = response_of(post(server(tmp_path), body(gvirtus_pod()), "/mutate/gvirtus")[1])
+    assert "names no backend" in response["status"]["message"]
+
+
+def test_a_wrong_file_refuses_pods_and_quotes_nothing_of_it(tmp_path: Path) -> None:
+    (tmp_path / "gvirtus.json").write_text('{"secret-word": 1}', encoding="utf-8")
+    response = response_of(post(server(tmp_path), body(gvirtus_pod()), "/mutate/gvirtus")[1])
+    assert (response["allowed"], response["status"]["code"]) == (False, 500)
+    assert "secret-word" not in json.dumps(response)
+
+
+def test_a_defect_of_ours_is_a_refusal_and_its_log_quotes_no_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("word-from-the-pod")
+
+    monkeypatch.setattr(answers, "difference", broken)
+    response = response_of(post(server(tmp_path), body(reservation_pod()))[1])
+    assert (response["allowed"], response["status"]["code"]) == (False, 500)
+    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    line = json.loads(JsonLines().format(record))
+    assert (line["error"], line["uid"]) == ("KeyError", "4f3c")
+    assert "word-from-the-pod" not in json.dumps(line)
+
+
+@pytest.mark.parametrize(
+    ("data", "headers", "status", "says"),
+    [
+        (b"", JSON, 400, "not an AdmissionReview"),
+        (b"{}", JSON, 400, "apiVersion"),
+        (body({}).replace(b"k8s.io/v1", b"k8s.io/v1beta1"), JSON, 400, "Invalid enum value"),
+        (body({}, uid=""), JSON, 400, "uid"),
+        (body({}, operation="PATCH"), JSON, 400, "operation"),
+        (b"[" * 100_000, JSON, 400, "not an AdmissionReview"),
+        (b"\xff\xfe", JSON, 400, "not an AdmissionReview"),
+        (body({}), {"Content-Type": "text/plain"}, 415, "application/json"),
+        (b" " * (MAX_BODY_BYTES + 1), JSON, 413, ""),
+    ],
+)
+def test_what_is_no_review_is_a_clear_client_error(
+    tmp_path: Path, data: bytes, headers: dict[str, str], status: int, says: str
+) -> None:
+    found, text = post(server(tmp_path), data, headers=headers)
+    assert found == status
+    assert says in text
+
+
+@pytest.mark.parametrize("path", ["/", "/mutate", "/mutate/other", "/mutate/reservation/more", "/metrics", "/readyz"])
+def test_there_is_nothing_else_on_the_webhooks_port(tmp_path: Path, path: str) -> None:
+    assert post(server(tmp_path), body(reservation_pod()), path)[0] == 404
+
+
+def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.admission.server._READ_SECONDS", 0.2)
+    made = server(tmp_path)
+
+    async def ask(_: aiohttp.ClientSession, address: str) -> bytes:
+        host, _separator, port = address.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"POST /mutate/reservation HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+        writer.write(b"Content-Length: 100\r\n\r\n{")
+        line = await asyncio.wait_for(reader.readline(), 60)
+        writer.close()
+        return line
+
+    assert b"408" in asked(made, ask)
+
+
+def test_it_lives_at_once_and_is_ready_when_nothing_is_missing(tmp_path: Path) -> None:
+    made = server(tmp_path, synced=False)
+    assert health(made, "/healthz") == (200, "ok\n")
+    status, text = health(made, "/readyz")
+    assert status == 503
+    assert text.splitlines() == ["no certificate loaded", "caBundle not published", "nodes not read"]
+    made.draining = True
+    assert "shutting down" in health(made, "/readyz")[1]
+
+
+def test_metrics_count_what_was_answered(tmp_path: Path) -> None:
+    made = server(tmp_path)
+    post(made, body(reservation_pod()))
+    post(made, b"{}")
+    text = health(made, "/metrics")[1]
+    assert 'kai_anywhere_admission_reviews_total{mutation="reservation",outcome="changed"} 1.0' in text
+    assert 'kai_anywhere_admission_reviews_total{mutation="reservation",outcome="bad"} 1.0' in text
+    assert "kai_anywhere_admission_ready 0.0" in text
+
+
+_JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.binary(max_size=200) | _JSON_VALUES.map(body) | _JSON_VALUES.map(lambda spec: body({"spec": spec})))
+@settings(max_examples=300, deadline=None)
+def test_whatever_comes_is_answered(data: bytes) -> None:
+    """The whole way of a body without the sockets."""
+    nodes = TegraNodes()
+    nodes.names, nodes.synced = NODES, True
+    mutations = Mutations(fragment(), nodes, BackendsFile(Path("/nonexistent/gvirtus.json")))
+    try:
+        request = review.read(data)
+    except BadRequestError:
+        return
+    answer = mutations.answer("reservation", request)
+    assert answer.code != 500, "a defect of ours"
+    assert json.loads(review.write(request, answer))["response"]["uid"] == request.uid

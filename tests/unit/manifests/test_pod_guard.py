@@ -1,0 +1,128 @@
+"""The guard of all pods: which namespaces and kinds it judges, by which checks, and what it grants on Tegra.
+
+That its expressions do what they say, and give the policy pack's verdict, is proven on a real API server, in
+tests/engine.
+"""
+
+import json
+import re
+
+import pytest
+
+from manifests import pod_guard
+from policy import checks
+from policy.rules import POD_RULES
+from tests.support.stacks import STACKS, Json, changed, jetson, mixed, never, parse, spark, x86
+
+
+def _policy(stack: Json) -> Json:
+    return pod_guard.guard_policy(parse(stack))
+
+
+def _variables(stack: Json) -> dict[str, str]:
+    return {variable["name"]: variable["expression"] for variable in _policy(stack)["spec"]["variables"]}
+
+
+def _cluster(stack: Json, **more: object) -> Json:
+    return changed(stack, "pod_guard", {"scope": "cluster", **more})
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_stack_is_guarded_and_the_guard_denies(name: str) -> None:
+    policy, binding = _policy(STACKS[name]()), pod_guard.guard_binding()
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+
+
+def test_by_default_only_labelled_namespaces_are_guarded() -> None:
+    assert _policy(x86())["spec"]["matchConstraints"]["namespaceSelector"] == {
+        "matchLabels": {"kai-anywhere.io/pod-guard": "enforce"}
+    }
+    assert pod_guard.exempt_namespaces(parse(x86())) == []
+
+
+def test_a_guarded_cluster_leaves_out_what_is_privileged_by_design_and_nothing_else() -> None:
+    selector = _policy(_cluster(jetson()))["spec"]["matchConstraints"]["namespaceSelector"]
+    assert selector == {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["gpu-operator", "kube-system"]}
+        ]
+    }
+
+
+def test_exemptions_and_the_operators_own_namespace_are_left_out_too() -> None:
+    stack = changed(_cluster(x86(), exempt_namespaces=["longhorn-system"]), "gpu_operator.namespace", "nvidia")
+    assert pod_guard.exempt_namespaces(parse(stack)) == ["kube-system", "longhorn-system", "nvidia"]
+
+
+def test_an_operator_that_somebody_else_runs_is_left_out_as_ours() -> None:
+    stack = changed(_cluster(jetson()), "gpu_operator.install", False)
+    assert "gpu-operator" in pod_guard.exempt_namespaces(parse(stack))
+
+
+def test_every_kind_that_carries_a_pod_is_judged_when_it_comes_and_when_it_changes() -> None:
+    rules = _policy(x86())["spec"]["matchConstraints"]["resourceRules"]
+    assert {(group, resource) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"]} == {
+        ("", "pods"),
+        ("", "pods/ephemeralcontainers"),
+        ("", "podtemplates"),
+        ("", "replicationcontrollers"),
+        ("apps", "daemonsets"),
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("apps", "statefulsets"),
+        ("batch", "cronjobs"),
+        ("batch", "jobs"),
+    }
+    assert all(rule["operations"] == ["CREATE", "UPDATE"] for rule in rules)
+
+
+def test_every_check_of_the_table_is_rendered_and_counted_for_the_new_and_the_old_object() -> None:
+    variables = _variables(x86())
+    for check in checks.CHECKS:
+        assert f"variables.{check.name}[0]" in variables["found"]
+        assert f"variables.{check.name}[1]" in variables["before"]
+        for field in check.fields:
+            assert field.split("[]")[0].split(".")[-1] in variables[check.name], field
+
+
+@pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.name)
+def test_a_message_has_the_checks_rule_reason_and_remedy(check: checks.Check) -> None:
+    text = json.dumps(f" ({check.rule}: {check.why}; {check.remedy})")
+    assert text in _variables(x86())[check.name]
+
+
+def test_a_check_belongs_to_a_rule_of_the_pack_about_pods() -> None:
+    assert {check.rule for check in checks.CHECKS} == {rule.name for rule in POD_RULES}
+    names = [check.name for check in checks.CHECKS]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z_]+", name) for name in names), "each names a variable of the policy"
+
+
+def test_a_variable_uses_only_variables_before_it() -> None:
+    known: set[str] = set()
+    for name, expression in _variables(jetson()).items():
+        assert set(re.findall(r"variables\.([a-z_]+)", expression)) <= known, name
+        known.add(name)
+
+
+def test_the_grants_are_for_the_stacks_tegra_nodes_and_folders() -> None:
+    stack = changed(mixed(), "platform.driver_library_path", "/usr/lib/aarch64-linux-gnu/tegra")
+    variables = _variables(stack)
+    assert 'in ["jetson-1", "jetson-2"]' in variables["specs"]
+    assert "spark-1" not in json.dumps(_policy(stack))
+    assert "/usr/lib/aarch64-linux-gnu/tegra" in variables["host_paths"]
+    assert "/usr/lib/aarch64-linux-gnu/nvidia" not in variables["host_paths"]
+
+
+@pytest.mark.parametrize("stack", [x86(), spark(), never()])
+def test_a_stack_without_overrides_grants_no_node_and_no_folder(stack: Json) -> None:
+    variables = _variables(stack)
+    assert "orValue('') in []" in variables["specs"]
+    assert variables["host_paths"].startswith("variables.volumes.map(bs, bs.map(b, (b[3] && (false)) ? ")
+    assert "jetson" not in json.dumps(_policy(stack))
+
+
+def test_kais_binder_is_known_by_the_stacks_namespace() -> None:
+    variables = _variables(changed(x86(), "kai.namespace", "kai-elsewhere"))
+    assert '"system:serviceaccount:kai-elsewhere:binder"' in variables["node_was_chosen"]

@@ -1,0 +1,1 @@
+"""Tests of the comment on a pull request."""

@@ -1,0 +1,74 @@
+"""Values that change."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from operations.pull_request.differences import Difference, differences, drift
+from operations.pull_request.events import Step
+from operations.pull_request.redaction import Redactor
+from tests.unit.operations.pull_request.logs import step
+
+
+def _step(
+    old: Mapping[str, Any] | None,
+    new: Mapping[str, Any] | None,
+    detailed: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Step:
+    return Step.model_validate(
+        step("update", "web", old=old, new=new, detailed=detailed)["resourcePreEvent"]["metadata"]
+    )
+
+
+def test_the_providers_paths_are_looked_up() -> None:
+    old = {"metadata": {"labels": {"a.b/c": "1"}}, "spec": {"containers": [{"image": "x:1"}]}}
+    new = {"metadata": {"labels": {"a.b/c": "2"}}, "spec": {"containers": [{"image": "x:2"}]}}
+    detailed = {
+        'metadata.labels["a.b/c"]': {"diffKind": "update", "inputDiff": True},
+        "spec.containers[0].image": {"diffKind": "update-replace", "inputDiff": True},
+    }
+    assert differences(_step(old, new, detailed), Redactor()) == (
+        Difference('metadata.labels["a.b/c"]', '"1"', '"2"'),
+        Difference("spec.containers[0].image", '"x:1"', '"x:2"', replaces=True),
+    )
+
+
+def test_an_addition_has_no_old_value_and_a_removal_no_new_one() -> None:
+    detailed = {"a": {"diffKind": "add"}, "b": {"diffKind": "delete"}}
+    assert differences(_step({"b": 1}, {"a": 2}, detailed), Redactor()) == (
+        Difference("a", None, "2"),
+        Difference("b", "1", None),
+    )
+
+
+def test_without_the_providers_paths_inputs_are_compared() -> None:
+    found = differences(_step({"a": {"x": 1, "y": [1, 2]}, "b": 1}, {"a": {"x": 2, "y": [1, 3]}}), Redactor())
+    assert found == (
+        Difference("a.x", "1", "2"),
+        Difference("a.y[1]", "2", "3"),
+        Difference("b", "1", None),
+    )
+
+
+def test_a_path_that_leads_nowhere_shows_no_value() -> None:
+    detailed = {"a.b[7].c": {"diffKind": "update"}}
+    assert differences(_step({"a": {"b": []}}, {"a": 3}, detailed), Redactor()) == (Difference("a.b[7].c", None, None),)
+
+
+def test_a_resource_made_or_removed_as_a_whole_has_no_differences() -> None:
+    assert differences(_step(None, {"a": 1}), Redactor()) == ()
+    assert drift(_step({"a": 1}, None), Redactor()) == ()
+
+
+def test_a_secret_that_changes_is_hidden_on_both_sides() -> None:
+    detailed = {"password": {"diffKind": "update", "inputDiff": True}}
+    assert differences(_step({"password": "a"}, {"password": "b"}, detailed), Redactor()) == (
+        Difference("password", '"[secret]"', '"[secret]"'),
+    )
+    assert differences(_step({"password": "a"}, {"password": "b"}), Redactor()) == ()
+
+
+def test_drift_compares_what_was_remembered_with_what_is_there() -> None:
+    detailed = {"spec.replicas": {"diffKind": "update"}}
+    old = {"spec": {"replicas": 1}, "metadata": {"resourceVersion": "1"}}
+    new = {"spec": {"replicas": 5}, "metadata": {"resourceVersion": "2"}}
+    assert drift(_step(old, new, detailed), Redactor()) == (Difference("spec.replicas", "1", "5"),)

@@ -1,0 +1,157 @@
+"""One comment and one issue, updated and never repeated; over real HTTP."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from operations.errors import OperationError
+from operations.pull_request.commands import app
+from operations.pull_request.comment import marker
+from operations.pull_request.github import GitHub, GitHubError
+from tests.support.github_server import REPOSITORY, TOKEN, GitHubServer, running
+
+MARKER = marker("preview", "jetson")
+
+
+@pytest.fixture
+def server() -> Iterator[GitHubServer]:
+    with running() as state:
+        yield state
+
+
+@pytest.fixture
+def github(server: GitHubServer) -> GitHub:
+    return GitHub(REPOSITORY, TOKEN, api=server.url)
+
+
+def _bodies(server: GitHubServer) -> list[str]:
+    return [post["body"] for post in server.posts]
+
+
+def test_a_comment_is_written_once_and_updated_from_then_on(server: GitHubServer, github: GitHub) -> None:
+    github.put_comment(7, f"{MARKER}\nfirst")
+    github.put_comment(7, f"{MARKER}\nsecond")
+    assert _bodies(server) == [f"{MARKER}\nsecond"]
+
+
+def test_each_stack_has_a_comment_of_its_own(server: GitHubServer, github: GitHub) -> None:
+    github.put_comment(7, f"{MARKER}\njetson")
+    github.put_comment(7, f"{marker('preview', 'x86')}\nx86")
+    github.put_comment(8, f"{MARKER}\nanother pull request")
+    assert len(server.posts) == 3
+
+
+def test_the_comment_is_found_on_a_later_page(server: GitHubServer, github: GitHub) -> None:
+    for number in range(5):
+        server.add(f"talk {number}", author="somebody", pull_request=7)
+    server.add(f"{MARKER}\r\nold", pull_request=7)
+    github.put_comment(7, f"{MARKER}\nnew")
+    assert _bodies(server)[-1] == f"{MARKER}\nnew"
+    assert len(server.posts) == 6
+
+
+def test_somebody_elses_comment_with_our_marker_is_left_alone(server: GitHubServer, github: GitHub) -> None:
+    server.add(f"{MARKER}\nlooks good, approved", author="somebody", pull_request=7)
+    github.put_comment(7, f"{MARKER}\nours")
+    assert _bodies(server) == [f"{MARKER}\nlooks good, approved", f"{MARKER}\nours"]
+
+
+def test_a_comment_that_only_quotes_the_marker_is_left_alone(server: GitHubServer, github: GitHub) -> None:
+    server.add(f"see\n{MARKER}", pull_request=7)
+    github.put_comment(7, f"{MARKER}\nours")
+    assert len(server.posts) == 2
+
+
+def test_an_issue_of_drift_is_opened_updated_closed_and_opened_anew(server: GitHubServer, github: GitHub) -> None:
+    drift = marker("drift", "jetson")
+    github.put_issue("Drift", f"{drift}\none")
+    github.put_issue("Drift", f"{drift}\ntwo")
+    assert [(post["body"], post["state"]) for post in server.posts] == [(f"{drift}\ntwo", "open")]
+    assert github.close_issue(drift) == server.posts[0]["html_url"]
+    assert server.posts[0]["state"] == "closed"
+    assert github.close_issue(drift) is None
+    github.put_issue("Drift", f"{drift}\nthree")
+    assert len(server.posts) == 2
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 429])
+def test_a_passing_failure_of_a_question_is_asked_again(server: GitHubServer, github: GitHub, status: int) -> None:
+    server.failures["GET"] = [status, status]
+    github.put_comment(7, f"{MARKER}\nx")
+    assert len(server.posts) == 1
+
+
+def test_a_failed_creation_is_not_repeated_since_it_may_have_worked(server: GitHubServer, github: GitHub) -> None:
+    server.failures["POST"] = [502]
+    with pytest.raises(GitHubError, match=r"502 .*Run the job again"):
+        github.put_comment(7, f"{MARKER}\nx")
+    assert [method for method, _ in server.asked].count("POST") == 1
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_missing_permission_is_named(server: GitHubServer, github: GitHub, status: int) -> None:
+    server.failures["POST"] = [status]
+    with pytest.raises(GitHubError, match="pull-requests: write"):
+        github.put_comment(7, f"{MARKER}\nx")
+
+
+def test_a_wrong_token_is_told_and_not_shown(server: GitHubServer) -> None:
+    with pytest.raises(GitHubError, match="GITHUB_TOKEN") as caught:
+        GitHub(REPOSITORY, "ghs_wrong", api=server.url).put_comment(7, f"{MARKER}\nx")
+    assert "ghs_wrong" not in str(caught.value)
+
+
+def test_nobody_who_answers_is_an_error_with_a_way_out() -> None:
+    with running() as server:
+        url = server.url
+    with pytest.raises(GitHubError, match=r"does not answer .*Run the job again"):
+        GitHub(REPOSITORY, TOKEN, api=url).put_comment(7, f"{MARKER}\nx")
+
+
+class TestThePostCommand:
+    """`python -m operations post`, in the environment of a job."""
+
+    @pytest.fixture(autouse=True)
+    def job(self, server: GitHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GITHUB_REPOSITORY", REPOSITORY)
+        monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+        monkeypatch.setenv("GITHUB_API_URL", server.url)
+
+    def _post(self, folder: Path, *options: str) -> None:
+        result = CliRunner().invoke(app, ["post", "--stack", "jetson", "--out", str(folder), *options])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+
+    def test_it_writes_the_comment(self, server: GitHubServer, tmp_path: Path) -> None:
+        (tmp_path / "comment.md").write_text(f"{MARKER}\nplan", encoding="utf-8")
+        self._post(tmp_path, "--pull-request", "7")
+        self._post(tmp_path, "--pull-request", "7")
+        assert _bodies(server) == [f"{MARKER}\nplan"]
+
+    def test_it_opens_and_closes_the_issue_of_drift(self, server: GitHubServer, tmp_path: Path) -> None:
+        (tmp_path / "issue.md").write_text(f"{marker('drift', 'jetson')}\nx", encoding="utf-8")
+        self._post(tmp_path)
+        assert server.posts[0]["state"] == "open"
+        (tmp_path / "issue.md").rename(tmp_path / "no-drift")
+        self._post(tmp_path)
+        assert server.posts[0]["state"] == "closed"
+
+    def test_a_check_that_did_not_end_closes_nothing(self, server: GitHubServer, tmp_path: Path) -> None:
+        server.add(f"{marker('drift', 'jetson')}\nx")
+        with pytest.raises(OperationError, match="did not end"):
+            self._post(tmp_path)
+        assert server.posts[0]["state"] == "open"
+
+    def test_the_comment_of_another_stack_is_refused(self, server: GitHubServer, tmp_path: Path) -> None:
+        (tmp_path / "comment.md").write_text(f"{marker('preview', 'x86')}\nplan", encoding="utf-8")
+        with pytest.raises(OperationError, match="not of this stack"):
+            self._post(tmp_path, "--pull-request", "7")
+        assert server.posts == []
+
+    def test_outside_of_a_job_it_says_what_is_missing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("GITHUB_TOKEN")
+        with pytest.raises(OperationError, match="GITHUB_TOKEN must be set"):
+            self._post(tmp_path)

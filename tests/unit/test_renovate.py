@@ -1,0 +1,41 @@
+"""Every version that Renovate shall move is found by the expression in renovate.json."""
+
+import json
+import re
+
+import pytest
+
+from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
+from tests.support.stacks import ROOT
+from toolchain import programs
+
+SETTINGS = json.loads((ROOT / "renovate.json").read_text(encoding="utf-8"))
+[MANAGER] = SETTINGS["customManagers"]
+# Renovate's expressions name a group as JavaScript does.
+[EXPRESSION] = [text.replace("(?<", "(?P<") for text in MANAGER["matchStrings"]]
+
+
+def _found(file: str) -> dict[str, str]:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    matches = re.finditer(EXPRESSION, text)
+    found = {match["depName"]: match["currentValue"] for match in matches}
+    assert len(found) == text.count("# renovate:"), "a marker without a version below it"
+    return found
+
+
+def test_the_charts_are_found() -> None:
+    assert _found("manifests/versions.py") == {
+        "kai-scheduler/KAI-Scheduler": KAI_SCHEDULER.version,
+        "NVIDIA/gpu-operator": GPU_OPERATOR.version,
+    }
+
+
+def test_the_programs_are_found() -> None:
+    found = _found("toolchain/programs.py")
+    assert found["k8s.io/kubernetes"] == programs.KUBERNETES_VERSION
+    assert found["github.com/pulumi/pulumi/pkg/v3"] == programs.PULUMI_VERSION
+
+
+@pytest.mark.parametrize("file", ["manifests/versions.py", "toolchain/programs.py"])
+def test_the_files_with_markers_are_looked_at(file: str) -> None:
+    assert any(re.search(pattern.strip("/"), file) for pattern in MANAGER["managerFilePatterns"])
