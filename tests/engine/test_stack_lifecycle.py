@@ -173,6 +173,7 @@ class TestTegra:
             "reservation-binding",
             "reservation-guard",
             "reservation-namespace",
+            "pod-guard-policy",
         }
         assert off.changes["delete"] == 2
         assert api.get(policies).json()["items"] == []

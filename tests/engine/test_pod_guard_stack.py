@@ -1,0 +1,109 @@
+"""A stack that guards its whole cluster: its own releases, operands and reservation pods live under the guard."""
+
+import copy
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+import yaml
+
+import simulator
+from manifests import pod_guard
+from tests.support.engine import Stack
+from tests.support.inventory import connect
+from tests.support.simulated import stack_settings, start
+from tests.support.stacks import ROOT, Json, changed, jetson
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.engine
+
+RESERVATION = "kai-resource-reservation"
+BINDER = "system:serviceaccount:kai-scheduler:binder"
+_DRY = {"dryRun": "All"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="module")
+def stack(
+    cluster: simulator.ControlPlane, tmp_path_factory: pytest.TempPathFactory, engine_environment: dict[str, str]
+) -> Stack:
+    """The Jetson stack with scope cluster, up."""
+    settings = stack_settings(changed(jetson(), "pod_guard.scope", "cluster"), cluster)
+    stack = Stack(tmp_path_factory.mktemp("stack"), settings, engine_environment)
+    stack.up()
+    return stack
+
+
+@pytest.fixture(scope="module")
+def api(cluster: simulator.ControlPlane, stack: Stack) -> Iterator[httpx2.Client]:
+    with connect(cluster) as connected:
+        account = f"/api/v1/namespaces/{RESERVATION}/serviceaccounts/kai-resource-reservation"
+        eventually(lambda: connected.get(account).is_success)
+        eventually(lambda: not create(connected, privileged("default")).is_success)
+        yield connected
+    assert stack.name
+
+
+def create(api: httpx2.Client, pod: Json, user: str | None = None) -> httpx2.Response:
+    headers = {} if user is None else {"Impersonate-User": user}
+    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+    return api.post(path, json=pod, params=_DRY, headers=headers)
+
+
+def privileged(namespace: str) -> Json:
+    container = {"name": "main", "image": "busybox:1", "securityContext": {"privileged": True}}
+    return {"metadata": {"name": "probe", "namespace": namespace}, "spec": {"containers": [container]}}
+
+
+def reservation_pod(node: str) -> Json:
+    pod: Json = yaml.safe_load((ROOT / "examples/reservation-pod.yaml").read_text(encoding="utf-8"))
+    return changed(pod, "spec.nodeName", node)
+
+
+@pytest.mark.parametrize("namespace", ["default", "kai-scheduler", RESERVATION])
+def test_a_privileged_pod_is_refused_everywhere(api: httpx2.Client, namespace: str) -> None:
+    response = create(api, privileged(namespace))
+    assert not response.is_success
+    assert "ValidatingAdmissionPolicy 'kai-anywhere-" in response.json()["message"]
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "gpu-operator"])
+def test_what_is_privileged_by_design_stays(api: httpx2.Client, namespace: str) -> None:
+    assert create(api, privileged(namespace)).is_success
+
+
+def test_every_pod_of_the_stacks_own_releases_can_be_created_anew(api: httpx2.Client) -> None:
+    pods = api.get("/api/v1/pods").json()["items"]
+    own = [pod for pod in pods if pod["metadata"]["namespace"] in {"kai-scheduler", "gpu-operator"}]
+    assert {pod["metadata"]["namespace"] for pod in own} == {"kai-scheduler", "gpu-operator"}
+    for pod in own:
+        spec = copy.deepcopy(pod["spec"])
+        spec.pop("nodeName", None)
+        metadata = {key: pod["metadata"].get(key) for key in ("namespace", "labels", "annotations")}
+        response = create(api, {"metadata": {"generateName": "again-", **metadata}, "spec": spec})
+        assert response.is_success, response.text
+
+
+def test_reservation_pods_of_kais_binder_come_up_on_every_platform(api: httpx2.Client) -> None:
+    tegra = create(api, reservation_pod("jetson-1"), BINDER)
+    assert tegra.is_success, tegra.text
+    assert tegra.json()["spec"]["containers"][0]["securityContext"]["privileged"] is True
+    x86 = create(api, reservation_pod("x86-1"), BINDER)
+    assert x86.is_success, x86.text
+    assert "privileged" not in x86.json()["spec"]["containers"][0]["securityContext"]
+
+
+def test_the_guard_changes_in_place_with_its_setting_and_leaves_with_the_stack(
+    api: httpx2.Client, stack: Stack
+) -> None:
+    stack.settings = changed(stack.settings, "pod_guard.scope", "labelled")
+    assert stack.up().changed == {"pod-guard-policy"}
+    eventually(lambda: create(api, privileged("default")).is_success)
+    stack.destroy()
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{pod_guard.POD_GUARD}"
+    assert api.get(path).status_code == httpx2.codes.NOT_FOUND
