@@ -45,9 +45,10 @@ class Gvirtus(pulumi.ComponentResource):
         self._name, self._args = name, args
         self._roles()
         self.backends = self._backends()
+        refusals = self._refusals()
         match args.gvirtus.carrier:
             case Carrier.POLICY:
-                self._policies()
+                self._injection(refusals)
             case Carrier.WEBHOOK:
                 # The settings refuse it; whoever builds them by hand gets the same answer.
                 raise pulumi.RunError("gvirtus.carrier 'webhook' adds nothing to pods yet: use carrier: policy")
@@ -88,12 +89,16 @@ class Gvirtus(pulumi.ComponentResource):
         self._endpoints = register(f"{self._name}-endpoints", config, self._opts(namespace))
         return data
 
-    def _policies(self) -> None:
+    def _refusals(self) -> pulumi.CustomResource:
+        """In force before anything is added to pods, whoever adds it."""
         settings, remote = self._args.settings, self._args.gvirtus
         policy = register(
             f"{self._name}-requests", gvirtus_policy.requests_policy(settings, remote), self._opts(self._endpoints)
         )
-        refusals = register(f"{self._name}-requests-binding", gvirtus_policy.requests_binding(), self._opts(policy))
+        return register(f"{self._name}-requests-binding", gvirtus_policy.requests_binding(), self._opts(policy))
+
+    def _injection(self, refusals: pulumi.CustomResource) -> None:
+        settings, remote = self._args.settings, self._args.gvirtus
         for kind in BackendKind:
             if not any(backend.kind is kind for backend in remote.backends.values()):
                 continue
@@ -109,13 +114,16 @@ class Gvirtus(pulumi.ComponentResource):
             )
 
     def _frontends(self, frontends: FrontendSettings) -> None:
-        """Pods are kept away before the first device is there."""
+        """Pods are kept away before the first device is there: by selectors that a policy adds, and by the guard."""
         settings = self._args.settings
-        placement = register(f"{self._name}-placement", gvirtus_frontends.placement_policy(settings), self._opts())
-        placed = register(
-            f"{self._name}-placement-binding", gvirtus_frontends.placement_binding(), self._opts(placement)
+        placed: list[pulumi.Resource] = []
+        if self._args.gvirtus.carrier is Carrier.POLICY:
+            placement = register(f"{self._name}-placement", gvirtus_frontends.placement_policy(settings), self._opts())
+            binding = gvirtus_frontends.placement_binding()
+            placed.append(register(f"{self._name}-placement-binding", binding, self._opts(placement)))
+        guard = register(
+            f"{self._name}-guard", gvirtus_frontends.guard_policy(settings, frontends), self._opts(*placed)
         )
-        guard = register(f"{self._name}-guard", gvirtus_frontends.guard_policy(settings, frontends), self._opts(placed))
         guarded = register(f"{self._name}-guard-binding", gvirtus_frontends.guard_binding(), self._opts(guard))
         namespace = register(f"{self._name}-frontends-namespace", gvirtus_frontends.frontends_namespace(), self._opts())
         register(

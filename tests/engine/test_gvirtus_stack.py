@@ -106,10 +106,13 @@ def test_every_backend_runs_with_a_gpu_of_its_own(api: httpx2.Client) -> None:
 
 @pytest.mark.usefixtures("stack")
 def test_roles_are_what_was_detected(api: httpx2.Client) -> None:
-    role = "gvirtus.io/"
-    roles = {n: {k: v for k, v in labels(api, n).items() if k.startswith(role)} for n in ("jetson-1", "x86-1", "cpu-1")}
     backend = {"gvirtus.io/backend.allowed": "true"}
-    assert roles == {"jetson-1": backend, "x86-1": backend, "cpu-1": {"gvirtus.io/frontend.allowed": "true"}}
+    expected = {"jetson-1": backend, "x86-1": backend, "cpu-1": {"gvirtus.io/frontend.allowed": "true"}}
+
+    def roles() -> dict[str, dict[str, str]]:
+        return {n: {k: v for k, v in labels(api, n).items() if k.startswith("gvirtus.io/")} for n in expected}
+
+    eventually(lambda: roles() == expected, within_s=PATIENT_S)
 
 
 @pytest.mark.usefixtures("stack")

@@ -39,9 +39,11 @@ def test_the_components_are_these() -> None:
     assert {component.name for path in _COMPONENTS for component in _component_classes(path)} == {
         "KaiAnywhere",
         "NodeLabels",
-        "PodGuard",
         "GpuOperator",
         "ReservationOverrides",
+        "AdmissionServer",
+        "Gvirtus",
+        "PodGuard",
         "KaiScheduler",
         "Host",
         "Hosts",
