@@ -39,7 +39,7 @@ def _agents_are_kept_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
-def _graph(stack: Json, *, first: bool = False, state: Mapping[str, Any] | None = None) -> Graph:
+def graph_of_hosts(stack: Json, *, first: bool = False, state: Mapping[str, Any] | None = None) -> Graph:
     """A preview of a stack: its first, or one after an `up`, when hosts have answered."""
     settings = parse(stack)
 
@@ -56,12 +56,12 @@ def _labels(graph: Graph, node: str) -> Mapping[str, str]:
 
 
 def test_a_stack_without_hosts_registers_nothing_of_them() -> None:
-    graph = _graph(jetson(), first=True)
+    graph = graph_of_hosts(jetson(), first=True)
     assert not [token for token in graph.types if token.startswith(("command:", "kai-anywhere:index:Host"))]
 
 
 def test_a_host_is_copied_to_then_asked_then_configured() -> None:
-    graph = _graph(jetson_with_host(), first=True)
+    graph = graph_of_hosts(jetson_with_host(), first=True)
     assert graph.below("Hosts:hosts") == {"Host:hosts-jetson-1"}
     copied, probe, configured = (
         "CopyToRemote:hosts-jetson-1-agent",
@@ -75,7 +75,7 @@ def test_a_host_is_copied_to_then_asked_then_configured() -> None:
 
 
 def test_a_host_without_ssh_gets_no_copy_and_no_connection() -> None:
-    graph = _graph(jetson_with_host(local_host()), first=True)
+    graph = graph_of_hosts(jetson_with_host(local_host()), first=True)
     assert graph.below("Host:hosts-jetson-1") == {
         "Command:hosts-jetson-1-probe",
         "Command:hosts-jetson-1-configured",
@@ -86,7 +86,7 @@ def test_a_host_without_ssh_gets_no_copy_and_no_connection() -> None:
 
 
 def test_hosts_wait_for_no_other_host_and_everything_else_waits_for_all() -> None:
-    graph = _graph(mixed_with_hosts(), first=True)
+    graph = graph_of_hosts(mixed_with_hosts(), first=True)
     configured = {f"Command:hosts-{node}-configured" for node in ("jetson-1", "spark-1", "gpu-1")}
     for node in ("jetson-1", "spark-1", "gpu-1"):
         others = {
@@ -104,22 +104,27 @@ def test_hosts_wait_for_no_other_host_and_everything_else_waits_for_all() -> Non
 
 
 def test_a_first_preview_knows_the_commands_and_not_the_answers() -> None:
-    graph = _graph(jetson_with_host(), first=True)
+    graph = graph_of_hosts(jetson_with_host(), first=True)
     assert graph.by_key["Command:hosts-jetson-1-configured"].inputs["create"].startswith("exec sh -c")
     assert "nvidia.com/gpu.memory" in _labels(graph, "jetson-1")
-    assert _labels(graph, "jetson-1")["nvidia.com/gpu.memory"] == rpc.UNKNOWN, "it comes from the host"
+    assert _labels(graph, "jetson-1")["nvidia.com/gpu.memory"] == rpc.UNKNOWN
 
 
 def test_labels_hold_what_the_host_said_unless_it_is_declared() -> None:
-    graph = _graph(mixed_with_hosts())
+    graph = graph_of_hosts(mixed_with_hosts())
     assert _labels(graph, "spark-1")["nvidia.com/gpu.memory"] == str(124610 - 2048)
-    assert "nvidia.com/gpu.memory" not in graph.by_key.get("NodePatch:node-labels-gpu-1", graph.registrations[0]).inputs
     declared = changed(mixed_with_hosts(), "platform.tegra_nodes.jetson-1.gpu_memory_mib", 32768)
-    assert _labels(_graph(declared), "jetson-1")["nvidia.com/gpu.memory"] == "32768"
+    assert _labels(graph_of_hosts(declared), "jetson-1")["nvidia.com/gpu.memory"] == "32768"
+
+
+def test_a_discrete_gpus_memory_is_nobodys_label_of_ours() -> None:
+    profile = {"sharing": "kai", "nodes": ["gpu-1"]}
+    graph = graph_of_hosts(changed(mixed_with_hosts(), "node_profiles", {"fractions": profile}))
+    assert _labels(graph, "gpu-1") == {"nvidia.com/device-plugin.config": "fractions"}
 
 
 def test_the_connection_is_pinned_bounded_and_goes_through_the_bastion() -> None:
-    inputs = _graph(jetson_with_host(full_host()), first=True).by_key["Command:hosts-jetson-1-probe"].inputs
+    inputs = graph_of_hosts(jetson_with_host(full_host()), first=True).by_key["Command:hosts-jetson-1-probe"].inputs
     assert rpc.is_rpc_secret(inputs["connection"]), "the whole connection must be a secret"
     connection = rpc.unwrap_rpc_secret(inputs["connection"])
     assert (connection["host"], connection["port"], connection["user"]) == ("192.0.2.21", 2222, "ubuntu")
@@ -135,7 +140,7 @@ def test_the_connection_is_pinned_bounded_and_goes_through_the_bastion() -> None
 
 @pytest.mark.parametrize("host", [full_host(), local_host(sudo_password_secret="lab-sudo")])
 def test_no_command_holds_a_secret_and_its_output_is_one(host: Json) -> None:
-    graph = _graph(jetson_with_host(host))
+    graph = graph_of_hosts(jetson_with_host(host))
     commands = [registered for registered in graph.registrations if registered.key.startswith("Command:")]
     assert len(commands) == (3 if "check" in host else 2)
     for command in commands:
@@ -149,7 +154,7 @@ def test_no_command_holds_a_secret_and_its_output_is_one(host: Json) -> None:
 
 
 def test_stdin_is_the_sudo_password_and_the_document_in_one_line_each() -> None:
-    graph = _graph(jetson_with_host(full_host()))
+    graph = graph_of_hosts(jetson_with_host(full_host()))
     stdin = graph.by_key["Command:hosts-jetson-1-configured"].inputs["stdin"]
     assert rpc.is_rpc_secret(stdin)
     password, document, nothing = rpc.unwrap_rpc_secret(stdin).split("\n")
@@ -157,12 +162,12 @@ def test_stdin_is_the_sudo_password_and_the_document_in_one_line_each() -> None:
     assert json.loads(document)["platform"] == "tegra"
     assert nothing == ""
     assert "stdin" not in graph.by_key["Command:hosts-jetson-1-probe"].inputs
-    plain = _graph(jetson_with_host()).by_key["Command:hosts-jetson-1-configured"].inputs["stdin"]
+    plain = graph_of_hosts(jetson_with_host()).by_key["Command:hosts-jetson-1-configured"].inputs["stdin"]
     assert json.loads(plain)["platform"] == "tegra"
 
 
 def test_only_what_configures_has_something_to_undo() -> None:
-    graph = _graph(jetson_with_host(full_host()), first=True)
+    graph = graph_of_hosts(jetson_with_host(full_host()), first=True)
     undone = {registered.key for registered in graph.registrations if "delete" in registered.inputs}
     assert undone == {"Command:hosts-jetson-1-configured"}
 
@@ -171,7 +176,7 @@ def test_the_same_stack_gives_the_same_inputs_unless_every_up_asks() -> None:
     def inputs(stack: Json) -> dict[str, Mapping[str, Any]]:
         return {
             key: {name: value for name, value in registered.inputs.items() if name != "source"}
-            for key, registered in _graph(stack).by_key.items()
+            for key, registered in graph_of_hosts(stack).by_key.items()
             if "hosts-" in key
         }
 
@@ -185,7 +190,7 @@ def test_a_host_that_is_gone_is_kept_as_it_is_if_it_was_ever_configured(*, confi
     stack = changed(jetson_with_host(ssh_host(gone=True)), "platform.tegra_nodes.jetson-1", {"gpu_memory_mib": 32768})
     urn = "urn:pulumi:test::kai-anywhere::command:remote:Command::hosts-jetson-1-configured"
     state = {"outputs": {urn: {"type": "command:remote:Command", "outputs": {}}} if configured else {}}
-    graph = _graph(stack, state=state)
+    graph = graph_of_hosts(stack, state=state)
     if not configured:
         assert graph.below("Host:hosts-jetson-1") == set()
         return
