@@ -249,7 +249,7 @@ def _version(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding(
             f"gvirtus.carrier 'policy' can't work: the API server ({facts.version.git}) does not serve "
             "MutatingAdmissionPolicy v1, which 1.36 has unless it was switched off.",
-            "Upgrade the cluster, or remove the section gvirtus.",
+            "Upgrade the cluster, use gvirtus.carrier: webhook, or remove the section gvirtus.",
         )
 
 

@@ -11,7 +11,7 @@ from components.kubernetes import register, register_node_labels
 from config.gvirtus import BackendKind, FrontendSettings, GvirtusSettings
 from config.reservation import Carrier
 from config.stack import StackSettings
-from manifests import gvirtus, gvirtus_frontends, gvirtus_policy
+from manifests import admission, gvirtus, gvirtus_frontends, gvirtus_policy
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,18 @@ class GvirtusArgs:
         gvirtus: their section of remote GPUs.
         provider: the cluster.
         after: what must be there before: GPUs, the runtime class, NFD's kinds.
+        server: the admission server, where it is the carrier.
     """
 
     settings: StackSettings
     gvirtus: GvirtusSettings
     provider: Provider
     after: Sequence[pulumi.Input[pulumi.Resource]] = field(default=())
+    server: Sequence[pulumi.Input[pulumi.Resource]] = field(default=())
 
 
 class Gvirtus(pulumi.ComponentResource):
-    """Backends first: the policies need their addresses, and a pod that is let in too early would find nobody.
+    """Backends first: the carrier needs their addresses, and a pod that is let in too early would find nobody.
 
     Attributes:
         backends: address and port by name.
@@ -44,14 +46,17 @@ class Gvirtus(pulumi.ComponentResource):
         super().__init__(tokens.GVIRTUS, name, None, opts)
         self._name, self._args = name, args
         self._roles()
-        self.backends = self._backends()
-        refusals = self._refusals()
+        namespace, addresses = self._backends()
+        self.backends = addresses.apply(
+            lambda known: gvirtus_policy.endpoints_data(gvirtus.endpoints(args.gvirtus, known))
+        )
         match args.gvirtus.carrier:
             case Carrier.POLICY:
-                self._injection(refusals)
+                config = gvirtus_policy.endpoints_config(args.gvirtus, {}) | {"data": self.backends}
+                endpoints = register(f"{name}-endpoints", config, self._opts(namespace))
+                self._injection(self._refusals(endpoints))
             case Carrier.WEBHOOK:
-                # The settings refuse it; whoever builds them by hand gets the same answer.
-                raise pulumi.RunError("gvirtus.carrier 'webhook' adds nothing to pods yet: use carrier: policy")
+                self._tell_the_server(addresses, self._refusals())
         if args.gvirtus.frontends is not None:
             self._frontends(args.gvirtus.frontends)
         self.register_outputs({"backends": self.backends})
@@ -67,7 +72,8 @@ class Gvirtus(pulumi.ComponentResource):
             for node in sorted(frontends.nodes):
                 register_node_labels(f"{self._name}-frontend-{node}", node, labels, self._opts())
 
-    def _backends(self) -> pulumi.Output[dict[str, str]]:
+    def _backends(self) -> tuple[pulumi.CustomResource, pulumi.Output[dict[str, str]]]:
+        """Their namespace, and their Services' addresses by name."""
         settings, remote = self._args.settings, self._args.gvirtus
         namespace = register(f"{self._name}-namespace", gvirtus.backends_namespace(remote), self._opts())
         fence = register(f"{self._name}-clients", gvirtus.network_policy(remote), self._opts(namespace))
@@ -82,18 +88,13 @@ class Gvirtus(pulumi.ComponentResource):
                 # Behind the fence before anybody can reach it.
                 self._opts(fence, *self._args.after),
             )
-        data = pulumi.Output.all(**addresses).apply(
-            lambda known: gvirtus_policy.endpoints_data(gvirtus.endpoints(remote, known))
-        )
-        config = gvirtus_policy.endpoints_config(remote, {}) | {"data": data}
-        self._endpoints = register(f"{self._name}-endpoints", config, self._opts(namespace))
-        return data
+        return namespace, pulumi.Output.all(**addresses)
 
-    def _refusals(self) -> pulumi.CustomResource:
+    def _refusals(self, *after: pulumi.Resource) -> pulumi.CustomResource:
         """In force before anything is added to pods, whoever adds it."""
         settings, remote = self._args.settings, self._args.gvirtus
         policy = register(
-            f"{self._name}-requests", gvirtus_policy.requests_policy(settings, remote), self._opts(self._endpoints)
+            f"{self._name}-requests", gvirtus_policy.requests_policy(settings, remote), self._opts(*after)
         )
         return register(f"{self._name}-requests-binding", gvirtus_policy.requests_binding(), self._opts(policy))
 
@@ -113,8 +114,18 @@ class Gvirtus(pulumi.ComponentResource):
                 self._opts(policy),
             )
 
+    def _tell_the_server(self, addresses: pulumi.Output[dict[str, str]], refusals: pulumi.CustomResource) -> None:
+        """The server runs since before KAI and refuses these pods until the kubelet has shown it this ConfigMap."""
+        settings, remote = self._args.settings, self._args.gvirtus
+        data = addresses.apply(lambda known: admission.gvirtus_backends_data(gvirtus.injection(remote, known)))
+        config = admission.gvirtus_backends(settings) | {"data": data}
+        register(f"{self._name}-webhook-backends", config, self._opts(refusals, *self._args.server))
+
     def _frontends(self, frontends: FrontendSettings) -> None:
-        """Pods are kept away before the first device is there: by selectors that a policy adds, and by the guard."""
+        """Pods are kept away before the first device is there: by the guard, and by selectors that a policy adds.
+
+        The webhook adds none, so that pods without the label don't depend on its server: they say it themselves.
+        """
         settings = self._args.settings
         placed: list[pulumi.Resource] = []
         if self._args.gvirtus.carrier is Carrier.POLICY:

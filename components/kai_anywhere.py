@@ -88,14 +88,16 @@ class KaiAnywhere(pulumi.ComponentResource):
             ReservationOverridesArgs(settings, provider),
             pulumi.ResourceOptions(parent=self, depends_on=hosts_ready),
         )
-        admitted: list[pulumi.Resource] = [overrides]
+        server: list[pulumi.Resource] = []
         if settings.webhooks:
-            server = AdmissionServer(
-                "admission",
-                AdmissionServerArgs(settings, provider),
-                pulumi.ResourceOptions(parent=self, depends_on=hosts_ready),
+            server.append(
+                AdmissionServer(
+                    "admission",
+                    AdmissionServerArgs(settings, provider),
+                    pulumi.ResourceOptions(parent=self, depends_on=hosts_ready),
+                )
             )
-            admitted.append(server)
+        admitted: list[pulumi.Resource] = [overrides, *server]
         kai = KaiScheduler(
             "kai-scheduler",
             KaiSchedulerArgs(settings, provider, after=[*admitted, *operator.ready]),
@@ -106,7 +108,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         if settings.gvirtus is not None:
             remote = Gvirtus(
                 "gvirtus",
-                GvirtusArgs(settings, settings.gvirtus, provider, after=operator.ready),
+                GvirtusArgs(settings, settings.gvirtus, provider, after=operator.ready, server=server),
                 pulumi.ResourceOptions(parent=self, depends_on=[kai]),
             )
             self.gvirtus_backends = remote.backends

@@ -19,6 +19,7 @@ class Webhook(StrEnum):
     """What the admission server can carry; each has a carrier setting in the section of its name."""
 
     RESERVATION = "reservation"
+    GVIRTUS = "gvirtus"
 
 
 @unique

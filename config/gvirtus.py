@@ -126,6 +126,8 @@ class GvirtusSettings(Settings):
 
     namespace: Name = "gvirtus-system"
     carrier: Carrier = Carrier.POLICY
+    """`webhook` is for Kubernetes before 1.36, and needs `admission.image`. It adds no node selectors: see
+    docs/gvirtus.md."""
     backends: Annotated[dict[BackendName, GvirtusBackend], Field(min_length=1)]
     default_backend: str | None = None
     """What pods get that name no backend; where there is one backend alone, it is the default."""
@@ -143,17 +145,6 @@ class GvirtusSettings(Settings):
         if self.default_backend is None and len(self.backends) == 1:
             return next(iter(self.backends))
         return self.default_backend
-
-    @field_validator("carrier")
-    @classmethod
-    def _the_webhook_does_not_carry_this_yet(cls, carrier: Carrier) -> Carrier:
-        if carrier is Carrier.WEBHOOK:
-            raise PydanticCustomError(
-                "carrier_not_available",
-                "the webhook carrier does not add remote GPUs to pods in this release. Use carrier: policy, which "
-                "needs Kubernetes 1.36 or later.",
-            )
-        return carrier
 
     @model_validator(mode="after")
     def _the_default_is_a_backend(self) -> Self:

@@ -22,7 +22,7 @@ class Overrides(StrEnum):
 
 @unique
 class Carrier(StrEnum):
-    """How the overrides reach a pod: an admission policy inside the API server, or an admission webhook of ours."""
+    """How a change reaches a pod: an admission policy inside the API server, or an admission webhook of ours."""
 
     POLICY = "policy"
     WEBHOOK = "webhook"

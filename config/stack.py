@@ -76,7 +76,8 @@ class StackSettings(Settings):
             raise PydanticCustomError(
                 "carrier_needs_newer_cluster",
                 "gvirtus.carrier 'policy' needs Kubernetes 1.36 or later (MutatingAdmissionPolicy v1); "
-                "cluster.kubernetes_version is {version}. Upgrade the cluster, or remove the section gvirtus.",
+                "cluster.kubernetes_version is {version}. Upgrade the cluster, use gvirtus.carrier: webhook, or remove "
+                "the section gvirtus.",
                 {"version": version},
             )
         return self
@@ -109,6 +110,8 @@ class StackSettings(Settings):
             FRONTENDS_NAMESPACE: "the frontends' device plugin",
             "kai-resource-reservation": "KAI's reservation pods",
         }
+        if self.webhooks:
+            taken[self.admission.namespace] = "the admission server"
         if self.gvirtus.namespace in taken:
             raise PydanticCustomError(
                 "namespace_taken",
@@ -140,9 +143,12 @@ class StackSettings(Settings):
     @property
     def webhooks(self) -> tuple[Webhook, ...]:
         """What the admission server carries in this stack; empty where it is not installed."""
+        carried = []
         if self.overrides_apply and self.reservation.carrier is Carrier.WEBHOOK:
-            return (Webhook.RESERVATION,)
-        return ()
+            carried.append(Webhook.RESERVATION)
+        if self.gvirtus is not None and self.gvirtus.carrier is Carrier.WEBHOOK:
+            carried.append(Webhook.GVIRTUS)
+        return tuple(carried)
 
     @property
     def overrides_apply(self) -> bool:

@@ -7,6 +7,8 @@ from typing import Any, Final
 from config.admission import CertManagerCertificates, OwnCertificates, Webhook
 from config.platform import TegraPlatform
 from config.stack import StackSettings
+from manifests.gvirtus_injection import ENABLED_LABEL, Injection, webhook_document
+from manifests.gvirtus_policy import namespaces_left_alone
 from manifests.objects import Manifest, namespace
 from manifests.reservation import APP_LABEL, NAMESPACE, fragment_document, tegra_fragment
 
@@ -15,8 +17,7 @@ NAME: Final = "kai-anywhere-admission"
 RESERVATION_WEBHOOK: Final = "kai-anywhere-reservation"
 GVIRTUS_WEBHOOK: Final = "kai-anywhere-gvirtus"
 GVIRTUS_BACKENDS: Final = "kai-anywhere-admission-gvirtus"
-"""A ConfigMap with the key gvirtus.json, in the server's namespace. It is optional, and read again when it changes."""
-GVIRTUS_ENABLED: Final = "gvirtus.io/enabled"
+"""The ConfigMap of the backends. Optional, since the server runs before there is any backend."""
 SETTINGS_FOLDER: Final = "/etc/kai-anywhere"
 CERTIFICATE_FOLDER: Final = "/etc/kai-anywhere-certificate"
 PORT: Final = 8443
@@ -59,6 +60,8 @@ def webhooks(settings: StackSettings) -> dict[str, Manifest]:
         match webhook:
             case Webhook.RESERVATION:
                 made["reservation-webhook"] = reservation_webhook(settings)
+            case Webhook.GVIRTUS:
+                made["gvirtus-webhook"] = gvirtus_webhook(settings)
     return made
 
 
@@ -75,23 +78,29 @@ def reservation_webhook(settings: StackSettings) -> Manifest:
 
 
 def gvirtus_webhook(settings: StackSettings) -> Manifest:
-    """Sends pods that ask for a remote GPU, at creation; never those of the cluster's own namespaces."""
-    excluded = {
-        "kube-system",
-        NAMESPACE,
-        settings.admission.namespace,
-        settings.kai.namespace,
-        settings.gpu_operator.namespace,
-    }
-    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted(excluded)}
+    """Sends pods that ask for a remote GPU, at creation: the scope of the carrier `policy`."""
+    # The server's own namespace among them: without it, no replica could start to let others in.
+    left_alone = namespaces_left_alone(settings)
+    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_alone}
     return _webhook(
         settings,
         GVIRTUS_WEBHOOK,
         "gvirtus",
         namespaces={"matchExpressions": [selector]},
-        labels={GVIRTUS_ENABLED: "true"},
+        labels={ENABLED_LABEL: "true"},
         conditions=[],
     )
+
+
+def gvirtus_backends(settings: StackSettings) -> Manifest:
+    """The ConfigMap of the backends without its data, in the server's namespace."""
+    metadata = {"name": GVIRTUS_BACKENDS, "namespace": settings.admission.namespace, "labels": dict(_LABELS)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def gvirtus_backends_data(injection: Injection) -> dict[str, str]:
+    """Its data, which the kubelet mounts as gvirtus.json. No replica restarts for it: it is read when it changes."""
+    return {"gvirtus.json": json.dumps(webhook_document(injection), indent=2) + "\n"}
 
 
 def server_settings(settings: StackSettings) -> dict[str, Any]:

@@ -53,10 +53,12 @@ def endpoints_data(endpoints: Mapping[str, Endpoint]) -> dict[str, str]:
 
 
 def namespaces_left_alone(settings: StackSettings) -> list[str]:
-    """Namespaces whose pods are never changed: the cluster's own, ours, the operators'."""
+    """Namespaces whose pods are never changed, by either carrier: the cluster's own, ours, the operators'."""
     own = {settings.kai.namespace, settings.gpu_operator.namespace, reservation.NAMESPACE, "kube-system"}
     if settings.gvirtus is not None:
         own.add(settings.gvirtus.namespace)
+    if settings.webhooks:
+        own.add(settings.admission.namespace)
     return sorted(own)
 
 

@@ -15,16 +15,20 @@ from agents.admission.review import Answer, Request
 
 _LOG = logging.getLogger(__name__)
 _UNCHANGED = Answer(allowed=True)
+NO_BACKENDS = (
+    "the admission server does not know the backends of remote GPUs yet. 'pulumi up' writes them into the ConfigMap "
+    "kai-anywhere-admission-gvirtus in its namespace, and a minute or two later they are known: try again"
+)
 
 
 @dataclass(frozen=True)
 class Mutations:
-    """The mutations of this server; one whose file is not mounted is not served.
+    """The mutations of this server. Without its fragment, which is read at start, `reservation` is not served.
 
     Attributes:
         fragment: what reservation pods get, or None.
         nodes: the Tegra nodes.
-        backends: the GVirtuS backends' file.
+        backends: the file of remote GPUs; it comes and changes while the server runs.
     """
 
     fragment: Fragment | None
@@ -67,7 +71,16 @@ class Mutations:
                 if not nodes.synced:
                     raise RefusalError("the admission server does not know the nodes yet: try again", code=503)
                 return lambda pod: (reservation.mutate(pod, request.namespace, fragment, nodes.names), ())
-            case "gvirtus" if (backends := self.backends.current()) is not None:
-                return lambda pod: (gvirtus.mutate(pod, backends), gvirtus.warnings(pod, backends))
+            case "gvirtus":
+                return self._remote_gpu
             case _:
                 raise BadRequestError(404, f"no mutation {mutation!r} is configured here")
+
+    def _remote_gpu(self, pod: Pod) -> tuple[Pod, Iterable[str]]:
+        if not gvirtus.asks(pod):
+            # A wider webhook configuration than ours: what the file says is none of this pod's business.
+            return pod, ()
+        backends = self.backends.current()
+        if backends is None:
+            raise RefusalError(NO_BACKENDS, code=503)
+        return gvirtus.mutate(pod, backends), gvirtus.warnings(pod, backends)

@@ -2,7 +2,7 @@
 
 
 class SettingsError(Exception):
-    """A mounted file is wrong; the text names the file, the place and what is expected. The server does not start."""
+    """A mounted file is wrong; the text names the file, the place and what is expected."""
 
 
 class BadRequestError(Exception):

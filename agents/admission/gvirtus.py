@@ -109,6 +109,11 @@ class BackendsFile:
         return self._backends
 
 
+def asks(pod: Pod) -> bool:
+    """Whether a pod asks for a remote GPU."""
+    return labels_of(pod).get(ENABLED) == "true"
+
+
 def mutate(pod: Pod, backends: Backends) -> Pod:
     """The pod with the address of its backend in every container, init containers and sidecars included.
 
@@ -118,7 +123,7 @@ def mutate(pod: Pod, backends: Backends) -> Pod:
     Raises:
         RefusalError: the backend is unknown, or the pod uses our volume's name or path for something else.
     """
-    if labels_of(pod).get(ENABLED) != "true":
+    if not asks(pod):
         return pod
     name = backends.choose(pod)
     backend = backends.backends[name]
@@ -137,7 +142,7 @@ def mutate(pod: Pod, backends: Backends) -> Pod:
 
 def warnings(pod: Pod, backends: Backends) -> Iterator[str]:
     """What is doubtful about a pod that was let through; shown by kubectl to whoever created it."""
-    if labels_of(pod).get(ENABLED) != "true":
+    if not asks(pod):
         return
     if _FRACTION in annotations_of(pod):
         yield (

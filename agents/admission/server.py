@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 
 from agents.admission import review
 from agents.admission.answers import Mutations
-from agents.admission.errors import ApiError, BadRequestError, CertificateError
+from agents.admission.errors import ApiError, BadRequestError, CertificateError, SettingsError
 from agents.admission.gvirtus import BackendsFile
 from agents.admission.keeper import Keeper, keep, keeper_of
 from agents.admission.kubernetes import ApiServer, in_cluster
@@ -135,17 +135,22 @@ async def serve(settings: Settings, folder: Path, *, listening: Callable[[int, i
 
     Args:
         settings: the server's settings.
-        folder: holds reservation.json and gvirtus.json; a mutation without its file is not served.
+        folder: holds reservation.json, without which that mutation is not served, and gvirtus.json, which may come
+            later.
         listening: told the two ports once they are open.
 
     Raises:
-        SettingsError: a mounted file is wrong, or the process does not run in a pod and was not told where to.
+        SettingsError: reservation.json is wrong, or the process does not run in a pod and was not told where to.
         OSError: a port is taken.
     """
     fragment_file = folder / "reservation.json"
     fragment = Fragment.from_file(fragment_file) if fragment_file.exists() else None
     backends = BackendsFile(folder / "gvirtus.json")
-    backends.current()
+    try:
+        backends.current()
+    except SettingsError as error:
+        # Reservation pods need it not; pods that do are refused until somebody corrects it.
+        _LOG.error("a mounted file is wrong", extra={"error": str(error)})
     tls, nodes = LiveTls(), TegraNodes()
     server = AdmissionServer(Mutations(fragment, nodes, backends), tls, Metrics())
     stopped = asyncio.Event()

@@ -32,7 +32,7 @@ from policy.rules import RULES
 from policy.stack_platform import StackFacts, stack_facts
 from policy.workloads import documents
 from tests.policy.objects import UNKNOWN, Json, changed, findings, pod
-from tests.support.stacks import ROOT, STACKS, gvirtus, jetson
+from tests.support.stacks import ROOT, STACKS, gvirtus, gvirtus_webhook, jetson
 from tests.unit.components.programs import preview
 
 POLICY = ROOT / "policy"
@@ -80,7 +80,9 @@ def test_every_exception_says_who_what_why_and_where(exemption: Exemption) -> No
     assert exemption.upstream.startswith("https://")
 
 
-@pytest.mark.parametrize("stack", [jetson(), gvirtus()], ids=["jetson", "gvirtus"])
+@pytest.mark.parametrize(
+    "stack", [jetson(), gvirtus(), gvirtus_webhook()], ids=["jetson", "gvirtus", "gvirtus-webhook"]
+)
 def test_every_exception_is_used_by_a_stack_of_this_repository(stack: Json) -> None:
     facts = stack_facts(json.dumps(stack), {})
     judgements = [judge(item.type, item.key, item.inputs, facts, RULES) for item in preview(stack).registrations]
@@ -207,7 +209,7 @@ def test_the_executable_takes_the_platform_from_the_packs_configuration(tmp_path
         assert _analyze(stub, overrides.type, dict(overrides.inputs)) == []
 
 
-@pytest.mark.parametrize("stack", ["jetson", "x86", "gvirtus"])
+@pytest.mark.parametrize("stack", ["jetson", "x86", "gvirtus", "gvirtus-webhook"])
 def test_the_folder_takes_the_platform_from_the_stacks_settings(stack: str, tmp_path: Path) -> None:
     settings = STACKS[stack]()
     with _running([sys.executable, "-u", str(POLICY)], tmp_path, settings) as stub:

@@ -169,6 +169,14 @@ def gvirtus_full() -> Json:
     return changed(stack, "gvirtus.timeout_seconds", 900)
 
 
+def gvirtus_webhook() -> Json:
+    """The same remote GPUs on a cluster without MutatingAdmissionPolicy: our admission server carries everything."""
+    stack = changed(gvirtus(), "cluster.kubernetes_version", "1.33")
+    stack = changed(stack, "reservation.carrier", "webhook")
+    stack = changed(stack, "gvirtus.carrier", "webhook")
+    return changed(stack, "admission.image", "registry.example.com/kai-anywhere/agents:0.1.0")
+
+
 STACKS: Mapping[str, Callable[[], Json]] = {
     "jetson": jetson,
     "x86": x86,
@@ -181,10 +189,14 @@ STACKS: Mapping[str, Callable[[], Json]] = {
     "operator-elsewhere": operator_elsewhere,
     "gvirtus": gvirtus,
     "gvirtus-full": gvirtus_full,
+    "gvirtus-webhook": gvirtus_webhook,
     "webhook": webhook,
     "cert-manager": cert_manager,
 }
 """Every kind of stack by name."""
+
+WEBHOOK_STACKS = frozenset({"webhook", "cert-manager", "gvirtus-webhook"})
+"""Those where the admission server runs."""
 
 
 def changed(stack: Json, path: str, value: object) -> Json:

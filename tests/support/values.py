@@ -47,21 +47,28 @@ def _gvirtus(settings: StackSettings) -> dict[str, Manifest]:
     objects = {
         "gvirtus-namespace": gvirtus.backends_namespace(remote),
         "gvirtus-clients": gvirtus.network_policy(remote),
-        "gvirtus-endpoints": gvirtus_policy.endpoints_config(remote, gvirtus.endpoints(remote, addresses)),
         "gvirtus-requests": gvirtus_policy.requests_policy(settings, remote),
         "gvirtus-requests-binding": gvirtus_policy.requests_binding(),
     }
     for name in sorted(remote.backends):
         objects[f"gvirtus-service-{name}"] = gvirtus.service(remote, name)
         objects[f"gvirtus-backend-{name}"] = gvirtus.deployment(settings, remote, name)
-    for kind in sorted({backend.kind for backend in remote.backends.values()}):
-        objects[f"gvirtus-{kind}-injection"] = gvirtus_policy.injection_policy(settings, remote, kind)
-        objects[f"gvirtus-{kind}-injection-binding"] = gvirtus_policy.injection_binding(remote, kind)
+    match remote.carrier:
+        case Carrier.POLICY:
+            endpoints = gvirtus.endpoints(remote, addresses)
+            objects["gvirtus-endpoints"] = gvirtus_policy.endpoints_config(remote, endpoints)
+            for kind in sorted({backend.kind for backend in remote.backends.values()}):
+                objects[f"gvirtus-{kind}-injection"] = gvirtus_policy.injection_policy(settings, remote, kind)
+                objects[f"gvirtus-{kind}-injection-binding"] = gvirtus_policy.injection_binding(remote, kind)
+        case Carrier.WEBHOOK:
+            data = admission.gvirtus_backends_data(gvirtus.injection(remote, addresses))
+            objects["gvirtus-webhook-backends"] = admission.gvirtus_backends(settings) | {"data": data}
     if settings.gpu_operator.install:
         objects["gvirtus-roles"] = gvirtus_frontends.roles_rule(remote)
     if remote.frontends is not None:
-        objects["gvirtus-placement"] = gvirtus_frontends.placement_policy(settings)
-        objects["gvirtus-placement-binding"] = gvirtus_frontends.placement_binding()
+        if remote.carrier is Carrier.POLICY:
+            objects["gvirtus-placement"] = gvirtus_frontends.placement_policy(settings)
+            objects["gvirtus-placement-binding"] = gvirtus_frontends.placement_binding()
         objects["gvirtus-guard"] = gvirtus_frontends.guard_policy(settings, remote.frontends)
         objects["gvirtus-guard-binding"] = gvirtus_frontends.guard_binding()
         objects["gvirtus-frontends-namespace"] = gvirtus_frontends.frontends_namespace()

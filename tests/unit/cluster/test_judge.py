@@ -12,6 +12,7 @@ from tests.support.stacks import (
     Json,
     changed,
     gvirtus,
+    gvirtus_webhook,
     jetson,
     mixed,
     never,
@@ -116,8 +117,15 @@ def test_somebody_elses_namespace_of_remote_gpus_is_not_taken_over(name: str) ->
 def test_remote_gpus_need_mutating_policies() -> None:
     stack = changed(gvirtus(), "reservation.overrides", "never")
     found = _findings(stack, nodes=_READY.nodes | _FRONTEND, mutating_policies=False)
-    _only(found, "gvirtus.carrier 'policy' can't work", "remove the section gvirtus")
+    ways_out = ("use gvirtus.carrier: webhook", "remove the section gvirtus")
+    _only(found, "gvirtus.carrier 'policy' can't work", *ways_out)
     assert _findings(never(), mutating_policies=False) == []
+
+
+@pytest.mark.parametrize("minor", ["33", "36"])
+def test_remote_gpus_by_the_webhook_need_no_mutating_policies(minor: str) -> None:
+    nodes = _READY.nodes | _FRONTEND
+    assert _findings(gvirtus_webhook(), nodes=nodes, version=_version(minor), mutating_policies=False) == []
 
 
 def test_another_cluster_stops_at_once() -> None:

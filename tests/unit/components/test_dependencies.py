@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.recording_monitor import Graph
-from tests.support.stacks import changed, gvirtus, jetson, mixed, operator_elsewhere, time_slicing, x86
+from tests.support.stacks import changed, gvirtus, gvirtus_webhook, jetson, mixed, operator_elsewhere, time_slicing, x86
 from tests.unit.components.programs import preview, up
 
 
@@ -102,6 +102,24 @@ def test_pods_are_connected_only_once_addresses_are_known_and_refusals_in_force(
         assert "ValidatingAdmissionPolicyBinding:gvirtus-requests-binding" in _dependencies(graph, policy)
         binding = f"MutatingAdmissionPolicyBinding:gvirtus-{kind}-injection-binding"
         assert policy in _dependencies(graph, binding)
+
+
+def test_the_server_is_told_of_backends_after_it_runs_and_refusals_are_in_force() -> None:
+    graph = preview(gvirtus_webhook())
+    of = _dependencies(graph, "ConfigMap:gvirtus-webhook-backends")
+    assert {f"Service:gvirtus-service-gpu-{x}" for x in "ab"} <= of
+    assert {"Deployment:admission-deployment", "Namespace:admission-namespace"} <= of
+    assert "ValidatingAdmissionPolicyBinding:gvirtus-requests-binding" in of
+    server = graph.below("AdmissionServer:admission")
+    waiting = {key for key in server if _dependencies(graph, key) & graph.below("Gvirtus:gvirtus")}
+    assert waiting == set(), "the server would wait for backends, which wait for KAI, which waits for the server"
+    assert "Deployment:admission-deployment" in _dependencies(graph, "Release:kai-scheduler")
+
+
+def test_labelled_pods_are_refused_from_the_start_and_not_let_in_unchanged() -> None:
+    order = list(preview(gvirtus_webhook()).by_key)
+    webhook = order.index("MutatingWebhookConfiguration:admission-gvirtus-webhook")
+    assert webhook < order.index("Release:kai-scheduler") < order.index("ConfigMap:gvirtus-webhook-backends")
 
 
 def test_no_device_is_advertised_before_ordinary_pods_are_kept_away() -> None:

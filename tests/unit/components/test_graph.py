@@ -5,11 +5,13 @@ import json
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
+from tests.support.recording_monitor import SERVICE_ADDRESS
 from tests.support.stacks import (
     STACKS,
     changed,
     gvirtus,
     gvirtus_full,
+    gvirtus_webhook,
     jetson,
     never,
     operator_elsewhere,
@@ -20,7 +22,7 @@ from tests.support.stacks import (
     x86,
 )
 from tests.support.values import objects_of, releases_of
-from tests.unit.components.programs import CLUSTER_UID, PROVIDER, preview
+from tests.unit.components.programs import CLUSTER_UID, PROVIDER, preview, up
 
 _TOP = "KaiAnywhere:kai-anywhere"
 _COMPONENTS = {
@@ -171,6 +173,47 @@ def test_the_first_preview_does_not_know_addresses_yet_but_every_policy_is_known
     for key, registered in graph.by_key.items():
         if "Policy" in key:
             assert UNKNOWN not in json.dumps(registered.inputs), key
+
+
+def test_by_the_webhook_the_server_is_told_the_backends_and_no_policy_changes_a_pod() -> None:
+    by_policy, by_webhook = preview(gvirtus()).below(_GVIRTUS), preview(gvirtus_webhook()).below(_GVIRTUS)
+    assert by_policy - by_webhook == {
+        "ConfigMap:gvirtus-endpoints",
+        "MutatingAdmissionPolicy:gvirtus-gvirtus-injection",
+        "MutatingAdmissionPolicyBinding:gvirtus-gvirtus-injection-binding",
+        "MutatingAdmissionPolicy:gvirtus-lupine-injection",
+        "MutatingAdmissionPolicyBinding:gvirtus-lupine-injection-binding",
+        "MutatingAdmissionPolicy:gvirtus-placement",
+        "MutatingAdmissionPolicyBinding:gvirtus-placement-binding",
+    }
+    assert by_webhook - by_policy == {"ConfigMap:gvirtus-webhook-backends"}
+    assert not [token for token in preview(gvirtus_webhook()).types if "MutatingAdmissionPolicy" in token]
+
+
+def test_the_server_of_remote_gpus_alone_has_one_webhook() -> None:
+    graph = preview(changed(gvirtus_webhook(), "reservation.overrides", "never"))
+    assert {key for key in graph.below(_ADMISSION) if key.startswith("MutatingWebhookConfiguration:")} == {
+        "MutatingWebhookConfiguration:admission-gvirtus-webhook"
+    }
+    only_reservation = preview(changed(gvirtus(), "admission.image", "agents:1"))
+    assert _ADMISSION not in only_reservation.by_key
+
+
+def test_the_server_is_told_real_addresses_once_they_are_known(config_path: str) -> None:
+    key = "ConfigMap:gvirtus-webhook-backends"
+    planned, done = preview(gvirtus_webhook()), up(gvirtus_webhook(), config_path)
+    assert planned.by_key[key].inputs["data"] == UNKNOWN
+    assert planned.by_key[key].inputs["metadata"]["namespace"] == "kai-anywhere"
+    assert json.loads(done.by_key[key].inputs["data"]["gvirtus.json"]) == {
+        "backends": {
+            "gpu-a": {"host": SERVICE_ADDRESS, "port": "9999", "kind": "gvirtus"},
+            "gpu-b": {"host": "gpu-b.gvirtus-system.svc", "port": "14833", "kind": "lupine"},
+        },
+        "default": "gpu-a",
+    }
+    for other, registered in planned.by_key.items():
+        if "Policy" in other or "Webhook" in other:
+            assert UNKNOWN not in json.dumps(registered.inputs), other
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -18,7 +18,7 @@ from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
 from tests.support.recording_monitor import SERVICE_ADDRESS, record
-from tests.support.stacks import STACKS, changed, parse
+from tests.support.stacks import STACKS, WEBHOOK_STACKS, changed, parse
 from tests.unit.components.programs import preview, up
 
 _Make: TypeAlias = Callable[[StackSettings], pulumi.ComponentResource]
@@ -55,7 +55,8 @@ def _public(component: pulumi.ComponentResource) -> dict[str, pulumi.Output[Any]
 
 
 @pytest.mark.parametrize(
-    "name", ["jetson", "x86", "never", "operator-elsewhere", "time-slicing", "gvirtus", "gvirtus-full"]
+    "name",
+    ["jetson", "x86", "never", "operator-elsewhere", "time-slicing", "gvirtus", "gvirtus-full", "gvirtus-webhook"],
 )
 @pytest.mark.parametrize("component", _MAKE, ids=lambda component: component.__name__)
 def test_the_outputs_are_the_public_attributes_by_name_and_value(
@@ -91,8 +92,9 @@ def test_the_top_tells_what_was_installed(config_path: str) -> None:
     }
 
 
-def test_the_top_tells_where_remote_gpus_answer(config_path: str) -> None:
-    outputs = up(STACKS["gvirtus"](), config_path).outputs["KaiAnywhere:kai-anywhere"]
+@pytest.mark.parametrize("name", ["gvirtus", "gvirtus-webhook"])
+def test_the_top_tells_where_remote_gpus_answer(name: str, config_path: str) -> None:
+    outputs = up(STACKS[name](), config_path).outputs["KaiAnywhere:kai-anywhere"]
     assert outputs["gvirtus_backends"] == {
         "gpu-a": f"{SERVICE_ADDRESS}:9999",
         "gpu-b": "gpu-b.gvirtus-system.svc:14833",
@@ -114,5 +116,5 @@ def test_an_operator_that_is_not_ours_has_no_version() -> None:
 def test_every_component_registers_outputs_in_a_preview_too(name: str) -> None:
     graph = preview(STACKS[name]())
     components = {key for key, registered in graph.by_key.items() if registered.type.startswith("kai-anywhere:")}
-    assert len(components) == 6 + ("gvirtus" in STACKS[name]()) + (name in {"webhook", "cert-manager"})
+    assert len(components) == 6 + ("gvirtus" in STACKS[name]()) + (name in WEBHOOK_STACKS)
     assert graph.outputs.keys() == components

@@ -4,21 +4,24 @@ import pytest
 
 from tests.support.stacks import (
     STACKS,
+    WEBHOOK_STACKS,
     Json,
     assert_refused,
     cert_manager,
     changed,
+    gvirtus_webhook,
     jetson,
     never,
     parse,
     webhook,
     without,
+    x86,
 )
 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_the_server_is_installed_only_where_something_is_carried_by_a_webhook(name: str) -> None:
-    assert bool(parse(STACKS[name]()).webhooks) == (name in {"webhook", "cert-manager"})
+    assert bool(parse(STACKS[name]()).webhooks) == (name in WEBHOOK_STACKS)
 
 
 def test_a_carrier_of_overrides_that_are_off_needs_no_server() -> None:
@@ -28,6 +31,22 @@ def test_a_carrier_of_overrides_that_are_off_needs_no_server() -> None:
 def test_a_webhook_runs_on_a_cluster_before_1_36() -> None:
     assert parse(webhook()).webhooks == ("reservation",)
     assert parse(webhook()).cluster.kubernetes_version == "1.33"
+
+
+def test_the_server_carries_what_its_carrier_settings_say() -> None:
+    assert parse(gvirtus_webhook()).webhooks == ("reservation", "gvirtus")
+    remote_alone = changed(gvirtus_webhook(), "reservation.overrides", "never")
+    assert parse(remote_alone).webhooks == ("gvirtus",)
+    on_x86 = changed(gvirtus_webhook(), "platform", x86()["platform"])
+    assert parse(on_x86).webhooks == ("gvirtus",), "reservation pods are changed on Tegra alone"
+    assert parse(changed(gvirtus_webhook(), "admission.namespace", "a")).webhooks
+
+
+def test_remote_gpus_alone_need_the_image_too() -> None:
+    stack = without(changed(gvirtus_webhook(), "reservation.overrides", "never"), "admission.image")
+    assert_refused(stack, "", "a carrier is 'webhook' (gvirtus.carrier)", "admission.image is not set")
+    both = without(gvirtus_webhook(), "admission.image")
+    assert_refused(both, "", "a carrier is 'webhook' (reservation.carrier, gvirtus.carrier)")
 
 
 def test_a_webhook_without_an_image_is_refused_with_both_ways_out() -> None:

@@ -4,7 +4,18 @@ import pytest
 
 from config.gvirtus import BackendKind
 from config.reservation import Carrier
-from tests.support.stacks import Json, assert_refused, changed, gvirtus, gvirtus_full, jetson, parse, without, x86
+from tests.support.stacks import (
+    Json,
+    assert_refused,
+    changed,
+    gvirtus,
+    gvirtus_full,
+    gvirtus_webhook,
+    jetson,
+    parse,
+    without,
+    x86,
+)
 
 _DIGEST = "@sha256:" + "a" * 64
 
@@ -119,12 +130,27 @@ def test_the_policy_carrier_needs_kubernetes_1_36() -> None:
     stack = changed(x86(), "gvirtus", {"backends": {"a": {"image": "a:1"}}})
     assert parse(changed(stack, "cluster.kubernetes_version", "1.36")).gvirtus is not None
     old = changed(stack, "cluster.kubernetes_version", "1.35")
-    assert_refused(old, "", "gvirtus.carrier 'policy' needs Kubernetes 1.36", "is 1.35", "remove the section gvirtus")
+    ways_out = ("Upgrade the cluster", "use gvirtus.carrier: webhook", "remove the section gvirtus")
+    assert_refused(old, "", "gvirtus.carrier 'policy' needs Kubernetes 1.36", "is 1.35", *ways_out)
 
 
-def test_the_webhook_carrier_says_that_it_is_not_there() -> None:
-    stack = changed(gvirtus(), "gvirtus.carrier", "webhook")
-    assert_refused(stack, "gvirtus.carrier", "does not add remote GPUs", "Use carrier: policy", found="webhook")
+@pytest.mark.parametrize("version", ["1.30", "1.35", "1.36"])
+def test_the_webhook_carrier_needs_no_newer_cluster(version: str) -> None:
+    parsed = parse(changed(gvirtus_webhook(), "cluster.kubernetes_version", version)).gvirtus
+    assert parsed is not None
+    assert parsed.carrier is Carrier.WEBHOOK
+
+
+def test_an_unknown_carrier_is_refused_with_those_there_are() -> None:
+    stack = changed(gvirtus(), "gvirtus.carrier", "sidecar")
+    assert_refused(stack, "gvirtus.carrier", "'policy' or 'webhook'", found="sidecar")
+
+
+def test_backends_and_the_admission_server_have_a_namespace_each() -> None:
+    stack = changed(gvirtus_webhook(), "admission.namespace", "gvirtus-system")
+    assert_refused(stack, "", "gvirtus.namespace 'gvirtus-system' is the namespace of the admission server")
+    unused = changed(gvirtus(), "admission.namespace", "gvirtus-system")
+    assert not parse(unused).webhooks, "without a webhook there is no server, and no namespace of it"
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,99 @@ from pathlib import Path
 
 import pytest
 
-from agents.admission import files, gvirtus, nodes
+from agents.admission import __main__ as agent
+from agents.admission import answers, files, gvirtus, nodes
 from agents.admission.reservation import Fragment
 from agents.admission.settings import MountedCertificate, OwnCertificate, Settings
-from manifests import admission, reservation
+from config.gvirtus import BackendKind
+from manifests import admission, gvirtus_policy, reservation
+from manifests import gvirtus as remote_gpus
+from manifests.gvirtus_injection import ENABLED_LABEL
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
-from tests.support.golden import Golden
-from tests.support.stacks import STACKS, cert_manager, jetson, parse, webhook
+from tests.support.stacks import STACKS, WEBHOOK_STACKS, cert_manager, changed, gvirtus_webhook, jetson, parse, webhook
 
 
-@pytest.mark.parametrize("name", [name for name in STACKS if name not in {"webhook", "cert-manager"}])
+@pytest.mark.parametrize("name", [name for name in STACKS if name not in WEBHOOK_STACKS])
 def test_other_stacks_have_none_of_it(name: str) -> None:
     assert admission.objects(parse(STACKS[name]())) == {}
 
 
-def test_the_gvirtus_webhook_is_the_reviewed_one(golden: Golden) -> None:
-    golden.check("gvirtus-webhook", {"gvirtus-webhook": admission.gvirtus_webhook(parse(webhook()))})
+@pytest.mark.parametrize("kind", BackendKind)
+def test_the_webhook_of_remote_gpus_reaches_exactly_what_the_policies_reach(kind: BackendKind) -> None:
+    settings = parse(gvirtus_webhook())
+    assert settings.gvirtus is not None
+    [hook] = admission.gvirtus_webhook(settings)["webhooks"]
+    for policy in (
+        gvirtus_policy.injection_policy(settings, settings.gvirtus, kind),
+        gvirtus_policy.requests_policy(settings, settings.gvirtus),
+    ):
+        constraints = policy["spec"]["matchConstraints"]
+        assert hook["namespaceSelector"] == constraints["namespaceSelector"]
+        assert hook["objectSelector"] == constraints["objectSelector"]
+        assert hook["rules"] == [constraints["resourceRules"][0] | {"scope": "Namespaced"}]
+        assert hook["failurePolicy"] == policy["spec"]["failurePolicy"] == "Fail"
+    assert hook["reinvocationPolicy"] == "IfNeeded"
+    assert "matchConditions" not in hook, "the requests policy has none either: every labelled pod is judged"
+
+
+def test_backends_and_the_operators_are_outside_its_scope() -> None:
+    settings = parse(gvirtus_webhook())
+    [hook] = admission.gvirtus_webhook(settings)["webhooks"]
+    [expression] = hook["namespaceSelector"]["matchExpressions"]
+    assert (expression["key"], expression["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+    assert expression["values"] == [
+        "gpu-operator",
+        "gvirtus-system",
+        "kai-anywhere",
+        "kai-resource-reservation",
+        "kai-scheduler",
+        "kube-system",
+    ]
+
+
+def test_the_server_reads_the_backends_that_it_is_given(tmp_path: Path) -> None:
+    settings = parse(gvirtus_webhook())
+    assert settings.gvirtus is not None
+    injection = remote_gpus.injection(settings.gvirtus, {"gpu-a": "10.96.7.7", "gpu-b": "10.96.7.8"})
+    data = admission.gvirtus_backends_data(injection)
+    [(file, text)] = data.items()
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    assert gvirtus.BackendsFile(tmp_path / "gvirtus.json").current() == gvirtus.Backends(
+        backends={
+            "gpu-a": gvirtus.Backend("10.96.7.7", "9999", "gvirtus"),
+            "gpu-b": gvirtus.Backend("gpu-b.gvirtus-system.svc", "14833", "lupine"),
+        },
+        default="gpu-a",
+    )
+
+
+def test_the_backends_are_mounted_where_the_server_looks_and_need_not_be_there() -> None:
+    settings = parse(gvirtus_webhook())
+    manifest = admission.gvirtus_backends(settings)
+    spec = admission.objects(settings)["deployment"]["spec"]["template"]["spec"]
+    [volume] = [each for each in spec["volumes"] if each["name"] == "settings"]
+    source = {"name": manifest["metadata"]["name"], "optional": True}
+    assert {"configMap": source} in volume["projected"]["sources"]
+    assert manifest["metadata"]["namespace"] == settings.admission.namespace
+    [mount] = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "settings"]
+    assert mount["mountPath"] == str(agent.DEFAULT_FOLDER)
+    assert "subPath" not in mount, "the kubelet never refreshes one"
+
+
+def test_remote_gpus_alone_bring_one_webhook_and_rights_to_it_alone() -> None:
+    settings = parse(changed(gvirtus_webhook(), "reservation.overrides", "never"))
+    made = admission.objects(settings)
+    assert [key for key in made if key.endswith("-webhook")] == ["gvirtus-webhook"]
+    [names] = [rule["resourceNames"] for rule in made["cluster-role"]["rules"] if "resourceNames" in rule]
+    assert names == ["kai-anywhere-gvirtus"]
+    assert "reservation.json" not in made["settings"]["data"]
+    assert admission.server_settings(settings)["webhook_configurations"] == ["kai-anywhere-gvirtus"]
+
+
+def test_other_backends_make_no_other_pods_of_the_server() -> None:
+    changed_backend = changed(gvirtus_webhook(), "gvirtus.backends.gpu-a.port", 34567)
+    before, after = (admission.objects(parse(stack)) for stack in (gvirtus_webhook(), changed_backend))
+    assert before == after
 
 
 def test_the_webhook_reaches_exactly_what_the_policy_reaches() -> None:
@@ -52,7 +129,8 @@ def test_the_server_reads_the_settings_that_it_is_given(stack: dict[str, object]
 
 def test_the_server_knows_names_by_the_same_words() -> None:
     assert f"{PLATFORM}={PLATFORM_TEGRA}" == nodes.SELECTOR
-    assert admission.GVIRTUS_ENABLED == gvirtus.ENABLED
+    assert ENABLED_LABEL == gvirtus.ENABLED
+    assert admission.GVIRTUS_BACKENDS in answers.NO_BACKENDS
 
 
 def test_rights_are_by_name() -> None:

@@ -21,6 +21,7 @@ _DIFFERENCES = {
     "air-gapped": "x86",
     "gvirtus": "jetson",
     "gvirtus-full": "operator-elsewhere",
+    "gvirtus-webhook": "gvirtus",
 }
 
 

@@ -1,6 +1,7 @@
 """What a pod that asks for a remote GPU gets, and when it is refused."""
 
 import json
+import os
 from pathlib import Path
 
 import msgspec
@@ -173,4 +174,26 @@ def test_the_file_is_read_again_when_it_changes_and_may_come_late(tmp_path: Path
         assert found is not None
         assert found.default == default
     path.unlink()
+    assert file.current() is None
+
+
+def test_the_file_is_followed_as_the_kubelet_swaps_it(tmp_path: Path) -> None:
+    """Each version in a folder of its own, behind the one link `..data`, which is replaced at once."""
+    path = tmp_path / "gvirtus.json"
+    path.symlink_to("..data/gvirtus.json")
+    file = BackendsFile(path)
+    assert file.current() is None, "the ConfigMap is not there yet"
+    for version, default in enumerate(("near", "far", None)):
+        folder = tmp_path / f"..2026_{version}"
+        folder.mkdir()
+        content = msgspec.json.encode(Backends(BACKENDS.backends, default))
+        (folder / "gvirtus.json").write_bytes(content)
+        # Nothing but the file itself tells versions apart.
+        os.utime(folder / "gvirtus.json", ns=(0, 0))
+        (tmp_path / "..data_tmp").symlink_to(folder.name)
+        (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+        found = file.current()
+        assert found is not None
+        assert found.default == default
+    (tmp_path / "..data").unlink()
     assert file.current() is None

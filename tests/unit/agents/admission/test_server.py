@@ -121,11 +121,36 @@ def test_before_the_nodes_are_known_pods_are_refused(tmp_path: Path) -> None:
     assert (response["allowed"], response["status"]["code"]) == (False, 503)
 
 
-def test_a_mutation_without_its_file_is_not_served(tmp_path: Path) -> None:
-    assert post(server(tmp_path), body(gvirtus_pod()), "/mutate/gvirtus")[0] == 404
-    (tmp_path / "gvirtus.json").write_text('{"backends": {}, "default": null}', encoding="utf-8")
-    response = response_of(post(server(tmp_path), body(gvirtus_pod()), "/mutate/gvirtus")[1])
-    assert "names no backend" in response["status"]["message"]
+def test_before_the_backends_are_known_pods_are_refused_and_told_to_come_again(tmp_path: Path) -> None:
+    made = server(tmp_path)
+    status, text = post(made, body(gvirtus_pod()), "/mutate/gvirtus")
+    refused = response_of(text)
+    assert (status, refused["allowed"], refused["status"]["code"]) == (200, False, 503)
+    assert "does not know the backends of remote GPUs yet" in refused["status"]["message"]
+    assert "try again" in refused["status"]["message"]
+    document = '{"backends": {"a": {"host": "10.0.0.1", "port": "1", "kind": "gvirtus"}}, "default": "a"}'
+    (tmp_path / "gvirtus.json").write_text(document, encoding="utf-8")
+    response = response_of(post(made, body(gvirtus_pod()), "/mutate/gvirtus")[1])
+    assert response["allowed"] is True, "the same process, without a restart"
+    assert "patch" in response
+
+
+@pytest.mark.parametrize("content", [None, "{"])
+def test_without_a_usable_file_pods_that_ask_for_nothing_and_updates_go_through(
+    tmp_path: Path, content: str | None
+) -> None:
+    if content is not None:
+        (tmp_path / "gvirtus.json").write_text(content, encoding="utf-8")
+    plain = gvirtus_pod()
+    del plain["metadata"]["labels"]
+    for review_body in (body(plain), body(gvirtus_pod(), operation="UPDATE")):
+        response = response_of(post(server(tmp_path), review_body, "/mutate/gvirtus")[1])
+        assert response == {"uid": "4f3c", "allowed": True}
+
+
+def test_a_reservation_mutation_without_its_file_is_not_served(tmp_path: Path) -> None:
+    made = AdmissionServer(Mutations(None, TegraNodes(), BackendsFile(tmp_path / "gvirtus.json")), LiveTls(), Metrics())
+    assert post(made, body(reservation_pod()))[0] == 404
 
 
 def test_a_wrong_file_refuses_pods_and_quotes_nothing_of_it(tmp_path: Path) -> None:
