@@ -1,8 +1,9 @@
-"""A stack whose overrides are carried by the webhook: what the real engine installs, changes and takes away.
+"""Stacks whose changes to pods are carried by the webhook: what the real engine installs, changes and takes away.
 
 The simulator's pods are records, so the server itself does not run here: see test_admission_server.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.support.admission import CONFIGURATIONS
 from tests.support.engine import Stack
 from tests.support.inventory import connect, inventory
 from tests.support.simulated import stack_settings, start
-from tests.support.stacks import changed, webhook
+from tests.support.stacks import Json, changed, gvirtus_webhook, webhook
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.engine
@@ -69,3 +70,54 @@ def test_the_stack_installs_the_server_and_takes_everything_away_again(
         eventually(lambda: api.get(f"/api/v1/namespaces/{NAMESPACE}").status_code == httpx2.codes.NOT_FOUND)
         stack.destroy()
         eventually(lambda: not [found for found in inventory(api) if "kai-anywhere" in found])
+
+
+def test_the_server_is_told_where_backends_answer_and_a_stack_goes_from_carrier_to_carrier(
+    cluster: simulator.ControlPlane, tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
+    told = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{admission.GVIRTUS_BACKENDS}"
+
+    def backends() -> Json:
+        document: Json = json.loads(api.get(told).json()["data"]["gvirtus.json"])
+        return document
+
+    def address(backend: str) -> str:
+        return str(api.get(f"/api/v1/namespaces/gvirtus-system/services/{backend}").json()["spec"]["clusterIP"])
+
+    with connect(cluster) as api:
+        stack = Stack(tmp_path / "stack", stack_settings(gvirtus_webhook(), cluster), engine_environment)
+        try:
+            stack.up()
+            gpu_a = {"host": address("gpu-a"), "port": "9999", "kind": "gvirtus"}
+            gpu_b = {"host": "gpu-b.gvirtus-system.svc", "port": "14833", "kind": "lupine"}
+            assert backends() == {"backends": {"gpu-a": gpu_a, "gpu-b": gpu_b}, "default": "gpu-a"}
+            assert not api.get(POLICIES).json()["items"], "one carrier at a time"
+            names = {each["metadata"]["name"] for each in api.get(CONFIGURATIONS).json()["items"]}
+            assert names == {admission.RESERVATION_WEBHOOK, admission.GVIRTUS_WEBHOOK}
+            assert set(stack.up().changes) == {"same"}
+
+            # Another backend changes what the server reads, and no pod of the server.
+            more = {"image": "gvirtus/gvirtus:1", "node": "jetson-1", "port": 34567}
+            stack.settings = changed(stack.settings, "gvirtus.backends.gpu-c", more)
+            done = stack.up().changed
+            assert "gvirtus-webhook-backends" in done
+            assert not [each for each in done if each.startswith("admission-")]
+            gpu_c = {"host": address("gpu-c"), "port": "34567", "kind": "gvirtus"}
+            assert backends()["backends"] == {"gpu-a": gpu_a, "gpu-b": gpu_b, "gpu-c": gpu_c}
+
+            # The policies take over from the server, which stays for reservation pods.
+            stack.settings = changed(stack.settings, "cluster.kubernetes_version", "1.36")
+            stack.settings = changed(stack.settings, "gvirtus.carrier", "policy")
+            stack.up()
+            assert api.get(told).status_code == httpx2.codes.NOT_FOUND
+            [left] = api.get(CONFIGURATIONS).json()["items"]
+            assert left["metadata"]["name"] == admission.RESERVATION_WEBHOOK
+            assert {each["metadata"]["name"] for each in api.get(POLICIES).json()["items"]} == {
+                "kai-anywhere-gvirtus-injection",
+                "kai-anywhere-lupine-injection",
+                "kai-anywhere-gvirtus-placement",
+            }
+        finally:
+            stack.destroy()
+        ours = ("kai-anywhere", "gvirtus")
+        eventually(lambda: not [found for found in inventory(api) if any(mark in found for mark in ours)], within_s=240)

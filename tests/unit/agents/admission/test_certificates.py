@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 
 from agents.admission import certificates, custody
@@ -73,7 +74,7 @@ class TestIssuing:
         tls = LiveTls()
         tls.load(pair)
         authorities = certificates.bundle([pair.certificate], dt.datetime.now(dt.UTC))
-        assert handshake(tls, authorities) == ssl.PEM_cert_to_DER_cert(pair.certificate.decode().partition("\n\n")[0])
+        assert handshake(tls, authorities) == pair.leaf.public_bytes(serialization.Encoding.DER)
 
     def test_a_client_that_trusts_another_authority_refuses_it(self) -> None:
         now = dt.datetime.now(dt.UTC)
