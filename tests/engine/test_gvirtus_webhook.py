@@ -13,7 +13,7 @@ import pytest
 
 import simulator
 from agents.admission.answers import NO_BACKENDS
-from manifests import admission, gvirtus, gvirtus_policy
+from manifests import admission, gvirtus, gvirtus_policy, reservation
 from manifests.gvirtus_injection import PATH, VOLUME, webhook_document
 from tests.support.admission import Deployment, deployment, make, prepare, remove
 from tests.support.gvirtus_cases import (
@@ -34,6 +34,7 @@ from tests.support.gvirtus_cases import (
 )
 from tests.support.gvirtus_contract import CarrierTests, assert_injected
 from tests.support.inventory import connect
+from tests.support.reservation_cases import as_binder_creates
 from tests.support.simulated import start
 from tests.support.stacks import gvirtus_webhook, parse
 from tests.support.waiting import eventually
@@ -218,3 +219,24 @@ def test_while_no_replica_answers_labelled_pods_alone_are_refused(
         made.start()
         made.start()
     eventually(lambda: create(api, pod()).status_code == httpx2.codes.CREATED)
+
+
+def test_a_damaged_list_of_backends_hinders_neither_the_servers_start_nor_reservation_pods(
+    api: httpx2.Client, server: tuple[httpx2.Client, Deployment]
+) -> None:
+    _, made = server
+    made.kill()
+    made.write_backends({"backends": "none"})
+    try:
+        made.start()
+        eventually(lambda: "settings are wrong" in create(api, pod()).text)
+        assert create(api, pod()).status_code == httpx2.codes.INTERNAL_SERVER_ERROR
+        pods = f"/api/v1/namespaces/{reservation.NAMESPACE}/pods"
+        answer = api.post(pods, json=as_binder_creates(), params={"dryRun": "All"})
+        assert answer.status_code == httpx2.codes.CREATED, answer.text
+        assert answer.json()["spec"]["containers"][0]["securityContext"]["privileged"] is True
+    finally:
+        made.write_backends(webhook_document(INJECTION))
+        made.start()
+    eventually(lambda: create(api, pod()).status_code == httpx2.codes.CREATED)
+    assert [line for line in made.logs() if line["event"] == "a mounted file is wrong"]

@@ -6,11 +6,12 @@ import pytest
 
 from policy.stack_platform import STACK_CONFIG, StackFacts, stack_facts
 from tests.policy.objects import STRICT, Json, changed, findings, without
-from tests.support.stacks import gvirtus, jetson
+from tests.support.stacks import gvirtus, gvirtus_webhook, jetson
 from tests.unit.components.programs import preview
 
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 NAMESPACE = "kubernetes:core/v1:Namespace"
+WEBHOOK = "kubernetes:admissionregistration.k8s.io/v1:MutatingWebhookConfiguration"
 FRONTENDS = stack_facts(json.dumps(gvirtus()), {})
 FOLDER = "spec.template.spec.volumes.0.hostPath"
 
@@ -70,3 +71,20 @@ def test_nobody_else_is_an_exception(name: str) -> None:
 def test_the_device_plugin_may_not_be_privileged() -> None:
     container = "spec.template.spec.containers.0.securityContext.privileged"
     assert _rules(DAEMON_SET, changed(_plugin(), container, True)) == {"privileged"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("failurePolicy", "Ignore"),
+        ("timeoutSeconds", 30),
+        ("namespaceSelector", {}),
+        ("objectSelector", {}),
+        ("clientConfig.url", "https://elsewhere.example.com/mutate"),
+    ],
+)
+def test_the_webhook_of_remote_gpus_is_held_to_the_bounds_of_ours(field: str, value: object) -> None:
+    key = "MutatingWebhookConfiguration:admission-gvirtus-webhook"
+    webhook = dict(preview(gvirtus_webhook()).by_key[key].inputs)
+    assert _rules(WEBHOOK, webhook) == set()
+    assert _rules(WEBHOOK, changed(webhook, f"webhooks.0.{field}", value)) == {"admission"}
