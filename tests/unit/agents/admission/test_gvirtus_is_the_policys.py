@@ -8,7 +8,10 @@ from hypothesis import given, settings
 
 from agents.admission.errors import RefusalError
 from agents.admission.gvirtus import Backends, mutate
+from manifests import gvirtus
 from manifests.gvirtus_injection import Injection, inject, refusal, webhook_document
+from tests.support.gvirtus_cases import ADDRESSES, CASES, stack_of
+from tests.support.stacks import gvirtus_webhook, parse
 from tests.unit.manifests.test_gvirtus_injection import _INJECTION, _NO_DEFAULT, _pods
 
 
@@ -27,3 +30,15 @@ def test_every_pod_comes_out_the_same_or_is_refused_with_the_same_words(pod: dic
             with pytest.raises(RefusalError) as caught:
                 mutate(pod, _server(injection))
             assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_cases_that_run_on_a_real_api_server_come_out_the_same(name: str) -> None:
+    remote = parse(stack_of(gvirtus_webhook())).gvirtus
+    assert remote is not None
+    injection = gvirtus.injection(remote, ADDRESSES)
+    pod = CASES[name]()
+    expected = inject(pod, injection)
+    assert refusal(expected, injection) is None
+    assert mutate(pod, _server(injection)) == expected
+    assert (expected == pod) == (name == "lupine set by hand"), "all others get something"
