@@ -108,6 +108,8 @@ def _published(program: Program, platform: Platform) -> Download | str:  # noqa:
             return "NVIDIA publishes packages for Linux distributions only"
         case Program.CONTAINERD:
             return _containerd(platform)
+        case Program.DOCKERD:
+            return "Docker publishes its archives without checksums"
 
 
 def _pulumi(platform: Platform) -> Download:

@@ -71,7 +71,9 @@ def look_up(program: Program) -> Present | PassedOver | None:
             return _provider()
         case Program.KUBE_APISERVER | Program.KUBE_CONTROLLER_MANAGER | Program.KUBE_SCHEDULER:
             return _kube_server(program)
-        case Program.PULUMI | Program.ETCD | Program.KWOK | Program.KUBECTL | Program.NVIDIA_CTK | Program.CONTAINERD:
+        case Program.PULUMI | Program.ETCD | Program.KWOK | Program.KUBECTL:
+            return _checked(program)
+        case Program.NVIDIA_CTK | Program.CONTAINERD | Program.DOCKERD:
             return _checked(program)
 
 

@@ -26,6 +26,8 @@ KWOK_VERSION = "0.8.0"
 NVIDIA_CTK_VERSION = "1.20.1"
 # renovate: datasource=go depName=github.com/containerd/containerd/v2
 CONTAINERD_VERSION = "2.4.2"
+# renovate: datasource=go depName=github.com/moby/moby/v2
+DOCKERD_VERSION = "2.0.0-beta.6"
 
 Version = tuple[int, int, int]
 _VERSION = re.compile(r"(?<![\w.])v?(\d+)\.(\d+)\.(\d+)")
@@ -51,6 +53,7 @@ class Program(StrEnum):
     KUBECTL = "kubectl"
     NVIDIA_CTK = "nvidia-ctk"
     CONTAINERD = "containerd"
+    DOCKERD = "dockerd"
 
 
 LANGUAGE_EXEC = "pulumi-language-python-exec"
@@ -65,7 +68,7 @@ KUBE_SERVERS = (Program.KUBE_APISERVER, Program.KUBE_CONTROLLER_MANAGER, Program
 SIMULATOR = (Program.ETCD, *KUBE_SERVERS, Program.KWOK, Program.KUBECTL)
 """What the simulated cluster needs."""
 
-HOSTS = (Program.NVIDIA_CTK, Program.CONTAINERD)
+HOSTS = (Program.NVIDIA_CTK, Program.CONTAINERD, Program.DOCKERD)
 """What the tests of the host agent need: what it calls on a host."""
 
 
@@ -122,6 +125,8 @@ VERSION_CHECKS: Mapping[Program, VersionCheck] = MappingProxyType(
         Program.NVIDIA_CTK: VersionCheck(("--version",), VersionRange((1, 18, 1), (2, 0, 0))),
         # 2.3 was the first to merge files of different versions.
         Program.CONTAINERD: VersionCheck(("--version",), VersionRange((2, 3, 0), (3, 0, 0))),
+        # Docker's own numbers: `--validate` came with 23.0. Its Go module counts from 2.0.
+        Program.DOCKERD: VersionCheck(("--version",), VersionRange((23, 0, 0))),
     }
 )
 """The programs that can tell their version; the language host and the provider plugin can't."""
@@ -207,6 +212,7 @@ _PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
 _PROVIDER_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
 _TOOLKIT = "github.com/NVIDIA/nvidia-container-toolkit"
 _CONTAINERD = "github.com/containerd/containerd/v2"
+_DOCKER = "github.com/moby/moby/v2"
 _COMPONENT_BASE = "k8s.io/component-base/version"
 _KUBERNETES_MAJOR, _KUBERNETES_MINOR, _ = KUBERNETES_VERSION.split(".")
 # Without these three, clients fail to parse the version that the server tells.
@@ -317,6 +323,17 @@ _RECIPES = (
         minutes=1,
         go_cache_mib=1000,
         result_mib=45,
+    ),
+    Recipe(
+        # Docker Engine 29's code: the first that is a Go module of its own.
+        name="dockerd",
+        version=DOCKERD_VERSION,
+        folder="docker",
+        packages=((Program.DOCKERD, f"{_DOCKER}/cmd/dockerd"),),
+        variables=((f"{_DOCKER}/dockerversion.Version", DOCKERD_VERSION),),
+        minutes=4,
+        go_cache_mib=2000,
+        result_mib=90,
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from operations.policy_check.configuration import PACK, Pack
 from operations.policy_check.guard import prove
-from operations.policy_check.preview import Finding, Judged, judged
+from operations.policy_check.preview import Judged, judged
 from operations.policy_check.table import render
 
-__all__ = ["PACK", "Finding", "Judged", "Pack", "judged", "prove", "render"]
+__all__ = ["PACK", "Judged", "Pack", "judged", "prove", "render"]

@@ -4,13 +4,13 @@ import json
 import os
 import select
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from operations.engine_events import Finding, read_events
 from operations.errors import OperationError
 from operations.policy_check.configuration import Pack
-from operations.policy_check.events import PolicyEvent, findings_of, packs_of, read_events
 
 START_SECONDS = 120.0
 ANALYSIS_SECONDS = 300.0
@@ -33,10 +33,10 @@ def prove(pack: Pack, configuration: Path, environment: Mapping[str, str], folde
     _check_start(pack, environment, START_SECONDS)
     missing: list[str] = []
     for policy, resources in pack.canaries().items():
-        events = _analyze(
+        findings = _analyze(
             pack, _with_operator(configuration, policy, resources, folder), environment, folder, resources
         )
-        missing += _not_refused(policy, resources, events)
+        missing += _not_refused(policy, resources, findings)
     if missing:
         raise OperationError(
             "The policy pack let pass what it must refuse:\n"
@@ -104,7 +104,7 @@ def _with_operator(configuration: Path, policy: str, resources: Mapping[str, Any
 
 def _analyze(
     pack: Pack, configuration: Path, environment: Mapping[str, str], folder: Path, resources: Mapping[str, Any]
-) -> list[PolicyEvent]:
+) -> tuple[Finding, ...]:
     state = folder / "canary.json"
     state.write_text(json.dumps(_state(resources)), encoding="utf-8")
     command = ["pulumi", "policy", "analyze", "--file", str(state), "--policy-pack", str(pack.executable)]
@@ -119,11 +119,13 @@ def _analyze(
         )
     except subprocess.TimeoutExpired as error:
         raise OperationError(f"`pulumi policy analyze` did not end in {ANALYSIS_SECONDS:.0f} s. {_REMEDY}") from error
-    events = read_events(done.stdout.splitlines())
+    # What is not an event, such as a plugin's warning, stands between them.
+    events = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if not events:
         raise OperationError(f"The policy pack can't be run: {done.stderr.strip()[-_LAST_CHARACTERS:]}\n{_REMEDY}")
-    check_packs(pack, packs_of(events))
-    return findings_of(events)
+    record = read_events(events)
+    check_packs(pack, record.packs)
+    return record.findings
 
 
 def _state(resources: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,15 +148,15 @@ def _state(resources: Mapping[str, Any]) -> dict[str, Any]:
     return {"version": 3, "deployment": {"manifest": manifest, "resources": listed}}
 
 
-def _not_refused(policy: str, resources: Mapping[str, Any], events: list[PolicyEvent]) -> list[str]:
-    mandatory = [event for event in events if event.level == "mandatory" and event.policy == policy]
+def _not_refused(policy: str, resources: Mapping[str, Any], findings: Sequence[Finding]) -> list[str]:
+    mandatory = [each for each in findings if each.blocks and each.policy == policy]
     if not resources:
         return [] if mandatory else [f"{policy}: a stack with an exception that nothing needs"]
     refused = {
         rule
-        for event in mandatory
+        for each in mandatory
         for rule in resources
-        if event.resource.endswith(f"::{rule}") and f"rule:   {rule}\n" in event.message
+        if each.urn.endswith(f"::{rule}") and f"rule:   {rule}\n" in each.message
     }
     return [
         f"{policy}: the canary of the rule {rule} ({resources[rule]['type']})"

@@ -5,31 +5,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from operations.engine_events import Finding, read_events
 from operations.errors import OperationError
 from operations.policy_check.configuration import Pack, configured
-from operations.policy_check.events import findings_of, packs_of, read_events
 from operations.policy_check.guard import check_packs, prove
 from operations.stack_file import raw_settings
 from operations.target import Target
 
 PREVIEW_SECONDS = 1200.0
-_NOT_REGISTERED = frozenset({"delete", "read-discard", "discard"})
 _LAST_CHARACTERS = 4000
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a policy says.
-
-    Attributes:
-        policy: its name.
-        level: `mandatory` or `advisory`.
-        message: the text.
-    """
-
-    policy: str
-    level: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -61,17 +45,12 @@ def judged(target: Target, pack: Pack) -> Judged:
         prove(pack, configuration, target.environment, folder)
         log = folder / "events.jsonl"
         done = _preview(target, pack, configuration, log)
-        events = read_events(log.read_text(encoding="utf-8").splitlines() if log.exists() else [])
-        findings = tuple(Finding(each.policy, each.level, each.message) for each in findings_of(events))
-        failed = done.returncode != 0 and not any(each.level == "mandatory" for each in findings)
-        if failed:
+        record = read_events(log.read_text(encoding="utf-8").splitlines() if log.exists() else [])
+        if done.returncode != 0 and not any(each.blocks for each in record.findings):
             reason = (done.stdout + done.stderr).strip()[-_LAST_CHARACTERS:]
             raise OperationError(f"The preview of stack '{target.stack}' failed:\n{reason}")
-        check_packs(pack, packs_of(events))
-        steps = {
-            each.step.metadata.urn for each in events if each.step and each.step.metadata.op not in _NOT_REGISTERED
-        }
-        return Judged(target.stack, tuple(pack.canaries()), len(steps), findings)
+        check_packs(pack, record.packs)
+        return Judged(target.stack, tuple(pack.canaries()), record.registered, record.findings)
 
 
 def _preview(target: Target, pack: Pack, configuration: Path, log: Path) -> subprocess.CompletedProcess[str]:

@@ -11,10 +11,10 @@ import typer
 import toolchain
 from config.stack import StackConfigError
 from operations import engine
+from operations.engine_events import failed
 from operations.errors import OperationError
 from operations.pull_request import review as previews
 from operations.pull_request.comment import Occasion, drift_issue, marker, preview_comment
-from operations.pull_request.events import failed
 from operations.pull_request.github import GitHub, GitHubError
 from operations.pull_request.redaction import Redactor
 from operations.target import Target, open_target

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from operations.engine_events import Finding, Record, Step
 from operations.pull_request import markdown
 from operations.pull_request.differences import Difference, differences, drift
-from operations.pull_request.events import Finding, Record, Step
 from operations.pull_request.redaction import Redactor
 
 LIMIT_BYTES = 60_000

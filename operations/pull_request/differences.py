@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from operations.pull_request.events import State, Step
+from operations.engine_events import State, Step
 from operations.pull_request.redaction import Redactor
 
 _PATH_PART = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)')

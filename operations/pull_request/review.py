@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from operations.engine_events import EventLogError, Record, read_events
 from operations.errors import OperationError
 from operations.policy_check.configuration import PACK, configured
-from operations.pull_request.events import EventLogError, Record, read_events
 from operations.stack_file import raw_settings
 from operations.target import Target
 

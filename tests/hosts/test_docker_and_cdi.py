@@ -94,6 +94,25 @@ def test_what_docker_itself_refuses_is_not_written(host: HostRoot) -> None:
     assert "--validate --config-file" in (host.folder.parent / "validated").read_text()
 
 
+def test_the_real_docker_accepts_what_is_written_and_refuses_what_it_does_not_know(
+    host: HostRoot, programs: Mapping[Program, Path]
+) -> None:
+    host.real("dockerd", programs[Program.DOCKERD])
+    # Docker's packages bring the proxy; the daemon alone asks for it.
+    theirs = {"userland-proxy": False, "log-driver": "json-file", "registry-mirrors": ["https://mirror.example.com"]}
+    host.write(_DOCKER, json.dumps(theirs | {"no-such-setting": 1}))
+    before = host.snapshot()
+    refused = host.run("configure", desired=_docker(default_runtime=True))
+    assert refused.code == 1
+    assert "no-such-setting" in refused.answer["error"]["message"]
+    assert host.snapshot() == before
+    host.write(_DOCKER, json.dumps(theirs))
+    assert host.run("configure", desired=_docker(default_runtime=True)).code == 0
+    written = json.loads(host.read(_DOCKER))
+    assert written.pop("runtimes").keys() == {"nvidia"}
+    assert written == theirs | {"default-runtime": "nvidia"}
+
+
 def test_a_docker_that_does_not_come_up_gets_its_old_configuration_back(host: HostRoot) -> None:
     host.write(_DOCKER, '{"debug": true}\n')
     before = host.snapshot()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from operations.engine_events import Finding
 from operations.errors import OperationError
-from operations.policy_check import PACK, Finding, Judged, Pack, render
+from operations.policy_check import PACK, Judged, Pack, render
 from operations.policy_check.configuration import configured
-from operations.policy_check.events import findings_of, packs_of, read_events
 from operations.policy_check.guard import check_packs, prove
 from operations.stack_file import raw_settings, stack_names
 from tests.support.stacks import ROOT, jetson
@@ -85,35 +85,6 @@ def test_the_settings_and_stacks_are_those_of_the_checkout() -> None:
     assert raw_settings(ROOT / "Pulumi.jetson.yaml")["platform"]["kind"] == "tegra"
 
 
-def _events() -> list[str]:
-    policy = {
-        "policyName": "pod-privilege",
-        "policyPackName": "kai-anywhere",
-        "enforcementLevel": "mandatory",
-        "message": "text",
-        "resourceUrn": "urn:pulumi:a::b::c::d",
-        "new": 1,
-    }
-    return [
-        json.dumps({"sequence": 0, "policyEvent": policy}),
-        "no event",
-        json.dumps({"sequence": 1, "resourcePreEvent": {"metadata": {"op": "create", "urn": "u"}}}),
-        json.dumps({"summaryEvent": {"PolicyPacks": {"kai-anywhere|local|/checkout/policy/run": "0.1.0"}}}),
-    ]
-
-
-def test_events_are_read_with_what_is_new_left_out() -> None:
-    events = read_events(_events())
-    [finding] = findings_of(events)
-    assert (finding.policy, finding.level, finding.message) == ("pod-privilege", "mandatory", "text")
-    assert packs_of(events) == {"kai-anywhere": "0.1.0"}
-
-
-def test_events_of_another_shape_are_told() -> None:
-    with pytest.raises(OperationError, match="reports its events in another way"):
-        read_events(['{"policyEvent": {"name": 1}}'])
-
-
 @pytest.mark.parametrize(
     "packs", [{}, {"other": "0.1.0"}, {"kai-anywhere": "9.9.9"}, {"kai-anywhere": "0.1.0", "other": "1"}]
 )
@@ -125,7 +96,10 @@ def test_exactly_our_pack_must_have_run(packs: dict[str, str]) -> None:
 
 def test_the_table_shows_each_policy_and_each_finding() -> None:
     finding = Finding(
-        "pod-privilege", "mandatory", "Pod a: spec.containers[0].securityContext.privileged\n  found: [x]"
+        policy="pod-privilege",
+        pack="kai-anywhere",
+        level="mandatory",
+        message="Pod a: spec.containers[0].securityContext.privileged\n  found: [x]",
     )
     text = render([Judged("jetson", ("cluster-privilege", "pod-privilege"), 25, (finding,)), Judged("x86", (), 1, ())])
     rows = [line.split() for line in text.splitlines()]

@@ -23,6 +23,7 @@ _PROGRAMS = {
     "kubectl": "Client Version: v1.36.1",
     "nvidia-ctk": "NVIDIA Container Toolkit CLI version 1.20.0",
     "containerd": "containerd github.com/containerd/containerd/v2 v2.4.1 1234567",
+    "dockerd": "Docker version 29.1.2, build 1234567",
 }
 
 
@@ -73,7 +74,7 @@ def test_install_shows_program_version_source_and_path(toolchain: Toolchain) -> 
 def test_install_takes_a_group_or_single_programs(toolchain: Toolchain) -> None:
     assert len(toolchain("install", "--group", "engine").stdout.splitlines()) == 1 + 3
     assert len(toolchain("install", "--group", "simulator").stdout.splitlines()) == 1 + 6
-    assert len(toolchain("install", "--group", "hosts").stdout.splitlines()) == 1 + 2
+    assert len(toolchain("install", "--group", "hosts").stdout.splitlines()) == 1 + 3
     assert len(toolchain("install", "etcd", "kwok").stdout.splitlines()) == 1 + 2
     unknown = toolchain("install", "helm")
     assert unknown.returncode == 2

@@ -63,7 +63,7 @@ def test_nothing_is_downloaded_without_encryption_and_a_checksum() -> None:
     for program in Program:
         download = official_download(program, _LINUX)
         if isinstance(download, str):
-            assert program in {Program.KUBERNETES_PROVIDER, Program.NVIDIA_CTK}
+            assert program in {Program.KUBERNETES_PROVIDER, Program.NVIDIA_CTK, Program.DOCKERD}
             continue
         for asset in download.assets:
             assert asset.url.startswith("https://")

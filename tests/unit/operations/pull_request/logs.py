@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from operations.pull_request.events import Record, read_events
+from operations.engine_events import Record, read_events
 
 STACK = "urn:pulumi:jetson::kai-anywhere"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"

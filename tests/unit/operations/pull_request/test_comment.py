@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from operations.engine_events import Record
 from operations.pull_request.comment import LIMIT_BYTES, Occasion, drift_issue, marker, preview_comment
-from operations.pull_request.events import Record
 from operations.pull_request.redaction import HIDDEN, Redactor
 from tests.unit.operations.pull_request.logs import diagnostic, finding, record, step, summary
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from operations.engine_events import Step
 from operations.pull_request.differences import Difference, differences, drift
-from operations.pull_request.events import Step
 from operations.pull_request.redaction import Redactor
 from tests.unit.operations.pull_request.logs import step
 

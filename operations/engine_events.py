@@ -1,4 +1,4 @@
-"""Reads what the engine wrote with `--event-log`: one JSON object a line.
+"""Reads what the engine says as events, by `--event-log` or an analysis' `--json`: one JSON object a line.
 
 Shapes: `apitype/events.go` of the Pulumi SDK 3.259. `pulumi preview --json` is of no use here: it leaves policy events
 out.
@@ -11,7 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from operations.errors import OperationError
+
 _COLOUR = re.compile(r"<\{%.*?%\}>")
+_NOT_REGISTERED = frozenset({"delete", "read-discard", "discard"})
 _UNCHANGED = frozenset({"same", "read", "refresh"})
 # A replacement is told as three steps; one of them is enough for a reader.
 _PARTS_OF_A_REPLACEMENT = frozenset({"create-replacement", "delete-replaced", "import-replacement", "read-replacement"})
@@ -19,8 +22,8 @@ _PARTS_OF_A_REPLACEMENT = frozenset({"create-replacement", "delete-replaced", "i
 _NOISE = re.compile(r"using pulumi-\S+ from \$PATH")
 
 
-class EventLogError(Exception):
-    """The file is not an event log of the engine."""
+class EventLogError(OperationError):
+    """The lines are not events of the engine."""
 
 
 class _Event(BaseModel):
@@ -110,6 +113,7 @@ class Record:
     Attributes:
         steps: what would be changed, in the engine's order; a replacement once.
         drifted: what a refresh found changed outside of Pulumi.
+        registered: resources that the program has.
         findings: of policies, blocking ones first.
         errors: of program, engine and provider; texts without colours.
         warnings: likewise.
@@ -120,6 +124,7 @@ class Record:
 
     steps: tuple[Step, ...]
     drifted: tuple[Step, ...]
+    registered: int
     findings: tuple[Finding, ...]
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -130,7 +135,7 @@ class Record:
 
 def failed(error: str) -> Record:
     """A preview that ended before the engine began."""
-    return Record((), (), (), (error,), (), {}, {}, complete=False)
+    return Record((), (), 0, (), (error,), (), {}, {}, complete=False)
 
 
 def read_events(lines: Iterable[str]) -> Record:
@@ -144,9 +149,12 @@ def read_events(lines: Iterable[str]) -> Record:
     events, cut_off = _parse(lines)
     steps: dict[str, Step] = {}
     drifted: dict[str, Step] = {}
+    registered: set[str] = set()
     for event in events:
         if event.before:
             step = event.before.metadata
+            if step.op not in _NOT_REGISTERED:
+                registered.add(step.urn)
             if step.op not in _UNCHANGED | _PARTS_OF_A_REPLACEMENT:
                 steps[step.urn] = step
         elif event.after:
@@ -164,6 +172,7 @@ def read_events(lines: Iterable[str]) -> Record:
     return Record(
         steps=tuple(steps.values()),
         drifted=tuple(drifted.values()),
+        registered=len(registered),
         findings=tuple(sorted(findings, key=lambda finding: not finding.blocks)),
         errors=_diagnostics(events, "error"),
         warnings=_diagnostics(events, "warning"),

@@ -4,13 +4,18 @@ import json
 
 import pytest
 
-from operations.pull_request.events import EventLogError, read_events
+from operations.engine_events import EventLogError, read_events
 from tests.unit.operations.pull_request.logs import diagnostic, finding, lines, record, step, summary
 
 
 def test_steps_that_change_nothing_are_left_out() -> None:
     read = record(step("same", "a"), step("read", "b"), step("refresh", "c"), step("create", "d"), summary(create=1))
     assert [(s.op, s.name) for s in read.steps] == [("create", "d")]
+
+
+def test_what_the_program_registers_is_counted_once_whatever_happens_to_it() -> None:
+    read = record(step("same", "a"), step("create", "b"), step("update", "b"), step("delete", "gone"), summary())
+    assert read.registered == 2
 
 
 def test_a_replacement_is_told_once() -> None:
