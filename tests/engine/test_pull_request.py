@@ -13,7 +13,7 @@ from operations.target import Target
 from tests.support.engine import Stack
 from tests.support.inventory import connect
 from tests.support.simulated import stack_settings, start
-from tests.support.stacks import Json, changed, jetson, parse, without, x86
+from tests.support.stacks import changed, jetson, parse, without, x86
 
 pytestmark = pytest.mark.engine
 
@@ -44,14 +44,19 @@ def as_it_was(stack: Stack) -> Iterator[None]:
     stack.settings = good
 
 
-def target(stack: Stack, judged_as: Json | None = None) -> Target:
-    """The stack; `judged_as` are the settings that the policy pack is told instead of the stack's own."""
-    return Target(stack.name, parse(judged_as or stack.settings), stack.folder, stack.environment, ())
+def target(stack: Stack) -> Target:
+    return Target(stack.name, parse(stack.settings), stack.folder, stack.environment, ())
 
 
-def comment(stack: Stack, folder: Path, judged_as: Json | None = None) -> tuple[int, str]:
-    status, record = preview(target(stack, judged_as), folder)
+def comment(stack: Stack, folder: Path, of: Target | None = None) -> tuple[int, str]:
+    status, record = preview(of or target(stack), folder)
     return status, preview_comment(record, Occasion(stack.name, status), Redactor())
+
+
+@pytest.fixture
+def judged_as_x86(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pack is told other settings than the stack's own."""
+    monkeypatch.setattr("operations.pull_request.review.raw_settings", lambda _: x86())
 
 
 def test_a_stack_that_is_as_it_should_be_has_nothing_to_tell(stack: Stack, tmp_path: Path) -> None:
@@ -84,9 +89,10 @@ def test_a_deletion_stands_out(stack: Stack, tmp_path: Path) -> None:
     assert "- `delete` `kubernetes:scheduling.run.ai/v2:Queue` `kai-scheduler-queue-robots`" in text
 
 
+@pytest.mark.usefixtures("judged_as_x86")
 def test_every_finding_of_a_policy_is_shown_and_the_preview_fails(stack: Stack, tmp_path: Path) -> None:
     # Told that this is an x86 stack, the pack refuses everything that is granted on Tegra.
-    status, text = comment(stack, tmp_path, judged_as=x86())
+    status, text = comment(stack, tmp_path)
     assert status != 0
     assert "must be solved before this can be deployed.**" in text
     assert "- **blocks**: `pod-privilege` on `reservation-policy`" in text
@@ -95,9 +101,9 @@ def test_every_finding_of_a_policy_is_shown_and_the_preview_fails(stack: Stack, 
 
 
 def test_a_setting_that_is_wrong_is_told_where_the_plan_would_stand(stack: Stack, tmp_path: Path) -> None:
-    good = stack.settings
-    stack.settings = changed(good, "platform.tegra_nodes.jetson-1.gpu_memory_mib", 128)
-    status, text = comment(stack, tmp_path, judged_as=good)
+    of = target(stack)
+    stack.settings = changed(stack.settings, "platform.tegra_nodes.jetson-1.gpu_memory_mib", 128)
+    status, text = comment(stack, tmp_path, of)
     assert status != 0
     assert "**The preview failed.**" in text
     assert "128 looks like GB" in text
@@ -139,10 +145,9 @@ def test_drift_is_told_and_nothing_is_told_once_it_is_gone(
     assert record.drifted == ()
 
 
-def test_the_state_is_judged_as_the_plan_is(stack: Stack, tmp_path: Path) -> None:
-    preview(target(stack), tmp_path)
+def test_the_state_is_judged_as_the_plan_is(stack: Stack, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     assert analyze(target(stack), tmp_path) is None
-    preview(target(stack, judged_as=x86()), tmp_path)
+    request.getfixturevalue("judged_as_x86")
     objections = analyze(target(stack), tmp_path)
     assert objections is not None
     assert "pod-privilege" in objections

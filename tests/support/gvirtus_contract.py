@@ -44,7 +44,8 @@ class CarrierTests:
         return of
 
     @pytest.fixture(scope="class", autouse=True)
-    def cron_job(self, api: httpx2.Client) -> Iterator[str]:
+    @classmethod
+    def cron_job(cls, api: httpx2.Client) -> Iterator[str]:
         """Made first, since its first Job starts with the next minute."""
         job = {"template": template(), "backoffLimit": 0}
         manifest = {
