@@ -43,10 +43,18 @@ def x86_stack(hosts: Mapping[str, Json]) -> Json:
 
 
 class HostsStack(Stack):
-    """A stack of hosts alone, with the stand-in of the command plugin."""
+    """A stack with hosts, with the stand-in of the command plugin; by default hosts alone, without a cluster."""
 
-    def __init__(self, folder: Path, settings: Json, secrets: Mapping[str, str]) -> None:
-        environment = toolchain.environment(ENGINE_PROGRAMS)
+    def __init__(
+        self,
+        folder: Path,
+        settings: Json,
+        secrets: Mapping[str, str],
+        *,
+        program: Path = _PROGRAM,
+        programs: tuple[toolchain.Program, ...] = ENGINE_PROGRAMS,
+    ) -> None:
+        environment = toolchain.environment(programs)
         environment = command_plugin.environment(folder / "plugin", environment) | {
             "PYTHONPATH": str(ROOT),
             # Where the agent is kept.
@@ -54,7 +62,7 @@ class HostsStack(Stack):
             "TMPDIR": str(folder / "tmp"),
         }
         (folder / "tmp").mkdir()
-        super().__init__(folder, settings, environment, program=_PROGRAM)
+        super().__init__(folder, settings, environment, program=program)
         for name, value in secrets.items():
             self.set_secret(name, value)
 
