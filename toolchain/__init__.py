@@ -3,6 +3,17 @@
 from toolchain.download import reachable
 from toolchain.errors import ToolchainError
 from toolchain.install import environment, install
-from toolchain.programs import ENGINE, HOSTS, SIMULATOR, Program
+from toolchain.programs import ENGINE, HOSTS, LANGUAGES, NODE, SIMULATOR, Program
 
-__all__ = ["ENGINE", "HOSTS", "SIMULATOR", "Program", "ToolchainError", "environment", "install", "reachable"]
+__all__ = [
+    "ENGINE",
+    "HOSTS",
+    "LANGUAGES",
+    "NODE",
+    "SIMULATOR",
+    "Program",
+    "ToolchainError",
+    "environment",
+    "install",
+    "reachable",
+]

@@ -11,7 +11,7 @@ import typer
 
 from toolchain.errors import ToolchainError
 from toolchain.install import Located, environment, install_located, survey
-from toolchain.programs import ENGINE, HOSTS, RECIPES, SIMULATOR, Program
+from toolchain.programs import ENGINE, HOSTS, LANGUAGES, NODE, RECIPES, SIMULATOR, Program
 from toolchain.progress import say
 
 _COMMAND_NOT_FOUND = 127
@@ -23,28 +23,35 @@ class Group(StrEnum):
 
     ENGINE = "engine"
     SIMULATOR = "simulator"
+    LANGUAGES = "languages"
     HOSTS = "hosts"
+    NODE = "node"
+    SHELL = "shell"
     ALL = "all"
 
     @property
     def programs(self) -> tuple[Program, ...]:
         """The programs of the group."""
-        match self:
-            case Group.ENGINE:
-                return ENGINE
-            case Group.SIMULATOR:
-                return SIMULATOR
-            case Group.HOSTS:
-                return HOSTS
-            case Group.ALL:
-                return (*ENGINE, *SIMULATOR, *HOSTS)
+        return _PROGRAMS[self]
+
+
+_PROGRAMS = {
+    Group.ENGINE: ENGINE,
+    Group.SIMULATOR: SIMULATOR,
+    Group.LANGUAGES: LANGUAGES,
+    Group.HOSTS: HOSTS,
+    Group.NODE: NODE,
+    Group.SHELL: (*ENGINE, *LANGUAGES, Program.KUBECTL),
+    Group.ALL: (*ENGINE, *SIMULATOR, *LANGUAGES, *HOSTS, *NODE),
+}
 
 
 GroupOption = Annotated[
     Group | None,
     typer.Option(
         help="engine: what `pulumi up` needs; simulator: what the simulated cluster needs; "
-        "hosts: what the tests of the host agent need."
+        "languages: what programs in other languages than Python need; hosts: what the tests of the host agent need; "
+        "node: what a real node beside the simulated ones needs; shell: what a person calls by hand."
     ),
 ]
 

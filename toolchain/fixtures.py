@@ -10,6 +10,9 @@ from toolchain.programs import ModuleFile
 POD_SECURITY = ModuleFile("pod-security-fixtures", "k8s.io/pod-security-admission", "test/testdata")
 """Pods that Pod Security accepts and refuses, by level, version and verdict (Apache-2.0)."""
 
+NFD_DEFINITIONS = ModuleFile("node-feature-discovery", "sigs.k8s.io/node-feature-discovery", "deployment/base/nfd-crds")
+"""The CustomResourceDefinitions of Node Feature Discovery (Apache-2.0)."""
+
 
 def fixtures(file: ModuleFile) -> Path:
     """Gives the read-only folder of test data; Go fetches the module if it is missing.

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from toolchain.programs import (
     CONTAINERD_VERSION,
     ETCD_VERSION,
+    KUBE_NODE,
     KUBE_SERVERS,
     KUBERNETES_VERSION,
     KWOK_VERSION,
@@ -85,14 +86,14 @@ def official_download(program: Program, platform: Platform) -> Download | str:
     """Gives what upstream publishes for the platform, or the reason why it can't be used."""
     if platform not in _PLATFORMS:
         return f"nothing is published for {platform.system}/{platform.processor}"
-    if program in KUBE_SERVERS and platform.system != "linux":
+    if program in (*KUBE_SERVERS, *KUBE_NODE) and platform.system != "linux":
         return "Kubernetes publishes its servers for linux only"
     return _published(program, platform)
 
 
-def _published(program: Program, platform: Platform) -> Download | str:  # noqa: PLR0911 - a table, one row a program
+def _published(program: Program, platform: Platform) -> Download | str:  # noqa: C901, PLR0911 - a table, one row a program
     match program:
-        case Program.PULUMI | Program.LANGUAGE_PYTHON:
+        case Program.PULUMI | Program.LANGUAGE_PYTHON | Program.LANGUAGE_YAML:
             return _pulumi(platform)
         case Program.KUBERNETES_PROVIDER:
             return "`pulumi plugin install` fetches this plugin"
@@ -102,6 +103,10 @@ def _published(program: Program, platform: Platform) -> Download | str:  # noqa:
             return _kubernetes("kube-servers", KUBE_SERVERS, platform)
         case Program.KUBECTL:
             return _kubernetes("kubectl", (Program.KUBECTL,), platform)
+        case Program.KUBELET | Program.KUBE_PROXY:
+            return _kubernetes("kube-node", KUBE_NODE, platform)
+        case Program.NFD_MASTER | Program.NFD_WORKER:
+            return "Node Feature Discovery publishes images only"
         case Program.KWOK:
             return _kwok(platform)
         case Program.NVIDIA_CTK:
@@ -119,7 +124,7 @@ def _pulumi(platform: Platform) -> Download:
     asset = Asset(
         f"https://get.pulumi.com/releases/sdk/{archive}",
         ChecksumFile(sums),
-        (Program.PULUMI, Program.LANGUAGE_PYTHON, LANGUAGE_EXEC),
+        (Program.PULUMI, Program.LANGUAGE_PYTHON, Program.LANGUAGE_YAML, LANGUAGE_EXEC),
     )
     return Download("pulumi", PULUMI_VERSION, (asset,))
 

@@ -66,14 +66,25 @@ def look_up(program: Program) -> Present | PassedOver | None:
     """Tells what the user has of a program: accepted, passed over, or not there."""
     match program:
         case Program.LANGUAGE_PYTHON:
-            return _language_host()
+            return _python_host()
+        case Program.LANGUAGE_YAML:
+            host = _language_host(program)
+            return Present(host, None) if host else None
         case Program.KUBERNETES_PROVIDER:
             return _provider()
         case Program.KUBE_APISERVER | Program.KUBE_CONTROLLER_MANAGER | Program.KUBE_SCHEDULER:
             return _kube_server(program)
         case Program.PULUMI | Program.ETCD | Program.KWOK | Program.KUBECTL:
             return _checked(program)
-        case Program.NVIDIA_CTK | Program.CONTAINERD | Program.DOCKERD:
+        case (
+            Program.NVIDIA_CTK
+            | Program.CONTAINERD
+            | Program.DOCKERD
+            | Program.KUBELET
+            | Program.KUBE_PROXY
+            | Program.NFD_MASTER
+            | Program.NFD_WORKER
+        ):
             return _checked(program)
 
 
@@ -119,15 +130,18 @@ def _kube_server(program: Program) -> Present | PassedOver | None:
     )
 
 
-def _language_host() -> Present | PassedOver | None:
-    """The language host belongs to the `pulumi` on PATH; with another `pulumi`, it is left alone."""
+def _language_host(program: Program) -> Path | None:
+    """A language host belongs to the `pulumi` on PATH; with another `pulumi`, it is left alone."""
     pulumi = _checked(Program.PULUMI)
     if not isinstance(pulumi, Present):
         return None
     # An installer may link `pulumi` into a folder on PATH and leave the language host beside the link's target.
     beside = pulumi.path.resolve().parent
-    host = _which(Program.LANGUAGE_PYTHON, pulumi.path.parent) or _which(Program.LANGUAGE_PYTHON, beside)
-    host = host or _which(Program.LANGUAGE_PYTHON)
+    return _which(program, pulumi.path.parent) or _which(program, beside) or _which(program)
+
+
+def _python_host() -> Present | PassedOver | None:
+    host = _language_host(Program.LANGUAGE_PYTHON)
     if host is None:
         return None
     if not (_which(LANGUAGE_EXEC, host.parent) or _which(LANGUAGE_EXEC)):

@@ -16,12 +16,16 @@ PULUMI_VERSION = "3.259.0"
 KUBERNETES_PROVIDER_VERSION = "4.25.0"
 # The last sdk releases that contain the language host; later ones made it a module that is not published.
 LANGUAGE_HOST_BUILT_VERSION = "3.78.1"
+# The newest YAML language host that is published as a Go module.
+LANGUAGE_YAML_BUILT_VERSION = "1.25.0"
 # renovate: datasource=go depName=go.etcd.io/etcd/server/v3
 ETCD_VERSION = "3.6.5"
 # renovate: datasource=go depName=k8s.io/kubernetes
 KUBERNETES_VERSION = "1.36.3"
 # renovate: datasource=go depName=sigs.k8s.io/kwok
 KWOK_VERSION = "0.8.0"
+# renovate: datasource=go depName=sigs.k8s.io/node-feature-discovery
+NFD_VERSION = "0.18.3"
 # renovate: datasource=go depName=github.com/NVIDIA/nvidia-container-toolkit
 NVIDIA_CTK_VERSION = "1.20.1"
 # renovate: datasource=go depName=github.com/containerd/containerd/v2
@@ -44,6 +48,7 @@ class Program(StrEnum):
 
     PULUMI = "pulumi"
     LANGUAGE_PYTHON = "pulumi-language-python"
+    LANGUAGE_YAML = "pulumi-language-yaml"
     KUBERNETES_PROVIDER = "pulumi-resource-kubernetes"
     ETCD = "etcd"
     KUBE_APISERVER = "kube-apiserver"
@@ -51,6 +56,10 @@ class Program(StrEnum):
     KUBE_SCHEDULER = "kube-scheduler"
     KWOK = "kwok"
     KUBECTL = "kubectl"
+    KUBELET = "kubelet"
+    KUBE_PROXY = "kube-proxy"
+    NFD_MASTER = "nfd-master"
+    NFD_WORKER = "nfd-worker"
     NVIDIA_CTK = "nvidia-ctk"
     CONTAINERD = "containerd"
     DOCKERD = "dockerd"
@@ -67,6 +76,15 @@ KUBE_SERVERS = (Program.KUBE_APISERVER, Program.KUBE_CONTROLLER_MANAGER, Program
 
 SIMULATOR = (Program.ETCD, *KUBE_SERVERS, Program.KWOK, Program.KUBECTL)
 """What the simulated cluster needs."""
+
+KUBE_NODE = (Program.KUBELET, Program.KUBE_PROXY)
+"""Kubernetes' own servers of a node."""
+
+NODE = (*KUBE_NODE, Program.NFD_MASTER, Program.NFD_WORKER)
+"""What a real node beside the simulated ones needs, and what the GPU Operator would bring to it."""
+
+LANGUAGES = (Program.LANGUAGE_YAML,)
+"""What programs in other languages than Python need."""
 
 HOSTS = (Program.NVIDIA_CTK, Program.CONTAINERD, Program.DOCKERD)
 """What the tests of the host agent need: what it calls on a host."""
@@ -118,6 +136,11 @@ VERSION_CHECKS: Mapping[Program, VersionCheck] = MappingProxyType(
         Program.KUBE_APISERVER: _KUBE_SERVER,
         Program.KUBE_CONTROLLER_MANAGER: _KUBE_SERVER,
         Program.KUBE_SCHEDULER: _KUBE_SERVER,
+        # May be older than the API server, never newer; our tests want the one that they were written against.
+        Program.KUBELET: _KUBE_SERVER,
+        Program.KUBE_PROXY: _KUBE_SERVER,
+        Program.NFD_MASTER: VersionCheck(("-version",), VersionRange((0, 18, 0), (0, 19, 0))),
+        Program.NFD_WORKER: VersionCheck(("-version",), VersionRange((0, 18, 0), (0, 19, 0))),
         Program.KWOK: VersionCheck(("--version",), VersionRange((0, 7, 0))),
         # Kubernetes supports one minor version of skew to either side.
         Program.KUBECTL: VersionCheck(("version", "--client"), VersionRange((1, 35, 0), (1, 38, 0))),
@@ -129,7 +152,7 @@ VERSION_CHECKS: Mapping[Program, VersionCheck] = MappingProxyType(
         Program.DOCKERD: VersionCheck(("--version",), VersionRange((23, 0, 0))),
     }
 )
-"""The programs that can tell their version; the language host and the provider plugin can't."""
+"""The programs that can tell their version; language hosts and the provider plugin can't."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +233,7 @@ def entry_name(name: str, version: str, *content: object) -> str:
 
 _PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
 _PROVIDER_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
+_NFD = "sigs.k8s.io/node-feature-discovery"
 _TOOLKIT = "github.com/NVIDIA/nvidia-container-toolkit"
 _CONTAINERD = "github.com/containerd/containerd/v2"
 _DOCKER = "github.com/moby/moby/v2"
@@ -244,6 +268,15 @@ _RECIPES = (
         minutes=1,
         go_cache_mib=400,
         result_mib=30,
+    ),
+    Recipe(
+        name="pulumi-language-yaml",
+        version=LANGUAGE_YAML_BUILT_VERSION,
+        folder="language-yaml",
+        packages=((Program.LANGUAGE_YAML, "github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml"),),
+        minutes=1,
+        go_cache_mib=1000,
+        result_mib=45,
     ),
     Recipe(
         name="pulumi-resource-kubernetes",
@@ -289,6 +322,30 @@ _RECIPES = (
         minutes=1,
         go_cache_mib=1000,
         result_mib=80,
+    ),
+    Recipe(
+        name="kube-node",
+        version=KUBERNETES_VERSION,
+        folder="kubernetes",
+        packages=tuple((program, f"k8s.io/kubernetes/cmd/{program}") for program in KUBE_NODE),
+        variables=_KUBERNETES_VARIABLES,
+        minutes=3,
+        go_cache_mib=2000,
+        result_mib=120,
+    ),
+    Recipe(
+        name="node-feature-discovery",
+        version=NFD_VERSION,
+        folder="node-feature-discovery",
+        packages=tuple((program, f"{_NFD}/cmd/{program}") for program in (Program.NFD_MASTER, Program.NFD_WORKER)),
+        variables=(
+            (f"{_NFD}/pkg/version.version", f"v{NFD_VERSION}"),
+            # Where a container finds the host's folders, as in the official image: /host-sys, /host-etc.
+            (f"{_NFD}/pkg/utils/hostpath.pathPrefix", "/host-"),
+        ),
+        minutes=3,
+        go_cache_mib=1500,
+        result_mib=130,
     ),
     Recipe(
         name="kwok",

@@ -14,6 +14,7 @@ _PROGRAMS = {
     "pulumi": "v3.260.0",
     "pulumi-language-python": "",
     "pulumi-language-python-exec": "",
+    "pulumi-language-yaml": "",
     "pulumi-resource-kubernetes": "",
     "etcd": "etcd Version: 3.6.6",
     "kube-apiserver": "Kubernetes v1.36.1",
@@ -21,6 +22,10 @@ _PROGRAMS = {
     "kube-scheduler": "Kubernetes v1.36.1",
     "kwok": "kwok version v0.8.0",
     "kubectl": "Client Version: v1.36.1",
+    "kubelet": "Kubernetes v1.36.1",
+    "kube-proxy": "Kubernetes v1.36.1",
+    "nfd-master": "nfd-master v0.18.3",
+    "nfd-worker": "nfd-worker v0.18.3",
     "nvidia-ctk": "NVIDIA Container Toolkit CLI version 1.20.0",
     "containerd": "containerd github.com/containerd/containerd/v2 v2.4.1 1234567",
     "dockerd": "Docker version 29.1.2, build 1234567",
@@ -75,6 +80,8 @@ def test_install_takes_a_group_or_single_programs(toolchain: Toolchain) -> None:
     assert len(toolchain("install", "--group", "engine").stdout.splitlines()) == 1 + 3
     assert len(toolchain("install", "--group", "simulator").stdout.splitlines()) == 1 + 6
     assert len(toolchain("install", "--group", "hosts").stdout.splitlines()) == 1 + 3
+    assert len(toolchain("install", "--group", "node").stdout.splitlines()) == 1 + 4
+    assert len(toolchain("install", "--group", "shell").stdout.splitlines()) == 1 + 5
     assert len(toolchain("install", "etcd", "kwok").stdout.splitlines()) == 1 + 2
     unknown = toolchain("install", "helm")
     assert unknown.returncode == 2

@@ -18,10 +18,11 @@ def _download(program: Program, platform: Platform) -> Download:
     return download
 
 
-def test_pulumi_and_its_language_host_come_out_of_one_archive() -> None:
+def test_pulumi_and_its_language_hosts_come_out_of_one_archive() -> None:
     download = _download(Program.PULUMI, _JETSON)
     assert download == _download(Program.LANGUAGE_PYTHON, _JETSON)
-    assert set(download.files) == {Program.PULUMI, Program.LANGUAGE_PYTHON, LANGUAGE_EXEC}
+    assert download == _download(Program.LANGUAGE_YAML, _JETSON)
+    assert set(download.files) == {Program.PULUMI, Program.LANGUAGE_PYTHON, Program.LANGUAGE_YAML, LANGUAGE_EXEC}
     assert download.assets[0].url.endswith("-linux-arm64.tar.gz")
     assert _download(Program.PULUMI, _LINUX).assets[0].url.endswith("-linux-x64.tar.gz")
 
@@ -31,6 +32,12 @@ def test_the_kubernetes_servers_are_one_download_with_a_checksum_file_each() -> 
     assert len(downloads) == 1
     for asset in _download(Program.KUBE_APISERVER, _LINUX).assets:
         assert asset.checksum == ChecksumFile(f"{asset.url}.sha256")
+
+
+def test_kubelet_and_kube_proxy_are_one_download_without_the_servers() -> None:
+    download = _download(Program.KUBELET, _LINUX)
+    assert download == _download(Program.KUBE_PROXY, _LINUX)
+    assert set(download.files) == {Program.KUBELET, Program.KUBE_PROXY}
 
 
 def test_platforms_have_downloads_of_their_own() -> None:
@@ -48,7 +55,9 @@ def test_etcd_for_a_mac_is_a_zip() -> None:
     ("program", "platform", "reason"),
     [
         (Program.KUBE_SCHEDULER, _MAC, "for linux only"),
+        (Program.KUBELET, _MAC, "for linux only"),
         (Program.KWOK, _MAC, "no checksums"),
+        (Program.NFD_WORKER, _LINUX, "images only"),
         (Program.PULUMI, Platform("linux", "riscv64"), "nothing is published for linux/riscv64"),
         (Program.KUBERNETES_PROVIDER, _LINUX, "plugin install"),
     ],
@@ -63,7 +72,13 @@ def test_nothing_is_downloaded_without_encryption_and_a_checksum() -> None:
     for program in Program:
         download = official_download(program, _LINUX)
         if isinstance(download, str):
-            assert program in {Program.KUBERNETES_PROVIDER, Program.NVIDIA_CTK, Program.DOCKERD}
+            assert program in {
+                Program.KUBERNETES_PROVIDER,
+                Program.NVIDIA_CTK,
+                Program.DOCKERD,
+                Program.NFD_MASTER,
+                Program.NFD_WORKER,
+            }
             continue
         for asset in download.assets:
             assert asset.url.startswith("https://")

@@ -112,6 +112,13 @@ def test_the_language_host_beside_the_target_of_a_link_is_found(on_path: Lay, tm
     assert look_up(Program.LANGUAGE_PYTHON) == Present(host, None)
 
 
+def test_the_yaml_host_comes_with_the_pulumi_on_path_or_not_at_all(on_path: Lay) -> None:
+    host = on_path(Program.LANGUAGE_YAML)
+    assert look_up(Program.LANGUAGE_YAML) is None
+    on_path("pulumi", "v3.260.0")
+    assert look_up(Program.LANGUAGE_YAML) == Present(host, None)
+
+
 def test_the_provider_is_found_in_pulumis_own_folder_unless_its_installation_was_cut_off(on_path: Lay) -> None:
     plugin = on_path(Program.KUBERNETES_PROVIDER, into=plugin_folder())
     assert look_up(Program.KUBERNETES_PROVIDER) == Present(plugin, KUBERNETES_PROVIDER_VERSION)

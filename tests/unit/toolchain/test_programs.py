@@ -17,6 +17,10 @@ from toolchain.programs import (
     KUBERNETES_VERSION,
     KWOK_VERSION,
     LANGUAGE_HOST_BUILT_VERSION,
+    LANGUAGE_YAML_BUILT_VERSION,
+    LANGUAGES,
+    NFD_VERSION,
+    NODE,
     NVIDIA_CTK_VERSION,
     PULUMI_VERSION,
     RECIPES,
@@ -38,6 +42,7 @@ _REPOSITORY = Path(__file__).parents[3]
         ("Kubernetes v1.36.3", (1, 36, 3)),
         ("Kubernetes v1.36.0-rc.1+k3s1", (1, 36, 0)),
         ("kwok version v0.8.0 go1.26.8 (linux/amd64)", (0, 8, 0)),
+        ("nfd-worker v0.18.3", (0, 18, 3)),
         ("Client Version: v1.32.4-dispatcher\nKustomize Version: v5.5.0", (1, 32, 4)),
         ("go1.26.8 alone is not the program's version", None),
         ("", None),
@@ -67,7 +72,7 @@ def test_what_is_built_would_also_be_accepted_on_path() -> None:
 
 
 def test_the_groups_cover_every_program_once() -> None:
-    assert sorted((*ENGINE, *SIMULATOR, *HOSTS)) == sorted(Program)
+    assert sorted((*ENGINE, *SIMULATOR, *LANGUAGES, *HOSTS, *NODE)) == sorted(Program)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +81,11 @@ def test_the_groups_cover_every_program_once() -> None:
         ("pulumi", "github.com/pulumi/pulumi/pkg/v3", f"v{PULUMI_VERSION}"),
         ("pulumi", "github.com/pulumi/pulumi/sdk/v3", f"v{PULUMI_VERSION}"),
         ("language-python", "github.com/pulumi/pulumi/sdk/v3", f"v{LANGUAGE_HOST_BUILT_VERSION}"),
+        ("language-yaml", "github.com/pulumi/pulumi-yaml", f"v{LANGUAGE_YAML_BUILT_VERSION}"),
         ("etcd", "go.etcd.io/etcd/server/v3", f"v{ETCD_VERSION}"),
         ("kubernetes", "k8s.io/kubernetes", f"v{KUBERNETES_VERSION}"),
         ("kwok", "sigs.k8s.io/kwok", f"v{KWOK_VERSION}"),
+        ("node-feature-discovery", "sigs.k8s.io/node-feature-discovery", f"v{NFD_VERSION}"),
         ("pod-security-fixtures", "k8s.io/pod-security-admission", f"v0.{KUBERNETES_VERSION.removeprefix('1.')}"),
         ("nvidia-container-toolkit", "github.com/NVIDIA/nvidia-container-toolkit", f"v{NVIDIA_CTK_VERSION}"),
         ("containerd", "github.com/containerd/containerd/v2", f"v{CONTAINERD_VERSION}"),

@@ -1,5 +1,6 @@
 """What long work shows."""
 
+import re
 import time
 
 import pytest
@@ -12,8 +13,9 @@ def test_a_silent_stretch_still_tells_a_line_every_interval(capsys: pytest.Captu
         advance(412)
         time.sleep(0.35)
     lines = capsys.readouterr().err.splitlines()
-    assert 2 <= len(lines) <= 3
-    assert set(lines) == {"building tool: 412 of 1130 packages, 0 s"}
+    # A busy machine sleeps longer, and then tells more.
+    assert len(lines) >= 2
+    assert all(re.fullmatch(r"building tool: 412 of 1130 packages, \d+ s", line) for line in lines)
 
 
 def test_quick_work_tells_nothing(capsys: pytest.CaptureFixture[str]) -> None:
