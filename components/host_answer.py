@@ -40,17 +40,18 @@ class DriverAnswer(_Answer):
 
 
 class GpuAnswer(_Answer):
-    """One GPU; memory in MiB and where the number comes from."""
+    """One GPU; memory in MiB, where the number comes from, and what every source said."""
 
     index: Annotated[int, Field(ge=0, le=1023)]
     uuid: _Text | None
     name: _Text
     memory_mib: Annotated[int, Field(ge=1, le=2**31)] | None
-    memory_source: _Text | None
+    memory_source: Literal["nvml", "cuda", "meminfo"] | None
+    memory_reasons: _Reasons
 
 
-class NvmlAnswer(_Answer):
-    """Whether NVML answers."""
+class LibraryAnswer(_Answer):
+    """Whether a library of the driver answers."""
 
     ok: bool
     reason: _Text | None
@@ -85,6 +86,7 @@ class ToolkitAnswer(_Answer):
     version: _Text | None
     mode: _Text | None
     config: _Text | None
+    reasons: _Reasons
 
 
 class UserAnswer(_Answer):
@@ -103,7 +105,8 @@ class ProbeAnswer(_Answer):
     driver: DriverAnswer
     devices: Annotated[list[_Text], Field(max_length=1000)]
     gpus: Annotated[list[GpuAnswer], Field(max_length=1024)]
-    nvml: NvmlAnswer
+    nvml: LibraryAnswer
+    cuda: LibraryAnswer
     memory: MemoryAnswer
     runtimes: Annotated[list[RuntimeAnswer], Field(max_length=100)]
     kubernetes: KubernetesAnswer

@@ -74,7 +74,9 @@ def _run(arguments: Sequence[str], answer: dict[str, Any]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="kai-host.pyz", description="Prepares this host for shared GPUs.", add_help=False)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="name", parser_class=_Parser)
+    commands = parser.add_subparsers(
+        metavar="probe|configure|check|restore", required=True, dest="name", parser_class=_Parser
+    )
     for name, command, text in (
         ("probe", _probe, "say what this host is"),
         ("configure", _configure, "bring it to the document on stdin"),

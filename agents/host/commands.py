@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agents.host.root import Root
 
 _LAST_CHARACTERS = 2000
+_DYING_SECONDS = 5
 
 
 class Deadline:
@@ -112,7 +113,9 @@ class Tools:
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                # What hangs inside a driver can't be killed before the driver lets go: it is left behind.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=_DYING_SECONDS)
             for stream in (process.stdout, process.stderr):
                 if stream:
                     stream.close()

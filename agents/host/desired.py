@@ -1,4 +1,11 @@
-"""What a host shall be: the document that `configure` and `check` read on stdin, validated once, here."""
+"""What a host shall be: the document that `configure` and `check` read on stdin, validated once, here.
+
+The shortest:
+
+    {"version": 1, "platform": "tegra", "toolkit": {"owner": "host", "mode": "csv"}, "distribution": "k3s"}
+
+`docker`, `cdi`, `images` and `restart` may be said too; the classes below have their meaning.
+"""
 
 from __future__ import annotations
 

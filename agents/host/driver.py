@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from agents.host.root import Root
 
 _NVRM = re.compile(r"NVRM version:.*?\s(\d{3}\.\d+(?:\.\d+)*)\s")
-LIBRARY = "libnvidia-ml.so.1"
-"""NVML."""
-_CUDA = "libcuda.so.1"
+NVML = "libnvidia-ml.so.1"
+CUDA = "libcuda.so.1"
 _TEGRA_FOLDERS = ("/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/aarch64-linux-gnu/tegra")
 _DEVICES = (
     "/dev/nvidia[0-9]*",
@@ -28,18 +27,29 @@ _DEVICES = (
 
 @dataclass(frozen=True)
 class Driver:
-    """What is known of the driver, and why."""
+    """What is known of the driver, and why.
+
+    Attributes:
+        version: Of its kernel module.
+        library_folder: The folder of NVML's library, else of CUDA's.
+        cuda_folder: The folder of CUDA's library, which on Tegra may be another one.
+        folders: Where both were looked for.
+        reasons: Of version and library folder.
+    """
 
     version: str | None
     library_folder: str | None
+    cuda_folder: str | None
+    folders: tuple[str, ...]
     reasons: tuple[str, ...]
 
 
 def detect(root: Root, board: Board) -> Driver:
     """Looks at the driver without calling it."""
     version, why = _version(root)
-    folder, where = _library_folder(root, library_folders(board))
-    return Driver(version, folder, (why, where))
+    folders = library_folders(board)
+    nvml, cuda = (_folder_of(root, library, folders) for library in (NVML, CUDA))
+    return Driver(version, nvml or cuda, cuda, folders, (why, _where(nvml, cuda, folders)))
 
 
 def library_folders(board: Board) -> tuple[str, ...]:
@@ -64,10 +74,14 @@ def _version(root: Root) -> tuple[str | None, str]:
     return None, "no nvidia kernel module tells a version (the nvgpu module of older Jetsons has none)"
 
 
-def _library_folder(root: Root, folders: tuple[str, ...]) -> tuple[str | None, str]:
-    for library in (LIBRARY, _CUDA):
-        for folder in folders:
-            if root.exists(f"{folder}/{library}"):
-                lacking = "" if library == LIBRARY else f"; {LIBRARY} is in none of {', '.join(folders)}"
-                return folder, f"{library} is in {folder}{lacking}"
-    return None, f"neither {LIBRARY} nor {_CUDA} is in {', '.join(folders)}"
+def _folder_of(root: Root, library: str, folders: tuple[str, ...]) -> str | None:
+    return next((folder for folder in folders if root.exists(f"{folder}/{library}")), None)
+
+
+def _where(nvml: str | None, cuda: str | None, folders: tuple[str, ...]) -> str:
+    looked = ", ".join(folders)
+    if nvml is not None:
+        return f"{NVML} is in {nvml}"
+    if cuda is not None:
+        return f"{CUDA} is in {cuda}; {NVML} is in none of {looked}"
+    return f"neither {NVML} nor {CUDA} is in {looked}"

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agents.host import board, distribution, driver, nvml, toolkit
+from agents.host import board, cuda, distribution, driver, gpus, nvml, toolkit
 from agents.host.errors import HostError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def probe(tools: Tools) -> dict[str, Any]:
     found = distribution.detect(tools.root)
     installed = toolkit.detect(tools)
     total = _memory_mib(tools)
+    by_cuda = cuda.ask(tools, seen.driver, seen.nvml)
     return {
         "version": 1,
         "architecture": seen.board.architecture,
@@ -61,8 +62,9 @@ def probe(tools: Tools) -> dict[str, Any]:
             "reasons": list(seen.driver.reasons),
         },
         "devices": driver.devices(tools.root),
-        "gpus": _gpus(tools, seen, total),
+        "gpus": gpus.listed(tools.root, seen.board, seen.nvml, by_cuda, total_mib=total),
         "nvml": {"ok": seen.nvml.ok, "reason": seen.nvml.reason},
+        "cuda": {"ok": by_cuda.ok, "reason": by_cuda.reason},
         "memory": {"total_mib": total},
         "runtimes": _runtimes(tools, found.name),
         "kubernetes": {
@@ -70,7 +72,12 @@ def probe(tools: Tools) -> dict[str, Any]:
             "version": distribution.version(tools, found.name),
             "reasons": [reason for _, reason in found.reasons] or ["no sign of a Kubernetes distribution"],
         },
-        "toolkit": {"version": installed.version, "mode": installed.mode, "config": installed.config},
+        "toolkit": {
+            "version": installed.version,
+            "mode": installed.mode,
+            "config": installed.config,
+            "reasons": list(installed.reasons),
+        },
         "user": {"uid": os.geteuid()},
     }
 
@@ -78,32 +85,6 @@ def probe(tools: Tools) -> dict[str, Any]:
 def _memory_mib(tools: Tools) -> int:
     found = _MEM_TOTAL.search(tools.root.read_text("/proc/meminfo") or "")
     return int(found.group(1)) // _KIB_PER_MIB if found else 0
-
-
-def _gpus(tools: Tools, seen: Hardware, total_mib: int) -> list[dict[str, Any]]:
-    """NVML's GPUs; without NVML those that the driver lists, or the one that every Tegra has."""
-    known = [(gpu.index, gpu.uuid, gpu.name, gpu.memory_mib) for gpu in seen.nvml.gpus]
-    if not known:
-        known = [(index, uuid, name, None) for index, (uuid, name) in enumerate(_driver_gpus(tools))]
-    if not known and seen.board.kind == "tegra":
-        known = [(0, None, f"{seen.board.generation or 'Tegra'} integrated GPU", None)]
-    return [_gpu(*gpu, shared_mib=total_mib if seen.board.shares_memory else 0) for gpu in known]
-
-
-def _gpu(index: int, uuid: str | None, name: str, memory_mib: int | None, *, shared_mib: int) -> dict[str, Any]:
-    memory, source = (memory_mib, "nvml") if memory_mib else (shared_mib, "meminfo") if shared_mib else (None, None)
-    return {"index": index, "uuid": uuid, "name": name, "memory_mib": memory, "memory_source": source}
-
-
-def _driver_gpus(tools: Tools) -> list[tuple[str | None, str]]:
-    gpus = []
-    for path in tools.root.glob("/proc/driver/nvidia/gpus/*/information"):
-        pairs = (line.partition(":") for line in (tools.root.read_text(path) or "").splitlines())
-        facts = {name.strip(): value.strip() for name, _, value in pairs}
-        # The driver prints question marks while the GPU is not initialised.
-        uuid = facts.get("GPU UUID")
-        gpus.append((None if not uuid or "?" in uuid else uuid, facts.get("Model") or "NVIDIA GPU"))
-    return gpus
 
 
 def _runtimes(tools: Tools, name: str) -> list[dict[str, Any]]:

@@ -32,13 +32,23 @@ class Toolkit:
     version: str | None
     mode: str | None
     config: str | None
+    reasons: tuple[str, ...]
 
 
 def detect(tools: Tools) -> Toolkit:
     """Looks at the host's own toolkit."""
     found = re.search(r"version\s+v?(\d+\.\d+\.\d+\S*)", tools.said("nvidia-ctk", "--version") or "")
     config = tools.root.read_text(CONFIG)
-    return Toolkit(found.group(1) if found else None, _mode(config), None if config is None else CONFIG)
+    mode = _mode(config)
+    if found:
+        program = "nvidia-ctk tells its version"
+    else:
+        program = "nvidia-ctk tells no version" if tools.find("nvidia-ctk") else "nvidia-ctk is not found"
+    if config is None:
+        file = f"{CONFIG} does not exist" if not tools.root.exists(CONFIG) else f"{CONFIG} can't be read"
+    else:
+        file = f"the mode is from {CONFIG}" if mode else f"{CONFIG} says no mode"
+    return Toolkit(found.group(1) if found else None, mode, None if config is None else CONFIG, (program, file))
 
 
 def runtime_path(root: Root) -> str:

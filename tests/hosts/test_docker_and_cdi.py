@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.host_roots import (
+    NVML,
     Board,
     Distribution,
     HostRoot,
     Serve,
     desired,
     install_toolkit,
-    nvml_library,
+    mock_library,
     prepare,
 )
 from toolchain import Program
@@ -24,7 +25,6 @@ pytestmark = pytest.mark.engine
 
 _DOCKER = "/etc/docker/daemon.json"
 _CDI = "/etc/cdi/nvidia.yaml"
-_MOCK = Path(__file__).parents[1] / "support" / "mock_nvml.c"
 _OPERATOR = {"owner": "operator", "mode": "auto"}
 
 
@@ -180,7 +180,7 @@ def test_cdi_names_the_gpu_by_its_uuid_too(host: HostRoot) -> None:
     assert "UUID can't be told" in refused.answer["error"]["message"]
     assert not host.path(_CDI).exists()
 
-    nvml_library(host.path("/usr/lib/aarch64-linux-gnu/nvidia"), _MOCK)
+    mock_library(host.path("/usr/lib/aarch64-linux-gnu/nvidia"), NVML)
     assert host.run("configure", desired=wanted).code == 0
     devices = {device["name"]: device["containerEdits"] for device in json.loads(host.read(_CDI))["devices"]}
     assert sorted(devices) == ["0", "54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1", "all"]

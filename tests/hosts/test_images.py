@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,30 +63,27 @@ def _docker(host: HostRoot, archive: Path, identity: str) -> None:
 
 
 @pytest.fixture
-def host(containerd_1: Path, tmp_path: Path) -> Iterator[HostRoot]:
+def host(containerd_1: Path) -> Iterator[HostRoot]:
     """An x86 host whose k3s runs a real containerd."""
-    root = prepare(tmp_path / "host", Board.X86, Distribution.K3S)
-    for name in ("containerd", "ctr"):
-        root.real(name, containerd_1.with_name(name), at=f"/var/lib/rancher/k3s/data/current/bin/{name}")
-    # A socket's path is short, so it lies elsewhere and the root links to it.
-    state = Path("/tmp") / f"kai-{tmp_path.parent.name[-6:]}-{tmp_path.name[-12:]}"  # noqa: S108
-    shutil.rmtree(state, ignore_errors=True)
-    state.mkdir(mode=0o700)
-    socket = root.path(SOCKETS[Distribution.K3S])
-    socket.parent.mkdir(parents=True)
-    socket.symlink_to(state / "sock")
-    config = state / "config.toml"
-    config.write_text(
-        f'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
-        f'root = "{state}/root"\nstate = "{state}/state"\n[grpc]\n  address = "{state}/sock"\n'
-    )
-    with subprocess.Popen(
-        [containerd_1, "--config", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as daemon:
-        eventually((state / "sock").exists)
-        yield root
-        daemon.terminate()
-    shutil.rmtree(state, ignore_errors=True)
+    # A socket's path has at most 107 bytes, and pytest's own folders are long.
+    with tempfile.TemporaryDirectory(prefix="kai-") as short:
+        state = Path(short)
+        root = prepare(state / "host", Board.X86, Distribution.K3S)
+        for name in ("containerd", "ctr"):
+            root.real(name, containerd_1.with_name(name), at=f"/var/lib/rancher/k3s/data/current/bin/{name}")
+        socket = root.path(SOCKETS[Distribution.K3S])
+        socket.parent.mkdir(parents=True)
+        config = state / "config.toml"
+        config.write_text(
+            f'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
+            f'root = "{state}/root"\nstate = "{state}/state"\n[grpc]\n  address = "{socket}"\n'
+        )
+        with subprocess.Popen(
+            [containerd_1, "--config", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as daemon:
+            eventually(socket.exists)
+            yield root
+            daemon.terminate()
 
 
 def test_an_image_is_imported_once_and_again_when_it_differs(host: HostRoot, tmp_path: Path) -> None:

@@ -19,15 +19,28 @@ def jetson_answer() -> Json:
         "driver": {"version": "540.4.0", "library_folder": "/usr/lib/aarch64-linux-gnu/nvidia", "reasons": []},
         "devices": ["/dev/nvmap"],
         "gpus": [
-            {"index": 0, "uuid": "ab-cd", "name": "Orin (nvgpu)", "memory_mib": 62841, "memory_source": "meminfo"}
+            {
+                "index": 0,
+                "uuid": "ab-cd",
+                "name": "Orin (nvgpu)",
+                "memory_mib": 62841,
+                "memory_source": "cuda",
+                "memory_reasons": ["NVML does not tell it: Not Supported (NVML error 3)", "CUDA tells 62841 MiB"],
+            }
         ],
         "nvml": {"ok": True, "reason": None},
+        "cuda": {"ok": True, "reason": None},
         "memory": {"total_mib": 62841},
         "runtimes": [
             {"name": "containerd", "version": "2.1.4", "config": "/etc/containerd/config.toml", "reasons": []}
         ],
         "kubernetes": {"distribution": "k3s", "version": "v1.34.1", "reasons": ["k3s is there"]},
-        "toolkit": {"version": "1.20.0", "mode": "auto", "config": "/etc/nvidia-container-runtime/config.toml"},
+        "toolkit": {
+            "version": "1.20.0",
+            "mode": "auto",
+            "config": "/etc/nvidia-container-runtime/config.toml",
+            "reasons": [],
+        },
         "user": {"uid": 1000},
     }
 

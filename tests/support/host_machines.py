@@ -59,6 +59,11 @@ def jetson(server: Sshd) -> Machine:
     return prepared(server.machine(next(_ADDRESSES)), _JETSON)
 
 
+def jetson_at(server: Sshd, address: str) -> Machine:
+    """The same at an address of the server's own network namespace."""
+    return prepared(server.machine(address), _JETSON)
+
+
 def local_jetson(folder: Path) -> Machine:
     """The same without a server."""
     return prepared(Machine.make(folder), _JETSON)

@@ -6,6 +6,7 @@ by each test: real ones by link, stand-ins as scripts.
 
 import json
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum, unique
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.support.stacks import ROOT
 
@@ -122,6 +125,9 @@ log-level = "info"
 mode = "auto"
 runtimes = ["docker-runc", "runc", "crun"]
 """
+NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
+_MOCKS = {NVML: "mock_nvml.c", CUDA: "mock_cuda.c"}
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 _CSV = "/etc/nvidia-container-runtime/host-files-for-container.d"
 _TEGRA = {
     Board.JETPACK_5: ("R35", "4.1", "tegra194", "NVIDIA Jetson AGX Xavier Developer Kit", "30714924"),
@@ -312,13 +318,21 @@ def desired(board: Board, **changes: object) -> dict[str, object]:
     return document | changes
 
 
-def nvml_library(folder: Path, source: Path) -> Path:
-    """Compiles a mock of NVML's shared library into a folder."""
-    library = folder / "libnvidia-ml.so.1"
+def mock_library(folder: Path, name: str, *macros: str) -> Path:
+    """Compiles a mock of a shared library of the driver into a folder.
+
+    Args:
+        folder: where it goes.
+        name: the library's, as programs load it.
+        macros: what to leave out of it, as the source says.
+    """
+    source = Path(__file__).parent / _MOCKS[name]
+    library = folder / name
     folder.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         library.unlink()
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True, timeout=120)
+    defined = [f"-D{macro}" for macro in macros]
+    subprocess.run(["cc", "-shared", "-fPIC", *defined, "-o", str(library), str(source)], check=True, timeout=120)
     return library
 
 

@@ -43,7 +43,10 @@ def test_bad_arguments_are_an_object_too(arguments: tuple[str, ...]) -> None:
     )
     assert done.returncode == 2
     (line,) = done.stdout.splitlines()
-    assert json.loads(line)["error"]["remedy"].startswith("Usage: ")
+    remedy = json.loads(line)["error"]["remedy"]
+    assert remedy.startswith("Usage: kai-host.pyz probe")
+    if not arguments or arguments[0] != "probe":
+        assert "probe|configure|check|restore" in remedy, "a usage says what there is"
     assert done.stderr
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.host.desired import Desired, parse
+import agents.host.desired
+from agents.host.desired import Desired, Toolkit, parse
 from agents.host.errors import BadInputError
 from tests.support.host_roots import Board, desired
 
@@ -24,6 +25,11 @@ def test_what_may_be_left_out_is_off() -> None:
         {"version": 1, "platform": "x86", "toolkit": {"owner": "host", "mode": "auto"}, "distribution": "k3s"}
     )
     assert (found.docker.configure, found.cdi.generate, found.images, found.restart_seconds) == (False, False, (), 120)
+
+
+def test_the_example_in_the_modules_own_words_is_taken() -> None:
+    [example] = [line for line in (agents.host.desired.__doc__ or "").splitlines() if line.startswith("    {")]
+    assert parse(example.encode()).toolkit == Toolkit("host", "csv")
 
 
 @pytest.mark.parametrize(

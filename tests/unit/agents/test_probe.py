@@ -7,18 +7,24 @@ from typing import Any
 
 import pytest
 
-from tests.support.host_roots import Board, Distribution, HostRoot, install_toolkit, nvml_library, prepare
+from tests.support.host_roots import (
+    NVML,
+    Board,
+    Distribution,
+    HostRoot,
+    install_toolkit,
+    mock_library,
+    needs_compiler,
+    prepare,
+)
 
-_MOCK = Path(__file__).parents[2] / "support" / "mock_nvml.c"
 _FOLDERS = {Board.SPARK: "/usr/lib/aarch64-linux-gnu", Board.X86: "/usr/lib/x86_64-linux-gnu"}
 _TEGRA_FOLDER = "/usr/lib/aarch64-linux-gnu/nvidia"
-
-needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return nvml_library(tmp_path_factory.mktemp("nvml"), _MOCK)
+    return mock_library(tmp_path_factory.mktemp("nvml"), NVML)
 
 
 @pytest.fixture
@@ -67,7 +73,12 @@ def test_a_host_without_anything_is_answered_too(tmp_path: Path) -> None:
     assert found["platform"]["reasons"] == ["no sign of an NVIDIA GPU"]
     assert (found["gpus"], found["devices"], found["runtimes"]) == ([], [], [])
     assert found["memory"] == {"total_mib": 0}
-    assert found["toolkit"] == {"version": None, "mode": None, "config": None}
+    assert found["toolkit"] == {
+        "version": None,
+        "mode": None,
+        "config": None,
+        "reasons": ["nvidia-ctk is not found", "/etc/nvidia-container-runtime/config.toml does not exist"],
+    }
 
 
 def test_a_file_that_is_no_text_and_a_folder_in_its_place_are_survived(tmp_path: Path) -> None:
@@ -100,14 +111,13 @@ def test_an_rtx_on_x86_is_no_spark_and_wsl_is_no_target(tmp_path: Path) -> None:
 def test_without_nvml_the_driver_still_lists_the_gpu_but_not_its_memory(tmp_path: Path) -> None:
     found = _probed(prepare(tmp_path / "host", Board.X86))
     assert found["nvml"]["ok"] is False
-    assert found["gpus"] == [
-        {
-            "index": 0,
-            "uuid": "GPU-11111111-2222-3333-4444-555555555555",
-            "name": "NVIDIA RTX A6000",
-            "memory_mib": None,
-            "memory_source": None,
-        }
+    [gpu] = found["gpus"]
+    assert gpu["uuid"] == "GPU-11111111-2222-3333-4444-555555555555"
+    assert gpu["name"] == "NVIDIA RTX A6000"
+    assert (gpu["memory_mib"], gpu["memory_source"]) == (None, None)
+    assert [reason.split(":")[0] for reason in gpu["memory_reasons"]] == [
+        "NVML does not tell it",
+        "CUDA does not tell it",
     ]
     assert found["driver"]["version"] == "570.86.15"
 
@@ -122,20 +132,16 @@ def test_jetpack_5_has_one_gpu_and_no_nvml(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_nvml_is_loaded_from_the_tegra_folder_and_unified_memory_comes_from_the_kernel(orin: HostRoot) -> None:
+def test_nvml_is_loaded_from_the_tegra_folder_and_without_cuda_the_kernel_tells_the_memory(orin: HostRoot) -> None:
     found = _probed(orin)
     assert found["nvml"] == {"ok": True, "reason": None}
     assert found["driver"]["library_folder"] == _TEGRA_FOLDER
     assert found["driver"]["version"] == "540.4.0"
-    assert found["gpus"] == [
-        {
-            "index": 0,
-            "uuid": "54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1",
-            "name": "Orin (nvgpu)",
-            "memory_mib": 62841,
-            "memory_source": "meminfo",
-        }
-    ]
+    [gpu] = found["gpus"]
+    assert (gpu["index"], gpu["uuid"], gpu["name"]) == (0, "54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1", "Orin (nvgpu)")
+    assert (gpu["memory_mib"], gpu["memory_source"]) == (62841, "meminfo")
+    assert gpu["memory_reasons"][0] == "NVML does not tell it: Not Supported (NVML error 3)"
+    assert "file too short" in gpu["memory_reasons"][1], "what stands for CUDA's library there is an empty file"
 
 
 @needs_compiler
@@ -216,6 +222,10 @@ def test_toolkit_docker_and_devices_are_told(tmp_path: Path) -> None:
         "version": "1.16.2",
         "mode": "auto",
         "config": "/etc/nvidia-container-runtime/config.toml",
+        "reasons": [
+            "nvidia-ctk tells its version",
+            "the mode is from /etc/nvidia-container-runtime/config.toml",
+        ],
     }
     assert [(runtime["name"], runtime["version"]) for runtime in found["runtimes"]] == [("docker", "27.5.1")]
     assert found["devices"] == ["/dev/nvgpu/igpu0/ctrl", "/dev/nvhost-ctrl-gpu", "/dev/nvmap"]

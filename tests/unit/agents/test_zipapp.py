@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents.host_zipapp import build
-from tests.support.host_roots import Board, nvml_library, prepare
+from tests.support.host_roots import CUDA, NVML, Board, mock_library, needs_compiler, prepare
 from tests.support.stacks import ROOT
 
 _SOURCES = sorted((ROOT / "agents" / "host").glob("*.py"))
@@ -82,17 +82,20 @@ def test_every_python_from_3_8_on_runs_it(version: str, zipapp: Path, tmp_path: 
     assert "the key 'version' is missing" in json.loads(refused.stdout)["error"]["message"]
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@needs_compiler
 @pytest.mark.parametrize("version", ["3.8", "3.11"])
-def test_the_pynvml_inside_asks_a_real_library(version: str, zipapp: Path, tmp_path: Path) -> None:
+def test_the_file_asks_real_libraries(version: str, zipapp: Path, tmp_path: Path) -> None:
     python = sys.executable if version == "3.11" else _python(version)
     if python is None:
         pytest.skip(f"needs Python {version}")
     host = prepare(tmp_path / "host", Board.JETPACK_6)
-    nvml_library(host.path("/usr/lib/aarch64-linux-gnu/nvidia"), ROOT / "tests" / "support" / "mock_nvml.c")
+    mock_library(host.path("/usr/lib/aarch64-linux-gnu/nvidia"), NVML)
+    mock_library(host.path("/usr/lib/aarch64-linux-gnu/tegra"), CUDA)
     run = host.run("probe", agent=(python, "-I", "-S", str(zipapp)))
     assert run.answer["nvml"] == {"ok": True, "reason": None}
+    assert run.answer["cuda"] == {"ok": True, "reason": None}
     assert run.answer["gpus"][0]["name"] == "Orin (nvgpu)"
+    assert run.answer["gpus"][0]["memory_source"] == "cuda"
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.7"])

@@ -126,7 +126,10 @@ def test_another_distribution_names_both_and_none_is_fine() -> None:
         (json.dumps(changed(jetson_answer(), "extra", 1)), "extra: "),
         (json.dumps(changed(jetson_answer(), "version", 2)), "version: "),
         (json.dumps(changed(jetson_answer(), "platform.model", "x" * 5000)), "platform.model: "),
-        (json.dumps(changed(jetson_answer(), "gpus", [jetson_answer()["gpus"][0]] * 2000)), "gpus: "),
+        (
+            json.dumps(changed(jetson_answer(), "gpus", [jetson_answer()["gpus"][0] | {"memory_reasons": []}] * 1100)),
+            "gpus: ",
+        ),
     ],
 )
 def test_what_is_no_answer_of_the_agent_is_told_and_not_repeated(text: str, says: str) -> None:
