@@ -6,8 +6,10 @@ hosts over (hosts / parallelism) x wall time of one host, both without what an e
 this machine's cores: with more hosts at once than cores, one host beside others takes longer than one alone, so the
 parallelism is the number of cores unless PARALLEL says otherwise.
 
-The engine writes the whole state after every step, and a file backend keeps it as one file: with N resources that is
-N x N. A host is four resources, so 200 hosts write 800 times up to some MB; the measurement contains that.
+The engine writes the whole state before and after every step: with N resources that is N x N. A host is four resources
+and about 24 KiB of state: the connection with its key, of which each resource keeps two copies, the Python SDK's stack
+traces, the probe's answer. The SDK's own wait for outputs is N x N too (`wait_for_rpcs`, pulumi 3.272). The measurement
+contains both. GOGC is 400 unless it says otherwise, as docs/hosts.md advises for many hosts.
 """
 
 import os
@@ -15,7 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from tests.support.host_machines import jetson
 from tests.support.host_stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
@@ -23,6 +27,7 @@ from tests.support.sshd import Machine, Sshd, find_sshd, serving
 
 HOSTS = int(os.environ.get("HOSTS", "200"))
 PARALLEL = int(os.environ.get("PARALLEL", str(os.cpu_count() or 2)))
+GOGC = os.environ.get("GOGC", "400")
 GOAL = 1.3
 
 
@@ -36,39 +41,79 @@ def main() -> None:
             _measure(folder, server)
 
 
+@dataclass(frozen=True)
+class _Cost:
+    """What a first `up` costs: wall time, and the processors' time on both sides.
+
+    Attributes:
+        wall_s: from start to end.
+        here_s: of the engine, the program, the plugin and its SSH clients.
+        hosts_s: of the logins on the hosts.
+        state_bytes: of the state in the end.
+    """
+
+    wall_s: float
+    here_s: float
+    hosts_s: float
+    state_bytes: int
+
+
 def _measure(folder: Path, server: Sshd) -> None:
-    empty = _seconds(folder / "empty", server, [])
-    alone = _seconds(folder / "one", server, [jetson(server)]) - empty
-    everything = _seconds(folder / "all", server, [jetson(server) for _ in range(HOSTS)]) - empty
+    # Before and after, so that a machine whose other work changes meanwhile does not flatter or spoil the ratio alone.
+    before = _single(folder / "before", server)
+    everything = _cost(folder / "all", server, [jetson(server) for _ in range(HOSTS)])
+    after = _single(folder / "after", server)
+    empties, ones = zip(before, after, strict=True)
+    empty_wall, empty_here = (fmean(cost.wall_s for cost in empties), fmean(cost.here_s for cost in empties))
+    wall, here, hosts = everything.wall_s - empty_wall, everything.here_s - empty_here, everything.hosts_s
+    one = fmean(cost.wall_s for cost in ones) - empty_wall
+    one_here = fmean(cost.here_s for cost in ones) - empty_here
+    cores = os.cpu_count() or 1
     rounds = HOSTS / PARALLEL
     sys.stdout.write(
-        f"{HOSTS} hosts, {PARALLEL} at once: {everything:.1f} s; one host: {alone:.1f} s; an empty program: "
-        f"{empty:.1f} s.\nWall time over (hosts / parallelism) x one host: ratio {everything / (rounds * alone):.2f} "
-        f"(goal at most {GOAL}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f})\n"
+        f"{HOSTS} hosts, {PARALLEL} at once: {wall:.1f} s; one host: {one:.1f} s; empty program: {empty_wall:.1f} s\n"
+        "Processor time per host:\n"
+        f"  {here / HOSTS:.2f} s of engine, program, plugin and SSH clients (one host alone: {one_here:.2f} s)\n"
+        f"  {hosts / HOSTS:.2f} s of the hosts, which are this machine too\n"
+        f"The {cores} cores can't do all that in less than {(here + hosts) / cores:.1f} s\n"
+        f"State per host: {everything.state_bytes / HOSTS / 1024:.1f} KiB; GOGC={GOGC}\n"
+        f"Wall time over (hosts / parallelism) x one host: ratio {wall / (rounds * one):.2f} (goal at most {GOAL}; "
+        f"load {os.getloadavg()[0]:.1f})\n"
     )
 
 
-def _seconds(folder: Path, server: Sshd, machines: list[Machine]) -> float:
-    """Wall time of a first `up` of these machines."""
+def _single(folder: Path, server: Sshd) -> tuple[_Cost, _Cost]:
+    """What an empty program costs, and one host."""
+    return _cost(folder / "empty", server, []), _cost(folder / "one", server, [jetson(server)])
+
+
+def _cost(folder: Path, server: Sshd, machines: list[Machine]) -> _Cost:
+    """What a first `up` of these machines costs."""
     hosts = {f"jetson-{index}": ssh_host(server, machine) for index, machine in enumerate(machines)}
     stack = HostsStack(folder, tegra_stack({"none": {}}), {LOGIN_KEY: server.private_key})
     settings = tegra_stack(hosts)
     if not hosts:
         settings["platform"]["tegra_nodes"] = {"none": {"gpu_memory_mib": 1024}}
     stack.settings = settings
-    begin = time.perf_counter()
+    log = folder / "log"
     command = ["pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--parallel", str(PARALLEL)]
-    done = subprocess.run(
-        [*command, "--stack", stack.name, "--cwd", str(stack.folder)],
-        env=stack.environment,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    logins = server.processor_seconds()
+    begin = time.perf_counter()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, "--stack", stack.name, "--cwd", str(stack.folder)],
+            env=stack.environment | {"GOGC": GOGC},
+            stdout=output,
+            stderr=output,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
     took = time.perf_counter() - begin
-    if done.returncode != 0:
-        sys.exit(f"pulumi up failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
-    return took
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        sys.exit(f"pulumi up failed:\n{log.read_text(encoding='utf-8', errors='replace')[-8000:]}")
+    [state] = (folder / "state").rglob(f"stacks/**/{stack.name}.json")
+    used = server.processor_seconds() - logins
+    return _Cost(took, usage.ru_utime + usage.ru_stime, used, state.stat().st_size)
 
 
 if __name__ == "__main__":

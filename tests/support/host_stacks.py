@@ -30,6 +30,13 @@ def ssh_host(server: Sshd, machine: Machine, **more: object) -> Json:
     return {"ssh": ssh, **more}
 
 
+def another_key(server: Sshd) -> str:
+    """A well-formed key that is not the server's."""
+    kind, data = server.host_key.split()
+    other = "B" if data[-10] == "A" else "A"
+    return f"{kind} {data[:-10]}{other}{data[-9:]}"
+
+
 def tegra_stack(hosts: Mapping[str, Json]) -> Json:
     """A Jetson stack whose Tegra nodes are these hosts, with measured memory and another mode than they have."""
     stack = changed(jetson(), "platform.container_runtime_mode", "csv")

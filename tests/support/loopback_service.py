@@ -1,4 +1,4 @@
-"""A Service on loopback: one address before several servers, as kube-proxy gives to an API server."""
+"""One address before several servers on loopback, as kube-proxy gives to an API server."""
 
 import asyncio
 import threading
@@ -10,12 +10,14 @@ class LoopbackService:
     """Forwards each connection to the next backend that accepts it.
 
     Attributes:
+        host: the address that it listens on.
         port: where it listens.
         backends: ports behind it; connections that are open stay when they change.
         delay_s: added to each piece that a client sends: a slow network.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.port = 0
         self.backends: list[int] = []
         self.delay_s = 0.0
@@ -24,7 +26,7 @@ class LoopbackService:
 
     async def serve(self, started: threading.Event, stopped: asyncio.Event) -> None:
         """Listen until told to stop."""
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=512)
+        server = await asyncio.start_server(self._accept, self.host, 0, backlog=512)
         self.port = server.sockets[0].getsockname()[1]
         started.set()
         await stopped.wait()
@@ -72,9 +74,9 @@ class LoopbackService:
 
 
 @contextmanager
-def loopback_service() -> Iterator[LoopbackService]:
+def loopback_service(host: str = "127.0.0.1") -> Iterator[LoopbackService]:
     """A Service without backends yet."""
-    service = LoopbackService()
+    service = LoopbackService(host)
     started = threading.Event()
     loop = asyncio.new_event_loop()
     stopped = asyncio.Event()

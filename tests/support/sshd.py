@@ -1,8 +1,9 @@
-"""A real sshd on loopback: own keys, an unprivileged port, and one prepared machine per address.
+"""A real sshd: own keys, an unprivileged port, and one prepared machine per address.
 
 Everybody who logs in is the user of the test, but sees a machine of its own: a home, a PATH that begins with the
 machine's own programs, and a `python3` that hands the machine's root folder to the agent. So the program under test
-runs as it is. Several machines share one sshd: each has its own address of 127.0.0.0/8.
+runs as it is. Several machines share one sshd: each has its own address, of 127.0.0.0/8 on loopback, or one of the
+sshd's own network namespace.
 """
 
 import getpass
@@ -13,7 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,9 @@ for argument in "$@"; do
 done
 exec {python} "$@"
 """
+
+
+_CONNECT = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), timeout=5)"
 
 
 def find_sshd() -> Path | None:
@@ -110,10 +114,11 @@ class Sshd:
 
     Attributes:
         folder: everything of it.
-        port: on every address of 127.0.0.0/8.
+        port: on every address of 127.0.0.0/8, or of its network namespace.
         host_key: its public key, as a stack pins it.
         private_key: what a login needs.
         user: whom everybody logs in as.
+        enter: what starts a program where the server is: in its network namespace, or nothing.
     """
 
     folder: Path
@@ -121,6 +126,7 @@ class Sshd:
     host_key: str
     private_key: str
     user: str = field(default_factory=getpass.getuser)
+    enter: Sequence[str] = ()
     _process: subprocess.Popen[bytes] | None = None
 
     def machine(self, address: str) -> Machine:
@@ -137,7 +143,7 @@ class Sshd:
         # In the foreground, in a session of its own.
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sshd, "-D", "-e", "-f", str(self.folder / "sshd_config")],
+                [*self.enter, sshd, "-D", "-e", "-f", str(self.folder / "sshd_config")],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -176,6 +182,13 @@ class Sshd:
             found += level
         return found
 
+    def processor_seconds(self) -> float:
+        """Processor time of the logins that have ended since the server's start."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        # Of its children that were waited for: cutime and cstime in proc(5), counted from the state on.
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
     @property
     def log(self) -> str:
         """What the server said."""
@@ -185,15 +198,23 @@ class Sshd:
         return self._accepts() or (self._process is not None and self._process.poll() is not None)
 
     def _accepts(self) -> bool:
+        if self.enter:
+            command = [*self.enter, sys.executable, "-c", _CONNECT, str(self.port)]
+            return subprocess.run(command, check=False, capture_output=True).returncode == 0
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5):
             return True
         return False
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Sshd]:
-    """A server, and its end."""
-    server = _prepare(folder)
+def serving(folder: Path, enter: Sequence[str] = ()) -> Iterator[Sshd]:
+    """A server, and its end.
+
+    Args:
+        folder: made for everything of it.
+        enter: what starts a program in the network namespace where it shall serve.
+    """
+    server = _prepare(folder, enter)
     try:
         server.start()
         yield server
@@ -201,7 +222,7 @@ def serving(folder: Path) -> Iterator[Sshd]:
         server.stop()
 
 
-def _prepare(folder: Path) -> Sshd:
+def _prepare(folder: Path, enter: Sequence[str]) -> Sshd:
     folder.mkdir(parents=True)
     machines = folder / "machines"
     machines.mkdir()
@@ -220,7 +241,7 @@ def _prepare(folder: Path) -> Sshd:
         f"Port {port}",
         # An sshd listens on at most 16 addresses one by one.
         "ListenAddress 0.0.0.0",
-        f"AllowUsers {getpass.getuser()}@127.0.0.0/8",
+        f"AllowUsers {getpass.getuser()}" + ("" if enter else "@127.0.0.0/8"),
         f"HostKey {folder / 'host'}",
         f"AuthorizedKeysFile {folder / 'login.pub'}",
         f"PidFile {folder / 'pid'}",
@@ -237,4 +258,4 @@ def _prepare(folder: Path) -> Sshd:
     ]
     (folder / "sshd_config").write_text("\n".join(config) + "\n", encoding="utf-8")
     host_key = " ".join((folder / "host.pub").read_text(encoding="utf-8").split()[:2])
-    return Sshd(folder, port, host_key, (folder / "login").read_text(encoding="utf-8"))
+    return Sshd(folder, port, host_key, (folder / "login").read_text(encoding="utf-8"), enter=enter)

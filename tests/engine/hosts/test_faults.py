@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.host_machines import chatty, content, hold, jetson, with_sudo, x86
-from tests.support.host_stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
+from tests.support.host_stacks import LOGIN_KEY, HostsStack, another_key, ssh_host, tegra_stack
 from tests.support.sshd import Machine, Sshd, needs_sshd
 from tests.support.stacks import Json, changed, without
 from tests.support.waiting import eventually
@@ -39,7 +39,7 @@ def test_each_host_that_refuses_is_told_by_name_and_the_others_are_prepared(
     hosts["behind-bastion"]["ssh"]["bastion"] = bastion | {"address": "127.0.0.2"}
     hosts["free-sudo"]["sudo_password_secret"] = _SUDO
     hosts["wrong-sudo"]["sudo_password_secret"] = _SUDO
-    hosts["other-key"]["ssh"]["host_key"] = _another_key(server)
+    hosts["other-key"]["ssh"]["host_key"] = another_key(server)
     before = {name: content(machine.root) for name, machine in machines.items()}
     stack = _stack(tmp_path, hosts, server, **{_SUDO: _PASSWORD})
     output = stack.up("--continue-on-error", expect=1).output
@@ -77,13 +77,6 @@ def test_a_host_that_is_not_what_the_stack_says_is_left_alone_and_the_next_run_g
     assert content(other.root) == before[1]
 
 
-def _another_key(server: Sshd) -> str:
-    """A well-formed key that is not the server's."""
-    kind, data = server.host_key.split()
-    other = "B" if data[-10] == "A" else "A"
-    return f"{kind} {data[:-10]}{other}{data[-9:]}"
-
-
 def test_a_host_that_does_not_answer_is_a_bounded_error_and_gone_leaves_it(server: Sshd, tmp_path: Path) -> None:
     machine = jetson(server)
     stack = _stack(tmp_path, {"jetson-1": ssh_host(server, machine)}, server)
@@ -118,14 +111,22 @@ def test_a_host_that_was_never_reached_can_be_declared_gone(server: Sshd, tmp_pa
     assert stack.resources() == []
 
 
-def test_a_connection_that_is_cut_is_an_error_and_the_next_run_converges(server: Sshd, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reboots", [False, True], ids=["connection-cut", "host-reboots"])
+def test_a_host_that_is_lost_mid_command_is_an_error_and_the_next_run_converges(
+    server: Sshd, tmp_path: Path, *, reboots: bool
+) -> None:
     machine = jetson(server)
     held = hold(machine)
     stack = _stack(tmp_path, {"jetson-1": ssh_host(server, machine)}, server)
     with _beside(lambda: stack.up(expect=1)):
         eventually(held.with_suffix(".reached").exists, within_s=120)
-        server.cut()
+        if reboots:
+            server.stop()
+        else:
+            server.cut()
     held.unlink()
+    if reboots:
+        server.start()
     assert stack.up().changed >= {"hosts-jetson-1-configured"}
     assert stack.up().changed == frozenset()
 

@@ -1,7 +1,5 @@
 """The whole program with a host behind SSH: what the host says of itself reaches the cluster."""
 
-from collections.abc import Iterator
-
 import httpx2
 import pytest
 
@@ -10,26 +8,13 @@ import toolchain
 from tests.support.engine import Stack
 from tests.support.host_machines import JETSON_MEMORY_MIB, TOOLKIT_CONFIG, content, jetson
 from tests.support.host_stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
-from tests.support.inventory import connect
-from tests.support.simulated import stack_settings, start
+from tests.support.simulated import stack_settings
 from tests.support.sshd import Machine, Sshd, needs_sshd
 from tests.support.stacks import ROOT, changed
 
 pytestmark = [pytest.mark.engine, needs_sshd]
 
 _MEMORY = "nvidia.com/gpu.memory"
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
-        yield control_plane
-
-
-@pytest.fixture(scope="module")
-def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
-    with connect(cluster) as connected:
-        yield connected
 
 
 @pytest.fixture(scope="module")

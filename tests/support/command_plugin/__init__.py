@@ -17,6 +17,8 @@ import shlex
 import sys
 from pathlib import Path
 
+KEEP_ALIVE = "COMMAND_PLUGIN_KEEP_ALIVE_SECONDS"
+"""The variable that says how often a silent connection is asked for a sign of life; the ninth without one ends it."""
 SESSIONS = "command-plugin-"
 """How the folder of a connection begins, below TMPDIR."""
 _ROOT = Path(__file__).parents[3]

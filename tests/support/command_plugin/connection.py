@@ -1,5 +1,6 @@
 """Connections as the official plugin makes them: retried dials, a pinned key, one optional bastion."""
 
+import os
 import subprocess
 import tempfile
 import time
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.command_plugin import SESSIONS
+from tests.support.command_plugin import KEEP_ALIVE, SESSIONS
 
 Json = Mapping[str, Any]
 
@@ -17,6 +18,9 @@ _FIRST_PAUSE_SECONDS = 0.1
 _PAUSE_FACTOR = 1.5
 _LONGEST_PAUSE_SECONDS = 5.0
 _NO_CONNECTION = 255
+_KEEP_ALIVE_SECONDS = 15
+_KEEP_ALIVE_PROBES = 9
+"""As Go's net.Dialer has them, which the official plugin dials with."""
 
 
 class CommandFailedError(Exception):
@@ -160,6 +164,8 @@ def _block(alias: str, endpoint: Json, folder: Path) -> list[str]:
         "  GlobalKnownHostsFile /dev/null",
         f"  StrictHostKeyChecking {'yes' if pinned else 'no'}",
         "  UpdateHostKeys no",
+        f"  ServerAliveInterval {os.environ.get(KEEP_ALIVE, _KEEP_ALIVE_SECONDS)}",
+        f"  ServerAliveCountMax {_KEEP_ALIVE_PROBES}",
     ]
     if pinned:
         lines.append(f"  HostKeyAlgorithms {pinned.split()[0]}")
