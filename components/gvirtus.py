@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pulumi
 from pulumi_kubernetes import Provider
@@ -12,6 +13,7 @@ from config.gvirtus import BackendKind, FrontendSettings, GvirtusSettings
 from config.reservation import Carrier
 from config.stack import StackSettings
 from manifests import admission, gvirtus, gvirtus_frontends, gvirtus_policy
+from manifests.objects import deny_binding
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,7 @@ class Gvirtus(pulumi.ComponentResource):
         addresses: dict[str, pulumi.Output[str]] = {}
         for name in sorted(remote.backends):
             service = register(f"{self._name}-service-{name}", gvirtus.service(remote, name), self._opts(namespace))
-            spec: pulumi.Output[dict[str, str]] = vars(service)["spec"]
-            addresses[name] = spec["clusterIP"]
+            addresses[name] = _address(service)
             register(
                 f"{self._name}-backend-{name}",
                 gvirtus.deployment(settings, remote, name),
@@ -96,7 +97,7 @@ class Gvirtus(pulumi.ComponentResource):
         policy = register(
             f"{self._name}-requests", gvirtus_policy.requests_policy(settings, remote), self._opts(*after)
         )
-        return register(f"{self._name}-requests-binding", gvirtus_policy.requests_binding(), self._opts(policy))
+        return register(f"{self._name}-requests-binding", deny_binding(gvirtus_policy.REQUESTS), self._opts(policy))
 
     def _injection(self, refusals: pulumi.CustomResource) -> None:
         settings, remote = self._args.settings, self._args.gvirtus
@@ -135,7 +136,7 @@ class Gvirtus(pulumi.ComponentResource):
         guard = register(
             f"{self._name}-guard", gvirtus_frontends.guard_policy(settings, frontends), self._opts(*placed)
         )
-        guarded = register(f"{self._name}-guard-binding", gvirtus_frontends.guard_binding(), self._opts(guard))
+        guarded = register(f"{self._name}-guard-binding", deny_binding(gvirtus_frontends.GUARD), self._opts(guard))
         namespace = register(f"{self._name}-frontends-namespace", gvirtus_frontends.frontends_namespace(), self._opts())
         register(
             f"{self._name}-device-plugin",
@@ -145,3 +146,13 @@ class Gvirtus(pulumi.ComponentResource):
 
     def _opts(self, *after: pulumi.Input[pulumi.Resource]) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, provider=self._args.provider, depends_on=list(after))
+
+
+def _address(service: pulumi.CustomResource) -> pulumi.Output[str]:
+    """A Service's address, unknown to the preview that is to make it.
+
+    Symptom of asking without more: `KeyError: 'clusterIP'`. Where the API server can't try the Service, since its
+    namespace is yet to come, the preview has the spec as we wrote it (Kubernetes provider 4.25, by design).
+    """
+    spec: pulumi.Output[dict[str, Any]] = vars(service)["spec"]
+    return spec.apply(lambda made: pulumi.Output.from_input(made.get("clusterIP", pulumi.output.UNKNOWN)))

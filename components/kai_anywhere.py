@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pulumi
 from pulumi_kubernetes import Provider
@@ -120,13 +121,16 @@ class KaiAnywhere(pulumi.ComponentResource):
         self.gpu_operator_version = operator.chart_version
         self.kai_version = kai.chart_version
         self.queues = kai.queues
-        self.register_outputs(
-            {
-                "platform": self.platform,
-                "tegra_nodes": self.tegra_nodes,
-                "gpu_operator_version": self.gpu_operator_version,
-                "kai_version": self.kai_version,
-                "queues": self.queues,
-                "gvirtus_backends": self.gvirtus_backends,
-            }
-        )
+        self.register_outputs(self.outputs)
+
+    @property
+    def outputs(self) -> dict[str, pulumi.Output[Any]]:
+        """What a stack tells of itself, by name."""
+        return {
+            "platform": self.platform,
+            "tegra_nodes": self.tegra_nodes,
+            "gpu_operator_version": self.gpu_operator_version,
+            "kai_version": self.kai_version,
+            "queues": self.queues,
+            "gvirtus_backends": self.gvirtus_backends,
+        }

@@ -42,13 +42,14 @@ def _register(kind: str, name: str, manifest: Manifest, opts: pulumi.ResourceOpt
 
 def register_release(name: str, release: HelmRelease, opts: pulumi.ResourceOptions) -> Release:
     """Register a Helm release under its fixed name, so that an interrupted run finds it again."""
+    source = release.source
     return Release(
         name,
         name=release.name,
         namespace=release.namespace,
-        chart=release.chart,
-        version=release.version,
-        repository_opts=None if release.repository is None else RepositoryOptsArgs(repo=release.repository),
+        chart=source.chart,
+        version=source.version,
+        repository_opts=None if source.repository is None else RepositoryOptsArgs(repo=source.repository),
         values=dict(release.values),
         timeout=release.timeout_seconds,
         opts=opts,

@@ -10,6 +10,7 @@ from components import tokens
 from components.kubernetes import register
 from config.stack import StackSettings
 from manifests import pod_guard
+from manifests.objects import deny_binding
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class PodGuard(pulumi.ComponentResource):
         )
         register(
             f"{name}-binding",
-            pod_guard.guard_binding(),
+            deny_binding(pod_guard.POD_GUARD),
             pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[policy]),
         )
         self.scope = pulumi.Output.from_input(settings.pod_guard.scope.value)

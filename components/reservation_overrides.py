@@ -11,6 +11,7 @@ from config.platform import TegraPlatform
 from config.reservation import Carrier
 from config.stack import StackSettings
 from manifests import reservation
+from manifests.objects import deny_binding
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class ReservationOverrides(pulumi.ComponentResource):
         child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider)
         register(f"{name}-namespace", reservation.reservation_namespace(settings), child_opts)
         guard = register(f"{name}-guard", reservation.guard_policy(settings), child_opts)
-        register(f"{name}-guard-binding", reservation.guard_binding(), self._after(guard, args))
+        register(f"{name}-guard-binding", deny_binding(reservation.GUARD), self._after(guard, args))
         nodes: list[str] = []
         match settings.platform:
             case TegraPlatform() as platform if settings.overrides_apply:

@@ -88,8 +88,8 @@ class _Answers(mocks.Mocks):
         outputs = dict(args.inputs)
         if args.typ == "kubernetes:helm.sh/v3:Release":
             outputs["status"] = {"version": args.inputs.get("version")} if self._made else rpc.UNKNOWN
-        if args.typ == "kubernetes:core/v1:Service":
-            outputs["spec"] = outputs["spec"] | {"clusterIP": SERVICE_ADDRESS if self._made else rpc.UNKNOWN}
+        if args.typ == "kubernetes:core/v1:Service" and self._made:
+            outputs["spec"] = outputs["spec"] | {"clusterIP": SERVICE_ADDRESS}
         if args.typ in {"command:remote:Command", "command:local:Command"}:
             outputs["stdout"] = self._printed.get(args.name, "") if self._made else rpc.UNKNOWN
         return f"{args.name}-id" if self._made or not args.custom else UNKNOWN_ID, outputs

@@ -268,9 +268,9 @@ def test_the_registered_releases_are_those_of_the_stack_under_fixed_names(name: 
     for release in releases.values():
         inputs = registered[release.name]
         assert inputs["values"] == release.values
-        assert (inputs["namespace"], inputs["chart"]) == (release.namespace, release.chart)
-        assert inputs.get("version") == release.version
-        assert inputs.get("repositoryOpts", {}).get("repo") == release.repository
+        assert (inputs["namespace"], inputs["chart"]) == (release.namespace, release.source.chart)
+        assert inputs.get("version") == release.source.version
+        assert inputs.get("repositoryOpts", {}).get("repo") == release.source.repository
         assert inputs["timeout"] == release.timeout_seconds
 
 

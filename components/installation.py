@@ -1,0 +1,32 @@
+"""The steps before anything is registered, the same for the program and for the package."""
+
+import pulumi
+
+from cluster.preflight import run_preflight
+from components.host_secrets import read_host_secrets
+from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
+from components.stack_state import read_stack_state
+from config.stack import parse_settings
+
+
+def install(
+    name: str, settings_json: str | None, *, file: str, opts: pulumi.ResourceOptions | None = None
+) -> KaiAnywhere:
+    """Validate the settings, look at the cluster, register everything.
+
+    Args:
+        name: the component's name.
+        settings_json: the settings as JSON, or None where there are none.
+        file: where they stand, for error messages.
+        opts: the component's options.
+
+    Raises:
+        StackConfigError: if a setting is wrong.
+        ClusterError: if the cluster can't be read or is not ready.
+    """
+    settings = parse_settings(settings_json, file=file)
+    host_secrets = read_host_secrets(settings.hosts)
+    preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run())
+    for warning in preflight.warnings:
+        pulumi.log.warn(warning)
+    return KaiAnywhere(name, KaiAnywhereArgs(settings, preflight.cluster_uid, host_secrets), opts)

@@ -1,0 +1,111 @@
+"""Pulumi's schema of the package, derived from the settings models: their keys, as they stand in a stack file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from components import tokens
+from config.stack import SETTINGS_KEY, StackSettings
+
+NAME = "kai-anywhere"
+VERSION = "0.1.0"
+"""That of pyproject.toml."""
+
+_STRING = {"type": "string"}
+_OUTPUTS: Mapping[str, Mapping[str, Any]] = {
+    "platform": {**_STRING, "description": "The stack's platform."},
+    "tegra_nodes": {
+        "type": "array",
+        "items": _STRING,
+        "description": "Nodes whose reservation pods are changed at admission.",
+    },
+    "gpu_operator_version": {**_STRING, "description": "Chart version; absent where it is not installed."},
+    "kai_version": {**_STRING, "description": "Chart version."},
+    "queues": {"type": "array", "items": _STRING, "description": "The queues, parents first."},
+    "gvirtus_backends": {
+        "type": "object",
+        "additionalProperties": _STRING,
+        "description": "Remote GPUs by name, each with its address and port.",
+    },
+}
+_SOMETIMES = frozenset({"gpu_operator_version", "kai_version"})
+
+
+def package_schema() -> dict[str, Any]:
+    """The schema as JSON: one component, its settings as typed plain values, its outputs."""
+    models = StackSettings.model_json_schema()
+    types = {model: _object(shape) for model, shape in models["$defs"].items()}
+    types[StackSettings.__name__] = _object(models)
+    settings = {
+        **_reference(StackSettings.__name__),
+        # It decides which resources there are, so it must be known when the program runs: no outputs in it.
+        "plain": True,
+        "description": "What Pulumi.STACK.yaml holds under kai-anywhere:settings.",
+    }
+    return {
+        "name": NAME,
+        "version": VERSION,
+        "description": "Fractional GPU sharing with the KAI scheduler on Jetson and x86.",
+        "license": "Apache-2.0",
+        "types": {f"{NAME}:index:{name}": types[name] for name in sorted(types)},
+        "resources": {
+            tokens.KAI_ANYWHERE: {
+                "isComponent": True,
+                "description": "Everything that a stack installs. A cluster takes one.",
+                "inputProperties": {SETTINGS_KEY: settings},
+                "requiredInputs": [SETTINGS_KEY],
+                "properties": {name: dict(shape) for name, shape in _OUTPUTS.items()},
+                "required": sorted(_OUTPUTS.keys() - _SOMETIMES),
+            }
+        },
+    }
+
+
+def _reference(model: str) -> dict[str, Any]:
+    return {"$ref": f"#/types/{NAME}:index:{model}"}
+
+
+def _object(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """A model, or a closed vocabulary, as a named type."""
+    described = {"description": shape["description"]} if "description" in shape else {}
+    if "enum" in shape:
+        return {"type": "string", "enum": [{"value": value} for value in shape["enum"]], **described}
+    made: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _property(value) for name, value in shape["properties"].items()},
+        **described,
+    }
+    if "required" in shape:
+        made["required"] = shape["required"]
+    return made
+
+
+def _property(shape: Mapping[str, Any]) -> dict[str, Any]:  # noqa: PLR0911 - a table, one row a shape
+    """A JSON schema's property in Pulumi's words, which have no null: a value that is absent says it.
+
+    Raises:
+        ValueError: if Pulumi's schema has no word for it that is known here.
+    """
+    match shape:
+        case {"$ref": reference}:
+            return _reference(reference.removeprefix("#/$defs/"))
+        case {"anyOf": [other, {"type": "null"}]}:
+            return _property(other)
+        case {"oneOf": choices, "discriminator": {"propertyName": key, "mapping": mapping}}:
+            named = {tag: _reference(model.removeprefix("#/$defs/"))["$ref"] for tag, model in mapping.items()}
+            return {
+                "oneOf": [_property(choice) for choice in choices],
+                "discriminator": {"propertyName": key, "mapping": named},
+            }
+        case {"type": "string", "const": value}:
+            return {"type": "string", "const": value}
+        case {"type": "array", "items": items}:
+            return {"type": "array", "items": _property(items)}
+        case {"type": "object", "additionalProperties": values}:
+            return {"type": "object", "additionalProperties": _property(values)}
+        case {"type": "object", "patternProperties": patterns}:
+            [values] = patterns.values()
+            return {"type": "object", "additionalProperties": _property(values)}
+        case {"type": "string" | "integer" | "number" | "boolean" as kind}:
+            return {"type": kind}
+        case _:
+            raise ValueError(f"no word of Pulumi's schema is known for {dict(shape)}")

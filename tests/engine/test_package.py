@@ -1,0 +1,91 @@
+"""The whole stack from a program in YAML: the package on the real engine, with examples/yaml as its reader has it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import simulator
+import toolchain
+from tests.support.checkout import fresh, shell
+from tests.support.docs import command
+from tests.support.engine import Stack
+from tests.support.inventory import connect, inventory
+from tests.support.simulated import stack_settings
+from tests.support.stacks import ROOT, Json, changed
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.engine
+
+EXAMPLE = ROOT / "examples" / "yaml"
+
+
+def _project(control_plane: simulator.ControlPlane) -> Any:  # noqa: ANN401 - YAML
+    """The example, on a simulator."""
+    project = yaml.safe_load((EXAMPLE / "Pulumi.yaml").read_text(encoding="utf-8"))
+    [plugin] = project["plugins"]["providers"]
+    plugin["path"] = str((EXAMPLE / plugin["path"]).resolve())
+    properties = project["resources"]["gpus"]["properties"]
+    properties["settings"] = stack_settings(properties["settings"], control_plane)
+    return project
+
+
+@pytest.fixture
+def stack(tmp_path: Path, cluster: simulator.ControlPlane) -> Stack:
+    environment = toolchain.environment((*toolchain.ENGINE, *toolchain.LANGUAGES))
+    return Stack(tmp_path / "stack", {}, environment, project=_project(cluster))
+
+
+def _rewrite(stack: Stack, settings: Json) -> None:
+    file = stack.folder / "Pulumi.yaml"
+    project = yaml.safe_load(file.read_text(encoding="utf-8"))
+    project["resources"]["gpus"]["properties"]["settings"] = settings
+    file.write_text(yaml.safe_dump(project), encoding="utf-8")
+
+
+def test_a_program_in_yaml_installs_the_stack_and_removes_it(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    with connect(cluster) as api:
+        before = inventory(api)
+        settings = yaml.safe_load((stack.folder / "Pulumi.yaml").read_text(encoding="utf-8"))
+        settings = settings["resources"]["gpus"]["properties"]["settings"]
+        _rewrite(stack, changed(settings, "platform.tegra_nodes.jetson-1.gpu_memory_mib", 28))
+        assert "28 looks like GB" in stack.up(expect=1).output
+        _rewrite(stack, changed(settings, "cluster.distribution", "k4s"))
+        assert '"kubeadm", "k3s", "rke2", "k8s-snap", "microk8s"' in stack.up(expect=1).output
+        assert inventory(api) == before
+
+        _rewrite(stack, settings)
+        assert stack.up().changes["create"] > 20
+        labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
+        assert labels["nvidia.com/gpu.memory"] == "28672"
+        assert labels["kai-anywhere.io/platform"] == "tegra"
+        outputs = yaml.safe_load(stack.run("stack", "output", "--json").output)
+        assert outputs["platform"] == "tegra"
+        assert outputs["queues"] == ["default-parent-queue", "default-queue", "robots"]
+
+        assert set(stack.up().changes) == {"same"}, "it knows its releases and its cluster again"
+        stack.destroy()
+        # Labels that the GPU Operator wrote itself stay; ours go.
+        eventually(lambda: {item for item in inventory(api) - before if not item.startswith("Node/")} == set())
+        labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
+        assert "kai-anywhere.io/platform" not in labels
+
+
+def test_the_commands_of_the_teams_guide_preview_the_example(cluster: simulator.ControlPlane, tmp_path: Path) -> None:
+    with fresh(tmp_path / "kai-anywhere") as checkout:
+        file = checkout / "examples" / "yaml" / "Pulumi.yaml"
+        project = _project(cluster)
+        # Below this checkout, as in the example.
+        project["plugins"] = yaml.safe_load(file.read_text(encoding="utf-8"))["plugins"]
+        file.write_text(yaml.safe_dump(project), encoding="utf-8")
+        environment = {
+            "PATH": toolchain.environment((*toolchain.ENGINE, *toolchain.LANGUAGES))["PATH"],
+            "PULUMI_BACKEND_URL": tmp_path.as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+        }
+        output = shell(command("teams.md", "cd examples/yaml"), checkout, environment)
+        assert "kai-anywhere:index:KaiAnywhere" in output
+        assert re.search(r"\d+ to create", output)

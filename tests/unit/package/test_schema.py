@@ -1,0 +1,138 @@
+"""The package's schema has every setting, typed as the models say."""
+
+import tomllib
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from components import tokens
+from config.cluster import Distribution
+from package.schema import VERSION, _property, package_schema
+from tests.support.stacks import ROOT, STACKS, Json
+
+SCHEMA = package_schema()
+TYPES: dict[str, Any] = SCHEMA["types"]
+
+
+def _models(base: type[Any]) -> Iterator[type[Any]]:
+    for each in base.__subclasses__():
+        if each.__module__.startswith("config."):
+            yield each
+            yield from _models(each)
+
+
+def _type(name: str) -> Any:  # noqa: ANN401 - JSON
+    return TYPES[f"kai-anywhere:index:{name}"]
+
+
+def test_the_package_is_one_component_of_the_programs_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == VERSION
+    assert SCHEMA["resources"].keys() == {tokens.KAI_ANYWHERE}
+    component = SCHEMA["resources"][tokens.KAI_ANYWHERE]
+    assert component["isComponent"]
+    assert component["inputProperties"]["settings"]["plain"], "outputs can't decide which resources there are"
+
+
+def test_every_model_has_its_type_with_its_settings() -> None:
+    there = {name.rpartition(":")[2]: shape for name, shape in TYPES.items() if shape["type"] == "object"}
+    models = {model.__name__: model for model in _models(BaseModel) if model.__name__ in there}
+    assert models.keys() == there.keys()
+    assert there.keys() >= {"StackSettings", "TegraPlatform", "X86Platform", "HostSettings", "GvirtusBackend"}
+    for name, model in models.items():
+        assert there[name]["properties"].keys() == model.model_fields.keys(), name
+        required = {key for key, field in model.model_fields.items() if field.is_required()}
+        assert set(there[name].get("required", ())) == required, name
+
+
+def test_closed_vocabularies_are_closed() -> None:
+    enums: dict[str, type[StrEnum]] = {cls.__name__: cls for cls in _models(StrEnum)}
+    listed = {
+        name.rpartition(":")[2]: {each["value"] for each in shape["enum"]}
+        for name, shape in TYPES.items()
+        if "enum" in shape
+    }
+    assert listed["Distribution"] == set(Distribution)
+    for name, values in listed.items():
+        assert values == set(enums[name]), name
+
+
+def test_every_reference_leads_to_a_type_and_every_type_is_used() -> None:
+    found: set[str] = set()
+
+    def collect(node: object) -> None:
+        match node:
+            case {"$ref": str(reference)}:
+                found.add(reference.removeprefix("#/types/"))
+            case dict():
+                for each in node.values():
+                    collect(each)
+            case list():
+                for each in node:
+                    collect(each)
+            case _:
+                pass
+
+    collect(SCHEMA)
+    assert found == TYPES.keys()
+
+
+def test_a_platform_is_told_by_its_kind() -> None:
+    platform = _type("StackSettings")["properties"]["platform"]
+    assert platform["discriminator"] == {
+        "propertyName": "kind",
+        "mapping": {
+            "tegra": "#/types/kai-anywhere:index:TegraPlatform",
+            "x86": "#/types/kai-anywhere:index:X86Platform",
+        },
+    }
+    assert _type("TegraPlatform")["properties"]["kind"] == {"type": "string", "const": "tegra"}
+
+
+_SCALARS = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
+
+
+def _fits(shape: Json, value: object) -> bool:  # noqa: PLR0911 - a table, one row a shape
+    """Whether a value is of a property's type; a small reader of Pulumi's schema."""
+    match shape, value:
+        case {"$ref": str(reference)}, _:
+            return _is(TYPES[reference.removeprefix("#/types/")], value)
+        case {"oneOf": choices}, _:
+            return sum(_fits(choice, value) for choice in choices) == 1
+        case {"const": const}, _:
+            return bool(value == const)
+        case {"items": items}, list():
+            return all(_fits(items, each) for each in value)
+        case {"additionalProperties": values}, dict():
+            return all(_fits(values, each) for each in value.values())
+        case {"type": kind}, _:
+            return type(value) in _SCALARS.get(kind, ())
+        case _:
+            return False
+
+
+def _is(shape: Json, value: object) -> bool:
+    if "enum" in shape:
+        return value in {each["value"] for each in shape["enum"]}
+    if not isinstance(value, dict) or not value.keys() >= set(shape.get("required", ())):
+        return False
+    properties = shape["properties"]
+    return all(key in properties and _fits(properties[key], each) for key, each in value.items())
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_stack_fits_the_schema(name: str) -> None:
+    assert _is(_type("StackSettings"), STACKS[name]())
+
+
+@pytest.mark.parametrize("wrong", [{"colour": "red"}, {"platform": {"kind": "arm"}}, {"hosts": []}])
+def test_what_is_wrong_does_not_fit_the_schema(wrong: Json) -> None:
+    assert not _is(_type("StackSettings"), STACKS["jetson"]() | wrong)
+
+
+def test_a_shape_without_a_word_in_pulumis_schema_is_told() -> None:
+    with pytest.raises(ValueError, match="no word of Pulumi's schema"):
+        _property({"anyOf": [{"type": "string"}, {"type": "integer"}]})
