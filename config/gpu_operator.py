@@ -8,6 +8,10 @@ from pydantic import Field
 from config.charts import ChartSettings, ImageSettings
 from config.model import Name, Settings
 
+RUNTIME_MODE_VARIABLE = "NVIDIA_CONTAINER_RUNTIME_MODE"
+"""Of the container toolkit that the operator installs: the mode of its runtime. With `cdi`, the operator's own default
+is `cdi`, not the toolkit's `auto` (GPU Operator v26.7.0, controllers/object_controls.go)."""
+
 
 @unique
 class MigStrategy(StrEnum):

@@ -71,7 +71,7 @@ class KaiSettings(Settings):
     scheduler: SchedulerSettings = SchedulerSettings()
     cdi_enabled: bool | None = None
     """`binder.cdiEnabled`: whether KAI names GPUs as `k8s.device-plugin.nvidia.com/gpu=<UUID>`; null lets KAI ask the
-    ClusterPolicy."""
+    ClusterPolicy. With false, KAI writes bare UUIDs, and the operator's runtime is told a mode that resolves them."""
     default_queue: bool = True
     """Whether to make `default-parent-queue` and `default-queue`, as KAI's chart would; ours are removed on destroy."""
     queues: dict[Name, QueueSettings] = {}
@@ -108,3 +108,8 @@ class KaiSettings(Settings):
                     )
                 seen.append(parent)
         return self
+
+    @property
+    def writes_bare_uuids(self) -> bool:
+        """Whether KAI surely names GPUs by bare UUIDs; where it asks the ClusterPolicy, the operator's mode fits."""
+        return self.cdi_enabled is False

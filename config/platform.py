@@ -73,6 +73,15 @@ class TegraPlatform(Settings):
                 )
         return self
 
+    @property
+    def operator_runtime_mode(self) -> RuntimeMode:
+        """The mode where the operator installs the toolkit; with the hosts' own on Jetsons, `auto` on all others."""
+        match self.container_toolkit:
+            case ToolkitOwner.OPERATOR:
+                return self.container_runtime_mode
+            case ToolkitOwner.HOST:
+                return RuntimeMode.AUTO
+
 
 class X86Platform(Settings):
     """Nodes where the NVIDIA Container Toolkit does its whole work: discrete GPUs, and DGX Spark."""
@@ -92,6 +101,11 @@ class X86Platform(Settings):
                 "working), or remove tegra_nodes.",
             )
         return data
+
+    @property
+    def operator_runtime_mode(self) -> RuntimeMode:
+        """The mode where the operator installs the toolkit, which is every node."""
+        return self.container_runtime_mode
 
 
 Platform = Annotated[TegraPlatform | X86Platform, Field(discriminator="kind")]

@@ -8,13 +8,13 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from config.admission import AdmissionSettings, Webhook
 from config.cluster import ClusterSettings, minor_version
-from config.gpu_operator import GpuOperatorSettings
+from config.gpu_operator import RUNTIME_MODE_VARIABLE, GpuOperatorSettings
 from config.gvirtus import FRONTENDS_NAMESPACE, GvirtusSettings
 from config.host_platform import check_hosts_of_platform
 from config.hosts import SECRET_NAME_ERROR, HostSettings, check_hosts
 from config.kai import KaiSettings
 from config.model import Name, NodeName, Settings
-from config.platform import Platform, X86Platform
+from config.platform import Platform, RuntimeMode, X86Platform
 from config.pod_guard import PodGuardSettings
 from config.reservation import POLICY_CARRIER_SINCE, Carrier, Overrides, ReservationSettings
 from config.sharing import NodeProfile, check_profiles
@@ -65,6 +65,37 @@ class StackSettings(Settings):
     @model_validator(mode="after")
     def _hosts_fit_the_platform(self) -> Self:
         check_hosts_of_platform(self.hosts, self.platform, self.cluster, operator_installs=self.gpu_operator.install)
+        return self
+
+    @model_validator(mode="after")
+    def _the_operators_runtime_understands_kai(self) -> Self:
+        if not self.kai.writes_bare_uuids:
+            return self
+        said = {
+            "platform.container_runtime_mode": self.platform.operator_runtime_mode.value,
+            f"gpu_operator.toolkit_env.{RUNTIME_MODE_VARIABLE}": self.gpu_operator.toolkit_env.get(
+                RUNTIME_MODE_VARIABLE
+            ),
+        }
+        for key, mode in said.items():
+            if mode == RuntimeMode.CDI:
+                raise PydanticCustomError(
+                    "bare_uuids_in_cdi_mode",
+                    "kai.cdi_enabled is false, so KAI asks for GPUs by bare UUIDs; {key} is 'cdi', in which the "
+                    "operator's runtime resolves none of them ('unresolvable CDI devices'). Remove {key}, which then "
+                    "is auto, or kai.cdi_enabled.",
+                    {"key": key},
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _somebody_knows_the_names_that_kai_writes(self) -> Self:
+        if self.kai.cdi_enabled and not self.gpu_operator.cdi:
+            raise PydanticCustomError(
+                "cdi_names_without_cdi",
+                "kai.cdi_enabled is true, so KAI asks for GPUs by CDI names; gpu_operator.cdi is false, and then "
+                "nobody makes these names ('unresolvable CDI devices'). Remove kai.cdi_enabled, or gpu_operator.cdi.",
+            )
         return self
 
     @model_validator(mode="after")

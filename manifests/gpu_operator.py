@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from config.cluster import ClusterSettings, Distribution
+from config.gpu_operator import RUNTIME_MODE_VARIABLE
 from config.platform import RuntimeMode, TegraPlatform, X86Platform
 from config.sharing import DEFAULT_PROFILE, KaiProfile, TimeSlicingProfile
 from config.stack import StackSettings
@@ -30,7 +31,6 @@ def operator_namespace(settings: StackSettings) -> Manifest:
 def release(settings: StackSettings) -> HelmRelease:
     """The GPU Operator's Helm release."""
     operator = settings.gpu_operator
-    chart = resolve_chart(operator.chart, GPU_OPERATOR)
     values: dict[str, Any] = {
         # The host's: JetPack, DGX OS and distributions bring the driver.
         "driver": {"enabled": False},
@@ -71,9 +71,7 @@ def release(settings: StackSettings) -> HelmRelease:
     return HelmRelease(
         name=RELEASE,
         namespace=operator.namespace,
-        chart=chart.chart,
-        repository=chart.repository,
-        version=chart.version,
+        source=resolve_chart(operator.chart, GPU_OPERATOR),
         values=values,
         timeout_seconds=operator.timeout_seconds,
     )
@@ -97,10 +95,16 @@ def toolkit_environment(settings: StackSettings) -> dict[str, str]:
 
     The runtime mode goes here, since the operator-installed runtime reads its own configuration file, never
     /etc/nvidia-container-runtime/config.toml.
+
+    `auto` is said where KAI writes bare UUIDs. Symptom without it: a pod with a fraction is not created, `unresolvable
+    CDI devices management.nvidia.com/gpu=GPU-...`, since the operator pins the mode `cdi`, which takes a bare UUID for
+    a name of that kind. `auto` resolves it, and still takes CDI names. Read in the sources of GPU Operator v26.7.0 and
+    NVIDIA Container Toolkit v1.20.0, not seen on hardware; nvidia-container-toolkit #1239 has the symptom.
     """
     environment = _containerd(settings.cluster)
-    if settings.platform.container_runtime_mode is not RuntimeMode.AUTO:
-        environment["NVIDIA_CONTAINER_RUNTIME_MODE"] = settings.platform.container_runtime_mode.value
+    mode = settings.platform.operator_runtime_mode
+    if mode is not RuntimeMode.AUTO or settings.kai.writes_bare_uuids:
+        environment[RUNTIME_MODE_VARIABLE] = mode.value
     return dict(sorted((environment | settings.gpu_operator.toolkit_env).items()))
 
 

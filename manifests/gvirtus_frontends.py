@@ -237,16 +237,6 @@ def guard_policy(settings: StackSettings, frontends: FrontendSettings) -> Manife
     }
 
 
-def guard_binding() -> Manifest:
-    """Puts the guard into force."""
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": GUARD},
-        "spec": {"policyName": GUARD, "validationActions": ["Deny"]},
-    }
-
-
 def _kubelet_folder(distribution: Distribution) -> str:
     """Where the kubelet lives; the policy pack accepts these folders and no other."""
     match distribution:

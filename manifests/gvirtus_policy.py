@@ -184,16 +184,6 @@ def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manife
     }
 
 
-def requests_binding() -> Manifest:
-    """Puts the refusals into force."""
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": REQUESTS},
-        "spec": {"policyName": REQUESTS, "validationActions": ["Deny"]},
-    }
-
-
 def _labelled_pods(settings: StackSettings) -> Manifest:
     names = namespaces_left_alone(settings)
     return {

@@ -44,7 +44,6 @@ def release(settings: StackSettings) -> HelmRelease:
     A release, not rendered objects: a post-install hook creates KAI's Config.
     """
     kai = settings.kai
-    chart = resolve_chart(kai.chart, KAI_SCHEDULER)
     values: dict[str, Any] = {}
 
     def put(path: str, value: object) -> None:
@@ -84,9 +83,7 @@ def release(settings: StackSettings) -> HelmRelease:
     return HelmRelease(
         name=RELEASE,
         namespace=kai.namespace,
-        chart=chart.chart,
-        repository=chart.repository,
-        version=chart.version,
+        source=resolve_chart(kai.chart, KAI_SCHEDULER),
         values=values,
         timeout_seconds=kai.timeout_seconds,
     )

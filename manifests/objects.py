@@ -12,35 +12,37 @@ Manifest: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class ChartReference:
+    """Where Helm finds a chart.
+
+    Attributes:
+        chart: OCI reference, local path, or the chart's name in `repository`.
+        repository: address of a chart repository, or None.
+        version: the chart's version, or None for a local chart, which has its own.
+    """
+
+    chart: str
+    repository: str | None
+    version: str | None
+
+
+@dataclass(frozen=True)
 class HelmRelease:
     """A Helm release.
 
     Attributes:
         name: the release's fixed name.
         namespace: where its objects go; created by us, before it.
-        chart: OCI reference, local path, or the chart's name in `repository`.
-        repository: address of a chart repository, or None.
-        version: the chart's version, or None for a local chart, which has its own.
+        source: its chart.
         values: the chart's values; every path exists in the chart at its pinned version.
         timeout_seconds: bound of Helm's wait for the release's own objects.
     """
 
     name: str
     namespace: str
-    chart: str
-    repository: str | None
-    version: str | None
+    source: ChartReference
     values: Mapping[str, Any]
     timeout_seconds: int
-
-
-@dataclass(frozen=True)
-class ChartReference:
-    """Where Helm finds a chart; the fields are those of `HelmRelease`."""
-
-    chart: str
-    repository: str | None
-    version: str | None
 
 
 def resolve_chart(settings: ChartSettings, pin: ChartPin) -> ChartReference:
@@ -60,3 +62,13 @@ def namespace(name: str, *, pod_security: str | None = None) -> Manifest:
     if pod_security is not None:
         labels["pod-security.kubernetes.io/enforce"] = pod_security
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def deny_binding(policy: str) -> Manifest:
+    """Puts a ValidatingAdmissionPolicy into force: what it finds is refused. The binding has the policy's name."""
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": policy},
+        "spec": {"policyName": policy, "validationActions": ["Deny"]},
+    }

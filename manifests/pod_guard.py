@@ -120,16 +120,6 @@ def _message() -> str:
     return f"(string(object.kind) + ' ' + string({name}) + ': ' + {text}).replace('\\n', ' ')"
 
 
-def guard_binding() -> Manifest:
-    """Puts the policy into force."""
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": POD_GUARD},
-        "spec": {"policyName": POD_GUARD, "validationActions": ["Deny"]},
-    }
-
-
 def exempt_namespaces(settings: StackSettings) -> list[str]:
     """Namespaces that scope `cluster` leaves out, since their pods are privileged by design; none for `labelled`.
 

@@ -268,16 +268,6 @@ def guard_policy(settings: StackSettings) -> Manifest:
     }
 
 
-def guard_binding() -> Manifest:
-    """Puts the guard into force."""
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": GUARD},
-        "spec": {"policyName": GUARD, "validationActions": ["Deny"]},
-    }
-
-
 def _apply_configuration(fragment: PodFragment) -> str:
     volumes = [
         f"Object.spec.volumes{{name: {_cel(d.name)}, "

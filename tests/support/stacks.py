@@ -70,8 +70,12 @@ def time_slicing() -> Json:
 
 
 def k8s_snap() -> Json:
-    """An x86 stack on Canonical Kubernetes with its own containerd folder."""
-    return changed(x86(), "cluster", {"distribution": "k8s-snap", "containerd_base_dir": "/var/lib/k8s-containerd"})
+    """An x86 stack on Canonical Kubernetes with its own containerd folder, too old for CDI."""
+    return changed(
+        changed(x86(), "gpu_operator.cdi", False),
+        "cluster",
+        {"distribution": "k8s-snap", "containerd_base_dir": "/var/lib/k8s-containerd"},
+    )
 
 
 def air_gapped() -> Json:
@@ -92,7 +96,6 @@ def air_gapped() -> Json:
         stack, "kai.scheduler", {"placement": "spread", "args": {"v": "4", "full-hierarchy-fairness": "true"}}
     )
     stack = changed(stack, "kai.default_queue", False)
-    stack = changed(stack, "gpu_operator.cdi", False)
     stack = changed(stack, "gpu_operator.mig_strategy", "mixed")
     stack = changed(stack, "gpu_operator.device_id_strategy", "index")
     stack = changed(stack, "gpu_operator.dcgm_exporter", {"enabled": True, "service_monitor": True})

@@ -8,7 +8,7 @@ from config.reservation import Carrier
 from config.stack import StackSettings
 from manifests import admission, gpu_operator, gvirtus, gvirtus_frontends, gvirtus_policy, kai, pod_guard, reservation
 from manifests.node_labels import node_labels
-from manifests.objects import HelmRelease, Manifest
+from manifests.objects import HelmRelease, Manifest, deny_binding
 from tests.support.recording_monitor import SERVICE_ADDRESS
 
 
@@ -17,9 +17,9 @@ def objects_of(settings: StackSettings) -> dict[str, Manifest]:
     objects: dict[str, Manifest | None] = {
         "reservation-namespace": reservation.reservation_namespace(settings),
         "guard-policy": reservation.guard_policy(settings),
-        "guard-binding": reservation.guard_binding(),
+        "guard-binding": deny_binding(reservation.GUARD),
         "pod-guard-policy": pod_guard.guard_policy(settings),
-        "pod-guard-binding": pod_guard.guard_binding(),
+        "pod-guard-binding": deny_binding(pod_guard.POD_GUARD),
         "kai-namespace": kai.kai_namespace(settings),
         "kai-default-shard": kai.default_shard(),
     }
@@ -48,7 +48,7 @@ def _gvirtus(settings: StackSettings) -> dict[str, Manifest]:
         "gvirtus-namespace": gvirtus.backends_namespace(remote),
         "gvirtus-clients": gvirtus.network_policy(remote),
         "gvirtus-requests": gvirtus_policy.requests_policy(settings, remote),
-        "gvirtus-requests-binding": gvirtus_policy.requests_binding(),
+        "gvirtus-requests-binding": deny_binding(gvirtus_policy.REQUESTS),
     }
     for name in sorted(remote.backends):
         objects[f"gvirtus-service-{name}"] = gvirtus.service(remote, name)
@@ -70,7 +70,7 @@ def _gvirtus(settings: StackSettings) -> dict[str, Manifest]:
             objects["gvirtus-placement"] = gvirtus_frontends.placement_policy(settings)
             objects["gvirtus-placement-binding"] = gvirtus_frontends.placement_binding()
         objects["gvirtus-guard"] = gvirtus_frontends.guard_policy(settings, remote.frontends)
-        objects["gvirtus-guard-binding"] = gvirtus_frontends.guard_binding()
+        objects["gvirtus-guard-binding"] = deny_binding(gvirtus_frontends.GUARD)
         objects["gvirtus-frontends-namespace"] = gvirtus_frontends.frontends_namespace()
         objects["gvirtus-device-plugin"] = gvirtus_frontends.device_plugin(settings, remote.frontends)
     return objects

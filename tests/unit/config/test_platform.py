@@ -68,6 +68,51 @@ def test_an_unknown_runtime_mode_names_the_known_ones() -> None:
     assert_refused(changed(jetson(), key, "oci"), key, "'auto', 'csv', 'legacy' or 'cdi'", found="oci")
 
 
+_TOOLKIT_MODE = "gpu_operator.toolkit_env.NVIDIA_CONTAINER_RUNTIME_MODE"
+
+
+@pytest.mark.parametrize(
+    ("stack", "key"),
+    [
+        (x86(), "platform.container_runtime_mode"),
+        (changed(jetson(), "platform.container_toolkit", "operator"), "platform.container_runtime_mode"),
+        (x86(), _TOOLKIT_MODE),
+        (mixed(), _TOOLKIT_MODE),
+    ],
+)
+def test_bare_uuids_and_a_runtime_that_takes_cdi_names_alone_are_both_named(stack: dict[str, object], key: str) -> None:
+    assert_refused(
+        changed(changed(stack, "kai.cdi_enabled", False), key, "cdi"),
+        "",
+        "kai.cdi_enabled is false",
+        f"{key} is 'cdi'",
+        f"Remove {key}, which then is auto, or kai.cdi_enabled",
+    )
+
+
+@pytest.mark.parametrize("cdi_enabled", [None, True])
+def test_cdi_names_go_with_a_runtime_that_takes_them(*, cdi_enabled: bool | None) -> None:
+    stack = changed(x86(), "platform.container_runtime_mode", "cdi")
+    assert parse(changed(stack, "kai.cdi_enabled", cdi_enabled)).kai.cdi_enabled is cdi_enabled
+
+
+def test_cdi_names_that_nobody_makes_are_refused() -> None:
+    without_cdi = changed(x86(), "gpu_operator.cdi", False)
+    assert parse(without_cdi).gpu_operator.cdi is False
+    assert_refused(
+        changed(without_cdi, "kai.cdi_enabled", True),
+        "",
+        "kai.cdi_enabled is true",
+        "gpu_operator.cdi is false",
+        "Remove kai.cdi_enabled, or gpu_operator.cdi",
+    )
+
+
+def test_bare_uuids_go_with_jetsons_whose_own_toolkit_takes_cdi_names() -> None:
+    stack = changed(jetson(), "platform.container_runtime_mode", "cdi")
+    assert parse(changed(stack, "kai.cdi_enabled", False)).platform.container_runtime_mode == "cdi"
+
+
 def test_the_toolkit_has_one_owner() -> None:
     key = "platform.container_toolkit"
     assert_refused(changed(jetson(), key, "both"), key, "'host' or 'operator'", found="both")

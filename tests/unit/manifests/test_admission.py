@@ -150,6 +150,10 @@ def test_with_cert_manager_the_server_writes_nothing() -> None:
     assert {verb for rule in made["cluster-role"]["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     annotations = made["reservation-webhook"]["metadata"]["annotations"]
     assert annotations == {"cert-manager.io/inject-ca-from": "gpu-admission/kai-anywhere-admission"}
+    certificate = made["certificate"]
+    assert (certificate["metadata"]["namespace"], certificate["metadata"]["name"]) == ("gpu-admission", admission.NAME)
+    [volume] = [each for each in made["deployment"]["spec"]["template"]["spec"]["volumes"] if "secret" in each]
+    assert volume["secret"] == {"secretName": certificate["spec"]["secretName"]}
 
 
 def test_other_settings_make_other_pods() -> None:

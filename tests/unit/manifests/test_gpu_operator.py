@@ -79,10 +79,33 @@ def test_the_base_directory_of_k8s_snap_leads_every_path() -> None:
     assert all(path.startswith("/var/lib/k8s-containerd/") for path in environment.values())
 
 
-def test_the_runtime_mode_goes_to_the_operators_own_runtime() -> None:
-    settings = parse(changed(jetson(), "platform.container_runtime_mode", "csv"))
-    assert gpu_operator.toolkit_environment(settings)["NVIDIA_CONTAINER_RUNTIME_MODE"] == "csv"
-    assert "NVIDIA_CONTAINER_RUNTIME_MODE" not in gpu_operator.toolkit_environment(parse(jetson())), "auto says nothing"
+def _runtime_mode(stack: Json) -> str | None:
+    return gpu_operator.toolkit_environment(parse(stack)).get("NVIDIA_CONTAINER_RUNTIME_MODE")
+
+
+@pytest.mark.parametrize("stack", [x86(), changed(jetson(), "platform.container_toolkit", "operator")])
+def test_the_runtime_mode_goes_to_the_operators_own_runtime(stack: Json) -> None:
+    assert _runtime_mode(changed(stack, "platform.container_runtime_mode", "legacy")) == "legacy"
+    assert _runtime_mode(stack) is None, "auto says nothing"
+
+
+def test_the_mode_of_jetsons_with_a_toolkit_of_their_own_does_not_reach_x86_nodes() -> None:
+    assert jetson()["platform"]["container_toolkit"] == "host"
+    assert _runtime_mode(changed(jetson(), "platform.container_runtime_mode", "csv")) is None
+
+
+@pytest.mark.parametrize("stack", [x86(), jetson(), changed(jetson(), "platform.container_runtime_mode", "cdi")])
+def test_where_kai_writes_bare_uuids_the_operators_runtime_is_told_to_resolve_them(stack: Json) -> None:
+    assert _runtime_mode(changed(stack, "kai.cdi_enabled", False)) == "auto"
+    assert _runtime_mode(changed(stack, "kai.cdi_enabled", True)) is None, "CDI names fit the operator's own mode"
+
+
+@pytest.mark.parametrize("stack", [x86(), mixed()])
+def test_a_mode_that_resolves_bare_uuids_stays_as_a_stack_says_it(stack: Json) -> None:
+    bare = changed(stack, "kai.cdi_enabled", False)
+    own = {"NVIDIA_CONTAINER_RUNTIME_MODE": "legacy"}
+    assert _runtime_mode(changed(bare, "gpu_operator.toolkit_env", own)) == "legacy"
+    assert _runtime_mode(changed(bare, "platform.container_runtime_mode", "legacy")) == "legacy"
 
 
 def test_a_stacks_own_toolkit_environment_wins() -> None:

@@ -10,6 +10,7 @@ import re
 import pytest
 
 from manifests import pod_guard
+from manifests.objects import deny_binding
 from policy import checks
 from policy.rules import POD_RULES
 from tests.support.stacks import STACKS, Json, changed, jetson, mixed, never, parse, spark, x86
@@ -29,7 +30,7 @@ def _cluster(stack: Json, **more: object) -> Json:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_every_stack_is_guarded_and_the_guard_denies(name: str) -> None:
-    policy, binding = _policy(STACKS[name]()), pod_guard.guard_binding()
+    policy, binding = _policy(STACKS[name]()), deny_binding(pod_guard.POD_GUARD)
     assert policy["spec"]["failurePolicy"] == "Fail"
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
 
