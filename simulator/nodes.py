@@ -5,6 +5,9 @@ from enum import StrEnum, unique
 from types import MappingProxyType
 from typing import Any
 
+SIMULATED = ("kwok.x-k8s.io/node", "fake")
+"""The annotation of nodes that are records: KWOK plays their kubelet, `simulator.operands` their device plugins."""
+
 GPUS_ANNOTATION = "simulator.kai-anywhere.io/gpus"
 """How many GPUs the machine has; nobody but `simulator.operands` reads it."""
 
@@ -120,7 +123,7 @@ def _node(  # noqa: PLR0913 (what tells machines apart, all by keyword)
         "metadata": {
             "name": name,
             "annotations": {
-                "kwok.x-k8s.io/node": "fake",
+                **dict([SIMULATED]),
                 KIND_ANNOTATION: kind.value,
                 GPUS_ANNOTATION: str(gpus),
             },

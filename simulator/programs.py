@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from simulator.layout import STAGES, Layout
+from simulator.nodes import SIMULATED
 from simulator.pki import CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDULER, Pki
 from simulator.ports import LOOPBACK
 from simulator.records import Ports
@@ -157,7 +158,7 @@ def kwok(programs: Mapping[Program, Path], layout: Layout) -> Command:
         (
             str(programs[Program.KWOK]),
             f"--kubeconfig={layout.kubeconfig}",
-            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            f"--manage-nodes-with-annotation-selector={'='.join(SIMULATED)}",
             # Node leases would have to run out (40 s) before the successor of a killed kwok takes its nodes over;
             # the heartbeat stage keeps nodes Ready instead.
             "--node-lease-duration-seconds=0",

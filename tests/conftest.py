@@ -1,5 +1,6 @@
 """Options and fixtures of every tier."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.support.api_server import ApiServer, kubeconfig, make_healthy, running, write_kubeconfig
 from tests.support.golden import Golden
+from tests.support.images import Builder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,3 +37,13 @@ def api() -> Iterator[ApiServer]:
 def config_path(api: ApiServer, tmp_path: Path) -> str:
     """A kubeconfig whose current context is that server."""
     return write_kubeconfig(tmp_path / "kubeconfig", kubeconfig(api.url))
+
+
+@pytest.fixture(scope="session")
+def agents_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Builder, str]]:
+    """The image of agents/Containerfile, and who built it."""
+    folder = tmp_path_factory.mktemp("images")
+    builder = Builder(folder)
+    yield builder, builder.agents()
+    # The layers are some hundred MiB.
+    shutil.rmtree(folder, ignore_errors=True)

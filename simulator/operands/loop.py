@@ -19,8 +19,9 @@ from lightkube.resources.node_v1 import RuntimeClass
 from lightkube.types import PatchType
 
 from simulator import api
+from simulator.nodes import SIMULATED
 from simulator.operands import device_plugin, gpu_operator, kai, nfd
-from simulator.operands.world import Apply, Change, Decision, Delete, Merge, Object, Ref, World, at, find
+from simulator.operands.world import Apply, Change, Decision, Delete, Merge, Object, Ref, World, annotations, at, find
 
 POLL_S = 0.5
 """Fast enough that a person does not see the delay, slow enough for a two-core machine."""
@@ -96,7 +97,8 @@ def observe(client: Client) -> World:
     config_map_names = {"kai-config-manifest", *([plugin_config] if plugin_config else [])}
     return World(
         now=dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        nodes=_list(client, Node),
+        # A real node's kubelet advertises what its own plugins say.
+        nodes=tuple(node for node in _list(client, Node) if SIMULATED in annotations(node).items()),
         pods=(
             *_list(client, Pod, labels={"app": device_plugin.PLUGIN}),
             *_list(client, Pod, labels={"app.kubernetes.io/name": device_plugin.GENERIC_PLUGIN}),

@@ -22,6 +22,7 @@ import simulator
 from config.stack import StackSettings
 from manifests import admission, reservation
 from manifests.objects import Manifest
+from tests.support.kubelet import mount
 from tests.support.loopback_service import LoopbackService, loopback_service
 from tests.support.stacks import ROOT, Json
 from tests.support.waiting import eventually
@@ -32,6 +33,7 @@ _PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "Secret": "/api/v1/namespaces/{}/secrets",
     "Service": "/api/v1/namespaces/{}/services",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
@@ -39,6 +41,7 @@ _PATHS = {
     "MutatingWebhookConfiguration": CONFIGURATIONS,
     "MutatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
+    "Certificate": "/apis/cert-manager.io/v1/namespaces/{}/certificates",
     "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
 }
 
@@ -129,6 +132,8 @@ class Deployment:
         self.replicas: list[Replica] = []
         self.service = LoopbackService()
         self._folder = folder
+        self._volume = folder / "volume"
+        self._files: dict[str, bytes] = {}
         self._cluster = control_plane
         self._logs = 0
 
@@ -141,8 +146,9 @@ class Deployment:
         """
         made = admission.objects(self.settings)
         self.configurations = admission.webhooks(self.settings) if webhooks is None else webhooks
-        for key in ("namespace", "service-account", "secret", "role", "role-binding"):
-            make(self.api, made[key])
+        for key in ("namespace", "service-account", "secret", "role", "role-binding", "certificate"):
+            if key in made:
+                make(self.api, made[key])
         names = [manifest["metadata"]["name"] for manifest in self.configurations.values()]
         role = json.loads(json.dumps(made["cluster-role"]))
         role["rules"][1]["resourceNames"] = names
@@ -169,7 +175,7 @@ class Deployment:
         log = self._folder / f"server-{self._logs}.log"
         with log.open("w", encoding="utf-8") as stream:
             process = subprocess.Popen(
-                [sys.executable, "-m", "agents.admission", str(self._folder)],
+                [sys.executable, "-m", "agents.admission", str(self._volume)],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -191,6 +197,11 @@ class Deployment:
         """Every line that any replica wrote."""
         texts = [path.read_text(encoding="utf-8") for path in sorted(self._folder.glob("server-*.log"))]
         return [json.loads(line) for text in texts for line in text.splitlines()]
+
+    @property
+    def dns_name(self) -> str:
+        """The name under which API servers call the server."""
+        return f"{admission.NAME}.{self.settings.admission.namespace}.svc"
 
     def kill(self) -> None:
         """End every replica."""
@@ -234,15 +245,17 @@ class Deployment:
             "api": {"server": cluster["server"], "ca_file": str(authority), "token_file": str(token)},
         }
         settings["certificate"] |= certificate
-        (self._folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
         files: Json = admission.objects(self.settings)["settings"]["data"]
-        (self._folder / "reservation.json").write_text(files["reservation.json"], encoding="utf-8")
+        self._files |= {
+            "settings.json": json.dumps(settings).encode(),
+            "reservation.json": files["reservation.json"].encode(),
+        }
+        mount(self._volume, self._files)
 
     def write_backends(self, backends: Json) -> None:
-        """Mount gvirtus.json, at once and whole as the kubelet does."""
-        temporary = self._folder / "gvirtus.json.new"
-        temporary.write_text(json.dumps(backends), encoding="utf-8")
-        temporary.replace(self._folder / "gvirtus.json")
+        """Mount gvirtus.json, for replicas that run and for those to come."""
+        self._files["gvirtus.json"] = json.dumps(backends).encode()
+        mount(self._volume, self._files)
 
 
 @contextmanager

@@ -34,9 +34,12 @@ class Run:
 
 
 class Stack:
-    """A stack driven through the pulumi CLI and its Python language host, as a person does from the shell."""
+    """A stack driven through the pulumi CLI and its language host, as a person does from the shell.
 
-    def __init__(
+    `project` is the content of Pulumi.yaml; without it, `program` is run as this repository's project.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a stack is made of
         self,
         folder: Path,
         settings: Json,
@@ -44,6 +47,7 @@ class Stack:
         *,
         name: str = "test",
         program: Path = ROOT,
+        project: Json | None = None,
     ) -> None:
         self.name = name
         self.folder = folder
@@ -57,9 +61,10 @@ class Stack:
             "PULUMI_DEBUG_COMMANDS": "true",
         }
         self.environment.pop("KUBECONFIG", None)
-        project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
-        project["main"] = str(program)
-        project["runtime"]["options"]["virtualenv"] = sys.prefix
+        if project is None:
+            project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
+            project["main"] = str(program)
+            project["runtime"]["options"]["virtualenv"] = sys.prefix
         (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
         self.run("stack", "init", name)
         self.settings = settings

@@ -155,7 +155,8 @@ def post(api: httpx2.Client, manifest: Manifest) -> str:
     if owner := manifest["metadata"].get("namespace"):
         prefix += f"/namespaces/{owner}"
     kind = manifest["kind"].lower()
-    path = f"{prefix}/{kind[:-1] + 'ies' if kind.endswith('y') else kind + 's'}"
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    path = f"{prefix}/{plural}"
     response = api.post(path, json=manifest)
     assert response.status_code == httpx2.codes.CREATED, response.text
     return f"{path}/{manifest['metadata']['name']}"

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pip
 
+from tests.support.stacks import ROOT
+
 _ENVIRONMENT = ["PATH=/usr/bin", "PIP_NO_INDEX=1", "PIP_FIND_LINKS=/wheels", "PYTHONPATH=/pip"]
 
 
+BASE_IMAGE = "localhost/base:1"
+"""This machine's Python; an image's own name, since buildah would ask a registry for one without a host."""
 _OF_WHEELS = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6")
 """What manylinux wheels may load (PEP 600) and this Python may not."""
 
@@ -35,6 +39,36 @@ class Builder:
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout.strip()
 
+    def agents(self) -> str:
+        """The image of agents/Containerfile; its name."""
+        base = self.base_with_python(ROOT / "agents/admission/requirements.txt")
+        arguments = ["--isolation", "chroot", "--pull-never", "--build-arg", f"BASE={base}"]
+        name = "localhost/agents:1"
+        self.run("build", "--quiet", *arguments, "--file", str(ROOT / "agents/Containerfile"), "--tag", name, str(ROOT))
+        return name
+
+    def image(self, name: str, base: str, root: Path, *config: str) -> None:
+        """An image of what lies in a folder.
+
+        Args:
+            name: with a tag.
+            base: another image, or `scratch`.
+            root: laid over the base.
+            config: arguments of `buildah config`.
+        """
+        container = self.run("from", "--pull-never", base)
+        self.run("copy", "--quiet", container, str(root), "/")
+        self.run("config", *config, container)
+        self.run("commit", "--quiet", container, name)
+        self.run("rm", container)
+
+    def archive(self, name: str) -> Path:
+        """Write an image into a docker-archive, which container runtimes import."""
+        path = self.folder / f"{name.replace('/', '-').replace(':', '-')}.tar"
+        path.unlink(missing_ok=True)
+        self.run("push", "--quiet", name, f"docker-archive:{path}:{name}")
+        return path
+
     def base_with_python(self, requirements: Path) -> str:
         """An image with this Python, pip, and the wheels of some requirements; its name.
 
@@ -46,10 +80,7 @@ class Builder:
         stdlib = Path(sysconfig.get_path("stdlib"))
         skip = shutil.ignore_patterns("site-packages", "dist-packages", "test", "tests", "__pycache__", "config-*")
         shutil.copytree(stdlib, root / stdlib.relative_to("/"), ignore=skip, symlinks=True)
-        for path in {executable, *_libraries([executable, *(stdlib / "lib-dynload").glob("*.so")])}:
-            target = root / path.relative_to("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
+        copy_with_libraries([executable, *(stdlib / "lib-dynload").glob("*.so")], root)
         (root / "usr/bin").mkdir(parents=True, exist_ok=True)
         (root / "usr/bin/python3").symlink_to(executable)
         shutil.copytree(Path(pip.__file__).parent, root / "pip/pip", ignore=skip)
@@ -59,12 +90,16 @@ class Builder:
         download = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
         download += ["--only-binary=:all:", "--require-hashes", "--requirement", str(requirements)]
         subprocess.run([*download, "--dest", str(root / "wheels")], check=True, timeout=300)
-        container = self.run("from", "scratch")
-        self.run("copy", "--quiet", container, str(root), "/")
-        self.run("config", *[part for entry in _ENVIRONMENT for part in ("--env", entry)], container)
-        self.run("commit", "--quiet", container, "localhost/base")
-        self.run("rm", container)
-        return "localhost/base"
+        self.image(BASE_IMAGE, "scratch", root, *[part for entry in _ENVIRONMENT for part in ("--env", entry)])
+        return BASE_IMAGE
+
+
+def copy_with_libraries(programs: list[Path], root: Path) -> None:
+    """Copy programs of this machine and what they load to the same paths below `root`."""
+    for path in {*programs, *_libraries(programs)}:
+        target = root / path.relative_to("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
 
 
 def _libraries(programs: list[Path]) -> Iterator[Path]:

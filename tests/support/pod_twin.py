@@ -6,6 +6,7 @@ import re
 import httpx2
 
 from manifests import pod_guard
+from manifests.objects import deny_binding
 from policy.judge import judge
 from policy.rules import POD_RULES
 from policy.stack_platform import StackFacts
@@ -52,7 +53,7 @@ def prepare(api: httpx2.Client) -> None:
         },
     )
     post(api, POLICIES, pod_guard.guard_policy(parse(jetson())))
-    post(api, POLICIES.removesuffix("policies") + "policybindings", pod_guard.guard_binding())
+    post(api, POLICIES.removesuffix("policies") + "policybindings", deny_binding(pod_guard.POD_GUARD))
     probe = changed(plain(), "spec.hostPID", True)
     eventually(lambda: not any(create(api, probe, namespace).is_success for namespace in (GUARDED, RESERVATION)))
 

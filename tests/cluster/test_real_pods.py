@@ -1,0 +1,281 @@
+"""Real pods: what the stack gives them reaches their processes, on a node with a real kubelet.
+
+One file, since all of it shares the node: only one can be on a machine, and a file's tests run one after another.
+"""
+
+import contextlib
+import copy
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from config.gvirtus import BackendKind
+from manifests import admission, gvirtus, gvirtus_frontends, gvirtus_policy, reservation
+from manifests.gvirtus import BACKEND_ALLOWED
+from manifests.gvirtus_frontends import FRONTEND_ALLOWED, roles_rule
+from simulator import DEFAULT_NODES
+from tests.cluster.conftest import Images, Remote
+from tests.support import nfd
+from tests.support.admission import CONFIGURATIONS
+from tests.support.gvirtus_cases import TEAM, create, created, post
+from tests.support.pods import PATIENT_S, available, delete, run_to_end
+from tests.support.real_node import NAME, RealNode, is_ready, patch
+from tests.support.remote_pods import application, assert_an_application_is_served, assert_others_get_nothing
+from tests.support.reservation_cases import as_binder_creates
+from tests.support.stacks import Json, changed, gvirtus_webhook, parse
+from tests.support.stand_ins_image import STAND_INS_IMAGE
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.engine
+
+NAMESPACE = "kai-anywhere"
+RESOURCE = "nvidia.com/gpu"
+NULL_DEVICE = [1, 3]
+"""Major and minor number of /dev/null."""
+GPU_ADDRESS = "0000:01:00.0"
+
+
+class TestNode:
+    """The real node itself."""
+
+    def test_a_real_kubelet_is_ready_beside_the_simulated_nodes(self, node: RealNode) -> None:
+        nodes = {each["metadata"]["name"]: each for each in node.api.get("/api/v1/nodes").json()["items"]}
+        assert set(nodes) == {NAME, *DEFAULT_NODES}
+        assert all(map(is_ready, nodes.values()))
+        real = nodes[NAME]
+        assert "kwok.x-k8s.io/node" not in real["metadata"].get("annotations", {})
+        assert real["status"]["nodeInfo"]["kernelVersion"] == platform.release()
+
+
+class TestPolicies:
+    """Remote GPUs with the carrier `policy`: the API server injects, the process reads and connects."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def api(cls, node: RealNode, remote: Remote) -> Iterator[httpx2.Client]:
+        """The cluster with the policies in force."""
+        settings, section = remote.settings, remote.gvirtus
+        endpoints = gvirtus.endpoints(section, {"gpu-a": remote.address})
+        made: list[str] = []
+        try:
+            made.append(post(node.api, gvirtus_policy.endpoints_config(section, endpoints)))
+            made.append(post(node.api, gvirtus_policy.injection_policy(settings, section, BackendKind.GVIRTUS)))
+            made.append(post(node.api, gvirtus_policy.injection_binding(section, BackendKind.GVIRTUS)))
+            eventually(lambda: injected(node.api))
+            yield node.api
+        finally:
+            for path in reversed(made):
+                delete(node.api, path)
+            eventually(lambda: not injected(node.api))
+
+    def test_an_application_reads_the_injected_file_and_reaches_the_backend(
+        self, api: httpx2.Client, remote: Remote
+    ) -> None:
+        assert_an_application_is_served(api, remote.address)
+
+    def test_an_application_without_the_label_gets_nothing(self, api: httpx2.Client) -> None:
+        assert_others_get_nothing(api)
+
+
+class TestAdmissionServer:
+    """The server from its own image, with the stack's objects. No MutatingAdmissionPolicy exists meanwhile."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def api(cls, node: RealNode, remote: Remote, images: Images) -> httpx2.Client:
+        """The cluster with the server installed as the stack does it: then it is told of backends."""
+        connected = node.api
+        settings = parse(changed(gvirtus_webhook(), "admission.image", images.agents))
+        patch(connected, "/api/v1/nodes/jetson-1", {"metadata": {"labels": {"kai-anywhere.io/platform": "tegra"}}})
+        post(connected, reservation.reservation_namespace(settings))
+        account = {"name": reservation.SERVICE_ACCOUNT, "namespace": reservation.NAMESPACE}
+        post(connected, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+        *_, deployment = [post(connected, manifest) for manifest in admission.objects(settings).values()]
+        available(connected, deployment)
+        told = admission.gvirtus_backends_data(gvirtus.injection(remote.gvirtus, {"gpu-a": remote.address}))
+        post(connected, admission.gvirtus_backends(settings) | {"data": told})
+        # The kubelet brings it to both replicas in its own time.
+        for pod in servers(connected):
+            eventually(lambda pod=pod: review(pod, application(labelled=True))["allowed"], within_s=PATIENT_S)  # type: ignore[misc]
+        return connected
+
+    def test_every_replica_runs_on_the_real_node_and_is_ready(self, api: httpx2.Client) -> None:
+        pods = servers(api)
+        assert [pod["spec"]["nodeName"] for pod in pods] == [NAME, NAME]
+        assert [ask(pod, "/readyz")[0] for pod in pods] == [200, 200]
+        assert [status["restartCount"] for pod in pods for status in pod["status"]["containerStatuses"]] == [0, 0]
+
+    def test_its_processes_have_no_rights_and_can_write_nothing(self, api: httpx2.Client) -> None:
+        found = running(b"python3\0-m\0agents.admission\0")
+        assert len(found) == len(servers(api))
+        for process in found:
+            lines = (process / "status").read_text(encoding="utf-8").splitlines()
+            status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+            assert set(status["Uid"].split()) == {str(admission.USER)}
+            assert int(status["CapBnd"], 16) == 0
+            assert status["NoNewPrivs"] == "1"
+            assert status["Seccomp"] == "2", "filtered"
+            mounts = [line.split() for line in (process / "mounts").read_text(encoding="utf-8").splitlines()]
+            [options] = [options for _, place, _, options, *_ in mounts if place == "/"]
+            assert "ro" in options.split(",")
+
+    def test_the_certificate_that_the_api_server_trusts_is_published_by_the_pod(self, api: httpx2.Client) -> None:
+        for name in (admission.RESERVATION_WEBHOOK, admission.GVIRTUS_WEBHOOK):
+            [webhook] = api.get(f"{CONFIGURATIONS}/{name}").json()["webhooks"]
+            assert webhook["clientConfig"]["caBundle"]
+            assert webhook["clientConfig"]["service"]["port"] == 443
+
+    def test_a_reservation_pod_of_a_jetson_gets_its_overrides_through_the_service(self, api: httpx2.Client) -> None:
+        pod: Any = created(api, as_binder_creates())
+        assert pod["spec"]["containers"][0]["securityContext"]["privileged"] is True
+        other: Any = created(api, as_binder_creates("x86-1"))
+        assert "privileged" not in other["spec"]["containers"][0].get("securityContext", {})
+
+    def test_an_application_reads_the_injected_file_and_reaches_the_backend(
+        self, api: httpx2.Client, remote: Remote
+    ) -> None:
+        assert_an_application_is_served(api, remote.address)
+
+    def test_an_application_without_the_label_gets_nothing(self, api: httpx2.Client) -> None:
+        assert_others_get_nothing(api)
+
+    def test_a_backend_that_there_is_not_is_refused_by_the_pod(self, api: httpx2.Client) -> None:
+        wanted = application(labelled=True)
+        wanted["metadata"]["annotations"] = {"gvirtus.io/backend": "nowhere"}
+        answer = create(api, wanted)
+        assert not answer.is_success
+        assert "there is no GPU backend 'nowhere'" in answer.text
+
+
+class TestFrontends:
+    """The device of a frontend: the stack's DaemonSet, its image a stand-in that takes its arguments."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def api(cls, node: RealNode, remote: Remote) -> Iterator[httpx2.Client]:
+        """The cluster with the device plugin, whose node has the frontend's label."""
+        frontends = remote.gvirtus.frontends
+        assert frontends is not None
+        assert node.allocatable(RESOURCE) is None
+        plugin: Any = copy.deepcopy(gvirtus_frontends.device_plugin(remote.settings, frontends))
+        plugin["spec"]["template"]["spec"]["containers"][0]["image"] = STAND_INS_IMAGE
+        made: list[str] = []
+        try:
+            made.append(post(node.api, gvirtus_frontends.frontends_namespace()))
+            made.append(post(node.api, plugin))
+            node.label({FRONTEND_ALLOWED: "true"})
+            available(node.api, made[-1])
+            eventually(lambda: node.allocatable(RESOURCE) == "2", within_s=PATIENT_S)
+            yield node.api
+        finally:
+            node.label({FRONTEND_ALLOWED: None})
+            for path in reversed(made):
+                delete(node.api, path)
+
+    def test_a_pod_that_asks_for_a_device_gets_one_that_it_may_write(self, api: httpx2.Client) -> None:
+        told = run_to_end(api, with_devices(1))["told"]
+        assert told["device"] == NULL_DEVICE
+        assert told["written"] == 1
+
+    def test_a_pod_that_asks_for_none_gets_none(self, api: httpx2.Client) -> None:
+        assert "device" not in run_to_end(api, application(labelled=False))["told"]
+
+    def test_a_pod_that_asks_for_more_than_there_are_waits(self, api: httpx2.Client) -> None:
+        path = post(api, with_devices(3))
+        try:
+
+            def refused() -> bool:
+                conditions = api.get(path).json()["status"].get("conditions", [])
+                return any(f"Insufficient {RESOURCE}" in each.get("message", "") for each in conditions)
+
+            eventually(refused)
+            assert "nodeName" not in api.get(path).json()["spec"]
+        finally:
+            delete(api, path)
+
+    @pytest.mark.usefixtures("api")
+    def test_the_device_goes_with_the_label(self, node: RealNode) -> None:
+        node.label({FRONTEND_ALLOWED: None})
+        eventually(lambda: node.allocatable(RESOURCE) == "0", within_s=PATIENT_S)
+        node.label({FRONTEND_ALLOWED: "true"})
+        eventually(lambda: node.allocatable(RESOURCE) == "2", within_s=PATIENT_S)
+
+
+class TestRoles:
+    """Who is a frontend and who a backend: the stack's rule, judged by Node Feature Discovery itself."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def machine(
+        cls, node: RealNode, remote: Remote, images: Images, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[nfd.Machine]:
+        """The node's machine, watched by NFD with the stack's rule."""
+        node.import_image(nfd.build(images.builder))
+        made = nfd.Machine(tmp_path_factory.mktemp("machine"))
+        with nfd.node_feature_discovery(node, made, roles_rule(remote.gvirtus)):
+            yield made
+
+    def test_a_node_without_a_gpu_is_a_frontend(self, machine: nfd.Machine, node: RealNode) -> None:
+        assert not list(machine.folder.glob("bus/pci/devices/*"))
+        eventually(lambda: roles(node) == {FRONTEND_ALLOWED}, within_s=PATIENT_S)
+
+    def test_a_gpu_makes_it_a_backend_for_as_long_as_it_is_there(self, machine: nfd.Machine, node: RealNode) -> None:
+        machine.plug(GPU_ADDRESS, vendor="0x10de", device_class="0x030200")
+        eventually(lambda: roles(node) == {BACKEND_ALLOWED}, within_s=PATIENT_S)
+        machine.unplug(GPU_ADDRESS)
+        eventually(lambda: roles(node) == {FRONTEND_ALLOWED}, within_s=PATIENT_S)
+
+
+def injected(api: httpx2.Client) -> bool:
+    """Whether a pod gets anything."""
+    answer = create(api, application(labelled=True))
+    return answer.is_success and "gvirtus.io/properties" in answer.json()["metadata"].get("annotations", {})
+
+
+def servers(api: httpx2.Client) -> list[Json]:
+    """The server's pods."""
+    pods: list[Json] = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods").json()["items"]
+    return pods
+
+
+def ask(pod: Json, path: str) -> tuple[int, str]:
+    """GET on a server's health port."""
+    response = httpx2.get(f"http://{pod['status']['podIP']}:{admission.HEALTH_PORT}{path}", trust_env=False, timeout=30)
+    return response.status_code, response.text
+
+
+def review(pod: Json, of: Json) -> Json:
+    """What one replica answers an API server that creates a pod; its certificate is looked at elsewhere."""
+    request = {"uid": "1", "kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE", "namespace": TEAM}
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request | {"object": of}}
+    url = f"https://{pod['status']['podIP']}:{admission.PORT}/mutate/gvirtus"
+    response: Json = httpx2.post(url, json=body, trust_env=False, timeout=30, verify=False).json()["response"]
+    return response
+
+
+def running(command: bytes) -> list[Path]:
+    """The folders below /proc of all processes with a command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        # Others come and go.
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == command:
+                found.append(path.parent)
+    return found
+
+
+def with_devices(count: int) -> Json:
+    pod = application(labelled=False)
+    pod["spec"]["containers"][0]["resources"] = {"limits": {RESOURCE: str(count)}}
+    pod["spec"]["nodeSelector"] = {FRONTEND_ALLOWED: "true"}
+    return pod
+
+
+def roles(node: RealNode) -> set[str]:
+    """The labels of ours that the node has as `true`."""
+    labels = node.object()["metadata"]["labels"]
+    return {label for label in (BACKEND_ALLOWED, FRONTEND_ALLOWED) if labels.get(label) == "true"}
