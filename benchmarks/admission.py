@@ -8,7 +8,6 @@ with no carrier, with the policy and with the webhook. The chart goes to docs/ad
 import asyncio
 import json
 import os
-import random
 import re
 import subprocess
 import sys
@@ -16,27 +15,22 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx2
 
 from agents.admission import review
-from agents.admission.answers import Mutations
-from agents.admission.errors import BadRequestError
-from agents.admission.gvirtus import BackendsFile
-from agents.admission.nodes import TegraNodes
-from agents.admission.reservation import Fragment
 from benchmarks.admission_chart import draw
 from benchmarks.admission_load import Latency, load
 from benchmarks.admission_servers import VARIANTS
 from config.platform import TegraPlatform
 from manifests import reservation
 from tests.support.admission import deployment, make, prepare, remove
+from tests.support.admission_fuzz import SEED, fuzz
 from tests.support.inventory import connect
 from tests.support.simulated import start
 from tests.support.stacks import ROOT, parse, webhook
 from tests.support.waiting import eventually
-from tests.unit.agents.admission.objects import NODES, body, reservation_pod
+from tests.unit.agents.admission.objects import body, reservation_pod
 
 PER_SECOND = 200
 SECONDS = 15.0
@@ -60,7 +54,7 @@ def main() -> None:
         _json_libraries()
         for variant in VARIANTS:
             _server(variant, file)
-        _fuzz(file)
+        _fuzz()
         created = _creation(folder)
     CHART.parent.mkdir(exist_ok=True)
     CHART.write_text(draw(created), encoding="utf-8")
@@ -128,59 +122,15 @@ def _cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _fuzz(fragment: Path) -> None:
-    """Half with bytes changed, half with values of the pod changed: each gets an answer, and none finds a defect."""
-    nodes = TegraNodes()
-    nodes.names, nodes.synced = NODES, True
-    mutations = Mutations(Fragment.from_file(fragment), nodes, BackendsFile(Path("/nonexistent")))
-    seed = 20261122
-    chance = random.Random(seed)  # noqa: S311 - repeatable on purpose
-    pod = reservation_pod()
-    whole = body(pod)
-    counts = {"answered": 0, "client error": 0, "defect": 0}
+def _fuzz() -> None:
+    """Each case goes to a real server over a connection of its own."""
     begin = time.perf_counter()
-    for case in range(FUZZ_CASES):
-        data = _other_bytes(whole, chance) if case % 2 else body(_other_values(pod, chance))
-        try:
-            request = review.read(data)
-            answer = mutations.answer("reservation", request)
-            review.write(request, answer)
-            counts["defect" if answer.code == 500 else "answered"] += 1  # noqa: PLR2004 - what a defect is answered with
-        except BadRequestError:
-            counts["client error"] += 1
-    told = ", ".join(f"{count} {name}" for name, count in counts.items())
-    _say(f"fuzz: {FUZZ_CASES} cases (seed {seed}) in {time.perf_counter() - begin:.0f} s: {told}")
-
-
-def _other_bytes(whole: bytes, chance: random.Random) -> bytes:
-    data = bytearray(whole)
-    for _ in range(chance.randint(1, 6)):
-        place = chance.randrange(len(data))
-        match chance.randrange(4):
-            case 0:
-                data[place] = chance.randrange(256)
-            case 1:
-                del data[place : place + chance.randint(1, 20)]
-            case 2:
-                data[place:place] = chance.choice([b"null", b"{", b"[]", b'"', b"-1e9", b"\\u0000", b"true,"])
-            case _:
-                data[place:place] = data[place : place + chance.randint(1, 60)]
-    return bytes(data)
-
-
-def _other_values(value: Any, chance: random.Random) -> Any:  # noqa: ANN401 - JSON
-    """The value with about one in thirty of its parts replaced."""
-    if chance.random() < 1 / 30:
-        return chance.choice(
-            [None, True, -1, 1e300, "", "\x00", "dev-nvidia", [], [None], {}, {"name": 1}, [{"name": ""}]]
-        )
-    match value:
-        case dict():
-            return {key: _other_values(item, chance) for key, item in value.items()}
-        case list():
-            return [_other_values(item, chance) for item in value for _ in range(chance.choice([1, 1, 1, 1, 2]))]
-        case _:
-            return value
+    found = fuzz(FUZZ_CASES)
+    told = ", ".join(f"{count} {name}" for name, count in sorted(found.counts.items()))
+    seconds = time.perf_counter() - begin
+    _say(f"fuzz: {FUZZ_CASES} cases (seed {SEED}) in {seconds:.0f} s: {told}; {len(found.defects)} defects")
+    for defect in found.defects[:10]:
+        _say(defect)
 
 
 def _creation(folder: Path) -> dict[str, Latency]:

@@ -86,7 +86,7 @@ class AdmissionServer:
         except BadRequestError as error:
             outcome, uid = "bad", ""
             response = web.Response(status=error.status, text=str(error))
-        except (web.HTTPException, ConnectionError):
+        except web.HTTPException:
             self._metrics.reviews.labels(label, "bad").inc()
             raise
         else:
@@ -113,6 +113,11 @@ class AdmissionServer:
                 return await request.read()
         except TimeoutError:
             raise BadRequestError(408, f"the body did not arrive within {_READ_SECONDS:g} s") from None
+        except web.RequestPayloadError:
+            raise BadRequestError(400, "the body is not what Content-Encoding or Transfer-Encoding says") from None
+        except ConnectionError:
+            # Nobody reads this answer: it is for the metrics.
+            raise BadRequestError(400, "the connection ended before the body") from None
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
+import httpx2
 import pytest
 
 import simulator
 import toolchain
+from tests.support.inventory import connect
+from tests.support.simulated import start
 
 
 @pytest.fixture(scope="session")
@@ -14,6 +17,20 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulato
     folder = tmp_path_factory.mktemp("simulator")
     yield simulator.up(folder)
     simulator.reset(folder)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+    """A simulator of the module's own, for tests that install a stack."""
+    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="module")
+def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
+    """That simulator's API server, as its administrator."""
+    with connect(cluster) as connected:
+        yield connected
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,9 @@
 """Stacks whose changes to pods are carried by the webhook: what the real engine installs, changes and takes away.
 
-The simulator's pods are records, so the server itself does not run here: see test_admission_server.
+The simulator's pods are records, so the server itself does not run here: see tests/engine/admission.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -15,7 +14,7 @@ from manifests import admission
 from tests.support.admission import CONFIGURATIONS
 from tests.support.engine import Stack
 from tests.support.inventory import connect, inventory
-from tests.support.simulated import stack_settings, start
+from tests.support.simulated import stack_settings
 from tests.support.stacks import Json, changed, gvirtus_webhook, webhook
 from tests.support.waiting import eventually
 
@@ -25,12 +24,6 @@ NAMESPACE = "kai-anywhere"
 _AUTHORITY = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="
 """Base64 of a PEM header: the API server reads it only when it calls the webhook."""
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
-        yield control_plane
 
 
 def test_the_stack_installs_the_server_and_takes_everything_away_again(

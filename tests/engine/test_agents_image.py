@@ -5,7 +5,6 @@ The base image is made of this machine's own Python, since no registry is asked;
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,38 +18,24 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Builder, str]]:
-    folder = tmp_path_factory.mktemp("images")
-    builder = Builder(folder)
-    base = builder.base_with_python(ROOT / "agents/admission/requirements.txt")
-    arguments = ["--isolation", "chroot", "--pull-never", "--build-arg", f"BASE={base}"]
-    builder.run(
-        "build", "--quiet", *arguments, "--file", str(ROOT / "agents/Containerfile"), "--tag", "agents", str(ROOT)
-    )
-    yield builder, "agents"
-    # The layers are some hundred MiB.
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def test_it_runs_as_nobody_and_starts_the_admission_server(image: tuple[Builder, str]) -> None:
-    builder, name = image
+def test_it_runs_as_nobody_and_starts_the_admission_server(agents_image: tuple[Builder, str]) -> None:
+    builder, name = agents_image
     config = json.loads(builder.run("inspect", "--type", "image", name))["OCIv1"]["config"]
     assert config["User"] == "65532:65532"
     assert config["Entrypoint"] == ["python3", "-m"]
     assert config["Cmd"] == ["agents.admission"]
 
 
-def test_its_server_imports_all_that_it_needs_and_says_what_is_missing(image: tuple[Builder, str]) -> None:
-    builder, name = image
+def test_its_server_imports_all_that_it_needs_and_says_what_is_missing(agents_image: tuple[Builder, str]) -> None:
+    builder, name = agents_image
     container = builder.run("from", "--pull-never", name)
     script = "from agents.admission.__main__ import main; import os, sys; print(os.getuid(), main(['/nowhere']))"
     told = builder.run("run", "--isolation", "chroot", container, "--", "python3", "-c", script)
     assert told.splitlines()[-1] == "65532 2", "the exit status of a server without its settings"
 
 
-def test_it_holds_nothing_but_the_agents_and_their_dependencies(image: tuple[Builder, str]) -> None:
-    builder, name = image
+def test_it_holds_nothing_but_the_agents_and_their_dependencies(agents_image: tuple[Builder, str]) -> None:
+    builder, name = agents_image
     container = builder.run("from", "--pull-never", name)
     script = "import os; print(sorted(os.listdir('/opt')), sorted(os.listdir('/opt/agents/agents')))"
     told = builder.run("run", "--isolation", "chroot", container, "--", "python3", "-c", script)

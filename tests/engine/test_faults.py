@@ -22,12 +22,6 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.engine
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
-        yield control_plane
-
-
 @pytest.fixture
 def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Iterator[Stack]:
     """A Jetson stack that was never deployed; what a test deployed is removed."""

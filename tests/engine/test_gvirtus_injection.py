@@ -16,7 +16,7 @@ from config.gvirtus import BackendKind
 from manifests import gvirtus, gvirtus_frontends, gvirtus_policy
 from manifests.gvirtus_frontends import place
 from manifests.gvirtus_injection import PATH, VOLUME
-from manifests.objects import Manifest
+from manifests.objects import Manifest, deny_binding
 from tests.support.gvirtus_cases import (
     ADDRESSES,
     CASES,
@@ -85,12 +85,12 @@ def objects() -> list[Manifest]:
         namespace(RESTRICTED, {"pod-security.kubernetes.io/enforce": "restricted"}),
         gvirtus_policy.endpoints_config(REMOTE, INJECTION.endpoints),
         gvirtus_policy.requests_policy(SETTINGS, REMOTE),
-        gvirtus_policy.requests_binding(),
+        deny_binding(gvirtus_policy.REQUESTS),
         *policies,
         gvirtus_frontends.placement_policy(SETTINGS),
         gvirtus_frontends.placement_binding(),
         gvirtus_frontends.guard_policy(SETTINGS, frontends),
-        gvirtus_frontends.guard_binding(),
+        deny_binding(gvirtus_frontends.GUARD),
     ]
 
 

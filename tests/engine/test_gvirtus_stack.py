@@ -9,8 +9,8 @@ import pytest
 import simulator
 from simulator.nodes import KIND_ANNOTATION
 from tests.support.engine import Stack
-from tests.support.inventory import connect, inventory
-from tests.support.simulated import stack_settings, start
+from tests.support.inventory import inventory
+from tests.support.simulated import stack_settings
 from tests.support.stacks import Json, changed, gvirtus, without
 from tests.support.waiting import eventually
 
@@ -22,18 +22,6 @@ PODS = "/api/v1/namespaces/default/pods"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 PATIENT_S = 240.0
 """Controllers, KWOK and played operators come one after the other."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
-        yield control_plane
-
-
-@pytest.fixture(scope="module")
-def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
-    with connect(cluster) as connected:
-        yield connected
 
 
 @pytest.fixture(scope="module")

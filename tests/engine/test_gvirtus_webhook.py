@@ -15,6 +15,7 @@ import simulator
 from agents.admission.answers import NO_BACKENDS
 from manifests import admission, gvirtus, gvirtus_policy, reservation
 from manifests.gvirtus_injection import PATH, VOLUME, webhook_document
+from manifests.objects import deny_binding
 from tests.support.admission import Deployment, deployment, make, prepare, remove
 from tests.support.gvirtus_cases import (
     ADDRESSES,
@@ -26,6 +27,7 @@ from tests.support.gvirtus_cases import (
     generated_name,
     init_and_sidecar,
     namespace,
+    own_file,
     pod,
     post,
     stack_of,
@@ -35,7 +37,6 @@ from tests.support.gvirtus_cases import (
 from tests.support.gvirtus_contract import CarrierTests, assert_injected
 from tests.support.inventory import connect
 from tests.support.reservation_cases import as_binder_creates
-from tests.support.simulated import start
 from tests.support.stacks import gvirtus_webhook, parse
 from tests.support.waiting import eventually
 
@@ -47,12 +48,6 @@ REMOTE = SETTINGS.gvirtus
 INJECTION = gvirtus.injection(REMOTE, ADDRESSES)
 PATIENT_S = 240.0
 """A Job whose pods were refused tries again later and later."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
-        yield control_plane
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ def server(
             namespace(TEAM, {}),
             namespace(RESTRICTED, {"pod-security.kubernetes.io/enforce": "restricted"}),
             gvirtus_policy.requests_policy(SETTINGS, REMOTE),
-            gvirtus_policy.requests_binding(),
+            deny_binding(gvirtus_policy.REQUESTS),
         ):
             post(connected, manifest)
         for owner in (TEAM, RESTRICTED):
@@ -139,6 +134,13 @@ class TestBeforeItKnowsAnyBackend:
         pods = f"/api/v1/namespaces/{TEAM}/pods"
         [made] = api.get(pods, params={"labelSelector": "job-name=early"}).json()["items"]
         assert_injected(made)
+
+
+def test_a_container_that_keeps_its_own_file_is_named_in_a_warning(api: httpx2.Client) -> None:
+    warning = create(api, own_file()).headers["Warning"]
+    assert "main sets GVIRTUS_CONFIG itself" in warning
+    assert "other" not in warning
+    assert "Warning" not in create(api, pod()).headers
 
 
 @pytest.mark.parametrize("owner", gvirtus_policy.namespaces_left_alone(SETTINGS))

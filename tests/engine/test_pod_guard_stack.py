@@ -11,7 +11,7 @@ import simulator
 from manifests import pod_guard
 from tests.support.engine import Stack
 from tests.support.inventory import connect
-from tests.support.simulated import stack_settings, start
+from tests.support.simulated import stack_settings
 from tests.support.stacks import ROOT, Json, changed, jetson
 from tests.support.waiting import eventually
 
@@ -20,12 +20,6 @@ pytestmark = pytest.mark.engine
 RESERVATION = "kai-resource-reservation"
 BINDER = "system:serviceaccount:kai-scheduler:binder"
 _DRY = {"dryRun": "All"}
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
-        yield control_plane
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from operations.errors import OperationError
 from operations.policy_check import PACK, Pack, prove
 from tests.support.engine import Stack
 from tests.support.inventory import connect, inventory
-from tests.support.simulated import stack_settings, start
+from tests.support.simulated import stack_settings
 from tests.support.stacks import ROOT, STACKS, Json
 
 pytestmark = pytest.mark.engine
@@ -41,12 +41,6 @@ def _configuration(settings: Json, into: Path) -> Path:
     file = into / "policy-config.json"
     file.write_text(json.dumps(dict.fromkeys(PACK.canaries(), sections)), encoding="utf-8")
     return file
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
-        yield control_plane
 
 
 @pytest.fixture

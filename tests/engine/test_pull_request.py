@@ -12,18 +12,12 @@ from operations.pull_request.review import analyze, preview
 from operations.target import Target
 from tests.support.engine import Stack
 from tests.support.inventory import connect
-from tests.support.simulated import stack_settings, start
+from tests.support.simulated import stack_settings
 from tests.support.stacks import changed, jetson, parse, without, x86
 
 pytestmark = pytest.mark.engine
 
 PATCH = {"Content-Type": "application/merge-patch+json"}
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
-        yield control_plane
 
 
 @pytest.fixture(scope="module")

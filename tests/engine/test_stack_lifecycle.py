@@ -8,8 +8,8 @@ import pytest
 
 import simulator
 from tests.support.engine import Stack
-from tests.support.inventory import connect, inventory
-from tests.support.simulated import stack_settings, start
+from tests.support.inventory import inventory
+from tests.support.simulated import stack_settings
 from tests.support.stacks import STACKS, changed
 from tests.support.waiting import eventually
 
@@ -25,18 +25,6 @@ KINDS = ("jetson", "x86")
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
-        yield control_plane
-
-
-@pytest.fixture(scope="module")
-def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
-    with connect(cluster) as connected:
-        yield connected
 
 
 @pytest.fixture(scope="module")

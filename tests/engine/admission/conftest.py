@@ -1,0 +1,84 @@
+"""One API server with the admission server before it, for every test here."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+import simulator
+from manifests import admission, reservation
+from tests.support.admission import Deployment, deployment, make, prepare, remove
+from tests.support.admission_pods import (
+    BACKENDS,
+    LIFETIME_S,
+    PROPAGATION_S,
+    is_mutated,
+    is_mutated_now,
+    outcome,
+    post,
+)
+from tests.support.inventory import connect
+from tests.support.reservation_cases import CASES, NODE, as_binder_creates, case_pod
+from tests.support.simulated import start
+from tests.support.stacks import Json, parse, webhook
+from tests.support.waiting import eventually
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="package")
+def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
+    with connect(cluster) as connected:
+        prepare(connected, parse(webhook()), NODE)
+        yield connected
+
+
+@pytest.fixture(scope="package")
+def by_policy(api: httpx2.Client) -> dict[str, Json | None]:
+    """What the carrier `policy` makes of every case, before there is a webhook."""
+    settings = parse(webhook())
+    fragment = reservation.tegra_fragment(settings.platform)  # type: ignore[arg-type]  # a Tegra stack
+    objects = [reservation.overrides_policy(fragment), reservation.overrides_binding()]
+    for manifest in objects:
+        make(api, manifest)
+    eventually(lambda: is_mutated(post(api, as_binder_creates()).json()))
+    results = {case.__name__: outcome(post(api, case_pod(case))) for case in CASES}
+    for manifest in reversed(objects):
+        remove(api, manifest)
+    eventually(lambda: not is_mutated(post(api, as_binder_creates()).json()))
+    return results
+
+
+@pytest.fixture(scope="package")
+def server(
+    api: httpx2.Client,
+    cluster: simulator.ControlPlane,
+    by_policy: dict[str, Json | None],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Deployment]:
+    """Two replicas whose certificates live shortly, and the webhooks of both mutations."""
+    assert by_policy
+    settings = parse(webhook())
+    folder = tmp_path_factory.mktemp("admission") / "server"
+    with deployment(folder, cluster, api, settings) as made:
+        configurations = admission.webhooks(settings) | {"gvirtus-webhook": admission.gvirtus_webhook(settings)}
+        made.install({"lifetime_seconds": LIFETIME_S, "propagation_seconds": PROPAGATION_S}, webhooks=configurations)
+        made.write_backends(BACKENDS)
+        made.start()
+        made.start()
+        eventually(lambda: is_mutated_now(api))
+        yield made
+
+
+@pytest.fixture
+def two_replicas(server: Deployment) -> Deployment:
+    """The server with both replicas up, whatever a test before did to them."""
+    server.service.delay_s = 0
+    server.replicas = [replica for replica in server.replicas if replica.process.poll() is None]
+    while len(server.replicas) < 2:
+        server.start()
+    return server
