@@ -3,6 +3,8 @@
 
 STACK ?= jetson
 PYTHON ?= python3
+# How many test files run at once; each that needs a control plane starts its own (2 GB).
+WORKERS ?= 2
 BIN := .venv/bin
 
 .PHONY: up preview down env reset preflight review drift post update test test-unit check fmt bench-preview bench-policy bench-admission bench-hosts policy policy-corpus policy-exceptions requirements install
@@ -46,17 +48,17 @@ down: install ## Remove STACK, and stop its simulator.
 	@$(BIN)/python -m operations down --stack $(STACK)
 
 env: install ## Print what puts pulumi, kubectl and the Python environment on PATH: eval "$(make env)"
-	@$(BIN)/python -m toolchain run --group all -- sh -c 'echo "export PATH=\"$$PATH\""'
+	@$(BIN)/python -m toolchain run --group shell -- sh -c 'echo "export PATH=\"$$PATH\""'
 
 reset: install ## Forget the simulator of STACK with all its data.
 	@$(BIN)/python -m operations reset --stack $(STACK)
 
 test: install ## All tests, on the real Pulumi engine and a real API server; builds what can't be downloaded.
 	@$(BIN)/python -m toolchain install --group all
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-unit: install ## The tests that need neither toolchain nor cluster: seconds.
-	@$(BIN)/python -m pytest -m "not engine"
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile -m "not engine"
 
 check: install ## Lint, types, layers.
 	@$(BIN)/ruff format --check .

@@ -99,7 +99,7 @@ def _next_steps(stack: str, settings: StackSettings, simulated: tuple[str, ...],
     if not simulated:
         return [
             *steps,
-            "kubectl apply -f examples/fraction.yaml   # a pod that asks for half a GPU",
+            "kubectl apply -f examples/fraction.yaml   # a pod that asks for 4 GiB of a GPU",
             f"make preview STACK={stack}   # what another `up` would change",
         ]
     if settings.overrides_apply:

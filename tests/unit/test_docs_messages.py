@@ -22,6 +22,7 @@ ELSEWHERE = {
     "no such host": "Go's resolver, in pulumi",
     "No matching distribution found": "pip",
     "Pending": "Kubernetes, of a pod",
+    "Your local changes to the following files would be overwritten": "git",
     "Waited 900 s for GPUs to be advertised": "ours, with the time filled in",
 }
 """Who writes the text, where no single string of this program holds it."""

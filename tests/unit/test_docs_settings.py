@@ -8,14 +8,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+import pulumi
 import pytest
 import yaml
 from pydantic import BaseModel
 
+from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from config.stack import StackConfigError, StackSettings
+from tests.support.docs import PAGES, blocks
+from tests.support.recording_monitor import record
 from tests.support.stacks import ROOT, Json, jetson, parse, x86
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SECTIONS = frozenset(StackSettings.model_fields)
 METRICS = (ROOT / "agents/admission/observability.py").read_text(encoding="utf-8")
 _BASES = {"jetson": jetson, "x86": x86}
@@ -24,10 +27,9 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relati
 
 
 def _snippets(page: Path) -> Iterator[tuple[str, Any]]:
-    """The yaml blocks of a page, each as text and content; those in a list are indented."""
-    for indent, block in re.findall(r"(?ms)^( *)```yaml\n(.*?)^ *```$", page.read_text(encoding="utf-8")):
-        text = re.sub(rf"(?m)^{indent}", "", block)
-        yield text, yaml.safe_load(text)
+    """The yaml blocks of a page, each as text and content."""
+    for block in blocks(page, "yaml"):
+        yield block.text, yaml.safe_load(block.text)
 
 
 def _said(page: Path) -> list[tuple[str, Json]]:
@@ -62,6 +64,21 @@ def test_every_section_of_settings_is_valid_in_its_stack_file(page: Path) -> Non
             parse(_merged(_base(text, content), content))
         except StackConfigError as error:
             pytest.fail(f"{page.name}, the block\n{text}\n{error}")
+
+
+@every_page
+def test_the_program_registers_what_every_section_says(page: Path) -> None:
+    for text, content in _said(page):
+        settings = parse(_merged(_base(text, content), content))
+        secrets = {name for host in settings.hosts.values() for name in host.secret_names}
+
+        def program(settings: StackSettings = settings, secrets: set[str] = secrets) -> None:
+            given = {name: pulumi.Output.secret("a secret") for name in secrets}
+            KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, "a-cluster", given))
+
+        registered = record(program).by_key
+        assert "Release:kai-scheduler" in registered, text
+        assert {f"Host:hosts-{node}" for node in settings.hosts} <= registered.keys(), text
 
 
 def test_the_pages_have_such_sections() -> None:

@@ -1,43 +1,23 @@
 """`make update`: a newer chart is checked before it is pinned."""
 
-import json
 import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
 
-from operations.chart_update import NAMES, Chart, check, read_chart
+from operations.chart_update import Chart, check, read_chart
 from operations.errors import OperationError
-from tests.support.stacks import ROOT, Json, changed, jetson, parse, x86
+from tests.support.charts import FACTS, official_chart
+from tests.support.stacks import jetson, parse, x86
 
-FACTS = ROOT / "tests" / "data" / "charts"
 STACKS = {"jetson": parse(jetson()), "x86": parse(x86())}
-
-
-def _official(folder: Path, name: str) -> Path:
-    """A chart with the value paths of the official one at the pinned version, as far as they are known here."""
-    facts = json.loads((FACTS / f"{name}.json").read_text(encoding="utf-8"))
-    below = {
-        f"{sub}.{path}": kind for sub, of in facts["subcharts"].items() for path, kind in of["value_paths"].items()
-    }
-    values: Json = {}
-    for path, kind in (below | facts["value_paths"]).items():
-        values = changed(
-            values, path, {"string": "x", "boolean": True, "integer": 1, "number": 0.5, "array": []}.get(kind, {})
-        )
-    folder.mkdir()
-    (folder / "Chart.yaml").write_text(f"name: {name}\nversion: {facts['version']}\n", encoding="utf-8")
-    (folder / "values.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    templates = [f"{{{{ .Values.{path} }}}}" for path in facts["template_only_value_paths"]]
-    (folder / "templates.yaml").write_text("\n".join([*templates, *NAMES[name]]), encoding="utf-8")
-    return folder
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """KAI's chart."""
-    return _official(tmp_path / "kai-scheduler", "kai-scheduler")
+    return official_chart(tmp_path / "kai-scheduler", "kai-scheduler")
 
 
 def _edit(folder: Path, old: str, new: str) -> Chart:
@@ -49,7 +29,7 @@ def _edit(folder: Path, old: str, new: str) -> Chart:
 
 @pytest.mark.parametrize("name", ["kai-scheduler", "gpu-operator"])
 def test_the_pinned_version_fits_and_nothing_changed(tmp_path: Path, name: str) -> None:
-    report = check(read_chart(_official(tmp_path / name, name)), STACKS, FACTS)
+    report = check(read_chart(official_chart(tmp_path / name, name)), STACKS, FACTS)
     assert report.missing == ()
     assert report.absent == ()
     assert [change for change in report.changes if "is gone" in change or " was " in change] == []
