@@ -164,6 +164,11 @@ PATH_TAKEN = (
     f"{GVIRTUS_VARIABLE} to its path if it is a properties file of your own"
 )
 
+NOT_SERVED = (
+    "this pod was not given its GPU backend: a change of the backends takes the cluster some seconds, so create the pod "
+    "again (Deployments and Jobs do so by themselves); if this stays, run pulumi up"
+)
+
 
 def unknown_backend(name: str, injection: Injection) -> str:
     """The refusal of a name that is no backend's."""

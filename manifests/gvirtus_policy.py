@@ -68,7 +68,7 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
     ApplyConfiguration merges annotations, containers, env and mounts by their keys, so that a second round changes
     nothing; a downwardAPI volume has an atomic list in it, which only a JSON patch may write.
     """
-    names = sorted(name for name, backend in gvirtus.backends.items() if backend.kind is kind)
+    names = _names(gvirtus, kind)
     given = injected.fragment(Endpoint(_NAME, kind, _HOST, _PORT))
     variable, value = given.variable
     annotations = ", ".join(f"{literal(key)}: {text(note, _MARKS)}" for key, note in given.annotations.items())
@@ -130,10 +130,14 @@ def injection_binding(gvirtus: GvirtusSettings, kind: BackendKind) -> Manifest:
 
 
 def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manifest:
-    """A ValidatingAdmissionPolicy that refuses pods which ask for a backend that there is not, or are in the way."""
+    """A ValidatingAdmissionPolicy that refuses pods which can't be served, or which nobody has served.
+
+    Every policy and webhook learns of a change of the backends in its own time. This one judges what came out, so that
+    no pod slips through between two of them without its backend.
+    """
     endpoints = {name: Endpoint(name, backend.kind, "", "") for name, backend in gvirtus.backends.items()}
     known = Injection(endpoints, gvirtus.default)
-    files = sorted(name for name, backend in gvirtus.backends.items() if backend.kind is BackendKind.GVIRTUS)
+    files = _names(gvirtus, BackendKind.GVIRTUS)
     wanted = injected.properties_volume()["downwardAPI"]["items"][0]
     return {
         "apiVersion": _ADMISSION,
@@ -179,9 +183,33 @@ def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manife
                     ),
                     "message": injected.PATH_TAKEN,
                 },
+                # Last: of several refusals, people see the first.
+                *(_served(names, kind) for kind in BackendKind if (names := _names(gvirtus, kind))),
             ],
         },
     }
+
+
+def _served(names: list[str], kind: BackendKind) -> Manifest:
+    """The validation that a pod has what its kind of backend gives, or its own in place of it.
+
+    One container is evidence enough: a sidecar that another webhook adds in the last round is left alone.
+    """
+    given = injected.fragment(Endpoint(_NAME, kind, _HOST, _PORT))
+    annotated = "".join(
+        f" && object.metadata.?annotations[?{literal(key)}].hasValue()" for key in sorted(given.annotations)
+    )
+    return {
+        "expression": (
+            f"!(variables.backend in {literal(names)}) || variables.containers.exists(c, "
+            f"c.?env.orValue([]).exists(e, e.name == {literal(given.variable[0])})){annotated}"
+        ),
+        "message": injected.NOT_SERVED,
+    }
+
+
+def _names(gvirtus: GvirtusSettings, kind: BackendKind) -> list[str]:
+    return sorted(name for name, backend in gvirtus.backends.items() if backend.kind is kind)
 
 
 def _labelled_pods(settings: StackSettings) -> Manifest:

@@ -4,7 +4,7 @@ What holds for the carrier `webhook` too stands in tests/support/gvirtus_contrac
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
@@ -15,7 +15,7 @@ import simulator
 from config.gvirtus import BackendKind
 from manifests import gvirtus, gvirtus_frontends, gvirtus_policy
 from manifests.gvirtus_frontends import place
-from manifests.gvirtus_injection import PATH, VOLUME
+from manifests.gvirtus_injection import NOT_SERVED, PATH, VOLUME
 from manifests.objects import Manifest, deny_binding
 from tests.support.gvirtus_cases import (
     ADDRESSES,
@@ -44,6 +44,8 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.engine
 
+POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
 SETTINGS = parse(stack_of(gvirtus_stack()))
 assert SETTINGS.gvirtus is not None
 REMOTE = SETTINGS.gvirtus
@@ -177,9 +179,7 @@ def test_the_operators_namespaces_are_left_alone(api: httpx2.Client, owner: str)
 
 def test_a_container_that_comes_in_later_gets_it_too(api: httpx2.Client) -> None:
     """Another policy adds a sidecar after ours: a new round reaches it, and adds nothing twice."""
-    policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
-    bindings = f"{policies.removesuffix('policies')}policybindings"
-    for path, body in ((policies, sidecar_policy()), (bindings, sidecar_binding())):
+    for path, body in ((POLICIES, sidecar_policy()), (BINDINGS, sidecar_binding())):
         assert api.post(path, json=body).status_code == httpx2.codes.CREATED
     try:
         eventually(lambda: len(created(api, pod())["spec"]["containers"]) == 2)
@@ -189,8 +189,8 @@ def test_a_container_that_comes_in_later_gets_it_too(api: httpx2.Client) -> None
             assert [m["mountPath"] for m in container["volumeMounts"]].count(PATH) == 1
         assert [v["name"] for v in made["spec"]["volumes"]].count(VOLUME) == 1
     finally:
-        api.delete(f"{bindings}/zzz-sidecar")
-        api.delete(f"{policies}/zzz-sidecar")
+        api.delete(f"{BINDINGS}/zzz-sidecar")
+        api.delete(f"{POLICIES}/zzz-sidecar")
         eventually(lambda: len(created(api, pod())["spec"]["containers"]) == 1)
 
 
@@ -255,6 +255,22 @@ def test_without_the_addresses_a_pod_is_refused_and_not_let_in_unchanged(api: ht
     finally:
         post(api, gvirtus_policy.endpoints_config(REMOTE, INJECTION.endpoints))
         eventually(lambda: in_force(api))
+
+
+@pytest.mark.parametrize(("kind", "case"), [(BackendKind.GVIRTUS, pod), (BackendKind.LUPINE, CASES["lupine"])])
+def test_a_pod_that_nobody_served_is_refused_and_not_let_in_unchanged(
+    api: httpx2.Client, kind: BackendKind, case: Callable[[], Json]
+) -> None:
+    """What a pod meets while the policies learn of another set of backends, each in its own time."""
+    path = f"{BINDINGS}/{gvirtus_policy.policy_name(kind)}"
+    assert api.delete(path).status_code == httpx2.codes.OK
+    try:
+        eventually(lambda: NOT_SERVED in create(api, case()).text)
+        created(api, unlabelled(case()))
+    finally:
+        post(api, gvirtus_policy.injection_binding(REMOTE, kind))
+        eventually(lambda: in_force(api))
+    created(api, case())
 
 
 def sidecar_policy() -> Json:
