@@ -42,8 +42,10 @@ def _this_stack() -> str:
 def _ask(stack: str) -> Any:  # noqa: ANN401 - validated by the caller
     """Ask, again while the engine is writing the checkpoint that it reads.
 
-    Symptom: `failed to load checkpoint: EOF`, now and then, at the start of an `up`. The file backend empties the file
-    before it writes it (seen with pulumi 3.259); no issue upstream is known.
+    Symptom: `failed to load checkpoint: EOF`, now and then, at the start of an `up`. The file backend replaces the
+    checkpoint at once, but empties the file of attributes beside it (`.json.attrs`) before it writes that (pulumi
+    3.259, gocloud.dev/blob/fileblob `setAttrs`; no issue upstream is known). With `metadata=skip` in the backend's
+    address there are no attributes, and no symptom.
     """
     for attempt in range(1, _TRIES + 1):
         try:

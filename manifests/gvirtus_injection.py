@@ -165,8 +165,8 @@ PATH_TAKEN = (
 )
 
 NOT_SERVED = (
-    "this pod was not given its GPU backend: a change of the backends takes the cluster some seconds, so create the pod "
-    "again (Deployments and Jobs do so by themselves); if this stays, run pulumi up"
+    "this pod was not given its GPU backend: a change of the backends takes the cluster some seconds, so create the "
+    "pod again (Deployments and Jobs do so by themselves); if this stays, run pulumi up"
 )
 
 

@@ -5,6 +5,7 @@ S3 is in test_s3_state.py.
 """
 
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,13 +40,16 @@ def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: d
     return Stack(tmp_path / "stack", stack_settings(jetson(), cluster), engine_environment)
 
 
-def follow(stack: Stack, chapter: str) -> str:
-    """Type what a chapter says, in the stack's folder; questions of `pulumi up` are answered with yes."""
+def follow(stack: Stack, chapter: str, home: Path | None = None) -> str:
+    """Type what a chapter says, in the stack's folder; questions of `pulumi up` are answered with yes.
+
+    `home` is the folder that `~` stands for.
+    """
     script = BLOCKS[chapter].replace("pulumi up", "pulumi up --yes").replace("--stack jetson", f"--stack {stack.name}")
     done = subprocess.run(
         ["bash", "-euc", script],
         cwd=stack.folder,
-        env=stack.environment,
+        env=stack.environment | ({"HOME": str(home)} if home else {}),
         check=False,
         capture_output=True,
         text=True,
@@ -129,6 +133,30 @@ def test_a_state_put_back_from_an_older_one_catches_up(stack: Stack, cluster: si
         assert api.get("/apis/scheduling.run.ai/v2/queues/late").status_code == httpx2.codes.OK
 
 
+def test_a_run_killed_while_it_wrote_attributes_left_a_whole_state(
+    stack: Stack, cluster: simulator.ControlPlane
+) -> None:
+    state = stack.folder / "state"
+    # As after `pulumi login --local`: attributes beside every file.
+    stack.environment |= {"PULUMI_BACKEND_URL": state.as_uri()}
+    stack.up()
+    [attributes] = state.glob(f".pulumi/stacks/*/{stack.name}.json.attrs")
+    attributes.write_bytes(b"")
+    assert "failed to load checkpoint: EOF" in stack.up(expect=None).output
+    follow(stack, "The state can't be read", home=state)
+    converged(stack, cluster)
+
+
+def test_a_checkpoint_copied_back_catches_up(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    stack.up()
+    [checkpoint] = stack.folder.glob(f"state/.pulumi/stacks/*/{stack.name}.json")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    assert "failed to load checkpoint" in stack.up(expect=None).output
+    shutil.copy(checkpoint.with_suffix(".json.bak"), checkpoint)
+    stack.up("--refresh")
+    converged(stack, cluster)
+
+
 def test_somebody_who_changes_the_cluster_by_hand_is_overruled(stack: Stack, cluster: simulator.ControlPlane) -> None:
     stack.up()
     with connect(cluster) as api:
@@ -160,6 +188,7 @@ def test_every_chapter_with_commands_is_executed_here() -> None:
         "A run was killed",
         "A run was killed inside Helm",
         "The cluster is not as the program says",
+        "The state can't be read",
         "The state is lost or broken",
     }
 

@@ -54,7 +54,8 @@ class Stack:
         state = folder / "state"
         state.mkdir(parents=True)
         self.environment = dict(environment) | {
-            "PULUMI_BACKEND_URL": state.as_uri(),
+            # As `make` does; what happens without it is in test_recovery.py.
+            "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": "",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             # Unlocks --event-log, from which the changes are read; the Automation API does the same.

@@ -172,6 +172,12 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy("engine/test_recovery.py", "test_somebody_who_changes_the_cluster_by_hand_is_overruled", _ANSWERED),
         ),
         (
+            "find ~/.pulumi/stacks -name '*.attrs' -empty -delete",
+            RunBy(
+                "engine/test_recovery.py", "test_a_run_killed_while_it_wrote_attributes_left_a_whole_state", _ANSWERED
+            ),
+        ),
+        (
             "pulumi stack import --stack jetson --file backup.json",
             RunBy("engine/test_recovery.py", "test_a_state_put_back_from_an_older_one_catches_up", _ANSWERED),
         ),
