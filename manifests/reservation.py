@@ -25,6 +25,11 @@ SECURITY_CONTEXT = {"privileged": True, "allowPrivilegeEscalation": True, "runAs
 its `allowPrivilegeEscalation: false`, and its uid 10000 can't open the device files."""
 OVERRIDES = "kai-anywhere-reservation-overrides"
 GUARD = "kai-anywhere-reservation-guard"
+NOT_OVERRIDDEN = (
+    "this reservation pod was not given its Jetson's driver libraries, without which it dies with "
+    f"ERROR_LIBRARY_NOT_FOUND: its node lacks the label {PLATFORM}={PLATFORM_TEGRA}, or the overrides are not in force "
+    "yet; KAI tries again by itself, and pulumi up --refresh puts back what is missing"
+)
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _IN_NAMESPACE = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
@@ -262,6 +267,10 @@ def guard_policy(settings: StackSettings) -> Manifest:
                         " oldObject.spec.containers.exists(o, o.name == c.name && o.image == c.image))"
                     ),
                     "message": "the image of a privileged reservation pod does not change: let KAI create a new pod",
+                },
+                {
+                    "expression": "!variables.reservation || request.operation != 'CREATE' || variables.privileged",
+                    "message": NOT_OVERRIDDEN,
                 },
             ],
         },

@@ -224,6 +224,21 @@ class TestTheGuard:
         # Whoever could remove the guard anyway is not hindered.
         created(api, as_binder_creates("jetson-1"), user=None)
 
+    def test_a_pod_without_its_driver_libraries_is_refused_and_told_what_its_node_lacks(
+        self, api: httpx2.Client
+    ) -> None:
+        node, key = "/api/v1/nodes/jetson-1", "kai-anywhere.io/platform"
+        headers = {"Content-Type": "application/merge-patch+json"}
+        api.patch(node, json={"metadata": {"labels": {key: None}}}, headers=headers).raise_for_status()
+        try:
+            told = "its node lacks the label kai-anywhere.io/platform=tegra"
+            eventually(lambda: told in create(api, as_binder_creates("jetson-1"), dry_run=True).text)
+            created(api, plain_pod("jetson-1"), user=None)
+            created(api, as_binder_creates("x86-1"))
+        finally:
+            api.patch(node, json={"metadata": {"labels": {key: "tegra"}}}, headers=headers).raise_for_status()
+            eventually(lambda: create(api, as_binder_creates("jetson-1"), dry_run=True).status_code == 201)
+
     def test_the_image_of_a_privileged_pod_does_not_change(self, api: httpx2.Client) -> None:
         pod = created(api, as_binder_creates("jetson-1"))
         path = f"{PODS}/{pod['metadata']['name']}"
