@@ -234,7 +234,7 @@ class TestTheGuard:
             told = "its node lacks the label kai-anywhere.io/platform=tegra"
             eventually(lambda: told in create(api, as_binder_creates("jetson-1"), dry_run=True).text)
             created(api, plain_pod("jetson-1"), user=None)
-            created(api, as_binder_creates("x86-1"))
+            created(api, as_binder_creates("x86-1"), dry_run=True)
         finally:
             api.patch(node, json={"metadata": {"labels": {key: "tegra"}}}, headers=headers).raise_for_status()
             eventually(lambda: create(api, as_binder_creates("jetson-1"), dry_run=True).status_code == 201)

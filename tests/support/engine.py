@@ -139,7 +139,7 @@ class Stack:
         log = self.folder / "events.jsonl"
         log.unlink(missing_ok=True)
         command = ["pulumi", *arguments, "--non-interactive", "--cwd", str(self.folder)]
-        if arguments[0] != "stack":
+        if arguments[:2] != ("stack", "init"):
             command += ["--stack", self.name]
         if arguments[0] not in {"stack", "cancel"}:
             command += ["--event-log", str(log)]
