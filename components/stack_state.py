@@ -44,8 +44,8 @@ def _ask(stack: str) -> Any:  # noqa: ANN401 - validated by the caller
 
     Symptom: `failed to load checkpoint: EOF`, now and then, at the start of an `up`. The file backend replaces the
     checkpoint at once, but empties the file of attributes beside it (`.json.attrs`) before it writes that (pulumi
-    3.259, gocloud.dev/blob/fileblob `setAttrs`; no issue upstream is known). With `metadata=skip` in the backend's
-    address there are no attributes, and no symptom.
+    3.259, gocloud.dev/blob/fileblob `setAttrs`; described in git-pkgs/proxy's pull request 328, not reported upstream
+    that we know of). With `metadata=skip` in the backend's address there are no attributes, and no symptom.
     """
     for attempt in range(1, _TRIES + 1):
         try:

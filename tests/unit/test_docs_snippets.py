@@ -172,7 +172,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy("engine/test_recovery.py", "test_somebody_who_changes_the_cluster_by_hand_is_overruled", _ANSWERED),
         ),
         (
-            "find ~/.pulumi/stacks -name '*.attrs' -empty -delete",
+            "find ~/.pulumi/stacks -name '*.attrs' -delete",
             RunBy(
                 "engine/test_recovery.py", "test_a_run_killed_while_it_wrote_attributes_left_a_whole_state", _ANSWERED
             ),
