@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.stacks import ROOT
 
-GUIDES = ("jetson", "distributions", "mixed-clusters", "air-gapped", "upgrade")
+GUIDES = ("jetson", "distributions", "mixed-clusters", "air-gapped", "upgrade", "gvirtus", "admission", "hosts")
 PACKAGES = ("agents", "cluster", "components", "config", "manifests", "operations")
 ELSEWHERE = {
     "ERROR_LIBRARY_NOT_FOUND": "NVML, in KAI's reservation pod",
@@ -20,6 +20,13 @@ ELSEWHERE = {
     "error getting device memory: Not Supported": "NVIDIA's device plugin",
     "ImagePullBackOff": "the kubelet",
     "no such host": "Go's resolver, in pulumi",
+    'failed calling webhook "reservation.kai-anywhere.io"': "the API server",
+    'failed calling webhook "gvirtus.kai-anywhere.io"': "the API server",
+    "after 60 failed attempts": "the command provider",
+    "knownhosts": "Go's SSH client, in the command provider",
+    "Host key verification failed": "OpenSSH",
+    "host key mismatch": "Go's SSH client, in the command provider",
+    "kai-host.pyz: FAILED": "sha256sum",
     "No matching distribution found": "pip",
     "Pending": "Kubernetes, of a pod",
     "Your local changes to the following files would be overwritten": "git",
@@ -41,11 +48,12 @@ def _text(node: ast.AST) -> str | None:
 
 
 def _strings() -> list[str]:
-    """Every string of the program, with three dots where a value is filled in, without backticks."""
+    """Every string of the program, with three dots where a value is filled in, without backticks, and its scripts."""
     files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     found = [text for tree in trees for node in ast.walk(tree) if (text := _text(node)) is not None]
-    return [text.replace("`", "") for text in found]
+    scripts = [file.read_text(encoding="utf-8") for package in PACKAGES for file in (ROOT / package).rglob("*.sh")]
+    return [text.replace("`", "") for text in (*found, *scripts)]
 
 
 STRINGS = _strings()
@@ -58,7 +66,12 @@ def _is_written(message: str) -> bool:
 
 def _quoted(guide: str) -> list[str]:
     """What stands in backticks in the first column of a guide's last table."""
-    text = Path(ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8").partition("## When it fails")[2]
+    text = (
+        Path(ROOT / "docs" / f"{guide}.md")
+        .read_text(encoding="utf-8")
+        .partition("## When it fails")[2]
+        .partition("\n## ")[0]
+    )
     cells = re.findall(r"(?m)^\| (.*?) \| .* \|$", text)
     return [quoted for cell in cells for quoted in re.findall(r"`([^`]+)`", cell)]
 
