@@ -31,6 +31,8 @@ ELSEWHERE = {
     "Pending": "Kubernetes, of a pod",
     "Your local changes to the following files would be overwritten": "git",
     "Waited 900 s for GPUs to be advertised": "ours, with the time filled in",
+    "the volume name gvirtus-config is taken": "ours, with the name filled in",
+    "something else is mounted at /run/gvirtus/properties.json": "ours, with the path filled in",
 }
 """Who writes the text, where no single string of this program holds it."""
 NAMES = frozenset({"fraction", "/usr/local/nvidia/toolkit", "gpu-memory", "get.pulumi.com"})
