@@ -67,7 +67,7 @@ def _is_written(message: str) -> bool:
 
 
 def _quoted(guide: str) -> list[str]:
-    """What stands in backticks in the first column of a guide's last table."""
+    """What stands in backticks in the first column of a guide's table of errors."""
     text = (
         Path(ROOT / "docs" / f"{guide}.md")
         .read_text(encoding="utf-8")
