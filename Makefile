@@ -7,7 +7,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
 
-.PHONY: up preview down env reset preflight review drift post update test test-unit check fmt bench-preview bench-policy bench-admission bench-hosts policy policy-corpus policy-exceptions requirements install
+.PHONY: up repair preview down env reset preflight review drift post update test test-unit check fmt bench-preview bench-policy bench-admission bench-hosts policy policy-corpus policy-exceptions requirements install
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -25,6 +25,9 @@ install: .venv/installed ## Install the Python environment (every other target d
 
 up: install ## Install STACK (jetson or x86) on the simulator, or on the cluster of KUBECONFIG.
 	@$(BIN)/python -m operations up --stack $(STACK)
+
+repair: install ## Put back what was changed on STACK's cluster outside of Pulumi.
+	@$(BIN)/python -m operations repair --stack $(STACK)
 
 preview: install ## Show what `make up` would change.
 	@$(BIN)/python -m operations preview --stack $(STACK)

@@ -11,7 +11,7 @@ from lightkube.core.exceptions import ConfigError
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.kubeconfig import choose_context
+from cluster.kubeconfig import ChosenContext, choose_context
 from config.cluster import ClusterSettings
 
 TIMEOUT_SECONDS = 5
@@ -104,15 +104,26 @@ class Cluster:
     """A connection to one cluster.
 
     Attributes:
-        server: the API server's address.
-        context: the context's name, for messages.
-        kubeconfig: the kubeconfig's path, for messages.
+        chosen: the context that it was opened with.
     """
 
-    server: str
-    context: str
-    kubeconfig: str
+    chosen: ChosenContext
     _http: httpx2.Client
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return str(self.chosen.config.cluster.server)
+
+    @property
+    def context(self) -> str:
+        """The context's name, for messages."""
+        return self.chosen.name
+
+    @property
+    def kubeconfig(self) -> str:
+        """The kubeconfig's path, for messages."""
+        return self.chosen.file
 
     @classmethod
     def connect(cls, settings: ClusterSettings) -> Self:
@@ -131,7 +142,7 @@ class Cluster:
                 f"The address or the certificates of context '{chosen.name}' can't be used: {error}\n"
                 f"Check them with: kubectl --kubeconfig {chosen.file} config view"
             ) from error
-        return cls(server=chosen.config.cluster.server, context=chosen.name, kubeconfig=chosen.file, _http=http)
+        return cls(chosen, http)
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,8 +1,10 @@
 """Finds the kubeconfig and context that a stack means, as kubectl does."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
@@ -20,11 +22,13 @@ class ChosenContext:
         name: the context's name.
         file: the kubeconfig that defines it, as the user wrote it.
         config: what a client needs.
+        content: all that the file holds.
     """
 
     name: str
     file: str
-    config: SingleConfig
+    config: SingleConfig = field(repr=False)
+    content: Mapping[str, Any] = field(repr=False)
 
 
 def choose_context(settings: ClusterSettings) -> ChosenContext:
@@ -45,12 +49,12 @@ def choose_context(settings: ClusterSettings) -> ChosenContext:
             f"No kubeconfig at {chosen}.\n"
             "Set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that kubectl can use."
         )
-    current = [config.current_context for config in files.values() if config.current_context]
+    current = [config.current_context for config, _ in files.values() if config.current_context]
     context = settings.context or next(iter(current), None)
-    for name, config in files.items():
+    for name, (config, content) in files.items():
         if context is not None and context in config.contexts:
-            return ChosenContext(context, name, _single(name, config, context))
-    contexts = sorted({known for config in files.values() for known in config.contexts})
+            return ChosenContext(context, name, _single(name, config, context), content)
+    contexts = sorted({known for config, _ in files.values() for known in config.contexts})
     wanted = f"has no context '{context}'" if context else "has no current context"
     raise ClusterError(
         f"The kubeconfig {chosen} {wanted}. Contexts: {', '.join(contexts) or 'none'}.\n"
@@ -58,9 +62,11 @@ def choose_context(settings: ClusterSettings) -> ChosenContext:
     )
 
 
-def _read(name: str) -> KubeConfig:
+def _read(name: str) -> tuple[KubeConfig, Mapping[str, Any]]:
+    path = Path(name).expanduser()
     try:
-        return KubeConfig.from_file(Path(name).expanduser())
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return KubeConfig.from_dict(content, path), content
     except (ConfigError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OSError) as error:
         raise ClusterError(
             f"The kubeconfig {name} can't be read: {error}\nCheck it with: kubectl --kubeconfig {name} config view"

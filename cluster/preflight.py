@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from cluster.client import Cluster, HelmRevision, Namespace, Node, Version
 from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.kubeconfig import ChosenContext
 from config.cluster import minor_version
 from config.gvirtus import FRONTENDS_NAMESPACE
 from config.platform import TegraPlatform, X86Platform
@@ -118,10 +119,12 @@ class PreflightResult:
     Attributes:
         cluster_uid: the cluster's identity, or None where a preview found no cluster.
         warnings: what a person should know.
+        context: the context under which the cluster answered, or None likewise.
     """
 
     cluster_uid: str | None
     warnings: tuple[str, ...]
+    context: ChosenContext | None = field(default=None, compare=False)
 
 
 def run_preflight(settings: StackSettings, state: DeployedState, *, preview: bool) -> PreflightResult:
@@ -149,7 +152,7 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
         raise
     findings = list(judge(settings, facts, state))
     _refuse(findings, f"The cluster at {facts.server} is")
-    return PreflightResult(facts.uid, tuple(f"{finding.what} {finding.remedy}" for finding in findings))
+    return PreflightResult(facts.uid, tuple(f"{finding.what} {finding.remedy}" for finding in findings), cluster.chosen)
 
 
 def _refuse(findings: list[Finding], subject: str) -> None:
@@ -344,7 +347,7 @@ def _namespaces(settings: StackSettings, facts: ClusterFacts, state: DeployedSta
             if state.deployed and theirs not in {ours, "privileged"} and ours == "privileged":
                 yield Finding(
                     f"namespace '{name}' enforces the pod-security level '{theirs}', where pods need '{ours}'.",
-                    "Somebody changed the label; pulumi up --refresh restores it.",
+                    "Somebody changed the label; make repair puts it back.",
                     fatal=False,
                 )
 

@@ -2,6 +2,7 @@
 
 import pulumi
 
+from cluster.binding import NO_CLUSTER, bind, bound, is_verified
 from cluster.preflight import run_preflight
 from components.host_secrets import read_host_secrets
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
@@ -29,4 +30,15 @@ def install(
     preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run())
     for warning in preflight.warnings:
         pulumi.log.warn(warning)
-    return KaiAnywhere(name, KaiAnywhereArgs(settings, preflight.cluster_uid, host_secrets), opts)
+    uid, context = preflight.cluster_uid, preflight.context
+    if uid is None or context is None:
+        return KaiAnywhere(name, KaiAnywhereArgs(settings, None, NO_CLUSTER, host_secrets), opts)
+    if not is_verified(context):
+        pulumi.log.warn(
+            f"Context '{context.name}' does not verify the certificate of {context.config.cluster.server}: if another "
+            "cluster gets this address, `pulumi destroy` and `pulumi refresh` can't tell it from this one. Remove "
+            "insecure-skip-tls-verify, and name the cluster's certificate authority."
+        )
+    kubeconfig = bind(context, uid)
+    settings = settings.model_copy(update={"cluster": bound(settings.cluster, uid)})
+    return KaiAnywhere(name, KaiAnywhereArgs(settings, uid, kubeconfig, host_secrets), opts)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -27,11 +26,13 @@ class KaiAnywhereArgs:
     Attributes:
         settings: the stack's settings.
         cluster_uid: the cluster's identity from preflight, or None in a preview without a cluster.
+        kubeconfig: the connection that is bound to that identity, as the provider reads it.
         host_secrets: what the stack's hosts need to be reached and changed, by name.
     """
 
     settings: StackSettings
     cluster_uid: str | None
+    kubeconfig: str
     host_secrets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
 
 
@@ -61,13 +62,12 @@ class KaiAnywhere(pulumi.ComponentResource):
     def __init__(self, name: str, args: KaiAnywhereArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.KAI_ANYWHERE, name, None, opts)
         settings = args.settings
-        kubeconfig = settings.cluster.kubeconfig
         provider = Provider(
             f"{name}-cluster",
-            kubeconfig=None if kubeconfig is None else str(Path(kubeconfig).expanduser()),
-            context=settings.cluster.context,
-            # Preflight compares it with the cluster behind the context on the next run. With it, a moved kubeconfig
-            # updates the provider instead of replacing everything.
+            # Not the settings' own kubeconfig and context: they name another cluster on another day or machine
+            # (cluster/binding.py).
+            kubeconfig=args.kubeconfig,
+            # Preflight compares it with the cluster behind the context on the next run.
             cluster_identifier=args.cluster_uid,
             opts=pulumi.ResourceOptions(parent=self),
         )

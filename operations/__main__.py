@@ -1,4 +1,4 @@
-"""`python -m operations`: up, preview, down, reset, preflight, policy, update, review, drift, post."""
+"""`python -m operations`: up, repair, preview, down, reset, preflight, policy, update, review, drift, post."""
 
 import shutil
 import sys
@@ -30,11 +30,14 @@ Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings sta
 def up(stack: Stack = "jetson") -> None:
     """Install the stack: on your cluster after you said yes, on the simulator at once."""
     with open_target(stack) as target:
-        engine.select_stack(target)
-        unattended = ["--yes", "--skip-preview"] if target.simulated else []
-        engine.pulumi(target, "up", "--stack", stack, *unattended)
-        typer.echo()
-        typer.echo(_summary(target))
+        _up(target)
+
+
+@app.command()
+def repair(stack: Stack = "jetson") -> None:
+    """Put back what was changed outside of Pulumi: compare with the stack's own cluster, then install again."""
+    with open_target(stack) as target:
+        _up(target, "--refresh")
 
 
 @app.command()
@@ -42,6 +45,7 @@ def preview(stack: Stack = "jetson") -> None:
     """Show what `up` would change."""
     with open_target(stack) as target:
         engine.select_stack(target)
+        engine.bind_cluster(target)
         engine.pulumi(target, "preview", "--stack", stack)
 
 
@@ -49,8 +53,7 @@ def preview(stack: Stack = "jetson") -> None:
 def down(stack: Stack = "jetson") -> None:
     """Remove the stack; the simulator is stopped and keeps its data."""
     with open_target(stack) as target:
-        engine.select_stack(target)
-        engine.pulumi(target, "destroy", "--stack", stack, *(["--yes", "--skip-preview"] if target.simulated else []))
+        engine.destroy(target)
         if target.simulated:
             simulator.down(folder(stack) / "cluster")
 
@@ -107,6 +110,12 @@ def update(chart: Annotated[Path, typer.Option(help="A newer chart's folder or a
     typer.echo(report.text())
     if not report.fits:
         raise OperationError("The chart does not fit this program; what is missing stands above.")
+
+
+def _up(target: Target, *options: str) -> None:
+    engine.up(target, *options)
+    typer.echo()
+    typer.echo(_summary(target))
 
 
 def _summary(target: Target) -> str:

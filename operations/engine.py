@@ -6,6 +6,9 @@ import sys
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from cluster.binding import bind
+from cluster.client import Cluster
+from cluster.errors import ClusterError
 from cluster.preflight import DeployedState
 from operations.errors import OperationError
 from operations.target import Target
@@ -44,6 +47,33 @@ def pulumi(target: Target, *arguments: str) -> None:
         raise OperationError(f"pulumi {arguments[0]} failed (status {done.returncode}); the reason stands above.")
 
 
+def up(target: Target, *options: str) -> None:
+    """`pulumi up` on the stack's own cluster.
+
+    Raises:
+        OperationError: if the cluster is another one, or pulumi fails.
+    """
+    select_stack(target)
+    bind_cluster(target)
+    pulumi(target, "up", "--stack", target.stack, *options, *_unattended(target))
+
+
+def destroy(target: Target) -> None:
+    """`pulumi destroy` on the stack's own cluster.
+
+    Raises:
+        OperationError: if the cluster is another one, or pulumi fails.
+    """
+    select_stack(target)
+    bind_cluster(target)
+    pulumi(target, "destroy", "--stack", target.stack, *_unattended(target))
+
+
+def _unattended(target: Target) -> list[str]:
+    """A simulator has nobody to ask."""
+    return ["--yes", "--skip-preview"] if target.simulated else []
+
+
 def select_stack(target: Target) -> None:
     """Make the stack in the backend unless it is there; free it from a command that was killed, in a simulator."""
     asked = _ask(target, "stack", "select", "--create", target.stack)
@@ -76,6 +106,34 @@ def deployed_state(target: Target) -> DeployedState:
     except ValidationError as error:
         raise OperationError(f"The state of stack '{target.stack}' is not what pulumi writes: {error}") from error
     return DeployedState.of((resource.type, resource.outputs) for resource in export.deployment.resources)
+
+
+def bind_cluster(target: Target) -> None:
+    """Refuse another cluster than the stack's, and keep the connection where the Kubernetes provider looks for it.
+
+    The engine works without our program in `destroy` and in every refresh, so this comes before it.
+
+    Raises:
+        OperationError: if the cluster is another one, or can't be asked.
+    """
+    known = deployed_state(target).cluster_uid
+    if known is None:
+        return
+    try:
+        cluster = Cluster.connect(target.settings.cluster)
+        try:
+            uid = cluster.uid()
+        finally:
+            cluster.close()
+        if uid != known:
+            raise OperationError(
+                f"Stack '{target.stack}' was deployed to the cluster {known}. Context '{cluster.context}' of "
+                f"{cluster.kubeconfig} leads to {cluster.server}, which is another one ({uid}). Nothing was changed.\n"
+                "Choose the right context: cluster.context in the stack's settings, or KUBECONFIG."
+            )
+        bind(cluster.chosen, uid)
+    except ClusterError as error:
+        raise OperationError(f"{error}\nNothing was changed.") from error
 
 
 def outputs(target: Target) -> dict[str, object]:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from filelock import FileLock, Timeout
 
 import toolchain
+from cluster.binding import unbind
 from simulator import api, kubeconfig, pki, ports, programs, records
 from simulator.errors import SimulatorError, disk_errors_explained
 from simulator.files import write_private
@@ -99,6 +100,7 @@ def reset(folder: Path, *, report: Report = to_stderr) -> None:
         return
     with disk_errors_explained(layout.folder), _locked(layout, report):
         _down(layout, report)
+        unbind(layout.kubeconfig)
         layout.delete()
 
 

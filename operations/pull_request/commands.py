@@ -108,6 +108,7 @@ def _open_stack(target: Target) -> None:
     """A simulator's stack is made where it is missing; a real one is not, since a review changes nothing."""
     if target.simulated:
         engine.select_stack(target)
+    engine.bind_cluster(target)
 
 
 def _occasion(stack: str, status: int = 0) -> Occasion:

@@ -14,11 +14,13 @@ import httpx2
 import pytest
 
 import simulator
+from operations import engine
+from operations.target import Target
 from tests.engine.test_faults import kill
 from tests.support.engine import Stack
 from tests.support.inventory import connect, inventory
 from tests.support.simulated import stack_settings, start
-from tests.support.stacks import ROOT, changed, jetson
+from tests.support.stacks import ROOT, changed, jetson, parse
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.engine
@@ -45,7 +47,8 @@ def follow(stack: Stack, chapter: str, home: Path | None = None) -> str:
 
     `home` is the folder that `~` stands for.
     """
-    script = BLOCKS[chapter].replace("pulumi up", "pulumi up --yes").replace("--stack jetson", f"--stack {stack.name}")
+    script, repair, _ = BLOCKS[chapter].partition("make repair KUBECONFIG=~/.kube/config")
+    script = script.replace("pulumi up", "pulumi up --yes").replace("--stack jetson", f"--stack {stack.name}")
     done = subprocess.run(
         ["bash", "-euc", script],
         cwd=stack.folder,
@@ -56,6 +59,10 @@ def follow(stack: Stack, chapter: str, home: Path | None = None) -> str:
         timeout=600,
     )
     assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+    if repair:
+        # What the target of make does, for a stack that is no checkout's.
+        target = Target(stack.name, parse(stack.settings), stack.folder, stack.environment, ("answers yes",))
+        engine.up(target, "--refresh")
     return done.stdout + done.stderr
 
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from cluster.binding import NO_CLUSTER
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from config.stack import StackConfigError, StackSettings
 from tests.support.docs import PAGES, blocks
@@ -74,7 +75,7 @@ def test_the_program_registers_what_every_section_says(page: Path) -> None:
 
         def program(settings: StackSettings = settings, secrets: set[str] = secrets) -> None:
             given = {name: pulumi.Output.secret("a secret") for name in secrets}
-            KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, "a-cluster", given))
+            KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, "a-cluster", NO_CLUSTER, given))
 
         registered = record(program).by_key
         assert "Release:kai-scheduler" in registered, text

@@ -264,7 +264,7 @@ def test_a_changed_pod_security_label_is_a_warning() -> None:
         _findings(jetson(), _DEPLOYED, namespaces=_namespace("kai-resource-reservation", {_ENFORCE: "restricted"})),
         "namespace 'kai-resource-reservation' enforces the pod-security level 'restricted'",
         "where pods need 'privileged'",
-        "pulumi up --refresh",
+        "make repair",
         fatal=False,
     )
 

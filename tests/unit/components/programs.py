@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
+from cluster.binding import NO_CLUSTER
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from tests.support.recording_monitor import Graph, record
 from tests.support.stacks import Json, changed, parse
 
 PROVIDER = "kubernetes:kai-anywhere-cluster"
 CLUSTER_UID = "a-cluster"
+KUBECONFIG = "~/.kai-anywhere/clusters/a-cluster"
 
 
 def preview(stack: Json, *, cluster_uid: str | None = CLUSTER_UID, deployed: bool = False) -> Graph:
@@ -22,8 +24,9 @@ def up(stack: Json, config_path: str) -> Graph:
 
 def _program(stack: Json, cluster_uid: str | None) -> Callable[[], None]:
     settings = parse(stack)
+    kubeconfig = KUBECONFIG if cluster_uid else NO_CLUSTER
 
     def program() -> None:
-        KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, cluster_uid))
+        KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, cluster_uid, kubeconfig))
 
     return program

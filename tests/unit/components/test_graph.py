@@ -22,7 +22,7 @@ from tests.support.stacks import (
     x86,
 )
 from tests.support.values import objects_of, releases_of
-from tests.unit.components.programs import CLUSTER_UID, PROVIDER, preview, up
+from tests.unit.components.programs import CLUSTER_UID, KUBECONFIG, PROVIDER, preview, up
 
 _TOP = "KaiAnywhere:kai-anywhere"
 _COMPONENTS = {
@@ -281,24 +281,16 @@ def test_node_labels_take_fields_back_that_somebody_edited() -> None:
     assert inputs["metadata"]["labels"]["nvidia.com/gpu.memory"] == "122880"
 
 
-def test_the_provider_knows_the_clusters_identity() -> None:
-    assert preview(jetson()).by_key[PROVIDER].inputs == {"clusterIdentifier": CLUSTER_UID}
-
-
-def test_the_provider_takes_the_stacks_kubeconfig_and_context() -> None:
+def test_the_provider_knows_the_cluster_by_its_identity_alone() -> None:
+    expected = {"clusterIdentifier": CLUSTER_UID, "kubeconfig": KUBECONFIG}
     stack = changed(jetson(), "cluster.kubeconfig", "/etc/kubernetes/admin.conf")
-    inputs = preview(changed(stack, "cluster.context", "edge")).by_key[PROVIDER].inputs
-    assert (inputs["kubeconfig"], inputs["context"]) == ("/etc/kubernetes/admin.conf", "edge")
+    for each in (jetson(), changed(stack, "cluster.context", "edge")):
+        assert preview(each).by_key[PROVIDER].inputs == expected
 
 
-def test_a_home_folder_in_the_kubeconfigs_path_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
-    inputs = preview(changed(jetson(), "cluster.kubeconfig", "~/.kube/config")).by_key[PROVIDER].inputs
-    assert inputs["kubeconfig"] == "/home/somebody/.kube/config"
-
-
-def test_a_preview_without_a_cluster_has_no_identity() -> None:
-    assert "clusterIdentifier" not in preview(jetson(), cluster_uid=None).by_key[PROVIDER].inputs
+def test_a_preview_without_a_cluster_has_no_identity_and_contacts_nothing() -> None:
+    inputs = preview(jetson(), cluster_uid=None).by_key[PROVIDER].inputs
+    assert inputs == {"kubeconfig": "~/.kai-anywhere/clusters/none"}
 
 
 def test_a_webhook_stack_has_the_server_instead_of_the_policy() -> None:

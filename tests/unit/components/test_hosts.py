@@ -24,6 +24,7 @@ from tests.support.hosts_settings import (
 )
 from tests.support.recording_monitor import Graph, record
 from tests.support.stacks import Json, changed, jetson, parse
+from tests.unit.components.programs import KUBECONFIG
 
 _SECRETS = {name: f"the value of {name}" for name in ("lab-key", "lab-key-password", "jump-login", "lab-sudo")}
 _JETSON = changed(jetson_answer(), "gpus", [jetson_answer()["gpus"][0] | {"memory_mib": 131072}])
@@ -45,7 +46,7 @@ def graph_of_hosts(stack: Json, *, first: bool = False, state: Mapping[str, Any]
 
     def program() -> None:
         secrets = {name: pulumi.Output.secret(value) for name, value in _SECRETS.items()}
-        KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, "a-cluster", secrets))
+        KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, "a-cluster", KUBECONFIG, secrets))
 
     return record(program, deployed=not first, printed=_PRINTED, state=state)
 

@@ -19,7 +19,7 @@ from config.stack import StackSettings
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
 from tests.support.recording_monitor import SERVICE_ADDRESS, record
 from tests.support.stacks import STACKS, WEBHOOK_STACKS, changed, parse
-from tests.unit.components.programs import preview, up
+from tests.unit.components.programs import KUBECONFIG, preview, up
 
 _Make: TypeAlias = Callable[[StackSettings], pulumi.ComponentResource]
 
@@ -44,7 +44,7 @@ _MAKE: dict[type[pulumi.ComponentResource], _Make] = {
     PodGuard: lambda settings: PodGuard("part", PodGuardArgs(settings, _provider())),
     KaiScheduler: lambda settings: KaiScheduler("part", KaiSchedulerArgs(settings, _provider())),
     Gvirtus: lambda settings: Gvirtus("part", GvirtusArgs(settings, _gvirtus_of(settings), _provider())),
-    KaiAnywhere: lambda settings: KaiAnywhere("part", KaiAnywhereArgs(settings, "uid")),
+    KaiAnywhere: lambda settings: KaiAnywhere("part", KaiAnywhereArgs(settings, "uid", KUBECONFIG)),
 }
 
 
