@@ -6,6 +6,9 @@ PYTHON ?= python3
 # How many test files run at once; each that needs a control plane starts its own (2 GB).
 WORKERS ?= 2
 BIN := .venv/bin
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+# What most tests of the engine tier need.
+NEEDED := --group engine --group simulator
 
 .PHONY: up repair preview down env reset preflight review drift post update test test-unit check fmt bench-preview bench-policy bench-admission bench-hosts policy policy-corpus policy-exceptions requirements install
 .DEFAULT_GOAL := help
@@ -56,12 +59,19 @@ env: install ## Print what puts pulumi, kubectl and the Python environment on PA
 reset: install ## Forget the simulator of STACK with all its data.
 	@$(BIN)/python -m operations reset --stack $(STACK)
 
+# First the tests of seconds, while Go builds what the others can't do without; then those, while it builds, at the lowest
+# priority, what only some of them ask for. They fetch it themselves where it is not there yet, so a failure there is theirs.
 test: install ## All tests, on the real Pulumi engine and a real API server; builds what can't be downloaded.
-	@$(BIN)/python -m toolchain install --group all
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	@trap 'kill $$ahead 2>/dev/null; wait' EXIT; trap 'exit 130' INT TERM; \
+	nice -n 19 $(BIN)/python -m toolchain install $(NEEDED) >/dev/null 2>&1 & ahead=$$!; \
+	$(PYTEST) -m "not engine" || exit; \
+	kill $$ahead 2>/dev/null; wait; \
+	$(BIN)/python -m toolchain install $(NEEDED) || exit; \
+	nice -n 19 $(BIN)/python -m tests.support.programs >/dev/null 2>&1 & ahead=$$!; \
+	$(PYTEST) -m engine
 
 test-unit: install ## The tests that need neither toolchain nor cluster: seconds.
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile -m "not engine"
+	@$(PYTEST) -m "not engine"
 
 check: install ## Lint, types, layers.
 	@$(BIN)/ruff format --check .

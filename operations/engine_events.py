@@ -5,8 +5,8 @@ out.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -82,28 +82,36 @@ class Finding(_Event):
         return self.level == "mandatory"
 
 
-class _Diagnostic(_Event):
+class Diagnostic(_Event):
+    """What program, engine or provider say."""
+
     urn: str = ""
     message: str
     severity: str
     ephemeral: bool = False
 
 
-class _Summary(_Event):
+class Summary(_Event):
+    """The engine's last words."""
+
     changes: dict[str, int] | None = Field(alias="resourceChanges", default=None)
     packs: dict[str, str] | None = Field(alias="PolicyPacks", default=None)
 
 
-class _Metadata(_Event):
+class Metadata(_Event):
+    """What the engine says with a step."""
+
     metadata: Step
 
 
-class _Line(_Event):
-    diagnostic: _Diagnostic | None = Field(alias="diagnosticEvent", default=None)
+class Line(_Event):
+    """One event; a line has one of these or something that is not read here."""
+
+    diagnostic: Diagnostic | None = Field(alias="diagnosticEvent", default=None)
     policy: Finding | None = Field(alias="policyEvent", default=None)
-    before: _Metadata | None = Field(alias="resourcePreEvent", default=None)
-    after: _Metadata | None = Field(alias="resOutputsEvent", default=None)
-    summary: _Summary | None = Field(alias="summaryEvent", default=None)
+    before: Metadata | None = Field(alias="resourcePreEvent", default=None)
+    after: Metadata | None = Field(alias="resOutputsEvent", default=None)
+    summary: Summary | None = Field(alias="summaryEvent", default=None)
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,13 @@ def read_events(lines: Iterable[str]) -> Record:
     Raises:
         EventLogError: if another line is not an event.
     """
-    events, cut_off = _parse(lines)
+    events, cut_off = parse_events(lines)
+    record = record_of(events)
+    return replace(record, complete=False) if cut_off else record
+
+
+def record_of(events: Sequence[Line]) -> Record:
+    """What events say; they are complete where the engine's last words are among them."""
     steps: dict[str, Step] = {}
     drifted: dict[str, Step] = {}
     registered: set[str] = set()
@@ -178,16 +192,21 @@ def read_events(lines: Iterable[str]) -> Record:
         warnings=_diagnostics(events, "warning"),
         counts=counts,
         packs=packs,
-        complete=bool(summaries) and not cut_off,
+        complete=bool(summaries),
     )
 
 
-def _parse(lines: Iterable[str]) -> tuple[list[_Line], bool]:
+def parse_events(lines: Iterable[str]) -> tuple[list[Line], bool]:
+    """The events of a log, and whether its last line is cut off.
+
+    Raises:
+        EventLogError: if another line is not an event.
+    """
     numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-    events: list[_Line] = []
+    events: list[Line] = []
     for number, line in numbered:
         try:
-            events.append(_Line.model_validate_json(line))
+            events.append(Line.model_validate_json(line))
         except ValidationError as error:
             if number == numbered[-1][0] and number > 1:
                 return events, True
@@ -198,7 +217,7 @@ def _parse(lines: Iterable[str]) -> tuple[list[_Line], bool]:
     return events, False
 
 
-def _diagnostics(events: Iterable[_Line], severity: str) -> tuple[str, ...]:
+def _diagnostics(events: Iterable[Line], severity: str) -> tuple[str, ...]:
     said = (
         _COLOUR.sub("", event.diagnostic.message).strip()
         for event in events

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterable, Mapping
 from enum import StrEnum, unique
@@ -46,27 +47,25 @@ _PROGRAMS = {
 }
 
 
-GroupOption = Annotated[
-    Group | None,
-    typer.Option(
-        help="engine: what `pulumi up` needs; simulator: what the simulated cluster needs; "
-        "languages: what programs in other languages than Python need; hosts: what the tests of the host agent need; "
-        "node: what a real node beside the simulated ones needs; shell: what a person calls by hand."
-    ),
-]
+_GROUP_HELP = (
+    "engine: what `pulumi up` needs; simulator: what the simulated cluster needs; "
+    "languages: what programs in other languages than Python need; hosts: what the tests of the host agent need; "
+    "node: what a real node beside the simulated ones needs; shell: what a person calls by hand."
+)
+GroupOption = Annotated[Group | None, typer.Option(help=_GROUP_HELP)]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
 
 @app.command()
 def install(
-    group: GroupOption = None,
+    group: Annotated[list[Group] | None, typer.Option(help=_GROUP_HELP)] = None,
     programs: Annotated[
-        list[Program] | None, typer.Argument(help="Single programs; without any, a whole group.")
+        list[Program] | None, typer.Argument(help="Single programs; without any, whole groups.")
     ] = None,
 ) -> None:
     """Gets what is missing and shows where each program lies."""
-    chosen = _chosen(group, programs or ())
+    chosen = _chosen(group or (), programs or ())
     located = install_located(chosen)
     _show(chosen, located, survey(chosen).notes)
 
@@ -74,7 +73,7 @@ def install(
 @app.command(name="list")
 def list_programs(group: GroupOption = None) -> None:
     """Shows what would be used, without getting anything."""
-    chosen = _chosen(group, ())
+    chosen = _chosen(filter(None, [group]), ())
     there = survey(chosen)
     _show(chosen, there.located, there.notes)
 
@@ -85,7 +84,7 @@ def run(
     group: GroupOption = None,
 ) -> None:
     """Runs a command with the programs on PATH, in place of this process; gets what is missing first."""
-    variables = environment(_chosen(group, ()))
+    variables = environment(_chosen(filter(None, [group]), ()))
     executable = shutil.which(command[0], path=variables["PATH"])
     if executable is None:
         say(f"There is no command {command[0]!r} on PATH.")
@@ -93,9 +92,9 @@ def run(
     os.execve(executable, command, variables)  # noqa: S606 - replacing this process hands on signals and the exit status
 
 
-def _chosen(group: Group | None, programs: Iterable[Program]) -> tuple[Program, ...]:
-    """Gives the named programs and the named group; everything when neither is named."""
-    named = (*(group.programs if group else ()), *programs)
+def _chosen(groups: Iterable[Group], programs: Iterable[Program]) -> tuple[Program, ...]:
+    """Gives the named programs and those of the named groups; everything when neither is named."""
+    named = (*(program for group in groups for program in group.programs), *programs)
     return tuple(dict.fromkeys(named or Group.ALL.programs))
 
 
@@ -117,6 +116,8 @@ def _show(programs: Iterable[Program], located: Mapping[Program, Located], notes
 
 def main() -> None:
     """Runs the command line; a `ToolchainError` is shown without its traceback."""
+    # Whoever ends this process ends what it builds too: unfinished work is removed, and no `go` is left behind.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         app()
     except ToolchainError as error:

@@ -13,11 +13,14 @@ from config.stack import StackConfigError
 from operations import engine
 from operations.engine_events import failed
 from operations.errors import OperationError
+from operations.pull_request import base_pack, report
 from operations.pull_request import review as previews
 from operations.pull_request.comment import Occasion, drift_issue, marker, preview_comment
 from operations.pull_request.github import GitHub, GitHubError
 from operations.pull_request.redaction import Redactor
-from operations.target import Target, open_target
+from operations.pull_request.verified import Changes, Verified, posted_comment
+from operations.stack_file import raw_settings
+from operations.target import ROOT, Target, open_target
 
 app = typer.Typer(add_completion=False)
 
@@ -29,24 +32,28 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _NO_CHANGES_EXPECTED = 7
 """Exit status of `pulumi preview --expect-no-changes` where there are changes (3.259)."""
 
+_REPORT = "preview.json"
 _IN_STEP = "no-drift"
 """The file that says that a check ended and found nothing: an issue is closed for no other reason."""
 
 
 @app.command()
 def review(stack: Stack = "jetson", out: Out = Path("review")) -> None:
-    """Preview with the policy pack; write comment.md whatever comes of it, then fail if the preview failed."""
+    """Preview with the policy pack; write comment.md, and the report for the job that posts, whatever comes of it."""
     redactor = Redactor(previews.environment_secrets())
     _occasion(stack)
-    (out / "comment.md").unlink(missing_ok=True)
+    for left_over in ("comment.md", _REPORT):
+        (out / left_over).unlink(missing_ok=True)
     try:
         with open_target(stack) as target:
             _open_stack(target)
             status, record = previews.preview(target, out)
     except (OperationError, StackConfigError, toolchain.ToolchainError) as error:
         # A reviewer learns of it where the plan would stand.
+        report.write(out / _REPORT, stack, 1, [report.failure(str(error))], redactor)
         _write(out / "comment.md", preview_comment(failed(str(error)), _occasion(stack, 1), redactor))
         raise
+    report.write(out / _REPORT, stack, status, previews.events(out), redactor)
     _write(out / "comment.md", preview_comment(record, _occasion(stack, status), redactor))
     if status == 0 and not record.packs:
         raise OperationError("The policy pack did not run, so nothing was judged. Is policy/run executable?")
@@ -92,7 +99,7 @@ def post(
     github = GitHub(repository, token, api=os.environ.get("GITHUB_API_URL", "https://api.github.com"))
     try:
         if pull_request is not None:
-            typer.echo(github.put_comment(pull_request, _read(out / "comment.md", marker("preview", stack))))
+            typer.echo(github.put_comment(pull_request, _comment(github, pull_request, stack, out)))
         elif (out / "issue.md").exists():
             body = _read(out / "issue.md", marker("drift", stack))
             typer.echo(github.put_issue(f"Drift: the cluster is not as stack {stack} says", body))
@@ -102,6 +109,30 @@ def post(
             typer.echo(github.close_issue(marker("drift", stack)) or "No issue of drift is open.")
     except GitHubError as error:
         raise OperationError(str(error)) from error
+
+
+def _comment(github: GitHub, pull_request: int, stack: str, out: Path) -> str:
+    """The comment, whatever the pull request's own code left: where that is nothing, an older comment must not stay."""
+    occasion = _occasion(stack)
+    changes = github.changes(pull_request)
+    read: report.Report | str
+    try:
+        read = report.read(out / _REPORT, stack)
+    except report.ReportError as error:
+        read = f"its report can't be used: {error}"
+        verified = Verified(changes, None, "there is no plan")
+    else:
+        verified = _judged(changes, read, stack)
+    return posted_comment(verified, read, occasion, Redactor(previews.environment_secrets()))
+
+
+def _judged(changes: Changes, read: report.Report, stack: str) -> Verified:
+    resources = read.resources()
+    try:
+        found = base_pack.findings(resources, raw_settings(ROOT / f"Pulumi.{stack}.yaml"))
+    except (base_pack.NotJudgedError, OperationError) as error:
+        return Verified(changes, None, str(error))
+    return Verified(changes, found, resources=len(resources))
 
 
 def _open_stack(target: Target) -> None:

@@ -44,7 +44,13 @@ def preview_comment(record: Record, occasion: Occasion, redactor: Redactor) -> s
 
     The text is bounded (`LIMIT_BYTES`), and shows texts of others as code only.
     """
-    head = f"{marker('preview', occasion.stack)}\n### Preview of {markdown.code(occasion.stack)}: {_headline(record)}\n"
+    head = f"{marker('preview', occasion.stack)}\n"
+    return head + preview_body(record, occasion, redactor, limit=LIMIT_BYTES - len(head))
+
+
+def preview_body(record: Record, occasion: Occasion, redactor: Redactor, *, limit: int) -> str:
+    """The text of a preview without the line by which it is found again, within so many bytes."""
+    head = f"### Preview of {markdown.code(occasion.stack)}: {_headline(record)}\n"
     blocking = sum(finding.blocks for finding in record.findings)
     if blocking:
         head += f"\n**{_many(blocking, 'policy finding')} must be solved before this can be deployed.**\n"
@@ -61,7 +67,7 @@ def preview_comment(record: Record, occasion: Occasion, redactor: Redactor) -> s
         _values("Values", record.steps, differences, redactor),
         _warnings(record, redactor),
     )
-    return markdown.composed(head, sections, _foot(record, occasion), limit=LIMIT_BYTES)
+    return markdown.composed(head, sections, _foot(record, occasion), limit=limit)
 
 
 def drift_issue(record: Record, occasion: Occasion, redactor: Redactor) -> str:
@@ -105,7 +111,12 @@ def _errors(record: Record, redactor: Redactor) -> markdown.Section:
 
 
 def _findings(record: Record, redactor: Redactor) -> markdown.Section:
-    return markdown.Section("Policy findings", [_finding(finding, redactor) for finding in record.findings], 20_000)
+    return markdown.Section("Policy findings", finding_blocks(record.findings, redactor), 20_000)
+
+
+def finding_blocks(findings: Iterable[Finding], redactor: Redactor) -> list[str]:
+    """A list item of markdown for each finding."""
+    return [_finding(finding, redactor) for finding in findings]
 
 
 def _finding(finding: Finding, redactor: Redactor) -> str:

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
+from operations.pull_request.verified import Changes
+
 _T = TypeVar("_T")
 _TIMEOUT_SECONDS = 30
 _PAGE = 100
@@ -42,7 +44,28 @@ class _Post(BaseModel):
     user: _User | None = None
 
 
+class _Head(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    sha: str
+
+
+class _PullRequest(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    head: _Head
+    changed_files: int
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    filename: str
+    previous_filename: str | None = None
+
+
 _POSTS = TypeAdapter(list[_Post])
+_FILES = TypeAdapter(list[_File])
 
 
 class GitHub:
@@ -92,6 +115,19 @@ class GitHub:
             return self._send("PATCH", ours.url, {"body": body}).html_url
         return self._send("POST", comments, {"body": body}).html_url
 
+    def changes(self, pull_request: int) -> Changes:
+        """Which files a pull request changes.
+
+        Raises:
+            GitHubError: if GitHub refuses it or does not answer.
+        """
+        url = f"{self._base}/pulls/{pull_request}"
+        told = self._read(TypeAdapter(_PullRequest), self._ask("GET", url))
+        # GitHub lists no more than 3,000.
+        files = list(self._pages(f"{url}/files", {}, _FILES))
+        paths = tuple(path for file in files for path in (file.filename, file.previous_filename) if path)
+        return Changes(paths, told.head.sha, listed_all=len(files) >= told.changed_files)
+
     def put_issue(self, title: str, body: str) -> str:
         """Open an issue, or update the open one with the same marker; gives its address.
 
@@ -114,18 +150,18 @@ class GitHub:
 
     def _find(self, url: str, parameters: dict[str, str], body: str) -> _Post | None:
         marker = body.split("\n", 1)[0]
-        for post in self._pages(url, parameters):
+        for post in self._pages(url, parameters, _POSTS):
             first = (post.body or "").split("\n", 1)[0].strip()
             if first == marker and post.user is not None and post.user.login == self._author:
                 return post
         return None
 
-    def _pages(self, url: str, parameters: dict[str, str]) -> Iterator[_Post]:
+    def _pages(self, url: str, parameters: dict[str, str], kind: TypeAdapter[list[_T]]) -> Iterator[_T]:
         page: str | None = url
         asked: dict[str, str] | None = parameters | {"per_page": str(_PAGE)}
         while page is not None:
             answer = self._ask("GET", page, params=asked)
-            yield from self._read(_POSTS, answer)
+            yield from self._read(kind, answer)
             page, asked = answer.links.get("next", {}).get("url"), None
             if page is not None and not page.startswith(self._base.split("/repos/", maxsplit=1)[0]):
                 raise GitHubError(f"GitHub's list goes on at another address ({page}): the token is not sent there.")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from operations.engine_events import EventLogError, Record, read_events
+from operations.engine_events import EventLogError, Line, Record, parse_events, record_of
 from operations.errors import OperationError
 from operations.policy_check.configuration import PACK, configured
 from operations.stack_file import raw_settings
@@ -14,6 +14,7 @@ from operations.target import Target
 
 _TIMEOUT_SECONDS = 1800
 _SECRET_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN")
+_LOG = "events.jsonl"
 _DRIFT = ("--refresh", "--expect-no-changes")
 
 
@@ -29,7 +30,7 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
         OperationError: if the preview does not end, or pulumi wrote no event log.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "events.jsonl"
+    log = folder / _LOG
     log.unlink(missing_ok=True)
     command = ["pulumi", "preview", *_stack_and_pack(target, folder)]
     command += ["--non-interactive", "--event-log", str(log.resolve()), *(_DRIFT if refresh else ())]
@@ -44,10 +45,21 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
         ) from error
     if not log.exists():
         raise OperationError(f"pulumi preview wrote no event log (status {status}); the reason stands above.")
+    return status, record_of(events(folder))
+
+
+def events(folder: Path) -> tuple[Line, ...]:
+    """What the engine said in the last preview; without its summary if the log is cut off, so as not complete.
+
+    Raises:
+        OperationError: if the log can't be read.
+    """
+    log = folder / _LOG
     try:
-        return status, read_events(log.read_text(encoding="utf-8").split("\n"))
+        read, cut_off = parse_events(log.read_text(encoding="utf-8").split("\n"))
     except EventLogError as error:
         raise OperationError(f"{log} can't be read: {error}") from error
+    return tuple(event for event in read if not (cut_off and event.summary))
 
 
 def analyze(target: Target, folder: Path) -> str | None:

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 import simulator
+from operations.engine_events import record_of
+from operations.pull_request import base_pack, report
 from operations.pull_request.comment import LIMIT_BYTES, Occasion, drift_issue, preview_comment
 from operations.pull_request.redaction import Redactor
-from operations.pull_request.review import analyze, preview
+from operations.pull_request.review import analyze, events, preview
 from operations.target import Target
 from tests.support.engine import Stack
 from tests.support.inventory import connect
@@ -115,6 +117,16 @@ def test_the_comment_of_a_whole_installation_fits(
     assert status == 0
     assert text.count("- `create`") > 15
     assert len(text.encode()) < LIMIT_BYTES
+    # The same plan as the job that posts gets it: the pack finds in it what the engine's own run of the pack found.
+    handed_on = tmp_path / "preview.json"
+    report.write(handed_on, fresh.name, status, events(tmp_path), Redactor())
+    assert handed_on.stat().st_size < report.LIMIT_BYTES / 5
+    plan = report.read(handed_on, fresh.name)
+    resources = plan.resources()
+    assert len(resources) == record_of(plan.events).registered > 15
+    assert base_pack.findings(resources, jetson()) == ()
+    refused = base_pack.findings(resources, x86())
+    assert {finding.urn.rsplit("::", 1)[-1] for finding in refused} >= {"reservation-policy", "reservation-namespace"}
 
 
 def test_drift_is_told_and_nothing_is_told_once_it_is_gone(

@@ -1,9 +1,9 @@
-"""A stand-in for GitHub's REST interface on loopback: comments and issues of one repository, in pages."""
+"""A stand-in for GitHub's REST interface on loopback: comments, issues and changed files, in pages."""
 
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +14,7 @@ from typing_extensions import override
 
 REPOSITORY = "owner/name"
 TOKEN = "ghs_only-a-test"
+HEAD = "89abcdef0123456789abcdef0123456789abcdef"
 BOT = "github-actions[bot]"
 
 
@@ -25,7 +26,9 @@ class GitHubServer:
         posts: comments (with `pull_request`) and issues, oldest first.
         asked: method and path of every request.
         failures: status codes with which the next requests are answered, by method.
-        page: posts in a page.
+        page: posts or files in a page.
+        files: what a pull request changes, as GitHub lists it.
+        changed_files: how many GitHub says it changes; as many as are listed if None.
     """
 
     url: str = ""
@@ -33,6 +36,8 @@ class GitHubServer:
     asked: list[tuple[str, str]] = field(default_factory=list)
     failures: dict[str, list[int]] = field(default_factory=dict)
     page: int = 2
+    files: list[dict[str, str]] = field(default_factory=list)
+    changed_files: int | None = None
 
     def add(
         self, body: str, *, author: str = BOT, pull_request: int | None = None, state: str = "open"
@@ -61,6 +66,14 @@ class _Handler(BaseHTTPRequestHandler):
             return
         parts = urlsplit(self.path)
         asked = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        state = self.server_state
+        if re.fullmatch(rf"/repos/{REPOSITORY}/pulls/\d+", parts.path):
+            count = len(state.files) if state.changed_files is None else state.changed_files
+            self._answer(200, {"head": {"sha": HEAD}, "changed_files": count, "title": "anything"})
+            return
+        if re.fullmatch(rf"/repos/{REPOSITORY}/pulls/\d+/files", parts.path):
+            self._page(state.files, parts.path, asked)
+            return
         comments = re.fullmatch(rf"/repos/{REPOSITORY}/issues/(\d+)/comments", parts.path)
         pull_request = int(comments[1]) if comments else None
         if not comments and parts.path != f"/repos/{REPOSITORY}/issues":
@@ -73,10 +86,13 @@ class _Handler(BaseHTTPRequestHandler):
             and asked.get("state", post["state"]) == post["state"]
             and asked.get("creator", post["user"]["login"]) == post["user"]["login"]
         ]
+        self._page(found, parts.path, asked)
+
+    def _page(self, found: Sequence[object], path: str, asked: dict[str, str]) -> None:
         page, size = int(asked.get("page", "1")), self.server_state.page
         headers = {}
         if page * size < len(found):
-            headers["Link"] = f'<{self.server_state.url}{parts.path}?page={page + 1}>; rel="next"'
+            headers["Link"] = f'<{self.server_state.url}{path}?page={page + 1}>; rel="next"'
         self._answer(200, found[(page - 1) * size : page * size], headers)
 
     def do_POST(self) -> None:

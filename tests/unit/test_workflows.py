@@ -104,6 +104,38 @@ def test_the_code_of_a_pull_request_never_has_a_token_that_writes() -> None:
     assert checkout["with"]["ref"] == "${{ github.event.pull_request.base.sha }}"
 
 
+def _step(job: dict[str, Any], action: str) -> dict[str, Any]:
+    [found] = [step for step in job["steps"] if step.get("uses", "").startswith(f"{action}@")]
+    return dict(found)
+
+
+def test_what_one_job_leaves_for_the_other_is_events_and_no_text_to_post() -> None:
+    jobs = _jobs(FOLDER / "workflows" / "preview.yml")
+    upload, download = (
+        _step(jobs["preview"], "actions/upload-artifact"),
+        _step(jobs["comment"], "actions/download-artifact"),
+    )
+    assert upload["with"]["path"] == "review/preview.json"
+    assert upload["with"]["name"] == download["with"]["name"] == "preview-${{ matrix.stack }}"
+    # Into a folder of its own: nothing of the base branch's code can be overwritten.
+    assert download["with"]["path"] == "review"
+    assert not (ROOT / "review" / "__init__.py").exists()
+    assert download["continue-on-error"] is True
+    order = [step.get("uses", step.get("run", "")) for step in jobs["comment"]["steps"]]
+    assert order.index("./.github/actions/prepare") < order.index(download["uses"]) < order.index("make post")
+
+
+def test_the_job_that_posts_can_reach_neither_state_nor_cluster() -> None:
+    job = _jobs(FOLDER / "workflows" / "preview.yml")["comment"]
+    assert set(job["permissions"]) == {"contents", "pull-requests"}
+    assert "environment" not in job
+    text = yaml.safe_dump(job)
+    for reach in ("secrets.", "AWS", "STATE_URL", "KUBECONFIG", "pulumi"):
+        assert reach not in text
+    [holder] = [step for step in job["steps"] if "GITHUB_TOKEN" in step.get("env", {})]
+    assert holder["run"] == "make post"
+
+
 def test_the_comment_is_written_when_the_preview_failed() -> None:
     jobs = _jobs(FOLDER / "workflows" / "preview.yml")
     assert jobs["comment"]["if"].startswith("${{ !cancelled()")

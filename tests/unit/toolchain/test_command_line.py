@@ -1,12 +1,14 @@
 """`python -m toolchain`, as a real process."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import eventually
 from toolchain.programs import Program
 
 _REPOSITORY = Path(__file__).parents[3]
@@ -55,6 +57,17 @@ class Toolchain:
             "KAI_ANYWHERE_OFFLINE": "1",
         }
 
+    def started(self, *arguments: str) -> subprocess.Popen[str]:
+        """Gives the running process."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "toolchain", *arguments],
+            cwd=_REPOSITORY,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Gives the finished process."""
         return subprocess.run(
@@ -82,6 +95,7 @@ def test_install_takes_a_group_or_single_programs(toolchain: Toolchain) -> None:
     assert len(toolchain("install", "--group", "hosts").stdout.splitlines()) == 1 + 3
     assert len(toolchain("install", "--group", "node").stdout.splitlines()) == 1 + 4
     assert len(toolchain("install", "--group", "shell").stdout.splitlines()) == 1 + 5
+    assert len(toolchain("install", "--group", "engine", "--group", "simulator").stdout.splitlines()) == 1 + 9
     assert len(toolchain("install", "etcd", "kwok").stdout.splitlines()) == 1 + 2
     unknown = toolchain("install", "helm")
     assert unknown.returncode == 2
@@ -124,3 +138,27 @@ def test_an_error_is_shown_without_a_traceback(toolchain: Toolchain) -> None:
     assert "What to do: install Go" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+_SLOW_GO = """#!/bin/sh
+case "$1" in
+env) echo '{"GOVERSION": "go1.99.0", "GOCACHE": "/nowhere/go-build"}';;
+*) echo $$ > "$HOME/go.pid"; exec /bin/sleep 600;;
+esac
+"""
+
+
+def test_whoever_ends_it_ends_the_build_too_and_finds_nothing_unfinished(toolchain: Toolchain, tmp_path: Path) -> None:
+    (toolchain.bin / "kwok").unlink()
+    (toolchain.bin / "go").write_text(_SLOW_GO)
+    (toolchain.bin / "go").chmod(0o755)
+    number = tmp_path / "go.pid"
+    with toolchain.started("install", "kwok") as process:
+        eventually(lambda: number.exists() and number.read_text())
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "Traceback" not in said
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(number.read_text()), 0)
+    assert [file.name for file in (tmp_path / "cache" / "toolchain").iterdir() if ".partial-" in file.name] == []

@@ -150,7 +150,7 @@ def _tokens(tokens: list[Token]) -> Iterator[Token]:
 
 @pytest.mark.parametrize("text", ATTACKS)
 def test_texts_of_others_stay_texts(text: str) -> None:
-    _assert_only_ours(preview_comment(_events(text), Occasion("jetson", 1, text), Redactor()), text)
+    assert_only_ours(preview_comment(_events(text), Occasion("jetson", 1, text), Redactor()), text)
 
 
 @settings(deadline=None, max_examples=150)
@@ -162,7 +162,7 @@ def test_no_text_breaks_out_of_its_code_or_of_the_bound(text: str) -> None:
         drift_issue(_events(text), Occasion("jetson", 1), Redactor()),
     ):
         assert len(rendered.encode()) <= LIMIT_BYTES
-        _assert_only_ours(rendered, text)
+        assert_only_ours(rendered, text)
 
 
 @settings(deadline=None, max_examples=20)
@@ -181,7 +181,7 @@ def test_the_comment_is_never_too_long_for_github(text: str, length: int, count:
     assert rendered.count("<details>") == rendered.count("</details>")
 
 
-def _assert_only_ours(rendered: str, text: str) -> None:
+def assert_only_ours(rendered: str, text: str) -> None:
     """Outside of code, the parsed text has our own words, one kind of link, and no HTML but ours."""
     for token in _tokens(MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(rendered)):
         assert token.type not in {"html_inline", "image", "table_open", "hr", "code_block"}, token

@@ -10,7 +10,7 @@ from operations.errors import OperationError
 from operations.pull_request.commands import app
 from operations.pull_request.comment import marker
 from operations.pull_request.github import GitHub, GitHubError
-from tests.support.github_server import REPOSITORY, TOKEN, GitHubServer, running
+from tests.support.github_server import HEAD, REPOSITORY, TOKEN, GitHubServer, running
 
 MARKER = marker("preview", "jetson")
 
@@ -62,6 +62,16 @@ def test_a_comment_that_only_quotes_the_marker_is_left_alone(server: GitHubServe
     server.add(f"see\n{MARKER}", pull_request=7)
     github.put_comment(7, f"{MARKER}\nours")
     assert len(server.posts) == 2
+
+
+def test_all_files_that_a_pull_request_changes_are_found_old_names_too(server: GitHubServer, github: GitHub) -> None:
+    server.files = [{"filename": f"docs/{number}.md", "status": "modified"} for number in range(4)]
+    server.files.append({"filename": "docs/x.md", "previous_filename": "policy/judge.py", "status": "renamed"})
+    changes = github.changes(7)
+    assert changes.paths == (*(f"docs/{number}.md" for number in range(4)), "docs/x.md", "policy/judge.py")
+    assert (changes.head, changes.listed_all) == (HEAD, True)
+    server.changed_files = 6
+    assert not github.changes(7).listed_all
 
 
 def test_an_issue_of_drift_is_opened_updated_closed_and_opened_anew(server: GitHubServer, github: GitHub) -> None:
@@ -125,12 +135,6 @@ class TestThePostCommand:
             raise result.exception
         assert result.exit_code == 0, result.output
 
-    def test_it_writes_the_comment(self, server: GitHubServer, tmp_path: Path) -> None:
-        (tmp_path / "comment.md").write_text(f"{MARKER}\nplan", encoding="utf-8")
-        self._post(tmp_path, "--pull-request", "7")
-        self._post(tmp_path, "--pull-request", "7")
-        assert _bodies(server) == [f"{MARKER}\nplan"]
-
     def test_it_opens_and_closes_the_issue_of_drift(self, server: GitHubServer, tmp_path: Path) -> None:
         (tmp_path / "issue.md").write_text(f"{marker('drift', 'jetson')}\nx", encoding="utf-8")
         self._post(tmp_path)
@@ -145,10 +149,10 @@ class TestThePostCommand:
             self._post(tmp_path)
         assert server.posts[0]["state"] == "open"
 
-    def test_the_comment_of_another_stack_is_refused(self, server: GitHubServer, tmp_path: Path) -> None:
-        (tmp_path / "comment.md").write_text(f"{marker('preview', 'x86')}\nplan", encoding="utf-8")
+    def test_an_issue_of_another_stack_is_refused(self, server: GitHubServer, tmp_path: Path) -> None:
+        (tmp_path / "issue.md").write_text(f"{marker('drift', 'x86')}\nx", encoding="utf-8")
         with pytest.raises(OperationError, match="not of this stack"):
-            self._post(tmp_path, "--pull-request", "7")
+            self._post(tmp_path)
         assert server.posts == []
 
     def test_outside_of_a_job_it_says_what_is_missing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,10 @@ def test_what_pulumi_marks_is_hidden_wherever_it_stands() -> None:
     assert shown == {"a": HIDDEN, "b": [{"c": HIDDEN}], "d": 1}
 
 
+def test_a_secret_is_hidden_as_a_name_too() -> None:
+    assert Redactor(["hunter2"]).inputs("x:y:Z", {"hunter2": {"hunter2": 1}}) == {HIDDEN: {HIDDEN: 1}}
+
+
 @pytest.mark.parametrize("kind", ["Secret", "SecretPatch"])
 def test_a_kubernetes_secret_shows_its_name_alone(kind: str) -> None:
     values = {"metadata": {"name": "s"}, "data": {"a": "eA=="}, "stringData": {"b": "x"}, "type": "Opaque"}
@@ -62,6 +66,7 @@ def test_a_flag_that_is_only_named_like_a_secret_is_shown() -> None:
         "ghp_" + "a" * 36,
         "github_pat_" + "b" * 40,
         "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2ln",
+        "bearer-eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2ln",
     ],
 )
 def test_what_looks_like_a_secret_is_hidden_in_any_text(text: str) -> None:

@@ -1,0 +1,293 @@
+"""The comment as it is posted: what the base branch found is its own, and the rest stays marked, whatever it says."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from operations.engine_events import Finding, parse_events
+from operations.policy_check import PACK, Pack
+from operations.pull_request import base_pack, report
+from operations.pull_request.commands import app
+from operations.pull_request.comment import LIMIT_BYTES, Occasion, marker
+from operations.pull_request.redaction import HIDDEN, Redactor
+from operations.pull_request.verified import Changes, Verified, kind_of, posted_comment
+from tests.support.github_server import HEAD, REPOSITORY, TOKEN, GitHubServer, running
+from tests.support.stacks import ROOT, jetson
+from tests.unit.operations.pull_request.logs import diagnostic, finding, lines, step, summary
+from tests.unit.operations.pull_request.test_comment import ATTACKS, assert_only_ours
+
+POD = "kubernetes:core/v1:Pod"
+PRIVILEGED = {
+    "kind": "Pod",
+    "metadata": {"name": "web"},
+    "spec": {"containers": [{"name": "app", "image": "app:1", "securityContext": {"privileged": True}}]},
+}
+THEIRS = "### Told by the pull request's own code"
+CHANGES = Changes(("docs/teams.md",), HEAD, listed_all=True)
+
+
+def _report(*events: Mapping[str, Any], status: int = 0) -> report.Report:
+    return report.Report(stack="jetson", status=status, events=tuple(parse_events(lines(*events))[0]))
+
+
+def _posted(told: report.Report | str, verified: Verified | None = None) -> str:
+    return posted_comment(verified or Verified(CHANGES, (), resources=1), told, Occasion("jetson", 0), Redactor())
+
+
+def _parts(text: str) -> tuple[str, str]:
+    own, theirs = text.split(THEIRS)
+    return own, theirs
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("policy/exceptions.py", "Exceptions of the policy pack"),
+        ("policy/rules/rbac.py", "The policy pack"),
+        (".github/workflows/preview.yml", "Workflows, and what decides whether a change lands"),
+        (".github/actions/prepare/action.yml", "Workflows, and what decides whether a change lands"),
+        (".ci/run", "Workflows, and what decides whether a change lands"),
+        ("Makefile", "Workflows, and what decides whether a change lands"),
+        ("requirements-dev.txt", "Pinned versions of programs, charts and libraries"),
+        ("agents/admission/requirements.txt", "Pinned versions of programs, charts and libraries"),
+        ("manifests/versions.py", "Pinned versions of programs, charts and libraries"),
+        ("toolchain/pulumi/go.sum", "Pinned versions of programs, charts and libraries"),
+        ("Pulumi.jetson.yaml", "Settings of stacks"),
+        ("__main__.py", "The program"),
+        ("components/queues.py", "The program"),
+        ("agents/host/steps.py", "What runs on hosts and in the cluster"),
+        ("operations/pull_request/verified.py", "The commands, this comment's code among them"),
+        ("docs/policy.md", "Tests and documentation"),
+        ("sitecustomize.py", "Other files"),
+        ("POLICY/judge.py", "Other files"),
+    ],
+)
+def test_each_file_is_of_the_kind_that_a_reviewer_looks_for(path: str, kind: str) -> None:
+    assert kind_of(path) == kind
+
+
+def test_every_folder_with_code_has_a_kind() -> None:
+    folders = {file.parent.relative_to(ROOT).parts[0] for file in ROOT.glob("*/**/__init__.py")} - {".venv", "review"}
+    tracked = {folder for folder in folders if not folder.startswith(".")}
+    assert {folder for folder in tracked if kind_of(f"{folder}/new.py") == "Other files"} == set()
+
+
+def test_dangerous_files_come_first_and_stand_out() -> None:
+    changes = Changes(("docs/a.md", "policy/judge.py", "strange.bin", "policy/exceptions.py"), HEAD, listed_all=True)
+    own, _ = _parts(_posted(_report(summary()), Verified(changes, ())))
+    exceptions, pack, other, docs = (
+        own.index(line)
+        for line in (
+            "- **Exceptions of the policy pack** (1): `policy/exceptions.py`",
+            "- **The policy pack** (1): `policy/judge.py`",
+            "- Other files (1): `strange.bin`",
+            "- Tests and documentation (1): `docs/a.md`",
+        )
+    )
+    assert exceptions < pack < other < docs
+    assert "did not list all" not in own
+
+
+def test_a_list_of_files_that_is_not_whole_says_so() -> None:
+    own, _ = _parts(_posted(_report(summary()), Verified(Changes(("a",), HEAD, listed_all=False), ())))
+    assert "**GitHub did not list all changed files" in own
+
+
+def test_what_the_branch_says_is_below_the_line_that_says_so() -> None:
+    own, theirs = _parts(_posted(_report(finding("approved"), summary(create=7), status=1)))
+    assert "_Nothing below was checked." in theirs
+    assert "approved" in theirs
+    for word in ("approved", "blocks", "The preview failed", "policy pack `"):
+        assert word not in own
+
+
+def test_steps_are_counted_here_whatever_the_branch_counts() -> None:
+    events = (step("delete", "a", old={}), step("delete", "b", old={}), step("same", "c", new={}), summary(same=9))
+    own, theirs = _parts(_posted(_report(*events)))
+    assert "2 steps that change something, 1 resources of the program" in own
+    assert "**2 to be deleted**" in theirs
+    assert "nothing changes" not in theirs
+
+
+def test_what_the_base_branchs_pack_finds_stands_in_its_own_part() -> None:
+    found = (Finding(message="privileged: true", policy="pod-privilege", pack="p", level="mandatory", urn="u::web"),)
+    own, theirs = _parts(_posted(_report(summary()), Verified(CHANGES, found, resources=3)))
+    assert "**The base branch's policy pack, with the stack's settings of the base branch, refuses 1 thing in" in own
+    assert "- **blocks**: `pod-privilege` on `web`" in own
+    assert "blocks" not in theirs
+
+
+def test_a_plan_that_was_not_judged_is_not_taken_for_a_good_one() -> None:
+    own, _ = _parts(_posted(_report(summary()), Verified(CHANGES, None, "the pack did not start")))
+    assert "**The base branch's policy pack judged nothing: the pack did not start.**" in own
+    assert "refuses 0" not in own
+
+
+def _events(text: str) -> tuple[Mapping[str, Any], ...]:
+    end = summary(create=1)
+    end["summaryEvent"]["PolicyPacks"] = {text: text}
+    return (
+        diagnostic(text),
+        diagnostic(text, severity="warning"),
+        finding(text, name=text, level=text),
+        step("update", text, type_=text, old={text: text, "a": [text]}, new={text: 1, "b": {text: text}}),
+        step("create", text, new={text: text}),
+        end,
+    )
+
+
+def _hostile(text: str) -> str:
+    found = (Finding(message=text, policy=text, pack=text, level="mandatory", urn=text),)
+    verified = Verified(Changes((text, f"policy/{text}"), HEAD, listed_all=True), found)
+    return _posted(_report(*_events(text)), verified)
+
+
+@pytest.mark.parametrize("text", ATTACKS)
+def test_no_text_of_the_branch_becomes_markdown(text: str) -> None:
+    assert_only_ours(_hostile(text), text)
+
+
+@pytest.mark.parametrize("text", [THEIRS, f"x\n{THEIRS}\n", f"</code>\n\n{THEIRS}", f"````\n{THEIRS}"])
+def test_the_branch_can_not_write_the_line_that_parts_the_comment(text: str) -> None:
+    headings = [line for line in _hostile(text).splitlines() if line.startswith("### ")]
+    inside = [line for line in _posted(_report(*_events("x"))).splitlines() if line.startswith("### ")]
+    assert headings.count(THEIRS) >= 1
+    assert_only_ours(_hostile(text), text)
+    assert inside.count(THEIRS) == 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.one_of(st.text(alphabet="`~<>&|\\[]()!@#*_-+ \n\tab", max_size=200), st.text(max_size=200)))
+def test_whatever_the_branch_says_the_comment_is_ours_and_bounded(text: str) -> None:
+    rendered = _hostile(text)
+    assert len(rendered.encode()) <= LIMIT_BYTES
+    assert_only_ours(rendered, text)
+
+
+@pytest.mark.parametrize("text", ["x", "`", "\n", "\U0001f600", "eyJ-", "://a:", "-----BEGIN ", "[", "<!--"])
+def test_a_report_at_the_limit_is_rendered_within_seconds(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "preview.json"
+    long = text * (1_200_000 // len(json.dumps(text)))
+    report.write(file, "jetson", 0, parse_events(lines(diagnostic(long), finding(long), summary()))[0], Redactor())
+    assert file.stat().st_size < report.LIMIT_BYTES
+    started = time.monotonic()
+    rendered = _posted(report.read(file, "jetson"))
+    assert time.monotonic() - started < 60
+    assert len(rendered.encode()) <= LIMIT_BYTES
+
+
+def test_thousands_of_findings_and_files_leave_room_for_what_the_base_branch_says() -> None:
+    many = Changes(tuple(f"policy/{number}{'x' * 200}" for number in range(3000)), HEAD, listed_all=False)
+    found = tuple(Finding(message="x" * 5000, policy="p", pack="p", level="mandatory") for _ in range(3000))
+    told = _report(*(finding(f"{number} {'y' * 3000}") for number in range(3000)), summary(), status=1)
+    rendered = _posted(told, Verified(many, found, resources=3000))
+    assert len(rendered.encode()) <= LIMIT_BYTES
+    own, theirs = _parts(rendered)
+    assert "refuses 3000 things" in own
+    assert "more are in the log of the run" in own
+    assert "**The policy pack** (3000)" in own
+    assert "GitHub did not list all" in own
+    assert "- **blocks**" in theirs
+
+
+def test_the_base_branchs_pack_judges_the_plan() -> None:
+    good = {"type": POD, "name": "good", "inputs": {"kind": "ConfigMap", "data": {"a": "b"}}}
+    bad = {"type": POD, "name": "web", "inputs": PRIVILEGED}
+    found = base_pack.findings([good, bad], jetson())
+    assert {(each.policy, each.level, each.urn.rsplit("::", 1)[-1]) for each in found} == {
+        ("pod-privilege", "mandatory", "web")
+    }
+    assert "rule:   privileged" in found[0].message
+
+
+def _pack(folder: Path, script: str) -> Pack:
+    run = folder / "run"
+    run.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    run.chmod(0o755)
+    return Pack("kai-anywhere", run, PACK.canary)
+
+
+def test_a_plan_that_can_not_be_handed_to_the_pack_is_told_not_passed() -> None:
+    with pytest.raises(base_pack.NotJudgedError, match="can't be handed to the pack"):
+        base_pack.findings([{"type": POD, "name": "web", "inputs": {"a": 10**400}}], jetson())
+
+
+def test_a_pack_that_does_not_answer_is_told_not_passed(tmp_path: Path) -> None:
+    with pytest.raises(base_pack.NotJudgedError, match=r"did not answer \(UNAVAILABLE\)"):
+        base_pack.findings([], jetson(), _pack(tmp_path, "echo 1; exec sleep 600"))
+
+
+def test_the_pack_gets_nothing_of_the_jobs_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    told = tmp_path / "environment"
+    pack = _pack(tmp_path, f"env > '{told}'\nexec cat /dev/null")
+    with pytest.raises(base_pack.NotJudgedError, match="the pack did not start"):
+        base_pack.findings([], jetson(), pack)
+    text = told.read_text(encoding="utf-8")
+    assert "PATH=" in text
+    assert TOKEN not in text
+
+
+class TestThePostCommand:
+    """`python -m operations post --pull-request`, in the environment of a job."""
+
+    @pytest.fixture
+    def server(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHubServer]:
+        with running() as state:
+            monkeypatch.setenv("GITHUB_REPOSITORY", REPOSITORY)
+            monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+            monkeypatch.setenv("GITHUB_API_URL", state.url)
+            state.files = [{"filename": "policy/exceptions.py", "status": "modified"}]
+            yield state
+
+    def _post(self, folder: Path, server: GitHubServer) -> str:
+        options = ["post", "--stack", "jetson", "--out", str(folder), "--pull-request", "7"]
+        result = CliRunner().invoke(app, options)
+        assert result.exit_code == 0, (result.output, result.exception)
+        [post] = server.posts
+        body: str = post["body"]
+        return body
+
+    def test_it_writes_one_comment_of_both_parts(self, server: GitHubServer, tmp_path: Path) -> None:
+        events = parse_events(lines(step("create", "web", type_=POD, new=PRIVILEGED), summary(create=1)))[0]
+        report.write(tmp_path / "preview.json", "jetson", 0, events, Redactor())
+        self._post(tmp_path, server)
+        text = self._post(tmp_path, server)
+        assert text.splitlines()[0] == marker("preview", "jetson")
+        own, theirs = _parts(text)
+        assert "- **blocks**: `pod-privilege` on `web`" in own
+        assert "- **Exceptions of the policy pack** (1): `policy/exceptions.py`" in own
+        assert f"commit `{HEAD}`" in own
+        assert "blocks" not in theirs
+
+    @pytest.mark.parametrize("content", [None, "<!-- kai-anywhere:preview:jetson -->\n# Approved by @admin", "{}"])
+    def test_an_older_comment_never_stays_where_the_report_is_no_good(
+        self, server: GitHubServer, tmp_path: Path, content: str | None
+    ) -> None:
+        server.add(f"{marker('preview', 'jetson')}\nnothing changes", pull_request=7)
+        if content is not None:
+            (tmp_path / "preview.json").write_text(content, encoding="utf-8")
+        text = self._post(tmp_path, server)
+        assert "### No report of the pull request's own code" in text
+        assert "judged nothing: there is no plan" in text
+        assert "policy/exceptions.py" in text
+        for gone in ("Approved", "nothing changes", THEIRS):
+            assert gone not in text
+
+    def test_text_that_the_branch_rendered_is_never_posted(self, server: GitHubServer, tmp_path: Path) -> None:
+        (tmp_path / "comment.md").write_text(f"{marker('preview', 'jetson')}\n# Approved", encoding="utf-8")
+        assert "Approved" not in self._post(tmp_path, server)
+
+    def test_the_jobs_own_token_is_hidden_even_there(self, server: GitHubServer, tmp_path: Path) -> None:
+        events = parse_events(lines(diagnostic(f"token {TOKEN}"), summary()))[0]
+        report.write(tmp_path / "preview.json", "jetson", 1, events, Redactor())
+        text = self._post(tmp_path, server)
+        assert TOKEN not in text
+        assert HIDDEN in text

@@ -1,0 +1,128 @@
+"""What `make test` runs, in which order, and that no failure gets lost; with a script in place of Python."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import toolchain
+from tests.support import programs
+from tests.support.stacks import ROOT
+
+
+class Runs:
+    """`make test` on a machine where each Python command ends at once.
+
+    Args:
+        folder: for the script and what it notes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._bin = folder / "bin"
+        self._bin.mkdir()
+        self._notes = folder / "notes"
+        self.python('echo "$*" >> "$NOTES"; case "$*" in *"$FAILS"*) exit 3;; esac')
+
+    def python(self, script: str) -> None:
+        """Replaces the script."""
+        (self._bin / "python").write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        (self._bin / "python").chmod(0o755)
+
+    def __call__(self, *, fails: str = "nothing") -> tuple[int, list[str]]:
+        """Gives make's exit status, and what was run; those beside others wherever they came."""
+        done = subprocess.run(
+            ["make", "--old-file=.venv/installed", f"BIN={self._bin}", "WORKERS=2", "test"],
+            cwd=ROOT,
+            # Not the options of the make that runs this test.
+            env={name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+            | {"NOTES": str(self._notes), "FAILS": fails},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        return done.returncode, self._notes.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+QUICK = "-m pytest --numprocesses 2 --dist loadfile -m not engine"
+ENGINE = "-m pytest --numprocesses 2 --dist loadfile -m engine"
+NEEDED = "-m toolchain install --group engine --group simulator"
+AHEAD = "-m tests.support.programs"
+
+
+def test_both_tiers_run_and_the_second_has_what_it_needs(runs: Runs) -> None:
+    status, done = runs()
+    assert status == 0
+    foreground = [line for line in done if line in {QUICK, ENGINE}]
+    assert foreground == [QUICK, ENGINE]
+    assert len(done) - 1 - done[::-1].index(NEEDED) < done.index(ENGINE)
+    assert set(done) <= {QUICK, ENGINE, NEEDED, AHEAD}
+
+
+@pytest.mark.parametrize(("fails", "last"), [("not engine", QUICK), ("loadfile -m engine", ENGINE)])
+def test_a_failure_in_either_tier_fails_the_run_and_comes_last(runs: Runs, fails: str, last: str) -> None:
+    status, done = runs(fails=fails)
+    assert status != 0
+    assert [line for line in done if line in {QUICK, ENGINE}][-1] == last
+
+
+def test_programs_that_can_not_be_had_fail_the_run_before_their_tests(runs: Runs) -> None:
+    status, done = runs(fails="--group")
+    assert status != 0
+    assert QUICK in done
+    assert ENGINE not in done
+
+
+def test_what_is_fetched_ahead_never_decides(runs: Runs) -> None:
+    assert runs(fails=AHEAD)[0] == 0
+
+
+@pytest.mark.parametrize(("ahead", "beside"), [("toolchain", "not engine"), ("tests.support", "loadfile -m engine")])
+def test_what_is_fetched_ahead_ends_with_the_tests(runs: Runs, tmp_path: Path, ahead: str, beside: str) -> None:
+    number = tmp_path / "number"
+    # The first that is fetched ahead never ends by itself, and the tests begin when it runs.
+    runs.python(
+        f"""echo "$*" >> "$NOTES"
+case "$*" in
+*"{beside}"*) while [ ! -s {number} ]; do sleep 0.1; done;;
+*"{ahead}"*) [ -s {number} ] || {{ echo $$ > {number}; exec sleep 600; }};;
+esac"""
+    )
+    assert runs()[0] == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(number.read_text(encoding="utf-8")), 0)
+
+
+def test_programs_of_tests_that_are_skipped_here_are_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "missing", lambda: None)
+    everything = set(programs.wanted())
+    monkeypatch.setattr(programs, "missing", lambda: "a real node needs root")
+    assert everything - set(programs.wanted()) == set(toolchain.NODE)
+    assert everything | {*toolchain.ENGINE, *toolchain.SIMULATOR} == set(toolchain.Program)
+    assert everything.isdisjoint({*toolchain.ENGINE, *toolchain.SIMULATOR})
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ((), "no tests collected (2 deselected)"),
+        (("--numprocesses", "1"), "no tests ran"),
+        (("tests/engine/test_workflows.py",), "2 tests collected"),
+        (("-m", "engine"), "2 tests collected"),
+    ],
+    ids=["plain", "workers", "a path", "a tier"],
+)
+def test_plain_pytest_is_the_tier_of_seconds(options: tuple[str, ...], says: str) -> None:
+    # In place of the whole folder, which takes long to collect.
+    one = "testpaths=tests/engine/test_workflows.py"
+    collect = () if "--numprocesses" in options else ("--collect-only",)
+    command = [sys.executable, "-m", "pytest", "--quiet", *collect, "--override-ini", one, *options]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+    assert says in done.stdout
