@@ -9,7 +9,7 @@ from pulumi_command import local, remote
 
 from components import tokens
 from components.host_answer import HostAnswerError, read_probe
-from components.host_commands import REMOTE_AGENT, HostAgent, HostCommands
+from components.host_commands import HostAgent, HostCommands
 from components.host_connection import connection, custom_timeouts
 from components.host_verdict import HostFacts, HostVerdictError, judge
 from config.hosts import HostCheck, HostSettings
@@ -118,7 +118,7 @@ class Host(pulumi.ComponentResource):
             f"{self._name}-agent",
             connection=connection(self._args.host.ssh, self._args.secrets),
             source=pulumi.FileAsset(self._args.agent.path),
-            remote_path=REMOTE_AGENT,
+            remote_path=self._commands.remote_agent,
             # Copied again as well: a replaced copy deletes nothing.
             triggers=[self._args.host.revision],
             opts=self._opts([], _COPY_SECONDS),

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from config.hosts import HostSettings
 
-REMOTE_AGENT = ".kai-anywhere/kai-host.pyz"
-"""Below the login's home."""
+_FOLDER = ".kai-anywhere"
+"""Below the login's home, which several hosts may share."""
+_HASH_CHARACTERS = 16
 
 
 @dataclass(frozen=True)
@@ -64,17 +65,34 @@ class HostCommands:
         )
         lines = [
             f"[ -e {shlex.quote(self._path)} ] || {{ echo {shlex.quote(gone)} >&2; exit 1; }}",
+            self._verified,
             self._launch("restore", self.host.timeouts.configure_seconds),
         ]
         if self.host.ssh is not None:
-            folder = REMOTE_AGENT.partition("/")[0]
+            folder = f"{_FOLDER}/{self.node}"
             lines[-1] += " || exit"
-            lines.append(f"rm -f {REMOTE_AGENT}; rmdir {folder} 2>/dev/null || true")
+            # With what earlier versions of the program copied for this node.
+            lines.append(f"rm -f {folder}/*/kai-host.pyz; rmdir {folder}/* {folder} {_FOLDER} 2>/dev/null || true")
         return _in_any_shell("\n".join(lines))
 
     @property
+    def remote_agent(self) -> str:
+        """Where the agent is copied to, below the login's home.
+
+        Each node has its own, since hosts may share a home. Each version has its own, so that what is in the state can
+        still be undone by the version that did it while a newer one is copied.
+        """
+        return f"{_FOLDER}/{self.node}/{self.agent.sha256[:_HASH_CHARACTERS]}/kai-host.pyz"
+
+    @property
     def _path(self) -> str:
-        return REMOTE_AGENT if self.host.ssh is not None else self.agent.path
+        return self.remote_agent if self.host.ssh is not None else self.agent.path
+
+    @property
+    def _verified(self) -> str:
+        """Ends the text unless the file is the one that was copied."""
+        expected = shlex.quote(f"{self.agent.sha256}  {self._path}")
+        return f"echo {expected} | sha256sum -c --quiet || exit"
 
     @property
     def _revision(self) -> str:
@@ -86,8 +104,7 @@ class HostCommands:
 
     def _checked(self, launch: str, mark: str) -> str:
         """Run the launcher if it is the file that was copied; the mark is a comment that makes another input."""
-        expected = shlex.quote(f"{self.agent.sha256}  {self._path}")
-        return _in_any_shell(f"echo {expected} | sha256sum -c --quiet || exit\nexec {launch} # {mark}")
+        return _in_any_shell(f"{self._verified}\nexec {launch} # {mark}")
 
 
 def _in_any_shell(text: str) -> str:

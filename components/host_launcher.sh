@@ -32,10 +32,12 @@ IFS= read -r document || document=
 
 if [ "$(id -u)" = 0 ]; then
     as_root() { "$@"; }
-elif sudo -n true 2>/dev/null; then
-    as_root() { sudo -n "$@"; }
+# With -k, sudo forgets for this command that somebody said the password before. Where it remembers that for every
+# session (timestamp_type=global), it would not read the password, and the agent would get it as its document.
+elif sudo -k -n timeout 10 true 2>/dev/null; then
+    as_root() { sudo -k -n "$@"; }
 elif [ "$secret" = password ]; then
-    as_root() { { printf '%s\n' "$password" && cat; } | sudo -S -p '' "$@"; }
+    as_root() { { printf '%s\n' "$password" && cat; } | sudo -k -S -p '' "$@"; }
 else
     fail "sudo refuses without a password. Store the password with 'pulumi config set --secret NAME' and say
 hosts.$node.sudo_password_secret: NAME, or allow this login sudo without one."

@@ -3,7 +3,8 @@
 from enum import StrEnum, unique
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from config.charts import ChartSettings, ImageSettings
 from config.model import Name, Settings
@@ -11,6 +12,25 @@ from config.model import Name, Settings
 RUNTIME_MODE_VARIABLE = "NVIDIA_CONTAINER_RUNTIME_MODE"
 """Of the container toolkit that the operator installs: the mode of its runtime. With `cdi`, the operator's own default
 is `cdi`, not the toolkit's `auto` (GPU Operator v26.7.0, controllers/object_controls.go)."""
+_ENVIRONMENT_COUNTS = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
+
+
+def _fractions_keep_their_gpu(environment: dict[str, str]) -> dict[str, str]:
+    """Refuse the switch by which the toolkit ignores what an unprivileged container's environment asks for.
+
+    KAI names a fraction's GPU in the environment alone (KAI v0.17.0, pkg/binder/plugins/gpusharing; NVIDIA Container
+    Toolkit v1.20.0, internal/config/image/cuda_image.go).
+    """
+    said = environment.get(_ENVIRONMENT_COUNTS)
+    if said is not None and said.lower() not in {"1", "t", "true"}:
+        raise PydanticCustomError(
+            "toolkit_ignores_fractions",
+            "{variable} is '{said}': pods with a fraction of a GPU would start without it, since KAI names their GPU "
+            "in the environment of an unprivileged container. Remove it, and refuse such pods where they are created: "
+            "kubectl label namespace NAME kai-anywhere.io/pod-guard=enforce",
+            {"variable": _ENVIRONMENT_COUNTS, "said": said},
+        )
+    return environment
 
 
 @unique
@@ -46,7 +66,9 @@ class GpuOperatorSettings(Settings):
     namespace: Name = "gpu-operator"
     chart: ChartSettings = ChartSettings()
     images: ImageSettings = ImageSettings()
-    toolkit_env: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], str] = {}
+    toolkit_env: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], str], AfterValidator(_fractions_keep_their_gpu)
+    ] = {}
     """Added to the container toolkit's environment; wins over what the distribution sets."""
     cdi: bool = True
     """`cdi.enabled`. k8s-snap 1.32 ships containerd 1.6, which needs false (k8s-snap#2388)."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from agents.host import (
     distribution,
     files,
+    ownership,
     probe,
     service,
     step_cdi,
@@ -31,15 +32,17 @@ from agents.host.distribution import Mechanism
 from agents.host.errors import HostError, RolledBackError
 from agents.host.journal import Journal
 from agents.host.lock import only_run
-from agents.host.plan import Change, Step, change
+from agents.host.plan import Change, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agents.host.desired import Desired
+    from agents.host.journal import Original
     from agents.host.service import Service
 
 _ROLLBACK_SECONDS = 120.0
+_LEFTOVERS = "leftovers"
 
 
 @dataclass
@@ -132,18 +135,18 @@ def _no_staging(error: OSError) -> HostError:
 
 def _apply(context: Context, result: Result) -> None:
     tools, journal = context.tools, context.journal
-    changes = [(step.name, planned) for step in result.steps for planned in step.changes]
     services = list({step.service.name: step.service for step in result.steps if step.service}.values())
     owed = tuple(journal.pending)
-    if changes or services:
-        journal.begin([(name, planned.path) for name, planned in changes], [each.name for each in services])
+    leftovers = _leftovers(context, result.steps)
+    changes = _begin(context, result.steps, services)
     written: list[Change] = []
     attempted: list[Service] = []
     try:
-        for _, planned in changes:
+        for planned in changes:
+            _refuse_changed_meanwhile(tools, planned)
             files.make_folders(tools.root.target(planned.path).parent)
             written.append(planned)
-            _write(tools, planned)
+            write(tools, planned)
         for each in services:
             say(f"restarting {each.name}")
             attempted.append(each)
@@ -161,10 +164,25 @@ def _apply(context: Context, result: Result) -> None:
                 journal.restarted(each.name)
         result.rolled_back = True
         raise RolledBackError(f"{error.message} What was there before is back in force.", error.remedy) from error
+    journal.forget(leftovers)
     for step in result.steps:
         for reference in step.images:
             say(f"importing {reference}")
             step_images.import_image(tools, context.layout, reference)
+
+
+def _begin(context: Context, steps: list[Step], services: list[Service]) -> list[Change]:
+    """Notes in the journal what is about to happen, and gives every change, in order."""
+    root, journal = context.tools.root, context.journal
+    changes = [planned for step in steps for planned in step.changes]
+    if not changes and not services:
+        return []
+    ours = [(step.name, planned) for step in steps if step.name != _LEFTOVERS for planned in step.changes]
+    kept = [copy for _, planned in ours for copy in ownership.before_overwriting(root, journal, planned)]
+    for copy in kept:
+        say(f"somebody else changed a file that is written again: theirs is kept as {copy.path}")
+    journal.begin(ours, [each.name for each in services])
+    return [*kept, *changes]
 
 
 def _roll_back(context: Context, written: list[Change], attempted: list[Service], error: HostError) -> None:
@@ -173,9 +191,9 @@ def _roll_back(context: Context, written: list[Change], attempted: list[Service]
     tools = Tools(context.tools.root, Deadline(max(_ROLLBACK_SECONDS, context.desired.restart_seconds)))
     try:
         for planned in reversed(written):
-            # The write that failed has changed nothing, and would fail again.
-            if tools.root.read_bytes(planned.path) != planned.before:
-                _write(tools, Change(planned.path, planned.after, planned.before, planned.owner))
+            # The write that failed has changed nothing, and would fail again; what somebody changed since is theirs.
+            if tools.root.read_bytes(planned.path) == planned.after:
+                write(tools, Change(planned.path, planned.after, planned.before, planned.owner))
         for each in attempted:
             each.bring_up(tools, context.desired.restart_seconds)
             context.journal.restarted(each.name)
@@ -186,7 +204,12 @@ def _roll_back(context: Context, written: list[Change], attempted: list[Service]
         ) from second
 
 
-def _write(tools: Tools, planned: Change) -> None:
+def write(tools: Tools, planned: Change) -> None:
+    """Makes a file what it shall be.
+
+    Raises:
+        HostError: It can't; the file is what it was.
+    """
     target = tools.root.target(planned.path)
     if planned.after is None:
         files.remove(target)
@@ -194,36 +217,51 @@ def _write(tools: Tools, planned: Change) -> None:
         files.replace(target, planned.after, planned.owner)
 
 
+def _refuse_changed_meanwhile(tools: Tools, planned: Change) -> None:
+    if tools.root.read_bytes(planned.path) != planned.before:
+        raise HostError(f"{planned.path} was changed by somebody else while this ran.", "Run it again.")
+
+
 def _no_longer_wanted(context: Context, steps: list[Step]) -> Step:
     """Takes back what an earlier run changed and this document does not ask for any more."""
-    root, journal, desired = context.tools.root, context.journal, context.desired
-    by_host = desired.toolkit.owner == "host"
+    changes: tuple[Change, ...] = ()
+    notes: list[str] = []
+    restart = None
+    for original in _leftovers(context, steps):
+        taken = ownership.taken_back(context.tools.root, context.journal, original)
+        changes += taken.changes
+        notes += [taken.note] if taken.note else []
+        if taken.changes and original.step == step_containerd.NAME:
+            restart = service.for_layout(context.layout)
+        if taken.changes and original.step == step_docker.NAME:
+            restart = service.docker()
+    detail = "taken back, since it is no longer asked for" if changes else "nothing to take back"
+    return Step(_LEFTOVERS, "; ".join([detail, *notes]), changes, restart)
+
+
+def _leftovers(context: Context, steps: list[Step]) -> list[Original]:
+    """Gives the files that an earlier run changed and that this document does not ask for any more."""
+    by_host = context.desired.toolkit.owner == "host"
     asked = {
         step_toolkit.NAME: by_host,
         step_containerd.NAME: by_host,
-        step_docker.NAME: desired.docker.configure,
-        step_cdi.NAME: desired.cdi.generate,
+        step_docker.NAME: context.desired.docker.configure,
+        step_cdi.NAME: context.desired.cdi.generate,
     }
-    mentioned = {planned.path for step in steps for planned in step.changes}
-    changes: tuple[Change, ...] = ()
-    restart = None
-    for original in journal.originals.values():
-        kept_for_operator = original.step == step_containerd.NAME and not original.path.endswith(
-            step_containerd.NVIDIA_FILE
+    mentioned = {planned.path for step in steps if step.name != _LEFTOVERS for planned in step.changes}
+    # The GPU Operator's own file relies on the others.
+    only_nvidia = context.layout.mechanism is Mechanism.DROP_IN
+    return [
+        original
+        for original in context.journal.originals.values()
+        if not asked.get(original.step, True)
+        and original.path not in mentioned
+        and (
+            original.step != step_containerd.NAME
+            or not only_nvidia
+            or original.path.endswith(step_containerd.NVIDIA_FILE)
         )
-        if asked.get(original.step, True) or original.path in mentioned:
-            continue
-        if kept_for_operator and context.layout.mechanism is Mechanism.DROP_IN:
-            continue
-        content = journal.content_of(original)
-        back = change(root, original.path, content)
-        changes += tuple(Change(each.path, each.before, each.after, original.owner or each.owner) for each in back)
-        if back and original.step == step_containerd.NAME:
-            restart = service.for_layout(context.layout)
-        if back and original.step == step_docker.NAME:
-            restart = service.docker()
-    detail = "taken back, since it is no longer asked for" if changes else "nothing to take back"
-    return Step("leftovers", detail, changes, restart)
+    ]
 
 
 def _refuse_other_platform(desired: Desired, seen: probe.Hardware) -> None:

@@ -47,10 +47,15 @@ class Effective:
         return below(self.flat, (*self.runtimes, name))
 
     @property
+    def nvidia_program(self) -> str:
+        """What the `nvidia` runtime runs; empty where it says nothing."""
+        return text_of(self.runtime("nvidia").get(("options", "BinaryName"), "''"))
+
+    @property
     def serves_nvidia(self) -> bool:
         """Whether the `nvidia` runtime is there, runs NVIDIA's program and uses runc's cgroup driver."""
         nvidia, runc = self.runtime("nvidia"), self.runtime("runc")
-        program = text_of(nvidia.get(("options", "BinaryName"), "''")).rpartition("/")[2]
+        program = self.nvidia_program.rpartition("/")[2]
         driver = ("options", "SystemdCgroup")
         same = nvidia.get(driver, "false") == runc.get(driver, "false")
         return program.startswith("nvidia-container-runtime") and bool(runc) and same
@@ -119,6 +124,24 @@ def with_import(text: str, pattern: str) -> str:
         return line + text
     end = text.find("\n", version.end())
     return f"{text}\n{line}" if end < 0 else text[: end + 1] + line + text[end + 1 :]
+
+
+def without_import(text: str, pattern: str, *, empty_list: bool) -> str:
+    """Gives a configuration that does not import a pattern any more; the rest of the file stays.
+
+    Args:
+        text: The configuration.
+        pattern: What it imports.
+        empty_list: Whether a list that gets empty stays.
+    """
+    found = _IMPORTS.search(_top(text))
+    if found is None or pattern not in imports(text):
+        return text
+    entries = re.sub(rf"""\s*,?\s*(["']){re.escape(pattern)}\1""", "", found.group("entries"), count=1)
+    if entries.strip(" \t\n,") or empty_list:
+        return text[: found.start("entries")] + entries.lstrip(", ") + text[found.end("entries") :]
+    end = text.find("\n", found.end())
+    return text[: found.start()] + ("" if end < 0 else text[end + 1 :])
 
 
 @dataclass(frozen=True)

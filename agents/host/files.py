@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+PRIVATE = 0o600
+
+
 @dataclass(frozen=True)
 class Owner:
     """A file's permission bits and owners."""

@@ -1,7 +1,7 @@
-"""What this agent replaced on the host, kept so that `restore` gives the exact bytes back, whenever a run was killed.
+"""What was on the host and what this agent made of it, so that `restore` gives back the one and knows the other again.
 
-Order is everything: originals are on the disk before the journal names them, and the journal names a file before that
-file is touched. The journal's own replacement is the one commit point.
+Order is everything: both contents are on the disk before the journal names them, and the journal names a file before
+that file is touched. The journal's own replacement is the one commit point.
 """
 
 from __future__ import annotations
@@ -11,33 +11,49 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agents.host import files
 from agents.host.errors import HostError
-from agents.host.files import Owner
+from agents.host.files import PRIVATE, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from agents.host.plan import Change
     from agents.host.root import Root
 
 _HOME = "/var/lib/kai-anywhere"
 FOLDER = f"{_HOME}/host"
 _JOURNAL = f"{FOLDER}/journal.json"
 _ORIGINALS = f"{FOLDER}/originals"
-_PRIVATE = 0o600
+_VERSION = 2
+_READ = (1, _VERSION)
+"""Version 1 does not tell what was written, nor where to."""
 
 
 @dataclass(frozen=True)
 class Original:
-    """A file as it was before the first change; `sha256` and `owner` are None where there was none."""
+    """A file as it was before the first change, and what this agent made of it.
+
+    Attributes:
+        path: Its host path.
+        step: Of the plan.
+        sha256: Of what was there; None where there was no file.
+        owner: Likewise.
+        written: Of what this agent wrote, the last at the end; two while a change is under way. Empty where the journal
+            does not tell.
+        target: Where the path led then: a link that came later is somebody else's. None where the journal does not
+            tell.
+    """
 
     path: str
     step: str
     sha256: str | None
     owner: Owner | None
+    written: tuple[str, ...] = ()
+    target: str | None = None
 
 
 @dataclass
@@ -62,6 +78,11 @@ class Journal:
             return cls(root)
         try:
             data = json.loads(content.decode("utf-8"))
+            if data["version"] not in _READ:
+                raise HostError(
+                    f"{_JOURNAL} is of version {data['version']!r}, which this agent does not know.",
+                    "Use the version of the program that prepared this host last; nothing was changed.",
+                )
             originals = {item["path"]: _original(item) for item in data["files"]}
             return cls(root, originals, list(data["folders"]), list(data["services"]), list(data["pending"]))
         except (ValueError, KeyError, TypeError) as error:
@@ -80,24 +101,60 @@ class Journal:
         """Whether nothing has to be taken back."""
         return not (self.originals or self.folders or self.services or self.pending)
 
-    def begin(self, changes: Iterable[tuple[str, str]], services: Iterable[str]) -> None:
-        """Notes that files (`(step, host path)`) are about to change and services have to be restarted for it.
+    def begin(self, changes: Iterable[tuple[str, Change]], services: Iterable[str]) -> None:
+        """Notes that files (by their step) are about to change and services have to be restarted for it.
 
         Raises:
-            HostError: The originals or the journal can't be written; nothing was changed.
+            HostError: The contents or the journal can't be written; nothing was changed.
         """
-        folder = self.root.path(_ORIGINALS)
-        files.make_folders(folder, 0o700)
-        for step, path in changes:
-            target = self.root.target(path)
+        files.make_folders(self.root.path(_ORIGINALS), 0o700)
+        for step, change in changes:
+            target = self.root.target(change.path)
             self._note_folders(self.root.host_path(missing) for missing in files.missing_folders(target.parent))
-            if path not in self.originals:
-                self.originals[path] = self._keep(step, path)
+            known = self.originals.get(change.path) or Original(
+                change.path,
+                step,
+                None if change.before is None else self._store(change.before),
+                None if change.before is None else change.owner,
+            )
+            # Until it is replaced, what was written before is ours too.
+            former = tuple(sha256 for sha256 in known.written if sha256 == _sha256(change.before))
+            new = () if change.after is None else (self._store(change.after),)
+            self.originals[change.path] = replace(known, written=former + new, target=self._led_to(change.path))
         for service in services:
             for notes in (self.services, self.pending):
                 if service not in notes:
                     notes.append(service)
         self._save()
+
+    def rebase(self, original: Original, content: bytes | None, owner: Owner) -> None:
+        """Makes what somebody else made of a file what was there; `begin` writes it down.
+
+        Raises:
+            HostError: The content can't be written; nothing was changed.
+        """
+        files.make_folders(self.root.path(_ORIGINALS), 0o700)
+        there = (None, None) if content is None else (self._store(content), owner)
+        self.originals[original.path] = Original(original.path, original.step, *there)
+
+    def adopt(self, original: Original, content: bytes) -> None:
+        """Takes a file's content for written by this agent, where the journal does not tell; `begin` writes it down.
+
+        Raises:
+            HostError: The content can't be written; nothing was changed.
+        """
+        files.make_folders(self.root.path(_ORIGINALS), 0o700)
+        self.originals[original.path] = replace(original, written=(self._store(content),))
+
+    def forget(self, originals: Iterable[Original]) -> None:
+        """Drops files that were taken back, so that what others put there later is theirs.
+
+        Raises:
+            HostError: The journal can't be written.
+        """
+        paths = [original.path for original in originals if self.originals.pop(original.path, None)]
+        if paths:
+            self._save()
 
     def restarted(self, service: str) -> None:
         """Notes that a service runs with what is on the disk.
@@ -126,15 +183,25 @@ class Journal:
         Raises:
             HostError: They are missing or damaged.
         """
-        if original.sha256 is None:
-            return None
-        content = self.root.read_bytes(f"{_ORIGINALS}/{original.sha256}")
-        if content is None or hashlib.sha256(content).hexdigest() != original.sha256:
-            raise HostError(
-                f"The original of {original.path} in {_ORIGINALS} is missing or damaged.",
-                f"Put {original.path} right by hand, then remove {FOLDER}.",
-            )
-        return content
+        return None if original.sha256 is None else self._stored(original, original.sha256)
+
+    def written_to(self, original: Original) -> bytes | None:
+        """Gives what this agent wrote last, None where the journal does not tell.
+
+        Raises:
+            HostError: It is missing or damaged.
+        """
+        return self._stored(original, original.written[-1]) if original.written else None
+
+    def is_as_written(self, original: Original, content: bytes) -> bool:
+        """Tells whether nobody has changed a file since this agent wrote it."""
+        return _sha256(content) in original.written
+
+    def leads_elsewhere(self, original: Original) -> bool:
+        """Tells whether a path leads to another file than the one that this agent wrote."""
+        if original.target is None:
+            return self.root.path(original.path).is_symlink()
+        return self._led_to(original.path) != original.target
 
     def close(self) -> None:
         """Removes the folders that were made, then forgets everything.
@@ -160,20 +227,27 @@ class Journal:
     def _note_folders(self, folders: Iterable[str]) -> None:
         self.folders[:0] = [folder for folder in folders if folder not in self.folders]
 
-    def _keep(self, step: str, path: str) -> Original:
-        target = self.root.target(path)
-        content = self.root.read_bytes(path)
-        owner = files.owner_of(target)
-        if content is None or owner is None:
-            return Original(path, step, None, None)
+    def _store(self, content: bytes) -> str:
         sha256 = hashlib.sha256(content).hexdigest()
-        # Private to root, whatever the original's mode: it may hold a registry's password.
-        files.replace(self.root.path(f"{_ORIGINALS}/{sha256}"), content, Owner(_PRIVATE, os.geteuid(), os.getegid()))
-        return Original(path, step, sha256, owner)
+        # Private to root, whatever the file's mode: it may hold a registry's password.
+        files.replace(self.root.path(f"{_ORIGINALS}/{sha256}"), content, Owner(PRIVATE, os.geteuid(), os.getegid()))
+        return sha256
+
+    def _stored(self, original: Original, sha256: str) -> bytes:
+        content = self.root.read_bytes(f"{_ORIGINALS}/{sha256}")
+        if content is None or _sha256(content) != sha256:
+            raise HostError(
+                f"What is kept of {original.path} in {_ORIGINALS} is missing or damaged.",
+                f"Put {original.path} right by hand, then remove {FOLDER}.",
+            )
+        return content
+
+    def _led_to(self, path: str) -> str:
+        return os.path.realpath(str(self.root.path(path)))
 
     def _save(self) -> None:
         data = {
-            "version": 1,
+            "version": _VERSION,
             "files": [
                 {
                     "path": original.path,
@@ -182,6 +256,8 @@ class Journal:
                     "mode": original.owner.mode if original.owner else None,
                     "uid": original.owner.uid if original.owner else None,
                     "gid": original.owner.gid if original.owner else None,
+                    "written": original.written,
+                    "target": original.target,
                 }
                 for original in self.originals.values()
             ],
@@ -190,9 +266,14 @@ class Journal:
             "pending": self.pending,
         }
         content = json.dumps(data, indent=1).encode()
-        files.replace(self.root.path(_JOURNAL), content, Owner(_PRIVATE, os.geteuid(), os.getegid()))
+        files.replace(self.root.path(_JOURNAL), content, Owner(PRIVATE, os.geteuid(), os.getegid()))
 
 
 def _original(item: dict[str, Any]) -> Original:
     owner = None if item["mode"] is None else Owner(item["mode"], item["uid"], item["gid"])
-    return Original(item["path"], item["step"], item["sha256"], owner)
+    written = tuple(item.get("written", ()))
+    return Original(item["path"], item["step"], item["sha256"], owner, written, item.get("target"))
+
+
+def _sha256(content: bytes | None) -> str | None:
+    return None if content is None else hashlib.sha256(content).hexdigest()

@@ -1,19 +1,21 @@
-"""`restore`: the host as it was before the first `configure`, byte for byte; also after a run that was killed."""
+"""`restore`: the host as it was before the first `configure`, byte for byte but for what others changed since."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.host import files, service, step_containerd, step_docker
-from agents.host.configure import say
+from agents.host import files, ownership, service, step_containerd, step_docker
+from agents.host.configure import say, write
 from agents.host.journal import Journal
 from agents.host.lock import only_run
-from agents.host.plan import Step, change
+from agents.host.plan import Step
 
 if TYPE_CHECKING:
     from agents.host.commands import Tools
     from agents.host.journal import Original
+    from agents.host.ownership import TakenBack
 
 _RESTART_SECONDS = 120.0
 
@@ -28,7 +30,7 @@ class Restored:
     def answer(self) -> dict[str, Any]:
         """The JSON answer, in the shape of `configure`'s."""
         return {
-            "changed": bool(self.steps or self.restarted),
+            "changed": any(step.changed for step in self.steps) or bool(self.restarted),
             "steps": [step.answer() for step in self.steps],
             "restarted": self.restarted,
             "rolled_back": False,
@@ -36,7 +38,7 @@ class Restored:
 
 
 def restore(tools: Tools, restored: Restored) -> None:
-    """Puts every original back and restarts what ran with something else.
+    """Takes back what this agent wrote and nobody has changed since, and restarts what ran with it.
 
     Imported images stay: pods may run from them.
 
@@ -51,10 +53,14 @@ def restore(tools: Tools, restored: Restored) -> None:
         if journal.is_empty:
             journal.sweep()
             return
-        touched = {
-            original.step for original in journal.originals.values() if _put_back(tools, journal, original, restored)
-        }
+        planned = [
+            (original, ownership.taken_back(tools.root, journal, original)) for original in journal.originals.values()
+        ]
+        touched = {original.step for original, taken in planned if taken.changes}
+        # Before the first file changes, so that a kill does not lose the restart.
         journal.owe(name for name in journal.services if _step_of(name) in touched)
+        for original, taken in planned:
+            _put_back(tools, original, taken, restored)
         for name in list(journal.pending):
             if service.is_gone(tools, name):
                 say(f"{name} is not on this host any more: nothing to restart")
@@ -66,21 +72,16 @@ def restore(tools: Tools, restored: Restored) -> None:
         journal.close()
 
 
-def _put_back(tools: Tools, journal: Journal, original: Original, restored: Restored) -> bool:
-    content = journal.content_of(original)
-    target = tools.root.target(original.path)
-    changes = change(tools.root, original.path, content)
-    if content is None or original.owner is None:
-        files.remove(target)
-    elif changes or files.owner_of(target) != original.owner:
-        files.make_folders(target.parent)
-        files.replace(target, content, original.owner)
-    files.remove(files.temporary_of(target))
-    for planned in changes:
+def _put_back(tools: Tools, original: Original, taken: TakenBack, restored: Restored) -> None:
+    for planned in taken.changes:
+        write(tools, planned)
         say(planned.diff)
-    if changes:
-        restored.steps.append(Step(original.step, f"{original.path} is what it was", changes))
-    return bool(changes)
+    place = Path(original.target) if original.target else tools.root.path(original.path)
+    files.remove(files.temporary_of(place))
+    detail = taken.note or f"{original.path} is what it was"
+    if taken.changes or taken.note:
+        say(detail)
+        restored.steps.append(Step(original.step, detail, taken.changes))
 
 
 def _step_of(name: str) -> str:

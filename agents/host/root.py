@@ -41,12 +41,14 @@ class Root:
         """Gives the file to replace: a link's target, so that a link stays one.
 
         Raises:
-            HostError: The link leads out of the tree.
+            HostError: The link leads out of the tree, or what is there is no file but a device, a folder or the like.
         """
         found = Path(os.path.realpath(str(self.path(host_path))))
         folder = Path(os.path.realpath(str(self._folder)))
         if folder != Path("/") and folder not in found.parents:
             raise HostError(f"{host_path} is a link that leads out of {self._folder}.", "Replace the link by a file.")
+        if found.exists() and not found.is_file():
+            raise HostError(f"{host_path} leads to {found}, which is no file.", "Put a file there, or remove it.")
         return found
 
     def exists(self, host_path: str) -> bool:

@@ -50,8 +50,19 @@ def plan(context: Context) -> Step:
         uuid = _uuid(context)
         specification["devices"] = _named(specification["devices"], uuid)
         detail += f", the GPU also named {uuid}"
-    content = (json.dumps(specification, indent=2, sort_keys=True) + "\n").encode()
-    return Step(NAME, detail, change(root, SPECIFICATION, content))
+    return Step(NAME, detail, change(root, SPECIFICATION, _text(specification)))
+
+
+def looks_written(content: bytes) -> bool:
+    """Tells whether a specification is spelled as this agent does."""
+    try:
+        return content == _text(json.loads(content.decode("utf-8")))
+    except ValueError:
+        return False
+
+
+def _text(specification: dict[str, Any]) -> bytes:
+    return (json.dumps(specification, indent=2, sort_keys=True) + "\n").encode()
 
 
 def _uuid(context: Context) -> str:

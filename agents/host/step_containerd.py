@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agents.host.context import Context
+    from agents.host.journal import Journal, Original
+    from agents.host.root import Root
     from agents.host.toml_dump import Flat
 
 NAME = "containerd"
@@ -29,6 +31,11 @@ _EMPTY = ("''", '""', "[]", "{}", "0", "false")
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 _BEGIN = "# Added by kai-anywhere's host agent: begin"
 _END = "# Added by kai-anywhere's host agent: end"
+_MARKED = re.compile(f"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL)
+_WRITTEN = "# Written by kai-anywhere's host agent"
+_PROGRAM = re.compile(r"""BinaryName\s*=\s*["']([^"']*)/nvidia-container-runtime["']""")
+_NVIDIA_IS_DEFAULT = re.compile(r"""^\s*default_runtime_name\s*=\s*["']nvidia["']""", re.MULTILINE)
+_ONLY_VERSION = re.compile(r"version = \d+\n")
 _OWN = re.compile(r"""runtimes\.["']?nvidia["']?\]""")
 
 
@@ -61,6 +68,60 @@ def finds_nvidia(context: Context) -> bool:
     return bool(_OWN.search((content or b"").decode("utf-8", "replace")))
 
 
+def is_whole(path: str) -> bool:
+    """Tells whether a file is this agent's as a whole, and no part of somebody else's."""
+    return path.rpartition("/")[2] in (NVIDIA_FILE, RUNC_FILE)
+
+
+def looks_written(path: str, content: bytes) -> bool:
+    """Tells whether such a file is this agent's by what it says; the GPU Operator's names the operator's program."""
+    text = content.decode("utf-8", "replace")
+    folders = _PROGRAM.findall(text)
+    runtimes = bool(folders) and all(folder in toolkit.RUNTIME_FOLDERS for folder in folders)
+    return text.startswith(_WRITTEN) or (path.endswith(NVIDIA_FILE) and runtimes)
+
+
+def without_ours(path: str, original: bytes | None, current: bytes) -> bytes | None:
+    """Gives a main configuration without the import that this agent added, a template without its runtime."""
+    text, former = current.decode("utf-8", "replace"), (original or b"").decode("utf-8", "replace")
+    bare = _MARKED.sub("", text)
+    pattern = f"{_default_folder(path)}/*.toml"
+    if pattern not in effective.imports(former):
+        bare = effective.without_import(bare, pattern, empty_list="imports" in former)
+    return None if original is None and _ONLY_VERSION.fullmatch(bare) else bare.encode()
+
+
+def needed_by_others(root: Root, journal: Journal, original: Original) -> str:
+    """Tells why a file has to stay: something that others set up since needs it; empty where nothing does."""
+    ours = [each.path for each in journal.originals.values() if each.step == NAME]
+    mains = [path for path in ours if not is_whole(path)]
+    folders = {path.rpartition("/")[0] for path in ours if is_whole(path)} | {_default_folder(path) for path in mains}
+    theirs = [
+        path
+        for folder in sorted(folders)
+        for path in root.glob(f"{folder}/*.toml")
+        if not _is_ours(root, journal, path)
+    ]
+    edited = [path for path in mains if not _is_ours(root, journal, path)]
+    if any(_NVIDIA_IS_DEFAULT.search(root.read_text(path) or "") for path in [*theirs, *edited]):
+        return "somebody else made nvidia the default runtime"
+    if original.path in mains and theirs:
+        return f"{', '.join(theirs)} is imported by it"
+    nvidia = [path for path in theirs if path.endswith(NVIDIA_FILE)]
+    return f"{nvidia[0]} of somebody else relies on it" if nvidia and original.path.endswith(RUNC_FILE) else ""
+
+
+def _is_ours(root: Root, journal: Journal, path: str) -> bool:
+    original, content = journal.originals.get(path), (root.read_text(path) or "").encode()
+    if original is None:
+        return False
+    return journal.is_as_written(original, content) or (not original.written and looks_written(path, content))
+
+
+def _default_folder(main: str) -> str:
+    return f"{main.rpartition('/')[0]}/conf.d"
+
+
 def _drop_in(context: Context) -> Step:
     root, layout = context.tools.root, context.layout
     major = _major(context)
@@ -84,7 +145,8 @@ def _drop_in(context: Context) -> Step:
     _refuse_without_cri(now, layout.config)
     ours = f"{folder}/{NVIDIA_FILE}" in context.journal.originals
     by_host = context.desired.toolkit.owner == "host"
-    if by_host and now.serves_nvidia and not ours and not context.owes_restart(layout.unit):
+    there = now.serves_nvidia and (now.nvidia_program[:1] != "/" or root.exists(now.nvidia_program))
+    if by_host and there and not ours and not context.owes_restart(layout.unit):
         return Step(NAME, "the nvidia runtime is in force already, not by this agent: left alone")
     if not by_host and major < _MERGES_SINCE:
         return Step(NAME, "containerd 1.x takes the GPU Operator's complete file: nothing to prepare")
@@ -107,9 +169,16 @@ def _drop_in(context: Context) -> Step:
             changes += change(root, f"{folder}/{name}", wanted[name], like=layout.config)
     restart = candidate.in_force != now.in_force or context.owes_restart(layout.unit)
     what = "runc and nvidia" if by_host else "runc, which the GPU Operator's own file relies on,"
+    detail = f"{what} in {folder}, version {version} as the main file"
+    if major < _MERGES_SINCE:
+        # The last file wins there, with the plugin's whole section.
+        detail += (
+            f"; containerd 1.x takes the whole Kubernetes section from {NVIDIA_FILE}: what is changed elsewhere "
+            "later is in force only after the host was configured again"
+        )
     return Step(
         NAME,
-        f"{what} in {folder}, version {version} as the main file",
+        detail,
         changes,
         service.for_layout(layout) if restart else None,
     )
@@ -124,7 +193,7 @@ def _template(context: Context) -> Step:
     if content is None:
         raise HostError(f"{layout.config} does not exist.", f"Repair or reinstall {layout.name}.")
     template = content.decode("utf-8", "replace")
-    bare = re.sub(f"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", "", template, flags=re.DOTALL)
+    bare = _MARKED.sub("", template)
     version = effective.file_version(bare) or 1
     now = _merged(context, "now", _rendered(template), {}, layout.drop_ins)
     base = _merged(context, "base", _rendered(bare), {}, layout.drop_ins)
@@ -178,7 +247,7 @@ def _runc_table(base: Effective, version: int) -> str:
             "Add it to the main configuration, then run again; nothing was changed.",
         )
     table = _table(("plugins", _plugin(version), "containerd", "runtimes", "runc"), runc)
-    return f"# Written by kai-anywhere's host agent; `restore` removes it.\nversion = {version}\n\n{table}"
+    return f"{_WRITTEN}; `restore` removes it.\nversion = {version}\n\n{table}"
 
 
 def _table(prefix: tuple[str, ...], values: Flat) -> str:

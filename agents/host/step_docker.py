@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Dict
 
 from agents.host import ctk, service, toolkit
 from agents.host.errors import HostError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 NAME = "docker"
 CONFIG = "/etc/docker/daemon.json"
 _DEFAULT = "default-runtime"
+_Object = Dict[str, Any]
 
 
 def plan(context: Context) -> Step:
@@ -47,6 +48,58 @@ def plan(context: Context) -> Step:
     return Step(NAME, "the nvidia runtime" + (" as default" if docker.default_runtime else ""), changes, restart)
 
 
+def without_ours(original: bytes | None, written: bytes | None, current: bytes, *, every: bool = False) -> bytes | None:
+    """Gives `daemon.json` without what this agent added and nobody has changed since; None where nothing is left.
+
+    Args:
+        original: What was there.
+        written: What this agent wrote, None where that is not known.
+        current: What is there.
+        every: Whether its values go also where somebody has changed them since.
+
+    Raises:
+        HostError: One of them is broken.
+    """
+    former, now = _parsed(original), _parsed(current)
+    ours = _parsed(written) if written is not None else _assumed(former, now)
+    left = _reverted(former, ours, now, every=every)
+    runtime = now.get("runtimes", {}).get("nvidia")
+    if left.get(_DEFAULT) == "nvidia" and runtime is not None:
+        # Somebody made it the default: Docker does not start without it.
+        left["runtimes"] = dict(left.get("runtimes", {}), nvidia=runtime)
+    if left == former:
+        return original
+    return current if left == now else _text(left)
+
+
+def _assumed(former: _Object, now: _Object) -> _Object:
+    """Gives what this agent made of a file, as far as the names tell."""
+    ours = dict(former)
+    if "nvidia" in now.get("runtimes", {}):
+        ours["runtimes"] = dict(former.get("runtimes", {}), nvidia=now["runtimes"]["nvidia"])
+    return dict(ours, **{_DEFAULT: "nvidia"}) if now.get(_DEFAULT) == "nvidia" else ours
+
+
+def _reverted(former: _Object, ours: _Object, now: _Object, *, every: bool) -> _Object:
+    """Gives an object with every value that is still ours as it was."""
+    left = dict(now)
+    for name, value in ours.items():
+        if former.get(name) == value:
+            continue
+        there = now.get(name)
+        if there != value and isinstance(value, dict) and isinstance(there, dict):
+            left[name] = _reverted(former.get(name, {}), value, there, every=every)
+        elif there != value and not every:
+            continue
+        elif name in former:
+            left[name] = former[name]
+        else:
+            left.pop(name, None)
+        if left.get(name) == {} and name not in former:
+            del left[name]
+    return left
+
+
 def _merged(mine: dict[str, Any], made: dict[str, Any], *, default: bool) -> dict[str, Any]:
     merged = dict(mine)
     runtimes = dict(merged.get("runtimes", {}))
@@ -64,6 +117,9 @@ def _with_former_default(context: Context, data: dict[str, Any]) -> dict[str, An
     original = context.journal.originals.get(CONFIG)
     if context.desired.docker.default_runtime or original is None or data.get(_DEFAULT) != "nvidia":
         return data
+    written = context.journal.written_to(original)
+    if written is not None and _parsed(written).get(_DEFAULT) != "nvidia":
+        return data  # Somebody else's choice.
     former = _parsed(context.journal.content_of(original)).get(_DEFAULT)
     rest = {name: value for name, value in data.items() if name != _DEFAULT}
     return rest if former is None else dict(rest, **{_DEFAULT: former})

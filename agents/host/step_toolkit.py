@@ -35,6 +35,11 @@ def plan(context: Context) -> Step:
     detail = f"mode {installed.mode or 'not set'} -> {mode}" if installed.mode != mode else f"mode is {mode}"
     if desired.platform == "tegra" and not root.glob(f"{_CSV_FOLDER}/*.csv"):
         detail += f"; {_CSV_FOLDER} holds no files, so containers would start without the GPU: install nvidia-container"
+    if toolkit.ignores_fractions(root.read_text(toolkit.CONFIG)):
+        detail += (
+            f"; {toolkit.CONFIG} says accept-nvidia-visible-devices-envvar-when-unprivileged = false, so pods with a "
+            "fraction of a GPU would start without it"
+        )
     if installed.mode == mode:
         return Step(NAME, detail)
     staged = context.staging / "toolkit.toml"
@@ -42,6 +47,17 @@ def plan(context: Context) -> Step:
     if before is not None:
         staged.write_bytes(before)
     return Step(NAME, detail, change(root, toolkit.CONFIG, ctk.set_mode(context.tools, staged, mode)))
+
+
+def without_ours(original: bytes | None, written: bytes | None, current: bytes, *, every: bool = False) -> bytes:
+    """Gives the toolkit's configuration with the mode that it had, unless somebody has set another one since.
+
+    With `every`, also then.
+    """
+    text, ours = (content.decode("utf-8", "replace") for content in (current, written or current))
+    if toolkit.mode_of(text) != toolkit.mode_of(ours) and not every:
+        return current
+    return toolkit.with_mode_of(text, None if original is None else original.decode("utf-8", "replace")).encode()
 
 
 def _refuse_too_old(context: Context, version: str | None) -> None:

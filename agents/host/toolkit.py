@@ -20,7 +20,8 @@ INSTALL = (
     "nvidia-container-toolkit."
 )
 _RUNTIME = "nvidia-container-runtime"
-_RUNTIME_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/bin")
+RUNTIME_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/bin")
+_IGNORES = re.compile(r"^\s*accept-nvidia-visible-devices-envvar-when-unprivileged\s*=\s*false\b", re.MULTILINE)
 _MODE = re.compile(r"""^\s*mode\s*=\s*["']([^"']*)["']""", re.MULTILINE)
 _SECTION = re.compile(r"^\s*\[nvidia-container-runtime\]\s*$(.*?)(?=^\s*\[|\Z)", re.MULTILINE | re.DOTALL)
 
@@ -39,7 +40,7 @@ def detect(tools: Tools) -> Toolkit:
     """Looks at the host's own toolkit."""
     found = re.search(r"version\s+v?(\d+\.\d+\.\d+\S*)", tools.said("nvidia-ctk", "--version") or "")
     config = tools.root.read_text(CONFIG)
-    mode = _mode(config)
+    mode = mode_of(config)
     if found:
         program = "nvidia-ctk tells its version"
     else:
@@ -51,16 +52,31 @@ def detect(tools: Tools) -> Toolkit:
     return Toolkit(found.group(1) if found else None, mode, None if config is None else CONFIG, (program, file))
 
 
+def ignores_fractions(config: str | None) -> bool:
+    """Tells whether the toolkit ignores what an unprivileged container's environment asks for, as KAI's fractions do.
+
+    NVIDIA Container Toolkit v1.20.0, internal/config/image/cuda_image.go.
+    """
+    return bool(_IGNORES.search((config or "").partition("\n[")[0]))
+
+
+def with_mode_of(text: str, other: str | None) -> str:
+    """Gives a configuration with the line of the mode that another one has; without any where that has none."""
+    here, there = _mode_line(text), _mode_line(other or "")
+    line = (other or "")[slice(*there)] if there else ""
+    return text if here is None else text[: here[0]] + line + text[here[1] :]
+
+
 def runtime_path(root: Root) -> str:
     """Gives the host path of the NVIDIA container runtime.
 
     Raises:
         HostError: It is not installed.
     """
-    for folder in _RUNTIME_FOLDERS:
+    for folder in RUNTIME_FOLDERS:
         if root.exists(f"{folder}/{_RUNTIME}"):
             return f"{folder}/{_RUNTIME}"
-    raise HostError(f"There is no `{_RUNTIME}` in {', '.join(_RUNTIME_FOLDERS)} on this host.", INSTALL)
+    raise HostError(f"There is no `{_RUNTIME}` in {', '.join(RUNTIME_FOLDERS)} on this host.", INSTALL)
 
 
 def refuse_two_owners(root: Root) -> None:
@@ -78,7 +94,20 @@ def refuse_two_owners(root: Root) -> None:
         )
 
 
-def _mode(config: str | None) -> str | None:
+def mode_of(config: str | None) -> str | None:
+    """Gives the mode that a configuration says, None where it says none."""
     section = _SECTION.search(config or "")
     mode = _MODE.search(section.group(1)) if section else None
     return mode.group(1) if mode else None
+
+
+def _mode_line(config: str) -> tuple[int, int] | None:
+    """Gives where the line of the mode begins and ends, its end of line included."""
+    section = _SECTION.search(config)
+    mode = _MODE.search(section.group(1)) if section else None
+    if section is None or mode is None:
+        return None
+    end = config.find("\n", section.start(1) + mode.end())
+    # The pattern takes in empty lines before it.
+    start = config.rfind("\n", 0, section.start(1) + mode.start(1)) + 1
+    return start, len(config) if end < 0 else end + 1

@@ -1,6 +1,7 @@
 """Machines behind an sshd, prepared as hosts: what the agent reads of them, and the one tool that it calls."""
 
 import hashlib
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -103,19 +104,38 @@ def content(root: Path) -> dict[str, str]:
 
 
 _SUDO = """#!/bin/sh
-# A sudo whose login is no administrator until the right password is said.
-if [ "$1" = -n ]; then
+# A sudo whose login is no administrator until the right password is said; it remembers that for every session, as with
+# timestamp_type=global, and reads no password then.
+forget= quiet=
+while :; do
+    case "$1" in
+        -k) forget=1 ;;
+        -n) quiet=1 ;;
+        -S) ;;
+        -p) shift ;;
+        *) break ;;
+    esac
     shift
-    [ -e {free} ] && exec "$@"
+done
+[ -e {free} ] && exec "$@"
+[ -e {said} ] && [ -z "$forget" ] && exec "$@"
+if [ -n "$quiet" ]; then
     echo "sudo: a password is required" >&2
     exit 1
 fi
-[ "$1 $2" = "-S -p" ] || exit 64
-shift 3
-IFS= read -r said
-[ "$said" = "{password}" ] || {{ echo "sudo: 1 incorrect password attempt" >&2; exit 1; }}
+IFS= read -r answer
+[ "$answer" = {password} ] || {{ echo "sudo: 1 incorrect password attempt" >&2; exit 1; }}
+: > {said}
 exec "$@"
 """
+
+
+def sudo(folder: Path, password: str) -> str:
+    """A stand-in of sudo as a shell script; with a file `sudo-without-password` in the folder, it asks nothing."""
+    free, said = (shlex.quote(str(folder / name)) for name in ("sudo-without-password", "sudo-remembers"))
+    return _SUDO.format(free=free, said=said, password=shlex.quote(password))
+
+
 _ID = """#!/bin/sh
 [ "$1" = -u ] && { echo 1000; exit; }
 exec /usr/bin/id "$@"
@@ -130,10 +150,9 @@ def with_sudo(machine: Machine, password: str, *, free: bool = False) -> Machine
         password: what sudo asks for.
         free: whether sudo lets this login through without one.
     """
-    mark = machine.folder / "sudo-without-password"
     if free:
-        mark.touch()
-    machine.program("sudo", _SUDO.format(free=mark, password=password))
+        (machine.folder / "sudo-without-password").touch()
+    machine.program("sudo", sudo(machine.folder, password))
     machine.program("id", _ID)
     return machine
 

@@ -83,6 +83,15 @@ def test_another_distribution_than_the_stacks_is_an_error_that_names_both(k3s: H
     assert "k3s" in run.answer["error"]["message"]
 
 
+@pytest.mark.parametrize("said", ["false", "true", None])
+def test_a_toolkit_that_ignores_fractions_is_told(said: str | None, k3s: HostRoot) -> None:
+    switch = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+    path = "/etc/nvidia-container-runtime/config.toml"
+    k3s.write(path, ("" if said is None else f"{switch} = {said}\n") + k3s.read(path))
+    detail = k3s.run("check", desired=desired(Board.JETPACK_6)).answer["steps"][0]["detail"]
+    assert ("pods with a fraction of a GPU would start without it" in detail) is (said == "false")
+
+
 def test_two_distributions_are_not_guessed_between(k3s: HostRoot) -> None:
     k3s.path("/var/snap/microk8s/current").mkdir(parents=True)
     run = k3s.run("configure", desired=desired(Board.JETPACK_6))

@@ -11,12 +11,15 @@ import pytest
 
 from components.host_commands import HostAgent, HostCommands
 from config.hosts import HostSettings
+from tests.support.host_machines import sudo
 from tests.support.stacks import ROOT
 
 _PASSWORD = "correct horse; battery $staple 'quoted' \\n"
 _AGENT = """import sys
 command = sys.argv[1]
-print(command, sys.argv[2:], "" if command == "probe" else sys.stdin.read().strip())
+heard = "" if command == "probe" else sys.stdin.read().strip()
+open("heard", "a").write(heard)
+print(command, sys.argv[2:], heard)
 sys.exit(int(open("status-" + command).read()) if __import__("os").path.exists("status-" + command) else 0)
 """
 _TOOLS = ("sh", "true", "cat", "timeout", "sha256sum", "id", "rm", "rmdir")
@@ -54,9 +57,8 @@ class Login:
     def is_no_administrator(self, *, password: str | None) -> None:
         """Make the login one that sudo asks for a password, or that it refuses."""
         self.program("id", "echo 1000")
-        ask = f'[ "$1" = -S ] && IFS= read -r said && [ "$said" = "$(cat {self.home}/asked)" ] && shift 3 && exec "$@"'
-        (self.home / "asked").write_text(password or "", encoding="utf-8")
-        self.program("sudo", f"{ask if password is not None else ''}\necho 'sudo: a password is required' >&2; exit 1")
+        refuse = "echo 'sudo: a password is required' >&2; exit 1"
+        self.program("sudo", refuse if password is None else sudo(self.home, password))
 
 
 @pytest.fixture(params=_SHELLS)
@@ -77,17 +79,18 @@ def login(tmp_path: Path, request: pytest.FixtureRequest) -> Login:
 
 def _commands(home: Path) -> HostCommands:
     launcher = (ROOT / "components" / "host_launcher.sh").read_bytes()
-    agent = home / ".kai-anywhere" / "kai-host.pyz"
-    agent.parent.mkdir()
     scratch = home / "scratch.zip"
     _zip(scratch)
     content = launcher + scratch.read_bytes()
     scratch.unlink()
-    agent.write_bytes(content)
     settings = HostSettings.model_validate(
         {"ssh": _SSH, "sudo_password_secret": "sudo", "timeouts": {"restart_seconds": 10, "configure_seconds": 30}}
     )
-    return HostCommands("jetson-1", HostAgent(str(agent), hashlib.sha256(content).hexdigest()), settings)
+    commands = HostCommands("jetson-1", HostAgent("", hashlib.sha256(content).hexdigest()), settings)
+    agent = home / commands.remote_agent
+    agent.parent.mkdir(parents=True)
+    agent.write_bytes(content)
+    return commands
 
 
 def _zip(path: Path) -> None:
@@ -123,9 +126,18 @@ def test_the_password_reaches_sudo_and_nobody_else(login: Login) -> None:
     assert _PASSWORD not in done.stdout + done.stderr
 
 
+def test_a_sudo_that_remembers_the_password_does_not_hand_it_to_the_agent(login: Login) -> None:
+    login.is_no_administrator(password=_PASSWORD)
+    for command in (login.commands.configure, login.commands.check("1"), login.commands.restore):
+        assert login.run(command, f"{_PASSWORD}\n{{}}\n").returncode == 0
+        assert (login.home / "sudo-remembers").exists()
+    # The two of `configure`, then `check`; `restore` reads none.
+    assert (login.home / "heard").read_text() == "{}{}{}"
+
+
 def test_a_sudo_that_asks_nothing_gets_no_password(login: Login) -> None:
-    login.program("id", "echo 1000")
-    login.program("sudo", 'shift; exec "$@"')
+    login.is_no_administrator(password=_PASSWORD)
+    (login.home / "sudo-without-password").touch()
     done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
     assert (done.returncode, done.stdout) == (0, "configure ['--timeout', '30'] {}\n")
 
@@ -134,7 +146,7 @@ def test_a_wrong_password_is_sudos_own_error(login: Login) -> None:
     login.is_no_administrator(password="another")
     done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
     assert done.returncode == 1
-    assert "sudo: a password is required" in done.stderr
+    assert "sudo: 1 incorrect password attempt" in done.stderr
     assert "configure" not in done.stdout
 
 
@@ -157,12 +169,13 @@ def test_a_host_without_python_says_so(login: Login) -> None:
 
 
 def test_a_file_that_is_not_the_copied_one_is_not_run(login: Login) -> None:
-    agent = login.home / ".kai-anywhere" / "kai-host.pyz"
+    agent = login.home / login.commands.remote_agent
     agent.write_bytes(b"#!/bin/sh\ntouch was-run\n" + agent.read_bytes())
-    for command in (login.commands.probe, login.commands.configure, login.commands.check("1")):
+    commands = login.commands
+    for command in (commands.probe, commands.configure, commands.check("1"), commands.restore):
         done = login.run(command, f"{_PASSWORD}\n{{}}\n")
         assert done.returncode == 1
-        assert ".kai-anywhere/kai-host.pyz: FAILED" in done.stdout
+        assert "kai-host.pyz: FAILED" in done.stdout
     assert not (login.home / "was-run").exists()
 
 
@@ -197,8 +210,28 @@ def test_restoring_takes_the_agent_away_once_it_succeeded(login: Login) -> None:
     assert not (login.home / ".kai-anywhere").exists()
 
 
+def test_restoring_one_host_of_a_shared_home_leaves_the_agents_of_the_others(login: Login) -> None:
+    other = replace(login.commands, node="jetson-1.b")
+    newer = replace(login.commands, agent=replace(login.commands.agent, sha256="0" * 64))
+    content = (login.home / login.commands.remote_agent).read_bytes()
+    for commands in (other, newer):
+        (login.home / commands.remote_agent).parent.mkdir(parents=True)
+        (login.home / commands.remote_agent).write_bytes(content)
+    assert login.run(login.commands.restore, f"{_PASSWORD}\n").returncode == 0
+    assert not (login.home / ".kai-anywhere" / "jetson-1").exists()
+    assert login.run(other.restore, f"{_PASSWORD}\n").returncode == 0
+    assert not (login.home / ".kai-anywhere").exists()
+
+
+def test_a_newer_agent_that_was_copied_does_not_hinder_the_one_that_configured(login: Login) -> None:
+    newer = replace(login.commands, agent=replace(login.commands.agent, sha256="0" * 64))
+    (login.home / newer.remote_agent).parent.mkdir(parents=True)
+    (login.home / newer.remote_agent).write_bytes(b"newer")
+    assert login.run(login.commands.restore, f"{_PASSWORD}\n").stdout.startswith("restore ")
+
+
 def test_restoring_without_the_agent_says_what_to_do(login: Login) -> None:
-    (login.home / ".kai-anywhere" / "kai-host.pyz").unlink()
+    (login.home / login.commands.remote_agent).unlink()
     done = login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n")
     assert done.returncode == 1
     assert "Raise hosts.jetson-1.revision and run pulumi up, or set hosts.jetson-1.gone: true." in done.stderr
@@ -217,6 +250,6 @@ def test_another_agent_or_revision_is_another_command_and_another_password_is_no
     for different in (other, revised):
         assert different.probe != commands.probe
         assert different.configure != commands.configure
-        assert different.restore == commands.restore
+    assert revised.restore == commands.restore
     assert renamed.configure == commands.configure
     assert commands.check("1") != commands.check("2")

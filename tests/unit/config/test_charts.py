@@ -77,3 +77,12 @@ def test_unknown_words_of_the_operator_name_the_known_ones() -> None:
     assert_refused(changed(x86(), key, "all"), key, "'none', 'single' or 'mixed'", found="all")
     key = "gpu_operator.device_id_strategy"
     assert_refused(changed(x86(), key, "name"), key, "'uuid' or 'index'", found="name")
+
+
+@pytest.mark.parametrize("said", ["false", "0", "F", ""])
+def test_a_toolkit_that_would_ignore_fractions_is_refused(said: str) -> None:
+    name = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
+    stack = changed(x86(), "gpu_operator.toolkit_env", {name: said})
+    assert_refused(stack, "gpu_operator.toolkit_env", "would start without it", "pod-guard=enforce")
+    for harmless in ({name: "true"}, {"ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS": "false"}):
+        parse(changed(x86(), "gpu_operator.toolkit_env", harmless))

@@ -1,0 +1,203 @@
+"""What others do to a host between `configure` and `restore`, with the real nvidia-ctk and containerd."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.conftest import equip
+from tests.support.host_roots import (
+    MAIN_V2,
+    Board,
+    Distribution,
+    HostRoot,
+    Serve,
+    desired,
+    install_toolkit,
+    prepare,
+)
+from toolchain import Program
+
+pytestmark = pytest.mark.engine
+
+_MAIN = "/etc/containerd/config.toml"
+_NVIDIA = "/etc/containerd/conf.d/99-nvidia.toml"
+_RUNC = "/etc/containerd/conf.d/00-kai-anywhere-runc.toml"
+_TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
+_DOCKER = "/etc/docker/daemon.json"
+_BY_HOST = desired(Board.JETPACK_6, toolkit={"owner": "host", "mode": "csv"})
+_BY_OPERATOR = desired(Board.JETPACK_6, toolkit={"owner": "operator", "mode": "auto"})
+_OPERATORS_FILE = """\
+version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+  runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+    BinaryName = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
+    SystemdCgroup = true
+"""
+
+
+@pytest.fixture
+def host(programs: Mapping[Program, Path], serve: Serve, tmp_path: Path) -> HostRoot:
+    """A kubeadm host with containerd 2 and Docker."""
+    return _host(tmp_path, programs, serve, programs[Program.CONTAINERD])
+
+
+def _host(folder: Path, programs: Mapping[Program, Path], serve: Serve, containerd: Path) -> HostRoot:
+    host = prepare(folder / "host", Board.JETPACK_6, Distribution.KUBEADM)
+    install_toolkit(host)
+    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    host.program("docker", "echo 'Docker version 27.5.1, build 9f9e405'")
+    serve.at(host, "/run/docker.sock")
+    return host
+
+
+def test_the_gpu_operators_file_outlives_every_later_run(host: HostRoot) -> None:
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    assert host.run("configure", desired=_BY_OPERATOR).answer["restarted"] == ["containerd"]
+    assert not host.path(_NVIDIA).exists()
+    host.write(_NVIDIA, _OPERATORS_FILE)
+    for _ in range(2):
+        run = host.run("configure", desired=_BY_OPERATOR)
+        assert (run.code, run.answer["changed"], run.answer["restarted"]) == (0, False, []), run.errors
+        assert host.run("check", desired=_BY_OPERATOR).code == 0
+    assert host.run("restore").code == 0
+    assert host.read(_NVIDIA) == _OPERATORS_FILE
+    assert "conf.d/*.toml" in host.read(_MAIN), "the operator's file is imported through it"
+    assert not host.path("/var/lib/kai-anywhere").exists()
+
+
+def test_the_gpu_operators_file_in_place_of_the_agents_is_left_alone_on_the_way_to_the_operator(
+    host: HostRoot,
+) -> None:
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    host.write(_NVIDIA, _OPERATORS_FILE)
+    handed = host.run("configure", desired=_BY_OPERATOR)
+    assert handed.code == 0, handed.errors
+    assert host.read(_NVIDIA) == _OPERATORS_FILE
+    assert "changed by somebody else: left as it is" in json.dumps(handed.answer)
+    assert host.run("restore").code == 0
+    assert host.read(_NVIDIA) == _OPERATORS_FILE
+
+
+def test_a_toolkit_that_comes_back_from_an_operator_that_is_gone_serves_again(host: HostRoot) -> None:
+    for wanted in (_BY_HOST, _BY_OPERATOR):
+        assert host.run("configure", desired=wanted).code == 0
+    host.write(_NVIDIA, _OPERATORS_FILE)
+    back = host.run("configure", desired=_BY_HOST)
+    assert (back.code, back.answer["restarted"]) == (0, ["containerd"]), back.errors
+    assert '"/usr/bin/nvidia-container-runtime"' in host.read(_NVIDIA)
+    assert host.run("check", desired=_BY_HOST).code == 0
+    assert host.run("restore").code == 0
+    assert host.read(_NVIDIA) == _OPERATORS_FILE, "it was there before"
+
+
+def test_what_an_administrator_and_another_tool_added_stays(host: HostRoot) -> None:
+    host.write(_DOCKER, '{"debug": true}\n')
+    wanted = _BY_HOST | {"docker": {"configure": True, "default_runtime": True}}
+    assert host.run("configure", desired=wanted).code == 0
+    daemon = json.loads(host.read(_DOCKER)) | {"data-root": "/mnt/big"}
+    host.write(_DOCKER, json.dumps(daemon))
+    host.write(_MAIN, host.read(_MAIN) + "[metrics]\n  address = '127.0.0.1:1338'\n")
+    host.write(_TOOLKIT, host.read(_TOOLKIT).replace('log-level = "info"', 'log-level = "debug"'))
+    # Another setting is written over what they made of it.
+    assert host.run("configure", desired=wanted | {"docker": {"configure": True, "default_runtime": False}}).code == 0
+    done = host.run("restore")
+    assert (done.code, sorted(done.answer["restarted"])) == (0, ["containerd", "docker"])
+    assert json.loads(host.read(_DOCKER)) == {"debug": True, "data-root": "/mnt/big"}
+    assert host.read(_MAIN) == MAIN_V2 + "[metrics]\n  address = '127.0.0.1:1338'\n"
+    assert 'log-level = "debug"' in host.read(_TOOLKIT)
+    assert 'mode = "auto"' in host.read(_TOOLKIT)
+    assert not host.path(_NVIDIA).exists()
+    assert not host.path(_RUNC).exists()
+
+
+def test_a_value_that_was_written_again_goes_back_to_what_was_there_first(host: HostRoot) -> None:
+    host.write(_DOCKER, '{"debug": true, "default-runtime": "runc"}\n')
+    before = host.snapshot()
+    wanted = _BY_HOST | {"docker": {"configure": True, "default_runtime": True}}
+    assert host.run("configure", desired=wanted).code == 0
+    host.write(_DOCKER, host.read(_DOCKER).replace('"default-runtime": "nvidia"', '"default-runtime": "kata"'))
+    host.write(_TOOLKIT, host.read(_TOOLKIT).replace('mode = "csv"', 'mode = "legacy"'))
+    repaired = host.run("configure", desired=wanted)
+    assert [step["name"] for step in repaired.answer["steps"] if step["changed"]] == ["toolkit", "docker"]
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+def test_an_edited_drop_in_is_written_again_and_the_edit_is_kept_beside_it(host: HostRoot) -> None:
+    before = host.snapshot()
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    edited = host.read(_NVIDIA) + "# mine\n"
+    host.write(_NVIDIA, edited)
+    assert host.run("check", desired=_BY_HOST).code == 3
+    repaired = host.run("configure", desired=_BY_HOST)
+    assert repaired.code == 0, repaired.errors
+    (kept,) = host.path("/etc/containerd/conf.d").glob("*.kept-*")
+    assert kept.read_text(encoding="utf-8") == edited
+    assert kept.suffix != ".toml", "containerd would import it"
+    assert host.run("restore").code == 0
+    kept.unlink()
+    kept.parent.rmdir()
+    assert host.snapshot() == before
+
+
+def test_a_docker_default_that_an_administrator_chose_is_not_taken_back_by_the_next_run(host: HostRoot) -> None:
+    wanted = _BY_HOST | {"docker": {"configure": True, "default_runtime": False}}
+    assert host.run("configure", desired=wanted).code == 0
+    host.write(_DOCKER, json.dumps(json.loads(host.read(_DOCKER)) | {"default-runtime": "nvidia"}))
+    run = host.run("configure", desired=wanted)
+    assert (run.code, run.answer["changed"]) == (0, False), run.errors
+    assert json.loads(host.read(_DOCKER))["default-runtime"] == "nvidia"
+
+
+def test_a_journal_of_the_version_before_is_gone_on_from(host: HostRoot) -> None:
+    before = host.snapshot()
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    journal = host.path("/var/lib/kai-anywhere/host/journal.json")
+    data = json.loads(journal.read_text(encoding="utf-8"))
+    for item in data["files"]:
+        del item["written"], item["target"]
+    journal.write_text(json.dumps(data | {"version": 1}), encoding="utf-8")
+    assert host.run("check", desired=_BY_HOST).code == 0
+    other = host.run("configure", desired=desired(Board.JETPACK_6, toolkit={"owner": "host", "mode": "cdi"}))
+    assert other.code == 0, other.errors
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+def test_a_file_that_somebody_changes_while_the_agent_runs_is_not_written_over(
+    host: HostRoot, programs: Mapping[Program, Path]
+) -> None:
+    # nvidia-ctk is asked last, right before the first write.
+    (host.programs / "nvidia-ctk").unlink()
+    host.program("nvidia-ctk", f'echo "# theirs" >> {host.path(_MAIN)}\nexec {programs[Program.NVIDIA_CTK]} "$@"')
+    run = host.run("configure", desired=_BY_HOST)
+    assert run.code == 1
+    assert f"{_MAIN} was changed by somebody else while this ran" in run.answer["error"]["message"]
+    assert "# theirs" in host.read(_MAIN)
+    assert "imports" not in host.read(_MAIN)
+
+
+def test_containerd_1_says_that_its_kubernetes_section_is_frozen_and_reports_what_it_misses(
+    containerd_1: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, programs, serve, containerd_1)
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    right = host.run("check", desired=_BY_HOST)
+    assert right.code == 0
+    assert "takes the whole Kubernetes section from 99-nvidia.toml" in right.answer["steps"][1]["detail"]
+    host.write(_MAIN, host.read(_MAIN).replace("pause:3.10", "pause:3.11"))
+    drift = host.run("check", desired=_BY_HOST)
+    assert drift.code == 3
+    assert [file["path"] for file in drift.answer["steps"][1]["files"]] == [_NVIDIA]
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    assert "pause:3.11" in host.read(_NVIDIA)
+    assert host.run("restore").code == 0
+    assert host.read(_MAIN) == MAIN_V2.replace("pause:3.10", "pause:3.11")
+
+
+def test_containerd_2_says_nothing_of_that(host: HostRoot) -> None:
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    assert "Kubernetes section" not in host.run("check", desired=_BY_HOST).answer["steps"][1]["detail"]
