@@ -3,8 +3,10 @@
 import pulumi
 
 from cluster.preflight import run_preflight
+from components.adoption import adopting
 from components.host_secrets import read_host_secrets
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
+from components.kubernetes import this_stack
 from components.stack_state import read_stack_state
 from config.stack import parse_settings
 
@@ -26,7 +28,9 @@ def install(
     """
     settings = parse_settings(settings_json, file=file)
     host_secrets = read_host_secrets(settings.hosts)
-    preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run())
+    preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run(), stack=this_stack())
     for warning in preflight.warnings:
         pulumi.log.warn(warning)
+    if preflight.adopted:
+        opts = pulumi.ResourceOptions.merge(opts, adopting(name, preflight.adopted, settings.cluster))
     return KaiAnywhere(name, KaiAnywhereArgs(settings, preflight.cluster_uid, host_secrets), opts)
