@@ -106,6 +106,11 @@ class Deployment(_Answer):
 
     desired: int = Field(default=1, validation_alias=AliasPath("spec", "replicas"))
     available: int = Field(default=0, validation_alias=AliasPath("status", "availableReplicas"))
+    updated: int = Field(default=0, validation_alias=AliasPath("status", "updatedReplicas"))
+    """Replicas of the present template."""
+    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
+    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
+    """The generation that the status speaks of."""
 
 
 class Installed(_Answer):

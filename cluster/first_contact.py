@@ -175,8 +175,8 @@ def _labels(
         return None
     return Finding(
         f"node '{node.name}' has labels that are not this stack's: {'; '.join(told)}.",
-        f"To set them while the stack is there, add Node/{node.name} to cluster.adopt: their values are kept, and given "
-        "back on destroy. Or say the same values in the settings, or leave the node out of the stack.",
+        f"To set them while the stack is there, add Node/{node.name} to cluster.adopt: their values are kept, and "
+        "given back on destroy. Or say the same values in the settings, or leave the node out of the stack.",
     )
 
 

@@ -55,8 +55,8 @@ def judge_installations(found: Installations) -> Iterator[Finding]:
     if found.kais:
         yield Finding(
             f"the cluster has a KAI scheduler that is not this stack's: {'; '.join(found.kais)}.",
-            "Choose another context, or ask whoever runs it: two would promise the same GPUs twice, so this stack can't "
-            "be installed beside it.",
+            "Choose another context, or ask whoever runs it: two would promise the same GPUs twice, so this stack is "
+            "not installed beside it.",
         )
 
 

@@ -8,6 +8,7 @@ from pulumi.runtime.rpc import UNKNOWN
 from tests.support.recording_monitor import SERVICE_ADDRESS
 from tests.support.stacks import (
     STACKS,
+    WEBHOOK_STACKS,
     changed,
     gvirtus,
     gvirtus_full,
@@ -321,8 +322,14 @@ def test_a_webhook_stack_has_the_server_instead_of_the_policy() -> None:
     }
 
 
-def test_the_deployment_comes_after_all_that_it_needs_and_kai_after_the_deployment() -> None:
-    graph = preview(webhook())
-    others = graph.below(_ADMISSION) - {"Deployment:admission-deployment"}
-    assert graph.by_key["Deployment:admission-deployment"].dependencies >= others
-    assert "Deployment:admission-deployment" in graph.by_key["Release:kai-scheduler"].dependencies
+@pytest.mark.parametrize("name", sorted(WEBHOOK_STACKS))
+def test_no_webhook_is_without_its_server_on_the_way_up_or_down(name: str) -> None:
+    graph = preview(STACKS[name]())
+    deployment, budget = "Deployment:admission-deployment", "PodDisruptionBudget:admission-disruption-budget"
+    webhooks = {key for key in graph.below(_ADMISSION) if key.startswith("MutatingWebhookConfiguration:")}
+    assert webhooks
+    assert graph.by_key[deployment].dependencies >= graph.below(_ADMISSION) - webhooks - {deployment, budget}
+    for each in webhooks:
+        assert deployment in graph.by_key[each].dependencies, "deleted before its server"
+    assert graph.by_key[budget].dependencies >= {*webhooks, deployment}
+    assert {deployment, budget, *webhooks} <= graph.by_key["Release:kai-scheduler"].dependencies
