@@ -1,7 +1,8 @@
 """A read-only client: the few answers of the API server that the program needs, each validated at the edge."""
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, TypeVar
 
@@ -21,6 +22,9 @@ _KI = 1024
 _QUANTITY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?")
 _BYTES = {None: 1, "Ki": _KI, "Mi": _KI**2, "Gi": _KI**3, "Ti": _KI**4}
 
+_JSON = "application/json"
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+
 T = TypeVar("T")
 
 
@@ -36,13 +40,45 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+class FieldOwner(_Answer):
+    """An entry of `metadata.managedFields`: who last wrote which fields."""
+
+    manager: str = ""
+    subresource: str = ""
+    fields: dict[str, Any] = Field(default={}, alias="fieldsV1")
+
+    def owns_label(self, label: str) -> bool:
+        """Whether it wrote this label."""
+        labels = self.fields.get("f:metadata", {}).get("f:labels", {})
+        return f"f:{label}" in labels
+
+
+class LiveObject(_Answer):
+    """An object of any kind as it is now, and who wrote it."""
+
+    content: dict[str, Any]
+    owners: list[FieldOwner] = Field(
+        default=[], validation_alias=AliasPath("content", "metadata", "managedFields"), exclude=True
+    )
+    annotations: dict[str, str] = Field(
+        default={}, validation_alias=AliasPath("content", "metadata", "annotations"), exclude=True
+    )
+
+    @property
+    def managers(self) -> list[str]:
+        """Who wrote anything of it but its status, in the order of the API server."""
+        return list(dict.fromkeys(owner.manager for owner in self.owners if not owner.subresource))
+
+
 class Node(_Answer):
     """A node, as far as the program looks at it."""
 
     name: str = Field(validation_alias=AliasPath("metadata", "name"))
     labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
     annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
     architecture: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "architecture"))
+    kernel: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "kernelVersion"))
     memory_mib: Annotated[int, BeforeValidator(_mebibytes)] = Field(
         default=0, validation_alias=AliasPath("status", "capacity", "memory")
     )
@@ -59,11 +95,39 @@ class Namespace(_Answer):
     labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
 
 
+class Container(_Answer):
+    """A container of a pod template."""
+
+    image: str = ""
+
+
 class Deployment(_Answer):
     """A Deployment's readiness."""
 
     desired: int = Field(default=1, validation_alias=AliasPath("spec", "replicas"))
     available: int = Field(default=0, validation_alias=AliasPath("status", "availableReplicas"))
+    updated: int = Field(default=0, validation_alias=AliasPath("status", "updatedReplicas"))
+    """Replicas of the present template."""
+    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
+    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
+    """The generation that the status speaks of."""
+
+
+class Installed(_Answer):
+    """An object that says which Helm release it came with, if it came with one."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    containers: list[Container] = Field(
+        default=[], validation_alias=AliasPath("spec", "template", "spec", "containers")
+    )
+
+    @property
+    def release(self) -> tuple[str, str] | None:
+        """Namespace and name of its Helm release."""
+        name = self.annotations.get("meta.helm.sh/release-name")
+        return (self.annotations.get("meta.helm.sh/release-namespace", self.namespace), name) if name else None
 
 
 class HelmRevision(_Answer):
@@ -71,6 +135,7 @@ class HelmRevision(_Answer):
 
     secret: str = Field(validation_alias=AliasPath("metadata", "name"))
     status: str = Field(default="", validation_alias=AliasPath("metadata", "labels", "status"))
+    created: str = Field(default="", validation_alias=AliasPath("metadata", "creationTimestamp"))
 
 
 class Version(_Answer):
@@ -172,6 +237,35 @@ class Cluster:
         path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         return self._find(path, Deployment.model_validate)
 
+    def find_object(self, manifest: Mapping[str, Any]) -> LiveObject | None:
+        """The object of a manifest's kind, namespace and name, or None; of a Secret the metadata alone."""
+        accept = _METADATA.format("") if manifest["kind"] == "Secret" else _JSON
+        return self._find(_path(manifest), lambda answer: LiveObject.model_validate({"content": answer}), accept=accept)
+
+    def apply(self, manifest: Mapping[str, Any], *, manager: str) -> None:
+        """Server-side apply, by force: the one change that this client makes, to give adopted objects back.
+
+        Raises:
+            ClusterError: if it is refused.
+        """
+        self._read(
+            _path(manifest),
+            lambda answer: answer,
+            params={"fieldManager": manager, "force": "true"},
+            body=json.dumps(manifest),
+        )
+
+    def deployments(self) -> list[Installed]:
+        """Every Deployment of every namespace."""
+        return self._list("/apis/apps/v1/deployments", Installed)
+
+    def cluster_policies(self) -> list[Installed]:
+        """The GPU Operator's ClusterPolicies, whoever made them; none where their kind does not exist."""
+        try:
+            return self._list("/apis/nvidia.com/v1/clusterpolicies", Installed)
+        except _NotFoundError:
+            return []
+
     def has_runtime_class(self, name: str) -> bool:
         """Whether a RuntimeClass of this name exists."""
         return self._find(f"/apis/node.k8s.io/v1/runtimeclasses/{name}", lambda answer: answer) is not None
@@ -187,7 +281,7 @@ class Cluster:
             f"/api/v1/namespaces/{namespace}/secrets",
             HelmRevision,
             params={"labelSelector": f"owner=helm,name={release}"},
-            accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            accept=_METADATA.format("List"),
         )
 
     def _list(
@@ -196,7 +290,7 @@ class Cluster:
         kind: type[T],
         *,
         params: dict[str, str] | None = None,
-        accept: str = "application/json",
+        accept: str = _JSON,
     ) -> list[T]:
         listed = self._read(path, _Items.model_validate, params=params, accept=accept)
         try:
@@ -204,9 +298,9 @@ class Cluster:
         except ValidationError as error:
             raise _not_understood(path, error) from error
 
-    def _find(self, path: str, parse: Callable[[Any], T]) -> T | None:
+    def _find(self, path: str, parse: Callable[[Any], T], *, accept: str = _JSON) -> T | None:
         try:
-            return self._read(path, parse)
+            return self._read(path, parse, accept=accept)
         except _NotFoundError:
             return None
 
@@ -216,10 +310,13 @@ class Cluster:
         parse: Callable[[Any], T],
         *,
         params: dict[str, str] | None = None,
-        accept: str = "application/json",
+        accept: str = _JSON,
+        body: str | None = None,
     ) -> T:
+        method = "GET" if body is None else "PATCH"
+        headers = {"Accept": accept} | ({} if body is None else {"Content-Type": "application/apply-patch+yaml"})
         try:
-            response = self._http.get(path, params=params, headers={"Accept": accept})
+            response = self._http.request(method, path, params=params, headers=headers, content=body)
         except httpx2.TransportError as error:
             raise ClusterUnreachableError(
                 f"No answer from the cluster at {self.server} (context '{self.context}' of {self.kubeconfig}): "
@@ -235,15 +332,27 @@ class Cluster:
                 raise _NotFoundError(path)
             case httpx2.codes.UNAUTHORIZED | httpx2.codes.FORBIDDEN as code:
                 raise ClusterError(
-                    f"The cluster at {self.server} refuses GET {path} to context '{self.context}' ({code}).\n"
+                    f"The cluster at {self.server} refuses {method} {path} to context '{self.context}' ({code}).\n"
                     "Use a context with cluster-admin rights: the program creates cluster-wide policies and namespaces."
                 )
             case code:
-                raise ClusterUnreachableError(f"The cluster at {self.server} answered GET {path} with status {code}.")
+                raise ClusterUnreachableError(
+                    f"The cluster at {self.server} answered {method} {path} with status {code}."
+                )
         try:
             return parse(response.json())
         except ValueError as error:
             raise _not_understood(path, error) from error
+
+
+def _path(manifest: Mapping[str, Any]) -> str:
+    """Where the API server has an object. The plural is formed as Kubernetes itself guesses it from a kind."""
+    version, metadata = manifest["apiVersion"], manifest["metadata"]
+    kind = manifest["kind"].lower()
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    group = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+    namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"{group}{namespace}/{plural}/{metadata['name']}"
 
 
 class _NotFoundError(ClusterError):

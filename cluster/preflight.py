@@ -1,66 +1,28 @@
 """What must hold of the cluster before the first resource is registered; every finding at once."""
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any
 
-from typing_extensions import override
-
-from cluster.client import Cluster, HelmRevision, Namespace, Node, Version
+from cluster.client import Cluster, HelmRevision, LiveObject, Namespace, Node, Version
+from cluster.deployed_state import DeployedState
 from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.findings import Finding
+from cluster.first_contact import Contact, meet, planned_objects, read_unknown
+from cluster.installations import Installations, judge_installations, read_installations
+from cluster.node_findings import judge_nodes
 from cluster.kubeconfig import ChosenContext
 from config.cluster import minor_version
 from config.gvirtus import FRONTENDS_NAMESPACE
-from config.platform import TegraPlatform, X86Platform
 from config.reservation import POLICY_CARRIER_SINCE, Carrier
 from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
-from manifests.gvirtus_frontends import GPU_PRESENT
-from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
+
+__all__ = ["ClusterFacts", "DeployedState", "PreflightError", "PreflightResult", "judge", "read_facts", "run_preflight"]
 
 OLDEST_KUBERNETES = (1, 30)
 """ValidatingAdmissionPolicy, our guard, is served as v1 from here on."""
-
-
-_PROVIDER = "pulumi:providers:kubernetes"
-_RELEASE = "kubernetes:helm.sh/v3:Release"
-_ENGINE_OWN = ("pulumi:pulumi:Stack", "pulumi:providers:")
-
-
-@dataclass(frozen=True)
-class DeployedState:
-    """What the stack remembers of its last `up`.
-
-    Attributes:
-        deployed: whether it has any resource.
-        cluster_uid: the identity of the cluster they are in, or None.
-        releases: the Helm releases that it knows, as namespace and name.
-    """
-
-    deployed: bool = False
-    cluster_uid: str | None = None
-    releases: frozenset[tuple[str, str]] = frozenset()
-
-    @classmethod
-    def of(cls, resources: Iterable[tuple[str, Mapping[str, object]]]) -> Self:
-        """Read it from the state's resources, each a type token and its outputs."""
-        known = list(resources)
-        identities = {
-            str(outputs["clusterIdentifier"])
-            for token, outputs in known
-            if token == _PROVIDER and outputs.get("clusterIdentifier")
-        }
-        return cls(
-            deployed=any(not token.startswith(_ENGINE_OWN) for token, _ in known),
-            cluster_uid=min(identities, default=None),
-            releases=frozenset(
-                (str(outputs.get("namespace")), str(outputs.get("name")))
-                for token, outputs in known
-                if token == _RELEASE
-            ),
-        )
 
 
 @dataclass(frozen=True)
@@ -69,6 +31,7 @@ class ClusterFacts:
 
     Attributes:
         server: the API server's address.
+        context: the kubeconfig's context.
         uid: the cluster's identity.
         version: the API server's version.
         nodes: by name.
@@ -76,9 +39,12 @@ class ClusterFacts:
         runtime_class: whether RuntimeClass `nvidia` exists.
         mutating_policies: whether MutatingAdmissionPolicy v1 is served.
         revisions: the stored revisions of our Helm releases, by namespace and release.
+        installations: GPU Operators and KAI schedulers that are not the stack's.
+        unknown: what is there under the names of the stack's objects and is not in its state.
     """
 
     server: str
+    context: str
     uid: str
     version: Version
     nodes: dict[str, Node]
@@ -86,26 +52,13 @@ class ClusterFacts:
     runtime_class: bool
     mutating_policies: bool
     revisions: dict[tuple[str, str], list[HelmRevision]]
+    installations: Installations = field(default_factory=Installations)
+    unknown: Mapping[str, LiveObject] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is not as it must be.
-
-    Attributes:
-        what: what was found.
-        remedy: what to do.
-        fatal: whether it stops the program.
-    """
-
-    what: str
-    remedy: str
-    fatal: bool = True
-
-    @override
-    def __str__(self) -> str:
-        """Two lines a person reads."""
-        return f"  {'error' if self.fatal else 'warning'}: {self.what}\n    -> {self.remedy}"
+    @property
+    def where(self) -> str:
+        """The cluster as a person knows it."""
+        return f"the cluster at {self.server} (context '{self.context}')"
 
 
 class PreflightError(ClusterError):
@@ -120,20 +73,25 @@ class PreflightResult:
         cluster_uid: the cluster's identity, or None where a preview found no cluster.
         warnings: what a person should know.
         context: the context under which the cluster answered, or None likewise.
+        adopted: what objects that the stack adopts held before, by object.
+        checked: what was looked at, in words; empty without a cluster.
     """
 
     cluster_uid: str | None
     warnings: tuple[str, ...]
     context: ChosenContext | None = field(default=None, compare=False)
+    adopted: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    checked: str = ""
 
 
-def run_preflight(settings: StackSettings, state: DeployedState, *, preview: bool) -> PreflightResult:
+def run_preflight(settings: StackSettings, state: DeployedState, *, preview: bool, stack: str = "") -> PreflightResult:
     """Read the cluster and judge it.
 
     Args:
         settings: the stack's settings.
         state: what the stack remembers.
         preview: whether nothing will be changed; a stack never deployed can be previewed without a cluster.
+        stack: the stack, as project/name. Without it, what a killed run of the stack made counts as somebody else's.
 
     Raises:
         PreflightError: if anything is missing; the text lists every finding.
@@ -143,16 +101,27 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
     try:
         cluster = Cluster.connect(settings.cluster)
         try:
-            facts = read_facts(cluster, settings)
+            facts = read_facts(cluster, settings, state)
         finally:
             cluster.close()
     except ClusterUnreachableError as error:
         if preview and not state.deployed:
             return PreflightResult(None, (f"Preview without a cluster: {error}",))
         raise
-    findings = list(judge(settings, facts, state))
-    _refuse(findings, f"The cluster at {facts.server} is")
-    return PreflightResult(facts.uid, tuple(f"{finding.what} {finding.remedy}" for finding in findings), cluster.chosen)
+    contact = meet(settings, facts.unknown, facts.nodes, state, stack)
+    findings = list(judge(settings, facts, state, contact))
+    _refuse(findings, f"T{facts.where[1:]} is")
+    warnings = tuple(f"In {facts.where}: {finding.what} {finding.remedy}" for finding in findings)
+    return PreflightResult(facts.uid, warnings, cluster.chosen, contact.adopted, _checked(settings, facts))
+
+
+def _checked(settings: StackSettings, facts: ClusterFacts) -> str:
+    objects = len(planned_objects(settings))
+    return (
+        f"Looked at {facts.where}: its version ({facts.version.git}), {len(facts.nodes)} nodes, GPU Operators and KAI "
+        f"schedulers in every namespace, the stack's releases, and whose its {objects} objects and node labels are. "
+        "Not looked at: hosts, images, and what the charts bring."
+    )
 
 
 def _refuse(findings: list[Finding], subject: str) -> None:
@@ -174,7 +143,7 @@ def missing_charts(settings: StackSettings) -> Iterator[Finding]:
             )
 
 
-def read_facts(cluster: Cluster, settings: StackSettings) -> ClusterFacts:
+def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) -> ClusterFacts:
     """Ask the cluster everything that the checks need."""
     releases = [(settings.kai.namespace, kai.RELEASE)]
     if settings.gpu_operator.install:
@@ -185,6 +154,7 @@ def read_facts(cluster: Cluster, settings: StackSettings) -> ClusterFacts:
     namespaces = {name: found for name in names if (found := cluster.namespace(name)) is not None}
     return ClusterFacts(
         server=cluster.server,
+        context=cluster.context,
         version=cluster.version(),
         uid=cluster.uid(),
         nodes=cluster.nodes(),
@@ -196,6 +166,8 @@ def read_facts(cluster: Cluster, settings: StackSettings) -> ClusterFacts:
             for namespace, release in releases
             if namespace in namespaces
         },
+        installations=read_installations(cluster, settings, state),
+        unknown=read_unknown(cluster, settings, state),
     )
 
 
@@ -206,21 +178,21 @@ def _remote_namespaces(settings: StackSettings) -> list[str]:
     return [remote.namespace] if remote.frontends is None else [remote.namespace, FRONTENDS_NAMESPACE]
 
 
-def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
+def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, contact: Contact) -> Iterator[Finding]:
     """Every finding, from the most basic on: identity first, since all others speak of that cluster."""
     if state.cluster_uid is not None and state.cluster_uid != facts.uid:
         yield Finding(
             f"this stack was deployed to the cluster {state.cluster_uid}; {facts.server} is another one ({facts.uid}).",
-            "Choose the right context. If the old cluster is gone for good, forget its resources: "
-            "pulumi state delete --all",
+            "Choose the right context. For this cluster make a stack of its own: pulumi stack init. Keep the old "
+            "state: it knows what is to be given back.",
         )
         return
     yield from _version(settings, facts)
-    yield from _nodes(settings, facts)
-    yield from _frontends(settings, facts)
-    yield from _platform(settings, facts)
+    yield from judge_nodes(settings, facts.nodes)
     yield from _runtime_class(settings, facts)
-    yield from _namespaces(settings, facts, state)
+    yield from judge_installations(facts.installations)
+    yield from contact.findings
+    yield from _pod_security(settings, facts, state)
     yield from _releases(facts, state)
 
 
@@ -256,72 +228,6 @@ def _version(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
-def _nodes(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
-    known = ", ".join(sorted(facts.nodes)) or "none"
-    for name in dict.fromkeys([*node_labels(settings), *_remote_nodes(settings)]):
-        if name not in facts.nodes:
-            near = difflib.get_close_matches(name, facts.nodes, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
-            yield Finding(
-                f"the stack names the node '{name}', which the cluster does not have.{hint}",
-                f"Correct the name or join the node. Nodes: {known}.",
-            )
-    for name, node in sorted(facts.nodes.items()):
-        if node.labels.get("run.ai/fake.gpu") == "true":
-            yield Finding(
-                f"node '{name}' has the label run.ai/fake.gpu=true: KAI then runs every reservation pod of the cluster "
-                "as a sleeping dummy.",
-                f"Remove it on a cluster with real GPUs: kubectl label node {name} run.ai/fake.gpu-",
-                fatal=False,
-            )
-
-
-def _remote_nodes(settings: StackSettings) -> list[str]:
-    remote = settings.gvirtus
-    if remote is None:
-        return []
-    backends = [backend.node for backend in remote.backends.values() if backend.node is not None]
-    return sorted({*backends, *(remote.frontends.nodes if remote.frontends is not None else ())})
-
-
-def _frontends(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
-    if settings.gvirtus is None or settings.gvirtus.frontends is None:
-        return
-    for name in sorted(settings.gvirtus.frontends.nodes):
-        labels = facts.nodes[name].labels if name in facts.nodes else {}
-        marks = [label for label in (GPU_PRESENT, NVIDIA_PCI_DEVICE) if labels.get(label) == "true"]
-        if marks:
-            yield Finding(
-                f"gvirtus.frontends.nodes has '{name}', which has a GPU of its own ({marks[0]}=true): two device "
-                "plugins would take turns there.",
-                "Remove the node from gvirtus.frontends.nodes.",
-            )
-
-
-def _platform(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
-    memory = {n: u.gpu_memory_mib for n, u in settings.platform.unified_memory_nodes.items()}
-    match settings.platform:
-        case TegraPlatform(tegra_nodes=tegra):
-            memory |= {name: node.gpu_memory_mib for name, node in tegra.items()}
-            for name in tegra:
-                node = facts.nodes.get(name)
-                if node is not None and node.architecture not in {"arm64", ""}:
-                    yield Finding(
-                        f"the stack lists '{name}' as a Tegra node, but its architecture is {node.architecture}.",
-                        "A Jetson is arm64. Remove the node from platform.tegra_nodes.",
-                    )
-        case X86Platform():
-            pass
-    for name, mib in sorted(memory.items()):
-        node = facts.nodes.get(name)
-        if node is not None and mib is not None and 0 < node.memory_mib < mib:
-            yield Finding(
-                f"node '{name}' has gpu_memory_mib {mib}, but shares {node.memory_mib} MiB with its GPU.",
-                "KAI would promise memory that is not there: set gpu_memory_mib below MemTotal.",
-                fatal=False,
-            )
-
-
 def _runtime_class(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
     if not settings.gpu_operator.install and not facts.runtime_class:
         yield Finding(
@@ -330,26 +236,23 @@ def _runtime_class(settings: StackSettings, facts: ClusterFacts) -> Iterator[Fin
         )
 
 
-def _namespaces(settings: StackSettings, facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
+def _pod_security(settings: StackSettings, facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
     wanted = {reservation.NAMESPACE: reservation.reservation_namespace(settings)}
     if settings.gpu_operator.install:
         wanted[settings.gpu_operator.namespace] = gpu_operator.operator_namespace(settings)
+    if not state.deployed:
+        return
+    label = "pod-security.kubernetes.io/enforce"
     for name, found in sorted(facts.namespaces.items()):
-        if not state.deployed and found.labels.get("app.kubernetes.io/part-of") != "kai-anywhere":
+        if name not in wanted:
+            continue
+        ours, theirs = wanted[name]["metadata"]["labels"][label], found.labels.get(label)
+        if theirs not in {ours, "privileged"} and ours == "privileged":
             yield Finding(
-                f"namespace '{name}' exists already and is not ours, so an earlier installation may live in it.",
-                f"Remove that installation and the namespace (kubectl delete namespace {name}), or choose another "
-                "namespace in the settings.",
+                f"namespace '{name}' enforces the pod-security level '{theirs}', where pods need '{ours}'.",
+                "Somebody changed the label; make repair puts it back.",
+                fatal=False,
             )
-        elif name in wanted:
-            label = "pod-security.kubernetes.io/enforce"
-            ours, theirs = wanted[name]["metadata"]["labels"][label], found.labels.get(label)
-            if state.deployed and theirs not in {ours, "privileged"} and ours == "privileged":
-                yield Finding(
-                    f"namespace '{name}' enforces the pod-security level '{theirs}', where pods need '{ours}'.",
-                    "Somebody changed the label; make repair puts it back.",
-                    fatal=False,
-                )
 
 
 def _releases(facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
@@ -359,7 +262,7 @@ def _releases(facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
             yield Finding(
                 f"Helm release '{release}' is installed in namespace '{namespace}', but not known to this stack: it is "
                 "another stack's or was installed by hand, or a run was killed before it could note it down.",
-                f"Uninstall it: helm uninstall {release} --namespace {namespace}. To keep it: "
+                "Choose another context, and nothing of it is touched. If it is this stack's, take it in again: "
                 f"pulumi import kubernetes:helm.sh/v3:Release {release} {namespace}/{release}",
             )
         for revision in revisions:
@@ -367,6 +270,7 @@ def _releases(facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
                 yield Finding(
                     f"Helm release '{release}' is '{revision.status}': an earlier run was killed inside Helm, or "
                     "another one is at work.",
-                    f"If nobody is at work, remove the half-done revision: kubectl --namespace {namespace} delete "
-                    f"secret {revision.secret}",
+                    f"Wait for whoever works there, since {revision.created}. If that was a run of this stack which "
+                    f"is dead, take back its half-done revision: kubectl --namespace {namespace} delete secret "
+                    f"{revision.secret}",
                 )

@@ -99,8 +99,12 @@ def deployment_available(namespace: str, name: str, *, causes: str) -> Condition
         deployment = cluster.deployment(namespace, name)
         if deployment is None:
             return "it does not exist yet"
+        if deployment.observed < deployment.generation:
+            return "its controller has not seen its last change yet"
         if deployment.available < max(deployment.desired, 1):
             return f"{deployment.available} of {deployment.desired} replicas are available"
+        if deployment.updated < deployment.desired:
+            return f"{deployment.updated} of {deployment.desired} replicas are up to date"
         return None
 
     return Condition(

@@ -1,6 +1,7 @@
 """Gates between resources: a dependency that opens when the cluster, not only the engine, is ready."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pulumi
 
@@ -11,22 +12,28 @@ from config.cluster import ClusterSettings
 
 
 def gate(
-    after: pulumi.CustomResource, conditions: list[Condition], cluster: ClusterSettings, *, timeout_seconds: int
+    made: pulumi.CustomResource,
+    conditions: list[Condition],
+    cluster: ClusterSettings,
+    *,
+    timeout_seconds: int,
+    after: Sequence[pulumi.CustomResource] = (),
 ) -> pulumi.Output[pulumi.Resource]:
-    """A dependency on `after` that opens when the conditions hold; in a preview at once, since nothing was made.
+    """A dependency on `made` that opens when the conditions hold; in a preview at once, since nothing was made.
 
     Args:
-        after: the resource whose operator fulfils the conditions.
+        made: the resource whose operator fulfils the conditions.
         conditions: waited for one after the other.
         cluster: where to look.
         timeout_seconds: bound of the whole wait.
+        after: what else must be there before the wait begins.
     """
     if pulumi.runtime.is_dry_run():
-        return pulumi.Output.from_input(after)
+        return pulumi.Output.from_input(made)
 
     def report(loop: asyncio.AbstractEventLoop, text: str) -> None:
         # Pulumi's log belongs to the event loop, the wait runs beside it.
-        loop.call_soon_threadsafe(lambda: pulumi.log.info(text, resource=after, ephemeral=True))
+        loop.call_soon_threadsafe(lambda: pulumi.log.info(text, resource=made, ephemeral=True))
 
     def wait(loop: asyncio.AbstractEventLoop) -> None:
         connection = Cluster.connect(cluster)
@@ -41,11 +48,11 @@ def gate(
         finally:
             connection.close()
 
-    async def opened(_: str) -> pulumi.Resource:
+    async def opened(_: object) -> pulumi.Resource:
         try:
             await asyncio.to_thread(wait, asyncio.get_running_loop())
         except ClusterError as error:
             raise pulumi.RunError(str(error)) from None
-        return after
+        return made
 
-    return after.id.apply(opened)
+    return pulumi.Output.all(*(each.id for each in (made, *after))).apply(opened)

@@ -4,8 +4,10 @@ import pulumi
 
 from cluster.binding import NO_CLUSTER, bind, bound, is_verified
 from cluster.preflight import run_preflight
+from components.adoption import adopting
 from components.host_secrets import read_host_secrets
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
+from components.kubernetes import this_stack
 from components.stack_state import read_stack_state
 from config.stack import parse_settings
 
@@ -27,7 +29,7 @@ def install(
     """
     settings = parse_settings(settings_json, file=file)
     host_secrets = read_host_secrets(settings.hosts)
-    preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run())
+    preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run(), stack=this_stack())
     for warning in preflight.warnings:
         pulumi.log.warn(warning)
     uid, context = preflight.cluster_uid, preflight.context
@@ -41,4 +43,6 @@ def install(
         )
     kubeconfig = bind(context, uid)
     settings = settings.model_copy(update={"cluster": bound(settings.cluster, uid)})
+    if preflight.adopted:
+        opts = pulumi.ResourceOptions.merge(opts, adopting(name, preflight.adopted, settings.cluster))
     return KaiAnywhere(name, KaiAnywhereArgs(settings, uid, kubeconfig, host_secrets), opts)

@@ -10,9 +10,15 @@ import pulumi
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
 from manifests.objects import HelmRelease, Manifest
+from manifests.ownership import FIELD_MANAGER, field_manager
 
 _TAKE_BACK = {"pulumi.com/patchForce": "true"}
 """Repairs a field that somebody edited by hand; without it server-side apply stops at the other field manager."""
+
+
+def this_stack() -> str:
+    """The stack as its field managers name it."""
+    return f"{pulumi.get_project()}/{pulumi.get_stack()}"
 
 
 def register(name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
@@ -36,7 +42,8 @@ def register_node_labels(
 
 def _register(kind: str, name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
     group = "core/v1" if manifest["apiVersion"] == "v1" else manifest["apiVersion"]
-    metadata = manifest["metadata"] | {"annotations": manifest["metadata"].get("annotations", {}) | _TAKE_BACK}
+    ours = _TAKE_BACK | {FIELD_MANAGER: field_manager(this_stack(), name)}
+    metadata = manifest["metadata"] | {"annotations": manifest["metadata"].get("annotations", {}) | ours}
     return pulumi.CustomResource(f"kubernetes:{group}:{kind}", name, manifest | {"metadata": metadata}, opts)
 
 

@@ -46,6 +46,19 @@ def _known_form(value: str) -> str:
     return value
 
 
+_OBJECT = re.compile(r"Node/[^/]+|[A-Z][A-Za-z]+(/[a-z0-9][-a-z0-9.]*){1,2}")
+
+
+def _object_name(value: str) -> str:
+    if not _OBJECT.fullmatch(value):
+        raise PydanticCustomError(
+            "object_name",
+            "not an object's name: write Kind/name, such as Queue/default-queue or Node/jetson-1, and "
+            "Kind/namespace/name where the kind has namespaces",
+        )
+    return value
+
+
 class ClusterSettings(Settings):
     """How to reach the cluster, and its distribution."""
 
@@ -57,6 +70,9 @@ class ClusterSettings(Settings):
     kubernetes_version: Annotated[str, AfterValidator(_known_form)] | None = None
     """The oldest API server that this stack must work on (`1.36`), checked without a cluster; preflight compares it
     with the server's own."""
+    adopt: Annotated[tuple[Annotated[str, AfterValidator(_object_name)], ...], Field(strict=False)] = ()
+    """Objects that exist already and that the stack may change all the same: `Queue/default-queue`,
+    `ConfigMap/gpu-operator/gpu-operator-endpoints`, `Node/jetson-1` for its labels. Their values are given back."""
     containerd_base_dir: HostPath | None = None
     """k8s-snap only: the bootstrap option `containerd-base-dir`, recorded on a node in
     /var/snap/k8s/common/lock/.containerd-base-dir."""

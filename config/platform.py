@@ -74,6 +74,11 @@ class TegraPlatform(Settings):
         return self
 
     @property
+    def jetsons(self) -> dict[str, TegraNode]:
+        """The Jetsons that the stack names."""
+        return self.tegra_nodes
+
+    @property
     def operator_runtime_mode(self) -> RuntimeMode:
         """The mode where the operator installs the toolkit; with the hosts' own on Jetsons, `auto` on all others."""
         match self.container_toolkit:
@@ -101,6 +106,11 @@ class X86Platform(Settings):
                 "working), or remove tegra_nodes.",
             )
         return data
+
+    @property
+    def jetsons(self) -> dict[str, TegraNode]:
+        """The Jetsons that the stack names: none."""
+        return {}
 
     @property
     def operator_runtime_mode(self) -> RuntimeMode:

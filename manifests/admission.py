@@ -291,7 +291,7 @@ def _deployment(settings: StackSettings) -> Manifest:
         spec["imagePullSecrets"] = [{"name": name} for name in admission.pull_secrets]
     # The server reads its files at start: other content means other pods.
     annotations = {"kai-anywhere.io/settings": hashlib.sha256(data).hexdigest()[:16]}
-    return _object(settings, "apps/v1", "Deployment") | {
+    manifest = _object(settings, "apps/v1", "Deployment") | {
         "spec": {
             "replicas": admission.replicas,
             "selector": {"matchLabels": dict(_SELECTOR)},
@@ -299,6 +299,9 @@ def _deployment(settings: StackSettings) -> Manifest:
             "template": {"metadata": {"labels": dict(_LABELS), "annotations": annotations}, "spec": spec},
         }
     }
+    # Ready only once the webhook configurations are there, which come after it.
+    manifest["metadata"]["annotations"] = {"pulumi.com/waitFor": "jsonpath={.status.observedGeneration}"}
+    return manifest
 
 
 def _container(settings: StackSettings) -> dict[str, Any]:

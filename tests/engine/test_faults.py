@@ -132,7 +132,7 @@ def test_a_namespace_of_somebody_else_is_not_taken_over(stack: Stack, cluster: s
     with connect(cluster) as api:
         api.post(namespaces, json={"metadata": {"name": "kai-scheduler"}}).raise_for_status()
         try:
-            refused(stack, stack.settings, cluster, "namespace 'kai-scheduler' exists already and is not ours")
+            refused(stack, stack.settings, cluster, "Namespace 'kai-scheduler' exists already and is not this stack's")
         finally:
             api.delete(f"{namespaces}/kai-scheduler")
             eventually(lambda: api.get(f"{namespaces}/kai-scheduler").status_code == httpx2.codes.NOT_FOUND)

@@ -25,6 +25,11 @@ UID = "0b7c1a52-7a1e-4f5b-9b0f-5f0c3a3c9d11"
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 RUNTIME_CLASS = "/apis/node.k8s.io/v1/runtimeclasses/nvidia"
+DEPLOYMENTS = "/apis/apps/v1/deployments"
+ADMISSION_SERVERS = tuple(
+    f"/apis/apps/v1/namespaces/{namespace}/deployments/kai-anywhere-admission"
+    for namespace in ("kai-anywhere", "gpu-admission")
+)
 QUEUE_CONTROLLER = "/apis/apps/v1/namespaces/kai-scheduler/deployments/queue-controller"
 
 
@@ -98,7 +103,10 @@ def make_healthy(server: ApiServer) -> None:
     server.serve("/api/v1/nodes", {"kind": "NodeList", "items": [node("jetson-1")]})
     server.serve(POLICIES, {"resources": [{"name": "mutatingadmissionpolicies"}, {"name": "other"}]})
     server.serve(RUNTIME_CLASS, {"metadata": {"name": "nvidia"}})
-    server.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 1}, "status": {"availableReplicas": 1}})
+    server.serve(DEPLOYMENTS, {"items": []})
+    ready = {"spec": {"replicas": 1}, "status": {"availableReplicas": 1, "updatedReplicas": 1}}
+    for path in (QUEUE_CONTROLLER, *ADMISSION_SERVERS):
+        server.serve(path, ready)
 
 
 @contextmanager

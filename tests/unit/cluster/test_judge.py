@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from cluster.client import HelmRevision, Namespace, Node, Version
-from cluster.preflight import ClusterFacts, DeployedState, Finding, judge
+from cluster.deployed_state import DeployedState
+from cluster.findings import Finding
+from cluster.first_contact import meet
+from cluster.installations import Installations
+from cluster.preflight import ClusterFacts, judge
 from tests.support.hosts_settings import jetson_with_host
 from tests.support.stacks import (
     Json,
@@ -23,6 +27,7 @@ from tests.support.stacks import (
     x86,
 )
 
+_STACK = "kai-anywhere/jetson"
 _NEVER_DEPLOYED = DeployedState()
 _DEPLOYED = DeployedState(deployed=True, cluster_uid="ours", releases=frozenset({("kai-scheduler", "kai-scheduler")}))
 
@@ -53,6 +58,7 @@ def _revision(status: str) -> HelmRevision:
 
 _READY = ClusterFacts(
     server="https://127.0.0.1:6443",
+    context="edge",
     uid="ours",
     version=_version("36"),
     nodes={"jetson-1": _node("jetson-1"), "gpu-1": _node("gpu-1", architecture="amd64")},
@@ -65,7 +71,8 @@ _READY = ClusterFacts(
 
 
 def _findings(stack: Json, state: DeployedState = _NEVER_DEPLOYED, **facts: Any) -> list[Finding]:  # noqa: ANN401 - any fact
-    return list(judge(parse(stack), dataclasses.replace(_READY, **facts), state))
+    settings, found = parse(stack), dataclasses.replace(_READY, **facts)
+    return list(judge(settings, found, state, meet(settings, found.unknown, found.nodes, state, _STACK)))
 
 
 def _only(findings: list[Finding], *says: str, fatal: bool = True) -> None:
@@ -108,12 +115,6 @@ def test_a_frontend_with_a_gpu_of_its_own_is_refused(label: str) -> None:
     assert _findings(gvirtus(), nodes=_READY.nodes | _FRONTEND | without_gpu) == []
 
 
-@pytest.mark.parametrize("name", ["gvirtus-system", "gvirtus-frontends"])
-def test_somebody_elses_namespace_of_remote_gpus_is_not_taken_over(name: str) -> None:
-    found = _findings(gvirtus(), nodes=_READY.nodes | _FRONTEND, namespaces=_namespace(name))
-    _only(found, f"namespace '{name}' exists already and is not ours")
-
-
 def test_remote_gpus_need_mutating_policies() -> None:
     stack = changed(gvirtus(), "reservation.overrides", "never")
     found = _findings(stack, nodes=_READY.nodes | _FRONTEND, mutating_policies=False)
@@ -133,7 +134,7 @@ def test_another_cluster_stops_at_once() -> None:
         _findings(jetson(), DeployedState(deployed=True, cluster_uid="theirs"), version=_version("20"), nodes={}),
         "was deployed to the cluster theirs; https://127.0.0.1:6443 is another one (ours)",
         "Choose the right context",
-        "pulumi state delete --all",
+        "pulumi stack init",
     )
 
 
@@ -241,21 +242,6 @@ def test_a_missing_runtime_class_matters_only_where_nobody_will_make_it() -> Non
     assert _findings(jetson()) == []
 
 
-def test_a_namespace_of_somebody_else_is_not_taken_over() -> None:
-    _only(
-        _findings(jetson(), namespaces=_namespace("kai-scheduler")),
-        "namespace 'kai-scheduler' exists already and is not ours",
-        "kubectl delete namespace kai-scheduler",
-    )
-
-
-def test_a_namespace_that_an_interrupted_run_left_is_ours() -> None:
-    ours = _namespace("kai-scheduler", {"app.kubernetes.io/part-of": "kai-anywhere"})
-    assert _findings(jetson(), namespaces=ours) == []
-    theirs = _namespace("kai-scheduler", {"app.kubernetes.io/part-of": "something-else"})
-    assert len(_findings(jetson(), namespaces=theirs)) == 1
-
-
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
@@ -294,7 +280,7 @@ def test_a_release_that_the_stack_does_not_know_is_not_taken_over(status: str, s
     _only(
         _findings(jetson(), state, revisions={_KAI: [_revision(status)]}),
         "Helm release 'kai-scheduler' is installed in namespace 'kai-scheduler', but not known to this stack",
-        "helm uninstall kai-scheduler --namespace kai-scheduler",
+        "Choose another context, and nothing of it is touched",
         "pulumi import kubernetes:helm.sh/v3:Release kai-scheduler kai-scheduler/kai-scheduler",
     )
 
@@ -311,7 +297,7 @@ def test_every_finding_is_told_at_once() -> None:
         version=_version("35"),
         mutating_policies=False,
         nodes={"jetson-1": _node("jetson-1", architecture="amd64", memory_mib=1024)},
-        namespaces=_namespace("kai-scheduler"),
+        installations=Installations(kais=("Deployment 'binder' in namespace 'kai'",)),
         revisions={_KAI: [_revision("pending-install")]},
     )
     text = "\n".join(map(str, findings))
@@ -323,7 +309,7 @@ def test_every_finding_is_told_at_once() -> None:
         "architecture is amd64",
         "shares 1024 MiB",
         "RuntimeClass 'nvidia' is missing",
-        "exists already and is not ours",
+        "KAI scheduler that is not this stack's",
         "is 'pending-install'",
     ):
         assert part in text

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.preflight import DeployedState, PreflightError, PreflightResult, read_facts, run_preflight
+from cluster.preflight import DeployedState, PreflightError, read_facts, run_preflight
 from config.stack import StackSettings
 from tests.support.api_server import POLICIES, UID, ApiServer, node
 from tests.support.stacks import Json, changed, jetson, operator_elsewhere, parse
@@ -45,8 +45,12 @@ def _settings(config_path: str, stack: Json | None = None) -> StackSettings:
 
 @pytest.mark.parametrize("preview", [True, False])
 def test_a_ready_cluster_passes_with_its_identity(config_path: str, api: ApiServer, *, preview: bool) -> None:
-    assert run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=preview) == PreflightResult(UID, ())
-    assert api.asked
+    result = run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=preview)
+    assert (result.cluster_uid, result.warnings, dict(result.adopted)) == (UID, (), {})
+    assert result.checked.startswith(
+        f"Looked at the cluster at {api.url} (context 'loopback'): its version (v1.36.2), 1 "
+    )
+    assert "Not looked at: hosts, images, and what the charts bring." in result.checked
 
 
 def test_a_warning_does_not_stop_the_program(config_path: str, api: ApiServer) -> None:
@@ -54,6 +58,7 @@ def test_a_warning_does_not_stop_the_program(config_path: str, api: ApiServer) -
     result = run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=False)
     assert result.cluster_uid == UID
     [warning] = result.warnings
+    assert warning.startswith(f"In the cluster at {api.url} (context 'loopback'): ")
     assert "shares 65536 MiB with its GPU" in warning
     assert "set gpu_memory_mib below MemTotal" in warning
 
@@ -64,7 +69,9 @@ def test_every_fatal_finding_is_listed_and_nothing_was_changed(config_path: str,
     with pytest.raises(PreflightError) as caught:
         run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=True)
     text = str(caught.value)
-    assert text.startswith(f"The cluster at {api.url} is not ready for this stack. Nothing was changed.\n")
+    assert text.startswith(
+        f"The cluster at {api.url} (context 'loopback') is not ready for this stack. Nothing was changed.\n"
+    )
     assert "names the node 'jetson-1'" in text
     assert "reservation.carrier 'policy' can't work" in text
     assert text.count("  error: ") == text.count("    -> ") == 2
@@ -132,7 +139,7 @@ def test_releases_are_asked_for_only_in_namespaces_that_exist(
     config_path: str, api: ApiServer, cluster: Cluster
 ) -> None:
     _serve_namespaces(api, "kai-scheduler", "kai-resource-reservation")
-    facts = read_facts(cluster, _settings(config_path))
+    facts = read_facts(cluster, _settings(config_path), _NEVER_DEPLOYED)
     assert facts.namespaces.keys() == {"kai-scheduler", "kai-resource-reservation"}
     assert facts.revisions == {("kai-scheduler", "kai-scheduler"): []}
     assert facts.server == api.url
@@ -142,9 +149,9 @@ def test_nothing_is_asked_about_an_operator_that_is_not_ours(
     config_path: str, api: ApiServer, cluster: Cluster
 ) -> None:
     _serve_namespaces(api, "gpu-operator", "kai-scheduler")
-    facts = read_facts(cluster, _settings(config_path, operator_elsewhere()))
+    facts = read_facts(cluster, _settings(config_path, operator_elsewhere()), _NEVER_DEPLOYED)
     assert facts.namespaces.keys() == {"kai-scheduler"}
-    assert not [request for request in api.asked if "gpu-operator" in request.path]
+    assert not [request for request in api.asked if "gpu-operator" in request.path or "clusterpolicies" in request.path]
 
 
 def test_a_local_chart_that_is_not_there_stops_even_a_preview(config_path: str, api: ApiServer, tmp_path: Path) -> None:

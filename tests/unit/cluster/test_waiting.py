@@ -126,7 +126,24 @@ def test_gpus_are_advertised_once_every_such_node_has_them(api: ApiServer, clust
             "1 of 2 replicas are available",
         ),
         (
-            lambda api: api.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 2}, "status": {"availableReplicas": 2}}),
+            lambda api: api.serve(
+                QUEUE_CONTROLLER,
+                {"spec": {"replicas": 2}, "status": {"availableReplicas": 2, "updatedReplicas": 1}},
+            ),
+            "1 of 2 replicas are up to date",
+        ),
+        (
+            lambda api: api.serve(
+                QUEUE_CONTROLLER,
+                {"metadata": {"generation": 3}, "spec": {"replicas": 1}, "status": {"observedGeneration": 2}},
+            ),
+            "its controller has not seen its last change yet",
+        ),
+        (
+            lambda api: api.serve(
+                QUEUE_CONTROLLER,
+                {"spec": {"replicas": 2}, "status": {"availableReplicas": 2, "updatedReplicas": 2}},
+            ),
             None,
         ),
     ],

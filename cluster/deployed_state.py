@@ -1,0 +1,98 @@
+"""What a stack remembers of its last `up`, as far as it decides whose an object of the cluster is."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from manifests.ownership import BEFORE, kept_values, key
+
+_PROVIDER = "pulumi:providers:kubernetes"
+_RELEASE = "kubernetes:helm.sh/v3:Release"
+_OBJECT = "kubernetes:"
+_ENGINE_OWN = ("pulumi:pulumi:Stack", "pulumi:providers:")
+
+
+class _Metadata(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    namespace: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class _Written(BaseModel):
+    """What the Kubernetes provider keeps of an object: what it wrote, beside what it read."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    kind: str
+    metadata: _Metadata
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    written: _Written = Field(alias="__inputs")
+
+
+@dataclass(frozen=True)
+class DeployedState:
+    """What the stack remembers of its last `up`.
+
+    Attributes:
+        deployed: whether it has any resource.
+        cluster_uid: the identity of the cluster they are in, or None.
+        releases: the Helm releases that it knows, as namespace and name.
+        objects: the Kubernetes objects that it knows, as `Kind/name` or `Kind/namespace/name`.
+        labels: the labels that it gave to nodes, by node.
+        adopted: what adopted objects held before, by object.
+    """
+
+    deployed: bool = False
+    cluster_uid: str | None = None
+    releases: frozenset[tuple[str, str]] = frozenset()
+    objects: frozenset[str] = frozenset()
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    adopted: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, resources: Iterable[tuple[str, Mapping[str, object]]]) -> Self:
+        """Read it from the state's resources, each a type token and its outputs."""
+        known = list(resources)
+        identities = {
+            str(outputs["clusterIdentifier"])
+            for token, outputs in known
+            if token == _PROVIDER and outputs.get("clusterIdentifier")
+        }
+        written = [
+            each
+            for token, outputs in known
+            if token.startswith(_OBJECT) and token != _RELEASE and (each := _written(outputs)) is not None
+        ]
+        return cls(
+            deployed=any(not token.startswith(_ENGINE_OWN) for token, _ in known),
+            cluster_uid=min(identities, default=None),
+            releases=frozenset(
+                (str(outputs.get("namespace")), str(outputs.get("name")))
+                for token, outputs in known
+                if token == _RELEASE
+            ),
+            objects=frozenset(key(each.model_dump()) for each in written),
+            labels={each.metadata.name: each.metadata.labels for each in written if each.kind == "Node"},
+            adopted={
+                key(each.model_dump()): kept_values(each.metadata.annotations[BEFORE])
+                for each in written
+                if BEFORE in each.metadata.annotations
+            },
+        )
+
+
+def _written(outputs: Mapping[str, object]) -> _Written | None:
+    """What was written, or None for a resource that stands for several objects."""
+    try:
+        return _Kept.model_validate(outputs).written
+    except ValidationError:
+        return None

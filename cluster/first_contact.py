@@ -1,0 +1,208 @@
+"""First contact with what is there already and is not this stack's: it is never taken over in silence."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster.client import Cluster, LiveObject, Node
+from cluster.deployed_state import DeployedState
+from cluster.findings import Finding
+from config.stack import StackSettings
+from manifests import every_object, kai
+from manifests.gvirtus_frontends import FRONTEND_ALLOWED
+from manifests.node_labels import GPU_MEMORY, node_labels
+from manifests.objects import Manifest
+from manifests.ownership import before, key, owner, stack_of
+
+_ANY_ADDRESS = "192.0.2.1"
+"""Stands for backends' addresses (RFC 5737): which fields are set is looked at, not what they say."""
+_RANDOM_MANAGER = "pulumi-kubernetes-"
+_MEASURED = None
+"""A label whose value is asked of the node's host later."""
+_ANOTHER_NAME: Mapping[str, str] = {
+    "Namespace": "choose another namespace in the settings",
+    "Queue": "give the queue another name, or set kai.default_queue: false where it is one of KAI's usual pair",
+}
+
+
+@dataclass(frozen=True)
+class Contact:
+    """What comes of looking.
+
+    Attributes:
+        findings: what was met and may not be taken.
+        adopted: the kept values of everything that is adopted, by object; those of earlier runs among them.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    adopted: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def planned_objects(settings: StackSettings) -> dict[str, Manifest]:
+    """Every object that the stack registers under a fixed name, by `Kind/name` or `Kind/namespace/name`."""
+    objects = every_object.objects(settings, backend_address=_ANY_ADDRESS)
+    return {key(manifest): manifest for manifest in objects.values()}
+
+
+def read_unknown(cluster: Cluster, settings: StackSettings, state: DeployedState) -> dict[str, LiveObject]:
+    """What is there under the names of the stack's objects and is not in its state."""
+    found: dict[str, LiveObject] = {}
+    for name, manifest in planned_objects(settings).items():
+        if name in state.objects or (manifest["kind"] == "SchedulingShard" and _kai_is_ours(settings, state)):
+            continue
+        live = cluster.find_object(manifest)
+        if live is not None:
+            found[name] = live
+    return found
+
+
+def meet(
+    settings: StackSettings,
+    unknown: Mapping[str, LiveObject],
+    nodes: Mapping[str, Node],
+    state: DeployedState,
+    stack: str,
+) -> Contact:
+    """Judge what was found.
+
+    Args:
+        settings: the stack's settings.
+        unknown: what `read_unknown` found.
+        nodes: the cluster's nodes, by name.
+        state: what the stack remembers.
+        stack: the stack, as project/name.
+    """
+    planned = planned_objects(settings)
+    labels = planned_labels(settings)
+    findings: list[Finding] = []
+    adopted = dict(state.adopted)
+    for name, live in sorted(unknown.items()):
+        if any(manager.startswith(owner(stack)) for manager in live.managers):
+            continue
+        finding = _object(name, live, settings.cluster.adopt)
+        if finding is not None:
+            findings.append(finding)
+        else:
+            adopted[name] = before(live.content, planned[name])
+    for node, wanted in labels.items():
+        name = f"Node/{node}"
+        theirs = _their_labels(wanted, nodes[node], state.labels.get(node, {}), stack) if node in nodes else {}
+        if not theirs:
+            continue
+        finding = _labels(nodes[node], wanted, theirs, stack, settings.cluster.adopt)
+        if finding is not None:
+            findings.append(finding)
+            continue
+        kept = adopted.get(name, {}).get("metadata", {}).get("labels", {})
+        adopted[name] = {"metadata": {"labels": theirs | kept}}
+    findings.extend(_not_planned(settings.cluster.adopt, [*planned, *(f"Node/{node}" for node in labels)]))
+    return Contact(tuple(findings), adopted)
+
+
+def planned_labels(settings: StackSettings) -> dict[str, dict[str, str | None]]:
+    """The labels of every node that the stack labels; None where a host is asked for the value."""
+    labels: dict[str, dict[str, str | None]] = {node: dict(ours) for node, ours in node_labels(settings).items()}
+    memory = {node: unified.gpu_memory_mib for node, unified in settings.platform.unified_memory_nodes.items()}
+    memory |= {node: tegra.gpu_memory_mib for node, tegra in settings.platform.jetsons.items()}
+    for node, declared in memory.items():
+        if declared is None:
+            labels[node][GPU_MEMORY] = _MEASURED
+    remote = settings.gvirtus
+    if remote is not None and remote.frontends is not None and not settings.gpu_operator.install:
+        for node in remote.frontends.nodes:
+            labels.setdefault(node, {})[FRONTEND_ALLOWED] = "true"
+    return labels
+
+
+def _kai_is_ours(settings: StackSettings, state: DeployedState) -> bool:
+    """Its chart makes the default shard, which the stack takes from it in the same run."""
+    return (settings.kai.namespace, kai.RELEASE) in state.releases
+
+
+def _object(name: str, live: LiveObject, adopt: Sequence[str]) -> Finding | None:
+    """What is wrong with taking an object over, or None where the settings say to adopt it."""
+    stacks = sorted({stack for manager in live.managers if (stack := stack_of(manager)) is not None})
+    if stacks:
+        return _other_stack(_shown(name), stacks[0])
+    if name in adopt:
+        return None
+    written = f" (written by {', '.join(live.managers)})" if live.managers else ""
+    other = _ANOTHER_NAME.get(name.partition("/")[0], "choose another context")
+    return Finding(
+        f"{_shown(name)} exists already and is not this stack's{written}.",
+        f"To use it as it is named, add {name} to cluster.adopt: what it holds now is kept, and given back on destroy. "
+        f"Or {other}.",
+    )
+
+
+def _their_labels(wanted: Mapping[str, str | None], node: Node, ours: Mapping[str, str], stack: str) -> dict[str, str]:
+    """Labels of a node that somebody else set to another value than we would.
+
+    One that is ours and was edited since is none of them: it is repaired. One that somebody set to the same value as
+    we did is his all the same, as soon as ours changes.
+    """
+    theirs = {}
+    for label, value in wanted.items():
+        there = node.labels.get(label)
+        if there is None or there == value or (label in ours and ours[label] != there):
+            continue
+        owners = [each.manager for each in node.owners if each.owns_label(label)]
+        others = [manager for manager in owners if not manager.startswith(owner(stack))]
+        if label in ours:
+            # Written before the stack's field managers had names of their own.
+            others = [manager for manager in others if not manager.startswith(_RANDOM_MANAGER)]
+        if others or (label not in ours and not owners):
+            theirs[label] = there
+    return theirs
+
+
+def _labels(
+    node: Node, wanted: Mapping[str, str | None], theirs: Mapping[str, str], stack: str, adopt: Sequence[str]
+) -> Finding | None:
+    """What is wrong with setting these labels, or None where the settings say to adopt them."""
+    told = []
+    for label, value in sorted(theirs.items()):
+        owners = dict.fromkeys(each.manager for each in node.owners if each.owns_label(label))
+        managers = [manager for manager in owners if not manager.startswith(owner(stack))]
+        stacks = sorted({other for manager in managers if (other := stack_of(manager)) is not None})
+        if stacks:
+            return _other_stack(f"the label {label} of node '{node.name}'", stacks[0])
+        by = f" by {', '.join(managers)}" if managers else ""
+        ours = "what its host says" if wanted[label] is _MEASURED else f"'{wanted[label]}'"
+        told.append(f"{label} is '{value}'{by}, the stack sets {ours}")
+    if f"Node/{node.name}" in adopt:
+        return None
+    return Finding(
+        f"node '{node.name}' has labels that are not this stack's: {'; '.join(told)}.",
+        f"To set them while the stack is there, add Node/{node.name} to cluster.adopt: their values are kept, and "
+        "given back on destroy. Or say the same values in the settings, or leave the node out of the stack.",
+    )
+
+
+def _other_stack(what: str, stack: str) -> Finding:
+    return Finding(
+        f"{what} belongs to another stack of this program, '{stack}'.",
+        "Use that stack, or choose another context: two stacks would take turns on it.",
+    )
+
+
+def _not_planned(adopt: Sequence[str], planned: Sequence[str]) -> list[Finding]:
+    findings = []
+    for name in adopt:
+        if name not in planned:
+            near = difflib.get_close_matches(name, planned, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            findings.append(
+                Finding(
+                    f"cluster.adopt names {name}, which this stack does not make.{hint}",
+                    "Correct the entry, or remove it.",
+                )
+            )
+    return findings
+
+
+def _shown(name: str) -> str:
+    kind, *place, last = name.split("/")
+    where = f" in namespace '{place[0]}'" if place else ""
+    return f"{kind} '{last}'{where}"

@@ -1,0 +1,84 @@
+"""What preflight finds about the nodes that a stack names, and about those that it does not."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+
+from cluster.client import Node
+from cluster.findings import Finding
+from config.platform import TegraPlatform, X86Platform
+from config.stack import StackSettings
+from manifests.gvirtus_frontends import GPU_PRESENT
+from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
+
+
+def judge_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    """Every finding about nodes."""
+    yield from _nodes(settings, nodes)
+    yield from _frontends(settings, nodes)
+    yield from _platform(settings, nodes)
+
+
+def _nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    known = ", ".join(sorted(nodes)) or "none"
+    for name in dict.fromkeys([*node_labels(settings), *_remote_nodes(settings)]):
+        if name not in nodes:
+            near = difflib.get_close_matches(name, nodes, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            yield Finding(
+                f"the stack names the node '{name}', which the cluster does not have.{hint}",
+                f"Correct the name or join the node. Nodes: {known}.",
+            )
+    for name, node in sorted(nodes.items()):
+        if node.labels.get("run.ai/fake.gpu") == "true":
+            yield Finding(
+                f"node '{name}' has the label run.ai/fake.gpu=true: KAI then runs every reservation pod of the cluster "
+                "as a sleeping dummy.",
+                f"Remove it on a cluster with real GPUs: kubectl label node {name} run.ai/fake.gpu-",
+                fatal=False,
+            )
+
+
+def _remote_nodes(settings: StackSettings) -> list[str]:
+    remote = settings.gvirtus
+    if remote is None:
+        return []
+    backends = [backend.node for backend in remote.backends.values() if backend.node is not None]
+    return sorted({*backends, *(remote.frontends.nodes if remote.frontends is not None else ())})
+
+
+def _frontends(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    if settings.gvirtus is None or settings.gvirtus.frontends is None:
+        return
+    for name in sorted(settings.gvirtus.frontends.nodes):
+        labels = nodes[name].labels if name in nodes else {}
+        marks = [label for label in (GPU_PRESENT, NVIDIA_PCI_DEVICE) if labels.get(label) == "true"]
+        if marks:
+            yield Finding(
+                f"gvirtus.frontends.nodes has '{name}', which has a GPU of its own ({marks[0]}=true): two device "
+                "plugins would take turns there.",
+                "Remove the node from gvirtus.frontends.nodes.",
+            )
+
+
+def _platform(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    memory = {n: u.gpu_memory_mib for n, u in settings.platform.unified_memory_nodes.items()}
+    match settings.platform:
+        case TegraPlatform(tegra_nodes=tegra):
+            memory |= {name: node.gpu_memory_mib for name, node in tegra.items()}
+            for name in tegra:
+                node = nodes.get(name)
+                if node is not None and node.architecture not in {"arm64", ""}:
+                    yield Finding(
+                        f"the stack lists '{name}' as a Tegra node, but its architecture is {node.architecture}.",
+                        "A Jetson is arm64. Remove the node from platform.tegra_nodes.",
+                    )
+        case X86Platform():
+            pass
+    for name, mib in sorted(memory.items()):
+        node = nodes.get(name)
+        if node is not None and mib is not None and 0 < node.memory_mib < mib:
+            yield Finding(
+                f"node '{name}' has gpu_memory_mib {mib}, but shares {node.memory_mib} MiB with its GPU.",
+                "KAI would promise memory that is not there: set gpu_memory_mib below MemTotal.",
+                fatal=False,
+            )

@@ -1,0 +1,200 @@
+"""What is there already and is not this stack's is a finding, or adopted where the settings say so; never taken."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cluster.client import LiveObject, Node
+from cluster.deployed_state import DeployedState
+from cluster.first_contact import Contact, meet, planned_objects
+from manifests.ownership import field_manager
+from tests.support.hosts_settings import jetson_with_host
+from tests.support.stacks import STACKS, Json, changed, gvirtus_full, jetson, parse
+
+STACK = "kai-anywhere/jetson"
+_NEVER_DEPLOYED = DeployedState()
+_QUEUE = {"spec": {"displayName": "mine", "resources": {"gpu": {"quota": 7, "limit": 8}}, "priority": 5}}
+
+
+def _live(*managers: str, **content: object) -> LiveObject:
+    fields = [{"manager": manager, "operation": "Apply", "fieldsV1": {}} for manager in managers]
+    return LiveObject.model_validate({"content": {"metadata": {"managedFields": fields}} | content})
+
+
+def _node(labels: Mapping[str, str], owners: Mapping[str, list[str]], name: str = "jetson-1") -> dict[str, Node]:
+    fields = [
+        {"manager": manager, "fieldsV1": {"f:metadata": {"f:labels": {f"f:{label}": {} for label in owned}}}}
+        for manager, owned in owners.items()
+    ]
+    metadata = {"name": name, "labels": dict(labels), "managedFields": fields}
+    return {name: Node.model_validate({"metadata": metadata})}
+
+
+def _meet(
+    stack: Json,
+    unknown: Mapping[str, LiveObject] | None = None,
+    nodes: Mapping[str, Node] | None = None,
+    state: DeployedState = _NEVER_DEPLOYED,
+) -> Contact:
+    return meet(parse(stack), unknown or {}, nodes or {}, state, STACK)
+
+
+def _adopting(*names: str, stack: Json | None = None) -> Json:
+    return changed(stack or jetson(), "cluster.adopt", list(names))
+
+
+def _only(contact: Contact, *says: str) -> None:
+    [finding] = contact.findings
+    assert finding.fatal
+    for part in says:
+        assert part in str(finding)
+    assert contact.adopted == {}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_every_object_that_any_stack_registers_is_met_with_a_finding(name: str) -> None:
+    stack = STACKS[name]()
+    planned = planned_objects(parse(stack))
+    contact = _meet(stack, {each: _live("kubectl-create") for each in planned})
+    assert len(contact.findings) == len(planned)
+    assert all(finding.fatal for finding in contact.findings)
+    assert contact.adopted == {}
+
+
+def test_a_queue_that_somebody_made_is_not_taken() -> None:
+    _only(
+        _meet(jetson(), {"Queue/default-queue": _live("kubectl-create", **_QUEUE)}),
+        "Queue 'default-queue' exists already and is not this stack's (written by kubectl-create)",
+        "add Queue/default-queue to cluster.adopt",
+        "given back on destroy",
+        "give the queue another name, or set kai.default_queue: false",
+    )
+
+
+def test_an_object_that_nobody_signed_is_not_taken_either() -> None:
+    _only(_meet(jetson(), {"Queue/default-queue": _live()}), "exists already and is not this stack's.")
+
+
+def test_an_object_in_a_namespace_is_named_with_it() -> None:
+    _only(
+        _meet(jetson(), {"ConfigMap/gpu-operator/gpu-operator-endpoints": _live("Helm")}),
+        "ConfigMap 'gpu-operator-endpoints' in namespace 'gpu-operator' exists already",
+        "add ConfigMap/gpu-operator/gpu-operator-endpoints to cluster.adopt",
+    )
+
+
+def test_no_remedy_deletes_anything() -> None:
+    stack = gvirtus_full()
+    contact = _meet(stack, {each: _live("x") for each in planned_objects(parse(stack))})
+    for finding in contact.findings:
+        assert not {"delete", "uninstall", "remove"} & set(finding.remedy.lower().split())
+
+
+def test_what_a_killed_run_of_this_stack_made_is_ours() -> None:
+    manager = field_manager(STACK, "kai-scheduler-queue-default-queue")
+    assert _meet(jetson(), {"Queue/default-queue": _live("kube-controller-manager", manager)}) == Contact((), {})
+
+
+@pytest.mark.parametrize("adopt", [(), ("ValidatingAdmissionPolicy/kai-anywhere-pod-guard",)])
+def test_what_another_stack_made_is_never_taken(adopt: tuple[str, ...]) -> None:
+    theirs = {"ValidatingAdmissionPolicy/kai-anywhere-pod-guard": _live(field_manager("team/edge", "pod-guard-policy"))}
+    _only(_meet(_adopting(*adopt), theirs), "belongs to another stack of this program, 'team/edge'", "another context")
+
+
+def test_a_stack_whose_name_begins_like_ours_is_another_one() -> None:
+    theirs = {"Queue/default-queue": _live(field_manager(f"{STACK}-2", "queue"))}
+    _only(_meet(jetson(), theirs), f"belongs to another stack of this program, '{STACK}-2'")
+
+
+def test_an_adopted_object_keeps_what_it_held_in_the_fields_that_the_stack_sets() -> None:
+    contact = _meet(_adopting("Queue/default-queue"), {"Queue/default-queue": _live("kubectl-create", **_QUEUE)})
+    kept = {"spec": {"displayName": "mine", "resources": {"gpu": {"quota": 7, "limit": 8}}}}
+    assert contact == Contact((), {"Queue/default-queue": kept}), "priority is not set by the stack, so it stays"
+
+
+def test_what_an_earlier_run_adopted_stays_adopted_whatever_the_settings_say_now() -> None:
+    state = DeployedState(deployed=True, adopted={"Queue/default-queue": {"spec": {"priority": 1}}})
+    assert _meet(jetson(), state=state).adopted == state.adopted
+
+
+def test_an_entry_for_nothing_of_the_stack_is_a_finding() -> None:
+    _only(
+        _meet(_adopting("Queue/default-queu")),
+        "cluster.adopt names Queue/default-queu, which this stack does not make. Did you mean Queue/default-queue?",
+    )
+    assert _meet(_adopting("Queue/default-queue", "Node/jetson-1")).findings == ()
+
+
+_MEMORY = "nvidia.com/gpu.memory"
+
+
+def test_a_label_that_somebody_set_to_another_value_is_not_taken() -> None:
+    _only(
+        _meet(jetson(), nodes=_node({_MEMORY: "30000"}, {"kubectl-label": [_MEMORY]})),
+        "node 'jetson-1' has labels that are not this stack's: "
+        "nvidia.com/gpu.memory is '30000' by kubectl-label, the stack sets '122880'",
+        "add Node/jetson-1 to cluster.adopt",
+        "say the same values in the settings",
+    )
+
+
+def test_a_label_that_nobody_signed_is_not_taken_either() -> None:
+    _only(_meet(jetson(), nodes=_node({_MEMORY: "30000"}, {})), "nvidia.com/gpu.memory is '30000', the stack sets")
+
+
+def test_the_same_value_takes_nothing_from_anybody() -> None:
+    assert _meet(jetson(), nodes=_node({_MEMORY: "122880"}, {"kubectl-label": [_MEMORY]})) == Contact((), {})
+
+
+def test_an_adopted_node_keeps_the_values_that_differ() -> None:
+    labels = {_MEMORY: "30000", "nvidia.com/gpu.count": "1", "team": "robots"}
+    contact = _meet(_adopting("Node/jetson-1"), nodes=_node(labels, {"kubectl-label": list(labels)}))
+    assert contact == Contact((), {"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "30000"}}}})
+
+
+def test_a_value_that_was_kept_once_is_not_replaced_by_a_later_one() -> None:
+    state = DeployedState(
+        deployed=True,
+        labels={"jetson-1": {_MEMORY: "122880"}},
+        adopted={"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "30000"}}}},
+    )
+    count = "nvidia.com/gpu.count"
+    nodes = _node({_MEMORY: "122880", count: "2"}, {field_manager(STACK, "x"): [_MEMORY], "me": [count]})
+    adopted = _meet(_adopting("Node/jetson-1"), nodes=nodes, state=state).adopted
+    assert adopted == {"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "30000", count: "2"}}}}
+
+
+@pytest.mark.parametrize("manager", [field_manager(STACK, "node-labels-jetson-1"), "pulumi-kubernetes-1234"])
+def test_a_label_of_ours_that_was_edited_by_hand_is_repaired_not_asked_about(manager: str) -> None:
+    state = DeployedState(deployed=True, labels={"jetson-1": {_MEMORY: "122880"}})
+    edited = _node({_MEMORY: "100"}, {"kubectl-edit": [_MEMORY]})
+    assert _meet(jetson(), nodes=edited, state=state).findings == ()
+    stack = changed(jetson(), "platform.tegra_nodes.jetson-1.gpu_memory_mib", 61440)
+    own = _node({_MEMORY: "122880"}, {manager: [_MEMORY]})
+    assert _meet(stack, nodes=own, state=state).findings == (), "a new value of our own label"
+
+
+def test_a_label_that_was_the_same_by_chance_is_somebodys_when_ours_changes() -> None:
+    state = DeployedState(deployed=True, labels={"jetson-1": {_MEMORY: "122880"}})
+    stack = changed(jetson(), "platform.tegra_nodes.jetson-1.gpu_memory_mib", 61440)
+    both = _node({_MEMORY: "122880"}, {field_manager(STACK, "x"): [_MEMORY], "kubectl-label": [_MEMORY]})
+    _only(_meet(stack, nodes=both, state=state), "nvidia.com/gpu.memory is '122880'", "the stack sets '61440'")
+
+
+def test_a_label_of_another_stack_is_never_taken() -> None:
+    theirs = _node({_MEMORY: "1"}, {field_manager("team/edge", "node-labels-jetson-1"): [_MEMORY]})
+    _only(_meet(_adopting("Node/jetson-1"), nodes=theirs), "belongs to another stack of this program, 'team/edge'")
+
+
+def test_a_label_whose_value_is_asked_of_a_host_is_somebodys_whatever_it_says() -> None:
+    found = _meet(jetson_with_host(), nodes=_node({_MEMORY: "30000"}, {"kubectl-label": [_MEMORY]}))
+    _only(found, "nvidia.com/gpu.memory is '30000' by kubectl-label, the stack sets what its host says")
+
+
+def test_the_label_of_a_frontend_is_looked_at_where_the_stack_sets_it_itself() -> None:
+    label = "gvirtus.io/frontend.allowed"
+    nodes = _node({label: "false"}, {"kubectl-label": [label]}, "cpu-1")
+    _only(_meet(gvirtus_full(), nodes=nodes), "node 'cpu-1' has labels that are not this stack's")
+    adopted: Any = _meet(_adopting("Node/cpu-1", stack=gvirtus_full()), nodes=nodes).adopted
+    assert adopted == {"Node/cpu-1": {"metadata": {"labels": {label: "false"}}}}

@@ -1,0 +1,102 @@
+"""A GPU Operator or KAI that runs already is found wherever it is, under whatever name; our own is none."""
+
+from typing import Any
+
+import pytest
+
+from cluster.client import Cluster
+from cluster.deployed_state import DeployedState
+from cluster.installations import Installations, judge_installations, read_installations
+from tests.support.api_server import DEPLOYMENTS, ApiServer
+from tests.support.stacks import Json, jetson, operator_elsewhere, parse
+
+_POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
+_NEVER_DEPLOYED = DeployedState()
+_BOTH = DeployedState(
+    deployed=True, releases=frozenset({("kai-scheduler", "kai-scheduler"), ("gpu-operator", "gpu-operator")})
+)
+
+
+def _deployment(namespace: str, name: str, image: str, release: str | None = None) -> Any:  # noqa: ANN401 - JSON
+    annotations = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace} if release else {}
+    return {
+        "metadata": {"namespace": namespace, "name": name, "annotations": annotations},
+        "spec": {"template": {"spec": {"containers": [{"image": image}]}}},
+    }
+
+
+def _found(cluster: Cluster, stack: Json, state: DeployedState = _NEVER_DEPLOYED) -> Installations:
+    return read_installations(cluster, parse(stack), state)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.17.0",
+        "ghcr.io/nvidia/kai-scheduler/binder:v0.4.0",
+        "registry.example.com:5000/mirror/kai-scheduler/operator@sha256:00",
+    ],
+)
+def test_kai_is_found_in_any_namespace_under_any_release(api: ApiServer, cluster: Cluster, image: str) -> None:
+    api.serve(DEPLOYMENTS, {"items": [_deployment("team", "some-operator", image, "gpu-sharing")]})
+    place = "Deployment 'some-operator' in namespace 'team' (Helm release 'gpu-sharing' in namespace 'team')"
+    assert _found(cluster, jetson()) == Installations(kais=(place,))
+
+
+@pytest.mark.parametrize("image", ["nvcr.io/nvidia/gpu-operator:v26.7.0", "registry.example.com/gpu-operator@sha256:0"])
+def test_a_gpu_operator_is_found_in_any_namespace_under_any_release(
+    api: ApiServer, cluster: Cluster, image: str
+) -> None:
+    api.serve(DEPLOYMENTS, {"items": [_deployment("nvidia", "gpu-operator", image)]})
+    found = _found(cluster, jetson())
+    assert found == Installations(gpu_operators=("Deployment 'gpu-operator' in namespace 'nvidia'",))
+
+
+def test_a_cluster_policy_is_found_without_its_operator(api: ApiServer, cluster: Cluster) -> None:
+    api.serve(_POLICIES, {"items": [{"metadata": {"name": "mine"}}]})
+    assert _found(cluster, jetson()) == Installations(gpu_operators=("ClusterPolicy 'mine'",))
+
+
+def test_other_peoples_deployments_are_none(api: ApiServer, cluster: Cluster) -> None:
+    images = ("docker.io/library/nginx:1", "example.com/kai-scheduler:1", "example.com/my-gpu-operator:1", "a/b/c:1")
+    api.serve(DEPLOYMENTS, {"items": [_deployment("team", "web", image) for image in images]})
+    assert _found(cluster, jetson()) == Installations()
+
+
+def test_an_operator_elsewhere_is_what_the_stack_wants(api: ApiServer, cluster: Cluster) -> None:
+    api.serve(DEPLOYMENTS, {"items": [_deployment("nvidia", "gpu-operator", "nvcr.io/nvidia/gpu-operator:v1")]})
+    assert _found(cluster, operator_elsewhere()) == Installations()
+    assert not [request for request in api.asked if request.path == _POLICIES]
+
+
+def test_what_the_stack_installed_is_not_looked_for(api: ApiServer, cluster: Cluster) -> None:
+    assert _found(cluster, jetson(), _BOTH) == Installations()
+    assert api.asked == []
+
+
+def test_what_our_own_killed_run_left_is_none(api: ApiServer, cluster: Cluster) -> None:
+    left = [
+        _deployment(
+            "kai-scheduler", "kai-operator", "ghcr.io/kai-scheduler/kai-scheduler/operator:v1", "kai-scheduler"
+        ),
+        _deployment("kai-scheduler", "binder", "ghcr.io/kai-scheduler/kai-scheduler/binder:v1"),
+    ]
+    api.serve(DEPLOYMENTS, {"items": left})
+    assert _found(cluster, jetson()) == Installations()
+    left.append(
+        _deployment("kai-scheduler", "kai-operator", "ghcr.io/kai-scheduler/kai-scheduler/operator:v1", "other")
+    )
+    api.serve(DEPLOYMENTS, {"items": left})
+    assert len(_found(cluster, jetson()).kais) == 1, "another release in the namespace that the stack wants"
+
+
+def test_each_has_a_way_out_that_harms_nobody() -> None:
+    found = Installations(gpu_operators=("Deployment 'a'",), kais=("Deployment 'b'",))
+    operator, scheduler = judge_installations(found)
+    assert operator.fatal
+    assert scheduler.fatal
+    assert "gpu_operator.install: false" in operator.remedy
+    assert "another context" in operator.remedy
+    assert "another context" in scheduler.remedy
+    assert not any(word in each.remedy for each in (operator, scheduler) for word in ("delete", "uninstall", "Remove"))
+    assert list(judge_installations(Installations())) == []
