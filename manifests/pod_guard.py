@@ -23,6 +23,7 @@ from policy.checks import (
     Begins,
     BeginsNot,
     Check,
+    NoStartOf,
     NotTrue,
     OneOf,
     Pinned,
@@ -255,6 +256,8 @@ def _bad(allowed: Allowed) -> str:  # noqa: PLR0911 - one for each kind
             return f"v.orValue('') != '' && !{literal(list(prefixes))}.exists(p, v.value().startsWith(p))"
         case BeginsNot(prefix):
             return f"v.orValue('').startsWith({literal(prefix)})"
+        case NoStartOf(text):
+            return f"v.orValue('') != '' && {literal(text)}.startsWith(v.value())"
         case Pinned():
             tagged = f"v.value().matches({literal(f'^{checks.TAGGED}$')})"
             latest = f"v.value().matches({literal(f'^{checks.LATEST}$')})"
@@ -277,14 +280,18 @@ def _lifted(check: Check, settings: StackSettings) -> list[str]:
         case Unless.OWN_USERS:
             found.append("!b[2].spec.?hostUsers.orValue(true)")
         case Unless.GPU_REQUESTED:
-            found.append(
-                f"b[2].?metadata.?annotations.orValue({{}}).exists(k, k in {literal(sorted(checks.FRACTIONS))})"
-            )
-            found.append("b[1].?resources.?claims.orValue([]).size() > 0")
             found += [
-                f"b[1].?resources.?{part}.orValue({{}}).exists(k, k.startsWith({literal(checks.GPU_RESOURCES)}))"
-                for part in ("limits", "requests")
+                f"b[1].?{key}.orValue([]).exists(c, c.?resources.?limits.orValue({{}}).exists(k,"
+                f" k.matches({literal(f'^{checks.GPU_RESOURCES}$')}) && {_positive('c.resources.limits[k]')}))"
+                for key in ("containers", "initContainers")
             ]
+            found.append(_fraction())
+        case Unless.GIVEN_BY_KAI:
+            # Ephemeral containers come later, when KAI does not look any more.
+            found.append(
+                f"{_fraction()} && !b[0].contains('.ephemeralContainers[') && b[1].name == b[2].metadata.annotations"
+                f"[?{literal(checks.FRACTION_CONTAINER)}].orValue(b[2].spec.containers[0].name)"
+            )
         case None:
             pass
     match check:
@@ -297,3 +304,16 @@ def _lifted(check: Check, settings: StackSettings) -> list[str]:
         case _:
             pass
     return found
+
+
+def _fraction() -> str:
+    """Whether the pod of box `b` has a fraction that KAI gives it."""
+    annotated = (
+        f"b[2].?metadata.?annotations.orValue({{}}).exists(k, k in {literal(sorted(checks.FRACTIONS))}"
+        f" && {_positive('b[2].metadata.annotations[k]')})"
+    )
+    return f"b[2].spec.?schedulerName.orValue('') == {literal(checks.KAI_SCHEDULER)} && {annotated}"
+
+
+def _positive(quantity: str) -> str:
+    return f"string({quantity}).matches({literal(f'^{checks.POSITIVE}$')})"

@@ -66,11 +66,18 @@ class BeginsNot:
 
 
 @dataclass(frozen=True)
+class NoStartOf:
+    """A string is empty, or this text does not begin with it."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Pinned:
     """An image reference has a digest, or a tag that is not `latest`."""
 
 
-Allowed: TypeAlias = OneOf | NotTrue | Zero | Absent | Begins | BeginsNot | Pinned
+Allowed: TypeAlias = OneOf | NotTrue | Zero | Absent | Begins | BeginsNot | NoStartOf | Pinned
 
 
 @unique
@@ -78,7 +85,8 @@ class Unless(Enum):
     """What lifts a check from a container."""
 
     OWN_USERS = "the pod has a user namespace of its own"
-    GPU_REQUESTED = "the container requests a GPU, or the pod a KAI fraction"
+    GPU_REQUESTED = "a container of the pod requests a GPU, or the pod a fraction from KAI"
+    GIVEN_BY_KAI = "it is the container that gets the pod's fraction: KAI's webhook sets the variable anew"
 
 
 @dataclass(frozen=True)
@@ -106,39 +114,17 @@ class Check:
     unless: Unless | None = None
 
 
-CAPABILITY_NAMES = frozenset(
-    {
-        "AUDIT_WRITE",
-        "CHOWN",
-        "DAC_OVERRIDE",
-        "FOWNER",
-        "FSETID",
-        "KILL",
-        "MKNOD",
-        "NET_BIND_SERVICE",
-        "SETFCAP",
-        "SETGID",
-        "SETPCAP",
-        "SETUID",
-        "SYS_CHROOT",
-    }
-)
-SYSCTL_NAMES = frozenset(
-    {
-        "kernel.shm_rmid_forced",
-        "net.ipv4.ip_local_port_range",
-        "net.ipv4.ip_local_reserved_ports",
-        "net.ipv4.ip_unprivileged_port_start",
-        "net.ipv4.ping_group_range",
-        "net.ipv4.tcp_fin_timeout",
-        "net.ipv4.tcp_keepalive_intvl",
-        "net.ipv4.tcp_keepalive_probes",
-        "net.ipv4.tcp_keepalive_time",
-        "net.ipv4.tcp_rmem",
-        "net.ipv4.tcp_syncookies",
-        "net.ipv4.tcp_wmem",
-    }
-)
+_CAPABILITIES = """
+    AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE SETFCAP SETGID SETPCAP SETUID SYS_CHROOT
+"""
+CAPABILITY_NAMES = frozenset(_CAPABILITIES.split())
+_SYSCTLS = """
+    kernel.shm_rmid_forced net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
+    net.ipv4.ip_unprivileged_port_start net.ipv4.ping_group_range net.ipv4.tcp_fin_timeout
+    net.ipv4.tcp_keepalive_intvl net.ipv4.tcp_keepalive_probes net.ipv4.tcp_keepalive_time net.ipv4.tcp_rmem
+    net.ipv4.tcp_syncookies net.ipv4.tcp_wmem
+"""
+SYSCTL_NAMES = frozenset(_SYSCTLS.split())
 PROC_MOUNT_TYPES = frozenset({"Default"})
 PROFILE_TYPES = frozenset({"RuntimeDefault", "Localhost"})
 SELINUX_DOMAINS = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
@@ -151,15 +137,23 @@ SECCOMP_ANNOTATIONS = (
     "seccomp.security.alpha.kubernetes.io/pod",
     "container.seccomp.security.alpha.kubernetes.io/",
 )
-CDI_ANNOTATION = "cdi.k8s.io/"
-"""Pod annotations with this prefix inject CDI devices."""
+CDI_ANNOTATIONS = ("cdi.k8s.io/", "nvidia.cdi.k8s.io/")
+"""Pod annotations with these prefixes inject CDI devices: by the runtime, and by NVIDIA's NRI plugin (toolkit 1.18)."""
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 VOLUME_DEVICES = "/var/run/nvidia-container-devices"
 """Mounts here name devices to the NVIDIA container runtime (`accept-nvidia-visible-devices-as-volume-mounts`)."""
-FRACTIONS = frozenset({"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"})
-"""KAI's own requests, as annotations of the pod (KAI v0.17.0)."""
-GPU_RESOURCES = "nvidia.com/"
-"""Prefix of the resources that are GPUs or parts of them."""
+NVIDIA_CLASSES = "nvidia"
+"""Prefix of the names of NVIDIA's runtime classes: nvidia, nvidia-cdi, nvidia-legacy."""
+KAI_SCHEDULER = "kai-scheduler"
+"""Under every other scheduler the annotations are text."""
+FRACTIONS = frozenset({"gpu-fraction", "gpu-memory"})
+"""KAI's own requests, as annotations of the pod (KAI v0.17.0, pkg/common/resources/gpu_sharing.go)."""
+FRACTION_CONTAINER = "gpu-fraction-container-name"
+"""Annotation that names the container which gets the fraction; without it, the first one of `containers`."""
+GPU_RESOURCES = "nvidia[.]com/(gpu([.]shared)?|mig-[a-z0-9.-]+)"
+"""The whole names of resources that are GPUs or parts of them; nobody has to have a resource of another name."""
+POSITIVE = "[+]?[0.]*[1-9].*"
+"""A whole quantity above zero. The syntax of both is Python's and RE2's alike."""
 HANDLERS = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop")
 """Where a container has a handler that may name a host."""
 
@@ -174,6 +168,7 @@ _OUT_OF_DOMAIN = "the container leaves the SELinux domain of containers"
 _PIN_WHY = "what runs tomorrow would not be what was reviewed today"
 _PIN_REMEDY = "add a tag, or better a digest (@sha256:...)"
 REQUEST_GPU = "request the GPU: nvidia.com/gpu under resources.limits, or KAI's annotation gpu-fraction"
+_TAKES_GPUS = "with the NVIDIA runtime it gets GPUs that the scheduler gave to others"
 
 PRIVILEGED = Check(
     name="privileged",
@@ -299,8 +294,27 @@ UNREQUESTED_GPUS = Check(
     place=Place.ENVIRONMENT,
     fields=(VISIBLE_DEVICES,),
     allowed=OneOf(NO_DEVICES),
-    why="with the NVIDIA runtime it gets GPUs that the scheduler gave to others",
-    remedy=REQUEST_GPU,
+    why=_TAKES_GPUS,
+    remedy=f"remove it, or set it to void: whoever gives the container its GPUs sets it; {REQUEST_GPU}",
+    unless=Unless.GIVEN_BY_KAI,
+)
+VARIABLE_PREFIXES = Check(
+    name="variable_prefixes",
+    rule="devices",
+    place=Place.CONTAINERS,
+    fields=("envFrom[].prefix",),
+    allowed=NoStartOf(VISIBLE_DEVICES),
+    why=f"it makes {VISIBLE_DEVICES} of a key that nobody looks at: {_TAKES_GPUS}",
+    remedy=f"use another prefix; {REQUEST_GPU}",
+)
+RUNTIME_CLASSES = Check(
+    name="runtime_classes",
+    rule="devices",
+    place=Place.POD,
+    fields=("runtimeClassName",),
+    allowed=BeginsNot(NVIDIA_CLASSES),
+    why=f"an image may ask for every GPU by itself ({VISIBLE_DEVICES}, or only CUDA_VERSION): {_TAKES_GPUS}",
+    remedy=f"remove it; or {REQUEST_GPU}",
     unless=Unless.GPU_REQUESTED,
 )
 DEVICE_MOUNTS = Check(
@@ -309,7 +323,7 @@ DEVICE_MOUNTS = Check(
     place=Place.CONTAINERS,
     fields=("volumeMounts[].mountPath",),
     allowed=BeginsNot(VOLUME_DEVICES),
-    why=UNREQUESTED_GPUS.why,
+    why=_TAKES_GPUS,
     remedy=REQUEST_GPU,
 )
 RAW_DEVICES = Check(
@@ -325,7 +339,7 @@ INJECTED_DEVICES = Check(
     name="injected_devices",
     rule="devices",
     place=Place.ANNOTATIONS,
-    fields=(CDI_ANNOTATION,),
+    fields=CDI_ANNOTATIONS,
     allowed=Absent(),
     why="the runtime injects devices that nobody requested",
     remedy=REQUEST_GPU,
@@ -373,6 +387,8 @@ CHECKS: tuple[Check, ...] = (
     SELINUX_USERS,
     SYSCTLS,
     UNREQUESTED_GPUS,
+    VARIABLE_PREFIXES,
+    RUNTIME_CLASSES,
     DEVICE_MOUNTS,
     RAW_DEVICES,
     INJECTED_DEVICES,

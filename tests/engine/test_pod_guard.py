@@ -21,6 +21,7 @@ from tests.support.pod_corpus import (
     COMBINATIONS,
     CONTAINER,
     FORBIDDEN,
+    FORBIDDEN_TOGETHER,
     IMAGE,
     IN_EPHEMERAL,
     KINDS,
@@ -88,8 +89,7 @@ def test_pack_and_twin_agree_on_every_change_in_every_place(api: httpx2.Client, 
 def test_pack_and_twin_agree_on_what_takes_several_changes(api: httpx2.Client, name: str) -> None:
     bodies = [KINDS[kind](COMBINATIONS[name](plain())) for kind in KINDS]
     assert [difference for body in bodies if (difference := disagreement(api, body))] == []
-    forbidden = {"host-process", "requested-by-another", "claim-of-another", "two-in-one-list"}
-    assert {bool(findings(body)) for body in bodies} == {name in forbidden}
+    assert {bool(findings(body)) for body in bodies} == {name in FORBIDDEN_TOGETHER}
 
 
 def test_every_check_of_the_table_is_in_the_corpus_as_refused_and_as_allowed() -> None:

@@ -70,6 +70,7 @@ def reservation_pod() -> Json:
     fragment["nodeName"] = "jetson-1"
     fragment["serviceAccountName"] = "kai-resource-reservation"
     fragment["containers"][0]["image"] = "registry.example.com/kai/resource-reservation:v0.17.0"
+    fragment["containers"][0]["resources"] = {part: {"nvidia.com/gpu": "1"} for part in ("limits", "requests")}
     metadata = {
         "name": "gpu-reservation-1",
         "namespace": "kai-resource-reservation",

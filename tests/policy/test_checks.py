@@ -6,7 +6,7 @@ from policy import checks
 from policy.findings import Finding
 from policy.rules import POD_RULES
 from tests.policy.objects import findings
-from tests.support.pod_corpus import CHANGES, COMBINATIONS, FORBIDDEN, Change, plain
+from tests.support.pod_corpus import CHANGES, COMBINATIONS, FORBIDDEN, FORBIDDEN_TOGETHER, Change, plain
 
 POD = "kubernetes:core/v1:Pod"
 _CHECKS = {check.name: check for check in checks.CHECKS}
@@ -33,11 +33,12 @@ def test_an_allowed_change_is_not_found(change: Change) -> None:
     assert _of_pods(findings(POD, change.apply(plain()))) == []
 
 
-@pytest.mark.parametrize("name", ["requested", "fraction", "gpu-memory", "claim", "unmasked-in-its-own-user-namespace"])
+@pytest.mark.parametrize("name", [name for name in COMBINATIONS if name not in FORBIDDEN_TOGETHER])
 def test_what_lifts_a_check_lifts_it(name: str) -> None:
     assert _of_pods(findings(POD, COMBINATIONS[name](plain()))) == []
 
 
-@pytest.mark.parametrize("name", ["requested-by-another", "claim-of-another"])
-def test_what_another_container_requests_lifts_nothing(name: str) -> None:
-    assert {each.rule for each in _of_pods(findings(POD, COMBINATIONS[name](plain())))} == {"devices"}
+@pytest.mark.parametrize("name", FORBIDDEN_TOGETHER)
+def test_what_lifts_nothing_is_found_by_the_checks_own_rule(name: str) -> None:
+    found = _of_pods(findings(POD, COMBINATIONS[name](plain())))
+    assert {each.rule for each in found} == {FORBIDDEN_TOGETHER[name]}

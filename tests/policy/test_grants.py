@@ -39,12 +39,16 @@ def test_every_stack_of_this_repository_passes_without_a_finding(name: str) -> N
 
 def test_the_jetson_stack_fails_as_a_stack_without_a_platform() -> None:
     found = [each for item in preview(jetson()).registrations for each in findings(item.type, dict(item.inputs))]
-    assert {finding.rule for finding in found} == {"privileged", "host-paths", "namespaces", "scheduling"}
+    assert {finding.rule for finding in found} == {"privileged", "host-paths", "devices", "namespaces", "scheduling"}
 
 
 def test_the_overrides_pass_on_tegra_alone() -> None:
     assert findings(MUTATION, _overrides(), TEGRA) == ()
-    assert {finding.rule for finding in findings(MUTATION, _overrides(), STRICT)} == {"privileged", "host-paths"}
+    assert {finding.rule for finding in findings(MUTATION, _overrides(), STRICT)} == {
+        "privileged",
+        "host-paths",
+        "devices",
+    }
 
 
 def _reservation_file(stack: Json, **changes: object) -> Json:

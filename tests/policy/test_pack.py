@@ -200,7 +200,7 @@ def test_the_executable_takes_the_platform_from_the_packs_configuration(tmp_path
     overrides = next(item for item in preview(jetson()).registrations if item.type.endswith(":MutatingAdmissionPolicy"))
     with _running([str(POLICY / "run")], tmp_path) as stub:
         assert (
-            _rules(_analyze(stub, overrides.type, dict(overrides.inputs))) == [("pod-privilege", proto.MANDATORY)] * 3
+            _rules(_analyze(stub, overrides.type, dict(overrides.inputs))) == [("pod-privilege", proto.MANDATORY)] * 4
         )
         configuration = struct_pb2.Struct()
         configuration.update({"platform": jetson()["platform"]})

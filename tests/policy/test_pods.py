@@ -12,6 +12,7 @@ from tests.policy.objects import UNKNOWN, Json, carriers, changed, findings, pod
 POD = "kubernetes:core/v1:Pod"
 _CONTAINER = "spec.containers.0"
 _CONTEXT = f"{_CONTAINER}.securityContext"
+_VISIBLE = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 
 CHANGES: list[tuple[str, str, object, str]] = [
     ("privileged", f"{_CONTEXT}.privileged", True, "spec.containers[0].securityContext.privileged"),
@@ -90,7 +91,7 @@ CHANGES: list[tuple[str, str, object, str]] = [
     (
         "devices",
         f"{_CONTAINER}.env.0",
-        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+        _VISIBLE,
         "spec.containers[0].env[0].value",
     ),
     (
@@ -122,6 +123,13 @@ CHANGES: list[tuple[str, str, object, str]] = [
         "spec.containers[0].volumeDevices",
     ),
     ("devices", "metadata.annotations.cdi~k8s~io/x", "nvidia.com/gpu=all", 'metadata.annotations["cdi.k8s.io/x"]'),
+    ("devices", "spec.runtimeClassName", "nvidia", "spec.runtimeClassName"),
+    (
+        "devices",
+        f"{_CONTAINER}.envFrom",
+        [{"prefix": "NVIDIA_", "secretRef": {"name": "m"}}],
+        "spec.containers[0].envFrom[0].prefix",
+    ),
     ("scheduling", "spec.nodeName", "gpu-1", "spec.nodeName"),
     ("images", f"{_CONTAINER}.image", "registry.example.com:5000/app", "spec.containers[0].image"),
     ("images", f"{_CONTAINER}.image", "app:latest", "spec.containers[0].image"),
@@ -168,7 +176,7 @@ def test_one_change_makes_one_finding(rule: str, path: str, value: object, field
         (f"{_CONTAINER}.command", ["kubectl", "get", "pods"]),
         (f"{_CONTAINER}.volumeMounts.0.subPath", "..data"),
         ("spec.securityContext.seccompProfile", {"type": "Localhost", "localhostProfile": "p.json"}),
-        ("spec.runtimeClassName", "nvidia"),
+        ("spec.runtimeClassName", "kata"),
         ("spec.containers.0.image", "app:1.0"),
     ],
 )
@@ -176,10 +184,19 @@ def test_what_is_allowed_passes(path: str, value: object) -> None:
     assert findings(POD, changed(pod(), path, value)) == ()
 
 
-def test_a_gpu_that_was_requested_may_be_visible() -> None:
-    visible = changed(pod(), f"{_CONTAINER}.env.0", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"})
-    assert findings(POD, changed(visible, f"{_CONTAINER}.resources.limits", {"nvidia.com/gpu": 1})) == ()
-    assert findings(POD, changed(visible, "metadata.annotations", {"gpu-fraction": "0.5"})) == ()
+def test_a_gpu_that_was_requested_is_made_visible_by_whoever_gives_it_alone() -> None:
+    requested = changed(pod(), f"{_CONTAINER}.resources.limits", {"nvidia.com/gpu": 1})
+    assert findings(POD, changed(requested, "spec.runtimeClassName", "nvidia")) == ()
+    assert rules_and_paths(POD, changed(requested, f"{_CONTAINER}.env.0", _VISIBLE)) == {
+        ("devices", "spec.containers[0].env[0].value")
+    }
+
+
+def test_a_request_that_is_unknown_is_none() -> None:
+    requested = changed(pod(), f"{_CONTAINER}.resources.limits", {"nvidia.com/gpu": UNKNOWN})
+    assert rules_and_paths(POD, changed(requested, "spec.runtimeClassName", "nvidia")) == {
+        ("devices", "spec.runtimeClassName")
+    }
 
 
 def test_an_unmasked_proc_is_allowed_in_a_user_namespace() -> None:
@@ -280,6 +297,8 @@ UNKNOWNS: list[tuple[str, str]] = [
     ("host-access", f"{_CONTEXT}.capabilities.add"),
     ("host-access", f"{_CONTEXT}.capabilities.add.0"),
     ("devices", f"{_CONTAINER}.volumeDevices"),
+    ("devices", "spec.runtimeClassName"),
+    ("devices", f"{_CONTAINER}.envFrom"),
     ("scheduling", "spec.nodeName"),
     ("images", f"{_CONTAINER}.image"),
 ]

@@ -112,7 +112,6 @@ class Change:
 
 _CONTEXT = "@.securityContext"
 _NOWHERE = "spec.securityContext"
-_REQUEST = {"limits": {"nvidia.com/gpu": "1"}}
 _ALL_GPUS = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 _FROM_ELSEWHERE = {"configMapKeyRef": {"name": "gpus", "key": "all"}}
 _PROFILE = "metadata.annotations.container~apparmor~security~beta~kubernetes~io/app"
@@ -185,11 +184,25 @@ CHANGES: list[Change] = [
         for value in ("", "none", "void")
     ],
     Change("unrequested_gpus", "@.env.0", {"name": "NVIDIA_VISIBLE_DEVICES"}, allowed=True),
+    *[
+        Change("variable_prefixes", "@.envFrom", [{"prefix": prefix, "configMapRef": {"name": "m"}}])
+        for prefix in ("NVIDIA_", "N", "NVIDIA_VISIBLE_DEVICES")
+    ],
+    Change(
+        "variable_prefixes", "@.envFrom", [{"secretRef": {"name": "m"}}, {"prefix": "NV", "secretRef": {"name": "n"}}]
+    ),
+    *[
+        Change("variable_prefixes", "@.envFrom", [{"prefix": prefix, "configMapRef": {"name": "m"}}], allowed=True)
+        for prefix in ("", "nvidia_", "NVIDIA_VISIBLE_DEVICES_", "VISIBLE")
+    ],
+    *[Change("runtime_classes", "spec.runtimeClassName", name) for name in ("nvidia", "nvidia-cdi")],
+    Change("runtime_classes", "spec.runtimeClassName", "kata", allowed=True),
     Change("device_mounts", "@.volumeMounts.0.mountPath", "/var/run/nvidia-container-devices/all"),
     Change("device_mounts", "@.volumeMounts.0.mountPath", "/srv/nvidia-container-devices", allowed=True),
     Change("raw_devices", "@.volumeDevices", [{"name": "data", "devicePath": "/dev/xvda"}]),
     Change("raw_devices", "@.volumeDevices", [], allowed=True),
     Change("injected_devices", "metadata.annotations.cdi~k8s~io/x", "nvidia.com/gpu=all"),
+    Change("injected_devices", "metadata.annotations.nvidia~cdi~k8s~io/container~app", "management.nvidia.com/gpu=all"),
     Change("injected_devices", "metadata.annotations.example~com/cdi", "x", allowed=True),
     Change("node_names", "spec.nodeName", "x86-1"),
     Change("node_names", "spec.nodeSelector", {"kubernetes.io/hostname": "x86-1"}, allowed=True),
@@ -213,6 +226,7 @@ IN_EPHEMERAL = frozenset(
         "selinux_types",
         "selinux_users",
         "unrequested_gpus",
+        "variable_prefixes",
         "device_mounts",
         "raw_devices",
         "images",
@@ -234,24 +248,76 @@ def both(*changes: Change | tuple[str, object]) -> Callable[[Json], Json]:
 
 CONTAINER = "spec.containers.0"
 _CLAIMS = (("spec.resourceClaims", [{"name": "gpu", "resourceClaimName": "gpu"}]),)
+_CLAIM = both(*_CLAIMS, (f"{CONTAINER}.resources.claims", [{"name": "gpu"}]))
+_RUNTIME = ("spec.runtimeClassName", "nvidia")
+_KAI = ("spec.schedulerName", "kai-scheduler")
+_HALF = ("metadata.annotations.gpu-fraction", "0.5")
+_VISIBLE = (f"{CONTAINER}.env.0", _ALL_GPUS)
+_GIVEN = (f"{CONTAINER}.env.0", {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": _FROM_ELSEWHERE})
+"""What KAI's webhook writes into the container that gets the fraction."""
+
+
+def _request(name: str, amount: str = "1", container: str = CONTAINER) -> Callable[[Json], Json]:
+    return both((f"{container}.resources", {"limits": {name: amount}}), _RUNTIME)
+
+
+def _named(container: str) -> tuple[str, object]:
+    return "metadata.annotations.gpu-fraction-container-name", container
+
+
 COMBINATIONS: dict[str, Callable[[Json], Json]] = {
     "host-process": both(
         ("spec.hostNetwork", True), ("spec.securityContext.windowsOptions", {"hostProcess": True, "runAsUserName": "a"})
     ),
-    "requested": both((f"{CONTAINER}.env.0", _ALL_GPUS), (f"{CONTAINER}.resources", _REQUEST)),
-    "requested-by-another": both((f"{CONTAINER}.env.0", _ALL_GPUS), ("spec.initContainers.0.resources", _REQUEST)),
-    "fraction": both((f"{CONTAINER}.env.0", _ALL_GPUS), ("metadata.annotations.gpu-fraction", "0.5")),
-    "gpu-memory": both((f"{CONTAINER}.env.0", _ALL_GPUS), ("metadata.annotations.gpu-memory", "1024")),
-    "claim": both((f"{CONTAINER}.env.0", _ALL_GPUS), *_CLAIMS, (f"{CONTAINER}.resources.claims", [{"name": "gpu"}])),
-    "claim-of-another": both(
-        (f"{CONTAINER}.env.0", _ALL_GPUS), *_CLAIMS, ("spec.initContainers.0.resources.claims", [{"name": "gpu"}])
+    "requested": _request("nvidia.com/gpu"),
+    "requested-slice": _request("nvidia.com/gpu.shared", "2"),
+    "requested-instance": _request("nvidia.com/mig-1g.5gb.me"),
+    "requested-by-an-init-container": _request("nvidia.com/gpu", container="spec.initContainers.0"),
+    "requested-none": _request("nvidia.com/gpu", "0"),
+    "requested-another-name": _request("nvidia.com/gpux"),
+    "requested-another-resource": _request("nvidia.com.example.com/gpu"),
+    "more-than-requested": lambda pod: both(_VISIBLE)(_request("nvidia.com/gpu")(pod)),
+    "nothing-requested-explicitly": both(
+        _RUNTIME, (f"{CONTAINER}.env.0", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"})
     ),
+    "fraction": both(_GIVEN, _KAI, _HALF, _RUNTIME),
+    "gpu-memory": both(_GIVEN, _KAI, ("metadata.annotations.gpu-memory", "1024"), _RUNTIME),
+    "fraction-of-a-named-container": both(
+        ("spec.initContainers.0.env.0", _GIVEN[1]), _KAI, _HALF, _named("prepare"), _RUNTIME
+    ),
+    "fraction-of-another": both(_GIVEN, _KAI, _HALF, _named("prepare")),
+    "fraction-beside-it": both(("spec.initContainers.0.env.0", _GIVEN[1]), _KAI, _HALF),
+    "fraction-of-nothing": both(_GIVEN, _KAI, ("metadata.annotations.gpu-fraction", "0"), _RUNTIME),
+    "fraction-of-devices-alone": both(_GIVEN, _KAI, ("metadata.annotations.gpu-fraction-num-devices", "2")),
+    "fraction-under-another-scheduler": both(_GIVEN, _HALF, _RUNTIME),
+    "fraction-with-a-runtime-under-another-scheduler": both(_HALF, _RUNTIME),
+    "claim": _CLAIM,
+    "claim-with-a-runtime": lambda pod: both(_RUNTIME)(_CLAIM(pod)),
+    "claim-with-a-variable": lambda pod: both(_VISIBLE)(_CLAIM(pod)),
     "unmasked-in-its-own-user-namespace": both(
         ("spec.hostUsers", False), (f"{CONTAINER}.securityContext.procMount", "Unmasked")
     ),
     "two-in-one-list": both((f"{CONTAINER}.securityContext.capabilities.add", ["SYS_ADMIN", "NET_ADMIN"])),
 }
 """What one change can't say."""
+FORBIDDEN_TOGETHER = {
+    "host-process": "host-access",
+    "requested-none": "devices",
+    "requested-another-name": "devices",
+    "requested-another-resource": "devices",
+    "more-than-requested": "devices",
+    "nothing-requested-explicitly": "devices",
+    "fraction-of-another": "devices",
+    "fraction-beside-it": "devices",
+    "fraction-of-nothing": "devices",
+    "fraction-of-devices-alone": "devices",
+    "fraction-under-another-scheduler": "devices",
+    "fraction-with-a-runtime-under-another-scheduler": "devices",
+    "claim-with-a-runtime": "devices",
+    "claim-with-a-variable": "devices",
+    "two-in-one-list": "host-access",
+}
+"""Those that both refuse, with the rule that says so."""
 
 REFUSED_BY_KUBERNETES = {
     "unmasked": both((f"{CONTAINER}.securityContext.procMount", "Unmasked")),
