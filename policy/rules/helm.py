@@ -49,7 +49,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 
 
 def _version(path: Path, release: dict[str, object]) -> Iterator[Violation]:
-    chart, version = release.get("chart"), release.get("version")
+    chart, version = release.get("chart"), release.get("version") or release.get("targetRevision")
     if not isinstance(chart, str):
         return
     local = chart.startswith(_LOCAL) or chart == "."

@@ -11,6 +11,7 @@ from policy.workloads import Document
 
 _VERBS = frozenset({"escalate", "bind", "impersonate", "*"})
 _RESOURCES = frozenset({"*", "*/*", "nodes/proxy", "nodes/*", "serviceaccounts/token", "serviceaccounts/*"})
+_ALL = frozenset({"*", "*/*"})
 _READING = frozenset({"get", "list", "watch"})
 _EVERYBODY = frozenset(
     {
@@ -69,17 +70,27 @@ def _bindings(document: Document) -> Iterator[Violation]:
                 yield Violation((*field.path, index), selector, "it gathers the rules of every ClusterRole")
 
 
+def _is_of_one_product(rule: dict[str, object]) -> bool:
+    """Whether every group is a product's own: a wildcard there holds its own objects, and no way to grow."""
+    groups = [text_of(group) for group in list_of(rule.get("apiGroups"))]
+    return bool(groups) and all("." in group and not group.endswith((".k8s.io", "kubernetes.io")) for group in groups)
+
+
 def _verbs(path: Path, rule: dict[str, object]) -> Iterator[Violation]:
     for index, verb in enumerate(list_of(rule.get("verbs"))):
-        if isinstance(verb, str) and verb.casefold() in _VERBS:
+        wide = verb == "*" and _is_of_one_product(rule)
+        if isinstance(verb, str) and verb.casefold() in _VERBS and not wide:
             yield Violation((*path, "verbs", index), verb, _WHY.get(verb.casefold(), ""))
 
 
 def _reach(path: Path, rule: dict[str, object]) -> Iterator[Violation]:
     reads_only = _READING.issuperset(verb for verb in list_of(rule.get("verbs")) if isinstance(verb, str))
+    own = _is_of_one_product(rule)
     for index, resource in enumerate(list_of(rule.get("resources"))):
         text = text_of(resource).casefold()
-        if text in _RESOURCES and not (text.startswith("serviceaccounts") and reads_only):
+        of_named = text == "serviceaccounts/token" and bool(rule.get("resourceNames"))
+        harmless = of_named or (text.startswith("serviceaccounts") and reads_only) or (text in _ALL and own)
+        if text in _RESOURCES and not harmless:
             yield Violation((*path, "resources", index), resource, _WHY.get(text, ""))
     for key in ("apiGroups", "nonResourceURLs"):
         for index, value in enumerate(list_of(rule.get(key))):

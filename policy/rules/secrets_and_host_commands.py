@@ -48,10 +48,10 @@ _SECRET_TEXT = re.compile(
 )
 _NO_SECRET = re.compile(
     r"|true|false|none|null|\d{1,5}|[\"']?(?:\$[({]?\w+[)}]?|\{\{.*\}\}|<[^<>]*>)[\"']?|[*x]+"
-    r"|\.{0,2}/.*|[a-z][a-z0-9+.-]*:(?!//[^/\s]*:[^/\s]*@).*",
+    r"|\.{0,2}/.*|\s*[\[{].*|[a-z][a-z0-9+.-]*:(?!//[^/\s]*:[^/\s]*@).*",
     re.IGNORECASE | re.DOTALL,
 )
-"""A reference to another variable or to a store of secrets, a path, an address, a switch or a count."""
+"""A reference to another variable or to a store of secrets, a path, an address, a switch, a count, or a structure."""
 _OBJECT_NAME = re.compile(r"[a-z]+(?:[.-][a-z0-9]+)+")
 _NAMES_OBJECT = re.compile(r"(?i:SECRET|CREDENTIALS?)(?:[_-]?(?i:NAME|REF))?$")
 """Variables that may name a Secret: an object's name is no secret."""
