@@ -188,6 +188,15 @@ HOST_PATHS = Check(
     why="who reads or writes the node's files can become root on it",
     remedy="use a ConfigMap, an emptyDir or a PersistentVolume of a storage driver",
 )
+PROGRAM_VOLUMES = Check(
+    name="program_volumes",
+    rule="host-paths",
+    place=Place.VOLUMES,
+    fields=("gitRepo", "flexVolume"),
+    allowed=Absent(),
+    why="the kubelet runs a program of the node for it, as root (CVE-2024-10220)",
+    remedy="use a CSI driver, or an emptyDir that an init container fills",
+)
 HOST_NAMESPACES = Check(
     name="host_namespaces",
     rule="host-access",
@@ -375,6 +384,7 @@ VOLUME_IMAGES = Check(
 CHECKS: tuple[Check, ...] = (
     PRIVILEGED,
     HOST_PATHS,
+    PROGRAM_VOLUMES,
     HOST_NAMESPACES,
     HOST_PROCESSES,
     HOST_PORTS,

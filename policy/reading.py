@@ -14,6 +14,9 @@ from pulumi_policy import proxy
 MAX_DEPTH = 100
 """Levels that are read; the engine's own messages end at about 50 (protobuf's recursion limit)."""
 
+MAX_TEXTS = 5
+"""Texts in each other that are read."""
+
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from the resource's inputs to a value."""
 
@@ -26,7 +29,7 @@ class Hole(Enum):
     """What stands where a value can't be read."""
 
     UNKNOWN = "unknown until the update runs"
-    TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+    TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels, or than {MAX_TEXTS} texts in each other"
     TOO_LARGE = "text that is too large, or that repeats itself through YAML aliases"
 
 

@@ -3,18 +3,22 @@
 import base64
 import binascii
 import re
+import zlib
 
 import yaml
 
 _MANIFEST = re.compile(
     r"apiVersion|containers|securityContext|privileged|host(?:Network|PID|IPC|Path|Port|Process)|capabilities|procMount"
-    r"|sysctls|(?:seccomp|appArmor)Profile|seLinuxOptions|volumeDevices|adminAccess|NVIDIA_VISIBLE|pod-security|\"op\"|\bop:"
+    r"|sysctls|(?:seccomp|appArmor)Profile|seLinuxOptions|volumeDevices|adminAccess|NVIDIA_VISIBLE|pod-security|\"op\"|\bop:|\bservices:"
 )
 """What a text must contain to be worth parsing."""
 
 _HEREDOC = re.compile(r"<<-?[ \t]{0,9}[\"'\\]?(\w{1,80})")
 """Where a shell begins to hand text to a command, such as `kubectl apply -f -`."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{40,}+={0,2}+\s*+")
+_DOCUMENT_END = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_GZIP = b"\x1f\x8b"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _SHORTEST = 8
 _LONGEST = 2_000_000
 _MOST_NODES = 50_000
@@ -25,12 +29,31 @@ class RefusedTextError(Exception):
     """The text is too large to be judged."""
 
 
+class _Loader(yaml.CSafeLoader):
+    """YAML as kubectl reads it: tags that nobody knows change nothing, and bytes stay the text that they are in."""
+
+
+def _untagged(loader: _Loader, _suffix: str, node: yaml.Node) -> object:
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    return node.value
+
+
+_Loader.add_multi_constructor("", _untagged)
+_Loader.add_constructor("tag:yaml.org,2002:binary", lambda _, node: node.value)
+
+
 def decoded(text: str) -> str:
-    """The text, or what it says in base64."""
-    if _BASE64.fullmatch(text):
+    """The text, or what it says in base64 and gzip, however often it was encoded."""
+    while _BASE64.fullmatch(text):
         try:
-            return base64.b64decode(text, validate=False).decode("utf-8")
-        except (binascii.Error, UnicodeDecodeError):
+            data = base64.b64decode(text, validate=False)
+            if data.startswith(_GZIP):
+                data = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, _LONGEST + 1)
+            text = data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8")
+        except (binascii.Error, zlib.error, UnicodeDecodeError):
             return text
     return text
 
@@ -40,30 +63,40 @@ def is_manifest(text: str) -> bool:
     return len(text) >= _SHORTEST and _MANIFEST.search(text) is not None
 
 
-def parse(text: str) -> list[object]:
+def parse(text: str) -> tuple[list[object], str]:
     """The mappings and lists that a text holds, or that a shell script in it hands to its commands.
+
+    With what of the text is no such document.
 
     Raises:
         RefusedTextError: if there is too much of it.
     """
     if len(text) > _LONGEST:
         raise RefusedTextError
-    return _documents(text) or [value for body in heredocs(text) for value in _documents(body)]
+    found, rest = _documents(text)
+    return [*found, *(value for body in heredocs(rest) for value in _documents(body)[0])], rest
 
 
-def _documents(text: str) -> list[object]:
-    """YAML documents up to the first that is none: what is before it may be applied."""
+def _documents(text: str) -> tuple[list[object], str]:
+    """YAML documents, each by itself: one that is none hides no other. And those that are none."""
     found: list[object] = []
-    try:
-        for document in yaml.load_all(text, Loader=yaml.CSafeLoader):
-            if isinstance(document, dict | list):
-                _count(document, {})
-                found.append(document)
-    except RecursionError:
-        raise RefusedTextError from None
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError):
-        pass
-    return found
+    rest: list[str] = []
+    for part in _DOCUMENT_END.split(text):
+        try:
+            document = yaml.load(part, Loader=_Loader)  # noqa: S506 - it constructs plain values alone
+        except RecursionError:
+            raise RefusedTextError from None
+        except (yaml.YAMLError, ValueError, TypeError, OverflowError):
+            document = None
+        if isinstance(document, dict | list):
+            _count(document, {})
+            found.append(document)
+        elif isinstance(document, str) and part.lstrip()[:1] in {'"', "'"}:
+            # A text in quotes, as JSON in JSON; each level is shorter than the one around it.
+            found += _documents(document)[0]
+        else:
+            rest.append(part)
+    return found, "---".join(rest)
 
 
 def heredocs(text: str) -> list[str]:

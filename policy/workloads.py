@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from policy.bridged import is_bridged, kubernetes_kind, kubernetes_spelling
 from policy.cel import NotALiteralError, read_literal
-from policy.reading import TEXT, Hole, Path, dict_of, list_of, plain, text_of
+from policy.reading import MAX_TEXTS, TEXT, Hole, Path, dict_of, list_of, plain, text_of
 from policy.texts import RefusedTextError, decoded, is_manifest, parse
 
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
-_MAX_TEXT_IN_TEXT = 3
+_VALUES = frozenset({"valuesContent", "valueYamlFiles", "values"})
+"""Keys of texts that are a chart's values, whatever stands in them: of k3s, Pulumi, Argo CD and Terraform."""
+COMMANDS = ("Command", "CopyToRemote", "CopyFile")
+"""What runs on hosts, or brings files there."""
 _SCHEMAS = frozenset({"openAPIV3Schema", "validation"})
 """Where a CustomResourceDefinition describes fields instead of setting them."""
 _DOTTED = frozenset(
@@ -73,6 +77,7 @@ class Document:
         pods: pod specs.
         holes: places of values that can't be read.
         texts: strings that may hold manifests.
+        strings: what is judged as text: every string, decoded, without the manifests that are documents themselves.
     """
 
     kinds: frozenset[str]
@@ -83,6 +88,7 @@ class Document:
     pods: list[Pod] = field(default_factory=list)
     holes: list[tuple[Path, Hole]] = field(default_factory=list)
     texts: list[tuple[Path, str]] = field(default_factory=list)
+    strings: dict[Path, str] = field(default_factory=dict)
     inner: list[tuple[Path, dict[str, object]]] = field(default_factory=list)
 
     @property
@@ -126,14 +132,25 @@ def documents(token: str, props: object) -> list[Document]:
     if not isinstance(root, dict) or package == "pulumi":
         # A provider's kubeconfig, a stack: nothing that becomes an object.
         return []
-    if package in {"kubernetes", "command"} or (text_of(root.get("kind")) and text_of(root.get("apiVersion"))):
-        found = [each for top in _unlisted((), root, kind.removesuffix("Patch")) for each in _expand(top, 0)]
-    else:
-        # Another provider's resource: only what has the shape of a Kubernetes object in it.
-        shell = _walked(Document(frozenset({kind}), (), root))
-        found = [_walked(Document(frozenset(), pod.path, pod.spec)) for pod in shell.pods]
-        found += [each for each in _expand(shell, 0) if each is not shell]
+    if is_bridged(token):
+        root, kind = kubernetes_spelling(root), kubernetes_kind(kind)
+    elif package not in {"kubernetes", "command"} and not _is_object(root):
+        # Another provider's resource, such as a cloud's own containers: only Kubernetes objects in it are judged.
+        return [each for each in _expand(_walked(Document(frozenset({kind}), (), root)), 0) if _is_object(each.root)]
+    found = [each for top in _unlisted((), root, kind.removesuffix("Patch")) for each in _expand(top, 0)]
     return found + [added for each in found if each.is_kind("MutatingAdmissionPolicy") for added in _mutations(each)]
+
+
+def _is_object(root: dict[str, object]) -> bool:
+    return bool(text_of(root.get("kind")) and text_of(root.get("apiVersion")))
+
+
+def is_compose(value: object) -> bool:
+    """Whether this is a compose file: containers of one host, which Kubernetes does not read."""
+    services = dict_of(dict_of(value).get("services"))
+    return not _is_object(dict_of(value)) and any(
+        {"image", "build"} & dict_of(each).keys() for each in services.values()
+    )
 
 
 def _unlisted(path: Path, root: dict[str, object], kind: str) -> Iterator[Document]:
@@ -162,15 +179,19 @@ def _expand(document: Document, level: int) -> Iterator[Document]:
 
 
 def _from_texts(document: Document, level: int) -> Iterator[Document]:
-    if level >= _MAX_TEXT_IN_TEXT:
+    if level >= MAX_TEXTS:
+        document.holes += [((*path, TEXT), Hole.TOO_DEEP) for path, _ in document.texts]
         return
     for path, text in document.texts:
         try:
-            values = parse(text)
+            values, document.strings[path] = parse(text)
         except RefusedTextError:
             document.holes.append(((*path, TEXT), Hole.TOO_LARGE))
             continue
+        on_a_host = document.is_kind(*COMMANDS) and "metadata" not in document.root
         for index, value in enumerate(values):
+            if is_compose(value) and not on_a_host:
+                continue
             fragment = plain(value)
             root = fragment if isinstance(fragment, dict) else {"items": fragment}
             step: Path = (*path, TEXT) if index == 0 else (*path, TEXT, index)
@@ -204,8 +225,10 @@ def _walked(document: Document) -> Document:
                 todo += [((*path, index), value, {}) for index, value in enumerate(node)]
             case Hole():
                 document.holes.append((path, node))
-            case str() if path[-1:] not in code and is_manifest(text := decoded(node)):
-                document.texts.append((path, text))
+            case str():
+                document.strings[path] = text = decoded(node)
+                if path[-1:] not in code and (is_manifest(text) or _key(path) in _VALUES):
+                    document.texts.append((path, text))
             case _:
                 pass
     return document
@@ -227,6 +250,10 @@ def _index(document: Document, path: Path, node: dict[str, object], parent: dict
         _index_patch(document, path, node)
 
 
+def _key(path: Path) -> str:
+    return next((step for step in reversed(path) if isinstance(step, str)), "")
+
+
 def _field_name(key: str) -> str:
     """The field that a key sets: itself, the end of a dotted name, or what Kyverno's `+(key)` adds."""
     if key.startswith("+(") and key.endswith(")"):
@@ -240,7 +267,7 @@ def _index_patch(document: Document, path: Path, node: dict[str, object]) -> Non
     """A JSON patch (RFC 6902) sets the field that its path names: indexed as if it stood there."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in text_of(node["path"]).split("/")[1:]]
     target: Path = (*path, *(int(step) if step.isascii() and step.isdigit() else step for step in steps if step != "-"))
-    key = next((step for step in reversed(target) if isinstance(step, str)), "")
+    key = _key(target)
     appended = isinstance(target[-1], int) or steps[-1] == "-"
     value = [node.get("value")] if appended else node.get("value")
     document.keys.setdefault(key.casefold(), []).append(Field(target, value, node))

@@ -29,13 +29,25 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
             )
         elif enabled is Hole.UNKNOWN:
             yield Violation((*field.path, "enabled"), enabled)
-    if document.is_kind("NVIDIADriver") and text_of(document.root.get("apiVersion")).startswith("nvidia.com/"):
+    if _group(document, "Plan", "upgrade.cattle.io"):
+        yield Violation(
+            document.path,
+            Told("kind Plan"),
+            "the system-upgrade controller runs the plan's image on nodes as root, with the host's files and processes",
+            "upgrade nodes outside of this program, or accept this plan as an exception",
+        )
+    if _group(document, "NVIDIADriver", "nvidia.com"):
         yield Violation(
             document.path,
             Told("kind NVIDIADriver"),
             "the operator then starts privileged pods that load kernel modules",
             "install the driver on the host",
         )
+
+
+def _group(document: Document, kind: str, group: str) -> bool:
+    """Whether this is a kind of a group; the token alone may say the kind."""
+    return document.is_kind(kind) and text_of(document.root.get("apiVersion")).startswith(f"{group}/")
 
 
 def _weakens(key: str, value: object) -> bool:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from policy.findings import HIDDEN, Told, Violation, told_version
-from policy.reading import Hole, Path, text_of
+from policy.reading import Hole, Path, dict_of, text_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
 from policy.workloads import Document
@@ -12,6 +12,10 @@ from policy.workloads import Document
 KINDS = ("Release", "Chart")
 _CONTROLLERS = ("HelmChart", "HelmRelease", "Application")
 """Charts that k3s, Flux or Argo CD install."""
+_K3S_WHY = {
+    "chartContent": "k3s installs the archive as cluster-admin, and nothing judges what is in it",
+    "jobImage": "k3s runs this image as cluster-admin to install the chart",
+}
 _EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?")
 _LOCAL = ("/", "./", "../")
 _IN_REFERENCE = re.compile(r"@sha256:[0-9a-f]{64}$|:v?\d+\.\d+\.\d+[^/]*$")
@@ -22,6 +26,11 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     if document.is_kind(*_CONTROLLERS):
         for field in document.fields("chart"):
             yield from _version(field.path[:-1], field.holder)
+    if document.is_kind("HelmChart"):
+        for key, told in (("chartContent", Told("a chart as an archive")), ("jobImage", Told("an image of its own"))):
+            if value := dict_of(root.get("spec")).get(key):
+                path = (*document.path, "spec", key)
+                yield Violation(path, value if isinstance(value, Hole) else told, _K3S_WHY[key])
     if not document.is_kind(*KINDS) or not isinstance(root.get("chart"), str):
         return
     yield from _version(document.path, root)
@@ -40,7 +49,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 
 
 def _version(path: Path, release: dict[str, object]) -> Iterator[Violation]:
-    chart, version = release.get("chart"), release.get("version")
+    chart, version = release.get("chart"), release.get("version") or release.get("targetRevision")
     if not isinstance(chart, str):
         return
     local = chart.startswith(_LOCAL) or chart == "."

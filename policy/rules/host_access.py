@@ -1,5 +1,6 @@
 """No namespaces, ports, kernel settings or weakened confinement of the node: Pod Security's baseline."""
 
+import re
 from collections.abc import Iterator
 
 from policy import checks
@@ -10,6 +11,8 @@ from policy.rules.privileged import is_true
 from policy.stack_platform import StackFacts
 from policy.workloads import Document, Field
 
+_NUMBERS = re.compile(r"[0-9 \t,-]*")
+_SYSCTL_WHY = "a runtime that joins settings to one text takes what follows as another one (CVE-2022-0811)"
 _PROBES = frozenset({"httpget", "tcpsocket"})
 
 
@@ -59,6 +62,9 @@ def _confinement(document: Document) -> Iterator[Violation]:
             name = dict_of(sysctl).get("name")
             if not _may_be(name, checks.SYSCTL_NAMES):
                 yield Violation((*field.path, index, "name"), name, checks.SYSCTLS.why)
+            value = dict_of(sysctl).get("value")
+            if isinstance(value, str) and not _NUMBERS.fullmatch(value):
+                yield Violation((*field.path, index, "value"), value, _SYSCTL_WHY, "write numbers")
 
 
 def _selinux(field: Field) -> Iterator[Violation]:
@@ -112,6 +118,7 @@ RULE = Rule(
             "seLinuxOptions.role",
             "sysctls",
             "sysctls.name",
+            "sysctls.value",
             "windowsOptions",
         }
     ),

@@ -9,7 +9,7 @@ from policy.rule import Rule
 from policy.stack_platform import StackFacts
 from policy.workloads import Document
 
-_TRUE = frozenset({"true", "yes", "on", "1"})
+_TRUE = frozenset({"true", "yes", "on", "1", "y", "t"})
 
 
 def is_true(value: object) -> bool:

@@ -7,16 +7,16 @@ a shell would understand.
 import re
 from collections.abc import Iterator
 
+from policy.containers import host_power_of_command, host_power_of_compose
 from policy.findings import Told, Violation
 from policy.reading import TEXT, Path, list_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
-from policy.texts import RefusedTextError, decoded, parse
-from policy.workloads import Document
+from policy.workloads import Document, is_compose
 
 _APPLIES = re.compile(r"\b(kubectl|helm|oc|k3s|microk8s|k8s|crictl|ctr|docker|podman|nerdctl)\b")
 _PRIVILEGE = re.compile(
-    r"""--privileged\b(?!=false)
+    r"""\b(?:kubectl|oc)\b[^\n;|&]{0,500}--privileged\b(?!=false)
     | ["']?privileged["']?\s*[:=]\s*\\?["']?true
     | ["']?host(?:Network|PID|IPC)["']?\s*[:=]\s*\\?["']?true
     | \bhostPath\\?["']?\s*:
@@ -25,11 +25,8 @@ _PRIVILEGE = re.compile(
     | \bdebug\s+node/
     | pod-security\.kubernetes\.io/enforce\\?["']?\s*[:=]\s*\\?["']?privileged
     | pod-security\.kubernetes\.io/enforce-(?![\w-])
-    | --(?:pid|ipc|net|network|uts|userns)[= ]host\b
-    | --cap-add\b
-    | --security-opt[= ]\S{0,40}unconfined
-    | \b(?:docker|podman|nerdctl)\b[^\n;|&]{0,500}\s(?:(?:-v|--volume)[= ]/|--mount[= ]\S{0,40}type=bind|--device[= ])
-    | --clusterrole[= ]cluster-admin\b
+    | --clusterrole[= ]["']?(?:cluster-admin|system:(?:controller:|kube-controller-manager|node\b|masters))
+    | --group[= ]["']?system:(?:masters|authenticated|unauthenticated|serviceaccounts\b(?!:))
     | kai-anywhere\.io/platform=tegra
     """,
     re.VERBOSE,
@@ -45,11 +42,24 @@ _CHECKED_ELSEWHERE = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "C
 """Their expressions and descriptions name security fields; the rule `admission` reads those that add something."""
 
 
+_HOST_WHY = "the container gets files, devices or rights of its host, past Kubernetes and its admission"
+_HOST_REMEDY = "run it as a pod without them, or with a named volume"
+
+
+_WORDS = (("command",), ("args",))
+"""Keys of lists that are one command."""
+
+
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     if document.is_only(*_CHECKED_ELSEWHERE):
         return
+    if is_compose(document.root):
+        for path, found in host_power_of_compose(document.root):
+            yield Violation((*document.path, *path), found, _HOST_WHY, _HOST_REMEDY)
     for path, text in _scripts(document):
-        if found := _PRIVILEGE.search(text):
+        if option := host_power_of_command(text):
+            yield Violation((*path, TEXT), Told(option), _HOST_WHY, _HOST_REMEDY)
+        elif found := _PRIVILEGE.search(text):
             yield Violation((*path, TEXT), Told(found.group().strip()))
         if _REMOTE.search(text) or _PIPED.search(text):
             yield Violation(
@@ -62,25 +72,13 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 
 def _scripts(document: Document) -> Iterator[tuple[Path, str]]:
     """Text that runs: commands of containers as one line, strings that call a tool, templates of manifests."""
-    for fields in document.keys.values():
-        for field in fields:
-            match field.value:
-                case str() if field.path[-1] != "description":
-                    text = decoded(field.value)
-                case list() if field.path[-1] in {"command", "args"}:
-                    text = " ".join(part for part in list_of(field.value) if isinstance(part, str))
-                case _:
-                    continue
-            if _APPLIES.search(text) or ("apiVersion:" in text and not _parses(text)):
-                yield field.path, text
-
-
-def _parses(text: str) -> bool:
-    try:
-        return bool(parse(text))
-    except RefusedTextError:
-        # A finding of its own.
-        return True
+    for path, text in document.strings.items():
+        if path[-1] != "description" and path[-2:-1] not in _WORDS and (_APPLIES.search(text) or "apiVersion:" in text):
+            yield path, text
+    for field in document.fields("command", "args"):
+        text = " ".join(part for part in list_of(field.value) if isinstance(part, str))
+        if _APPLIES.search(text):
+            yield field.path, text
 
 
 RULE = Rule(

@@ -1,8 +1,9 @@
 """No role that lets its holder make itself stronger."""
 
+import re
 from collections.abc import Iterator
 
-from policy.findings import Violation
+from policy.findings import Told, Violation
 from policy.reading import Path, dict_of, list_of, text_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
@@ -10,8 +11,26 @@ from policy.workloads import Document
 
 _VERBS = frozenset({"escalate", "bind", "impersonate", "*"})
 _RESOURCES = frozenset({"*", "*/*", "nodes/proxy", "nodes/*", "serviceaccounts/token", "serviceaccounts/*"})
+_ALL = frozenset({"*", "*/*"})
 _READING = frozenset({"get", "list", "watch"})
-_EVERYBODY = frozenset({"system:masters", "system:anonymous", "system:unauthenticated"})
+_EVERYBODY = frozenset(
+    {
+        *("system:masters", "system:anonymous", "system:unauthenticated", "system:authenticated"),
+        "system:serviceaccounts",
+    }
+)
+_PUBLIC = frozenset({"system:basic-user", "system:discovery", "system:public-info-viewer"})
+"""Roles that Kubernetes itself gives to everybody who is authenticated."""
+_SYSTEM_ROLES = re.compile(
+    r"cluster-admin|kubeadm:cluster-admins|system:(?:controller:.*|kube-controller-manager|node|kubelet-api-admin"
+    r"|persistent-volume-provisioner|aggregate-to-(?:admin|edit))"
+)
+_FOR_ONE_NAMESPACE = frozenset({"admin", "edit"})
+_SYSTEM_WHY = "the role is a controller's own: whoever has it reads secrets, or starts pods in every namespace"
+_EDIT_WHY = "for the whole cluster it reads every secret and acts as every service account, the controllers' included"
+_ROLE_REMEDY = "write a role with the verbs and resources that are used"
+_EVERYBODY_WHY = "the group is everything or everybody"
+_EVERYBODY_REMEDY = "name the accounts or the team's group"
 _WHY = {
     "escalate": "its holder writes itself any role",
     "bind": "its holder binds itself to any role",
@@ -32,30 +51,46 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 
 def _bindings(document: Document) -> Iterator[Violation]:
     for field in document.fields("roleRef"):
-        if dict_of(field.value).get("name") == "cluster-admin":
-            yield Violation((*field.path, "name"), "cluster-admin", "the role may do everything")
+        role = text_of(dict_of(field.value).get("name"))
+        if _SYSTEM_ROLES.fullmatch(role):
+            why = "the role may do everything" if role.endswith(("cluster-admin", "admins")) else _SYSTEM_WHY
+            yield Violation((*field.path, "name"), Told(role), why, _ROLE_REMEDY)
+        elif role in _FOR_ONE_NAMESPACE and document.is_kind("ClusterRoleBinding"):
+            yield Violation((*field.path, "name"), Told(role), _EDIT_WHY, "bind it in one namespace, by a RoleBinding")
+    roles = {text_of(dict_of(field.value).get("name")) for field in document.fields("roleRef")}
+    everybody = _EVERYBODY - {"system:authenticated"} if roles and roles <= _PUBLIC else _EVERYBODY
     for field in document.fields("subjects"):
         for index, subject in enumerate(list_of(field.value)):
             name = text_of(dict_of(subject).get("name"))
-            if name in _EVERYBODY:
-                yield Violation((*field.path, index, "name"), name, "the group is everything or everybody")
+            if name in everybody:
+                yield Violation((*field.path, index, "name"), Told(name), _EVERYBODY_WHY, _EVERYBODY_REMEDY)
     for field in document.fields("clusterRoleSelectors"):
         for index, selector in enumerate(list_of(field.value)):
             if isinstance(selector, dict) and not any(selector.values()):
                 yield Violation((*field.path, index), selector, "it gathers the rules of every ClusterRole")
 
 
+def _is_of_one_product(rule: dict[str, object]) -> bool:
+    """Whether every group is a product's own: a wildcard there holds its own objects, and no way to grow."""
+    groups = [text_of(group) for group in list_of(rule.get("apiGroups"))]
+    return bool(groups) and all("." in group and not group.endswith((".k8s.io", "kubernetes.io")) for group in groups)
+
+
 def _verbs(path: Path, rule: dict[str, object]) -> Iterator[Violation]:
     for index, verb in enumerate(list_of(rule.get("verbs"))):
-        if isinstance(verb, str) and verb.casefold() in _VERBS:
+        wide = verb == "*" and _is_of_one_product(rule)
+        if isinstance(verb, str) and verb.casefold() in _VERBS and not wide:
             yield Violation((*path, "verbs", index), verb, _WHY.get(verb.casefold(), ""))
 
 
 def _reach(path: Path, rule: dict[str, object]) -> Iterator[Violation]:
     reads_only = _READING.issuperset(verb for verb in list_of(rule.get("verbs")) if isinstance(verb, str))
+    own = _is_of_one_product(rule)
     for index, resource in enumerate(list_of(rule.get("resources"))):
         text = text_of(resource).casefold()
-        if text in _RESOURCES and not (text.startswith("serviceaccounts") and reads_only):
+        of_named = text == "serviceaccounts/token" and bool(rule.get("resourceNames"))
+        harmless = of_named or (text.startswith("serviceaccounts") and reads_only) or (text in _ALL and own)
+        if text in _RESOURCES and not harmless:
             yield Violation((*path, "resources", index), resource, _WHY.get(text, ""))
     for key in ("apiGroups", "nonResourceURLs"):
         for index, value in enumerate(list_of(rule.get(key))):

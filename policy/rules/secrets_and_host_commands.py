@@ -7,25 +7,62 @@ from policy.findings import HIDDEN, Told, Violation
 from policy.reading import TEXT, Path, dict_of, list_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
-from policy.workloads import Document
+from policy.workloads import COMMANDS, Document
 
 _SECRET_NAME = re.compile(
     r"(?i:PASSWORD|PASSWD|PASSPHRASE)$"
     r"|(?:(?:^|[_.-])(?i:PASS|SECRET|TOKEN|CREDENTIALS?)|[a-z](?:Secret|Token|Credentials?))$"
     r"|(?i:API|ACCESS|PRIVATE|SECRET|SIGNING|ENCRYPTION)[_.-]?(?i:KEY)$"
 )
-_SECRET_TEXT = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_\w{36}|\bBearer\s+[\w.-]{20,}"
-    r"|--password[= ](?![\"']?\$)\S|://[^/\s:@]+:(?!\$)[^/\s@]+@"
+_MARKS = (
+    *("PRIVATE KEY", "AKIA", "ASIA", "AIza", "ya29.", "Key=", "ccess_key", "CCESS_KEY", "ghp_", "gho_", "ghu_", "ghs_"),
+    *(
+        "ghr_",
+        "_pat_",
+        "glpat-",
+        "xox",
+        "_live_",
+        "npm_",
+        "hf_",
+        "nvapi-",
+        "sk-ant-",
+        "sk-proj-",
+        "hvs.",
+        "pul-",
+        "eyJ",
+    ),
+    *("AGE-SECRET-KEY-", "earer", "asic", "://", "--password", "--token", "--api-key", "--secret-key"),
 )
-_NO_SECRET = re.compile(r"\$[({]?\w+[)}]?|true|false|\d{1,5}", re.IGNORECASE)
-"""A reference to another variable, a switch or a count."""
+"""One of them stands in every secret that the pattern knows: most texts have none, and cost no search."""
+_SECRET_TEXT = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY"
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?i:aws_secret_access_key)[\"' ]{0,3}[=:][\"' ]{0,3}[A-Za-z0-9/+]{40}\b"
+    r"|\bAIza[\w-]{35}|\bya29\.[\w-]{20}|\b(?:Account|SharedAccess)Key=[A-Za-z0-9+/]{40}"
+    r"|\bgh[pousr]_\w{36}|\bgithub_pat_\w{22}|\bglpat-[\w-]{20}|\bxox[abeprs]-[\w-]{10}|\b[sr]k_live_\w{16}"
+    r"|\bnpm_\w{36}|\bhf_[A-Za-z]{30}|\bnvapi-[\w-]{40}|\bsk-(?:ant|proj)-[\w-]{20}|\bhvs\.[\w-]{24}"
+    r"|\bdckr_pat_[\w-]{20}|\bAGE-SECRET-KEY-1[0-9A-Z]{50}|\bpul-[0-9a-f]{40}\b"
+    r"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}|\b[Bb]earer\s+(?=[\w.~+/-]{0,200}\d)[\w.~+/-]{20}"
+    r"|\b[Bb]asic\s+(?=[A-Za-z0-9+/]{0,200}[0-9=])[A-Za-z0-9+/]{16,}={0,2}(?![\w/+])"
+    r"|--(?:password|token|api-key|secret-key)[= ](?![\"']?(?:[$<{/.\"'-]|true\b|false\b))[^\s,]"
+    r"|://[^/\s:@?#\"'<>]{0,80}:(?![$<{%*])[^/\s@\"'<>]{1,200}@"
+)
+_NO_SECRET = re.compile(
+    r"|true|false|none|null|\d{1,5}|[\"']?(?:\$[({]?\w+[)}]?|\{\{.*\}\}|<[^<>]*>)[\"']?|[*x]+"
+    r"|\.{0,2}/.*|\s*[\[{].*|[a-z][a-z0-9+.-]*:(?!//[^/\s]*:[^/\s]*@).*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A reference to another variable or to a store of secrets, a path, an address, a switch, a count, or a structure."""
+_OBJECT_NAME = re.compile(r"[a-z]+(?:[.-][a-z0-9]+)+")
+_NAMES_OBJECT = re.compile(r"(?i:SECRET|CREDENTIALS?)(?:[_-]?(?i:NAME|REF))?$")
+"""Variables that may name a Secret: an object's name is no secret."""
+_NOT_TEXT = frozenset({"stdin", "connection", "triggers", "repositoryOpts"})
+"""Inputs that are handed over in secret, or keep what is: their values are in no object and on no command line."""
+_CHARTS = ("Release", "Chart")
 _STATIC_PODS = re.compile(
     r"/etc/kubernetes/manifests|/etc/kubelet\.d|staticPodPath|pod-manifest-path|staticPodURL|manifest-url=|/pod-manifests\b"
     r"|\bcd\s+/etc/kubernetes\b|\bcd\s+/var/lib/rancher/\w+/(?:server|agent)\b"
     r"|/(?:k3s|rke2)/server/manifests"
 )
-_COMMANDS = ("Command", "CopyToRemote", "CopyFile")
 _COMMAND_TEXTS = ("create", "update", "delete", "stdin", "remotePath")
 
 
@@ -40,11 +77,19 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     if document.is_kind("ConfigMap"):
         for part in ("data", "binaryData"):
             for key, value in dict_of(document.root.get(part)).items():
-                path = (*document.path, part, key)
-                yield from _named(path, key, value, "a Secret")
-                yield from _in_text(path, value)
-    if document.is_kind(*_COMMANDS) and "metadata" not in document.root:
+                yield from _named((*document.path, part, key), key, value, "a Secret")
+    yield from _texts(document)
+    if document.is_kind(*COMMANDS) and "metadata" not in document.root:
         yield from _command(document)
+
+
+def _texts(document: Document) -> Iterator[Violation]:
+    """Secrets by what they look like, wherever they stand; a Secret's own and a chart's values become Secrets."""
+    if document.is_kind("Secret", "CustomResourceDefinition") or document.is_only(*_CHARTS):
+        return
+    for path, text in document.strings.items():
+        if _NOT_TEXT.isdisjoint(path) and any(mark in text for mark in _MARKS) and _SECRET_TEXT.search(text):
+            yield Violation((*path, TEXT), Told(HIDDEN))
 
 
 def _command(document: Document) -> Iterator[Violation]:
@@ -54,10 +99,6 @@ def _command(document: Document) -> Iterator[Violation]:
         yield from _static_pods(path, value)
     for key in _COMMAND_TEXTS:
         value, path = document.root.get(key), (*document.path, key)
-        if not isinstance(value, str):
-            continue
-        if key != "stdin":
-            yield from _in_text(path, value)
         yield from _static_pods(path, value)
 
 
@@ -72,14 +113,11 @@ def _static_pods(path: Path, value: object) -> Iterator[Violation]:
 
 
 def _named(path: Path, name: object, value: object, better: str) -> Iterator[Violation]:
-    secret = isinstance(name, str) and isinstance(value, str) and _SECRET_NAME.search(name)
-    if secret and value and not _NO_SECRET.fullmatch(str(value)):
+    if not isinstance(name, str) or not isinstance(value, str) or not _SECRET_NAME.search(name):
+        return
+    names_object = _NAMES_OBJECT.search(name) and _OBJECT_NAME.fullmatch(value)
+    if not names_object and not _NO_SECRET.fullmatch(value) and not _SECRET_TEXT.search(value):
         yield Violation(path, Told(HIDDEN), remedy=f"hand it over through {better}")
-
-
-def _in_text(path: Path, value: object) -> Iterator[Violation]:
-    if isinstance(value, str) and _SECRET_TEXT.search(value):
-        yield Violation((*path, TEXT), Told(HIDDEN))
 
 
 RULE = Rule(
