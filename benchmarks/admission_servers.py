@@ -18,6 +18,7 @@ from agents.admission import certificates, review
 from agents.admission.answers import Mutations
 from agents.admission.errors import BadRequestError
 from agents.admission.gvirtus import BackendsFile
+from agents.admission.listener import Limits, Listener
 from agents.admission.nodes import TegraNodes
 from agents.admission.observability import Metrics
 from agents.admission.reservation import Fragment
@@ -59,14 +60,10 @@ def _listening(port: int, authorities: str) -> None:
 
 
 async def _serve(mutations: Mutations, tls: LiveTls, authorities: str) -> None:
-    from aiohttp import web  # noqa: PLC0415  # not in the memory of the others
-
-    runner = web.AppRunner(AdmissionServer(mutations, tls, Metrics()).webhooks(), access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls.context).start()
-    _listening(runner.addresses[0][1], authorities)
+    listener = Listener(AdmissionServer(mutations, tls, Metrics()).answer, Limits(), tls=tls.context)
+    _listening(await listener.start("127.0.0.1", 0), authorities)
     await asyncio.to_thread(sys.stdin.read)
-    await runner.cleanup()
+    await listener.stop()
 
 
 def _serve_threads(mutations: Mutations, tls: LiveTls, authorities: str) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from agents.admission import files
 from agents.admission.errors import RefusalError, SettingsError
-from agents.admission.pods import Pod, annotations_of, labels_of, merge_by
+from agents.admission.pods import Pod, annotations_of, check_lengths, labels_of, merge_by
 
 ENABLED = "gvirtus.io/enabled"
 BACKEND = "gvirtus.io/backend"
@@ -121,10 +121,12 @@ def mutate(pod: Pod, backends: Backends) -> Pod:
     that `kubectl describe` shows it.
 
     Raises:
-        RefusalError: the backend is unknown, or the pod uses our volume's name or path for something else.
+        RefusalError: the backend is unknown, the pod uses our volume's name or path for something else, or it is too
+            long.
     """
     if not asks(pod):
         return pod
+    check_lengths(pod)
     name = backends.choose(pod)
     backend = backends.backends[name]
     annotations = {BACKEND: name}

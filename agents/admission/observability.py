@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 
+from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from typing_extensions import override
 
@@ -19,6 +20,7 @@ class Metrics:
         registry: holds them all.
         reviews: answered requests by mutation and outcome.
         seconds: time from the request's first byte read to its answer, by mutation.
+        closed: connections that were closed before their time, by reason.
         expiry: when the served certificate expires, Unix time.
         ready: 1 while /readyz says so.
     """
@@ -36,6 +38,12 @@ class Metrics:
             "Time to answer a request",
             ["mutation"],
             buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.closed = Counter(
+            "kai_anywhere_admission_closed_connections",
+            "Connections closed before their time: full, evicted, late, bad",
+            ["reason"],
             registry=self.registry,
         )
         self.expiry = Gauge(
@@ -67,9 +75,15 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Not what aiohttp logs of each request that is no HTTP: anybody could fill the disk with it."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
 def log_to_stderr() -> None:
     """Send every log line of this process to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("aiohttp.server").addFilter(_is_ours)
     logging.getLogger("aiohttp.access").setLevel(logging.ERROR)

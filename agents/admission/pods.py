@@ -7,6 +7,9 @@ import msgspec
 
 from agents.admission.errors import RefusalError
 
+MAX_CONTAINERS = 100
+MAX_ENTRIES = 1000
+"""Of each other list. Kubernetes has no bound of its own but the size of a request."""
 Pod: TypeAlias = Mapping[str, Any]
 """A pod as JSON. Mutations never change one, they return another."""
 
@@ -59,6 +62,31 @@ def read_pod(raw: bytes | msgspec.Raw) -> Pod:
         return _DOCUMENT.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise RefusalError(f"the pod can't be read: {error}", code=400) from None
+
+
+def check_lengths(pod: Pod) -> None:
+    """Refuse a pod whose lists are longer than any pod's that is meant to run, before they are worked on.
+
+    Raises:
+        RefusalError: names the list, its length and what is allowed.
+    """
+    spec = pod["spec"]
+    lists = {f"spec.{kind}": (spec.get(kind), MAX_CONTAINERS) for kind in ("containers", "initContainers")}
+    lists["spec.volumes"] = spec.get("volumes"), MAX_ENTRIES
+    _check(lists)
+    for kind in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            place = f"spec.{kind}[{index}]"
+            _check({f"{place}.{key}": (container.get(key), MAX_ENTRIES) for key in ("env", "volumeMounts")})
+
+
+def _check(lists: Mapping[str, tuple[Sequence[object] | None, int]]) -> None:
+    for place, (entries, most) in lists.items():
+        if len(entries or ()) > most:
+            raise RefusalError(
+                f"{place} has {len(entries or ())} entries; the admission server changes pods with {most} at most: "
+                "make the pod smaller"
+            )
 
 
 def annotations_of(pod: Pod) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from agents.admission import files
 from agents.admission.errors import RefusalError
-from agents.admission.pods import Pod, labels_of, merge, merge_by
+from agents.admission.pods import Pod, check_lengths, labels_of, merge, merge_by
 
 
 class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -57,12 +57,13 @@ def mutate(pod: Pod, namespace: str, fragment: Fragment, tegra_nodes: AbstractSe
         tegra_nodes: nodes with our platform label.
 
     Raises:
-        RefusalError: it is a reservation pod without the container that everything is added to.
+        RefusalError: it is a reservation pod without the container that everything is added to, or too long.
     """
     spec = pod["spec"]
     is_reservation = namespace == fragment.namespace and fragment.labels.items() <= labels_of(pod).items()
     if not is_reservation or spec.get("nodeName") not in tegra_nodes:
         return pod
+    check_lengths(pod)
     names = [container["name"] for container in spec["containers"]]
     if fragment.container not in names:
         raise RefusalError(

@@ -9,14 +9,15 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from aiohttp import web
-from prometheus_client import generate_latest
 
 from agents.admission import review
 from agents.admission.answers import Mutations
 from agents.admission.errors import ApiError, BadRequestError, CertificateError, SettingsError
 from agents.admission.gvirtus import BackendsFile
+from agents.admission.health import Health
 from agents.admission.keeper import Keeper, keep, keeper_of
 from agents.admission.kubernetes import ApiServer, in_cluster
+from agents.admission.listener import Connection, Limits, Listener
 from agents.admission.nodes import TegraNodes
 from agents.admission.observability import Metrics
 from agents.admission.reservation import Fragment
@@ -25,10 +26,11 @@ from agents.admission.tls import LiveTls
 
 _LOG = logging.getLogger(__name__)
 _READ_SECONDS = 5.0
-"""A request whose body takes longer was given up by its API server: our webhooks have this timeout."""
-_IDLE_SECONDS = 300.0
-"""Longer than an API server keeps an idle connection (90 s): we never close one that it is about to use."""
+"""A body that takes longer has a client that does not send: an API server sends it at once."""
+_COPIES = 2
+"""Of a body in memory, while its pieces are put together."""
 _JSON = "application/json"
+_PATH = "/mutate/"
 _MUTATIONS = frozenset({"reservation", "gvirtus"})
 
 
@@ -45,20 +47,10 @@ class AdmissionServer:
         self._tls = tls
         self._metrics = metrics
         self.keeper: Keeper | None = None
-
-    def webhooks(self) -> web.Application:
-        """What API servers call."""
-        application = web.Application(client_max_size=review.MAX_BODY_BYTES)
-        application.router.add_post("/mutate/{mutation}", self._mutate)
-        return application
-
-    def health(self) -> web.Application:
-        """What kubelet and Prometheus call."""
-        application = web.Application()
-        application.router.add_get("/healthz", self._healthz)
-        application.router.add_get("/readyz", self._readyz)
-        application.router.add_get("/metrics", self._show_metrics)
-        return application
+        metrics.ready.set_function(lambda: float(not self.why_unready()))
+        metrics.expiry.set_function(
+            lambda: 0 if tls.served is None else tls.served.leaf.not_valid_after_utc.timestamp()
+        )
 
     def why_unready(self) -> list[str]:
         """What is missing before requests may come; empty when nothing is."""
@@ -76,63 +68,74 @@ class AdmissionServer:
             reasons.append("nodes not read")
         return reasons
 
-    async def _mutate(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, connection: Connection) -> web.StreamResponse:
+        """Answer one request, whatever it is."""
         begin = time.perf_counter()
-        name = request.match_info["mutation"]
+        name = request.path.removeprefix(_PATH)
         label = name if name in _MUTATIONS else "other"
         try:
-            reviewed = review.read(await self._body(request))
-            answer = self._mutations.answer(name, reviewed)
+            reviewed, reply = await self._review(request, connection, name)
         except BadRequestError as error:
-            outcome, uid = "bad", ""
-            response = web.Response(status=error.status, text=str(error))
-        except web.HTTPException:
+            # No log line: anybody could fill the disk with them. Whoever sent it is told.
             self._metrics.reviews.labels(label, "bad").inc()
-            raise
-        else:
-            outcome = "refused" if not answer.allowed else "unchanged" if answer.patch is None else "changed"
-            uid = reviewed.uid
-            response = web.Response(body=review.write(reviewed, answer), content_type=_JSON)
+            response = web.Response(status=error.status, text=str(error))
+            response.force_close()
+            return response
+        outcome = "refused" if not reply.allowed else "unchanged" if reply.patch is None else "changed"
+        response = web.Response(body=review.write(reviewed, reply), content_type=_JSON)
         seconds = time.perf_counter() - begin
         self._metrics.reviews.labels(label, outcome).inc()
         self._metrics.seconds.labels(label).observe(seconds)
         if outcome != "unchanged":
-            _LOG.info(
-                "review", extra={"mutation": label, "outcome": outcome, "uid": uid, "ms": round(seconds * 1000, 2)}
-            )
+            milliseconds = round(seconds * 1000, 2)
+            _LOG.info("review", extra={"mutation": label, "outcome": outcome, "uid": reviewed.uid, "ms": milliseconds})
         if self.draining:
             response.force_close()
         return response
 
-    @staticmethod
-    async def _body(request: web.Request) -> bytes:
-        if request.content_type != _JSON:
-            raise BadRequestError(415, f"Content-Type must be {_JSON}")
+    async def _review(
+        self, request: web.BaseRequest, connection: Connection, name: str
+    ) -> tuple[review.Request, review.Answer]:
+        length = _check_head(request)
+        if not connection.hold(_COPIES * length):
+            raise BadRequestError(503, "too many bytes of other requests are in memory: try again")
         try:
-            async with asyncio.timeout(_READ_SECONDS):
-                return await request.read()
-        except TimeoutError:
-            raise BadRequestError(408, f"the body did not arrive within {_READ_SECONDS:g} s") from None
-        except web.RequestPayloadError:
-            raise BadRequestError(400, "the body is not what Content-Encoding or Transfer-Encoding says") from None
-        except ConnectionError:
-            # Nobody reads this answer: it is for the metrics.
-            raise BadRequestError(400, "the connection ended before the body") from None
+            reviewed = review.read(await _body(request, length))
+            return reviewed, self._mutations.answer(name, reviewed)
+        finally:
+            connection.give(_COPIES * length)
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+    def count_closed(self, why: str) -> None:
+        """Count a connection that was closed before its time."""
+        self._metrics.closed.labels(why).inc()
 
-    async def _readyz(self, _: web.Request) -> web.Response:
-        reasons = self.why_unready()
-        return web.Response(status=503 if reasons else 200, text="\n".join(reasons or ["ok"]) + "\n")
 
-    async def _show_metrics(self, _: web.Request) -> web.Response:
-        served = self._tls.served
-        if served is not None:
-            self._metrics.expiry.set(served.leaf.not_valid_after_utc.timestamp())
-        self._metrics.ready.set(not self.why_unready())
-        body = await asyncio.to_thread(generate_latest, self._metrics.registry)
-        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+def _check_head(request: web.BaseRequest) -> int:
+    """The length of the body that a request announces; everything that can be refused before it is read, is."""
+    if not request.path.startswith(_PATH):
+        raise BadRequestError(404, f"there is nothing but {_PATH}")
+    if request.method != "POST":
+        raise BadRequestError(405, "a review is sent with POST")
+    if request.content_type != _JSON:
+        raise BadRequestError(415, f"Content-Type must be {_JSON}")
+    if request.headers.get("Content-Encoding", "identity") != "identity":
+        raise BadRequestError(415, "the body must not be encoded: a small one could become a large one")
+    if request.content_length is None:
+        raise BadRequestError(411, "the body's Content-Length must be said, as API servers do")
+    if request.content_length > review.MAX_BODY_BYTES:
+        raise BadRequestError(413, f"the review has more than {review.MAX_BODY_BYTES} bytes: make the pod smaller")
+    return request.content_length
+
+
+async def _body(request: web.BaseRequest, length: int) -> bytes:
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            return await request.content.readexactly(length) if length else b""
+    except TimeoutError:
+        raise BadRequestError(408, f"the body did not arrive within {_READ_SECONDS:g} s") from None
+    except (asyncio.IncompleteReadError, ConnectionError, web.RequestPayloadError):
+        # Nobody reads this answer: it is for the metrics.
+        raise BadRequestError(400, "the connection ended before the body") from None
 
 
 async def serve(settings: Settings, folder: Path, *, listening: Callable[[int, int], Awaitable[None]]) -> None:
@@ -157,7 +160,8 @@ async def serve(settings: Settings, folder: Path, *, listening: Callable[[int, i
         # Reservation pods need it not; pods that do are refused until somebody corrects it.
         _LOG.error("a mounted file is wrong", extra={"error": str(error)})
     tls, nodes = LiveTls(), TegraNodes()
-    server = AdmissionServer(Mutations(fragment, nodes, backends), tls, Metrics())
+    metrics = Metrics()
+    server = AdmissionServer(Mutations(fragment, nodes, backends), tls, metrics)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -167,13 +171,17 @@ async def serve(settings: Settings, folder: Path, *, listening: Callable[[int, i
         with suppress(ApiError, CertificateError):
             # The first certificate before the first connection; what fails here is repeated, with a log line, below.
             await server.keeper.look()
-        webhooks = await _listen(stack, server.webhooks(), settings.host, settings.port, tls)
-        health = await _listen(stack, server.health(), settings.host, settings.health_port, None)
+        webhooks = Listener(server.answer, Limits(), tls=tls.context, closed=server.count_closed)
+        port = await webhooks.start(settings.host, settings.port)
+        stack.push_async_callback(webhooks.stop)
+        health = Health(server.why_unready, metrics)
+        health_port = stack.enter_context(health.thread(settings.host, settings.health_port))
         tasks = [
+            asyncio.create_task(health.keep_beating()),
             asyncio.create_task(keep(server.keeper, settings.check_seconds)),
             asyncio.create_task(nodes.follow(api)),
         ]
-        await listening(webhooks, health)
+        await listening(port, health_port)
         # A task that ends has failed in a way nobody foresaw: the pod is restarted.
         ended, _ = await asyncio.wait(
             [*tasks, waiting := asyncio.create_task(stopped.wait())], return_when=asyncio.FIRST_COMPLETED
@@ -188,21 +196,3 @@ async def serve(settings: Settings, folder: Path, *, listening: Callable[[int, i
     for result in results:
         if isinstance(result, Exception):
             raise result
-
-
-async def _listen(
-    stack: AsyncExitStack, application: web.Application, host: str, port: int, tls: LiveTls | None
-) -> int:
-    runner = web.AppRunner(
-        application,
-        access_log=None,
-        handle_signals=False,
-        keepalive_timeout=_IDLE_SECONDS,
-        lingering_time=1,
-        shutdown_timeout=5,
-    )
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    site = web.TCPSite(runner, host, port, ssl_context=None if tls is None else tls.context, backlog=1024)
-    await site.start()
-    return int(runner.addresses[0][1])

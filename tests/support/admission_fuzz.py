@@ -18,12 +18,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from typing_extensions import override
 
 from agents.admission.answers import Mutations
 from agents.admission.gvirtus import BackendsFile
+from agents.admission.listener import Limits, Listener
 from agents.admission.nodes import TegraNodes
 from agents.admission.observability import Metrics
 from agents.admission.review import MAX_BODY_BYTES
@@ -80,10 +80,8 @@ async def _fuzz(cases: int, chance: random.Random) -> Found:
     nodes = TegraNodes()
     nodes.names, nodes.synced = NODES, True
     server = AdmissionServer(Mutations(fragment(), nodes, BackendsFile(Path("/nonexistent"))), LiveTls(), Metrics())
-    runner = web.AppRunner(server.webhooks(), access_log=None, lingering_time=0)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, backlog=512).start()
-    port: int = runner.addresses[0][1]
+    listener = Listener(server.answer, Limits())
+    port = await listener.start("127.0.0.1", 0)
 
     async def one(request: bytes) -> None:
         _judge(found, request, await _answer(port, request))
@@ -103,7 +101,7 @@ async def _fuzz(cases: int, chance: random.Random) -> Found:
             if last.counts != {"answered": 1}:
                 found.defects.append(f"a good request afterwards: {last}")
     finally:
-        await runner.cleanup()
+        await listener.stop()
     return found
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +18,10 @@ from agents.admission import answers, review
 from agents.admission.answers import Mutations
 from agents.admission.errors import BadRequestError
 from agents.admission.gvirtus import BackendsFile
+from agents.admission.health import Health
+from agents.admission.listener import Limits, Listener
 from agents.admission.nodes import TegraNodes
-from agents.admission.observability import JsonLines, Metrics
+from agents.admission.observability import JsonLines, Metrics, log_to_stderr
 from agents.admission.review import MAX_BODY_BYTES
 from agents.admission.server import AdmissionServer
 from agents.admission.tls import LiveTls
@@ -40,21 +41,15 @@ def server(folder: Path, *, synced: bool = True) -> AdmissionServer:
 
 
 async def _served(made: AdmissionServer, ask: Ask) -> Any:  # noqa: ANN401 - what the test asks for
-    runners = []
-    addresses = []
-    for application in (made.webhooks(), made.health()):
-        runner = web.AppRunner(application, access_log=None, lingering_time=0)
-        await runner.setup()
-        runners.append(runner)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        addresses.append(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    try:
-        async with aiohttp.ClientSession() as session:
-            session.headers["X-Health"] = addresses[1]
-            return await ask(session, addresses[0])
-    finally:
-        for runner in runners:
-            await runner.cleanup()
+    listener = Listener(made.answer, Limits(), closed=made.count_closed)
+    address = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}"
+    with Health(made.why_unready, made._metrics).thread("127.0.0.1", 0) as port:
+        try:
+            async with aiohttp.ClientSession() as session:
+                session.headers["X-Health"] = f"http://127.0.0.1:{port}"
+                return await ask(session, address)
+        finally:
+            await listener.stop()
 
 
 def asked(made: AdmissionServer, ask: Ask) -> Any:  # noqa: ANN401 - what the test asks for
@@ -221,9 +216,17 @@ def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "head", ["Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", "Transfer-Encoding: chunked\r\n\r\nzz\r\n"]
+    ("head", "status"),
+    [
+        ("Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", b" 415 "),
+        ("Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", b" 411 "),
+        (f"Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n", b" 413 "),
+        ("Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}", b" 400 "),
+        ("X-Long: " + "x" * 5000 + "\r\nContent-Length: 2\r\n\r\n{}", b" 400 "),
+        ("".join(f"X-{number}: y\r\n" for number in range(100)) + "Content-Length: 2\r\n\r\n{}", b" 400 "),
+    ],
 )
-def test_a_body_that_is_not_what_its_head_says_is_a_client_error(tmp_path: Path, head: str) -> None:
+def test_what_could_become_large_is_refused_by_its_head(tmp_path: Path, head: str, status: bytes) -> None:
     async def ask(_: aiohttp.ClientSession, address: str) -> bytes:
         host, _separator, port = address.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -233,7 +236,7 @@ def test_a_body_that_is_not_what_its_head_says_is_a_client_error(tmp_path: Path,
         writer.close()
         return line
 
-    assert b" 400 " in asked(server(tmp_path), ask)
+    assert status in asked(server(tmp_path), ask)
 
 
 def test_a_client_that_leaves_amid_its_body_is_counted_and_no_defect(
@@ -253,6 +256,31 @@ def test_a_client_that_leaves_amid_its_body_is_counted_and_no_defect(
 
     asked(made, ask)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_what_is_no_http_leaves_no_line_in_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Anybody could fill the node's disk with them."""
+
+    async def ask(_: aiohttp.ClientSession, address: str) -> bytes:
+        host, _separator, port = address.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"nonsense\r\n\r\n")
+        line = await asyncio.wait_for(reader.readline(), 60)
+        writer.close()
+        return line
+
+    root, server_log = logging.getLogger(), logging.getLogger("aiohttp.server")
+    handlers, filters, level = root.handlers[:], server_log.filters[:], root.level
+    log_to_stderr()
+    try:
+        assert b" 400 " in asked(server(tmp_path), ask)
+        assert post(server(tmp_path), b"{}")[0] == 400
+        logging.getLogger("agents.admission").info("something of ours")
+    finally:
+        root.handlers[:], server_log.filters[:] = handlers, filters
+        root.setLevel(level)
+    [line] = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["event"] == "something of ours"
 
 
 def test_it_lives_at_once_and_is_ready_when_nothing_is_missing(tmp_path: Path) -> None:
