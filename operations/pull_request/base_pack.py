@@ -69,7 +69,13 @@ def _running(pack: Pack, settings: dict[str, Any]) -> Iterator[analyzer_pb2_grpc
     with contextlib.ExitStack() as stack:
         try:
             process = stack.enter_context(
-                subprocess.Popen([pack.executable], env={"PATH": path}, stdout=subprocess.PIPE)
+                subprocess.Popen(
+                    [pack.executable],
+                    env={"PATH": path},
+                    stdout=subprocess.PIPE,
+                    # A line of the plan in its log could be a command to the runner of the job.
+                    stderr=subprocess.DEVNULL,
+                )
             )
         except OSError as error:
             raise NotJudgedError(f"the pack can't be started ({error.strerror})") from error

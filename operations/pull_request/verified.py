@@ -96,8 +96,8 @@ def posted_comment(verified: Verified, report: Report | str, occasion: Occasion,
         "_Nothing below was checked. It is what the branch's program, its Pulumi packages and its policy pack said in "
         "a job that ran the branch's code; all of them can be changed by the pull request._\n"
     )
-    left = LIMIT_BYTES - len(told.encode()) - len(where.encode())
-    return told + where + preview_body(record, replace(occasion, status=report.status), redactor, limit=left)
+    left = LIMIT_BYTES - len(told.encode()) - len(where.encode()) - 1
+    return f"{told}{where}\n" + preview_body(record, replace(occasion, status=report.status), redactor, limit=left)
 
 
 def _counted(record: Record) -> Record:

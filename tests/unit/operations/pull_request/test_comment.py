@@ -157,12 +157,10 @@ def test_texts_of_others_stay_texts(text: str) -> None:
 @given(st.one_of(st.text(alphabet="`~<>&|\\[]()!@#*_-+ \n\tab", max_size=200), st.text(max_size=200)))
 @example("`" * 3000)
 def test_no_text_breaks_out_of_its_code_or_of_the_bound(text: str) -> None:
-    for rendered in (
-        preview_comment(_events(text), Occasion("jetson", 1), Redactor()),
-        drift_issue(_events(text), Occasion("jetson", 1), Redactor()),
-    ):
+    for render in (preview_comment, drift_issue):
+        rendered, harmless = (render(_events(each), Occasion("jetson", 1), Redactor()) for each in (text, "x"))
         assert len(rendered.encode()) <= LIMIT_BYTES
-        assert_only_ours(rendered, text)
+        assert_only_ours(rendered, text, harmless)
 
 
 @settings(deadline=None, max_examples=20)
@@ -181,15 +179,23 @@ def test_the_comment_is_never_too_long_for_github(text: str, length: int, count:
     assert rendered.count("<details>") == rendered.count("</details>")
 
 
-def assert_only_ours(rendered: str, text: str) -> None:
-    """Outside of code, the parsed text has our own words, one kind of link, and no HTML but ours."""
+def assert_only_ours(rendered: str, text: str, harmless: str = "") -> None:
+    """Outside of code, the parsed text has our own words, one kind of link, and no HTML but ours.
+
+    Args:
+        rendered: the comment.
+        text: what others wrote into it.
+        harmless: the same comment with a text of no meaning: hypothesis tries words of our own too.
+    """
     for token in _tokens(MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(rendered)):
         assert token.type not in {"html_inline", "image", "table_open", "hr", "code_block"}, token
         if token.type == "html_block":
             _assert_own_html(token.content)
         if token.type == "heading_open":
             assert token.tag in {"h3", "h4"}
-        if token.type == "text" and len(text) > 8:  # shorter ones can be a part of our own words by chance
+        if (
+            token.type == "text" and len(text) > 8 and text not in harmless
+        ):  # shorter ones can be a part of our own words by chance
             assert text not in token.content
         if token.type == "link_open":
             assert str(token.attrs["href"]).startswith("https://github.com/")

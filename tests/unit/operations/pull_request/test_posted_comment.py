@@ -168,7 +168,7 @@ def test_the_branch_can_not_write_the_line_that_parts_the_comment(text: str) -> 
 def test_whatever_the_branch_says_the_comment_is_ours_and_bounded(text: str) -> None:
     rendered = _hostile(text)
     assert len(rendered.encode()) <= LIMIT_BYTES
-    assert_only_ours(rendered, text)
+    assert_only_ours(rendered, text, _hostile("x"))
 
 
 @pytest.mark.parametrize("text", ["x", "`", "\n", "\U0001f600", "eyJ-", "://a:", "-----BEGIN ", "[", "<!--"])
