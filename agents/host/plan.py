@@ -86,7 +86,13 @@ def change(root: Root, path: str, after: bytes | None, *, like: str | None = Non
         after: Its content, None for no file.
         like: A file whose mode and owners a new file takes over, since it repeats what stands there.
     """
-    before = root.read_bytes(path)
+    return change_of(root, path, root.read_bytes(path), after, like=like)
+
+
+def change_of(
+    root: Root, path: str, before: bytes | None, after: bytes | None, *, like: str | None = None
+) -> tuple[Change, ...]:
+    """Likewise, where `after` was worked out from `before`: a file that changes meanwhile is not written over."""
     if before == after:
         return ()
     owner = files.owner_of(root.target(path)) or (files.owner_of(root.target(like)) if like else None)

@@ -9,7 +9,7 @@ from agents.host import ctk, effective, service, toolkit
 from agents.host.distribution import Mechanism
 from agents.host.effective import CRI_V2, CRI_V3, Effective, Files
 from agents.host.errors import HostError
-from agents.host.plan import Step, change
+from agents.host.plan import Step, change, change_of
 from agents.host.toml_dump import flatten
 
 if TYPE_CHECKING:
@@ -160,28 +160,33 @@ def _drop_in(context: Context) -> Step:
         # On 1.x the last file replaces the plugin's whole section, so it has to hold all of it.
         source = wanted[RUNC_FILE] if major >= _MERGES_SINCE else base.text.encode()
         wanted[NVIDIA_FILE] = _with_nvidia(context, source)
+    elif NVIDIA_FILE in files and not _is_ours(root, context.journal, f"{folder}/{NVIDIA_FILE}"):
+        wanted[NVIDIA_FILE] = files[NVIDIA_FILE]  # The GPU Operator's, which stays.
     candidate = _merged(context, "candidate", new_main, wanted, folder)
     if by_host:
         candidate.refuse_worse_than(base)
-    changes = change(root, layout.config, new_main.encode())
+    changes = change_of(root, layout.config, content, new_main.encode())
     for name in (RUNC_FILE, NVIDIA_FILE):
         if name in wanted:
             changes += change(root, f"{folder}/{name}", wanted[name], like=layout.config)
     restart = candidate.in_force != now.in_force or context.owes_restart(layout.unit)
-    what = "runc and nvidia" if by_host else "runc, which the GPU Operator's own file relies on,"
-    detail = f"{what} in {folder}, version {version} as the main file"
-    if major < _MERGES_SINCE:
-        # The last file wins there, with the plugin's whole section.
-        detail += (
-            f"; containerd 1.x takes the whole Kubernetes section from {NVIDIA_FILE}: what is changed elsewhere "
-            "later is in force only after the host was configured again"
-        )
     return Step(
         NAME,
-        detail,
+        _detail(f"{folder}, version {version} as the main file", by_host=by_host, merges=major >= _MERGES_SINCE),
         changes,
         service.for_layout(layout) if restart else None,
     )
+
+
+def _detail(where: str, *, by_host: bool, merges: bool) -> str:
+    what = "runc and nvidia" if by_host else "runc, which the GPU Operator's own file relies on,"
+    detail = f"{what} in {where}"
+    # Without merging, the last file wins with the plugin's whole section.
+    frozen = (
+        f"; containerd 1.x takes the whole Kubernetes section from {NVIDIA_FILE}: what is changed elsewhere later is "
+        "in force only after the host was configured again"
+    )
+    return detail if merges else detail + frozen
 
 
 def _template(context: Context) -> Step:
@@ -209,7 +214,7 @@ def _template(context: Context) -> Step:
     return Step(
         NAME,
         "nvidia at the end of the template",
-        change(root, layout.config, candidate_text.encode()),
+        change_of(root, layout.config, content, candidate_text.encode()),
         service.for_layout(layout) if restart else None,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict
 
 from agents.host import ctk, service, toolkit
 from agents.host.errors import HostError
-from agents.host.plan import Step, change
+from agents.host.plan import Step, change_of
 
 if TYPE_CHECKING:
     from agents.host.context import Context
@@ -41,7 +41,7 @@ def plan(context: Context) -> Step:
         # The tool has replaced keys before (NVIDIA/nvidia-container-toolkit#2049): only what was asked for is taken.
         wanted = _merged(wanted, _parsed(made), default=docker.default_runtime)
     content = before if before is not None and wanted == _parsed(before) else _text(wanted)
-    changes = change(root, CONFIG, content)
+    changes = change_of(root, CONFIG, before, content)
     if changes:
         _validate(context, content)
     restart = service.docker() if changes or owed else None

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from agents.host import ctk, toolkit
 from agents.host.errors import HostError
-from agents.host.plan import Step, change
+from agents.host.plan import Step, change_of
+from agents.host.toml_dump import flatten
 
 if TYPE_CHECKING:
     from agents.host.context import Context
@@ -46,18 +47,34 @@ def plan(context: Context) -> Step:
     before = root.read_bytes(toolkit.CONFIG)
     if before is not None:
         staged.write_bytes(before)
-    return Step(NAME, detail, change(root, toolkit.CONFIG, ctk.set_mode(context.tools, staged, mode)))
+    return Step(NAME, detail, change_of(root, toolkit.CONFIG, before, ctk.set_mode(context.tools, staged, mode)))
 
 
-def without_ours(original: bytes | None, written: bytes | None, current: bytes, *, every: bool = False) -> bytes:
+def without_ours(original: bytes | None, written: bytes | None, current: bytes, *, every: bool = False) -> bytes | None:
     """Gives the toolkit's configuration with the mode that it had, unless somebody has set another one since.
 
-    With `every`, also then.
+    nvidia-ctk writes comments of its own and drops others, so the original comes back where nothing but the mode
+    differs from what was written.
+
+    Args:
+        original: What was there.
+        written: What this agent wrote, None where that is not known.
+        current: What is there.
+        every: Whether the mode goes also where somebody has set another one.
+
+    Raises:
+        HostError: The configuration can't be read.
     """
-    text, ours = (content.decode("utf-8", "replace") for content in (current, written or current))
-    if toolkit.mode_of(text) != toolkit.mode_of(ours) and not every:
+    now = current.decode("utf-8", "replace")
+    former, ours = (None if part is None else part.decode("utf-8", "replace") for part in (original, written))
+    if ours is not None and toolkit.mode_of(now) != toolkit.mode_of(ours) and not every:
         return current
-    return toolkit.with_mode_of(text, None if original is None else original.decode("utf-8", "replace")).encode()
+    left = toolkit.with_mode_of(now, former)
+    if ours is not None:
+        same = toolkit.with_mode_of(now, ours) == ours
+    else:
+        same = former is not None and flatten(left) == flatten(former)
+    return original if same else left.encode()
 
 
 def _refuse_too_old(context: Context, version: str | None) -> None:

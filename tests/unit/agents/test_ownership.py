@@ -214,9 +214,9 @@ def test_a_mode_where_none_was_said_goes(host: Host) -> None:
     before = "[nvidia-container-runtime]\n[other]\nmode = 'kept'\n"
     written = "[nvidia-container-runtime]\nmode = 'csv'\n[other]\nmode = 'kept'\n"
     host.configured(_TOOLKIT, before, written)
-    host.write(_TOOLKIT, f"# theirs\n{written}")
+    host.write(_TOOLKIT, f"theirs = true\n{written}")
     host.take_back()
-    assert host.read(_TOOLKIT) == f"# theirs\n{before}"
+    assert host.read(_TOOLKIT) == f"theirs = true\n{before}"
 
 
 def test_an_edited_template_of_microk8s_loses_the_agents_block(host: Host) -> None:
