@@ -168,6 +168,10 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy("engine/test_recovery.py", "test_a_run_killed_while_helm_upgrades_is_repaired"),
         ),
         (
+            "pulumi destroy --run-program --stack jetson",
+            RunBy(_DOCS, "test_destroy_gives_the_labels_back", _ANSWERED),
+        ),
+        (
             "pulumi up --refresh --stack jetson",
             RunBy("engine/test_recovery.py", "test_somebody_who_changes_the_cluster_by_hand_is_overruled", _ANSWERED),
         ),
