@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from cluster.client import Node
 from cluster.findings import Finding
-from config.platform import TegraPlatform, X86Platform
+from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
 from manifests.gvirtus_frontends import GPU_PRESENT
 from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
@@ -16,6 +16,9 @@ def judge_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[
     yield from _nodes(settings, nodes)
     yield from _frontends(settings, nodes)
     yield from _platform(settings, nodes)
+    yield from _memory(settings, nodes)
+    yield from _jetsons(settings, nodes)
+    yield from _hosts(settings, nodes)
 
 
 def _nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
@@ -61,24 +64,50 @@ def _frontends(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[F
 
 
 def _platform(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
-    memory = {n: u.gpu_memory_mib for n, u in settings.platform.unified_memory_nodes.items()}
-    match settings.platform:
-        case TegraPlatform(tegra_nodes=tegra):
-            memory |= {name: node.gpu_memory_mib for name, node in tegra.items()}
-            for name in tegra:
-                node = nodes.get(name)
-                if node is not None and node.architecture not in {"arm64", ""}:
-                    yield Finding(
-                        f"the stack lists '{name}' as a Tegra node, but its architecture is {node.architecture}.",
-                        "A Jetson is arm64. Remove the node from platform.tegra_nodes.",
-                    )
-        case X86Platform():
-            pass
-    for name, mib in sorted(memory.items()):
-        node = nodes.get(name)
-        if node is not None and mib is not None and 0 < node.memory_mib < mib:
+    for name in settings.platform.jetsons:
+        if name in nodes and nodes[name].architecture not in {"arm64", ""}:
             yield Finding(
-                f"node '{name}' has gpu_memory_mib {mib}, but shares {node.memory_mib} MiB with its GPU.",
-                "KAI would promise memory that is not there: set gpu_memory_mib below MemTotal.",
+                f"the stack lists '{name}' as a Tegra node, but its architecture is {nodes[name].architecture}.",
+                "A Jetson is arm64. Remove the node from platform.tegra_nodes.",
+            )
+
+
+def _memory(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    memory = {name: unified.gpu_memory_mib for name, unified in settings.platform.unified_memory_nodes.items()}
+    memory |= {name: tegra.gpu_memory_mib for name, tegra in settings.platform.jetsons.items()}
+    for name, mib in sorted(memory.items()):
+        if name in nodes and mib is not None and 0 < nodes[name].memory_mib <= mib:
+            yield Finding(
+                f"node '{name}' has gpu_memory_mib {mib}, but shares {nodes[name].memory_mib} MiB with its GPU.",
+                "KAI would promise memory that is not there, or the system needs: set gpu_memory_mib below MemTotal.",
+            )
+
+
+def _jetsons(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    """Known by JetPack's kernel, as the rule of remote GPUs knows them."""
+    for name, node in sorted(nodes.items()):
+        if node.kernel.endswith("-tegra") and name not in settings.platform.jetsons:
+            yield Finding(
+                f"node '{name}' is a Jetson (kernel {node.kernel}) that the stack does not list: it gets no labels, "
+                "and reservation pods there get no libraries and no devices.",
+                "Add it to platform.tegra_nodes (kind: tegra), unless no pod is to use its GPU.",
                 fatal=False,
+            )
+    for profile, each in sorted(settings.node_profiles.items()):
+        for name in each.nodes:
+            if isinstance(each, TimeSlicingProfile) and name in settings.platform.jetsons:
+                yield Finding(
+                    f"node_profiles.{profile} slices the time of '{name}', a Jetson: nobody keeps account of memory "
+                    "then, and a Jetson's GPU takes it from the system.",
+                    "Remove it from the profile, so that KAI shares its GPU in fractions.",
+                    fatal=False,
+                )
+
+
+def _hosts(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    for name, host in sorted(settings.hosts.items()):
+        if name not in nodes and not host.gone:
+            yield Finding(
+                f"hosts.{name} is no node of the cluster, so a machine would be changed that is not part of it.",
+                f"Correct the name, or join the machine first. Nodes: {', '.join(sorted(nodes)) or 'none'}.",
             )

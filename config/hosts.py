@@ -254,4 +254,17 @@ def check_hosts(hosts: dict[str, HostSettings]) -> dict[str, HostSettings]:
             "the hosts {nodes} are all local: true, but this machine is one node. Leave it at one.",
             {"nodes": ", ".join(f"'{node}'" for node in local)},
         )
+    owner: dict[object, str] = {}
+    for node, host in hosts.items():
+        if host.ssh is None or host.gone:
+            continue
+        # Behind another bastion, the same private address is another machine.
+        bastion = host.ssh.bastion and (host.ssh.bastion.address, host.ssh.bastion.port)
+        if (other := owner.setdefault((host.ssh.address, host.ssh.port, bastion), node)) != node:
+            raise PydanticCustomError(
+                "two_hosts_one_address",
+                "the hosts '{first}' and '{second}' have one address, {address} port {port}, so they are one machine. "
+                "Correct the address, or leave one of them.",
+                {"first": other, "second": node, "address": host.ssh.address, "port": host.ssh.port},
+            )
     return hosts

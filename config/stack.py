@@ -132,23 +132,34 @@ class StackSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _remote_gpus_have_a_place(self) -> Self:
-        if self.gvirtus is None:
-            return self
+    def _every_part_has_a_namespace_of_its_own(self) -> Self:
         taken = {
-            self.kai.namespace: "kai.namespace",
-            self.gpu_operator.namespace: "gpu_operator.namespace",
+            **dict.fromkeys(("default", "kube-system", "kube-public", "kube-node-lease"), "the cluster itself"),
             FRONTENDS_NAMESPACE: "the frontends' device plugin",
             "kai-resource-reservation": "KAI's reservation pods",
         }
+        wanted = {"kai.namespace": (self.kai.namespace, "KAI")}
+        if self.gpu_operator.install:
+            wanted["gpu_operator.namespace"] = (self.gpu_operator.namespace, "the GPU Operator")
+        else:
+            taken[self.gpu_operator.namespace] = "the GPU Operator"
         if self.webhooks:
-            taken[self.admission.namespace] = "the admission server"
-        if self.gvirtus.namespace in taken:
-            raise PydanticCustomError(
-                "namespace_taken",
-                "gvirtus.namespace '{namespace}' is the namespace of {owner}. Choose one of its own.",
-                {"namespace": self.gvirtus.namespace, "owner": taken[self.gvirtus.namespace]},
-            )
+            wanted["admission.namespace"] = (self.admission.namespace, "the admission server")
+        if self.gvirtus is not None:
+            wanted["gvirtus.namespace"] = (self.gvirtus.namespace, "remote GPUs")
+        for key, (namespace, part) in wanted.items():
+            if (other := taken.setdefault(namespace, part)) != part:
+                raise PydanticCustomError(
+                    "namespace_taken",
+                    "{key} '{namespace}' is the namespace of {owner}. Choose one of its own.",
+                    {"key": key, "namespace": namespace, "owner": other},
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _backends_have_a_place(self) -> Self:
+        if self.gvirtus is None:
+            return self
         for name, backend in self.gvirtus.backends.items():
             if backend.node is None and backend.node_selector is None and not self.gpu_operator.install:
                 raise PydanticCustomError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 import simulator
 import toolchain
@@ -70,10 +71,11 @@ def reset(stack: Stack = "jetson") -> None:
 def preflight(stack: Stack = "jetson") -> None:
     """Check the cluster against the stack; change nothing."""
     with open_target(stack) as target:
-        result = run_preflight(target.settings, engine.deployed_state(target), preview=False)
+        known = f"{yaml.safe_load((target.project / 'Pulumi.yaml').read_text())['name']}/{stack}"
+        result = run_preflight(target.settings, engine.deployed_state(target), preview=False, stack=known)
         for warning in result.warnings:
             typer.echo(f"warning: {warning}")
-        typer.echo(f"The cluster is ready for stack '{stack}'.")
+        typer.echo(f"The cluster is ready for stack '{stack}'. {result.checked}")
 
 
 @app.command()

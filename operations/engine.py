@@ -66,7 +66,9 @@ def destroy(target: Target) -> None:
     """
     select_stack(target)
     bind_cluster(target)
-    pulumi(target, "destroy", "--stack", target.stack, *_unattended(target))
+    # What the stack adopted is given back by the program.
+    program = ["--run-program"] if target.settings.cluster.adopt else []
+    pulumi(target, "destroy", "--stack", target.stack, *program, *_unattended(target))
 
 
 def _unattended(target: Target) -> list[str]:

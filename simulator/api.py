@@ -61,7 +61,7 @@ def create_nodes(api: Client, nodes: Mapping[str, NodeKind]) -> list[str]:
             if there != kind:
                 raise SimulatorError(
                     f"Node {name} already exists as {there or 'a node that the simulator did not make'}, not as "
-                    f"{kind}. Choose another name, or delete it first: kubectl delete node {name}"
+                    f"{kind}. Choose another name for the new one."
                 ) from error
     return created
 

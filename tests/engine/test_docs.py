@@ -126,6 +126,7 @@ class TestOneStack:
 
     def test_a_login_for_the_registry_comes_before_the_stack(self, reader: Reader, api: httpx2.Client) -> None:
         (reader.checkout / "password").write_text("a password", encoding="utf-8")
+        reader.edits(_settings("air-gapped.md", "cluster"))
         reader.types(command("air-gapped.md", "kubectl create namespace gpu-operator"))
         held = api.get("/api/v1/namespaces/gpu-operator/secrets/site").json()["data"][".dockerconfigjson"]
         assert json.loads(base64.b64decode(held))["auths"].keys() == {"registry.example.com:5000"}
@@ -138,7 +139,7 @@ class TestOneStack:
         state.mkdir()
         assert "login --local" in script
         output = reader.types(script.replace("login --local", f"login {state.as_uri()}"))
-        assert "The cluster is ready for stack 'jetson'." in output
+        assert "The cluster is ready for stack 'jetson'. Looked at the cluster at https://" in output
         assert re.search(r"\d+ created", output)
         labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
         assert labels["nvidia.com/gpu.memory"] == "28672"
@@ -217,7 +218,9 @@ class TestOneStack:
 
     def test_destroy_gives_the_labels_back(self, reader: Reader, api: httpx2.Client) -> None:
         assert "`pulumi destroy` removes everything" in (ROOT / "docs/jetson.md").read_text(encoding="utf-8")
-        reader.types("pulumi destroy --stack jetson")
+        reader.types(command("recovery.md", "pulumi destroy --run-program --stack jetson"))
+        secret = api.get("/api/v1/namespaces/gpu-operator/secrets/site")
+        assert secret.status_code == httpx2.codes.OK, "its namespace was the reader's own"
         labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
         assert "kai-anywhere.io/platform" not in labels
         assert "nvidia.com/gpu.memory" not in labels

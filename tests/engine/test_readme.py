@@ -76,7 +76,9 @@ class TestOnTheSimulator:
         assert yaml.safe_load(output)["spec"]["containers"][0]["securityContext"]["privileged"] is True
 
     def test_the_next_steps_of_the_summary_work(self, checkout: Path) -> None:
-        assert "The cluster is ready for stack 'jetson'." in shell("make preflight", checkout)
+        assert "The cluster is ready for stack 'jetson'. Looked at the cluster at https://" in shell(
+            "make preflight", checkout
+        )
         assert re.search(r"\d+ unchanged", shell("make preview", checkout))
 
     def test_the_review_and_the_drift_of_the_teams_guide_work(self, checkout: Path) -> None:

@@ -51,8 +51,9 @@ def x86_with_host(host: Json | None = None) -> Json:
 def mixed_with_hosts() -> Json:
     """A mixed stack with a host of each kind."""
     stack = changed(mixed(), "cluster.distribution", "k3s")
+    spark = changed(ssh_host(distribution="kubeadm"), "ssh.address", "192.0.2.22")
     return changed(
         changed(stack, "platform.unified_memory_nodes", {"spark-1": {}}),
         "hosts",
-        {"jetson-1": ssh_host(), "spark-1": ssh_host(distribution="kubeadm"), "gpu-1": local_host()},
+        {"jetson-1": ssh_host(), "spark-1": spark, "gpu-1": local_host()},
     )

@@ -168,6 +168,10 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy("engine/test_recovery.py", "test_a_run_killed_while_helm_upgrades_is_repaired"),
         ),
         (
+            "pulumi destroy --run-program --stack jetson",
+            RunBy(_DOCS, "test_destroy_gives_the_labels_back", _ANSWERED),
+        ),
+        (
             "make repair KUBECONFIG=~/.kube/config",
             RunBy(
                 "engine/test_recovery.py",

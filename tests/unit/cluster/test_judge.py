@@ -11,7 +11,7 @@ from cluster.findings import Finding
 from cluster.first_contact import meet
 from cluster.installations import Installations
 from cluster.preflight import ClusterFacts, judge
-from tests.support.hosts_settings import jetson_with_host
+from tests.support.hosts_settings import jetson_with_host, ssh_host
 from tests.support.stacks import (
     Json,
     changed,
@@ -217,15 +217,52 @@ def test_a_node_that_has_not_reported_its_architecture_is_not_accused() -> None:
 
 
 @pytest.mark.parametrize(("make", "name"), [(jetson, "jetson-1"), (spark, "spark-1")])
-def test_memory_that_the_board_does_not_have_is_a_warning(make: Any, name: str) -> None:  # noqa: ANN401 - a factory
+def test_memory_that_the_board_does_not_have_is_refused(make: Any, name: str) -> None:  # noqa: ANN401 - a factory
     _only(
         _findings(make(), nodes={name: _node(name, memory_mib=65536)}),
         f"node '{name}' has gpu_memory_mib",
         "shares 65536 MiB with its GPU",
-        fatal=False,
+        "set gpu_memory_mib below MemTotal",
     )
     assert _findings(make(), nodes={name: _node(name, memory_mib=131072)}) == []
     assert _findings(make(), nodes={name: _node(name, memory_mib=0)}) == [], "not reported yet"
+
+
+def test_all_memory_of_the_board_is_too_much() -> None:
+    _only(_findings(jetson(), nodes={"jetson-1": _node("jetson-1", memory_mib=122880)}), "has gpu_memory_mib 122880")
+
+
+def _tegra(name: str) -> dict[str, Node]:
+    status = {"nodeInfo": {"architecture": "arm64", "kernelVersion": "5.15.148-tegra"}, "capacity": {"memory": "128Gi"}}
+    return {name: Node.model_validate({"metadata": {"name": name}, "status": status})}
+
+
+@pytest.mark.parametrize("stack", [jetson(), x86()])
+def test_a_jetson_that_the_stack_does_not_list_is_a_warning(stack: Json) -> None:
+    _only(
+        _findings(stack, nodes=_READY.nodes | _tegra("jetson-9")),
+        "node 'jetson-9' is a Jetson (kernel 5.15.148-tegra) that the stack does not list",
+        "Add it to platform.tegra_nodes",
+        fatal=False,
+    )
+    assert _findings(jetson(), nodes=_tegra("jetson-1")) == [], "the one that is listed"
+
+
+def test_time_slicing_on_a_jetson_is_a_warning() -> None:
+    profile = {"sharing": "time_slicing", "nodes": ["jetson-1"], "replicas": 2}
+    _only(
+        _findings(changed(jetson(), "node_profiles", {"sliced": profile})),
+        "node_profiles.sliced slices the time of 'jetson-1', a Jetson",
+        fatal=False,
+    )
+    assert _findings(changed(jetson(), "node_profiles", {"shared": {"sharing": "kai", "nodes": ["jetson-1"]}})) == []
+
+
+def test_a_host_that_is_no_node_is_refused() -> None:
+    stack = changed(jetson_with_host(), "hosts.jetsom-1", ssh_host())
+    stack = changed(stack, "hosts.jetsom-1.ssh.address", "192.0.2.99")
+    _only(_findings(stack), "hosts.jetsom-1 is no node of the cluster", "Nodes: gpu-1, jetson-1.")
+    assert _findings(changed(stack, "hosts.jetsom-1.gone", True)) == []
 
 
 def test_memory_that_a_host_is_asked_for_is_not_judged() -> None:

@@ -62,3 +62,29 @@ def test_a_host_path_is_absolute_and_plain(path: str) -> None:
 @pytest.mark.parametrize("key", ["cluster.kubeconfig", "cluster.context"])
 def test_an_empty_name_is_no_way_to_say_default(key: str) -> None:
     assert_refused(changed(x86(), key, ""), key, "at least 1 character", found="")
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "default", "kai-resource-reservation"])
+@pytest.mark.parametrize("section", ["kai", "gpu_operator"])
+def test_no_part_is_put_into_a_namespace_of_somebody_else(section: str, namespace: str) -> None:
+    stack = changed(jetson(), f"{section}.namespace", namespace)
+    assert_refused(stack, "", f"{section}.namespace '{namespace}' is the namespace of", "Choose one of its own")
+
+
+def test_kai_and_the_operator_have_a_namespace_each_whoever_installs_the_operator() -> None:
+    stack = changed(jetson(), "kai.namespace", "gpu-operator")
+    assert_refused(stack, "", "gpu_operator.namespace 'gpu-operator' is the namespace of KAI")
+    assert_refused(
+        changed(stack, "gpu_operator.install", False), "", "kai.namespace 'gpu-operator' is the namespace of the GPU"
+    )
+
+
+@pytest.mark.parametrize("name", ["Queue/default-queue", "Node/jetson-1.example.com", "ConfigMap/gpu-operator/a"])
+def test_an_object_to_adopt_is_named_by_kind_and_name(name: str) -> None:
+    assert parse(changed(jetson(), "cluster.adopt", [name])).cluster.adopt == (name,)
+
+
+@pytest.mark.parametrize("name", ["default-queue", "queue/default-queue", "Queue/", "Queue/a/b/c", "Queue/*", ""])
+def test_anything_else_to_adopt_is_refused_with_an_example(name: str) -> None:
+    stack = changed(jetson(), "cluster.adopt", [name])
+    assert_refused(stack, "cluster.adopt.0", "write Kind/name, such as Queue/default-queue", found=name)

@@ -134,6 +134,15 @@ def test_one_machine_is_one_host() -> None:
     assert parse(jetson_with_host() | {"hosts": hosts | {"gpu-1": local_host(gone=True)}}).hosts
 
 
+def test_one_address_is_one_host() -> None:
+    stack = changed(jetson_with_host(), "hosts.gpu-1", ssh_host())
+    assert_refused(stack, "hosts", "the hosts 'jetson-1' and 'gpu-1' have one address, 192.0.2.21 port 22")
+    bastion = {"address": "jump.example.com", "user": "jump", "host_key": HOST_KEY, "password_secret": "jump"}
+    for another in ({"ssh.port": 2222}, {"ssh.bastion": bastion}, {"gone": True}):
+        [(key, value)] = another.items()
+        assert len(parse(changed(stack, f"hosts.gpu-1.{key}", value)).hosts) == 2
+
+
 def test_the_toolkit_of_a_node_has_one_owner() -> None:
     owner = {"owner": "operator"}
     assert_refused(
