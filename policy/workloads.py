@@ -20,7 +20,9 @@ _DOTTED = frozenset(
     {"privileged", "hostnetwork", "hostpid", "hostipc", "hostpath", "hostport", "procmount", "nodename"}
 )
 """Fields that count as set where a dotted name ends in them; a file's name may end in other words."""
-_WITH_CODE = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+MUTATING = ("MutatingAdmissionPolicy", "MutatingPolicy", "NamespacedMutatingPolicy")
+"""Kubernetes' own, and Kyverno's with the same expressions."""
+_WITH_CODE = ("ValidatingAdmissionPolicy", *MUTATING)
 _CODE = (("expression",), ("messageExpression",))
 """Strings of these kinds that are CEL, not manifests."""
 
@@ -133,7 +135,7 @@ def documents(token: str, props: object) -> list[Document]:
         shell = _walked(Document(frozenset({kind}), (), root))
         found = [_walked(Document(frozenset(), pod.path, pod.spec)) for pod in shell.pods]
         found += [each for each in _expand(shell, 0) if each is not shell]
-    return found + [added for each in found if each.is_kind("MutatingAdmissionPolicy") for added in _mutations(each)]
+    return found + [added for each in found if each.is_kind(*MUTATING) for added in _mutations(each)]
 
 
 def _unlisted(path: Path, root: dict[str, object], kind: str) -> Iterator[Document]:
