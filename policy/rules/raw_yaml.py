@@ -90,7 +90,7 @@ def _ways_around(path: Path, text: str) -> Iterator[Violation]:
         if "xargs" in each.group() or _TAKES_AWAY.search(_command_before(text, each)):
             yield Violation(
                 (*path, TEXT),
-                Told(each.group()),
+                Told("a command that takes a guard away"),
                 "without its guards the cluster takes what this pack refuses",
                 "change the guards through the stack's settings (pod_guard)",
             )

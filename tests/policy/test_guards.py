@@ -147,6 +147,12 @@ def test_a_command_that_takes_nothing_away_passes(command: str) -> None:
     assert rules_and_paths(COMMAND, changed(COMPLIANT[COMMAND], "create", command)) == set()
 
 
+def test_a_command_that_takes_a_guard_away_is_shown_without_its_words() -> None:
+    command = "kubectl delete validatingadmissionpolicies s3cr3t --all"
+    [finding] = findings(COMMAND, changed(COMPLIANT[COMMAND], "create", command))
+    assert "s3cr3t" not in finding.message()
+
+
 def test_a_role_for_policies_of_its_own_passes() -> None:
     own = {
         "apiGroups": ["admissionregistration.k8s.io"],
