@@ -24,7 +24,9 @@ _DOTTED = frozenset(
     {"privileged", "hostnetwork", "hostpid", "hostipc", "hostpath", "hostport", "procmount", "nodename"}
 )
 """Fields that count as set where a dotted name ends in them; a file's name may end in other words."""
-_WITH_CODE = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+MUTATING = ("MutatingAdmissionPolicy", "MutatingPolicy", "NamespacedMutatingPolicy")
+"""Kubernetes' own, and Kyverno's with the same expressions."""
+_WITH_CODE = ("ValidatingAdmissionPolicy", *MUTATING)
 _CODE = (("expression",), ("messageExpression",))
 """Strings of these kinds that are CEL, not manifests."""
 
@@ -138,7 +140,7 @@ def documents(token: str, props: object) -> list[Document]:
         # Another provider's resource, such as a cloud's own containers: only Kubernetes objects in it are judged.
         return [each for each in _expand(_walked(Document(frozenset({kind}), (), root)), 0) if _is_object(each.root)]
     found = [each for top in _unlisted((), root, kind.removesuffix("Patch")) for each in _expand(top, 0)]
-    return found + [added for each in found if each.is_kind("MutatingAdmissionPolicy") for added in _mutations(each)]
+    return found + [added for each in found if each.is_kind(*MUTATING) for added in _mutations(each)]
 
 
 def _is_object(root: dict[str, object]) -> bool:

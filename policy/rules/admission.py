@@ -4,18 +4,26 @@ import re
 from collections.abc import Iterator
 
 from policy import grants
-from policy.cel import NotALiteralError, read_literal
-from policy.findings import Told, Violation
-from policy.reading import Hole, Path, dict_of, list_of, text_of
+from policy.cel import NotALiteralError, computes_fields, is_always_true, read_literal, takes_objects
+from policy.findings import Told, Violation, told_name
+from policy.reading import Hole, Path, dict_of, list_of, names, text_of
 from policy.rule import Rule
 from policy.stack_platform import OVERRIDES, RESERVATION, StackFacts
-from policy.workloads import Document
+from policy.workloads import MUTATING, Document
 
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _MUTATIONS = ("Assign", "AssignMetadata", "AssignImage", "ModifySet")
 _OURS = "kai-anywhere"
 _GUARDS = frozenset({"kai-anywhere-reservation-guard", "kai-anywhere-pod-guard"})
 _WRITES = frozenset({"mutations", "variables"})
+_SCOPES: dict[str, tuple[dict[str, object], ...]] = {
+    "kai-anywhere-reservation-guard": ({"matchLabels": {"kubernetes.io/metadata.name": RESERVATION}},),
+    "kai-anywhere-pod-guard": ({"matchLabels": {"kai-anywhere.io/pod-guard": "enforce"}},),
+}
+"""The namespaces of each guard; the second one may also have all but some."""
+_ALL_BUT_SOME = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []}
+_GUARD_RESOURCES = frozenset({"validatingadmissionpolicies", "validatingadmissionpolicybindings"})
+_TAKE_AWAY = frozenset({"delete", "deletecollection", "update", "patch"})
 _MAX_TIMEOUT_SECONDS = 10
 _ADDS = re.compile(
     r"\b(privileged|hostPath|host(?:Network|PID|IPC|Port|Process)|capabilities|procMount|allowPrivilegeEscalation"
@@ -23,16 +31,20 @@ _ADDS = re.compile(
     r"|ephemeralContainers|pod-security)\b",
     re.IGNORECASE,
 )
-_COMPUTED_PATH = re.compile(
-    r"""\bpath\s*:\s*+(?!["']/metadata/(?:labels|annotations))(?:["'][^"']*["']\s*\+|(?!["']))"""
-)
-_FROM_PARAMETERS = re.compile(r"""\bpath\s*:\s*["']/spec[^"']*["']\s*,\s*value\s*:\s*(?:dyn\()?params\b""")
+_UNKNOWABLE = "what the expression adds can't be known without a request"
+_OWN_SCOPE = "the policy's own constraints are the scope"
+_AS_WRITTEN = "leave the policy's constraints as the program writes them"
+_FREE = frozenset({"labels", "annotations"})
+_INDEX = re.compile(r"{{\s*elementIndex\d*\s*}}|/metadata/(?:labels|annotations)/.*")
+"""What may be computed in the path of a patch by Kyverno."""
 _COMPUTED_TEXT = re.compile(r"\b(?:base64\.decode|join|format|replace)\s*\(")
 
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
-    if document.is_kind("MutatingAdmissionPolicy"):
+    if document.is_kind(*MUTATING):
         yield from _mutations(document)
+    yield from _templates(document)
+    yield from _takers(document)
     if document.is_kind("MutatingAdmissionPolicyBinding"):
         yield from _overrides_binding(document)
     if document.is_kind("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
@@ -47,8 +59,12 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 
 
 def _overrides_binding(document: Document) -> Iterator[Violation]:
-    parameters = dict_of(document.root.get("spec")).get("paramRef")
-    if document.name == OVERRIDES and not isinstance(parameters, Hole) and not grants.is_overrides_binding(document):
+    spec = dict_of(document.root.get("spec"))
+    parameters = spec.get("paramRef")
+    ours = OVERRIDES in (document.name, spec.get("policyName"))
+    if ours and spec.get("policyName") != OVERRIDES:
+        yield from _elsewhere(document, spec, "reservation pods of Jetsons would lack what they need")
+    if ours and not isinstance(parameters, Hole) and not grants.is_overrides_binding(document):
         yield Violation(
             (*document.path, "spec", "paramRef"),
             parameters,
@@ -59,32 +75,79 @@ def _overrides_binding(document: Document) -> Iterator[Violation]:
 
 def _mutations(document: Document) -> Iterator[Violation]:
     """What is computed; an expression that writes its object out is judged as that object, by every rule."""
+    parameter = dict_of(dict_of(document.root.get("spec")).get("paramKind"))
+    kind = text_of(parameter.get("kind")) if parameter.get("apiVersion") == "v1" else ""
     for field in document.fields("expression"):
         text = text_of(field.value)
         if not _WRITES.intersection(field.path) or not text or _is_literal(text):
             continue
         if found := _ADDS.search(text):
             yield Violation(field.path, Told(found.group()))
-        elif _COMPUTED_PATH.search(text) or _COMPUTED_TEXT.search(text) or _FROM_PARAMETERS.search(text):
+        elif computes_fields(text) or _COMPUTED_TEXT.search(text):
+            yield Violation(field.path, Told("a computed path or text"), _UNKNOWABLE, "write paths and values out")
+        elif takes_objects(text, kind):
             yield Violation(
                 field.path,
-                Told("a computed path or text"),
-                "what the expression adds can't be known without a request",
-                "write paths and values out",
+                Told("an object from elsewhere"),
+                _UNKNOWABLE,
+                "write the object out; take texts alone from a parameter: from a ConfigMap, or in a comparison",
             )
 
 
+def _templates(document: Document) -> Iterator[Violation]:
+    """Kyverno's variables in the name of a field that it sets."""
+    if "mutate" not in document.keys and "mutate" not in names(document.path):
+        return
+    for key, fields in document.keys.items():
+        for field in fields:
+            where = names(field.path)
+            computed = "{{" in key or (key == "path" and "{{" in _INDEX.sub("", text_of(field.value)))
+            if computed and "mutate" in where and not _FREE.intersection(where):
+                yield Violation(field.path, Told("a computed path or text"), _UNKNOWABLE, "write paths and values out")
+
+
+def _takers(document: Document) -> Iterator[Violation]:
+    """Roles that may take the guards away; what a wildcard allows is the rule `rbac`'s."""
+    for field in document.fields("verbs"):
+        rule = field.holder
+        resources = {text_of(each).casefold() for each in list_of(rule.get("resources"))}
+        only = rule.get("resourceNames")
+        if _GUARD_RESOURCES.isdisjoint(resources) or (
+            list_of(only) and _GUARDS.isdisjoint(map(text_of, list_of(only)))
+        ):
+            continue
+        for index, verb in enumerate(list_of(field.value)):
+            if text_of(verb).casefold() in _TAKE_AWAY:
+                yield Violation(
+                    (*field.path, index),
+                    verb,
+                    "its holder takes the guards away, or what they refuse",
+                    "name the policies that it is for under resourceNames, or remove the verb",
+                )
+
+
+def _elsewhere(document: Document, spec: dict[str, object], why: str) -> Iterator[Violation]:
+    path = (*document.path, "spec", "policyName")
+    found = told_name(spec.get("policyName"))
+    yield Violation(path, found, why, "bind the policy of the binding's own name")
+
+
 def _says_yes(document: Document, spec: dict[str, object], why: str) -> Iterator[Violation]:
-    """Expressions that are the same for every object."""
+    """Validations that are the same for every object, and objects that are left out: ours have no condition."""
     validations = spec.get("validations")
     path = (*document.path, "spec", "validations")
     if not isinstance(validations, Hole) and not validations:
         yield Violation(path, validations, why, "leave the policy's validations as the program writes them")
-    for key, says in (("validations", "true"), ("matchConditions", "false")):
+    variables = {
+        text_of(dict_of(each).get("name")): text_of(dict_of(each).get("expression"))
+        for each in list_of(spec.get("variables"))
+    }
+    for key, found in (("validations", "the same for every object"), ("matchConditions", "a condition")):
         for index, each in enumerate(list_of(spec.get(key))):
-            expression = text_of(dict_of(each).get("expression")).strip().strip("()").strip()
-            if expression == says:
-                yield Violation((*document.path, "spec", key, index, "expression"), says, why, "remove it")
+            expression = text_of(dict_of(each).get("expression"))
+            if key == "matchConditions" or is_always_true(expression, variables):
+                where = (*document.path, "spec", key, index, "expression")
+                yield Violation(where, Told(found), why, "remove it")
 
 
 def _outside(document: Document) -> Iterator[Violation]:
@@ -123,13 +186,44 @@ def _guard(document: Document) -> Iterator[Violation]:
         yield Violation((*document.path, "spec", "failurePolicy"), spec.get("failurePolicy"), why, "set it to Fail")
     if document.is_kind("ValidatingAdmissionPolicy"):
         yield from _says_yes(document, spec, why)
+        yield from _scope(document, spec, why)
     if document.is_kind("ValidatingAdmissionPolicyBinding"):
+        if spec.get("policyName") != document.name:
+            yield from _elsewhere(document, spec, why)
         actions = spec.get("validationActions")
         if not isinstance(actions, Hole) and "Deny" not in list_of(actions):
             yield Violation((*document.path, "spec", "validationActions"), actions, why, "add Deny")
-        if spec.get("matchResources"):
-            path = (*document.path, "spec", "matchResources")
-            yield Violation(path, spec["matchResources"], why, "remove it: the policy's own constraints are the scope")
+    for key in ("matchResources", "paramRef", "paramKind"):
+        if spec.get(key):
+            yield Violation((*document.path, "spec", key), spec[key], why, f"remove it: {_OWN_SCOPE}")
+
+
+def _scope(document: Document, spec: dict[str, object], why: str) -> Iterator[Violation]:
+    """What a guard looks at: never less than pods that are created or changed, in its own namespaces."""
+    constraints, path = dict_of(spec.get("matchConstraints")), (*document.path, "spec", "matchConstraints")
+    for key in ("excludeResourceRules", "objectSelector"):
+        if constraints.get(key):
+            yield Violation((*path, key), constraints[key], why, f"remove it: {_OWN_SCOPE}")
+    selector = constraints.get("namespaceSelector")
+    if selector not in _SCOPES[document.name] and not (document.name.endswith("pod-guard") and _leaves_out(selector)):
+        yield Violation((*path, "namespaceSelector"), selector, why, _AS_WRITTEN)
+    operations = {
+        operation
+        for rule in map(dict_of, list_of(constraints.get("resourceRules")))
+        if {"", "*"}.intersection(map(text_of, list_of(rule.get("apiGroups"))))
+        and {"v1", "*"}.intersection(map(text_of, list_of(rule.get("apiVersions"))))
+        and {"pods", "*", "*/*"}.intersection(map(text_of, list_of(rule.get("resources"))))
+        and not rule.get("resourceNames")
+        for operation in map(text_of, list_of(rule.get("operations")))
+    }
+    if not operations & {"*"} and not {"CREATE", "UPDATE"} <= operations:
+        yield Violation((*path, "resourceRules"), constraints.get("resourceRules"), why, _AS_WRITTEN)
+
+
+def _leaves_out(selector: object) -> bool:
+    """Whether a selector takes all namespaces but some by name."""
+    expressions = [dict_of(each) | {"values": []} for each in list_of(dict_of(selector).get("matchExpressions"))]
+    return set(dict_of(selector)) == {"matchExpressions"} and expressions == [_ALL_BUT_SOME]
 
 
 def _is_ours(document: Document) -> bool:
@@ -178,7 +272,7 @@ def _webhook(path: Path, webhook: dict[str, object]) -> Iterator[Violation]:
 
 RULE = Rule(
     name="admission",
-    title="No admission policy adds privilege beyond the platform's grants, and our webhooks are bounded.",
+    title="No admission policy adds privilege beyond the platform's grants; guards stay, and our webhooks are bounded.",
     why="it changes pods after every review, so that each of them may come out privileged",
     remedy="remove it; on Tegra, reservation.overrides adds what reservation pods need",
     reads=frozenset(

@@ -38,6 +38,21 @@ _PIPED = re.compile(
     r"(?:curl|wget|base64\s+(?:-d|-D|--decode)|gunzip|zcat)\b[^\n;&]{0,500}\|\s*(?:kubectl|oc|k3s|sh|bash)\b"
     r"|\b(?:apply|create)\b[^\n;|&]{0,500}\s(?:-k|--kustomize)[= ]\s*(?:github\.com|git@|\S{1,200}\?ref=)"
 )
+_GPUS = re.compile(
+    r"""\s(?:--gpus\b|--runtime[= ]["']?nvidia|--device[= ]["']?nvidia\.com/
+    |(?:-e|--env)[= ]?["']?NVIDIA_VISIBLE_DEVICES(?!=["']?(?:none|void)?["']?(?:\s|$)))""",
+    re.VERBOSE,
+)
+_CONTAINER_TOOLS = re.compile(r"\b(?:docker|podman|nerdctl|ctr)\b")
+_GUARDS = re.compile(
+    r"""\bkai-anywhere-(?:pod-guard|reservation-guard|reservation-overrides)\b
+    | \bkai-anywhere\.io/pod-guard(?:-(?![\w-])|=(?!enforce\b))
+    | \b(?:validating|mutating)admissionpolic\w+\b[^\n;&|]{0,200}(?:\s--all\b|\s-l\b|\s--selector\b|\$)
+    | \b(?:validating|mutating)admissionpolic[^\n;&]{0,200}\|\s*xargs\b(?=[^\n;&|]{0,100}\bdelete\b)
+    """,
+    re.VERBOSE,
+)
+_TAKES_AWAY = re.compile(r"(?<![=\w])(?:delete|patch|edit|replace|label)\b")
 _CHECKED_ELSEWHERE = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "CustomResourceDefinition")
 """Their expressions and descriptions name security fields; the rule `admission` reads those that add something."""
 
@@ -68,6 +83,33 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
                 "what is applied is not in this program, and nothing judges it",
                 "register the manifest's objects in the program",
             )
+        yield from _ways_around(path, text)
+
+
+def _ways_around(path: Path, text: str) -> Iterator[Violation]:
+    """Containers past the scheduler, and commands that take the guards away."""
+    text = text.replace("\\\n", "  ")
+    if any(_CONTAINER_TOOLS.search(_command_before(text, each)) for each in _GPUS.finditer(text)):
+        yield Violation(
+            (*path, TEXT),
+            Told("a container with GPUs, past Kubernetes"),
+            "it gets GPUs that the scheduler gave to others",
+            "run it as a pod that requests its GPU",
+        )
+    for each in _GUARDS.finditer(text):
+        if "xargs" in each.group() or _TAKES_AWAY.search(_command_before(text, each)):
+            yield Violation(
+                (*path, TEXT),
+                Told("a command that takes a guard away"),
+                "without its guards the cluster takes what this pack refuses",
+                "change the guards through the stack's settings (pod_guard)",
+            )
+            return
+
+
+def _command_before(text: str, found: re.Match[str]) -> str:
+    """What stands before it in the same command of a shell."""
+    return re.split(r"[\n;|&]", text[max(found.start() - 500, 0) : found.start()])[-1]
 
 
 def _scripts(document: Document) -> Iterator[tuple[Path, str]]:
@@ -83,7 +125,7 @@ def _scripts(document: Document) -> Iterator[tuple[Path, str]]:
 
 RULE = Rule(
     name="raw-yaml",
-    title="No script starts or applies anything privileged, or applies manifests from the network.",
+    title="No script starts or applies anything privileged, applies manifests from the network, or removes a guard.",
     why="what a program applies at run time passes this pack and the review by",
     remedy="register the object in the program, without the privilege",
     reads=frozenset(

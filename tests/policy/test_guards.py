@@ -1,0 +1,174 @@
+"""The guards of a stack stay: nothing weakens them, takes them away, or passes them by."""
+
+import pytest
+
+from tests.policy.objects import STRICT, TEGRA, changed, findings, rules_and_paths
+from tests.policy.test_cluster import COMMAND, COMPLIANT, GUARD, GUARD_BINDING, MUTATION, ROLE
+
+_EXPRESSION = "spec.mutations.0.applyConfiguration.expression"
+_PATCH = "spec.mutations.1.jsonPatch.expression"
+
+CHANGES: list[tuple[str, str, str, object, str]] = [
+    *[
+        ("admission", MUTATION, _PATCH, expression, "spec.mutations[1].jsonPatch.expression")
+        for expression in (
+            "[JSONPatch{op: 'add', path: '/spec/x', value: {'privi' + 'leged': true}}]",
+            "[JSONPatch{op: 'add', path: '/SPEC/HOSTPID'.lowerAscii(), value: true}]",
+            "[JSONPatch{value: true, op: 'add', path: variables.p}]",
+            "[JSONPatch{op: 'add', path: '/spec/containers/-', value: params.spec.container}]",
+        )
+    ],
+    *[
+        ("admission", MUTATION, _EXPRESSION, expression, "spec.mutations[0].applyConfiguration.expression")
+        for expression in (
+            "Object{spec: params.spec}",
+            "Object{spec: Object.spec{containers: params.?spec.?containers.orValue([])}}",
+            "Object{spec: Object.spec{containers: [params].map(p, p.spec.container)}}",
+            "Object{spec: Object.spec{nodeSelector: {object.metadata.name: 'a'}}}",
+        )
+    ],
+    *[
+        ("admission", GUARD, "spec.validations.0.expression", expression, "spec.validations[0].expression")
+        for expression in (
+            "true",
+            "1 == 1",
+            "!false",
+            "object == object",
+            "!has(object.spec.hostPath) || true",
+            "(object.spec.containers.size()) >= 0",
+            "variables.host == variables.host",
+            "size('object') == 6",
+        )
+    ],
+    ("admission", GUARD, "spec.variables.0.expression", "false", "spec.validations[0].expression"),
+    *[
+        ("admission", GUARD, "spec.matchConditions", [{"name": "a", "expression": text}], "expression")
+        for text in ("false", "object.metadata.name == 'never'")
+    ],
+    *[
+        ("admission", GUARD, f"spec.matchConstraints.{key}", value, f"spec.matchConstraints.{key}")
+        for key, value in (
+            ("namespaceSelector", {"matchLabels": {"kubernetes.io/metadata.name": "nowhere"}}),
+            ("objectSelector", {"matchLabels": {"app": "other"}}),
+            ("excludeResourceRules", [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]),
+            ("resourceRules", [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["jobs"]}]),
+        )
+    ],
+    (
+        "admission",
+        GUARD,
+        "spec.matchConstraints.resourceRules.0.resourceNames",
+        ["never"],
+        "spec.matchConstraints.resourceRules",
+    ),
+    ("admission", GUARD, "spec.matchConstraints.resourceRules.0.operations", ["UPDATE"], "resourceRules"),
+    ("admission", GUARD, "spec.paramKind", {"apiVersion": "v1", "kind": "ConfigMap"}, "spec.paramKind"),
+    ("admission", GUARD_BINDING, "spec.policyName", "other", "spec.policyName"),
+    (
+        "admission",
+        GUARD_BINDING,
+        "spec.paramRef",
+        {"name": "a", "parameterNotFoundAction": "Allow"},
+        "spec.paramRef",
+    ),
+    *[
+        (
+            "admission",
+            ROLE,
+            "rules.0",
+            {"apiGroups": ["admissionregistration.k8s.io"], "resources": [f"validatingadmission{kind}"], **rule},
+            "rules[0].verbs[1]",
+        )
+        for kind in ("policies", "policybindings")
+        for rule in (
+            {"verbs": ["get", "delete"]},
+            {"verbs": ["list", "patch"], "resourceNames": ["kai-anywhere-pod-guard", "other"]},
+        )
+    ],
+    *[
+        ("raw-yaml", COMMAND, key, command, f"{key}(text)")
+        for key in ("create", "delete")
+        for command in (
+            "docker run -d --gpus all app:1",
+            "sudo docker run \\\n  --runtime=nvidia app:1",
+            "podman run --device nvidia.com/gpu=all app:1",
+            "nerdctl run -e NVIDIA_VISIBLE_DEVICES=all app:1",
+            "docker run --env=NVIDIA_VISIBLE_DEVICES app:1",
+            "kubectl delete validatingadmissionpolicybinding kai-anywhere-pod-guard",
+            "kubectl delete validatingadmissionpolicies --all",
+            "kubectl get validatingadmissionpolicies -o name | xargs kubectl delete",
+            "kubectl patch validatingadmissionpolicy/kai-anywhere-reservation-guard -p '{}'",
+            "kubectl delete mutatingadmissionpolicy.v1.admissionregistration.k8s.io/kai-anywhere-reservation-overrides",
+            "kubectl label namespace team kai-anywhere.io/pod-guard-",
+            "kubectl label --overwrite namespace team kai-anywhere.io/pod-guard=off",
+        )
+    ],
+]
+
+
+@pytest.mark.parametrize(("rule", "token", "path", "value", "field"), CHANGES)
+def test_one_change_makes_one_finding_on_every_platform(
+    rule: str, token: str, path: str, value: object, field: str
+) -> None:
+    for stack in (STRICT, TEGRA):
+        [(found, where)] = rules_and_paths(token, changed(COMPLIANT[token], path, value), stack)
+        assert found == rule
+        assert field in where
+
+
+@pytest.mark.parametrize("name", ["kai-anywhere-reservation-guard", "kai-anywhere-pod-guard"])
+def test_both_guards_of_a_stack_keep_their_teeth(name: str) -> None:
+    guard = changed(COMPLIANT[GUARD], "metadata.name", name)
+    if name.endswith("pod-guard"):
+        labelled = {"matchLabels": {"kai-anywhere.io/pod-guard": "enforce"}}
+        guard = changed(guard, "spec.matchConstraints.namespaceSelector", labelled)
+    assert findings(GUARD, guard) == ()
+    ignored = changed(guard, "spec.failurePolicy", "Ignore")
+    assert rules_and_paths(GUARD, ignored) == {("admission", "spec.failurePolicy")}
+    binding = changed(changed(COMPLIANT[GUARD_BINDING], "metadata.name", name), "spec.policyName", name)
+    audited = changed(binding, "spec.validationActions", ["Audit"])
+    assert rules_and_paths(GUARD_BINDING, audited) == {("admission", "spec.validationActions")}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker run app:1 && echo --gpus all",
+        "docker run -e NVIDIA_VISIBLE_DEVICES=void app:1",
+        "docker run --runtime=runc app:1; nvidia-ctk runtime configure --runtime=docker",
+        "kubectl get validatingadmissionpolicy kai-anywhere-pod-guard",
+        "kubectl wait --for=delete validatingadmissionpolicy/kai-anywhere-pod-guard",
+        "kubectl delete pod web; kubectl get validatingadmissionpolicies --all-namespaces",
+        "kubectl delete validatingadmissionpolicy somebody-elses",
+        "kubectl label namespace team kai-anywhere.io/pod-guard=enforce",
+    ],
+)
+def test_a_command_that_takes_nothing_away_passes(command: str) -> None:
+    assert rules_and_paths(COMMAND, changed(COMPLIANT[COMMAND], "create", command)) == set()
+
+
+def test_a_command_that_takes_a_guard_away_is_shown_without_its_words() -> None:
+    command = "kubectl delete validatingadmissionpolicies s3cr3t --all"
+    [finding] = findings(COMMAND, changed(COMPLIANT[COMMAND], "create", command))
+    assert "s3cr3t" not in finding.message()
+
+
+def test_a_role_for_policies_of_its_own_passes() -> None:
+    own = {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["validatingadmissionpolicies"],
+        "resourceNames": ["somebody-elses"],
+        "verbs": ["update", "delete"],
+    }
+    assert rules_and_paths(ROLE, changed(COMPLIANT[ROLE], "rules.0", own)) == set()
+
+
+def test_a_policy_may_take_texts_and_answers_from_its_parameter() -> None:
+    parameter = {"apiVersion": "v1", "kind": "ConfigMap"}
+    texts = "Object{spec: Object.spec{nodeSelector: {'zone': params.data['zone']}}}"
+    compliant = COMPLIANT[MUTATION]
+    assert findings(MUTATION, changed(changed(compliant, "spec.paramKind", parameter), _EXPRESSION, texts)) == ()
+    answers = (
+        "params.spec.on && object.metadata.name in params.spec.names ? Object{} : Object{metadata: object.metadata}"
+    )
+    assert findings(MUTATION, changed(compliant, _EXPRESSION, answers)) == ()
