@@ -54,7 +54,8 @@ def test_a_ready_cluster_passes_with_its_identity(config_path: str, api: ApiServ
 
 
 def test_a_warning_does_not_stop_the_program(config_path: str, api: ApiServer) -> None:
-    api.serve("/api/v1/nodes", {"items": [node("jetson-1", **{"run.ai/fake.gpu": "true"})]})
+    fake = {"name": "jetson-1", "labels": {"run.ai/fake.gpu": "true"}}
+    api.serve("/api/v1/nodes", {"items": [node("jetson-1") | {"metadata": fake}]})
     result = run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=False)
     assert result.cluster_uid == UID
     [warning] = result.warnings
