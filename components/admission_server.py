@@ -6,6 +6,7 @@ import pulumi
 from pulumi_kubernetes import Provider
 
 from components import tokens
+from components.admission_authority import KEEPS_ITS_AUTHORITY, trusting, with_new_authority
 from components.kubernetes import register
 from config.stack import StackSettings
 from manifests import admission
@@ -42,10 +43,17 @@ class AdmissionServer(pulumi.ComponentResource):
         settings = args.settings
         objects = admission.objects(settings)
         made: list[pulumi.Resource] = []
+        authorities: list[pulumi.Resource] = []
         for key, manifest in objects.items():
             after = made if key == "deployment" else made[:1]
             child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=list(after))
-            made.append(register(f"{name}-{key}", manifest, child_opts))
+            if key.startswith("authority-"):
+                child_opts = pulumi.ResourceOptions.merge(child_opts, KEEPS_ITS_AUTHORITY)
+                authorities.append(register(f"{name}-{key}", with_new_authority(manifest), child_opts))
+                made.append(authorities[-1])
+                continue
+            trusted = trusting(manifest, authorities) if authorities and "webhooks" in manifest else manifest
+            made.append(register(f"{name}-{key}", trusted, child_opts))
         names = [manifest["metadata"]["name"] for manifest in admission.webhooks(settings).values()]
         self.namespace = pulumi.Output.from_input(settings.admission.namespace)
         self.webhooks = pulumi.Output.from_input(names)

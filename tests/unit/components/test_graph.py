@@ -1,6 +1,9 @@
 """What a stack registers, below whom, and by which provider; and what it does not register."""
 
+import base64
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
@@ -8,6 +11,7 @@ from pulumi.runtime.rpc import UNKNOWN
 from tests.support.recording_monitor import SERVICE_ADDRESS
 from tests.support.stacks import (
     STACKS,
+    cert_manager,
     changed,
     gvirtus,
     gvirtus_full,
@@ -16,6 +20,7 @@ from tests.support.stacks import (
     never,
     operator_elsewhere,
     parse,
+    stack_certificates,
     time_slicing,
     webhook,
     without,
@@ -24,6 +29,8 @@ from tests.support.stacks import (
 from tests.support.values import objects_of, releases_of
 from tests.unit.components.programs import CLUSTER_UID, PROVIDER, preview, up
 
+_SIGNATURE, _SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
+"""How Pulumi's wire format marks a value, and a secret."""
 _TOP = "KaiAnywhere:kai-anywhere"
 _COMPONENTS = {
     "NodeLabels:node-labels",
@@ -239,7 +246,7 @@ def test_every_resource_has_a_component_as_parent(name: str) -> None:
 def test_the_registered_objects_are_the_manifests_of_the_stack(name: str) -> None:
     graph = preview(STACKS[name](), deployed=True)
     registered = {
-        (inputs["kind"], inputs["metadata"]["name"]): inputs
+        (inputs["kind"], inputs["metadata"]["name"]): _without_authority(inputs)
         for inputs in (registration.inputs for registration in graph.registrations)
         if "kind" in inputs
     }
@@ -253,6 +260,19 @@ def test_the_registered_objects_are_the_manifests_of_the_stack(name: str) -> Non
         annotations = manifest["metadata"].get("annotations", {}) | {"pulumi.com/patchForce": "true"}
         metadata = manifest["metadata"] | {"annotations": annotations}
         assert registered[key] == manifest | {"metadata": metadata}, key
+
+
+def _without_authority(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the component adds to the manifests of a stack that publishes an authority."""
+    if inputs["kind"] == "Secret":
+        return {key: value for key, value in inputs.items() if key != "data"}
+    if inputs["kind"] != "MutatingWebhookConfiguration":
+        return inputs
+    webhooks = [
+        webhook | {"clientConfig": {key: each for key, each in webhook["clientConfig"].items() if key != "caBundle"}}
+        for webhook in inputs["webhooks"]
+    ]
+    return {**inputs, "webhooks": webhooks}
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -319,3 +339,20 @@ def test_the_deployment_comes_after_all_that_it_needs_and_kai_after_the_deployme
     others = graph.below(_ADMISSION) - {"Deployment:admission-deployment"}
     assert graph.by_key["Deployment:admission-deployment"].dependencies >= others
     assert "Deployment:admission-deployment" in graph.by_key["Release:kai-scheduler"].dependencies
+
+
+def test_an_authority_of_the_stack_is_made_once_and_trusted_by_every_webhook() -> None:
+    by_key = preview(stack_certificates(), deployed=True).by_key
+    secrets = [by_key[f"Secret:admission-authority-{name}"] for name in ("a", "b")]
+    for secret in secrets:
+        assert secret.ignored == {"data"}, "or each run would make another one"
+        assert secret.secret_outputs == {"data"}
+    data = [secret.inputs["data"] for secret in secrets]
+    assert all(each[_SIGNATURE] == _SECRET for each in data), "in the state, too"
+    [hook] = by_key["MutatingWebhookConfiguration:admission-reservation-webhook"].inputs["webhooks"]
+    bundle = base64.b64decode(hook["clientConfig"]["caBundle"])
+    assert bundle == b"".join(base64.b64decode(each["value"]["ca.crt"]) for each in data)
+    assert b"PRIVATE KEY" not in bundle
+    for other in (webhook(), cert_manager()):
+        configuration = preview(other).by_key["MutatingWebhookConfiguration:admission-reservation-webhook"]
+        assert "caBundle" not in configuration.inputs["webhooks"][0]["clientConfig"], "somebody else's field"
