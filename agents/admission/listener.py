@@ -118,11 +118,7 @@ class Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         if data and not self.busy and not self._reading:
             self.expect_head()
-        try:
-            super().data_received(data)
-        except Exception:  # noqa: BLE001 - whatever it is: this connection alone ends
-            # aiohttp 3.14.5, no report known: CONNECT without a target raises in its parser, and nobody answers.
-            self._abort("bad")
+        super().data_received(data)
 
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -169,7 +165,7 @@ class Listener:
             handler: answers requests; it gets a turn of the peer for that.
             limits: what connections may take.
             tls: for TLS.
-            closed: told why, whenever a connection is closed before its time: `full`, `evicted`, `late` or `bad`.
+            closed: told why, whenever a connection is closed before its time: `full`, `evicted` or `late`.
         """
         self.limits = limits
         self.shares = Shares(limits.total_bytes)

@@ -246,7 +246,7 @@ def test_a_request_that_gets_no_turn_in_time_is_told_to_come_again() -> None:
 
 
 @pytest.mark.parametrize("line", [b"CONNECT  HTTP/1.1", b"CONNECT * HTTP/1.1", b"CONNECT / HTTP/1.1"])
-def test_nonsense_that_breaks_the_http_library_ends_its_own_connection_alone(
+def test_a_connect_without_a_proxy_is_answered_and_leaves_others_alone(
     line: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def ask(made: Served, connect: Callable[[str], Awaitable[Connected]]) -> None:
