@@ -238,9 +238,10 @@ class Listener:
     async def _open(self, connection: Connection, accepted: socket.socket) -> None:
         """Make the handshake; afterwards the connection lives by its own events."""
         seconds = self.limits.head_seconds if self._tls else None
-        opened = False
+        handed = opened = False
         try:
             async with connection.turn:
+                handed = True
                 await asyncio.get_running_loop().connect_accepted_socket(
                     lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=seconds
                 )
@@ -250,8 +251,13 @@ class Listener:
             pass
         finally:
             connection.task = None
-            if not opened:
+            if not handed:
                 accepted.close()
+            elif not opened and connection.transport is not None:
+                # The end came in the moment in which the handshake was done. The socket is the transport's by now:
+                # closed here, its number could be another connection's already.
+                connection.transport.abort()
+            if not opened:
                 connection.over()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
