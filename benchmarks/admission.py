@@ -2,7 +2,8 @@
 
 Everything is taken in one run on one machine: reviews by each JSON library, the server at 200 requests per second on
 one core under each HTTP server that was compared, nonsense that it must answer, and pod creation on one real API server
-with no carrier, with the policy and with the webhook. The chart goes to docs/admission.svg.
+with no carrier, with the policy and with the webhook; and what attacks from other addresses cost. The chart goes to
+docs/admission.svg.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import httpx2
@@ -25,6 +27,7 @@ from benchmarks.admission_servers import VARIANTS
 from config.platform import TegraPlatform
 from manifests import reservation
 from tests.support.admission import deployment, make, prepare, remove
+from tests.support.admission_attacks import ATTACKS, attack
 from tests.support.admission_fuzz import SEED, fuzz
 from tests.support.inventory import connect
 from tests.support.simulated import start
@@ -37,6 +40,8 @@ SECONDS = 15.0
 GOAL_P99_MS = 10.0
 GOAL_RSS_MIB = 80.0
 FUZZ_CASES = 100_000
+ATTACKED_PER_SECOND = 20
+ATTACKED_SECONDS = 10.0
 PODS = 400
 CHART = ROOT / "docs" / "admission.svg"
 _PATH = f"/api/v1/namespaces/{reservation.NAMESPACE}/pods"
@@ -54,6 +59,7 @@ def main() -> None:
         _json_libraries()
         for variant in VARIANTS:
             _server(variant, file)
+        _attacks(file)
         _fuzz()
         created = _creation(folder)
     CHART.parent.mkdir(exist_ok=True)
@@ -115,6 +121,36 @@ def _server(variant: str, fragment: Path) -> None:
         f"peak memory {int(peak) / 1024:.0f} MiB (goal below {GOAL_RSS_MIB:g}); load of the machine "
         f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
+
+
+def _attacks(fragment: Path) -> None:
+    """What each attack of two pods costs an API server, and the server's memory."""
+    alone: Latency | None = None
+    for kind in (None, *ATTACKS):
+        command = [sys.executable, "-m", "benchmarks.admission_servers", VARIANTS[0], str(fragment)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+            assert process.stdout is not None
+            assert process.stdin is not None
+            told = json.loads(process.stdout.readline())
+            with nullcontext() if kind is None else attack(kind, told["port"], seconds=2 * ATTACKED_SECONDS):
+                latency = asyncio.run(
+                    load(
+                        told["port"],
+                        told["authorities"],
+                        body(reservation_pod()),
+                        per_second=ATTACKED_PER_SECOND,
+                        seconds=ATTACKED_SECONDS,
+                    )
+                )
+            status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+            process.stdin.close()
+        alone = alone or latency
+        [peak] = re.findall(r"VmHWM:\s+(\d+) kB", status)
+        _say(
+            f"attack, {kind or 'none'}: p50 {latency.p50:.1f} ms ({latency.p50 / alone.p50:.1f} x), p99 "
+            f"{latency.p99:.1f} ms ({latency.p99 / alone.p99:.1f} x), {latency.failures} failures of "
+            f"{ATTACKED_PER_SECOND * ATTACKED_SECONDS:g}, peak memory {int(peak) / 1024:.0f} MiB"
+        )
 
 
 def _cpu_seconds(pid: int) -> float:

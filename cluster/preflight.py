@@ -11,8 +11,8 @@ from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.findings import Finding
 from cluster.first_contact import Contact, meet, planned_objects, read_unknown
 from cluster.installations import Installations, judge_installations, read_installations
-from cluster.node_findings import judge_nodes
 from cluster.kubeconfig import ChosenContext
+from cluster.node_findings import judge_nodes
 from config.cluster import minor_version
 from config.gvirtus import FRONTENDS_NAMESPACE
 from config.reservation import POLICY_CARRIER_SINCE, Carrier

@@ -7,6 +7,7 @@ from pulumi_kubernetes import Provider
 
 from cluster import waiting
 from components import tokens
+from components.admission_authority import KEEPS_ITS_AUTHORITY, trusting, with_new_authority
 from components.gates import gate
 from components.kubernetes import register
 from config.stack import StackSettings
@@ -51,10 +52,19 @@ class AdmissionServer(pulumi.ComponentResource):
         webhooks = admission.webhooks(settings)
         last = ("deployment", *webhooks, "disruption-budget")
         made: list[pulumi.CustomResource] = []
+        authorities: list[pulumi.CustomResource] = []
 
         def add(key: str, *after: pulumi.Input[pulumi.Resource]) -> pulumi.CustomResource:
             child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=list(after))
-            made.append(register(f"{name}-{key}", objects[key], child_opts))
+            manifest = objects[key]
+            if key.startswith("authority-"):
+                child_opts = pulumi.ResourceOptions.merge(child_opts, KEEPS_ITS_AUTHORITY)
+                manifest = with_new_authority(manifest)
+            elif key in webhooks and authorities:
+                manifest = trusting(manifest, authorities)
+            made.append(register(f"{name}-{key}", manifest, child_opts))
+            if key.startswith("authority-"):
+                authorities.append(made[-1])
             return made[-1]
 
         for key in objects:

@@ -3,7 +3,7 @@
 from enum import StrEnum, unique
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.charts import PullPolicy
@@ -66,7 +66,30 @@ class CertManagerCertificates(Settings):
     """An Issuer lies in the admission server's namespace."""
 
 
-Certificates = Annotated[OwnCertificates | CertManagerCertificates, Field(discriminator="kind")]
+class StackCertificates(Settings):
+    """The program makes the authority and publishes it; each replica signs its own certificate.
+
+    The server then needs no right on webhook configurations, nor on any Secret.
+    """
+
+    kind: Literal["stack"]
+    authorities: Annotated[tuple[Name, ...], Field(strict=False, min_length=1, max_length=4)] = ("a",)
+    """Names of your choice: the first one signs, all are trusted. A new name is a new authority."""
+    lifetime_seconds: Annotated[int, Field(ge=60, le=365 * _DAY_SECONDS)] = 30 * _DAY_SECONDS
+    """Of a replica's certificate; the next one is made after two thirds of it."""
+
+    @field_validator("authorities")
+    @classmethod
+    def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if names.count(name) > 1:
+                raise PydanticCustomError(
+                    "authority_twice", "authority '{name}' is there twice: remove one", {"name": name}
+                )
+        return names
+
+
+Certificates = Annotated[OwnCertificates | CertManagerCertificates | StackCertificates, Field(discriminator="kind")]
 
 
 def _pinned(value: str) -> str:

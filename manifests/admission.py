@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Any, Final
 
-from config.admission import CertManagerCertificates, OwnCertificates, Webhook
+from config.admission import CertManagerCertificates, OwnCertificates, StackCertificates, Webhook
 from config.platform import TegraPlatform
 from config.stack import StackSettings
 from manifests.gvirtus_injection import ENABLED_LABEL, Injection, webhook_document
@@ -116,6 +116,8 @@ def server_settings(settings: StackSettings) -> dict[str, Any]:
             }
         case CertManagerCertificates():
             certificate = {"kind": "mounted", "folder": CERTIFICATE_FOLDER}
+        case StackCertificates() as stack:
+            certificate = {"kind": "signed", "folder": CERTIFICATE_FOLDER, "lifetime_seconds": stack.lifetime_seconds}
     return {
         "namespace": settings.admission.namespace,
         "service": NAME,
@@ -157,7 +159,7 @@ def _webhook(  # noqa: PLR0913 - what differs between the two
                 "reinvocationPolicy": "IfNeeded",
                 "sideEffects": "None",
                 "timeoutSeconds": settings.admission.timeout_seconds,
-                # caBundle is not here: the server, or cert-manager, owns that field.
+                # caBundle is not here: the server or cert-manager owns that field, or the component fills it in.
                 "clientConfig": {
                     "service": {
                         "name": NAME,
@@ -184,7 +186,8 @@ def _webhook(  # noqa: PLR0913 - what differs between the two
 
 
 def _roles(settings: StackSettings) -> dict[str, Manifest]:
-    """Its own Secret and webhook configurations by name, and the nodes' metadata; nothing else."""
+    """Its own Secret and webhook configurations by name, as far as it needs them, and the nodes' metadata."""
+    stack = isinstance(settings.admission.certificates, StackCertificates)
     own = isinstance(settings.admission.certificates, OwnCertificates)
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": settings.admission.namespace}
     configurations = {
@@ -196,7 +199,8 @@ def _roles(settings: StackSettings) -> dict[str, Manifest]:
     nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}
     secret = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [NAME], "verbs": ["get", "update"]}
     roles: dict[str, Manifest] = {
-        "cluster-role": _cluster_object(f"{_RBAC}/v1", "ClusterRole") | {"rules": [nodes, configurations]},
+        "cluster-role": _cluster_object(f"{_RBAC}/v1", "ClusterRole")
+        | {"rules": [nodes] if stack else [nodes, configurations]},
         "cluster-role-binding": _cluster_object(f"{_RBAC}/v1", "ClusterRoleBinding")
         | {"roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME}, "subjects": [subject]},
     }
@@ -225,6 +229,25 @@ def _certificate(settings: StackSettings) -> dict[str, Manifest]:
                 "issuerRef": {"group": "cert-manager.io", "kind": source.issuer_kind.value, "name": source.issuer},
             }
             return {"certificate": _object(settings, "cert-manager.io/v1", "Certificate") | {"spec": spec}}
+        case StackCertificates() as stack:
+            # Empty: the component fills them, once.
+            return {f"authority-{name}": _authority(settings, name) for name in stack.authorities}
+
+
+def _authority(settings: StackSettings, name: str) -> Manifest:
+    secret = _object(settings, "v1", "Secret") | {"type": "Opaque"}
+    secret["metadata"]["name"] = f"{NAME}-{name}"
+    return secret
+
+
+def _mounted_secret(settings: StackSettings) -> str | None:
+    match settings.admission.certificates:
+        case OwnCertificates():
+            return None
+        case CertManagerCertificates():
+            return NAME
+        case StackCertificates() as stack:
+            return f"{NAME}-{stack.authorities[0]}"
 
 
 def _settings(settings: StackSettings) -> Manifest:
@@ -307,7 +330,7 @@ def _deployment(settings: StackSettings) -> Manifest:
 def _container(settings: StackSettings) -> dict[str, Any]:
     admission = settings.admission
     mounts = [{"name": "settings", "mountPath": SETTINGS_FOLDER, "readOnly": True}]
-    if isinstance(admission.certificates, CertManagerCertificates):
+    if _mounted_secret(settings) is not None:
         mounts.append({"name": "certificate", "mountPath": CERTIFICATE_FOLDER, "readOnly": True})
 
     def probe(path: str, period_s: int) -> dict[str, Any]:
@@ -337,8 +360,9 @@ def _container(settings: StackSettings) -> dict[str, Any]:
 def _volumes(settings: StackSettings) -> list[dict[str, Any]]:
     sources = [{"configMap": {"name": NAME}}, {"configMap": {"name": GVIRTUS_BACKENDS, "optional": True}}]
     volumes: list[dict[str, Any]] = [{"name": "settings", "projected": {"sources": sources}}]
-    if isinstance(settings.admission.certificates, CertManagerCertificates):
-        volumes.append({"name": "certificate", "secret": {"secretName": NAME}})
+    secret = _mounted_secret(settings)
+    if secret is not None:
+        volumes.append({"name": "certificate", "secret": {"secretName": secret}})
     return volumes
 
 

@@ -1,7 +1,7 @@
-"""Certificates of the server, each signed by an authority of its own whose key is forgotten at once.
+"""Certificates of the server, by default each signed by an authority of its own whose key is forgotten at once.
 
 So nobody can sign a second certificate with an authority that API servers trust, and renewing a certificate is the same
-as rotating the authority: one path, walked every time.
+as rotating the authority: one path, walked every time. Where the stack publishes an authority, its key is given to us.
 """
 
 import datetime as dt
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from agents.admission.errors import CertificateError
@@ -41,6 +42,20 @@ class Pair:
         """
         return _read(self.certificate)[0]
 
+    def private_key(self) -> PrivateKeyTypes:
+        """The certificate's key.
+
+        Raises:
+            CertificateError: unreadable, or another certificate's.
+        """
+        try:
+            key = serialization.load_pem_private_key(self.key, password=None)
+        except (ValueError, TypeError) as error:
+            raise CertificateError(f"the key can't be used: {error}") from None
+        if key.public_key() != self.leaf.public_key():
+            raise CertificateError("the key does not belong to the certificate")
+        return key
+
     def check(self, dns_name: str, now: dt.datetime) -> None:
         """Whether it can be served.
 
@@ -48,12 +63,7 @@ class Pair:
             CertificateError: unreadable, for another name, expired, or the key is another certificate's.
         """
         leaf = self.leaf
-        try:
-            key = serialization.load_pem_private_key(self.key, password=None)
-        except (ValueError, TypeError) as error:
-            raise CertificateError(f"the key can't be used: {error}") from None
-        if key.public_key() != leaf.public_key():
-            raise CertificateError("the key does not belong to the certificate")
+        self.private_key()
         if dns_name not in _names(leaf):
             raise CertificateError(f"the certificate is not for {dns_name}")
         if leaf.not_valid_after_utc <= now:
@@ -68,19 +78,50 @@ def issue(dns_name: str, now: dt.datetime, lifetime: dt.timedelta) -> Pair:
         now: the time of day, UTC.
         lifetime: how long both are valid from now on.
     """
-    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    return sign(authority(now, lifetime), dns_name, now, lifetime)
+
+
+def authority(now: dt.datetime, lifetime: dt.timedelta) -> Pair:
+    """Make an authority: its certificate, and the key that signs.
+
+    Args:
+        now: the time of day, UTC.
+        lifetime: how long it is valid from now on.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
     # A name of its own for each: a verifier with old and new in its bundle tries the right one.
     serial = x509.random_serial_number()
-    issuer = _name(f"kai-anywhere-admission-ca-{serial % 10**12:012d}")
-    authority = (
-        _builder(issuer, issuer, authority_key, now, lifetime)
+    name = _name(f"kai-anywhere-admission-ca-{serial % 10**12:012d}")
+    certificate = (
+        _builder(name, name, key, now, now + lifetime)
         .serial_number(serial)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
+        .sign(key, hashes.SHA256())
     )
+    return Pair(_pem(certificate), _private(key))
+
+
+def sign(authority: Pair, dns_name: str, now: dt.datetime, lifetime: dt.timedelta) -> Pair:
+    """Make a certificate for a Service's name by an authority.
+
+    Args:
+        authority: signs it.
+        dns_name: becomes CN and SAN; at most 64 characters.
+        now: the time of day, UTC.
+        lifetime: how long it is valid from now on; it ends with its authority at the latest.
+
+    Raises:
+        CertificateError: it is no authority of ours that is still valid.
+    """
+    issuer, authority_key = authority.leaf, authority.private_key()
+    if not _is_authority(issuer) or not isinstance(authority_key, ec.EllipticCurvePrivateKey):
+        raise CertificateError("this is no authority with a key on an elliptic curve")
+    if issuer.not_valid_after_utc <= now:
+        raise CertificateError(f"the authority expired at {issuer.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}")
+    key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        _builder(_name(dns_name), issuer, key, now, lifetime)
+        _builder(_name(dns_name), issuer.subject, key, now, min(now + lifetime, issuer.not_valid_after_utc))
         .serial_number(x509.random_serial_number())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
@@ -89,10 +130,7 @@ def issue(dns_name: str, now: dt.datetime, lifetime: dt.timedelta) -> Pair:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return Pair(_pem(certificate) + _pem(authority), private)
+    return Pair(_pem(certificate) + _pem(issuer), _private(key))
 
 
 def renewal_time(pair: Pair) -> dt.datetime:
@@ -139,7 +177,7 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: dt.datetime, lifetime: dt.timedelta
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: dt.datetime, end: dt.datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -147,7 +185,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .not_valid_before(now - BACKDATED)
-        .not_valid_after(now + lifetime)
+        .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
@@ -167,6 +205,12 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
         crl_sign=signs,
         encipher_only=False,
         decipher_only=False,
+    )
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from agents.admission import custody
+from agents.admission import certificates, custody
 from agents.admission.certificates import Pair
 from agents.admission.custody import Custody, Rules
 from agents.admission.errors import ApiError, CertificateError
 from agents.admission.kubernetes import ApiServer
 from agents.admission.publication import is_published, publish
-from agents.admission.settings import MountedCertificate, OwnCertificate, Settings
+from agents.admission.settings import MountedCertificate, OwnCertificate, Settings, SignedCertificate
 from agents.admission.tls import LiveTls
 
 _LOG = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Keeper(Protocol):
     """A way to get certificates.
 
     Attributes:
-        trusted: whether every caBundle was seen with the authority of what is served.
+        trusted: whether every caBundle was seen with the authority of what is served, as far as we may look.
     """
 
     trusted: bool
@@ -46,6 +46,8 @@ def keeper_of(settings: Settings, api: ApiServer, tls: LiveTls) -> Keeper:
             return OwnKeeper(settings, own, api, tls)
         case MountedCertificate() as mounted:
             return MountedKeeper(settings, mounted, api, tls)
+        case SignedCertificate() as signed:
+            return SigningKeeper(settings, signed, tls)
 
 
 async def keep(keeper: Keeper, every_s: float) -> None:
@@ -88,7 +90,7 @@ class OwnKeeper:
             changed = held.current != self._tls.served
             self._tls.load(held.current)
             if changed:
-                _LOG.info("certificate loaded", extra={"expires": f"{held.current.leaf.not_valid_after_utc:%FT%TZ}"})
+                _log_loaded(held.current)
         self.trusted = True
 
     async def _advance(self) -> Custody:
@@ -128,12 +130,44 @@ class MountedKeeper:
 
     async def look(self) -> None:
         """Serve what the files hold now."""
-        try:
-            pair = Pair((self._folder / "tls.crt").read_bytes(), (self._folder / "tls.key").read_bytes())
-        except OSError as error:
-            raise CertificateError(f"{error.filename}: can't be read: {error.strerror}") from None
+        pair = _read(self._folder, "tls")
         if pair != self._tls.served:
             pair.check(self._dns_name, dt.datetime.now(dt.UTC))
             self._tls.load(pair)
-            _LOG.info("certificate loaded", extra={"expires": f"{pair.leaf.not_valid_after_utc:%FT%TZ}"})
+            _log_loaded(pair)
         self.trusted = await is_published(self._api, self._configurations)
+
+
+class SigningKeeper:
+    """Certificates that this replica signs and keeps to itself: nothing of the API server's is read or written."""
+
+    def __init__(self, settings: Settings, signed: SignedCertificate, tls: LiveTls) -> None:
+        self.trusted = True
+        """The stack writes caBundle before it starts us, and we may not even read it."""
+        self._tls = tls
+        self._folder = Path(signed.folder)
+        self._dns_name = settings.dns_name
+        self._lifetime = dt.timedelta(seconds=signed.lifetime_seconds)
+        self._authority: Pair | None = None
+
+    async def look(self) -> None:
+        """Sign another certificate if the authority is another one, or the time has come."""
+        authority, now = _read(self._folder, "ca"), dt.datetime.now(dt.UTC)
+        served = self._tls.served
+        if served is not None and authority == self._authority and now < certificates.renewal_time(served):
+            return
+        pair = certificates.sign(authority, self._dns_name, now, self._lifetime)
+        self._tls.load(pair)
+        self._authority = authority
+        _log_loaded(pair)
+
+
+def _read(folder: Path, name: str) -> Pair:
+    try:
+        return Pair((folder / f"{name}.crt").read_bytes(), (folder / f"{name}.key").read_bytes())
+    except OSError as error:
+        raise CertificateError(f"{error.filename}: can't be read: {error.strerror}") from None
+
+
+def _log_loaded(pair: Pair) -> None:
+    _LOG.info("certificate loaded", extra={"expires": f"{pair.leaf.not_valid_after_utc:%FT%TZ}"})

@@ -118,11 +118,7 @@ class Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         if data and not self.busy and not self._reading:
             self.expect_head()
-        try:
-            super().data_received(data)
-        except Exception:  # noqa: BLE001 - whatever it is: this connection alone ends
-            # aiohttp 3.14.5, no report known: CONNECT without a target raises in its parser, and nobody answers.
-            self._abort("bad")
+        super().data_received(data)
 
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -169,7 +165,7 @@ class Listener:
             handler: answers requests; it gets a turn of the peer for that.
             limits: what connections may take.
             tls: for TLS.
-            closed: told why, whenever a connection is closed before its time: `full`, `evicted`, `late` or `bad`.
+            closed: told why, whenever a connection is closed before its time: `full`, `evicted` or `late`.
         """
         self.limits = limits
         self.shares = Shares(limits.total_bytes)
@@ -242,9 +238,10 @@ class Listener:
     async def _open(self, connection: Connection, accepted: socket.socket) -> None:
         """Make the handshake; afterwards the connection lives by its own events."""
         seconds = self.limits.head_seconds if self._tls else None
-        opened = False
+        handed = opened = False
         try:
             async with connection.turn:
+                handed = True
                 await asyncio.get_running_loop().connect_accepted_socket(
                     lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=seconds
                 )
@@ -254,8 +251,13 @@ class Listener:
             pass
         finally:
             connection.task = None
-            if not opened:
+            if not handed:
                 accepted.close()
+            elif not opened and connection.transport is not None:
+                # The end came in the moment in which the handshake was done. The socket is the transport's by now:
+                # closed here, its number could be another connection's already.
+                connection.transport.abort()
+            if not opened:
                 connection.over()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

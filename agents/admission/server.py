@@ -133,7 +133,7 @@ async def _body(request: web.BaseRequest, length: int) -> bytes:
             return await request.content.readexactly(length) if length else b""
     except TimeoutError:
         raise BadRequestError(408, f"the body did not arrive within {_READ_SECONDS:g} s") from None
-    except (asyncio.IncompleteReadError, ConnectionError, web.RequestPayloadError):
+    except (asyncio.IncompleteReadError, OSError, web.RequestPayloadError):
         # Nobody reads this answer: it is for the metrics.
         raise BadRequestError(400, "the connection ended before the body") from None
 

@@ -33,6 +33,18 @@ class MountedCertificate(msgspec.Struct, tag="mounted", tag_field="kind", frozen
     folder: Text
 
 
+class SignedCertificate(msgspec.Struct, tag="signed", tag_field="kind", frozen=True, forbid_unknown_fields=True):
+    """Certificates that each replica signs for itself, by an authority that the stack publishes in caBundle.
+
+    Attributes:
+        folder: holds the authority, ca.crt and ca.key.
+        lifetime_seconds: of a certificate; the next one is made after two thirds of it.
+    """
+
+    folder: Text
+    lifetime_seconds: Seconds
+
+
 class Api(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to reach the API server from outside a pod; in a pod, the kubelet's files say it.
 
@@ -66,7 +78,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: Text
     service: Text
     webhook_configurations: tuple[Text, ...]
-    certificate: OwnCertificate | MountedCertificate
+    certificate: OwnCertificate | MountedCertificate | SignedCertificate
     check_seconds: Seconds = 10
     drain_seconds: Annotated[float, msgspec.Meta(ge=0)] = 5
     host: Text = "0.0.0.0"  # noqa: S104 - the pod's own address is not known before it runs

@@ -151,7 +151,8 @@ class Deployment:
                 make(self.api, made[key])
         names = [manifest["metadata"]["name"] for manifest in self.configurations.values()]
         role = json.loads(json.dumps(made["cluster-role"]))
-        role["rules"][1]["resourceNames"] = names
+        for rule in role["rules"][1:]:
+            rule["resourceNames"] = names
         make(self.api, role)
         make(self.api, made["cluster-role-binding"])
         # An ExternalName is the only Service that leads an API server to a process on its own machine; the

@@ -125,6 +125,11 @@ def cert_manager() -> Json:
     return changed(webhook(), "admission", admission)
 
 
+def stack_certificates() -> Json:
+    """The same with an authority that the stack publishes, while the next one is made known."""
+    return changed(webhook(), "admission.certificates", {"kind": "stack", "authorities": ["a", "b"]})
+
+
 def operator_elsewhere() -> Json:
     """A Jetson stack in a cluster where somebody else runs the GPU Operator."""
     return changed(jetson(), "gpu_operator.install", False)
@@ -195,10 +200,11 @@ STACKS: Mapping[str, Callable[[], Json]] = {
     "gvirtus-webhook": gvirtus_webhook,
     "webhook": webhook,
     "cert-manager": cert_manager,
+    "stack-certificates": stack_certificates,
 }
 """Every kind of stack by name."""
 
-WEBHOOK_STACKS = frozenset({"webhook", "cert-manager", "gvirtus-webhook"})
+WEBHOOK_STACKS = frozenset({"webhook", "cert-manager", "stack-certificates", "gvirtus-webhook"})
 """Those where the admission server runs."""
 
 

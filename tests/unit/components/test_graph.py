@@ -1,6 +1,9 @@
 """What a stack registers, below whom, and by which provider; and what it does not register."""
 
+import base64
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
@@ -9,6 +12,7 @@ from tests.support.recording_monitor import SERVICE_ADDRESS
 from tests.support.stacks import (
     STACKS,
     WEBHOOK_STACKS,
+    cert_manager,
     changed,
     gvirtus,
     gvirtus_full,
@@ -17,6 +21,7 @@ from tests.support.stacks import (
     never,
     operator_elsewhere,
     parse,
+    stack_certificates,
     time_slicing,
     webhook,
     without,
@@ -25,6 +30,8 @@ from tests.support.stacks import (
 from tests.support.values import objects_of, releases_of
 from tests.unit.components.programs import CLUSTER_UID, KUBECONFIG, PROVIDER, preview, up
 
+_SIGNATURE, _SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
+"""How Pulumi's wire format marks a value, and a secret."""
 _TOP = "KaiAnywhere:kai-anywhere"
 _COMPONENTS = {
     "NodeLabels:node-labels",
@@ -240,7 +247,7 @@ def test_every_resource_has_a_component_as_parent(name: str) -> None:
 def test_the_registered_objects_are_the_manifests_of_the_stack(name: str) -> None:
     graph = preview(STACKS[name](), deployed=True)
     registered = {
-        (inputs["kind"], inputs["metadata"]["name"]): inputs
+        (inputs["kind"], inputs["metadata"]["name"]): _without_authority(inputs)
         for inputs in (registration.inputs for registration in graph.registrations)
         if "kind" in inputs
     }
@@ -258,6 +265,19 @@ def test_the_registered_objects_are_the_manifests_of_the_stack(name: str) -> Non
         if not metadata["annotations"]:
             del metadata["annotations"]
         assert registered[key] == manifest, key
+
+
+def _without_authority(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the component adds to the manifests of a stack that publishes an authority."""
+    if inputs["kind"] == "Secret":
+        return {key: value for key, value in inputs.items() if key != "data"}
+    if inputs["kind"] != "MutatingWebhookConfiguration":
+        return inputs
+    webhooks = [
+        webhook | {"clientConfig": {key: each for key, each in webhook["clientConfig"].items() if key != "caBundle"}}
+        for webhook in inputs["webhooks"]
+    ]
+    return {**inputs, "webhooks": webhooks}
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -325,3 +345,20 @@ def test_no_webhook_is_without_its_server_on_the_way_up_or_down(name: str) -> No
         assert deployment in graph.by_key[each].dependencies, "deleted before its server"
     assert graph.by_key[budget].dependencies >= {*webhooks, deployment}
     assert {deployment, budget, *webhooks} <= graph.by_key["Release:kai-scheduler"].dependencies
+
+
+def test_an_authority_of_the_stack_is_made_once_and_trusted_by_every_webhook() -> None:
+    by_key = preview(stack_certificates(), deployed=True).by_key
+    secrets = [by_key[f"Secret:admission-authority-{name}"] for name in ("a", "b")]
+    for secret in secrets:
+        assert secret.ignored == {"data"}, "or each run would make another one"
+        assert secret.secret_outputs == {"data"}
+    data = [secret.inputs["data"] for secret in secrets]
+    assert all(each[_SIGNATURE] == _SECRET for each in data), "in the state, too"
+    [hook] = by_key["MutatingWebhookConfiguration:admission-reservation-webhook"].inputs["webhooks"]
+    bundle = base64.b64decode(hook["clientConfig"]["caBundle"])
+    assert bundle == b"".join(base64.b64decode(each["value"]["ca.crt"]) for each in data)
+    assert b"PRIVATE KEY" not in bundle
+    for other in (webhook(), cert_manager()):
+        configuration = preview(other).by_key["MutatingWebhookConfiguration:admission-reservation-webhook"]
+        assert "caBundle" not in configuration.inputs["webhooks"][0]["clientConfig"], "somebody else's field"

@@ -113,4 +113,22 @@ def test_a_wrong_kind_of_issuer_or_certificates_is_refused_with_those_there_are(
     stack = changed(cert_manager(), "admission.certificates.issuer_kind", "Vault")
     assert_refused(stack, "admission.certificates.issuer_kind", "'Issuer' or 'ClusterIssuer'", found="Vault")
     stack = changed(webhook(), "admission.certificates", {"kind": "mine"})
-    assert_refused(stack, "admission.certificates", "'own', 'cert-manager'")
+    assert_refused(stack, "admission.certificates", "'own', 'cert-manager', 'stack'")
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ([], "at least 1 item"),
+        (["a", "b", "a"], "authority 'a' is there twice: remove one"),
+        (["a", "b", "c", "d", "e"], "at most 4 items"),
+    ],
+)
+def test_authorities_have_names_of_their_own(names: list[str], says: str) -> None:
+    stack = changed(webhook(), "admission.certificates", {"kind": "stack", "authorities": names})
+    assert_refused(stack, "admission.certificates.authorities", says)
+
+
+def test_the_name_of_an_authority_is_one_that_kubernetes_takes() -> None:
+    stack = changed(webhook(), "admission.certificates", {"kind": "stack", "authorities": ["a", "A"]})
+    assert_refused(stack, "admission.certificates.authorities.1", "not a DNS label", found="A")

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from config.admission import AdmissionSettings, CertManagerCertificates, OwnCertificates
+from config.admission import AdmissionSettings, CertManagerCertificates, OwnCertificates, StackCertificates
 from config.charts import ChartSettings, ImageSettings
 from config.cluster import ClusterSettings
 from config.gpu_operator import DcgmExporterSettings, GpuOperatorSettings
@@ -28,7 +28,17 @@ from config.reservation import ReservationSettings
 from config.sharing import KaiProfile, TimeSlicingProfile
 from config.stack import StackSettings
 from tests.support.hosts_settings import full_host, jetson_with_host
-from tests.support.stacks import Json, assert_refused, cert_manager, changed, gvirtus, mixed, time_slicing, webhook
+from tests.support.stacks import (
+    Json,
+    assert_refused,
+    cert_manager,
+    changed,
+    gvirtus,
+    mixed,
+    stack_certificates,
+    time_slicing,
+    webhook,
+)
 
 
 def own_certificates() -> Json:
@@ -60,6 +70,7 @@ _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     AdmissionSettings: (cert_manager, "admission"),
     CertManagerCertificates: (cert_manager, "admission.certificates"),
     OwnCertificates: (own_certificates, "admission.certificates"),
+    StackCertificates: (stack_certificates, "admission.certificates"),
     KaiProfile: (time_slicing, "node_profiles.fractions"),
     HostSettings: (_with_host, "hosts.jetson-1"),
     SshSettings: (_with_host, "hosts.jetson-1.ssh"),

@@ -8,13 +8,23 @@ import pytest
 from agents.admission import __main__ as agent
 from agents.admission import answers, files, gvirtus, nodes
 from agents.admission.reservation import Fragment
-from agents.admission.settings import MountedCertificate, OwnCertificate, Settings
+from agents.admission.settings import MountedCertificate, OwnCertificate, Settings, SignedCertificate
 from config.gvirtus import BackendKind
 from manifests import admission, gvirtus_policy, reservation
 from manifests import gvirtus as remote_gpus
 from manifests.gvirtus_injection import ENABLED_LABEL
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
-from tests.support.stacks import STACKS, WEBHOOK_STACKS, cert_manager, changed, gvirtus_webhook, jetson, parse, webhook
+from tests.support.stacks import (
+    STACKS,
+    WEBHOOK_STACKS,
+    cert_manager,
+    changed,
+    gvirtus_webhook,
+    jetson,
+    parse,
+    stack_certificates,
+    webhook,
+)
 
 
 @pytest.mark.parametrize("name", [name for name in STACKS if name not in WEBHOOK_STACKS])
@@ -113,15 +123,14 @@ def test_the_webhook_reaches_exactly_what_the_policy_reaches() -> None:
     assert "caBundle" not in hook["clientConfig"], "the server owns it"
 
 
-@pytest.mark.parametrize("stack", [webhook(), cert_manager()])
+@pytest.mark.parametrize("stack", [webhook(), cert_manager(), stack_certificates()])
 def test_the_server_reads_the_settings_that_it_is_given(stack: dict[str, object], tmp_path: Path) -> None:
     settings = parse(stack)
     data = admission.objects(settings)["settings"]["data"]
     for name, text in data.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     read = files.read(tmp_path / "settings.json", Settings)
-    own = isinstance(read.certificate, OwnCertificate)
-    assert own or isinstance(read.certificate, MountedCertificate)
+    assert isinstance(read.certificate, OwnCertificate | MountedCertificate | SignedCertificate)
     assert read.dns_name == f"kai-anywhere-admission.{settings.admission.namespace}.svc"
     assert read.webhook_configurations == ("kai-anywhere-reservation",)
     assert Fragment.from_file(tmp_path / "reservation.json").container == reservation.CONTAINER
@@ -154,6 +163,19 @@ def test_with_cert_manager_the_server_writes_nothing() -> None:
     assert (certificate["metadata"]["namespace"], certificate["metadata"]["name"]) == ("gpu-admission", admission.NAME)
     [volume] = [each for each in made["deployment"]["spec"]["template"]["spec"]["volumes"] if "secret" in each]
     assert volume["secret"] == {"secretName": certificate["spec"]["secretName"]}
+
+
+def test_with_an_authority_of_the_stack_the_server_has_no_right_but_to_see_nodes() -> None:
+    made = admission.objects(parse(stack_certificates()))
+    assert not {"secret", "role", "role-binding"} & made.keys()
+    assert made["cluster-role"]["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}]
+    secrets = [manifest["metadata"]["name"] for key, manifest in made.items() if key.startswith("authority-")]
+    assert secrets == ["kai-anywhere-admission-a", "kai-anywhere-admission-b"]
+    spec = made["deployment"]["spec"]["template"]["spec"]
+    [volume] = [each for each in spec["volumes"] if "secret" in each]
+    assert volume["secret"] == {"secretName": "kai-anywhere-admission-a"}, "the first one signs"
+    [mount] = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == volume["name"]]
+    assert admission.server_settings(parse(stack_certificates()))["certificate"]["folder"] == mount["mountPath"]
 
 
 def test_other_settings_make_other_pods() -> None:

@@ -15,6 +15,7 @@ _DIFFERENCES = {
     "operator-elsewhere": "jetson",
     "webhook": "jetson",
     "cert-manager": "webhook",
+    "stack-certificates": "webhook",
     "spark": "x86",
     "time-slicing": "x86",
     "k8s-snap": "x86",

@@ -1,6 +1,7 @@
 """What anybody can make the server hold or wait for has an end, and nobody can shut the others out."""
 
 import asyncio
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -94,11 +95,11 @@ class TestShares:
 class Served:
     """A listener whose handler waits until it is told."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, tls: ssl.SSLContext | None) -> None:
         self.closed: list[str] = []
         self.waiting: list[str] = []
         self.go = asyncio.Event()
-        self.listener = Listener(self._answer, limits, closed=self.closed.append)
+        self.listener = Listener(self._answer, limits, tls=tls, closed=self.closed.append)
 
     async def _answer(self, _: web.BaseRequest, connection: Connection) -> web.StreamResponse:
         self.waiting.append(connection.peer)
@@ -109,11 +110,15 @@ class Served:
 Connected = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def serve(limits: Limits, ask: Callable[[Served, Callable[[str], Awaitable[Connected]]], Awaitable[None]]) -> Served:
+def serve(
+    limits: Limits,
+    ask: Callable[[Served, Callable[[str], Awaitable[Connected]]], Awaitable[None]],
+    tls: ssl.SSLContext | None = None,
+) -> Served:
     """Serve while `ask` runs; it gets a way to connect from an address."""
 
     async def run() -> Served:
-        made = Served(limits)
+        made = Served(limits, tls)
         port = await made.listener.start("127.0.0.1", 0)
         writers: list[asyncio.StreamWriter] = []
 
@@ -246,7 +251,7 @@ def test_a_request_that_gets_no_turn_in_time_is_told_to_come_again() -> None:
 
 
 @pytest.mark.parametrize("line", [b"CONNECT  HTTP/1.1", b"CONNECT * HTTP/1.1", b"CONNECT / HTTP/1.1"])
-def test_nonsense_that_breaks_the_http_library_ends_its_own_connection_alone(
+def test_a_connect_without_a_proxy_is_answered_and_leaves_others_alone(
     line: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def ask(made: Served, connect: Callable[[str], Awaitable[Connected]]) -> None:
@@ -335,3 +340,19 @@ def test_a_pod_that_asks_for_nothing_may_have_lists_of_any_length() -> None:
     pod["metadata"]["labels"] = {}
     assert gvirtus.mutate(pod, BACKENDS) is pod
     assert reservation.mutate(pod, "default", fragment(), NODES) is pod
+
+
+def test_a_handshake_that_is_pushed_out_is_ended_and_holds_nothing() -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    async def ask(made: Served, connect: Callable[[str], Awaitable[Connected]]) -> None:
+        silent = [await connect(OTHERS) for _ in range(4)]
+        await until(lambda: made.listener.shares.total == 4)
+        _, mine = await connect(US)
+        assert await ended(silent[0][0])
+        mine.close()
+        for _, writer in silent:
+            writer.close()
+        await until(lambda: made.listener.shares.total == 0)
+
+    assert serve(ROOM_FOR_FOUR, ask, tls).closed == ["evicted"]

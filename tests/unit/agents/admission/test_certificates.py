@@ -1,10 +1,12 @@
 """Certificates, what becomes of them in the Secret, and the exchange in a live TLS context."""
 
+import asyncio
 import datetime as dt
 import itertools
 import socket
 import ssl
 import threading
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -15,6 +17,8 @@ from agents.admission import certificates, custody
 from agents.admission.certificates import Pair
 from agents.admission.custody import Custody, Rules
 from agents.admission.errors import CertificateError
+from agents.admission.keeper import SigningKeeper
+from agents.admission.settings import Settings, SignedCertificate
 from agents.admission.tls import LiveTls
 
 NAME = "kai-anywhere-admission.kai-anywhere.svc"
@@ -209,3 +213,68 @@ class TestTheSecret:
         coming = issue()
         held = custody.advance(Custody(issue(NOW - 2 * LIFETIME), coming, b""), NOW, RULES, None)
         assert (held.current, held.next) == (coming, None)
+
+
+class TestSigning:
+    """An authority of the stack's, mounted; each replica signs for itself."""
+
+    @staticmethod
+    def keeper(folder: Path, tls: LiveTls) -> SigningKeeper:
+        signed = SignedCertificate(folder=str(folder), lifetime_seconds=LIFETIME.total_seconds())
+        settings = Settings("kai-anywhere", "kai-anywhere-admission", ("a",), signed)
+        return SigningKeeper(settings, signed, tls)
+
+    @staticmethod
+    def mounted(folder: Path, authority: Pair) -> bytes:
+        (folder / "ca.crt").write_bytes(authority.certificate)
+        (folder / "ca.key").write_bytes(authority.key)
+        return authority.certificate
+
+    def test_what_it_signs_is_trusted_by_who_trusts_the_authority_and_kept_until_it_has_to_be_renewed(
+        self, tmp_path: Path
+    ) -> None:
+        bundle = self.mounted(tmp_path, certificates.authority(dt.datetime.now(dt.UTC), dt.timedelta(days=1)))
+        tls = LiveTls()
+        keeper = self.keeper(tmp_path, tls)
+        asyncio.run(keeper.look())
+        assert handshake(tls, bundle) is not None
+        first = tls.served
+        asyncio.run(keeper.look())
+        assert tls.served is first
+
+    def test_another_authority_signs_another_certificate_at_once(self, tmp_path: Path) -> None:
+        now, tls = dt.datetime.now(dt.UTC), LiveTls()
+        self.mounted(tmp_path, certificates.authority(now, dt.timedelta(days=1)))
+        keeper = self.keeper(tmp_path, tls)
+        asyncio.run(keeper.look())
+        bundle = self.mounted(tmp_path, certificates.authority(now, dt.timedelta(days=1)))
+        asyncio.run(keeper.look())
+        assert handshake(tls, bundle) is not None
+
+    def test_a_certificate_is_renewed_in_time_by_the_same_authority(self) -> None:
+        authority = certificates.authority(NOW, dt.timedelta(days=1))
+        pair = certificates.sign(authority, NAME, NOW, LIFETIME)
+        assert certificates.renewal_time(pair) == NOW + LIFETIME * 2 / 3
+        late = certificates.sign(authority, NAME, NOW + dt.timedelta(hours=23, minutes=59), LIFETIME)
+        assert late.leaf.not_valid_after_utc == authority.leaf.not_valid_after_utc, "never beyond the authority"
+
+    def test_what_is_no_authority_signs_nothing_and_what_is_served_stays(self, tmp_path: Path) -> None:
+        now, tls = dt.datetime.now(dt.UTC), LiveTls()
+        good = certificates.authority(now, dt.timedelta(days=1))
+        self.mounted(tmp_path, good)
+        keeper = self.keeper(tmp_path, tls)
+        asyncio.run(keeper.look())
+        served = tls.served
+        for wrong in (
+            certificates.issue(NAME, now, LIFETIME),
+            certificates.authority(now - dt.timedelta(days=3), dt.timedelta(days=1)),
+            Pair(good.certificate, certificates.authority(now, LIFETIME).key),
+            Pair(b"nothing", b"nothing"),
+        ):
+            self.mounted(tmp_path, wrong)
+            with pytest.raises(CertificateError):
+                asyncio.run(keeper.look())
+        (tmp_path / "ca.key").unlink()
+        with pytest.raises(CertificateError, match=r"ca\.key: can't be read"):
+            asyncio.run(keeper.look())
+        assert tls.served is served
