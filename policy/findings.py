@@ -85,6 +85,7 @@ class Finding:
         found: its value, fit to be shown.
         why: what it would allow.
         remedy: what to do.
+        unknown_program: whether it is an image, command or manifest that the update alone will know.
     """
 
     rule: str
@@ -94,6 +95,7 @@ class Finding:
     found: str
     why: str
     remedy: str
+    unknown_program: bool = False
 
     def message(self) -> str:
         """The text of the violation."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 from policy import grants
 from policy.exceptions import Exemption, exemptions
-from policy.findings import Finding, Violation, finding
-from policy.reading import Hole, Path
+from policy.findings import HIDDEN, Finding, Told, Violation, finding
+from policy.own_exceptions import OwnException
+from policy.reading import TEXT, Hole, Path, dict_of, list_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
 from policy.workloads import Document, documents
@@ -16,6 +17,7 @@ _UNKNOWN_REMEDY = (
     "make it known in the preview: write the value itself, or take it from the stack's configuration, instead of the "
     "output of another resource"
 )
+_PROGRAM_WHY = "what runs is not known before the update, so no rule can judge it: {why}"
 _NOT_READ_WHY = "nothing below this point was judged"
 _NOT_READ_REMEDY = "write it flatter or smaller; no Kubernetes object needs this"
 
@@ -26,12 +28,12 @@ class Judgement:
 
     Attributes:
         findings: in the order of rules.
-        used: exceptions that covered something.
+        used: exceptions that covered something, the user's own among them.
         present: exceptions whose object is in the resource.
     """
 
     findings: tuple[Finding, ...]
-    used: frozenset[Exemption]
+    used: frozenset[Exemption | OwnException]
     present: frozenset[Exemption]
 
 
@@ -47,24 +49,47 @@ def judge(token: str, name: str, props: object, stack: StackFacts, rules: Iterab
     """
     accepted = exemptions(stack)
     found: dict[tuple[str, Path], Finding] = {}
-    used: set[Exemption] = set()
+    used: set[Exemption | OwnException] = set()
     parts = documents(token, props)
     for rule in rules:
         for document in parts:
             for violation in _violations(rule, document, stack):
                 covering = [each for each in accepted if each.covers(document, rule.name, violation.path)]
                 used.update(covering)
-                if not covering and not grants.allows(document, rule.name, violation.path, stack):
-                    found.setdefault((rule.name, violation.path), _finding(rule, document, token, name, violation))
+                if covering or grants.allows(document, rule.name, violation.path, stack):
+                    continue
+                made = _finding(rule, document, token, name, violation)
+                own = [each for each in stack.accepted if _accepts(each, made, document, violation)]
+                used.update(own)
+                if not own:
+                    found.setdefault((rule.name, violation.path), made)
     present = frozenset(each for each in accepted for document in parts if each.is_about(document))
     return Judgement(tuple(found.values()), frozenset(used), present)
+
+
+def _accepts(exception: OwnException, made: Finding, document: Document, violation: Violation) -> bool:
+    shown = violation.found.text if isinstance(violation.found, Told) else violation.found
+    values = [_value_at(document, violation.path), *([] if shown == HIDDEN else [shown])]
+    return exception.covers(made.rule, made.kind, made.name, made.path, values)
+
+
+def _value_at(document: Document, path: Path) -> object:
+    """What stands at a place that a rule found; nothing where there is no such place."""
+    path = path[:-1] if path[-1:] == (TEXT,) else path
+    value: object = document.root
+    for step in path[len(document.path) :]:
+        items = list_of(value)
+        value = (items[step] if step < len(items) else None) if isinstance(step, int) else dict_of(value).get(step)
+    return value
 
 
 def _violations(rule: Rule, document: Document, stack: StackFacts) -> Iterator[Violation]:
     for path, hole in document.holes:
         match hole:
             case Hole.UNKNOWN:
-                if rule.reads_path(document, path):
+                if rule.is_program(document, path):
+                    yield Violation(path, hole, _PROGRAM_WHY.format(why=rule.why), _UNKNOWN_REMEDY)
+                elif rule.reads_path(document, path):
                     yield Violation(path, hole, _UNKNOWN_WHY.format(why=rule.why), _UNKNOWN_REMEDY)
             case Hole.TOO_DEEP | Hole.TOO_LARGE:
                 yield Violation(path, hole, _NOT_READ_WHY, _NOT_READ_REMEDY)
@@ -79,4 +104,6 @@ def _finding(rule: Rule, document: Document, token: str, name: str, violation: V
     told = document if document.outer is None else document.outer
     kind = "/".join(sorted(told.kinds)) or token
     own = told.name or name
-    return finding(rule.name, kind, f"{told.namespace}/{own}" if told.namespace else own, violation)
+    named = f"{told.namespace}/{own}" if told.namespace else own
+    unknown = violation.found is Hole.UNKNOWN and rule.is_program(document, violation.path)
+    return replace(finding(rule.name, kind, named, violation), unknown_program=unknown)

@@ -1,6 +1,7 @@
 """The pack's policies: few, since the SDK deserialises a resource anew for each of them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pulumi
 from pulumi_policy import (
@@ -15,14 +16,27 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
+from policy import own_exceptions
 from policy.exceptions import Exemption, exemptions
 from policy.judge import judge
 from policy.rule import Rule
 from policy.rules import CLUSTER_RULES, POD_RULES, RULES
-from policy.stack_platform import CONFIG_SCHEMA, STACK_CONFIG, STACK_CONFIG_KEY, StackFacts, stack_facts
+from policy.stack_platform import (
+    CONFIG_SCHEMA,
+    STACK_CONFIG,
+    STACK_CONFIG_KEY,
+    UNKNOWN_PROGRAMS,
+    StackFacts,
+    stack_facts,
+)
+from policy.workloads import has_unknown
 
 PACK_NAME = "kai-anywhere"
+_NAMES = frozenset(rule.name for rule in RULES)
 _URL = "https://kubernetes.io/docs/concepts/security/pod-security-standards/"
+
+
+ADVICE = "advice"
 
 
 def policies() -> tuple[Policy, ...]:
@@ -30,6 +44,9 @@ def policies() -> tuple[Policy, ...]:
     return (
         _resource_policy("pod-privilege", "What runs in pods gets no power over its node", POD_RULES),
         _resource_policy("cluster-privilege", "What steers the cluster lets nobody take that power", CLUSTER_RULES),
+        _resource_policy(
+            ADVICE, "Nothing runs that only the update will know", RULES, EnforcementLevel.ADVISORY, Severity.LOW
+        ),
         StackValidationPolicy(
             name="exceptions-in-use",
             display_name="Exceptions are needed",
@@ -37,26 +54,37 @@ def policies() -> tuple[Policy, ...]:
             enforcement_level=EnforcementLevel.MANDATORY,
             severity=Severity.MEDIUM,
             config_schema=PolicyConfigSchema(properties=CONFIG_SCHEMA),
-            remediation_steps="Remove the exception from policy/exceptions.py, or repair the stack's settings.",
+            remediation_steps="Remove or renew the exception where it stands, or repair the stack's settings.",
             url=_URL,
             validate=_exceptions_in_use,
         ),
     )
 
 
-def _resource_policy(name: str, description: str, rules: tuple[Rule, ...]) -> ResourceValidationPolicy:
+def _resource_policy(
+    name: str,
+    description: str,
+    rules: tuple[Rule, ...],
+    level: EnforcementLevel = EnforcementLevel.MANDATORY,
+    severity: Severity = Severity.CRITICAL,
+) -> ResourceValidationPolicy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
-        judgement = judge(args.resource_type, args.name, args.props, _stack_of(args), rules)
-        for finding in judgement.findings:
-            report(finding.message(), None)
+        stack = _stack_of(args, args.urn)
+        asked = [rule for rule in rules if level_of(rule.name, stack) == level.value]
+        if stack.unknown_programs == level.value and has_unknown(args.resource_type, args.props):
+            asked += [rule for rule in rules if rule.programs and rule not in asked]
+        for finding in judge(args.resource_type, args.name, args.props, stack, asked).findings if asked else ():
+            own = stack.unknown_programs if finding.unknown_program else level_of(finding.rule, stack)
+            if own == level.value:
+                report(finding.message(), None)
 
     return ResourceValidationPolicy(
         name=name,
         display_name=description,
         # The engine prints it with every finding.
         description=f"{description}.",
-        enforcement_level=EnforcementLevel.MANDATORY,
-        severity=Severity.CRITICAL,
+        enforcement_level=level,
+        severity=severity,
         config_schema=PolicyConfigSchema(properties=CONFIG_SCHEMA),
         remediation_steps="Each finding names the field, what was found, why it matters and what to do.",
         url=_URL,
@@ -64,12 +92,29 @@ def _resource_policy(name: str, description: str, rules: tuple[Rule, ...]) -> Re
     )
 
 
-def _stack_of(args: ResourceValidationArgs | StackValidationArgs) -> StackFacts:
-    return stack_facts(pulumi.Config(STACK_CONFIG).get(STACK_CONFIG_KEY), args.get_config())
+def level_of(rule: str, stack: StackFacts) -> str:
+    """What a finding of a rule is: mandatory, unless the pack's configuration says another level."""
+    return stack.levels.get(rule, EnforcementLevel.MANDATORY.value)
+
+
+def _stack_of(args: ResourceValidationArgs | StackValidationArgs, urn: str) -> StackFacts:
+    config = args.get_config()
+    facts = stack_facts(pulumi.Config(STACK_CONFIG).get(STACK_CONFIG_KEY), config)
+    try:
+        own = own_exceptions.parse(config["exceptions"], "exceptions", _NAMES) if "exceptions" in config else None
+        accepted = own_exceptions.of_file(_NAMES) if own is None else own
+    except ValueError as error:
+        return replace(facts, problem=str(error))
+    unknown = sorted(facts.levels.keys() - _NAMES - {UNKNOWN_PROGRAMS})
+    problem = f"levels: there is no rule {', '.join(unknown)}" if unknown else facts.problem
+    # urn:pulumi:STACK::...
+    name = urn.partition("urn:pulumi:")[2].partition("::")[0]
+    here = tuple(each for each in accepted if not each.stacks or name in each.stacks)
+    return replace(facts, accepted=here, problem=problem)
 
 
 def _exceptions_in_use(args: StackValidationArgs, report: ReportViolation) -> None:
-    stack = _stack_of(args)
+    stack = _stack_of(args, args.resources[0].urn if args.resources else "")
     if stack.problem is not None:
         report(
             f"Settings of the stack: {stack.problem}. Repair them; the strict rule applies to what is missing.", None
@@ -83,10 +128,15 @@ def _exceptions_in_use(args: StackValidationArgs, report: ReportViolation) -> No
             "remove it from policy/exceptions.py.",
             None,
         )
+    for own in stack.accepted:
+        if own.is_over():
+            report(f"{own} ended on {own.until}: repair the object, or agree on a new date.", None)
+        elif own not in used:
+            report(f"{own} is not needed by this stack: remove it, or name its stacks in `stacks`.", None)
 
 
-def unused(stack: StackFacts, used: Iterable[Exemption], present: Iterable[Exemption]) -> list[Exemption]:
-    """Exceptions that nothing needs.
+def unused(stack: StackFacts, used: Iterable[object], present: Iterable[Exemption]) -> list[Exemption]:
+    """Exceptions of this repository that nothing needs.
 
     Args:
         stack: the stack.

@@ -21,6 +21,7 @@ class Rule:
         reads: security fields: an unknown value there is a finding. Each is a key, or the last keys of a path joined
             by dots, with an optional `Kind:` before it, and `=` where it is the whole path; compared without case.
         check: everything that the rule forbids in a document. An unknown value that `reads` names needs no care.
+        programs: those of `reads` that are images, commands and manifests: unknown, they are an advisory.
     """
 
     name: str
@@ -29,11 +30,20 @@ class Rule:
     remedy: str
     reads: frozenset[str]
     check: Callable[[Document, StackFacts], Iterator[Violation]]
+    programs: frozenset[str] = frozenset()
 
     def reads_path(self, document: Document, path: Path) -> bool:
         """Whether the value at a path is one of the security fields."""
-        dotted = "." + ".".join(names(path[len(document.path) :]))
-        return any(_matches(pattern, dotted, document) for pattern in self.reads)
+        return _is_in(self.reads | self.programs, document, path)
+
+    def is_program(self, document: Document, path: Path) -> bool:
+        """Whether the value at a path is an image, a command or a manifest."""
+        return _is_in(self.programs, document, path)
+
+
+def _is_in(patterns: frozenset[str], document: Document, path: Path) -> bool:
+    dotted = "." + ".".join(names(path[len(document.path) :]))
+    return any(_matches(pattern, dotted, document) for pattern in patterns)
 
 
 def _matches(pattern: str, dotted: str, document: Document) -> bool:

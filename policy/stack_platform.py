@@ -4,9 +4,10 @@ import functools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from policy.reading import dict_of, list_of, text_of
+from policy.own_exceptions import OwnException
+from policy.reading import dict_of, list_of, one_of, text_of
 
 STACK_CONFIG = "kai-anywhere"
 """Project whose configuration holds the settings of a stack."""
@@ -28,6 +29,12 @@ _DEVICES = "/dev"
 _LIBRARY_PATH = re.compile(r"/(usr/(local/)?lib|opt)(/[\w.+-]+)+")
 _DEVICE_PATH = re.compile(r"/dev(/[\w-]+)*")
 
+SECTIONS = ("platform", "reservation", "gpu_operator", "gvirtus")
+"""The sections of a stack's settings that the pack reads."""
+UNKNOWN_PROGRAMS = "unknown-programs"
+"""Stands for a rule's name where `levels` says what an unknown image, command or manifest is."""
+LEVELS = frozenset({"mandatory", "advisory", "disabled"})
+
 CONFIG_SCHEMA: dict[str, dict[str, object]] = {
     "platform": {
         "type": "object",
@@ -36,8 +43,22 @@ CONFIG_SCHEMA: dict[str, dict[str, object]] = {
     "reservation": {"type": "object", "description": "the stack's `reservation` section"},
     "gpu_operator": {"type": "object", "description": "the stack's `gpu_operator` section"},
     "gvirtus": {"type": "object", "description": "the stack's `gvirtus` section"},
+    "stack": {
+        "type": "object",
+        "description": "what the stack's own file says of these sections; it applies where they are absent here",
+    },
+    "levels": {
+        "type": "object",
+        "description": f"a rule's name, or {UNKNOWN_PROGRAMS}, to its level: {', '.join(sorted(LEVELS))}",
+        "additionalProperties": {"type": "string", "enum": sorted(LEVELS)},
+    },
+    "exceptions": {
+        "type": "array",
+        "description": "findings that are accepted, in place of the file policy-exceptions.yaml",
+        "items": {"type": "object"},
+    },
 }
-"""The pack's configuration has the shape of the stack's settings; other sections are not read."""
+"""The pack's configuration: the shape of the stack's settings, and what it alone says."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +73,8 @@ class StackFacts:
         operator_namespace: namespace of the GPU Operator.
         operator_installed: whether the settings have a section of it, and do not turn it off.
         remote_gpu_frontends: whether nodes without a GPU advertise remote ones, by a device plugin.
+        levels: a rule's name to its level, where it is not the usual one.
+        accepted: the user's own exceptions that are in force.
         problem: what is wrong with the settings, if they were there but are not usable.
     """
 
@@ -62,7 +85,14 @@ class StackFacts:
     operator_namespace: str = "gpu-operator"
     operator_installed: bool = False
     remote_gpu_frontends: bool = False
+    levels: Mapping[str, str] = field(default_factory=dict)
+    accepted: tuple[OwnException, ...] = ()
     problem: str | None = None
+
+    @property
+    def unknown_programs(self) -> str:
+        """The level of images, commands and manifests that the update alone will know."""
+        return self.levels.get(UNKNOWN_PROGRAMS, "advisory")
 
     @property
     def grants(self) -> bool:
@@ -112,24 +142,49 @@ class StackFacts:
 
 
 def stack_facts(stack_settings: str | None, pack_config: Mapping[str, object]) -> StackFacts:
-    """The stack's facts: from its own settings, else from the pack's configuration, else none: strict x86.
+    """The stack's facts: from the pack's configuration, else from the stack's own settings, else none: strict x86.
 
     Args:
         stack_settings: the stack's settings as JSON; the engine hands them to a pack that is a folder, and none to
             `pulumi policy analyze` and to a pack that is an executable.
         pack_config: what `--policy-pack-config` says; JSON values.
     """
-    return _facts(json.dumps(dict(pack_config)) if stack_settings is None else stack_settings)
+    return _both(stack_settings, json.dumps(dict(pack_config), sort_keys=True))
 
 
 @functools.lru_cache(maxsize=8)
-def _facts(settings_json: str) -> StackFacts:
+def _both(stack_settings: str | None, pack_config: str) -> StackFacts:
+    config = json.loads(pack_config)
+    said, problem = _said(stack_settings, config)
+    settings = said | {section: config[section] for section in SECTIONS if section in config}
+    facts = _facts(settings)
+    # Whoever writes the configuration knows the cluster; a stack's file is changed by every pull request.
+    other = [
+        section
+        for section in SECTIONS
+        if section in config and section in said and _facts(settings | {section: said[section]}) != facts
+    ]
+    if other:
+        problem = (
+            f"the stack's file and the pack's configuration differ in {', '.join(other)}; the configuration applies"
+        )
+    levels = {rule: str(level) for rule, level in dict_of(config.get("levels")).items() if one_of(level, LEVELS)}
+    return replace(facts, levels=levels, problem=problem or facts.problem)
+
+
+def _said(stack_settings: str | None, config: Mapping[str, object]) -> tuple[dict[str, object], str | None]:
+    if stack_settings is None:
+        return dict_of(config.get("stack")), None
     try:
-        settings = json.loads(settings_json)
+        settings = json.loads(stack_settings)
     except ValueError:
-        return StackFacts(problem="the stack's settings are not JSON")
+        return {}, "the stack's settings are not JSON"
     if not isinstance(settings, dict):
-        return StackFacts(problem="the stack's settings are not an object")
+        return {}, "the stack's settings are not an object"
+    return settings, None
+
+
+def _facts(settings: Mapping[str, object]) -> StackFacts:
     platform = dict_of(settings.get("platform"))
     operator = dict_of(settings.get("gpu_operator"))
     libraries = text_of(platform.get("driver_library_path")) or _LIBRARIES

@@ -20,6 +20,7 @@ _DOCUMENT_END = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _SHORTEST = 8
+_SHORTEST_BASE64 = 40
 _LONGEST = 2_000_000
 _MOST_NODES = 50_000
 """Values in one text, each counted as often as YAML aliases repeat it; more of them are a bomb, not a manifest."""
@@ -47,7 +48,7 @@ _Loader.add_constructor("tag:yaml.org,2002:binary", lambda _, node: node.value)
 
 def decoded(text: str) -> str:
     """The text, or what it says in base64 and gzip, however often it was encoded."""
-    while _BASE64.fullmatch(text):
+    while len(text) >= _SHORTEST_BASE64 and _BASE64.fullmatch(text):
         try:
             data = base64.b64decode(text, validate=False)
             if data.startswith(_GZIP):

@@ -4,6 +4,7 @@ Not by type token: a pod hides in `*List` and `*Patch` kinds, templates at any d
 patches. Every key of every object is indexed once; rules look keys up.
 """
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -122,6 +123,10 @@ class Document:
             yield from self.keys.get(key.casefold(), ())
 
 
+_last = threading.local()
+"""The engine's last resource: the SDK hands it to every policy anew."""
+
+
 def documents(token: str, props: object) -> list[Document]:
     """Everything in a resource that rules judge.
 
@@ -130,6 +135,19 @@ def documents(token: str, props: object) -> list[Document]:
         props: its inputs, in any form.
     """
     root = plain(props)
+    if getattr(_last, "resource", None) != (token, root):
+        _last.documents = _documents(token, root)
+        _last.resource = (token, root)
+    found: list[Document] = _last.documents
+    return found
+
+
+def has_unknown(token: str, props: object) -> bool:
+    """Whether anything in a resource is not known before the update."""
+    return any(hole is Hole.UNKNOWN for each in documents(token, props) for _, hole in each.holes)
+
+
+def _documents(token: str, root: object) -> list[Document]:
     package, kind = token.partition(":")[0], token.rpartition(":")[2]
     if not isinstance(root, dict) or package == "pulumi":
         # A provider's kubeconfig, a stack: nothing that becomes an object.
@@ -243,7 +261,7 @@ def _index(document: Document, path: Path, node: dict[str, object], parent: dict
         # A chart's value by its dotted name, as `helm --set` and Argo CD's parameters take it.
         steps = (*path, *name.split("."))
         document.keys.setdefault(_field_name(name), []).append(Field(steps, node["value"], node))
-    if any(isinstance(node.get(key), list | Hole) for key in CONTAINER_LISTS):
+    if any(key in node and isinstance(node[key], (list, Hole)) for key in CONTAINER_LISTS):
         metadata = dict_of(node.get("metadata") or parent.get("metadata"))
         document.pods.append(Pod(path, node, metadata))
     if path != document.path and "metadata" in node and text_of(node.get("kind")) and text_of(node.get("apiVersion")):

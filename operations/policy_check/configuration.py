@@ -15,6 +15,8 @@ from operations.errors import OperationError
 _FOLDER = Path(__file__).resolve().parents[2] / "policy"
 SECTIONS = ("platform", "reservation", "gpu_operator", "gvirtus")
 """The sections of a stack's settings that the pack reads; it refuses others."""
+ADVICE = "advice"
+"""The policy of what a team chose to be told only: it refuses nothing, and has no canary."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +72,27 @@ def configured(pack: Pack, settings: dict[str, Any], into: Path) -> Path:
     Raises:
         OperationError: if the file that was asked for can't be read.
     """
+    sections = {key: settings[key] for key in SECTIONS if key in settings}
+    chosen: object = dict.fromkeys((*pack.canaries(), ADVICE), sections)
     if pack.configuration is not None:
         try:
-            json.loads(pack.configuration.read_text(encoding="utf-8"))
+            chosen = json.loads(pack.configuration.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise OperationError(
                 f"The policy pack's configuration {pack.configuration} is not JSON: {error}"
             ) from error
-        return pack.configuration
-    sections = {key: settings[key] for key in SECTIONS if key in settings}
+        if isinstance(chosen, dict):
+            # The pack compares: what the stack's file says differently is a finding.
+            said = [key for key, value in chosen.items() if isinstance(value, dict) and key in pack.canaries()]
+            chosen = chosen | {key: {"stack": sections} | chosen[key] for key in said}
     file = into / "policy-config.json"
-    file.write_text(json.dumps(dict.fromkeys(pack.canaries(), sections)), encoding="utf-8")
+    file.write_text(json.dumps(chosen), encoding="utf-8")
     return file
+
+
+def levels(configuration: Path) -> dict[str, str]:
+    """The rules that a configuration gives another level, with that level, over all policies."""
+    chosen = json.loads(configuration.read_text(encoding="utf-8"))
+    policies = chosen.values() if isinstance(chosen, dict) else ()
+    found = [policy.get("levels") for policy in policies if isinstance(policy, dict)]
+    return {rule: level for each in found if isinstance(each, dict) for rule, level in each.items()}

@@ -2,12 +2,12 @@
 
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from operations.engine_events import Finding, read_events
 from operations.errors import OperationError
-from operations.policy_check.configuration import Pack, configured
+from operations.policy_check.configuration import Pack, configured, levels
 from operations.policy_check.guard import check_packs, prove
 from operations.stack_file import raw_settings
 from operations.target import Target
@@ -25,12 +25,14 @@ class Judged:
         policies: that were proved to be in force.
         resources: that the program registers.
         findings: of all policies.
+        levels: rules that the configuration gives another level.
     """
 
     stack: str
     policies: tuple[str, ...]
     resources: int
     findings: tuple[Finding, ...]
+    levels: dict[str, str] = field(default_factory=dict)
 
 
 def judged(target: Target, pack: Pack) -> Judged:
@@ -50,7 +52,7 @@ def judged(target: Target, pack: Pack) -> Judged:
             reason = (done.stdout + done.stderr).strip()[-_LAST_CHARACTERS:]
             raise OperationError(f"The preview of stack '{target.stack}' failed:\n{reason}")
         check_packs(pack, record.packs)
-        return Judged(target.stack, tuple(pack.canaries()), record.registered, record.findings)
+        return Judged(target.stack, tuple(pack.canaries()), record.registered, record.findings, levels(configuration))
 
 
 def _preview(target: Target, pack: Pack, configuration: Path, log: Path) -> subprocess.CompletedProcess[str]:

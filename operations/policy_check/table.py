@@ -23,6 +23,8 @@ def render(stacks: Sequence[Judged]) -> str:
             table.add_row(stack.stack, policy, str(stack.resources), str(found))
     console.print(table)
     for stack in stacks:
+        for rule, level in sorted(stack.levels.items()):
+            console.print(f"{stack.stack}: the rule {rule} is {level} by the pack's configuration", style=None)
         for each in stack.findings:
             console.print(f"{stack.stack}: {each.policy} ({each.level})", style=None)
             console.print(each.message + "\n", markup=False, soft_wrap=True)

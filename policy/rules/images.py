@@ -38,6 +38,9 @@ RULE = Rule(
     title="Every image has a tag other than latest, or a digest.",
     why=checks.IMAGES.why,
     remedy=checks.IMAGES.remedy,
-    reads=frozenset({"containers.image", "initContainers.image", "ephemeralContainers.image"}),
+    reads=frozenset(),
     check=_check,
+    programs=frozenset(
+        {"containers.image", "initContainers.image", "ephemeralContainers.image", "volumes.image", "image.reference"}
+    ),
 )

@@ -12,7 +12,7 @@ from policy.findings import Told, Violation
 from policy.reading import TEXT, Path, list_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
-from policy.workloads import Document, is_compose
+from policy.workloads import CONTAINER_LISTS, Document, is_compose
 
 _APPLIES = re.compile(r"\b(kubectl|helm|oc|k3s|microk8s|k8s|crictl|ctr|docker|podman|nerdctl)\b")
 _PRIVILEGE = re.compile(
@@ -128,14 +128,17 @@ RULE = Rule(
     title="No script starts or applies anything privileged, applies manifests from the network, or removes a guard.",
     why="what a program applies at run time passes this pack and the review by",
     remedy="register the object in the program, without the privilege",
-    reads=frozenset(
+    reads=frozenset(),
+    check=_check,
+    programs=frozenset(
         {
             "ConfigGroup:yaml",
             "ConfigGroup:objs",
             "ConfigGroup:files",
             "ConfigFile:file",
             "Directory:directory",
+            "Manifest:yamlBody",
+            *(f"{key}.{part}" for key in CONTAINER_LISTS for part in ("command", "args")),
         }
     ),
-    check=_check,
 )

@@ -127,12 +127,10 @@ RULE = Rule(
     remedy="hand it over through a Secret, or through a command's stdin",
     reads=frozenset(
         {
-            "Command:create",
-            "Command:update",
-            "Command:delete",
             "CopyToRemote:remotePath",
             "CopyFile:remotePath",
         }
     ),
     check=_check,
+    programs=frozenset({"Command:create", "Command:update", "Command:delete"}),
 )

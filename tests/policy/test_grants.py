@@ -194,7 +194,6 @@ def test_a_deployment_in_the_reservation_namespace_gets_no_grant() -> None:
 
 def test_without_settings_nothing_is_granted() -> None:
     assert not stack_facts(None, {}).grants
-    assert not stack_facts('{"platform": {"kind": "x86"}}', {"platform": {"kind": "tegra"}}).grants
 
 
 def test_the_packs_own_configuration_counts_where_the_stacks_does_not_arrive() -> None:

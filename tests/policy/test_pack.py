@@ -26,10 +26,10 @@ from pulumi_policy import (
 
 from policy.exceptions import Exemption, exemptions
 from policy.judge import judge
-from policy.pack import policies, unused
+from policy.pack import ADVICE, policies, unused
 from policy.rule import Rule
 from policy.rules import RULES
-from policy.stack_platform import StackFacts, stack_facts
+from policy.stack_platform import SECTIONS, StackFacts, stack_facts
 from policy.workloads import documents
 from tests.policy.objects import UNKNOWN, Json, changed, findings, pod
 from tests.support.stacks import ROOT, STACKS, gvirtus, gvirtus_webhook, jetson
@@ -40,7 +40,8 @@ POLICY = ROOT / "policy"
 
 @pytest.mark.parametrize("policy", policies(), ids=lambda policy: policy.name)
 def test_every_policy_is_mandatory_and_says_what_it_is(policy: Policy) -> None:
-    assert policy.enforcement_level is EnforcementLevel.MANDATORY
+    usual = EnforcementLevel.ADVISORY if policy.name == ADVICE else EnforcementLevel.MANDATORY
+    assert policy.enforcement_level is usual
     assert policy.name.replace("-", "").isalpha()
     assert policy.name.islower()
     assert policy.description.endswith(".")
@@ -48,12 +49,12 @@ def test_every_policy_is_mandatory_and_says_what_it_is(policy: Policy) -> None:
     assert policy.display_name
     assert policy.remediation_steps
     assert policy.config_schema is not None
-    assert policy.config_schema.properties.keys() == {"platform", "reservation", "gpu_operator", "gvirtus"}
+    assert policy.config_schema.properties.keys() == {*SECTIONS, "stack", "levels", "exceptions"}
 
 
 def test_there_are_few_policies_since_each_reads_every_resource_anew() -> None:
     kinds = [type(policy) for policy in policies()]
-    assert kinds == [ResourceValidationPolicy, ResourceValidationPolicy, StackValidationPolicy]
+    assert kinds == [*[ResourceValidationPolicy] * 3, StackValidationPolicy]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -62,7 +63,7 @@ def test_every_rule_says_what_why_and_what_to_do(rule: Rule) -> None:
     assert rule.title.endswith(".")
     assert rule.why
     assert rule.remedy
-    assert rule.reads
+    assert rule.reads | rule.programs
 
 
 def test_every_module_of_rules_is_one_rule_of_the_pack() -> None:
@@ -189,7 +190,9 @@ def test_the_executable_judges_over_grpc_from_any_folder(tmp_path: Path) -> None
     with _running([str(POLICY / "run")], tmp_path) as stub:
         info = stub.GetAnalyzerInfo(empty_pb2.Empty())
         assert (info.name, info.supportsConfig) == ("kai-anywhere", True)
-        assert {policy.enforcementLevel for policy in info.policies} == {proto.MANDATORY}
+        levels = {policy.name: policy.enforcementLevel for policy in info.policies}
+        assert levels.pop(ADVICE) == proto.ADVISORY
+        assert set(levels.values()) == {proto.MANDATORY}
         assert _analyze(stub, "kubernetes:core/v1:Pod", pod()) == []
         assert _rules(_analyze(stub, "kubernetes:core/v1:Pod", bad)) == [("pod-privilege", proto.MANDATORY)]
         # The SDK alone would answer with one advisory, and drop the violation.

@@ -126,6 +126,7 @@ CHANGES: list[Change] = [
     Change("host_paths", "spec.volumes.0", {"name": "cache", "hostPath": {"path": "/a", "type": "File"}}),
     Change("host_paths", "spec.volumes.0", {"name": "cache", "configMap": {"name": "m"}}, allowed=True),
     Change("program_volumes", "spec.volumes.0", {"name": "cache", "gitRepo": {"repository": "https://example.com/a"}}),
+    Change("program_volumes", "spec.volumes.0", {"name": "cache", "csi": {"driver": "a.example.com"}}, allowed=True),
     Change("program_volumes", "spec.volumes.0", {"name": "cache", "flexVolume": {"driver": "example.com/a"}}),
     *[Change("host_namespaces", f"spec.{key}", True) for key in ("hostPID", "hostIPC", "hostNetwork")],
     *[Change("host_namespaces", f"spec.{key}", False, allowed=True) for key in ("hostPID", "hostIPC", "hostNetwork")],

@@ -157,6 +157,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy("engine/test_policy_docs.py", "test_a_program_of_ones_own_is_stopped_as_the_sample_says"),
         ),
         ("{", RunBy("engine/test_policy_docs.py", "test_the_configuration_of_the_page_grants_what_it_says")),
+        ("- rule: host-paths", RunBy("policy/test_choices.py", "test_the_exception_of_the_page_covers_what_it_says")),
     ],
     "docs/recovery.md": [
         (

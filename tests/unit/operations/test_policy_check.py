@@ -64,7 +64,7 @@ def test_our_pack_says_its_version() -> None:
 
 def test_the_configuration_is_the_stacks_own_for_each_policy(tmp_path: Path) -> None:
     written = json.loads(configured(PACK, jetson(), tmp_path).read_text(encoding="utf-8"))
-    assert set(written) == {"pod-privilege", "cluster-privilege", "exceptions-in-use"}
+    assert set(written) == {"pod-privilege", "cluster-privilege", "advice", "exceptions-in-use"}
     for settings in written.values():
         assert settings["platform"] == jetson()["platform"]
         assert set(settings) <= {"platform", "reservation", "gpu_operator"}, "the pack takes no other section"
@@ -74,7 +74,7 @@ def test_a_configuration_that_was_asked_for_is_taken_as_it_is(tmp_path: Path) ->
     file = tmp_path / "own.json"
     file.write_text('{"all": "disabled"}', encoding="utf-8")
     pack = Pack(PACK.name, PACK.executable, PACK.canary, file)
-    assert configured(pack, jetson(), tmp_path) == file
+    assert configured(pack, jetson(), tmp_path).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
     file.write_text("{", encoding="utf-8")
     with pytest.raises(OperationError, match="is not JSON"):
         configured(pack, jetson(), tmp_path)
