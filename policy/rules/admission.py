@@ -8,12 +8,13 @@ from policy.cel import NotALiteralError, read_literal
 from policy.findings import Told, Violation
 from policy.reading import Hole, Path, dict_of, list_of, text_of
 from policy.rule import Rule
-from policy.stack_platform import OVERRIDES, RESERVATION, StackFacts
+from policy.stack_platform import RESERVATION, StackFacts
 from policy.workloads import Document
 
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _MUTATIONS = ("Assign", "AssignMetadata", "AssignImage", "ModifySet")
 _OURS = "kai-anywhere"
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _GUARDS = frozenset({"kai-anywhere-reservation-guard", "kai-anywhere-pod-guard"})
 _WRITES = frozenset({"mutations", "variables"})
 _MAX_TIMEOUT_SECONDS = 10
@@ -30,9 +31,16 @@ _FROM_PARAMETERS = re.compile(r"""\bpath\s*:\s*["']/spec[^"']*["']\s*,\s*value\s
 _COMPUTED_TEXT = re.compile(r"\b(?:base64\.decode|join|format|replace)\s*\(")
 
 
-def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
+def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
     if document.is_kind("MutatingAdmissionPolicy"):
         yield from _mutations(document)
+        if grants.writes_reservation_pods(document, stack):
+            yield Violation(
+                (*document.path, "spec", "matchConstraints"),
+                dict_of(document.root.get("spec")).get("matchConstraints"),
+                "it also rewrites KAI's reservation pods, which are privileged on the stack's Jetsons",
+                f"leave their namespace out: namespaceSelector, {_NAMESPACE_NAME} NotIn [{RESERVATION}]",
+            )
     if document.is_kind("MutatingAdmissionPolicyBinding"):
         yield from _overrides_binding(document)
     if document.is_kind("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
@@ -48,7 +56,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 
 def _overrides_binding(document: Document) -> Iterator[Violation]:
     parameters = dict_of(document.root.get("spec")).get("paramRef")
-    if document.name == OVERRIDES and not isinstance(parameters, Hole) and not grants.is_overrides_binding(document):
+    if not isinstance(parameters, Hole) and grants.binds_overrides_elsewhere(document):
         yield Violation(
             (*document.path, "spec", "paramRef"),
             parameters,

@@ -48,7 +48,7 @@ def test_every_policy_is_mandatory_and_says_what_it_is(policy: Policy) -> None:
     assert policy.display_name
     assert policy.remediation_steps
     assert policy.config_schema is not None
-    assert policy.config_schema.properties.keys() == {"platform", "reservation", "gpu_operator", "gvirtus"}
+    assert policy.config_schema.properties.keys() == {"platform", "reservation", "gpu_operator", "kai", "gvirtus"}
 
 
 def test_there_are_few_policies_since_each_reads_every_resource_anew() -> None:
