@@ -42,7 +42,8 @@ def prepare(api: httpx2.Client) -> None:
         label = {"metadata": {"labels": {pod_guard.LABEL: pod_guard.LABEL_ENFORCE}}}
         assert api.patch(f"/api/v1/namespaces/{name}", json=label, headers=MERGE).is_success
     post(api, f"/api/v1/namespaces/{RESERVATION}/serviceaccounts", {"metadata": {"name": RESERVATION}})
-    post(api, "/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "nvidia"}, "handler": "nvidia"})
+    for name in ("nvidia", "other"):
+        post(api, "/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": name}, "handler": name})
     post(
         api,
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
