@@ -10,7 +10,7 @@ from components.kubernetes import register
 from config.platform import TegraPlatform
 from config.reservation import Carrier
 from config.stack import StackSettings
-from manifests import reservation
+from manifests import reservation, reservation_guard
 from manifests.objects import deny_binding
 
 
@@ -43,8 +43,8 @@ class ReservationOverrides(pulumi.ComponentResource):
         settings = args.settings
         child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider)
         register(f"{name}-namespace", reservation.reservation_namespace(settings), child_opts)
-        guard = register(f"{name}-guard", reservation.guard_policy(settings), child_opts)
-        register(f"{name}-guard-binding", deny_binding(reservation.GUARD), self._after(guard, args))
+        guard = register(f"{name}-guard", reservation_guard.guard_policy(settings), child_opts)
+        register(f"{name}-guard-binding", deny_binding(reservation_guard.GUARD), self._after(guard, args))
         nodes: list[str] = []
         match settings.platform:
             case TegraPlatform() as platform if settings.overrides_apply:

@@ -3,7 +3,17 @@
 from config.platform import TegraPlatform
 from config.reservation import Carrier
 from config.stack import StackSettings
-from manifests import admission, gpu_operator, gvirtus, gvirtus_frontends, gvirtus_policy, kai, pod_guard, reservation
+from manifests import (
+    admission,
+    gpu_operator,
+    gvirtus,
+    gvirtus_frontends,
+    gvirtus_policy,
+    kai,
+    pod_guard,
+    reservation,
+    reservation_guard,
+)
 from manifests.objects import Manifest, deny_binding
 
 
@@ -16,8 +26,8 @@ def objects(settings: StackSettings, *, backend_address: str) -> dict[str, Manif
     """
     found: dict[str, Manifest | None] = {
         "reservation-namespace": reservation.reservation_namespace(settings),
-        "guard-policy": reservation.guard_policy(settings),
-        "guard-binding": deny_binding(reservation.GUARD),
+        "guard-policy": reservation_guard.guard_policy(settings),
+        "guard-binding": deny_binding(reservation_guard.GUARD),
         "pod-guard-policy": pod_guard.guard_policy(settings),
         "pod-guard-binding": deny_binding(pod_guard.POD_GUARD),
         "kai-namespace": kai.kai_namespace(settings),

@@ -9,6 +9,8 @@ from manifests.objects import HelmRelease, Manifest, namespace, resolve_chart
 from manifests.versions import KAI_SCHEDULER
 
 RELEASE = "kai-scheduler"
+REGISTRY = "ghcr.io/kai-scheduler/kai-scheduler"
+"""`global.registry` of the official chart (v0.17.0), where the images are unless a stack says otherwise."""
 QUEUE_CONTROLLER = "queue-controller"
 """The Deployment behind the queues' validating webhook, made by KAI's operator (pkg/operator/operands, v0.17.0)."""
 
@@ -31,6 +33,11 @@ _IMAGES = (
 )
 """Every image of the chart, hooks included. `global.imagePullPolicy` does not reach the hooks, nor any image with a
 policy of its own, which is each of them (KAI v0.17.0, templates/_helpers.tpl)."""
+
+
+def registry(settings: StackSettings) -> str:
+    """Registry and path of KAI's images, its reservation pods' included."""
+    return settings.kai.images.registry or REGISTRY
 
 
 def kai_namespace(settings: StackSettings) -> Manifest:

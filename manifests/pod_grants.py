@@ -1,17 +1,37 @@
-"""What KAI's reservation pods on Tegra nodes may have, as conditions of the guard of all pods.
+"""What KAI's reservation pods on Tegra nodes may have, as conditions of both guards.
 
 The same as the policy pack grants (policy/grants.py): only KAI's own pod, which runs nothing but KAI's program, and
-only what `manifests/reservation.py` adds to it.
+only what `manifests/reservation.py` adds to it. Whoever may impersonate accounts can come by the binder's name, so the
+name alone grants nothing.
 """
+
+import re
+from collections.abc import Iterable
 
 from config.platform import TegraPlatform
 from config.stack import StackSettings
 from manifests import reservation
 from manifests.cel import literal
+from manifests.kai import registry
 from manifests.reservation import HostDirectory
 
-_IMAGE = "^(.*/)?(resourcereservation|resource-reservation)([:@][^/]*)?$"
+_IMAGE_NAMES = ("resourcereservation", "resource-reservation")
 """KAI's program: the published image's name, and the one that KAI's code falls back to (v0.17.0)."""
+_NO_WAY_IN = (
+    "command",
+    "args",
+    "lifecycle",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "envFrom",
+    "volumeDevices",
+)
+"""What would let the container run something else than KAI's own program; KAI sets none of them (v0.17, v0.18)."""
+_ENVIRONMENT = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+"""KAI's own variables, and the field of the pod that each shows."""
+_ACCOUNT_FILES = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where Kubernetes itself mounts the service account's token."""
 
 
 def is_granted(settings: StackSettings, template: str) -> str:
@@ -19,50 +39,87 @@ def is_granted(settings: StackSettings, template: str) -> str:
 
     Args:
         settings: the stack's settings.
-        template: the CEL variable that holds the pod.
+        template: the CEL expression of the pod.
     """
-    nodes: list[str] = []
-    if settings.overrides_apply and isinstance(settings.platform, TegraPlatform):
-        nodes = sorted(settings.platform.tegra_nodes)
-    spec = f"{template}.spec"
-    # What would let the container run something else than KAI's own program.
-    no_way_in = "!has(c.command) && !has(c.args) && !has(c.lifecycle) && !has(c.envFrom)"
+    if not (settings.overrides_apply and isinstance(settings.platform, TegraPlatform)):
+        return "false"
     conditions = [
         "object.kind == 'Pod'",
         f"request.namespace == {literal(reservation.NAMESPACE)}",
         f"{template}.metadata.?labels[?'app'].orValue('') == {literal(reservation.APP_LABEL)}",
-        f"{spec}.?nodeName.orValue('') in {literal(nodes)}",
-        f"{spec}.?serviceAccountName.orValue('') == {literal(reservation.SERVICE_ACCOUNT)}",
-        f"{spec}.?initContainers.orValue([]).size() == 0",
-        f"{spec}.?ephemeralContainers.orValue([]).size() == 0",
-        f"{spec}.containers.size() == 1",
-        f"{spec}.containers.all(c, c.name == {literal(reservation.CONTAINER)} && {no_way_in}",
-        f"c.image.matches({literal(_IMAGE)}))",
+        f"{template}.spec.?nodeName.orValue('') in {literal(sorted(settings.platform.tegra_nodes))}",
+        *marks(settings, settings.platform, template).values(),
     ]
     return " && ".join(conditions)
 
 
-def is_granted_volume(settings: StackSettings, volume: str, template: str) -> str:
-    """Whether a volume of such a pod is one of the host folders that the overrides add, mounted as they mount it.
+def marks(settings: StackSettings, platform: TegraPlatform, pod: str) -> dict[str, str]:
+    """What makes a pod with KAI's label KAI's own: CEL conditions, each under the text for a pod that does not meet it.
 
     Args:
         settings: the stack's settings.
-        volume: the CEL expression of the volume.
-        template: the CEL expression of its pod.
+        platform: the stack's platform.
+        pod: the CEL expression of the pod.
     """
-    if not (settings.overrides_apply and isinstance(settings.platform, TegraPlatform)):
-        return "false"
-    directories = reservation.tegra_fragment(settings.platform).directories
-    return " || ".join(f"({_is_directory(each, volume, template)})" for each in directories)
+    fragment = reservation.tegra_fragment(platform)
+    spec = f"{pod}.spec"
+    image = f"^{re.escape(registry(settings))}/({'|'.join(_IMAGE_NAMES)})[:@][^/]+$"
+    variables = [
+        *(
+            f"e.name == {literal(name)} && e.?valueFrom.?fieldRef.?fieldPath.orValue('') == {literal(field)}"
+            for name, field in _ENVIRONMENT.items()
+        ),
+        # KAI sets it with global.fipsMode: only (v0.18).
+        "e.name == 'GODEBUG' && !has(e.valueFrom)",
+        *(
+            f"e.name == {literal(name)} && e.?value.orValue('') == {literal(value)} && !has(e.valueFrom)"
+            for name, value in fragment.environment
+        ),
+    ]
+    mounts = [*map(_is_mount, fragment.directories), f"m.mountPath == {literal(_ACCOUNT_FILES)}"]
+    plain_mount = "!has(m.subPath) && !has(m.subPathExpr) && !has(m.mountPropagation) && !has(m.recursiveReadOnly)"
+    return {
+        f"the service account is not {reservation.SERVICE_ACCOUNT}": (
+            f"{spec}.?serviceAccountName.orValue('') == {literal(reservation.SERVICE_ACCOUNT)}"
+        ),
+        f"it has other containers than {reservation.CONTAINER}": (
+            f"{spec}.?initContainers.orValue([]).size() == 0 && {spec}.?ephemeralContainers.orValue([]).size() == 0"
+            f" && {spec}.containers.size() == 1 && {spec}.containers[0].name == {literal(reservation.CONTAINER)}"
+        ),
+        f"the image is not {registry(settings)}/{_IMAGE_NAMES[0]} with a tag or digest (kai.images.registry)": (
+            f"{spec}.containers.all(c, c.?image.orValue('').matches({literal(image)}))"
+        ),
+        f"it sets one of {', '.join(_NO_WAY_IN)}": (
+            f"{spec}.containers.all(c, {' && '.join(f'!has(c.{field})' for field in _NO_WAY_IN)})"
+        ),
+        "it has environment variables that are neither KAI's nor the overrides'": (
+            f"{spec}.containers.all(c, c.?env.orValue([]).all(e, {_any(variables)}))"
+        ),
+        "it has volumes or mounts beyond the overrides' and its service account's": (
+            f"{spec}.?volumes.orValue([]).all(v, has(v.projected) || {_any(map(_is_volume, fragment.directories))})"
+            f" && {spec}.containers.all(c, c.?volumeMounts.orValue([]).all(m, ({_any(mounts)}) && {plain_mount}))"
+        ),
+        f"it has another runtime class than {fragment.runtime_class}, or resource claims": (
+            f"{spec}.?runtimeClassName.orValue('') == {literal(fragment.runtime_class)} && !has({spec}.resourceClaims)"
+        ),
+    }
 
 
-def _is_directory(directory: HostDirectory, volume: str, template: str) -> str:
+def _is_volume(directory: HostDirectory) -> str:
+    # A volume without a type comes as the empty one.
+    return (
+        f"v.name == {literal(directory.name)} && v.?hostPath.?path.orValue('') == {literal(directory.path)}"
+        " && v.hostPath.?type.orValue('') in ['', 'Directory']"
+    )
+
+
+def _is_mount(directory: HostDirectory) -> str:
     read_only = "" if directory.read_only else "!"
     return (
-        f"{volume}.name == {literal(directory.name)} && {volume}.hostPath.path == {literal(directory.path)}"
-        # A volume without a type comes as the empty one.
-        f" && {volume}.hostPath.?type.orValue('') in ['', 'Directory']"
-        f" && {template}.spec.containers[0].?volumeMounts.orValue([]).filter(m, m.name == {literal(directory.name)})"
-        f".all(m, m.mountPath == {literal(directory.path)} && {read_only}m.?readOnly.orValue(false) && !has(m.subPath)"
-        " && !has(m.subPathExpr) && !has(m.mountPropagation) && !has(m.recursiveReadOnly))"
+        f"m.name == {literal(directory.name)} && m.mountPath == {literal(directory.path)}"
+        f" && {read_only}m.?readOnly.orValue(false)"
     )
+
+
+def _any(conditions: Iterable[str]) -> str:
+    return " || ".join(f"({condition})" for condition in conditions)

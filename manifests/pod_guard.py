@@ -15,7 +15,7 @@ from config.stack import StackSettings
 from manifests import reservation
 from manifests.cel import literal
 from manifests.objects import Manifest
-from manifests.pod_grants import is_granted, is_granted_volume
+from manifests.pod_grants import is_granted
 from policy import checks
 from policy.checks import (
     Absent,
@@ -37,6 +37,9 @@ LABEL = "kai-anywhere.io/pod-guard"
 LABEL_ENFORCE = "enforce"
 SYSTEM_NAMESPACES = ("kube-system",)
 """Network, storage and control plane pods live there: they are the node."""
+BASELINE = tuple(check for check in checks.CHECKS if check.rule in {"privileged", "host-paths", "host-access"})
+"""Pod Security's baseline, for the guard of reservation pods. Not the rest of the table: KAI names its pods' nodes
+itself, and with simulated GPUs its image has no tag."""
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -51,14 +54,18 @@ _LONGEST_MESSAGE = 1200
 """Characters. The API server takes 5120 bytes of a message expression; beyond, it shows the static message."""
 
 
-def guard_policy(settings: StackSettings) -> Manifest:
+def guard_policy(settings: StackSettings, table: tuple[Check, ...] = checks.CHECKS) -> Manifest:
     """The ValidatingAdmissionPolicy of a stack.
 
     Variables build on each other. A list of one or two comes first: what is asked for, then what was there. In it,
     every node of the pod that is judged is a box `[path, node, template, granted]`. Checks make a list of texts from
     each box; nothing forbidden, an empty one.
+
+    Args:
+        settings: the stack's settings.
+        table: the checks; the guard of reservation pods asks fewer.
     """
-    found = {check.name: _check(check, settings) for check in checks.CHECKS}
+    found = {check.name: _check(check) for check in table}
     return {
         "apiVersion": _ADMISSION,
         "kind": "ValidatingAdmissionPolicy",
@@ -196,7 +203,7 @@ _BOXES = {
 }
 
 
-def _check(check: Check, settings: StackSettings) -> str:
+def _check(check: Check) -> str:
     """For each object a list with the texts of each box."""
     fields = check.fields
     if check.place is Place.CONTEXTS:
@@ -204,7 +211,7 @@ def _check(check: Check, settings: StackSettings) -> str:
     elif check.place is Place.HANDLERS:
         fields = tuple(f"{handler}.{field}" for handler in checks.HANDLERS for field in fields)
     texts = " + ".join(_texts(check, field) for field in fields)
-    lifted = [f"({condition})" for condition in _lifted(check, settings)]
+    lifted = [f"({condition})" for condition in _lifted(check)]
     if lifted:
         texts = f"{' || '.join(lifted)} ? [] : {texts}"
     return f"variables.{_BOXES[check.place]}.map(bs, bs.map(b, {texts}))"
@@ -273,7 +280,7 @@ def _shown(allowed: Allowed) -> str:
             return "string(v.value())"
 
 
-def _lifted(check: Check, settings: StackSettings) -> list[str]:
+def _lifted(check: Check) -> list[str]:
     """What keeps a check from looking at box `b`: the table's own conditions, and the platform's grants."""
     found: list[str] = []
     match check.unless:
@@ -295,12 +302,10 @@ def _lifted(check: Check, settings: StackSettings) -> list[str]:
         case None:
             pass
     match check:
-        case checks.PRIVILEGED:
+        case checks.PRIVILEGED | checks.HOST_PATHS:
             found.append("b[3]")
         case checks.NODE_NAMES:
             found += ["b[3]", "variables.node_was_chosen"]
-        case checks.HOST_PATHS:
-            found.append(f"b[3] && ({is_granted_volume(settings, 'b[1]', 'b[2]')})")
         case _:
             pass
     return found

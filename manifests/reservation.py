@@ -1,4 +1,4 @@
-"""What is added to KAI's reservation pods on Tegra nodes, and the guard that keeps it there.
+"""What is added to KAI's reservation pods on Tegra nodes.
 
 KAI's Config carries a runtime class and security contexts for these pods, cluster-wide, but neither environment nor
 volumes (KAI v0.17.0, pkg/apis/kai/v1/binder/binder.go); a privileged pod on a multi-GPU x86 node sees every GPU and
@@ -24,15 +24,10 @@ SECURITY_CONTEXT = {"privileged": True, "allowPrivilegeEscalation": True, "runAs
 """What the container gets on Tegra: every field that KAI sets since v0.15. `privileged: true` alone is rejected beside
 its `allowPrivilegeEscalation: false`, and its uid 10000 can't open the device files."""
 OVERRIDES = "kai-anywhere-reservation-overrides"
-GUARD = "kai-anywhere-reservation-guard"
-NOT_OVERRIDDEN = (
-    "this reservation pod was not given its Jetson's driver libraries, without which it dies with "
-    f"ERROR_LIBRARY_NOT_FOUND: its node lacks the label {PLATFORM}={PLATFORM_TEGRA}, or the overrides are not in force "
-    "yet; KAI tries again by itself, and make repair puts back what is missing"
-)
+IN_NAMESPACE = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
+"""Selects the reservation pods' namespace, by a label that the API server sets itself."""
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
-_IN_NAMESPACE = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,7 @@ def overrides_policy(fragment: PodFragment) -> Manifest:
             "reinvocationPolicy": "IfNeeded",
             "paramKind": {"apiVersion": "v1", "kind": "Node"},
             "matchConstraints": {
-                "namespaceSelector": _IN_NAMESPACE,
+                "namespaceSelector": IN_NAMESPACE,
                 "objectSelector": {"matchLabels": {"app": APP_LABEL}},
                 "resourceRules": [
                     {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
@@ -167,112 +162,6 @@ def overrides_binding() -> Manifest:
                 "selector": {"matchLabels": {PLATFORM: PLATFORM_TEGRA}},
                 "parameterNotFoundAction": "Allow",
             },
-        },
-    }
-
-
-def guard_policy(settings: StackSettings) -> Manifest:
-    """A ValidatingAdmissionPolicy: in this namespace, only KAI's reservation pod on a Tegra node is privileged.
-
-    It names the nodes themselves: a kubelet may label its own node, and parameters would be judged one by one, so
-    that a pod of one Tegra node would fail for the other. A privileged pod must come from KAI's binder, or from
-    somebody who could remove this guard anyway; its image may not change afterwards, since the pod's own service
-    account may patch pods here.
-    """
-    nodes: list[str] = []
-    directories: tuple[HostDirectory, ...] = ()
-    if settings.overrides_apply and isinstance(settings.platform, TegraPlatform):
-        nodes = sorted(settings.platform.tegra_nodes)
-        directories = tegra_fragment(settings.platform).directories
-    binder = f"system:serviceaccount:{settings.kai.namespace}:binder"
-    who = "on these Tegra nodes: " + ", ".join(nodes) if nodes else "nowhere, since this stack has no overrides"
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": GUARD},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "namespaceSelector": _IN_NAMESPACE,
-                "resourceRules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE", "UPDATE"],
-                        "resources": ["pods", "pods/ephemeralcontainers"],
-                    }
-                ],
-            },
-            "variables": [
-                {
-                    "name": "reservation",
-                    "expression": (
-                        f"object.metadata.?labels[?'app'].orValue('') == {_cel(APP_LABEL)}"
-                        f" && object.spec.?nodeName.orValue('') in {_cel(nodes)}"
-                    ),
-                },
-                {
-                    "name": "others",
-                    "expression": (
-                        "object.spec.containers"
-                        f".filter(c, !(variables.reservation && c.name == {_cel(CONTAINER)}))"
-                        ".map(c, c.?securityContext)"
-                        " + object.spec.?initContainers.orValue([]).map(c, c.?securityContext)"
-                        " + object.spec.?ephemeralContainers.orValue([]).map(c, c.?securityContext)"
-                    ),
-                },
-                {
-                    "name": "privileged",
-                    "expression": "object.spec.containers.exists(c, c.?securityContext.?privileged.orValue(false))",
-                },
-            ],
-            "validations": [
-                {
-                    "expression": (
-                        "variables.others.all(s, !s.?privileged.orValue(false)"
-                        " && s.?capabilities.?add.orValue([]).size() == 0"
-                        " && s.?procMount.orValue('Default') == 'Default')"
-                    ),
-                    "message": (
-                        "privileged containers, added capabilities and an unmasked /proc are only for KAI's "
-                        f"reservation container, {who}"
-                    ),
-                },
-                {
-                    "expression": (
-                        "object.spec.?volumes.orValue([]).all(v, !has(v.hostPath) || (variables.reservation && "
-                        f"{_cel([[d.name, d.path] for d in directories])}.exists(d, d == [v.name, v.hostPath.path])))"
-                    ),
-                    "message": f"host paths are only for KAI's reservation pod, {who}",
-                },
-                {
-                    "expression": (
-                        "!object.spec.?hostNetwork.orValue(false) && !object.spec.?hostPID.orValue(false)"
-                        " && !object.spec.?hostIPC.orValue(false)"
-                    ),
-                    "message": "reservation pods need no host namespace",
-                },
-                {
-                    "expression": (
-                        "!variables.privileged || request.operation != 'CREATE'"
-                        f" || request.userInfo.username == {_cel(binder)}"
-                        " || authorizer.group('admissionregistration.k8s.io')"
-                        f".resource('validatingadmissionpolicies').name({_cel(GUARD)}).check('delete').allowed()"
-                    ),
-                    "message": f"a privileged reservation pod is created by KAI's binder ({binder}) alone",
-                },
-                {
-                    "expression": (
-                        "!variables.privileged || request.operation != 'UPDATE' || object.spec.containers.all(c,"
-                        " oldObject.spec.containers.exists(o, o.name == c.name && o.image == c.image))"
-                    ),
-                    "message": "the image of a privileged reservation pod does not change: let KAI create a new pod",
-                },
-                {
-                    "expression": "!variables.reservation || request.operation != 'CREATE' || variables.privileged",
-                    "message": NOT_OVERRIDDEN,
-                },
-            ],
         },
     }
 

@@ -1,5 +1,7 @@
 """What the platform grants, and to whom: reservation objects on Tegra, and nothing else."""
 
+import re
+
 from policy.reading import Path, dict_of, list_of, one_of, text_of
 from policy.stack_platform import (
     OVERRIDES,
@@ -16,12 +18,27 @@ _IN_RESERVATION = {"matchLabels": {"kubernetes.io/metadata.name": RESERVATION}}
 _RESERVATION_PODS = {"matchLabels": {"app": RESERVATION}}
 _POD_CREATION = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
 _THIS_NODE = "has(object.spec.nodeName) && object.spec.nodeName == params.metadata.name"
-_IMAGES = frozenset({"resourcereservation", "resource-reservation"})
-"""KAI's program: the published image's name, and the one that KAI's code falls back to (v0.17.0)."""
-_NO_WAY_IN = frozenset({"command", "args", "lifecycle", "envFrom"})
+_IMAGES = "(resourcereservation|resource-reservation)[:@][^/]+"
+"""KAI's program: the published image's name, and the one that KAI's code falls back to (v0.17.0), tagged or pinned."""
+_NO_WAY_IN = frozenset(
+    {
+        "command",
+        "args",
+        "lifecycle",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "envFrom",
+        "volumeDevices",
+    }
+)
 """What would let a granted container run something else than KAI's own program."""
-_WRITABLE: dict[str, object] = {"readOnly": False}
-"""What a mount is that does not say it."""
+_ENVIRONMENT = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+"""KAI's own variables, and the field of the pod that each shows (v0.17, v0.18)."""
+_ACCOUNT_FILES = "/var/run/secrets/kubernetes.io/serviceaccount"
+_WRITES_SPEC = re.compile(r"""\bObject\.spec\b|["']/spec\b""")
+"""A policy's expression that writes more than metadata; a computed path is a finding of its own."""
+_MOUNT_KEYS = frozenset({"name", "mountPath", "readOnly"})
 
 
 def allows(document: Document, rule: str, path: Path, stack: StackFacts) -> bool:
@@ -39,7 +56,7 @@ def allows(document: Document, rule: str, path: Path, stack: StackFacts) -> bool
         return is_overrides_policy(document.outer, stack) and within(document.root, stack.fragment())
     if document.path[:2] == RESERVATION_FILE:
         return document.root == stack.reservation_file()
-    return _is_reservation_pod(document, stack) and _granted_to_pod(document, rule, path, stack)
+    return _granted_to_pod(rule, path) and _is_reservation_pod(document, stack)
 
 
 def is_overrides_policy(document: Document, stack: StackFacts) -> bool:
@@ -60,10 +77,57 @@ def is_overrides_policy(document: Document, stack: StackFacts) -> bool:
     )
 
 
-def is_overrides_binding(document: Document) -> bool:
-    """Whether a binding of that policy selects nodes with our platform label."""
-    parameters = dict_of(dict_of(document.root.get("spec")).get("paramRef"))
-    return parameters.get("selector") == {"matchLabels": {PLATFORM_LABEL: TEGRA}}
+def binds_overrides_elsewhere(document: Document) -> bool:
+    """Whether a binding of that policy, whatever its name, selects other nodes than those with our platform label."""
+    spec = dict_of(document.root.get("spec"))
+    ours = OVERRIDES in {spec.get("policyName"), document.name}
+    selector = dict_of(spec.get("paramRef")).get("selector")
+    return ours and selector != {"matchLabels": {PLATFORM_LABEL: TEGRA}}
+
+
+def writes_reservation_pods(document: Document, stack: StackFacts) -> bool:
+    """Whether another admission policy than ours writes the spec of pods, those of KAI's reservation included.
+
+    Their guard refuses what comes out of it; without the guard it would be a privileged pod of somebody's own making.
+    Match conditions are not looked at: what they say is known with a request only.
+    """
+    if not stack.grants or is_overrides_policy(document, stack):
+        return False
+    spec = dict_of(document.root.get("spec"))
+    constraints = dict_of(spec.get("matchConstraints"))
+    return (
+        any(map(_is_about_pods, list_of(constraints.get("resourceRules"))))
+        and _may_select(constraints.get("namespaceSelector"), _IN_RESERVATION["matchLabels"])
+        and _may_select(constraints.get("objectSelector"), _RESERVATION_PODS["matchLabels"])
+        and any(_WRITES_SPEC.search(text_of(field.value)) for field in document.fields("expression"))
+    )
+
+
+def _is_about_pods(rule: object) -> bool:
+    fields = dict_of(rule)
+    groups, resources = ({text_of(each) for each in list_of(fields.get(key))} for key in ("apiGroups", "resources"))
+    return not groups.isdisjoint({"", "*"}) and not resources.isdisjoint({"pods", "*", "*/*"})
+
+
+def _may_select(selector: object, labels: dict[str, str]) -> bool:
+    """Whether a label selector takes an object with these labels, and with others only where it asks for none."""
+    for key, value in dict_of(dict_of(selector).get("matchLabels")).items():
+        if labels.get(key) != value:
+            return False
+    for each in map(dict_of, list_of(dict_of(selector).get("matchExpressions"))):
+        value, values = labels.get(text_of(each.get("key"))), list_of(each.get("values"))
+        match each.get("operator"):
+            case "In" if value not in values:
+                return False
+            case "NotIn" if value in values:
+                return False
+            case "Exists" if value is None:
+                return False
+            case "DoesNotExist" if value is not None:
+                return False
+            case _:
+                pass
+    return True
 
 
 def is_reservation_namespace(document: Document) -> bool:
@@ -88,9 +152,10 @@ def _without_defaults(rule: object) -> object:
 
 
 def _is_reservation_pod(document: Document, stack: StackFacts) -> bool:
-    """KAI's own pod on a Tegra node: its namespace, label, node, account and program."""
+    """KAI's own pod on a Tegra node: its namespace, label, node, account and program, and nothing foreign in it."""
     labels = dict_of(document.metadata.get("labels"))
     spec = dict_of(document.root.get("spec"))
+    granted = dict_of(stack.fragment()["spec"])
     containers = [container for pod in document.pods for _, container in pod.containers()]
     return (
         document.is_only("Pod")
@@ -98,35 +163,55 @@ def _is_reservation_pod(document: Document, stack: StackFacts) -> bool:
         and labels.get("app") == RESERVATION
         and one_of(spec.get("nodeName"), stack.tegra_nodes)
         and spec.get("serviceAccountName") == RESERVATION
+        and spec.get("runtimeClassName") == granted["runtimeClassName"]
+        and not spec.get("resourceClaims")
         and [key for key in CONTAINER_LISTS if spec.get(key)] == ["containers"]
         and len(containers) == 1
-        and containers[0].get("name") == RESERVATION_CONTAINER
-        and _NO_WAY_IN.isdisjoint(containers[0])
-        and _image_name(text_of(containers[0].get("image"))) in _IMAGES
+        and _is_reservation_container(containers[0], dict_of(list_of(granted["containers"])[0]), stack)
+        and all(
+            set(dict_of(volume)) == {"name", "projected"} or within(volume, _item_named(granted["volumes"], volume))
+            for volume in list_of(spec.get("volumes"))
+        )
     )
 
 
-def _image_name(reference: str) -> str:
-    """The last part of an image's path, without tag and digest."""
-    return reference.rpartition("/")[2].partition("@")[0].partition(":")[0]
+def _is_reservation_container(container: dict[str, object], granted: dict[str, object], stack: StackFacts) -> bool:
+    mounts = [dict_of(mount) for mount in list_of(container.get("volumeMounts"))]
+    granted_mounts = [{"readOnly": False} | dict_of(mount) for mount in list_of(granted["volumeMounts"])]
+    return (
+        container.get("name") == RESERVATION_CONTAINER
+        and _NO_WAY_IN.isdisjoint(container)
+        and re.fullmatch(f"{re.escape(stack.registry)}/{_IMAGES}", text_of(container.get("image"))) is not None
+        and all(_is_variable(dict_of(each), granted) for each in list_of(container.get("env")))
+        and all(
+            _MOUNT_KEYS.issuperset(mount)
+            and (mount.get("mountPath") == _ACCOUNT_FILES or {"readOnly": False} | mount in granted_mounts)
+            for mount in mounts
+        )
+    )
 
 
-def _granted_to_pod(document: Document, rule: str, path: Path, stack: StackFacts) -> bool:
-    fragment = dict_of(stack.fragment()["spec"])
-    spec = dict_of(document.root.get("spec"))
+def _is_variable(variable: dict[str, object], granted: dict[str, object]) -> bool:
+    """Whether a variable is one of the overrides', or one of KAI's own."""
+    source = variable.get("valueFrom")
+    match variable.get("name"):
+        case "GODEBUG":
+            # KAI sets it with global.fipsMode: only (v0.18).
+            return source is None
+        case str(name) if name in _ENVIRONMENT:
+            return dict_of(dict_of(source).get("fieldRef")).get("fieldPath") == _ENVIRONMENT[name]
+        case _:
+            return variable in list_of(granted["env"])
+
+
+def _granted_to_pod(rule: str, path: Path) -> bool:
     match rule, path:
         case "privileged", ("spec", "containers", 0, "securityContext", "privileged"):
             return True
         case "scheduling", ("spec", "nodeName"):
             return True
-        case "host-paths", ("spec", "volumes", int(index), "hostPath", *_):
-            volumes = list_of(spec.get("volumes"))
-            mounts = dict_of(list_of(spec.get("containers"))[0]).get("volumeMounts")
-            granted = dict_of(list_of(fragment["containers"])[0])["volumeMounts"]
-            name = dict_of(volumes[index]).get("name")
-            ours = [_WRITABLE | mount for mount in map(dict_of, list_of(mounts)) if mount.get("name") == name]
-            readable = [_WRITABLE | dict_of(mount) for mount in list_of(granted)]
-            return within(volumes[index], _item_named(fragment["volumes"], volumes[index])) and within(ours, readable)
+        case "host-paths", ("spec", "volumes", int(), "hostPath", *_):
+            return True
         case _:
             return False
 

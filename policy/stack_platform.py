@@ -24,6 +24,8 @@ reservation pods, which the file itself names."""
 PLATFORM_LABEL = "kai-anywhere.io/platform"
 TEGRA = "tegra"
 
+_REGISTRY = "ghcr.io/kai-scheduler/kai-scheduler"
+"""Where KAI's images are unless the stack says otherwise (KAI v0.17.0, values.yaml)."""
 _LIBRARIES = "/usr/lib/aarch64-linux-gnu/nvidia"
 _DEVICES = "/dev"
 _LIBRARY_PATH = re.compile(r"/(usr/(local/)?lib|opt)(/[\w.+-]+)+")
@@ -42,6 +44,7 @@ CONFIG_SCHEMA: dict[str, dict[str, object]] = {
     },
     "reservation": {"type": "object", "description": "the stack's `reservation` section"},
     "gpu_operator": {"type": "object", "description": "the stack's `gpu_operator` section"},
+    "kai": {"type": "object", "description": "the stack's `kai` section"},
     "gvirtus": {"type": "object", "description": "the stack's `gvirtus` section"},
     "stack": {
         "type": "object",
@@ -70,6 +73,7 @@ class StackFacts:
         labelled_nodes: nodes that may carry the platform label: the same, also where overrides are off.
         libraries: host folder of the driver's libraries.
         devices: host folder of the device files.
+        registry: registry and path of KAI's images.
         operator_namespace: namespace of the GPU Operator.
         operator_installed: whether the settings have a section of it, and do not turn it off.
         remote_gpu_frontends: whether nodes without a GPU advertise remote ones, by a device plugin.
@@ -82,6 +86,7 @@ class StackFacts:
     labelled_nodes: frozenset[str] = frozenset()
     libraries: str = _LIBRARIES
     devices: str = _DEVICES
+    registry: str = _REGISTRY
     operator_namespace: str = "gpu-operator"
     operator_installed: bool = False
     remote_gpu_frontends: bool = False
@@ -209,6 +214,7 @@ def _facts(settings: Mapping[str, object]) -> StackFacts:
         labelled_nodes=nodes,
         libraries=libraries,
         devices=devices,
+        registry=text_of(dict_of(dict_of(settings.get("kai")).get("images")).get("registry")) or _REGISTRY,
         operator_namespace=text_of(operator.get("namespace")) or "gpu-operator",
         operator_installed="gpu_operator" in settings and operator.get("install") is not False,
         remote_gpu_frontends=bool(dict_of(settings.get("gvirtus")).get("frontends")),

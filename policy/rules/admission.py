@@ -14,6 +14,7 @@ from policy.workloads import MUTATING, Document
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _MUTATIONS = ("Assign", "AssignMetadata", "AssignImage", "ModifySet")
 _OURS = "kai-anywhere"
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _GUARDS = frozenset({"kai-anywhere-reservation-guard", "kai-anywhere-pod-guard"})
 _WRITES = frozenset({"mutations", "variables"})
 _SCOPES: dict[str, tuple[dict[str, object], ...]] = {
@@ -40,11 +41,18 @@ _INDEX = re.compile(r"{{\s*elementIndex\d*\s*}}|/metadata/(?:labels|annotations)
 _COMPUTED_TEXT = re.compile(r"\b(?:base64\.decode|join|format|replace)\s*\(")
 
 
-def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
+def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
     if document.is_kind(*MUTATING):
         yield from _mutations(document)
     yield from _templates(document)
     yield from _takers(document)
+    if document.is_kind("MutatingAdmissionPolicy") and grants.writes_reservation_pods(document, stack):
+        yield Violation(
+            (*document.path, "spec", "matchConstraints"),
+            dict_of(document.root.get("spec")).get("matchConstraints"),
+            "it also rewrites KAI's reservation pods, which are privileged on the stack's Jetsons",
+            f"leave their namespace out: namespaceSelector, {_NAMESPACE_NAME} NotIn [{RESERVATION}]",
+        )
     if document.is_kind("MutatingAdmissionPolicyBinding"):
         yield from _overrides_binding(document)
     if document.is_kind("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
@@ -61,10 +69,9 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 def _overrides_binding(document: Document) -> Iterator[Violation]:
     spec = dict_of(document.root.get("spec"))
     parameters = spec.get("paramRef")
-    ours = OVERRIDES in (document.name, spec.get("policyName"))
-    if ours and spec.get("policyName") != OVERRIDES:
+    if document.name == OVERRIDES != spec.get("policyName"):
         yield from _elsewhere(document, spec, "reservation pods of Jetsons would lack what they need")
-    if ours and not isinstance(parameters, Hole) and not grants.is_overrides_binding(document):
+    if not isinstance(parameters, Hole) and grants.binds_overrides_elsewhere(document):
         yield Violation(
             (*document.path, "spec", "paramRef"),
             parameters,

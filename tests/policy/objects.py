@@ -69,7 +69,7 @@ def reservation_pod() -> Json:
     assert isinstance(fragment, dict)
     fragment["nodeName"] = "jetson-1"
     fragment["serviceAccountName"] = "kai-resource-reservation"
-    fragment["containers"][0]["image"] = "registry.example.com/kai/resource-reservation:v0.17.0"
+    fragment["containers"][0]["image"] = "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0"
     fragment["containers"][0]["resources"] = {part: {"nvidia.com/gpu": "1"} for part in ("limits", "requests")}
     metadata = {
         "name": "gpu-reservation-1",

@@ -8,6 +8,7 @@ import pytest
 from manifests import reservation
 from policy.stack_platform import StackFacts, stack_facts
 from tests.policy.objects import STRICT, TEGRA, Json, changed, findings, reservation_pod, without
+from tests.support.reservation_cases import NEAR, OVER_THE_ENTRYPOINT
 from tests.support.stacks import STACKS, jetson, parse, webhook
 from tests.support.stacks import changed as changed_stack
 from tests.unit.components.programs import preview
@@ -125,6 +126,71 @@ def test_overrides_for_every_node_fail() -> None:
     assert finding.rule == "admission"
 
 
+def test_a_second_binding_of_the_overrides_reaches_no_other_nodes() -> None:
+    second = changed(reservation.overrides_binding(), "metadata.name", "second")
+    assert findings(BINDING, second, TEGRA) == ()
+    selector = {"matchLabels": {"kubernetes.io/arch": "amd64"}}
+    for wider in (changed(second, "spec.paramRef.selector", selector), without(second, "spec.paramRef")):
+        assert [finding.rule for finding in findings(BINDING, wider, TEGRA)] == ["admission"]
+    another = changed(changed(second, "spec.policyName", "another"), "spec.paramRef.selector", selector)
+    assert findings(BINDING, another, TEGRA) == ()
+
+
+_IMAGE_OF_THE_CONTAINER = (
+    "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'resource-reservation', image: 'app:1'}]}}"
+)
+
+
+def _rewriting(expression: str, **constraints: object) -> Json:
+    jsonpatch = expression.startswith("[")
+    mutation = {"jsonPatch" if jsonpatch else "applyConfiguration": {"expression": expression}}
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+    return {
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": "another"},
+        "spec": {
+            "matchConstraints": {"resourceRules": rules, **constraints},
+            "mutations": [{"patchType": "JSONPatch" if jsonpatch else "ApplyConfiguration", **mutation}],
+        },
+    }
+
+
+def _named(operator: str, *names: str) -> Json:
+    return {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": operator, "values": [*names]}]}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        _rewriting(_IMAGE_OF_THE_CONTAINER),
+        _rewriting("[JSONPatch{op: 'replace', path: '/spec/containers/0/image', value: 'app:1'}]"),
+        _rewriting(_IMAGE_OF_THE_CONTAINER, namespaceSelector=_named("In", "kai-resource-reservation")),
+        _rewriting(_IMAGE_OF_THE_CONTAINER, namespaceSelector=_named("NotIn", "kube-system")),
+        _rewriting(_IMAGE_OF_THE_CONTAINER, objectSelector={"matchLabels": {"app": "kai-resource-reservation"}}),
+    ],
+)
+def test_another_policy_that_writes_reservation_pods_fails_where_they_are_privileged(policy: Json) -> None:
+    [finding] = findings(MUTATION, policy, TEGRA)
+    assert finding.rule == "admission"
+    assert "NotIn [kai-resource-reservation]" in finding.remedy
+    assert findings(MUTATION, policy, STRICT) == ()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        _rewriting("Object{metadata: Object.metadata{labels: {'a': 'b'}}}"),
+        _rewriting(_IMAGE_OF_THE_CONTAINER, namespaceSelector=_named("NotIn", "kai-resource-reservation", "other")),
+        _rewriting(_IMAGE_OF_THE_CONTAINER, namespaceSelector=_named("In", "team-a")),
+        _rewriting(_IMAGE_OF_THE_CONTAINER, namespaceSelector={"matchLabels": {"team": "a"}}),
+        _rewriting(_IMAGE_OF_THE_CONTAINER, objectSelector={"matchLabels": {"inject": "true"}}),
+        changed(_rewriting(_IMAGE_OF_THE_CONTAINER), "spec.matchConstraints.resourceRules.0.resources", ["services"]),
+    ],
+)
+def test_another_policy_that_leaves_reservation_pods_alone_passes(policy: Json) -> None:
+    assert findings(MUTATION, policy, TEGRA) == ()
+
+
 def test_the_reservation_namespace_is_privileged_on_tegra_alone() -> None:
     namespace = {
         "kind": "Namespace",
@@ -153,36 +219,64 @@ def test_the_reservation_pod_passes_on_tegra_alone() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
+        *NEAR,
         ("metadata.namespace", "default"),
-        ("metadata.labels.app", "other"),
-        ("spec.nodeName", "x86-1"),
-        ("spec.serviceAccountName", "default"),
-        ("spec.initContainers", [{"name": "a", "image": "a:1"}]),
-        ("spec.containers.0.name", "other"),
-        ("spec.containers.0.image", "evil:1.0"),
-        ("spec.containers.0.image", "registry.example.com/resourcereservation/evil:1.0"),
-        ("spec.containers.0.command", ["sh"]),
+        ("spec.resourceClaims", [{"name": "gpu", "resourceClaimName": "gpu"}]),
         ("spec.volumes.1.hostPath.path", "/"),
+        ("spec.volumes.1", {"name": "dev-nvidia", "configMap": {"name": "program"}}),
+        ("spec.volumes.1", {"name": "dev-nvidia", "projected": {"sources": []}, "hostPath": {"path": "/"}}),
         ("spec.containers.0.volumeMounts.0.readOnly", False),
         ("spec.containers.0.volumeMounts.0", {"name": "nvidia-libs", "mountPath": "/usr/lib/aarch64-linux-gnu/nvidia"}),
         ("spec.containers.0.volumeMounts.1.subPath", "sda"),
-        ("spec.hostPID", True),
+        ("spec.containers.0.volumeMounts.1.mountPath", "/workspace"),
+        ("spec.containers.0.volumeDevices", [{"name": "disk", "devicePath": "/dev/sda"}]),
     ],
 )
 def test_a_reservation_pod_with_anything_else_fails_on_tegra_too(path: str, value: object) -> None:
-    assert findings(POD, changed(reservation_pod(), path, value), TEGRA)
+    assert findings(POD, changed(_stored_pod(), path, value), TEGRA)
 
 
-@pytest.mark.parametrize(
-    "image",
-    [
-        "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0",
-        "registry.example.com:5000/kai/resource-reservation:v0.17.0",
-        "registry.example.com:5000/kai/resourcereservation@sha256:" + "0" * 64,
-    ],
-)
-def test_kais_program_is_known_from_every_registry(image: str) -> None:
-    assert findings(POD, changed(reservation_pod(), "spec.containers.0.image", image), TEGRA) == ()
+def test_a_program_mounted_over_kais_own_fails() -> None:
+    pod = _stored_pod()
+    for path, value in OVER_THE_ENTRYPOINT:
+        spec, key = (
+            (pod["spec"], "volumes") if path == "spec.volumes" else (pod["spec"]["containers"][0], "volumeMounts")
+        )
+        spec[key] += value
+    assert {finding.rule for finding in findings(POD, pod, TEGRA)} >= {"privileged", "host-paths"}
+
+
+def _stored_pod() -> Json:
+    """The pod as the API server stores it: KAI's environment, the overrides, its service account."""
+    pod = reservation_pod()
+    [container] = pod["spec"]["containers"]
+    fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+    env = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}} for name, field in fields.items()]
+    container["env"] = [*env, {"name": "GODEBUG", "value": "fips140=only,tlsmlkem=0"}, *container["env"]]
+    token = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    pod["spec"]["volumes"].append({"name": "kube-api-access-abcde"} | token)
+    mount = {"name": "kube-api-access-abcde", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    container["volumeMounts"].append(mount | {"readOnly": True})
+    return pod
+
+
+def test_the_pod_as_the_api_server_stores_it_passes() -> None:
+    assert findings(POD, _stored_pod(), TEGRA) == ()
+
+
+@pytest.mark.parametrize("name", ["resourcereservation", "resource-reservation"])
+@pytest.mark.parametrize("version", [":v0.18.6", ":v0.18.6-fips", "@sha256:" + "0" * 64, ":v0.18.6@sha256:" + "0" * 64])
+def test_kais_program_is_known_from_the_stacks_registry_alone(name: str, version: str) -> None:
+    def passes(registry: str, facts: StackFacts) -> bool:
+        pod = changed(reservation_pod(), "spec.containers.0.image", f"{registry}/{name}{version}")
+        return findings(POD, pod, facts) == ()
+
+    mirror = "registry.example.com:5000/kai"
+    mirrored = _facts(changed_stack(jetson(), "kai.images.registry", mirror))
+    assert passes("ghcr.io/kai-scheduler/kai-scheduler", TEGRA)
+    assert passes(mirror, mirrored)
+    assert not passes(mirror, TEGRA)
+    assert not passes("ghcr.io/kai-scheduler/kai-scheduler", mirrored)
 
 
 def test_a_deployment_in_the_reservation_namespace_gets_no_grant() -> None:

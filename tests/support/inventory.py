@@ -5,6 +5,7 @@ from typing import Any
 import httpx2
 from lightkube import KubeConfig
 from lightkube.config import client_adapter
+from lightkube.config.models import User
 
 import simulator
 
@@ -16,10 +17,12 @@ _MADE_WITH_EVERY_NAMESPACE = frozenset({("ServiceAccount", "default"), ("ConfigM
 _LABELS_OF_GPUS = ("kai-anywhere.io/", "gvirtus.io/", "kai.scheduler/", "nvidia.com/", "feature.node.kubernetes.io/")
 
 
-def connect(control_plane: simulator.ControlPlane) -> httpx2.Client:
-    """A raw HTTP connection to the API server, as the cluster's administrator."""
+def connect(control_plane: simulator.ControlPlane, token: str | None = None) -> httpx2.Client:
+    """A raw HTTP connection to the API server, as the cluster's administrator or by a service account's token."""
     config = KubeConfig.from_file(control_plane.kubeconfig).get()
     assert config is not None
+    if token is not None:
+        config = config._replace(user=User(token=token))
     return client_adapter.Client(config, client_adapter.ConnectionParams(trust_env=False))
 
 

@@ -42,7 +42,7 @@ def prepare(api: httpx2.Client) -> None:
         label = {"metadata": {"labels": {pod_guard.LABEL: pod_guard.LABEL_ENFORCE}}}
         assert api.patch(f"/api/v1/namespaces/{name}", json=label, headers=MERGE).is_success
     post(api, f"/api/v1/namespaces/{RESERVATION}/serviceaccounts", {"metadata": {"name": RESERVATION}})
-    for name in ("nvidia", "nvidia-cdi", "kata"):
+    for name in ("nvidia", "nvidia-cdi", "kata", "other"):
         # Kubernetes itself refuses a pod with a class that is not there.
         post(api, "/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": name}, "handler": name})
     post(

@@ -7,6 +7,64 @@ import yaml
 from tests.support.stacks import ROOT, Json
 
 NODE = "jetson-1"
+_EXEC = {"exec": {"command": ["sh", "-c", "id"]}}
+_CONTAINER = "spec.containers.0"
+
+NEAR: list[tuple[str, object]] = [
+    ("metadata.labels.app", "other"),
+    ("spec.nodeName", "x86-1"),
+    ("spec.nodeName", "cpu-1"),
+    ("spec.serviceAccountName", "default"),
+    ("spec.runtimeClassName", "other"),
+    ("spec.initContainers", [{"name": "a", "image": "a:1"}]),
+    (f"{_CONTAINER}.name", "other"),
+    *(
+        (f"{_CONTAINER}.image", image)
+        for image in (
+            "evil:1.0",
+            "resourcereservation:v0.17.0",
+            "registry.example.com/resourcereservation:v0.17.0",
+            "registry.example.com/resourcereservation@sha256:" + "0" * 64,
+            "registry.example.com/ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0",
+            "ghcr.io/kai-scheduler/kai-scheduler/binder:v0.17.0",
+            "ghcr.io/kai-scheduler/kai-scheduler/evil/resourcereservation:v0.17.0",
+            "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation/evil:v0.17.0",
+            "ghcr-io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0",
+            "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation",
+        )
+    ),
+    (f"{_CONTAINER}.command", ["sh"]),
+    (f"{_CONTAINER}.args", ["-c"]),
+    (f"{_CONTAINER}.envFrom", [{"configMapRef": {"name": "m"}}]),
+    (f"{_CONTAINER}.lifecycle", {"postStart": _EXEC}),
+    *((f"{_CONTAINER}.{probe}", _EXEC) for probe in ("livenessProbe", "readinessProbe", "startupProbe")),
+    (f"{_CONTAINER}.env.0", {"name": "LD_PRELOAD", "value": "/dev/evil.so"}),
+    (f"{_CONTAINER}.env.0", {"name": "POD_NAME", "value": "another"}),
+    (f"{_CONTAINER}.env.0", {"name": "GODEBUG", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}),
+    (f"{_CONTAINER}.securityContext.capabilities", {"add": ["SYS_ADMIN"]}),
+    ("spec.hostPID", True),
+]
+"""What is not KAI's pod any more: changes of it, before or after the overrides."""
+OVER_THE_ENTRYPOINT = [
+    ("spec.volumes", [{"name": "program", "configMap": {"name": "program", "defaultMode": 511}}]),
+    (f"{_CONTAINER}.volumeMounts", [{"name": "program", "mountPath": "/workspace/app", "subPath": "app"}]),
+]
+"""Changes of the pod as KAI makes it that put another program in the place of its own."""
+ABOVE_BASELINE = [
+    (f"{_CONTAINER}.securityContext.privileged", True),
+    (f"{_CONTAINER}.securityContext.capabilities", {"add": ["NET_RAW"]}),
+    (f"{_CONTAINER}.securityContext.seLinuxOptions", {"type": "spc_t"}),
+    (f"{_CONTAINER}.securityContext.seccompProfile", {"type": "Unconfined"}),
+    ("spec.securityContext", {"appArmorProfile": {"type": "Unconfined"}}),
+    ("spec.securityContext", {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}),
+    (f"{_CONTAINER}.ports", [{"containerPort": 22, "hostPort": 22}]),
+    (f"{_CONTAINER}.livenessProbe", {"httpGet": {"port": 80, "host": "10.0.0.1"}}),
+    ("spec.volumes", [{"name": "dev-nvidia", "hostPath": {"path": "/dev", "type": "Directory"}}]),
+    ("spec.hostPID", True),
+    ("spec.hostIPC", True),
+    ("spec.hostNetwork", True),
+]
+"""What Pod Security's baseline refuses, of any pod."""
 
 
 def as_binder_creates(node: str | None = NODE) -> Json:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from config.platform import TegraPlatform
-from manifests import reservation
+from manifests import pod_guard, reservation, reservation_guard
 from manifests.reservation import HostDirectory, PodFragment, tegra_fragment
 from tests.support.stacks import STACKS, changed, jetson, mixed, never, parse, spark, x86
 from tests.support.values import documents_of, objects_of
@@ -88,7 +88,9 @@ def test_nothing_in_a_stack_without_overrides_makes_a_pod_privileged(name: str) 
     # It forbids what it speaks of, too; that it does is proven on a real API server.
     del documents["pod-guard-policy"]
     assert operator["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged", "NVIDIA's operands"
-    assert "nowhere, since this stack has no overrides" in json.dumps(guard), "the guard speaks of it to forbid it"
+    assert "no pod here may, since this stack has no overrides" in json.dumps(guard), (
+        "the guard speaks of it to forbid it"
+    )
     assert "privileged" not in json.dumps(documents)
     assert "hostPath" not in json.dumps(documents)
 
@@ -124,27 +126,44 @@ def test_every_stack_is_guarded_and_the_guard_denies(name: str) -> None:
     }
 
 
-def test_the_guard_looks_at_updates_and_ephemeral_containers_too() -> None:
-    [rule] = objects_of(parse(x86()))["guard-policy"]["spec"]["matchConstraints"]["resourceRules"]
-    assert rule["operations"] == ["CREATE", "UPDATE"]
-    assert rule["resources"] == ["pods", "pods/ephemeralcontainers"]
+def test_the_guard_looks_at_updates_ephemeral_containers_and_ways_into_pods_too() -> None:
+    rules = objects_of(parse(x86()))["guard-policy"]["spec"]["matchConstraints"]["resourceRules"]
+    assert {tuple(rule["operations"]): rule["resources"] for rule in rules} == {
+        ("CREATE", "UPDATE"): ["pods", "pods/ephemeralcontainers"],
+        ("CONNECT",): ["pods/exec", "pods/attach", "pods/portforward", "pods/proxy"],
+    }
 
 
-def test_the_guard_names_the_tegra_nodes_and_their_folders() -> None:
-    text = json.dumps(reservation.guard_policy(parse(mixed())))
+def test_the_guard_names_the_tegra_nodes_their_folders_and_the_stacks_registry() -> None:
+    text = json.dumps(reservation_guard.guard_policy(parse(mixed())))
     assert "on these Tegra nodes: jetson-1, jetson-2" in text
     assert "/usr/lib/aarch64-linux-gnu/nvidia" in text
     assert "spark-1" not in text
+    assert "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation" in text
+    mirrored = changed(mixed(), "kai.images.registry", "registry.example.com:5000/kai")
+    text = json.dumps(reservation_guard.guard_policy(parse(mirrored)))
+    assert "registry.example.com:5000/kai/resourcereservation" in text
+    assert "ghcr.io" not in text
+
+
+def test_the_guard_asks_pod_securitys_baseline_and_nothing_about_gpus_or_images() -> None:
+    assert {check.rule for check in pod_guard.BASELINE} == {"privileged", "host-paths", "host-access"}
+    names = [each["name"] for each in reservation_guard.guard_policy(parse(jetson()))["spec"]["variables"]]
+    assert len(names) == len(set(names)), "one would hide the other"
+    assert {"host_paths", "host_ports", "profiles", "selinux_types"} <= set(names)
+    assert set(names).isdisjoint({"images", "node_names", "unrequested_gpus"})
 
 
 @pytest.mark.parametrize("stack", [x86(), spark(), never()])
-def test_the_guard_of_a_stack_without_overrides_allows_no_node_and_no_folder(stack: dict[str, object]) -> None:
-    policy = reservation.guard_policy(parse(stack))
-    assert "orValue('') in []" in policy["spec"]["variables"][0]["expression"]
-    assert "[].exists(d" in policy["spec"]["validations"][1]["expression"]
-    assert "jetson" not in json.dumps(policy)
+def test_the_guard_of_a_stack_without_overrides_grants_nothing(stack: dict[str, object]) -> None:
+    policy = reservation_guard.guard_policy(parse(stack))
+    variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    assert variables["specs"].endswith("dyn(false)])")
+    text = json.dumps(policy)
+    assert "nvidia-libs" not in text
+    assert "jetson" not in text
 
 
 def test_the_guard_knows_kais_binder_by_the_stacks_namespace() -> None:
-    text = json.dumps(reservation.guard_policy(parse(changed(jetson(), "kai.namespace", "kai-elsewhere"))))
+    text = json.dumps(reservation_guard.guard_policy(parse(changed(jetson(), "kai.namespace", "kai-elsewhere"))))
     assert "system:serviceaccount:kai-elsewhere:binder" in text

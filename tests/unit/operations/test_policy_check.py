@@ -67,7 +67,7 @@ def test_the_configuration_is_the_stacks_own_for_each_policy(tmp_path: Path) -> 
     assert set(written) == {"pod-privilege", "cluster-privilege", "advice", "exceptions-in-use"}
     for settings in written.values():
         assert settings["platform"] == jetson()["platform"]
-        assert set(settings) <= {"platform", "reservation", "gpu_operator"}, "the pack takes no other section"
+        assert set(settings) <= {"platform", "reservation", "gpu_operator", "kai"}, "the pack takes no other section"
 
 
 def test_a_configuration_that_was_asked_for_is_taken_as_it_is(tmp_path: Path) -> None:
