@@ -30,7 +30,7 @@ _INTO_PODS = {
     "reason": "Forbidden",
     "message": (
         "a reservation pod may be privileged, so nobody gets into it: exec, attach, port-forward, proxy and ephemeral "
-        f"containers are for those who may delete the ValidatingAdmissionPolicyBinding {GUARD}; kubectl logs works"
+        f"containers are for those who may take away the binding of the guard, {GUARD}; kubectl logs works"
     ),
 }
 

@@ -31,7 +31,7 @@ _DEVICES = "/dev"
 _LIBRARY_PATH = re.compile(r"/(usr/(local/)?lib|opt)(/[\w.+-]+)+")
 _DEVICE_PATH = re.compile(r"/dev(/[\w-]+)*")
 
-SECTIONS = ("platform", "reservation", "gpu_operator", "gvirtus")
+SECTIONS = ("platform", "reservation", "gpu_operator", "kai", "gvirtus")
 """The sections of a stack's settings that the pack reads."""
 UNKNOWN_PROGRAMS = "unknown-programs"
 """Stands for a rule's name where `levels` says what an unknown image, command or manifest is."""
