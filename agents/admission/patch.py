@@ -33,9 +33,9 @@ def difference(before: Pod, after: Pod) -> bytes | None:
 
 
 def _operations(path: str, before: Any, after: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - JSON
-    """Additions and replacements; mutations never take anything away."""
+    """Additions and replacements: what lost a field, as where another entry took its place, is replaced as a whole."""
     match before, after:
-        case (Mapping(), Mapping()):
+        case (Mapping(), Mapping()) if before.keys() <= after.keys():
             for key, value in after.items():
                 place = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
                 if key not in before:

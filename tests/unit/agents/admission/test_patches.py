@@ -1,6 +1,7 @@
 """Whatever pod comes: the patch leads from it to the mutated pod, and a second pass has no patch."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import jsonpatch
@@ -13,6 +14,7 @@ from agents.admission import gvirtus, reservation
 from agents.admission.errors import RefusalError
 from agents.admission.patch import difference
 from agents.admission.pods import read_pod
+from tests.support.reservation_cases import CASES, case_pod
 from tests.support.stacks import Json
 from tests.unit.agents.admission.objects import BACKENDS, NAMESPACE, NODES, fragment
 
@@ -78,6 +80,28 @@ def test_the_patch_applied_gives_the_mutated_pod(generated: Json) -> None:
         patch = difference(pod, changed)
         applied = pod if patch is None else jsonpatch.apply_patch(pod, json.loads(patch))
         assert msgspec.json.encode(applied, order="sorted") == msgspec.json.encode(changed, order="sorted")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.strip("_").replace("_", "-"))
+def test_every_case_of_a_reservation_pod_has_its_patch(case: Callable[[Json], None]) -> None:
+    created = case_pod(case)
+    created["spec"]["nodeName"] = "jetson-1"
+    pod = read_pod(json.dumps(created).encode())
+    try:
+        changed = reservation.mutate(pod, NAMESPACE, fragment(), NODES)
+    except RefusalError:
+        return
+    patch = difference(pod, changed)
+    applied = pod if patch is None else jsonpatch.apply_patch(pod, json.loads(patch))
+    assert applied == changed
+
+
+def test_an_entry_that_gives_its_place_to_another_one_leaves_none_of_its_fields_behind() -> None:
+    before = {"env": [{"name": "a", "valueFrom": {"x": 1}}, {"name": "b", "value": "1"}]}
+    after = {"env": [{"name": "b", "value": "1"}, {"name": "a", "valueFrom": {"x": 1}}, {"name": "c"}]}
+    patch = difference(before, after)
+    assert patch is not None
+    assert jsonpatch.apply_patch(before, json.loads(patch)) == after
 
 
 @given(PODS)
