@@ -14,6 +14,7 @@ from config.cluster import ClusterSettings, Distribution
 from tests.support.api_server import QUEUE_CONTROLLER, RUNTIME_CLASS, ApiServer, node
 from tests.support.recording_monitor import Graph, record
 from tests.support.stacks import changed, jetson
+from tests.support.waiting import eventually
 from tests.unit.components.programs import preview, up
 
 _RUNTIME_CLASS = waiting.runtime_class("nvidia", operator_namespace="gpu-operator")
@@ -49,12 +50,15 @@ def test_a_preview_of_the_program_asks_nobody(api: ApiServer, config_path: str, 
 
 def test_an_up_waits_until_the_condition_holds(api: ApiServer, config_path: str) -> None:
     answer = api.answers.pop(RUNTIME_CLASS)
-    timer = threading.Timer(0.3, api.answers.__setitem__, (RUNTIME_CLASS, answer))
-    timer.start()
-    start = time.monotonic()
+
+    def appear() -> None:
+        eventually(lambda: len(api.asked) >= 2, within_s=60)
+        api.answers[RUNTIME_CLASS] = answer
+
+    appearing = threading.Thread(target=appear)
+    appearing.start()
     graph = _gated(config_path, preview=False)
-    timer.join()
-    assert time.monotonic() - start >= 0.3
+    appearing.join()
     assert graph.by_key["ConfigMap:second"].dependencies == {"ConfigMap:first"}
     assert len(api.asked) > 2
 
