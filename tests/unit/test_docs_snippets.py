@@ -177,7 +177,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy(
                 "engine/test_recovery.py",
                 "test_somebody_who_changes_the_cluster_by_hand_is_overruled",
-                but="`make` itself is run by engine/test_readme.py",
+                but="the stack is elsewhere; what the target does is called, without make",
             ),
         ),
         (
