@@ -37,8 +37,8 @@ def build(path: Path) -> Path:
 
 def _files() -> Iterator[tuple[str, bytes]]:
     yield "agents/__init__.py", (_HERE / "__init__.py").read_bytes()
-    for source in (_HERE / "host").glob("*.py"):
-        yield f"agents/host/{source.name}", source.read_bytes()
+    for source in (_HERE / "host").rglob("*.py"):
+        yield f"agents/{source.relative_to(_HERE).as_posix()}", source.read_bytes()
     # One file for both ways of starting: `python3 kai-host.pyz` and `python3 -m agents.host`.
     yield "__main__.py", (_HERE / "host" / "__main__.py").read_bytes()
     yield "pynvml.py", _pynvml()

@@ -26,14 +26,14 @@ from benchmarks.admission_load import Latency, load
 from benchmarks.admission_servers import VARIANTS
 from config.platform import TegraPlatform
 from manifests import reservation
-from tests.support.admission import deployment, make, prepare, remove
-from tests.support.admission_attacks import ATTACKS, attack
-from tests.support.admission_fuzz import SEED, fuzz
-from tests.support.inventory import connect
-from tests.support.simulated import start
-from tests.support.stacks import ROOT, parse, webhook
-from tests.support.waiting import eventually
-from tests.unit.agents.admission.objects import body, reservation_pod
+from testbed.admission.attacks import ATTACKS, attack
+from testbed.admission.deployment import deployment, make, prepare, remove
+from testbed.admission.fuzz import SEED, fuzz
+from testbed.admission.objects import body, reservation_pod
+from testbed.inventory import connect
+from testbed.simulated import start
+from testbed.stacks import ROOT, parse, webhook
+from testbed.waiting import eventually
 
 PER_SECOND = 200
 SECONDS = 15.0

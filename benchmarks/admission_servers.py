@@ -14,8 +14,10 @@ from typing import Final
 
 from typing_extensions import override
 
-from agents.admission import certificates, review
+from agents.admission import review
 from agents.admission.answers import Mutations
+from agents.admission.certificates import pairs as certificates
+from agents.admission.certificates.tls import LiveTls
 from agents.admission.errors import BadRequestError
 from agents.admission.gvirtus import BackendsFile
 from agents.admission.listener import Limits, Listener
@@ -23,7 +25,6 @@ from agents.admission.nodes import TegraNodes
 from agents.admission.observability import Metrics
 from agents.admission.reservation import Fragment
 from agents.admission.server import AdmissionServer
-from agents.admission.tls import LiveTls
 
 NAME: Final = "kai-anywhere-admission.kai-anywhere.svc"
 VARIANTS: Final = ("aiohttp", "aiohttp+uvloop", "http.server")

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from tests.support.host_machines import jetson
-from tests.support.host_stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
-from tests.support.sshd import Machine, Sshd, find_sshd, serving
+from testbed.hosts.machines import jetson
+from testbed.hosts.sshd import Machine, Sshd, find_sshd, serving
+from testbed.hosts.stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
 
 HOSTS = int(os.environ.get("HOSTS", "200"))
 PARALLEL = int(os.environ.get("PARALLEL", str(os.cpu_count() or 2)))

@@ -10,7 +10,7 @@ from cluster.deployed_state import DeployedState
 from cluster.findings import Finding
 from config.stack import StackSettings
 from manifests import every_object, kai
-from manifests.gvirtus_frontends import FRONTEND_ALLOWED
+from manifests.gvirtus.frontends import FRONTEND_ALLOWED
 from manifests.node_labels import GPU_MEMORY, node_labels
 from manifests.objects import Manifest
 from manifests.ownership import before, key, owner, stack_of

@@ -7,7 +7,7 @@ from cluster.client import Node
 from cluster.findings import Finding
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
-from manifests.gvirtus_frontends import GPU_PRESENT
+from manifests.gvirtus.frontends import GPU_PRESENT
 from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
 
 

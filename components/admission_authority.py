@@ -21,7 +21,7 @@ def with_new_authority(secret: Manifest) -> Manifest:
     (`KEEPS_ITS_AUTHORITY`).
     """
     # Only stacks that ask for it pay for the import.
-    from agents.admission import certificates  # noqa: PLC0415
+    from agents.admission.certificates import pairs as certificates  # noqa: PLC0415
 
     made = certificates.authority(dt.datetime.now(dt.UTC), _LIFETIME)
     data = {_CERTIFICATE: made.certificate, _KEY: made.key}

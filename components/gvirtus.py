@@ -12,7 +12,10 @@ from components.kubernetes import register, register_node_labels
 from config.gvirtus import BackendKind, FrontendSettings, GvirtusSettings
 from config.reservation import Carrier
 from config.stack import StackSettings
-from manifests import admission, gvirtus, gvirtus_frontends, gvirtus_policy
+from manifests import admission
+from manifests.gvirtus import backends as gvirtus
+from manifests.gvirtus import frontends as gvirtus_frontends
+from manifests.gvirtus import policy as gvirtus_policy
 from manifests.objects import deny_binding
 
 

@@ -5,7 +5,7 @@ import pulumi
 from cluster.binding import NO_CLUSTER, bind, bound, is_verified
 from cluster.preflight import run_preflight
 from components.adoption import adopting
-from components.host_secrets import read_host_secrets
+from components.hosts.secrets import read_host_secrets
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kubernetes import this_stack
 from components.stack_state import read_stack_state

@@ -11,7 +11,7 @@ from components import tokens
 from components.admission_server import AdmissionServer, AdmissionServerArgs
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
-from components.hosts import Hosts, HostsArgs
+from components.hosts.hosts import Hosts, HostsArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs

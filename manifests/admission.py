@@ -7,8 +7,8 @@ from typing import Any, Final
 from config.admission import CertManagerCertificates, OwnCertificates, StackCertificates, Webhook
 from config.platform import TegraPlatform
 from config.stack import StackSettings
-from manifests.gvirtus_injection import ENABLED_LABEL, Injection, webhook_document
-from manifests.gvirtus_policy import namespaces_left_alone
+from manifests.gvirtus.injection import ENABLED_LABEL, Injection, webhook_document
+from manifests.gvirtus.policy import namespaces_left_alone
 from manifests.objects import Manifest, namespace
 from manifests.reservation import APP_LABEL, NAMESPACE, fragment_document, tegra_fragment
 

@@ -3,17 +3,10 @@
 from config.platform import TegraPlatform
 from config.reservation import Carrier
 from config.stack import StackSettings
-from manifests import (
-    admission,
-    gpu_operator,
-    gvirtus,
-    gvirtus_frontends,
-    gvirtus_policy,
-    kai,
-    pod_guard,
-    reservation,
-    reservation_guard,
-)
+from manifests import admission, gpu_operator, kai, pod_guard, reservation, reservation_guard
+from manifests.gvirtus import backends as gvirtus
+from manifests.gvirtus import frontends as gvirtus_frontends
+from manifests.gvirtus import policy as gvirtus_policy
 from manifests.objects import Manifest, deny_binding
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.api_server import ApiServer, kubeconfig, make_healthy, running, write_kubeconfig
 from tests.support.golden import Golden
-from tests.support.images import Builder
+from tests.support.pods.images import Builder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

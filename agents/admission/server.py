@@ -12,17 +12,17 @@ from aiohttp import web
 
 from agents.admission import review
 from agents.admission.answers import Mutations
+from agents.admission.certificates.keeper import Keeper, keep, keeper_of
+from agents.admission.certificates.tls import LiveTls
 from agents.admission.errors import ApiError, BadRequestError, CertificateError, SettingsError
 from agents.admission.gvirtus import BackendsFile
 from agents.admission.health import Health
-from agents.admission.keeper import Keeper, keep, keeper_of
 from agents.admission.kubernetes import ApiServer, in_cluster
 from agents.admission.listener import Connection, Limits, Listener
 from agents.admission.nodes import TegraNodes
 from agents.admission.observability import Metrics
 from agents.admission.reservation import Fragment
 from agents.admission.settings import Settings
-from agents.admission.tls import LiveTls
 
 _LOG = logging.getLogger(__name__)
 _READ_SECONDS = 5.0

@@ -14,9 +14,11 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from agents.host import configure, desired, probe, restore
+from agents.host import desired
+from agents.host.change import configure, restore
 from agents.host.commands import Deadline, Tools
 from agents.host.errors import BadInputError, HostError
+from agents.host.look import probe
 from agents.host.root import Root
 
 if TYPE_CHECKING:

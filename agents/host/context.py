@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agents.host.change.journal import Journal
     from agents.host.commands import Tools
     from agents.host.desired import Desired
-    from agents.host.distribution import Layout
-    from agents.host.journal import Journal
-    from agents.host.probe import Hardware
+    from agents.host.look.distribution import Layout
+    from agents.host.look.probe import Hardware
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,18 @@ import pytest
 import simulator
 from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
-from manifests import gvirtus
+from manifests.gvirtus import backends as gvirtus
 from manifests.reservation import RUNTIME_CLASS
-from tests.support import stand_ins_image
-from tests.support.gvirtus_cases import TEAM, namespace, post
-from tests.support.images import BASE_IMAGE, Builder
-from tests.support.pods import available
-from tests.support.real_node import NAME, RealNode, missing, patch, real_node
-from tests.support.simulated import start
-from tests.support.stacks import changed, parse
-from tests.support.stacks import gvirtus as gvirtus_stack
-from tests.support.stand_ins_image import STAND_INS_IMAGE
-from tests.support.waiting import eventually
+from testbed.simulated import start
+from testbed.stacks import changed, parse
+from testbed.stacks import gvirtus as gvirtus_stack
+from testbed.waiting import eventually
+from tests.support.gvirtus.cases import TEAM, namespace, post
+from tests.support.pods import stand_ins_image
+from tests.support.pods.images import BASE_IMAGE, Builder
+from tests.support.pods.real_node import NAME, RealNode, missing, patch, real_node
+from tests.support.pods.runs import available
+from tests.support.pods.stand_ins_image import STAND_INS_IMAGE
 
 _BACKEND_GPU = "nvidia.com/gpu.shared"
 """The node stands for two: a frontend, whose `nvidia.com/gpu` is a device plugin's, and a backend's node, whose GPU

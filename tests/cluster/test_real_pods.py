@@ -14,21 +14,24 @@ import httpx2
 import pytest
 
 from config.gvirtus import BackendKind
-from manifests import admission, gvirtus, gvirtus_frontends, gvirtus_policy, reservation
-from manifests.gvirtus import BACKEND_ALLOWED
-from manifests.gvirtus_frontends import FRONTEND_ALLOWED, roles_rule
+from manifests import admission, reservation
+from manifests.gvirtus import backends as gvirtus
+from manifests.gvirtus import frontends as gvirtus_frontends
+from manifests.gvirtus import policy as gvirtus_policy
+from manifests.gvirtus.backends import BACKEND_ALLOWED
+from manifests.gvirtus.frontends import FRONTEND_ALLOWED, roles_rule
 from simulator import DEFAULT_NODES
+from testbed.admission.deployment import CONFIGURATIONS
+from testbed.stacks import Json, changed, gvirtus_webhook, parse
+from testbed.waiting import eventually
 from tests.cluster.conftest import Images, Remote
-from tests.support import nfd
-from tests.support.admission import CONFIGURATIONS
-from tests.support.gvirtus_cases import TEAM, create, created, post
-from tests.support.pods import PATIENT_S, available, delete, run_to_end
-from tests.support.real_node import NAME, RealNode, is_ready, patch
-from tests.support.remote_pods import application, assert_an_application_is_served, assert_others_get_nothing
-from tests.support.reservation_cases import as_binder_creates
-from tests.support.stacks import Json, changed, gvirtus_webhook, parse
-from tests.support.stand_ins_image import STAND_INS_IMAGE
-from tests.support.waiting import eventually
+from tests.support.gvirtus.cases import TEAM, create, created, post
+from tests.support.pods import nfd
+from tests.support.pods.real_node import NAME, RealNode, is_ready, patch
+from tests.support.pods.remote import application, assert_an_application_is_served, assert_others_get_nothing
+from tests.support.pods.reservation_cases import as_binder_creates
+from tests.support.pods.runs import PATIENT_S, available, delete, run_to_end
+from tests.support.pods.stand_ins_image import STAND_INS_IMAGE
 
 pytestmark = pytest.mark.engine
 

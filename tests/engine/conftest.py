@@ -7,8 +7,8 @@ import pytest
 
 import simulator
 import toolchain
-from tests.support.inventory import connect
-from tests.support.simulated import start
+from testbed.inventory import connect
+from testbed.simulated import start
 
 
 @pytest.fixture(scope="session")

@@ -8,15 +8,15 @@ import httpx2
 import pytest
 
 from manifests import admission
-from tests.support.admission import CONFIGURATIONS, Deployment, deployment, prepare
-from tests.support.admission_pods import Load, is_mutated_now, post, served
-from tests.support.cert_manager import GROUP, CertManager
-from tests.support.inventory import connect
-from tests.support.kubelet import mount
-from tests.support.reservation_cases import NODE, as_binder_creates
-from tests.support.simulated import start
-from tests.support.stacks import Json, cert_manager, parse
-from tests.support.waiting import eventually
+from testbed.admission.deployment import CONFIGURATIONS, Deployment, deployment, prepare
+from testbed.inventory import connect
+from testbed.kubelet import mount
+from testbed.simulated import start
+from testbed.stacks import Json, cert_manager, parse
+from testbed.waiting import eventually
+from tests.support.admission.cert_manager import GROUP, CertManager
+from tests.support.admission.pods import Load, is_mutated_now, post, served
+from tests.support.pods.reservation_cases import NODE, as_binder_creates
 
 pytestmark = pytest.mark.engine
 

@@ -11,12 +11,12 @@ import pytest
 
 import simulator
 from manifests import admission
-from tests.support.admission import CONFIGURATIONS
-from tests.support.engine import Stack
-from tests.support.inventory import connect, inventory
-from tests.support.simulated import stack_settings
-from tests.support.stacks import Json, changed, gvirtus_webhook, webhook
-from tests.support.waiting import eventually
+from testbed.admission.deployment import CONFIGURATIONS
+from testbed.engine import Stack
+from testbed.inventory import connect, inventory
+from testbed.simulated import stack_settings
+from testbed.stacks import Json, changed, gvirtus_webhook, webhook
+from testbed.waiting import eventually
 
 pytestmark = pytest.mark.engine
 

@@ -9,18 +9,18 @@ import httpx2
 import pytest
 
 import simulator
-from agents.admission import certificates
-from agents.admission.certificates import Pair
+from agents.admission.certificates import pairs as certificates
+from agents.admission.certificates.pairs import Pair
 from manifests import admission
-from tests.support.admission import CONFIGURATIONS, Deployment, deployment, prepare
-from tests.support.admission_pods import Load, is_mutated_now, served
-from tests.support.engine import Stack
-from tests.support.inventory import connect
-from tests.support.kubelet import mount
-from tests.support.reservation_cases import NODE
-from tests.support.simulated import stack_settings, start
-from tests.support.stacks import Json, changed, parse, stack_certificates, webhook
-from tests.support.waiting import eventually
+from testbed.admission.deployment import CONFIGURATIONS, Deployment, deployment, prepare
+from testbed.engine import Stack
+from testbed.inventory import connect
+from testbed.kubelet import mount
+from testbed.simulated import stack_settings, start
+from testbed.stacks import Json, changed, parse, stack_certificates, webhook
+from testbed.waiting import eventually
+from tests.support.admission.pods import Load, is_mutated_now, served
+from tests.support.pods.reservation_cases import NODE
 
 pytestmark = pytest.mark.engine
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.images import Builder
-from tests.support.stacks import ROOT
+from testbed.stacks import ROOT
+from tests.support.pods.images import Builder
 
 pytestmark = [
     pytest.mark.engine,

@@ -8,9 +8,9 @@ import pytest
 from pulumi import automation as auto
 
 import simulator
-from tests.support.inventory import connect
-from tests.support.simulated import stack_settings, start
-from tests.support.stacks import ROOT, STACKS, changed
+from testbed.inventory import connect
+from testbed.simulated import stack_settings, start
+from testbed.stacks import ROOT, STACKS, changed
 
 pytestmark = pytest.mark.engine
 

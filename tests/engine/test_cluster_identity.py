@@ -16,10 +16,10 @@ from cluster.binding import bound_file
 from operations import engine
 from operations.errors import OperationError
 from operations.target import Target
-from tests.support.engine import Stack
-from tests.support.inventory import connect, inventory
-from tests.support.simulated import stack_settings, start
-from tests.support.stacks import changed, jetson, parse, without
+from testbed.engine import Stack
+from testbed.inventory import connect, inventory
+from testbed.simulated import stack_settings, start
+from testbed.stacks import changed, jetson, parse, without
 
 pytestmark = pytest.mark.engine
 

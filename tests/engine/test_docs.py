@@ -1,7 +1,7 @@
 """The guides, done as their reader does them: one checkout, one cluster, one stack, from page to page.
 
 The pages are jetson.md, air-gapped.md, gvirtus.md, mixed-clusters.md, upgrade.md, teams.md and distributions.md; which
-block is run where is in tests/unit/test_docs_snippets.py. The cluster is a simulator, its kubeconfig the reader's own.
+block is run where is in tests/unit/docs/test_snippets.py. The cluster is a simulator, its kubeconfig the reader's own.
 """
 
 import base64
@@ -21,13 +21,13 @@ import simulator
 import toolchain
 from manifests.versions import KAI_SCHEDULER
 from simulator import NodeKind
+from testbed.inventory import connect
+from testbed.simulated import stack_settings
+from testbed.stacks import ROOT, Json, read_stack_file, without
 from tests.support.charts import official_chart
 from tests.support.checkout import fresh, shell
 from tests.support.docs import blocks, command
-from tests.support.host_roots import Board, prepare
-from tests.support.inventory import connect
-from tests.support.simulated import stack_settings
-from tests.support.stacks import ROOT, Json, read_stack_file, without
+from tests.support.hosts.roots import Board, prepare
 from toolchain.cache import LOCATION_VARIABLE, root
 
 pytestmark = pytest.mark.engine

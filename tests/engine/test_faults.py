@@ -13,11 +13,11 @@ import simulator
 from simulator import records
 from simulator.layout import Layout
 from simulator.ports import free_ports
-from tests.support.engine import Run, Stack
-from tests.support.inventory import connect, inventory
-from tests.support.simulated import stack_settings, start
-from tests.support.stacks import Json, changed, jetson, x86
-from tests.support.waiting import eventually
+from testbed.engine import Run, Stack
+from testbed.inventory import connect, inventory
+from testbed.simulated import stack_settings, start
+from testbed.stacks import Json, changed, jetson, x86
+from testbed.waiting import eventually
 
 pytestmark = pytest.mark.engine
 

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 import simulator
+from testbed.engine import Stack
+from testbed.inventory import inventory
+from testbed.simulated import stack_settings
+from testbed.stacks import ROOT, Json, changed, jetson, x86
+from testbed.waiting import eventually
 from tests.engine.test_faults import refused
-from tests.support.engine import Stack
-from tests.support.inventory import inventory
-from tests.support.simulated import stack_settings
-from tests.support.stacks import ROOT, Json, changed, jetson, x86
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.engine
 

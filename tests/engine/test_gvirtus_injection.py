@@ -1,6 +1,6 @@
 """Pods that ask for remote GPUs on a real API server: the policies give what the pure functions say, pod by pod.
 
-What holds for the carrier `webhook` too stands in tests/support/gvirtus_contract.py.
+What holds for the carrier `webhook` too stands in tests/support/gvirtus/contract.py.
 """
 
 import dataclasses
@@ -13,11 +13,17 @@ from typing_extensions import override
 
 import simulator
 from config.gvirtus import BackendKind
-from manifests import gvirtus, gvirtus_frontends, gvirtus_policy
-from manifests.gvirtus_frontends import place
-from manifests.gvirtus_injection import NOT_SERVED, PATH, VOLUME
+from manifests.gvirtus import backends as gvirtus
+from manifests.gvirtus import frontends as gvirtus_frontends
+from manifests.gvirtus import policy as gvirtus_policy
+from manifests.gvirtus.frontends import place
+from manifests.gvirtus.injection import NOT_SERVED, PATH, VOLUME
 from manifests.objects import Manifest, deny_binding
-from tests.support.gvirtus_cases import (
+from testbed.inventory import connect
+from testbed.stacks import Json, parse
+from testbed.stacks import gvirtus as gvirtus_stack
+from testbed.waiting import eventually
+from tests.support.gvirtus.cases import (
     ADDRESSES,
     CASES,
     GPU,
@@ -36,11 +42,7 @@ from tests.support.gvirtus_cases import (
     stack_of,
     unlabelled,
 )
-from tests.support.gvirtus_contract import CarrierTests
-from tests.support.inventory import connect
-from tests.support.stacks import Json, parse
-from tests.support.stacks import gvirtus as gvirtus_stack
-from tests.support.waiting import eventually
+from tests.support.gvirtus.contract import CarrierTests
 
 pytestmark = pytest.mark.engine
 

@@ -8,11 +8,11 @@ import pytest
 
 import simulator
 from simulator.nodes import KIND_ANNOTATION
-from tests.support.engine import Stack
-from tests.support.inventory import inventory
-from tests.support.simulated import stack_settings
-from tests.support.stacks import Json, changed, gvirtus, without
-from tests.support.waiting import eventually
+from testbed.engine import Stack
+from testbed.inventory import inventory
+from testbed.simulated import stack_settings
+from testbed.stacks import Json, changed, gvirtus, without
+from testbed.waiting import eventually
 
 pytestmark = pytest.mark.engine
 

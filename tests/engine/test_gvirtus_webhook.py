@@ -1,7 +1,7 @@
 """Pods that ask for remote GPUs on a real API server: the admission server gives what the pure function says.
 
 The server is two real processes with real TLS, and there is no MutatingAdmissionPolicy. What holds for the carrier
-`policy` too stands in tests/support/gvirtus_contract.py.
+`policy` too stands in tests/support/gvirtus/contract.py.
 """
 
 import base64
@@ -13,11 +13,16 @@ import pytest
 
 import simulator
 from agents.admission.answers import NO_BACKENDS
-from manifests import admission, gvirtus, gvirtus_policy, reservation
-from manifests.gvirtus_injection import PATH, VOLUME, webhook_document
+from manifests import admission, reservation
+from manifests.gvirtus import backends as gvirtus
+from manifests.gvirtus import policy as gvirtus_policy
+from manifests.gvirtus.injection import PATH, VOLUME, webhook_document
 from manifests.objects import deny_binding
-from tests.support.admission import Deployment, deployment, make, prepare, remove
-from tests.support.gvirtus_cases import (
+from testbed.admission.deployment import Deployment, deployment, make, prepare, remove
+from testbed.inventory import connect
+from testbed.stacks import gvirtus_webhook, parse
+from testbed.waiting import eventually
+from tests.support.gvirtus.cases import (
     ADDRESSES,
     LOCKED,
     RESTRICTED,
@@ -34,11 +39,8 @@ from tests.support.gvirtus_cases import (
     template,
     unlabelled,
 )
-from tests.support.gvirtus_contract import CarrierTests, assert_injected
-from tests.support.inventory import connect
-from tests.support.reservation_cases import as_binder_creates
-from tests.support.stacks import gvirtus_webhook, parse
-from tests.support.waiting import eventually
+from tests.support.gvirtus.contract import CarrierTests, assert_injected
+from tests.support.pods.reservation_cases import as_binder_creates
 
 pytestmark = pytest.mark.engine
 

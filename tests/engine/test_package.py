@@ -9,13 +9,13 @@ import yaml
 
 import simulator
 import toolchain
+from testbed.engine import Stack
+from testbed.inventory import connect, inventory
+from testbed.simulated import stack_settings
+from testbed.stacks import ROOT, Json, changed
+from testbed.waiting import eventually
 from tests.support.checkout import fresh, shell
 from tests.support.docs import command
-from tests.support.engine import Stack
-from tests.support.inventory import connect, inventory
-from tests.support.simulated import stack_settings
-from tests.support.stacks import ROOT, Json, changed
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.engine
 

@@ -14,9 +14,12 @@ import pytest
 
 from manifests import pod_guard
 from policy import checks
+from testbed.inventory import connect
+from testbed.simulated import start
+from testbed.stacks import Json, jetson, parse
+from testbed.waiting import eventually
 from tests.policy.objects import changed, reservation_pod, without
-from tests.support.inventory import connect
-from tests.support.pod_corpus import (
+from tests.support.pods.corpus import (
     CHANGES,
     COMBINATIONS,
     CONTAINER,
@@ -28,7 +31,8 @@ from tests.support.pod_corpus import (
     REFUSED_BY_KUBERNETES,
     plain,
 )
-from tests.support.pod_twin import (
+from tests.support.pods.reservation_cases import NEAR
+from tests.support.pods.twin import (
     BINDER,
     DRY,
     FREE,
@@ -49,10 +53,6 @@ from tests.support.pod_twin import (
     post,
     prepare,
 )
-from tests.support.reservation_cases import NEAR
-from tests.support.simulated import start
-from tests.support.stacks import Json, jetson, parse
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.engine
 

@@ -9,11 +9,11 @@ import yaml
 
 import simulator
 from manifests import pod_guard
-from tests.support.engine import Stack
-from tests.support.inventory import connect
-from tests.support.simulated import stack_settings
-from tests.support.stacks import ROOT, Json, changed, jetson
-from tests.support.waiting import eventually
+from testbed.engine import Stack
+from testbed.inventory import connect
+from testbed.simulated import stack_settings
+from testbed.stacks import ROOT, Json, changed, jetson
+from testbed.waiting import eventually
 
 pytestmark = pytest.mark.engine
 

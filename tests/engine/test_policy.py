@@ -12,10 +12,10 @@ import pytest
 import simulator
 from operations.errors import OperationError
 from operations.policy_check import PACK, Pack, prove
-from tests.support.engine import Stack
-from tests.support.inventory import connect, inventory
-from tests.support.simulated import stack_settings
-from tests.support.stacks import ROOT, STACKS, Json
+from testbed.engine import Stack
+from testbed.inventory import connect, inventory
+from testbed.simulated import stack_settings
+from testbed.stacks import ROOT, STACKS, Json
 
 pytestmark = pytest.mark.engine
 

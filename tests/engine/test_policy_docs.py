@@ -10,8 +10,8 @@ import yaml
 
 from operations.policy_check import PACK
 from policy.stack_platform import stack_facts
+from testbed.stacks import ROOT
 from tests.support.checkout import fresh, shell
-from tests.support.stacks import ROOT
 
 pytestmark = pytest.mark.engine
 

@@ -12,10 +12,10 @@ from operations.pull_request.comment import LIMIT_BYTES, Occasion, drift_issue, 
 from operations.pull_request.redaction import Redactor
 from operations.pull_request.review import analyze, events, preview
 from operations.target import Target
-from tests.support.engine import Stack
-from tests.support.inventory import connect
-from tests.support.simulated import stack_settings
-from tests.support.stacks import changed, jetson, parse, without, x86
+from testbed.engine import Stack
+from testbed.inventory import connect
+from testbed.simulated import stack_settings
+from testbed.stacks import changed, jetson, parse, without, x86
 
 pytestmark = pytest.mark.engine
 

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 import simulator
+from testbed.inventory import connect
+from testbed.simulated import stack_settings
+from testbed.stacks import ROOT
 from tests.support.checkout import fresh, shell
-from tests.support.inventory import connect
-from tests.support.simulated import stack_settings
-from tests.support.stacks import ROOT
 
 pytestmark = pytest.mark.engine
 

@@ -16,12 +16,12 @@ import pytest
 import simulator
 from operations import engine
 from operations.target import Target
+from testbed.engine import Stack
+from testbed.inventory import connect, inventory
+from testbed.simulated import stack_settings, start
+from testbed.stacks import ROOT, changed, jetson, parse
+from testbed.waiting import eventually
 from tests.engine.test_faults import kill
-from tests.support.engine import Stack
-from tests.support.inventory import connect, inventory
-from tests.support.simulated import stack_settings, start
-from tests.support.stacks import ROOT, changed, jetson, parse
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.engine
 

@@ -9,8 +9,8 @@ from cluster.preflight import DeployedState
 from operations.engine import deployed_state
 from operations.errors import OperationError
 from operations.target import Target
-from tests.support.engine import Stack
-from tests.support.stacks import jetson, parse
+from testbed.engine import Stack
+from testbed.stacks import jetson, parse
 
 pytestmark = pytest.mark.engine
 

@@ -14,13 +14,13 @@ import simulator
 from manifests import reservation
 from manifests.objects import deny_binding
 from manifests.reservation_guard import GUARD, guard_policy
+from testbed.admission.deployment import make, prepare, remove
+from testbed.inventory import connect
+from testbed.stacks import Json, jetson, never, parse
+from testbed.waiting import eventually
 from tests.policy.objects import changed
-from tests.support.admission import make, prepare, remove
-from tests.support.inventory import connect
-from tests.support.pod_twin import POLICIES
-from tests.support.reservation_cases import ABOVE_BASELINE, NEAR, NODE, OVER_THE_ENTRYPOINT, as_binder_creates
-from tests.support.stacks import Json, jetson, never, parse
-from tests.support.waiting import eventually
+from tests.support.pods.reservation_cases import ABOVE_BASELINE, NEAR, NODE, OVER_THE_ENTRYPOINT, as_binder_creates
+from tests.support.pods.twin import POLICIES
 
 pytestmark = pytest.mark.engine
 

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 import simulator
-from tests.support.engine import Stack
+from testbed.engine import Stack
+from testbed.inventory import connect
+from testbed.simulated import stack_settings, start
+from testbed.stacks import ROOT, Json, jetson
+from testbed.waiting import eventually
 from tests.support.golden import Golden
-from tests.support.inventory import connect
-from tests.support.simulated import stack_settings, start
-from tests.support.stacks import ROOT, Json, jetson
-from tests.support.waiting import eventually
 from toolchain import Program, install
 
 pytestmark = pytest.mark.engine

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from testbed.stacks import ROOT
+from testbed.waiting import eventually
 from tests.support import s3
 from tests.support.s3 import ACCESS_DENIED, BUCKET, CREDENTIALS, KMS_ACCESS_DENIED, Aws, Person, Request
-from tests.support.stacks import ROOT
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.engine
 

@@ -29,7 +29,7 @@ from simulator.control_plane import PROCESSES
 from simulator.layout import Layout
 from simulator.operands.device_plugin import RESOURCE
 from simulator.ports import LOOPBACK, free_ports
-from tests.support.waiting import eventually
+from testbed.waiting import eventually
 
 pytestmark = pytest.mark.engine
 

@@ -7,11 +7,11 @@ import httpx2
 import pytest
 
 import simulator
-from tests.support.engine import Stack
-from tests.support.inventory import inventory
-from tests.support.simulated import stack_settings
-from tests.support.stacks import STACKS, changed
-from tests.support.waiting import eventually
+from testbed.engine import Stack
+from testbed.inventory import inventory
+from testbed.simulated import stack_settings
+from testbed.stacks import STACKS, changed
+from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

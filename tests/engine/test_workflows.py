@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stacks import ROOT
+from testbed.stacks import ROOT
 
 pytestmark = pytest.mark.engine
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import toolchain
-from tests.support.host_roots import PROGRAM_FOLDERS, Distribution, HostRoot, Serve
+from tests.support.hosts.roots import PROGRAM_FOLDERS, Distribution, HostRoot, Serve
 
 
 @pytest.fixture(scope="session")

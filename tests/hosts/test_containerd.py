@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.host.effective import Effective
-from agents.host.toml_dump import flatten, text_of
+from agents.host.look.effective import Effective
+from agents.host.look.toml_dump import flatten, text_of
 from tests.hosts.conftest import equip
-from tests.support.host_roots import (
+from tests.support.hosts.roots import (
     MAIN_V2,
     MAIN_V3,
     Board,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.host_roots import (
+from tests.support.hosts.roots import (
     NVML,
     Board,
     Distribution,

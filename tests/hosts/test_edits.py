@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.conftest import equip
-from tests.support.host_roots import (
+from tests.support.hosts.roots import (
     MAIN_V2,
     Board,
     Distribution,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.host_roots import SOCKETS, Board, Distribution, HostRoot, desired, prepare
-from tests.support.waiting import eventually
+from testbed.waiting import eventually
+from tests.support.hosts.roots import SOCKETS, Board, Distribution, HostRoot, desired, prepare
 
 pytestmark = pytest.mark.engine
 

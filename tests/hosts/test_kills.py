@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.conftest import equip
-from tests.support.host_roots import (
+from tests.support.hosts.roots import (
     Answer,
     Board,
     Distribution,

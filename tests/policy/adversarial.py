@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
+from testbed.stacks import ROOT
 from tests.policy.objects import Json, changed, pod
-from tests.support.stacks import ROOT
 
 _FOLDER = ROOT / "tests/data/policy"
 

@@ -6,7 +6,7 @@ from policy import checks
 from policy.findings import Finding
 from policy.rules import POD_RULES
 from tests.policy.objects import findings
-from tests.support.pod_corpus import CHANGES, COMBINATIONS, FORBIDDEN, FORBIDDEN_TOGETHER, Change, plain
+from tests.support.pods.corpus import CHANGES, COMBINATIONS, FORBIDDEN, FORBIDDEN_TOGETHER, Change, plain
 
 POD = "kubernetes:core/v1:Pod"
 _CHECKS = {check.name: check for check in checks.CHECKS}

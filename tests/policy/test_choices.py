@@ -21,8 +21,8 @@ from operations.policy_check.configuration import configured, levels
 from policy import own_exceptions
 from policy.pack import ADVICE, policies
 from policy.stack_platform import UNKNOWN_PROGRAMS, stack_facts
+from testbed.stacks import ROOT
 from tests.policy.objects import UNKNOWN, Json, changed, pod
-from tests.support.stacks import ROOT
 
 POD = "kubernetes:core/v1:Pod"
 _TEGRA = {"platform": {"kind": "tegra", "tegra_nodes": {"jetson-1": {}}}}

@@ -7,10 +7,10 @@ import pytest
 
 from manifests import reservation
 from policy.stack_platform import StackFacts, stack_facts
+from testbed.stacks import STACKS, jetson, parse, webhook
+from testbed.stacks import changed as changed_stack
 from tests.policy.objects import STRICT, TEGRA, Json, changed, findings, reservation_pod, without
-from tests.support.reservation_cases import NEAR, OVER_THE_ENTRYPOINT
-from tests.support.stacks import STACKS, jetson, parse, webhook
-from tests.support.stacks import changed as changed_stack
+from tests.support.pods.reservation_cases import NEAR, OVER_THE_ENTRYPOINT
 from tests.unit.components.programs import preview
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"

@@ -8,11 +8,11 @@ from pulumi.runtime import rpc
 from policy.findings import Finding
 from policy.judge import judge
 from policy.rules import RULES
+from testbed.stacks import Json
 from tests.policy.objects import TEGRA, UNKNOWN
-from tests.support.hosts_settings import full_host, jetson_with_host, local_host, ssh_host
+from tests.support.hosts.settings import full_host, jetson_with_host, local_host, ssh_host
 from tests.support.recording_monitor import Registration
-from tests.support.stacks import Json
-from tests.unit.components.test_hosts import graph_of_hosts
+from tests.unit.components.hosts.test_hosts import graph_of_hosts
 
 
 @pytest.fixture(autouse=True)

@@ -31,8 +31,8 @@ from policy.rule import Rule
 from policy.rules import RULES
 from policy.stack_platform import SECTIONS, StackFacts, stack_facts
 from policy.workloads import documents
+from testbed.stacks import ROOT, STACKS, gvirtus, gvirtus_webhook, jetson
 from tests.policy.objects import UNKNOWN, Json, changed, findings, pod
-from tests.support.stacks import ROOT, STACKS, gvirtus, gvirtus_webhook, jetson
 from tests.unit.components.programs import preview
 
 POLICY = ROOT / "policy"

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from policy.stack_platform import STACK_CONFIG, StackFacts, stack_facts
+from testbed.stacks import gvirtus, gvirtus_webhook, jetson
 from tests.policy.objects import STRICT, Json, changed, findings, without
-from tests.support.stacks import gvirtus, gvirtus_webhook, jetson
 from tests.unit.components.programs import preview
 
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from operations.chart_update import NAMES
-from tests.support.stacks import ROOT, Json, changed
+from testbed.stacks import ROOT, Json, changed
 
 FACTS = ROOT / "tests" / "data" / "charts"
 

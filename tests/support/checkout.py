@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import simulator
-from tests.support.stacks import ROOT
+from testbed.stacks import ROOT
 
 
 @contextmanager

@@ -6,7 +6,7 @@ Nothing depends on it: a test that needs a program gets it itself, and waits whe
 import sys
 
 import toolchain
-from tests.support.real_node import missing
+from tests.support.pods.real_node import missing
 from toolchain.__main__ import main
 
 

@@ -17,7 +17,7 @@ import boto3  # type: ignore[import-untyped]
 from typing_extensions import override
 
 from simulator.ports import free_ports
-from tests.support.waiting import eventually
+from testbed.waiting import eventually
 
 BUCKET, REGION, KEY = "kai-anywhere-state", "eu-central-1", "alias/kai-anywhere"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": REGION}

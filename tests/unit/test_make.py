@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import toolchain
+from testbed.stacks import ROOT
 from tests.support import programs
-from tests.support.stacks import ROOT
 
 
 class Runs:

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from config.stack import SETTINGS_KEY
-from tests.support.stacks import ROOT
+from testbed.stacks import ROOT
 
-_COMPONENTS = sorted((ROOT / "components").glob("*.py"))
+_COMPONENTS = sorted((ROOT / "components").rglob("*.py"))
 
 
 def _component_classes(path: Path) -> list[ast.ClassDef]:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from manifests.versions import DEVICE_PLUGIN_IMAGE, GPU_OPERATOR, KAI_SCHEDULER
-from tests.support.stacks import ROOT
+from testbed.stacks import ROOT
 from toolchain import programs
 
 SETTINGS = json.loads((ROOT / "renovate.json").read_text(encoding="utf-8"))

@@ -7,8 +7,12 @@ import pytest
 
 import simulator
 from manifests import admission, reservation
-from tests.support.admission import Deployment, deployment, make, prepare, remove
-from tests.support.admission_pods import (
+from testbed.admission.deployment import Deployment, deployment, make, prepare, remove
+from testbed.inventory import connect
+from testbed.simulated import start
+from testbed.stacks import Json, parse, webhook
+from testbed.waiting import eventually
+from tests.support.admission.pods import (
     BACKENDS,
     LIFETIME_S,
     PROPAGATION_S,
@@ -17,11 +21,7 @@ from tests.support.admission_pods import (
     outcome,
     post,
 )
-from tests.support.inventory import connect
-from tests.support.reservation_cases import CASES, NODE, as_binder_creates, case_pod
-from tests.support.simulated import start
-from tests.support.stacks import Json, parse, webhook
-from tests.support.waiting import eventually
+from tests.support.pods.reservation_cases import CASES, NODE, as_binder_creates, case_pod
 
 
 @pytest.fixture(scope="package")

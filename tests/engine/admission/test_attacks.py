@@ -13,11 +13,11 @@ import pytest
 
 import simulator
 from manifests import admission
-from tests.support.admission import Deployment, Replica
-from tests.support.admission_attacks import ATTACKS, CONNECTIONS, attack
-from tests.support.admission_pods import Load, plain_pod, post
-from tests.support.inventory import connect
-from tests.support.waiting import eventually
+from testbed.admission.attacks import ATTACKS, CONNECTIONS, attack
+from testbed.admission.deployment import Deployment, Replica
+from testbed.inventory import connect
+from testbed.waiting import eventually
+from tests.support.admission.pods import Load, plain_pod, post
 
 pytestmark = pytest.mark.engine
 

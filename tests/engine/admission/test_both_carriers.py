@@ -7,11 +7,11 @@ import httpx2
 import pytest
 
 from manifests import admission
-from tests.support.admission import Deployment, make, remove
-from tests.support.admission_pods import all_of, is_mutated, is_mutated_now, outcome, pods, post, reviews
-from tests.support.reservation_cases import CASES, CHANGED, NODE, REFUSED, as_binder_creates, case_pod
-from tests.support.stacks import Json
-from tests.support.waiting import eventually
+from testbed.admission.deployment import Deployment, make, remove
+from testbed.stacks import Json
+from testbed.waiting import eventually
+from tests.support.admission.pods import all_of, is_mutated, is_mutated_now, outcome, pods, post, reviews
+from tests.support.pods.reservation_cases import CASES, CHANGED, NODE, REFUSED, as_binder_creates, case_pod
 
 pytestmark = pytest.mark.engine
 

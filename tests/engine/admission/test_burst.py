@@ -8,10 +8,10 @@ from contextlib import suppress
 import httpx2
 import pytest
 
-from tests.support.admission import Deployment
-from tests.support.admission_pods import Load, is_mutated, pods, post
-from tests.support.reservation_cases import as_binder_creates
-from tests.support.waiting import eventually
+from testbed.admission.deployment import Deployment
+from testbed.waiting import eventually
+from tests.support.admission.pods import Load, is_mutated, pods, post
+from tests.support.pods.reservation_cases import as_binder_creates
 
 pytestmark = pytest.mark.engine
 

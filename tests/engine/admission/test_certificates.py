@@ -9,13 +9,14 @@ import httpx2
 import pytest
 from cryptography import x509
 
-from agents.admission import certificates, custody
-from agents.admission.custody import Custody
+from agents.admission.certificates import custody
+from agents.admission.certificates import pairs as certificates
+from agents.admission.certificates.custody import Custody
 from manifests import admission
-from tests.support.admission import CONFIGURATIONS, Deployment
-from tests.support.admission_pods import LIFETIME_S, Load, all_of, is_mutated_now, post, served
-from tests.support.reservation_cases import as_binder_creates
-from tests.support.waiting import eventually
+from testbed.admission.deployment import CONFIGURATIONS, Deployment
+from testbed.waiting import eventually
+from tests.support.admission.pods import LIFETIME_S, Load, all_of, is_mutated_now, post, served
+from tests.support.pods.reservation_cases import as_binder_creates
 
 pytestmark = pytest.mark.engine
 

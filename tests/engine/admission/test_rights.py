@@ -7,9 +7,9 @@ import pytest
 
 import simulator
 from manifests import admission
-from tests.support.admission import CONFIGURATIONS, Deployment
-from tests.support.admission_pods import is_mutated_now, pods
-from tests.support.inventory import connect
+from testbed.admission.deployment import CONFIGURATIONS, Deployment
+from testbed.inventory import connect
+from tests.support.admission.pods import is_mutated_now, pods
 
 pytestmark = pytest.mark.engine
 

@@ -12,14 +12,14 @@ import datetime as dt
 import httpx2
 import pytest
 
-from agents.admission import certificates
+from agents.admission.certificates import pairs as certificates
 from manifests import admission
 from manifests.objects import Manifest
-from tests.support.admission import CONFIGURATIONS, Deployment, make, remove
-from tests.support.admission_pods import NAMESPACE, is_mutated, is_mutated_now, plain_pod, post, reviews
-from tests.support.reservation_cases import as_binder_creates
-from tests.support.stacks import Json
-from tests.support.waiting import eventually
+from testbed.admission.deployment import CONFIGURATIONS, Deployment, make, remove
+from testbed.stacks import Json
+from testbed.waiting import eventually
+from tests.support.admission.pods import NAMESPACE, is_mutated, is_mutated_now, plain_pod, post, reviews
+from tests.support.pods.reservation_cases import as_binder_creates
 
 pytestmark = pytest.mark.engine
 

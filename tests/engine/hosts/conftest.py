@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sshd import Sshd, serving
+from testbed.hosts.sshd import Sshd, serving
 
 
 @pytest.fixture(scope="session")

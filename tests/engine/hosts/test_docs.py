@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.host_machines import content, jetson, with_sudo
-from tests.support.host_stacks import HostsStack
-from tests.support.sshd import Sshd, needs_sshd
-from tests.support.stacks import ROOT, changed, parse
-from tests.support.stacks import jetson as jetson_stack
+from testbed.hosts.machines import content, jetson, with_sudo
+from testbed.hosts.sshd import Sshd, needs_sshd
+from testbed.hosts.stacks import HostsStack
+from testbed.stacks import ROOT, changed, parse
+from testbed.stacks import jetson as jetson_stack
 
 _PAGE = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8")
 _SETTINGS, *_BLOCKS = [

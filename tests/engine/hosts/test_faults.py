@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.host_machines import chatty, content, hold, jetson, with_sudo, x86
-from tests.support.host_stacks import LOGIN_KEY, HostsStack, another_key, ssh_host, tegra_stack
-from tests.support.sshd import Machine, Sshd, needs_sshd
-from tests.support.stacks import Json, changed, without
-from tests.support.waiting import eventually
+from testbed.hosts.machines import chatty, content, hold, jetson, with_sudo, x86
+from testbed.hosts.sshd import Machine, Sshd, needs_sshd
+from testbed.hosts.stacks import LOGIN_KEY, HostsStack, another_key, ssh_host, tegra_stack
+from testbed.stacks import Json, changed, without
+from testbed.waiting import eventually
 
 pytestmark = [pytest.mark.engine, needs_sshd]
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.host_machines import JETSON_MEMORY_MIB, TOOLKIT_CONFIG, content, jetson, with_sudo
-from tests.support.host_stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
+from testbed.hosts.machines import JETSON_MEMORY_MIB, TOOLKIT_CONFIG, content, jetson, with_sudo
+from testbed.hosts.sshd import Machine, Sshd, needs_sshd, serving
+from testbed.hosts.stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
+from testbed.stacks import changed
 from tests.support.processes import sampled_command_lines
-from tests.support.sshd import Machine, Sshd, needs_sshd, serving
-from tests.support.stacks import changed
 
 pytestmark = [pytest.mark.engine, needs_sshd]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.host_machines import TOOLKIT_CONFIG, content, local_jetson, with_sudo
-from tests.support.host_stacks import HostsStack, tegra_stack
-from tests.support.hosts_settings import local_host
+from testbed.hosts.machines import TOOLKIT_CONFIG, content, local_jetson, with_sudo
+from testbed.hosts.stacks import HostsStack, tegra_stack
+from tests.support.hosts.settings import local_host
 
 pytestmark = pytest.mark.engine
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import command_plugin
-from tests.support.host_machines import TOOLKIT_CONFIG, content, hold, jetson_at
-from tests.support.host_stacks import LOGIN_KEY, HostsStack, another_key, ssh_host, tegra_stack
-from tests.support.network_site import NoNamespacesError, Site, site
-from tests.support.sshd import needs_sshd
-from tests.support.stacks import Json, changed
-from tests.support.waiting import eventually
+from testbed.hosts import command_plugin
+from testbed.hosts.machines import TOOLKIT_CONFIG, content, hold, jetson_at
+from testbed.hosts.sshd import needs_sshd
+from testbed.hosts.stacks import LOGIN_KEY, HostsStack, another_key, ssh_host, tegra_stack
+from testbed.stacks import Json, changed
+from testbed.waiting import eventually
+from tests.support.hosts.network_site import NoNamespacesError, Site, site
 
 pytestmark = [pytest.mark.engine, needs_sshd]
 

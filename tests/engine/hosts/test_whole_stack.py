@@ -5,12 +5,12 @@ import pytest
 
 import simulator
 import toolchain
-from tests.support.engine import Stack
-from tests.support.host_machines import JETSON_MEMORY_MIB, TOOLKIT_CONFIG, content, jetson
-from tests.support.host_stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
-from tests.support.simulated import stack_settings
-from tests.support.sshd import Machine, Sshd, needs_sshd
-from tests.support.stacks import ROOT, changed
+from testbed.engine import Stack
+from testbed.hosts.machines import JETSON_MEMORY_MIB, TOOLKIT_CONFIG, content, jetson
+from testbed.hosts.sshd import Machine, Sshd, needs_sshd
+from testbed.hosts.stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
+from testbed.simulated import stack_settings
+from testbed.stacks import ROOT, changed
 
 pytestmark = [pytest.mark.engine, needs_sshd]
 

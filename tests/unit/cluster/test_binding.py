@@ -13,8 +13,8 @@ from cluster.client import Cluster
 from cluster.errors import ClusterError
 from cluster.kubeconfig import ChosenContext, choose_context
 from config.cluster import ClusterSettings, Distribution
+from testbed.stacks import Json
 from tests.support.api_server import UID, kubeconfig, write_kubeconfig
-from tests.support.stacks import Json
 
 _EXEC = "client.authentication.k8s.io/v1beta1"
 

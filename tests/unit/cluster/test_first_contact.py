@@ -9,8 +9,8 @@ from cluster.client import LiveObject, Node
 from cluster.deployed_state import DeployedState
 from cluster.first_contact import Contact, meet, planned_objects
 from manifests.ownership import field_manager
-from tests.support.hosts_settings import jetson_with_host
-from tests.support.stacks import STACKS, Json, changed, gvirtus_full, jetson, parse
+from testbed.stacks import STACKS, Json, changed, gvirtus_full, jetson, parse
+from tests.support.hosts.settings import jetson_with_host
 
 STACK = "kai-anywhere/jetson"
 _NEVER_DEPLOYED = DeployedState()

@@ -7,8 +7,8 @@ import pytest
 from cluster.client import Cluster
 from cluster.deployed_state import DeployedState
 from cluster.installations import Installations, judge_installations, read_installations
+from testbed.stacks import Json, jetson, operator_elsewhere, parse
 from tests.support.api_server import DEPLOYMENTS, ApiServer
-from tests.support.stacks import Json, jetson, operator_elsewhere, parse
 
 _POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 _NEVER_DEPLOYED = DeployedState()

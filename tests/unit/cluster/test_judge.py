@@ -11,8 +11,7 @@ from cluster.findings import Finding
 from cluster.first_contact import meet
 from cluster.installations import Installations
 from cluster.preflight import ClusterFacts, judge
-from tests.support.hosts_settings import jetson_with_host, ssh_host
-from tests.support.stacks import (
+from testbed.stacks import (
     Json,
     changed,
     gvirtus,
@@ -26,6 +25,7 @@ from tests.support.stacks import (
     without,
     x86,
 )
+from tests.support.hosts.settings import jetson_with_host, ssh_host
 
 _STACK = "kai-anywhere/jetson"
 _NEVER_DEPLOYED = DeployedState()

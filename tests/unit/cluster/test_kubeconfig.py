@@ -8,8 +8,8 @@ import pytest
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.kubeconfig import choose_context
 from config.cluster import ClusterSettings, Distribution
+from testbed.stacks import Json
 from tests.support.api_server import kubeconfig, write_kubeconfig
-from tests.support.stacks import Json
 
 
 def _settings(context: str | None = None) -> ClusterSettings:

@@ -9,8 +9,8 @@ from cluster.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.preflight import DeployedState, PreflightError, read_facts, run_preflight
 from config.stack import StackSettings
+from testbed.stacks import Json, changed, jetson, operator_elsewhere, parse
 from tests.support.api_server import POLICIES, UID, ApiServer, node
-from tests.support.stacks import Json, changed, jetson, operator_elsewhere, parse
 
 _NEVER_DEPLOYED = DeployedState()
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from cluster.binding import NO_CLUSTER
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
+from testbed.stacks import Json, changed, parse
 from tests.support.recording_monitor import Graph, record
-from tests.support.stacks import Json, changed, parse
 
 PROVIDER = "kubernetes:kai-anywhere-cluster"
 CLUSTER_UID = "a-cluster"

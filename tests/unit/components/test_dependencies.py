@@ -2,8 +2,8 @@
 
 import pytest
 
+from testbed.stacks import changed, gvirtus, gvirtus_webhook, jetson, mixed, operator_elsewhere, time_slicing, x86
 from tests.support.recording_monitor import Graph
-from tests.support.stacks import changed, gvirtus, gvirtus_webhook, jetson, mixed, operator_elsewhere, time_slicing, x86
 from tests.unit.components.programs import preview, up
 
 

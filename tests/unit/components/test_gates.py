@@ -11,10 +11,10 @@ from pulumi_kubernetes.core.v1 import ConfigMap
 from cluster import waiting
 from components.gates import gate
 from config.cluster import ClusterSettings, Distribution
+from testbed.stacks import changed, jetson
+from testbed.waiting import eventually
 from tests.support.api_server import QUEUE_CONTROLLER, RUNTIME_CLASS, ApiServer, node
 from tests.support.recording_monitor import Graph, record
-from tests.support.stacks import changed, jetson
-from tests.support.waiting import eventually
 from tests.unit.components.programs import preview, up
 
 _RUNTIME_CLASS = waiting.runtime_class("nvidia", operator_namespace="gpu-operator")

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
-from tests.support.recording_monitor import SERVICE_ADDRESS
-from tests.support.stacks import (
+from testbed.stacks import (
     STACKS,
     WEBHOOK_STACKS,
     cert_manager,
@@ -27,6 +26,7 @@ from tests.support.stacks import (
     without,
     x86,
 )
+from tests.support.recording_monitor import SERVICE_ADDRESS
 from tests.support.values import objects_of, releases_of
 from tests.unit.components.programs import CLUSTER_UID, KUBECONFIG, PROVIDER, preview, up
 

@@ -17,8 +17,8 @@ from components.reservation_overrides import ReservationOverrides, ReservationOv
 from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
+from testbed.stacks import STACKS, WEBHOOK_STACKS, changed, parse
 from tests.support.recording_monitor import SERVICE_ADDRESS, record
-from tests.support.stacks import STACKS, WEBHOOK_STACKS, changed, parse
 from tests.unit.components.programs import KUBECONFIG, preview, up
 
 _Make: TypeAlias = Callable[[StackSettings], pulumi.ComponentResource]

@@ -9,15 +9,15 @@ from components import tokens
 from components.admission_server import AdmissionServer
 from components.gpu_operator import GpuOperator
 from components.gvirtus import Gvirtus
-from components.host import Host
-from components.hosts import Hosts
+from components.hosts.host import Host
+from components.hosts.hosts import Hosts
 from components.kai_anywhere import KaiAnywhere
 from components.kai_scheduler import KaiScheduler
 from components.node_labels import NodeLabels
 from components.pod_guard import PodGuard
 from components.reservation_overrides import ReservationOverrides
-from tests.support.hosts_settings import jetson_with_host, local_host
-from tests.support.stacks import gvirtus, webhook
+from testbed.stacks import gvirtus, webhook
+from tests.support.hosts.settings import jetson_with_host, local_host
 from tests.unit.components.programs import preview
 
 _COMPONENTS: set[type[pulumi.ComponentResource]] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.stacks import (
+from testbed.stacks import (
     STACKS,
     WEBHOOK_STACKS,
     Json,

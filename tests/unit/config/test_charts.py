@@ -3,7 +3,7 @@
 import pytest
 
 from config.charts import ChartSettings
-from tests.support.stacks import assert_refused, changed, parse, x86
+from testbed.stacks import assert_refused, changed, parse, x86
 
 _RELEASES = pytest.mark.parametrize("release", ["kai", "gpu_operator"])
 

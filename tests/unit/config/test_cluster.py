@@ -3,7 +3,7 @@
 import pytest
 
 from config.cluster import minor_version
-from tests.support.stacks import assert_refused, changed, jetson, parse, without, x86
+from testbed.stacks import assert_refused, changed, jetson, parse, without, x86
 
 
 def test_an_unknown_distribution_names_the_known_ones() -> None:

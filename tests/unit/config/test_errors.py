@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.stack import StackConfigError, parse_settings
-from tests.support.stacks import FILE, STACKS, assert_refused, changed, jetson, refusal, x86
+from testbed.stacks import FILE, STACKS, assert_refused, changed, jetson, refusal, x86
 
 
 def test_a_missing_key_says_where_to_copy_it_from() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from config.platform import TegraPlatform, X86Platform
-from tests.support.stacks import assert_refused, changed, jetson, parse, spark
+from testbed.stacks import assert_refused, changed, jetson, parse, spark
 
 _KEY = "platform.tegra_nodes.jetson-1.gpu_memory_mib"
 

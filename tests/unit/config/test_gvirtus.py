@@ -4,7 +4,7 @@ import pytest
 
 from config.gvirtus import BackendKind
 from config.reservation import Carrier
-from tests.support.stacks import (
+from testbed.stacks import (
     Json,
     assert_refused,
     changed,

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from config.hosts import HostSettings
+from testbed.stacks import assert_refused, changed, parse, refusal, without, x86
 from tests.support.golden import Golden
-from tests.support.hosts_settings import (
+from tests.support.hosts.settings import (
     HOST_KEY,
     full_host,
     jetson_with_host,
@@ -16,7 +17,6 @@ from tests.support.hosts_settings import (
     ssh_host,
     x86_with_host,
 )
-from tests.support.stacks import assert_refused, changed, parse, refusal, without, x86
 
 _HOST = "hosts.jetson-1"
 _SSH = f"{_HOST}.ssh"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.stacks import Json, assert_refused, changed, parse, x86
+from testbed.stacks import Json, assert_refused, changed, parse, x86
 
 
 def _queues(**queues: Json) -> Json:

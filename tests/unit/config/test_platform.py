@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.stacks import STACKS, assert_refused, changed, jetson, mixed, never, parse, without, x86
+from testbed.stacks import STACKS, assert_refused, changed, jetson, mixed, never, parse, without, x86
 
 
 def test_tegra_nodes_in_an_x86_stack_say_what_would_happen_and_what_to_do() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from config.pod_guard import GuardScope
-from tests.support.stacks import STACKS, assert_refused, changed, jetson, parse, without, x86
+from testbed.stacks import STACKS, assert_refused, changed, jetson, parse, without, x86
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.stacks import assert_refused, changed, parse, time_slicing, without
+from testbed.stacks import assert_refused, changed, parse, time_slicing, without
 
 _REASON = "KAI fractions and time slicing don't compose on one node"
 

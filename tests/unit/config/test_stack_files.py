@@ -6,8 +6,8 @@ import pytest
 from pydantic import BaseModel
 
 from manifests.versions import DEVICE_PLUGIN_IMAGE, GPU_OPERATOR, KAI_SCHEDULER
+from testbed.stacks import Json, changed, parse, read_stack_file, stack_file
 from tests.support.golden import Golden
-from tests.support.stacks import Json, changed, parse, read_stack_file, stack_file
 
 _COMMENTED_SETTING = re.compile(r"^( *)# ( *[a-z][a-z0-9_-]*:( .*)?)$", re.MULTILINE)
 

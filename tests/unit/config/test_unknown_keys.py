@@ -27,8 +27,7 @@ from config.pod_guard import PodGuardSettings
 from config.reservation import ReservationSettings
 from config.sharing import KaiProfile, TimeSlicingProfile
 from config.stack import StackSettings
-from tests.support.hosts_settings import full_host, jetson_with_host
-from tests.support.stacks import (
+from testbed.stacks import (
     Json,
     assert_refused,
     cert_manager,
@@ -39,6 +38,7 @@ from tests.support.stacks import (
     time_slicing,
     webhook,
 )
+from tests.support.hosts.settings import full_host, jetson_with_host
 
 
 def own_certificates() -> Json:

@@ -10,11 +10,12 @@ from agents.admission import answers, files, gvirtus, nodes
 from agents.admission.reservation import Fragment
 from agents.admission.settings import MountedCertificate, OwnCertificate, Settings, SignedCertificate
 from config.gvirtus import BackendKind
-from manifests import admission, gvirtus_policy, reservation
-from manifests import gvirtus as remote_gpus
-from manifests.gvirtus_injection import ENABLED_LABEL
+from manifests import admission, reservation
+from manifests.gvirtus import backends as remote_gpus
+from manifests.gvirtus import policy as gvirtus_policy
+from manifests.gvirtus.injection import ENABLED_LABEL
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
-from tests.support.stacks import (
+from testbed.stacks import (
     STACKS,
     WEBHOOK_STACKS,
     cert_manager,

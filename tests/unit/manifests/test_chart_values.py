@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from manifests import gpu_operator, kai
 from manifests.objects import HelmRelease
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
-from tests.support.stacks import STACKS, changed, jetson, parse
+from testbed.stacks import STACKS, changed, jetson, parse
 
 _DATA = Path(__file__).parents[2] / "data" / "charts"
 

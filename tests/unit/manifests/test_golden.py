@@ -5,8 +5,8 @@
 
 import pytest
 
+from testbed.stacks import STACKS, parse
 from tests.support.golden import Golden
-from tests.support.stacks import STACKS, parse
 from tests.support.values import documents_of
 
 _DIFFERENCES = {

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from manifests import gpu_operator
-from tests.support.stacks import Json, air_gapped, changed, jetson, k8s_snap, mixed, parse, spark, time_slicing, x86
+from testbed.stacks import Json, air_gapped, changed, jetson, k8s_snap, mixed, parse, spark, time_slicing, x86
 
 
 def _values(stack: Json) -> Json:

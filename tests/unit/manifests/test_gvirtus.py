@@ -12,9 +12,9 @@ import pytest
 
 from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
-from manifests import gvirtus as built
-from manifests.gvirtus_frontends import device_plugin, place
-from tests.support.stacks import Json, changed, gvirtus, gvirtus_full, parse, without, x86
+from manifests.gvirtus import backends as built
+from manifests.gvirtus.frontends import device_plugin, place
+from testbed.stacks import Json, changed, gvirtus, gvirtus_full, parse, without, x86
 
 
 def _settings(stack: Json) -> tuple[StackSettings, GvirtusSettings]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.gvirtus import BackendKind
-from manifests.gvirtus_injection import (
+from manifests.gvirtus.injection import (
     ENABLED_LABEL,
     PATH,
     VOLUME,

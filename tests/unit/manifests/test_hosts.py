@@ -7,9 +7,9 @@ import pytest
 from agents.host import desired
 from manifests.hosts import HostPlatform, host_plans
 from manifests.node_labels import GPU_MEMORY, node_labels
+from testbed.stacks import Json, changed, parse, x86
 from tests.support.golden import Golden
-from tests.support.hosts_settings import full_host, jetson_with_host, mixed_with_hosts, ssh_host, x86_with_host
-from tests.support.stacks import Json, changed, parse, x86
+from tests.support.hosts.settings import full_host, jetson_with_host, mixed_with_hosts, ssh_host, x86_with_host
 
 
 def test_the_documents_of_a_mixed_stack_are_the_reviewed_ones(golden: Golden) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from manifests import kai
-from tests.support.stacks import STACKS, Json, air_gapped, changed, jetson, parse, x86
+from testbed.stacks import STACKS, Json, air_gapped, changed, jetson, parse, x86
 
 
 def _values(stack: Json) -> Json:

@@ -3,7 +3,7 @@
 import pytest
 
 from manifests.node_labels import node_labels
-from tests.support.stacks import changed, jetson, mixed, parse, spark, time_slicing, x86
+from testbed.stacks import changed, jetson, mixed, parse, spark, time_slicing, x86
 
 
 def test_a_jetson_gets_memory_count_platform_operand_switches_and_the_mark_that_keeps_them() -> None:

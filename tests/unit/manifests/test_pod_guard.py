@@ -13,7 +13,7 @@ from manifests import pod_guard
 from manifests.objects import deny_binding
 from policy import checks
 from policy.rules import POD_RULES
-from tests.support.stacks import STACKS, Json, changed, jetson, mixed, never, parse, spark, x86
+from testbed.stacks import STACKS, Json, changed, jetson, mixed, never, parse, spark, x86
 
 
 def _policy(stack: Json) -> Json:

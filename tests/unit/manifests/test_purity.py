@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.stacks import STACKS, Json, parse
+from testbed.stacks import STACKS, Json, parse
 from tests.support.values import documents_of
 
 

@@ -10,7 +10,7 @@ import pytest
 from config.platform import TegraPlatform
 from manifests import pod_guard, reservation, reservation_guard
 from manifests.reservation import HostDirectory, PodFragment, tegra_fragment
-from tests.support.stacks import STACKS, changed, jetson, mixed, never, parse, spark, x86
+from testbed.stacks import STACKS, changed, jetson, mixed, never, parse, spark, x86
 from tests.support.values import documents_of, objects_of
 
 _X86 = ["x86", "spark", "time-slicing", "k8s-snap", "air-gapped"]

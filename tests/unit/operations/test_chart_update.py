@@ -8,8 +8,8 @@ import yaml
 
 from operations.chart_update import Chart, check, read_chart
 from operations.errors import OperationError
+from testbed.stacks import jetson, parse, x86
 from tests.support.charts import FACTS, official_chart
-from tests.support.stacks import jetson, parse, x86
 
 STACKS = {"jetson": parse(jetson()), "x86": parse(x86())}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stacks import ROOT
+from testbed.stacks import ROOT
 
 
 def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

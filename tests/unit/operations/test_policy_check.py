@@ -12,7 +12,7 @@ from operations.policy_check import PACK, Judged, Pack, render
 from operations.policy_check.configuration import configured
 from operations.policy_check.guard import check_packs, prove
 from operations.stack_file import raw_settings, stack_names
-from tests.support.stacks import ROOT, jetson
+from testbed.stacks import ROOT, jetson
 
 
 def _pack(folder: Path, script: str) -> Pack:

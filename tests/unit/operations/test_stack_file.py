@@ -7,7 +7,7 @@ import pytest
 from config.stack import StackConfigError
 from operations.errors import OperationError
 from operations.stack_file import read_settings, read_stack_file, with_settings, without_hosts
-from tests.support.stacks import ROOT
+from testbed.stacks import ROOT
 
 
 def test_the_committed_stacks_are_read() -> None:

@@ -2,7 +2,7 @@
 
 from cluster.client import Node
 from operations.summary import render
-from tests.support.stacks import Json, jetson, never, operator_elsewhere, parse, time_slicing, x86
+from testbed.stacks import Json, jetson, never, operator_elsewhere, parse, time_slicing, x86
 
 OUTPUTS: dict[str, object] = {
     "gpu_operator_version": "v26.7.0",

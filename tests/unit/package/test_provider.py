@@ -10,8 +10,8 @@ from pulumi.provider import ConstructResult
 
 from components import tokens
 from package.provider import KaiAnywherePackage
+from testbed.stacks import Json, changed, jetson, x86
 from tests.support.recording_monitor import Graph, record
-from tests.support.stacks import Json, changed, jetson, x86
 from tests.unit.components.programs import preview
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from components import tokens
 from config.cluster import Distribution
 from package.schema import VERSION, _property, package_schema
-from tests.support.stacks import ROOT, STACKS, Json
+from testbed.stacks import ROOT, STACKS, Json
 
 SCHEMA = package_schema()
 TYPES: dict[str, Any] = SCHEMA["types"]

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from manifests import gvirtus_frontends
-from manifests.gvirtus_frontends import roles_rule
+from manifests.gvirtus import frontends as gvirtus_frontends
+from manifests.gvirtus.frontends import roles_rule
 from simulator.nodes import NodeKind, manifest
 from simulator.operands import device_plugin, gpu_operator, kai, nfd
 from simulator.operands.world import APPLIED_ANNOTATION, Apply, Decision, Delete, Merge, Object, Ref, World, keep
-from tests.support.stacks import changed, gvirtus, parse
+from testbed.stacks import changed, gvirtus, parse
 
 PCI = "feature.node.kubernetes.io/pci-10de.present"
 AVAILABLE = {"conditions": [{"type": "Available", "status": "True"}]}

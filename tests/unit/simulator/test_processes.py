@@ -10,7 +10,7 @@ import pytest
 
 from simulator import processes
 from simulator.processes import Running
-from tests.support.waiting import eventually
+from testbed.waiting import eventually
 
 SLEEPER = "import time; time.sleep(60)"
 

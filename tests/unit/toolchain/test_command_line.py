@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import eventually
+from testbed.waiting import eventually
 from toolchain.programs import Program
 
 _REPOSITORY = Path(__file__).parents[3]

@@ -15,9 +15,9 @@ import pytest
 from benchmarks.admission_load import load
 from config.platform import TegraPlatform
 from manifests import admission, reservation
-from tests.support.admission_attacks import ATTACKS, attack
-from tests.support.stacks import ROOT, parse, webhook
-from tests.unit.agents.admission.objects import body, reservation_pod
+from testbed.admission.attacks import ATTACKS, attack
+from testbed.admission.objects import body, reservation_pod
+from testbed.stacks import ROOT, parse, webhook
 
 _SECONDS = 3.0
 

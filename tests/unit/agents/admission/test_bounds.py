@@ -22,8 +22,8 @@ from agents.admission.listener import Connection, Limits, Listener
 from agents.admission.observability import Metrics
 from agents.admission.pods import MAX_CONTAINERS, MAX_ENTRIES, Pod
 from agents.admission.shares import Shares
-from tests.support.stacks import Json
-from tests.unit.agents.admission.objects import BACKENDS, NAMESPACE, NODES, fragment, gvirtus_pod, reservation_pod
+from testbed.admission.objects import BACKENDS, NAMESPACE, NODES, fragment, gvirtus_pod, reservation_pod
+from testbed.stacks import Json
 
 US, OTHERS = "127.0.0.1", "127.0.0.2"
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -13,13 +13,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 
-from agents.admission import certificates, custody
-from agents.admission.certificates import Pair
-from agents.admission.custody import Custody, Rules
+from agents.admission.certificates import custody
+from agents.admission.certificates import pairs as certificates
+from agents.admission.certificates.custody import Custody, Rules
+from agents.admission.certificates.keeper import SigningKeeper
+from agents.admission.certificates.pairs import Pair
+from agents.admission.certificates.tls import LiveTls
 from agents.admission.errors import CertificateError
-from agents.admission.keeper import SigningKeeper
 from agents.admission.settings import Settings, SignedCertificate
-from agents.admission.tls import LiveTls
 
 NAME = "kai-anywhere-admission.kai-anywhere.svc"
 NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)

@@ -9,8 +9,8 @@ import pytest
 
 from agents.admission.errors import RefusalError, SettingsError
 from agents.admission.gvirtus import Backends, BackendsFile, mutate, warnings
-from tests.support.stacks import Json
-from tests.unit.agents.admission.objects import BACKENDS, gvirtus_pod
+from testbed.admission.objects import BACKENDS, gvirtus_pod
+from testbed.stacks import Json
 
 MOUNT = {
     "name": "gvirtus-config",

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 
 from agents.admission.errors import RefusalError
 from agents.admission.gvirtus import Backends, mutate
-from manifests import gvirtus
-from manifests.gvirtus_injection import Injection, inject, refusal, webhook_document
-from tests.support.gvirtus_cases import ADDRESSES, CASES, stack_of
-from tests.support.stacks import gvirtus_webhook, parse
+from manifests.gvirtus import backends as gvirtus
+from manifests.gvirtus.injection import Injection, inject, refusal, webhook_document
+from testbed.stacks import gvirtus_webhook, parse
+from tests.support.gvirtus.cases import ADDRESSES, CASES, stack_of
 from tests.unit.manifests.test_gvirtus_injection import _INJECTION, _NO_DEFAULT, _pods
 
 

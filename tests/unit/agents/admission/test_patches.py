@@ -14,9 +14,9 @@ from agents.admission import gvirtus, reservation
 from agents.admission.errors import RefusalError
 from agents.admission.patch import difference
 from agents.admission.pods import read_pod
-from tests.support.reservation_cases import CASES, case_pod
-from tests.support.stacks import Json
-from tests.unit.agents.admission.objects import BACKENDS, NAMESPACE, NODES, fragment
+from testbed.admission.objects import BACKENDS, NAMESPACE, NODES, fragment
+from testbed.stacks import Json
+from tests.support.pods.reservation_cases import CASES, case_pod
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """A busy machine is no failure."""

@@ -6,8 +6,8 @@ import pytest
 
 from agents.admission.errors import RefusalError
 from agents.admission.reservation import mutate
-from tests.support.stacks import Json
-from tests.unit.agents.admission.objects import NAMESPACE, NODES, fragment, reservation_pod
+from testbed.admission.objects import NAMESPACE, NODES, fragment, reservation_pod
+from testbed.stacks import Json
 
 
 def mutated(pod: Json) -> Json:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from agents.admission import answers, review
 from agents.admission.answers import Mutations
+from agents.admission.certificates.tls import LiveTls
 from agents.admission.errors import BadRequestError
 from agents.admission.gvirtus import BackendsFile
 from agents.admission.health import Health
@@ -24,11 +25,10 @@ from agents.admission.nodes import TegraNodes
 from agents.admission.observability import JsonLines, Metrics, log_to_stderr
 from agents.admission.review import MAX_BODY_BYTES
 from agents.admission.server import AdmissionServer
-from agents.admission.tls import LiveTls
-from tests.support.admission_fuzz import fuzz
-from tests.support.stacks import Json
-from tests.support.waiting import eventually
-from tests.unit.agents.admission.objects import NODES, body, fragment, gvirtus_pod, reservation_pod
+from testbed.admission.fuzz import fuzz
+from testbed.admission.objects import NODES, body, fragment, gvirtus_pod, reservation_pod
+from testbed.stacks import Json
+from testbed.waiting import eventually
 
 JSON = {"Content-Type": "application/json"}
 Ask = Callable[[aiohttp.ClientSession, str], Awaitable[Any]]

@@ -18,8 +18,8 @@ from operations.pull_request.commands import app
 from operations.pull_request.comment import LIMIT_BYTES, Occasion, marker
 from operations.pull_request.redaction import HIDDEN, Redactor
 from operations.pull_request.verified import Changes, Verified, kind_of, posted_comment
+from testbed.stacks import ROOT, jetson
 from tests.support.github_server import HEAD, REPOSITORY, TOKEN, GitHubServer, running
-from tests.support.stacks import ROOT, jetson
 from tests.unit.operations.pull_request.logs import diagnostic, finding, lines, step, summary
 from tests.unit.operations.pull_request.test_comment import ATTACKS, assert_only_ours
 

@@ -1,0 +1,1 @@
+"""The server's certificates: made, kept, published, served."""

@@ -1,0 +1,91 @@
+"""`restore`: the host as it was before the first `configure`, byte for byte but for what others changed since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.host.change import files, ownership
+from agents.host.change.configure import say, write
+from agents.host.change.journal import Journal
+from agents.host.change.lock import only_run
+from agents.host.change.plan import Step
+from agents.host.steps import containerd as step_containerd
+from agents.host.steps import docker as step_docker
+from agents.host.steps import service
+
+if TYPE_CHECKING:
+    from agents.host.change.journal import Original
+    from agents.host.change.ownership import TakenBack
+    from agents.host.commands import Tools
+
+_RESTART_SECONDS = 120.0
+
+
+@dataclass
+class Restored:
+    """What was put back, as far as it came."""
+
+    steps: list[Step] = field(default_factory=list)
+    restarted: list[str] = field(default_factory=list)
+
+    def answer(self) -> dict[str, Any]:
+        """The JSON answer, in the shape of `configure`'s."""
+        return {
+            "changed": any(step.changed for step in self.steps) or bool(self.restarted),
+            "steps": [step.answer() for step in self.steps],
+            "restarted": self.restarted,
+            "rolled_back": False,
+        }
+
+
+def restore(tools: Tools, restored: Restored) -> None:
+    """Takes back what this agent wrote and nobody has changed since, and restarts what ran with it.
+
+    Imported images stay: pods may run from them.
+
+    Raises:
+        HostError: A file can't be put back, or a runtime does not come up; running it again goes on from there.
+    """
+    # There is nothing to guard, so that a host that was never changed stays untouched, even by a lock.
+    if Journal.load(tools.root).is_absent:
+        return
+    with only_run(tools.root):
+        journal = Journal.load(tools.root)
+        if journal.is_empty:
+            journal.sweep()
+            return
+        planned = [
+            (original, ownership.taken_back(tools.root, journal, original)) for original in journal.originals.values()
+        ]
+        touched = {original.step for original, taken in planned if taken.changes}
+        # Before the first file changes, so that a kill does not lose the restart.
+        journal.owe(name for name in journal.services if _step_of(name) in touched)
+        for original, taken in planned:
+            _put_back(tools, original, taken, restored)
+        for name in list(journal.pending):
+            if service.is_gone(tools, name):
+                say(f"{name} is not on this host any more: nothing to restart")
+            else:
+                say(f"restarting {name}")
+                service.by_name(tools, name).bring_up(tools, _RESTART_SECONDS)
+                restored.restarted.append(name)
+            journal.restarted(name)
+        journal.close()
+
+
+def _put_back(tools: Tools, original: Original, taken: TakenBack, restored: Restored) -> None:
+    for planned in taken.changes:
+        write(tools, planned)
+        say(planned.diff)
+    place = Path(original.target) if original.target else tools.root.path(original.path)
+    files.remove(files.temporary_of(place))
+    detail = taken.note or f"{original.path} is what it was"
+    if taken.changes or taken.note:
+        say(detail)
+        restored.steps.append(Step(original.step, detail, taken.changes))
+
+
+def _step_of(name: str) -> str:
+    return step_docker.NAME if name == "docker" else step_containerd.NAME

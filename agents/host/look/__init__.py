@@ -1,0 +1,1 @@
+"""What a host is: platform, GPUs, container runtimes and tools. Only reads."""

@@ -1,0 +1,129 @@
+"""What a host is: everything that `probe` answers, each conclusion with its reasons. Changes nothing, needs no root."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agents.host.errors import HostError
+from agents.host.look import board, cuda, distribution, driver, gpus, nvml, toolkit
+
+if TYPE_CHECKING:
+    from agents.host.commands import Tools
+    from agents.host.look.board import Board
+    from agents.host.look.driver import Driver
+    from agents.host.look.nvml import Nvml
+
+_MEM_TOTAL = re.compile(r"^MemTotal:\s*(\d+)\s*kB", re.MULTILINE)
+_KIB_PER_MIB = 1024
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The board, its driver and NVML's answer."""
+
+    board: Board
+    driver: Driver
+    nvml: Nvml
+
+
+def hardware(tools: Tools) -> Hardware:
+    """Looks at the hardware; NVML may correct the first view of the board."""
+    first = board.detect(tools.root)
+    seen = driver.detect(tools.root, first)
+    answer = nvml.ask(tools, seen, jetpack=first.jetpack)
+    return Hardware(board.detect(tools.root, tuple(gpu.name for gpu in answer.gpus)), seen, answer)
+
+
+def probe(tools: Tools) -> dict[str, Any]:
+    """Gives the probe's answer; what is missing on the host is missing in the answer, never a failure."""
+    seen = hardware(tools)
+    found = distribution.detect(tools.root)
+    installed = toolkit.detect(tools)
+    total = _memory_mib(tools)
+    by_cuda = cuda.ask(tools, seen.driver, seen.nvml)
+    return {
+        "version": 1,
+        "architecture": seen.board.architecture,
+        "python": platform.python_version(),
+        "platform": {
+            "kind": seen.board.kind,
+            "generation": seen.board.generation,
+            "model": seen.board.model,
+            "jetpack": seen.board.jetpack,
+            "reasons": list(seen.board.reasons),
+        },
+        "driver": {
+            "version": seen.driver.version or seen.nvml.driver,
+            "library_folder": seen.driver.library_folder,
+            "reasons": list(seen.driver.reasons),
+        },
+        "devices": driver.devices(tools.root),
+        "gpus": gpus.listed(tools.root, seen.board, seen.nvml, by_cuda, total_mib=total),
+        "nvml": {"ok": seen.nvml.ok, "reason": seen.nvml.reason},
+        "cuda": {"ok": by_cuda.ok, "reason": by_cuda.reason},
+        "memory": {"total_mib": total},
+        "runtimes": _runtimes(tools, found.name),
+        "kubernetes": {
+            "distribution": found.name,
+            "version": distribution.version(tools, found.name),
+            "reasons": [reason for _, reason in found.reasons] or ["no sign of a Kubernetes distribution"],
+        },
+        "toolkit": {
+            "version": installed.version,
+            "mode": installed.mode,
+            "config": installed.config,
+            "reasons": list(installed.reasons),
+        },
+        "user": {"uid": os.geteuid()},
+    }
+
+
+def _memory_mib(tools: Tools) -> int:
+    found = _MEM_TOTAL.search(tools.root.read_text("/proc/meminfo") or "")
+    return int(found.group(1)) // _KIB_PER_MIB if found else 0
+
+
+def _runtimes(tools: Tools, name: str) -> list[dict[str, Any]]:
+    runtimes = []
+    layout = _layout(tools, name)
+    program = layout.program(tools, "containerd") if layout else tools.find("containerd")
+    config = layout.effective if layout else "/etc/containerd/config.toml"
+    if program or tools.root.exists(config):
+        reasons = [f"`{program}` is its program" if program else "its program is not found"]
+        reasons.append(f"{config} {'exists' if tools.root.exists(config) else 'does not exist'}")
+        reasons.extend([f"Kubernetes is {name}"] if layout else [])
+        runtimes.append(_runtime("containerd", _containerd_version(tools, program), config, reasons))
+    docker = tools.find("dockerd") or tools.find("docker")
+    config = "/etc/docker/daemon.json"
+    if docker or tools.root.exists(config):
+        reasons = [f"`{docker}` is its program" if docker else "its program is not found"]
+        reasons.append(f"{config} {'exists' if tools.root.exists(config) else 'does not exist'}")
+        said = tools.said("docker", "--version") or tools.said("dockerd", "--version") or ""
+        runtimes.append(_runtime("docker", _number(said), config, reasons))
+    return runtimes
+
+
+def _runtime(name: str, version: str | None, config: str, reasons: list[str]) -> dict[str, Any]:
+    return {"name": name, "version": version, "config": config, "reasons": reasons}
+
+
+def _layout(tools: Tools, name: str) -> distribution.Layout | None:
+    if name == "none":
+        return None
+    try:
+        return distribution.layout(tools.root, name)
+    except HostError:
+        return None
+
+
+def _containerd_version(tools: Tools, program: str | None) -> str | None:
+    return _number(tools.said(program, "--version") or "") if program else None
+
+
+def _number(text: str) -> str | None:
+    found = re.search(r"v?(\d+\.\d+\.\d+[^\s,]*)", text)
+    return found.group(1) if found else None

@@ -1,0 +1,1 @@
+"""One file of the container runtime per step: what it must say, and what a restart needs."""

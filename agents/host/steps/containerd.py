@@ -1,0 +1,291 @@
+"""The step `containerd`: the `nvidia` runtime beside runc, by each distribution's own mechanism."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from agents.host.change.plan import Step, change, change_of
+from agents.host.errors import HostError
+from agents.host.look import effective, toolkit
+from agents.host.look.distribution import Mechanism
+from agents.host.look.effective import CRI_V2, CRI_V3, Effective, Files
+from agents.host.look.toml_dump import flatten
+from agents.host.steps import ctk, service
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agents.host.change.journal import Journal, Original
+    from agents.host.context import Context
+    from agents.host.look.toml_dump import Flat
+    from agents.host.root import Root
+
+NAME = "containerd"
+NVIDIA_FILE = "99-nvidia.toml"
+"""nvidia-ctk's and the GPU Operator's own name, so that two of them can't exist."""
+RUNC_FILE = "00-kai-anywhere-runc.toml"
+"""Sorted before the other, and there even when somebody replaces the other."""
+_SPLIT_VERSION = 3
+_MERGES_SINCE = 2
+_EMPTY = ("''", '""', "[]", "{}", "0", "false")
+_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_BEGIN = "# Added by kai-anywhere's host agent: begin"
+_END = "# Added by kai-anywhere's host agent: end"
+_MARKED = re.compile(f"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL)
+_WRITTEN = "# Written by kai-anywhere's host agent"
+_PROGRAM = re.compile(r"""BinaryName\s*=\s*["']([^"']*)/nvidia-container-runtime["']""")
+_NVIDIA_IS_DEFAULT = re.compile(r"""^\s*default_runtime_name\s*=\s*["']nvidia["']""", re.MULTILINE)
+_ONLY_VERSION = re.compile(r"version = \d+\n")
+_OWN = re.compile(r"""runtimes\.["']?nvidia["']?\]""")
+
+
+def plan(context: Context) -> Step:
+    """Plans containerd's configuration; every candidate is tried with the distribution's own containerd first.
+
+    Raises:
+        HostError: The configuration can't take the runtime without losing something.
+    """
+    if context.layout.mechanism is Mechanism.OWN:
+        return _own(context)
+    if context.layout.mechanism is Mechanism.TEMPLATE:
+        return _template(context)
+    return _drop_in(context)
+
+
+def _own(context: Context) -> Step:
+    name, config = context.layout.name, context.layout.effective
+    if context.desired.toolkit.owner == "operator":
+        return Step(NAME, f"{name} finds the GPU Operator's toolkit itself")
+    present = finds_nvidia(context)
+    if present and not context.owes_restart(context.layout.unit):
+        return Step(NAME, f"{name} has found the nvidia runtime: {config} holds it")
+    return Step(NAME, f"{name} looks for the nvidia runtime when it starts", service=service.for_layout(context.layout))
+
+
+def finds_nvidia(context: Context) -> bool:
+    """Tells whether the configuration that k3s and rke2 write at each start holds the runtime."""
+    content = context.tools.root.read_bytes(context.layout.effective)
+    return bool(_OWN.search((content or b"").decode("utf-8", "replace")))
+
+
+def is_whole(path: str) -> bool:
+    """Tells whether a file is this agent's as a whole, and no part of somebody else's."""
+    return path.rpartition("/")[2] in (NVIDIA_FILE, RUNC_FILE)
+
+
+def looks_written(path: str, content: bytes) -> bool:
+    """Tells whether such a file is this agent's by what it says; the GPU Operator's names the operator's program."""
+    text = content.decode("utf-8", "replace")
+    folders = _PROGRAM.findall(text)
+    runtimes = bool(folders) and all(folder in toolkit.RUNTIME_FOLDERS for folder in folders)
+    return text.startswith(_WRITTEN) or (path.endswith(NVIDIA_FILE) and runtimes)
+
+
+def without_ours(path: str, original: bytes | None, current: bytes) -> bytes | None:
+    """Gives a main configuration without the import that this agent added, a template without its runtime."""
+    text, former = current.decode("utf-8", "replace"), (original or b"").decode("utf-8", "replace")
+    bare = _MARKED.sub("", text)
+    pattern = f"{_default_folder(path)}/*.toml"
+    if pattern not in effective.imports(former):
+        bare = effective.without_import(bare, pattern, empty_list="imports" in former)
+    return None if original is None and _ONLY_VERSION.fullmatch(bare) else bare.encode()
+
+
+def needed_by_others(root: Root, journal: Journal, original: Original) -> str:
+    """Tells why a file has to stay: something that others set up since needs it; empty where nothing does."""
+    ours = [each.path for each in journal.originals.values() if each.step == NAME]
+    mains = [path for path in ours if not is_whole(path)]
+    folders = {path.rpartition("/")[0] for path in ours if is_whole(path)} | {_default_folder(path) for path in mains}
+    theirs = [
+        path
+        for folder in sorted(folders)
+        for path in root.glob(f"{folder}/*.toml")
+        if not _is_ours(root, journal, path)
+    ]
+    edited = [path for path in mains if not _is_ours(root, journal, path)]
+    if any(_NVIDIA_IS_DEFAULT.search(root.read_text(path) or "") for path in [*theirs, *edited]):
+        return "somebody else made nvidia the default runtime"
+    if original.path in mains and theirs:
+        return f"{', '.join(theirs)} is imported by it"
+    nvidia = [path for path in theirs if path.endswith(NVIDIA_FILE)]
+    return f"{nvidia[0]} of somebody else relies on it" if nvidia and original.path.endswith(RUNC_FILE) else ""
+
+
+def _is_ours(root: Root, journal: Journal, path: str) -> bool:
+    original, content = journal.originals.get(path), (root.read_text(path) or "").encode()
+    if original is None:
+        return False
+    return journal.is_as_written(original, content) or (not original.written and looks_written(path, content))
+
+
+def _default_folder(main: str) -> str:
+    return f"{main.rpartition('/')[0]}/conf.d"
+
+
+def _drop_in(context: Context) -> Step:
+    root, layout = context.tools.root, context.layout
+    major = _major(context)
+    content = root.read_bytes(layout.config)
+    main = (
+        f"version = {3 if major >= _MERGES_SINCE else 2}\n" if content is None else content.decode("utf-8", "replace")
+    )
+    version = effective.file_version(main)
+    if version is None or version < _MERGES_SINCE:
+        raise HostError(
+            f"{layout.config} has no `version = 2` or later, so containerd takes it for version 1 and would ignore the "
+            "nvidia runtime.",
+            f"Write a full one: `containerd config default > {layout.config}`, with SystemdCgroup = true where the "
+            "kubelet uses systemd; nothing was changed.",
+        )
+    folder = _folder(main, layout.drop_ins)
+    present = {path.rpartition("/")[2]: path for path in root.glob(f"{folder}/*.toml")}
+    files = {name: root.read_bytes(path) or b"" for name, path in present.items()}
+    others = {name: content for name, content in files.items() if name not in (NVIDIA_FILE, RUNC_FILE)}
+    now = _merged(context, "now", main, files, folder)
+    _refuse_without_cri(now, layout.config)
+    ours = f"{folder}/{NVIDIA_FILE}" in context.journal.originals
+    by_host = context.desired.toolkit.owner == "host"
+    there = now.serves_nvidia and (now.nvidia_program[:1] != "/" or root.exists(now.nvidia_program))
+    if by_host and there and not ours and not context.owes_restart(layout.unit):
+        return Step(NAME, "the nvidia runtime is in force already, not by this agent: left alone")
+    if not by_host and major < _MERGES_SINCE:
+        return Step(NAME, "containerd 1.x takes the GPU Operator's complete file: nothing to prepare")
+
+    base = _merged(context, "base", main, others, folder)
+    new_main = effective.with_import(main, f"{folder}/*.toml")
+    wanted = dict(others)
+    if major >= _MERGES_SINCE:
+        wanted[RUNC_FILE] = _runc_table(base, version).encode()
+    if by_host:
+        # On 1.x the last file replaces the plugin's whole section, so it has to hold all of it.
+        source = wanted[RUNC_FILE] if major >= _MERGES_SINCE else base.text.encode()
+        wanted[NVIDIA_FILE] = _with_nvidia(context, source)
+    elif NVIDIA_FILE in files and not _is_ours(root, context.journal, f"{folder}/{NVIDIA_FILE}"):
+        wanted[NVIDIA_FILE] = files[NVIDIA_FILE]  # The GPU Operator's, which stays.
+    candidate = _merged(context, "candidate", new_main, wanted, folder)
+    if by_host:
+        candidate.refuse_worse_than(base)
+    changes = change_of(root, layout.config, content, new_main.encode())
+    for name in (RUNC_FILE, NVIDIA_FILE):
+        if name in wanted:
+            changes += change(root, f"{folder}/{name}", wanted[name], like=layout.config)
+    restart = candidate.in_force != now.in_force or context.owes_restart(layout.unit)
+    return Step(
+        NAME,
+        _detail(f"{folder}, version {version} as the main file", by_host=by_host, merges=major >= _MERGES_SINCE),
+        changes,
+        service.for_layout(layout) if restart else None,
+    )
+
+
+def _detail(where: str, *, by_host: bool, merges: bool) -> str:
+    what = "runc and nvidia" if by_host else "runc, which the GPU Operator's own file relies on,"
+    detail = f"{what} in {where}"
+    # Without merging, the last file wins with the plugin's whole section.
+    frozen = (
+        f"; containerd 1.x takes the whole Kubernetes section from {NVIDIA_FILE}: what is changed elsewhere later is "
+        "in force only after the host was configured again"
+    )
+    return detail if merges else detail + frozen
+
+
+def _template(context: Context) -> Step:
+    """microk8s renders its configuration from a template of shell variables at each start."""
+    root, layout = context.tools.root, context.layout
+    if context.desired.toolkit.owner == "operator":
+        return Step(NAME, f"the GPU Operator is told where {layout.name} keeps its configuration")
+    content = root.read_bytes(layout.config)
+    if content is None:
+        raise HostError(f"{layout.config} does not exist.", f"Repair or reinstall {layout.name}.")
+    template = content.decode("utf-8", "replace")
+    bare = _MARKED.sub("", template)
+    version = effective.file_version(bare) or 1
+    now = _merged(context, "now", _rendered(template), {}, layout.drop_ins)
+    base = _merged(context, "base", _rendered(bare), {}, layout.drop_ins)
+    if base.serves_nvidia and bare == template:
+        return Step(NAME, "the template holds the nvidia runtime already: left alone")
+    made = _with_nvidia(context, _runc_table(base, version).encode())
+    nvidia = Effective("", flatten(made.decode("utf-8", "replace"))).runtime("nvidia")
+    table = _table(("plugins", _plugin(version), "containerd", "runtimes", "nvidia"), nvidia)
+    candidate_text = f"{bare}\n{_BEGIN}\n{table}{_END}\n"
+    candidate = _merged(context, "candidate", _rendered(candidate_text), {}, layout.drop_ins)
+    candidate.refuse_worse_than(base)
+    restart = candidate.in_force != now.in_force or context.owes_restart(layout.unit)
+    return Step(
+        NAME,
+        "nvidia at the end of the template",
+        change_of(root, layout.config, content, candidate_text.encode()),
+        service.for_layout(layout) if restart else None,
+    )
+
+
+def _rendered(template: str) -> str:
+    known = {"SNAPSHOTTER": "overlayfs", "RUNTIME": "runc", "RUNTIME_TYPE": "io.containerd.runc.v2"}
+    return _PLACEHOLDER.sub(lambda found: known.get(found.group(1), f"/{found.group(1).lower()}"), template)
+
+
+def _merged(context: Context, name: str, main: str, drop_ins: Mapping[str, bytes], folder: str) -> Effective:
+    files = Files(main, folder, drop_ins)
+    return effective.merged(context.tools, context.layout, context.staging / name, files)
+
+
+def _with_nvidia(context: Context, source: bytes) -> bytes:
+    toolkit.refuse_two_owners(context.tools.root)
+    folder = context.staging / "nvidia-ctk"
+    folder.mkdir()
+    (folder / "source.toml").write_bytes(source)
+    return ctk.containerd_runtime(context.tools, folder / "source.toml", toolkit.runtime_path(context.tools.root))
+
+
+def _folder(main: str, default: str) -> str:
+    """Gives the folder that the main file imports from already (older k8s-snaps do not use their base folder's)."""
+    folders = [entry[: -len("/*.toml")] for entry in effective.imports(main) if entry.endswith("/*.toml")]
+    absolute = [folder for folder in folders if folder.startswith("/")]
+    return default if default in absolute or not absolute else absolute[-1]
+
+
+def _runc_table(base: Effective, version: int) -> str:
+    runc = {key: value for key, value in base.runtime("runc").items() if value not in _EMPTY}
+    if not runc:
+        raise HostError(
+            "containerd's configuration has no runc runtime to set nvidia beside.",
+            "Add it to the main configuration, then run again; nothing was changed.",
+        )
+    table = _table(("plugins", _plugin(version), "containerd", "runtimes", "runc"), runc)
+    return f"{_WRITTEN}; `restore` removes it.\nversion = {version}\n\n{table}"
+
+
+def _table(prefix: tuple[str, ...], values: Flat) -> str:
+    """Gives a table with its sub-tables as TOML, in a fixed order."""
+    lines = []
+    for sub in sorted({key[:-1] for key in values}):
+        lines.append("[" + ".".join(part if part.isalnum() else f'"{part}"' for part in (*prefix, *sub)) + "]")
+        lines += [f"  {key[-1]} = {value}" for key, value in sorted(values.items()) if key[:-1] == sub]
+    return "\n".join(lines) + "\n"
+
+
+def _plugin(version: int) -> str:
+    return CRI_V3 if version >= _SPLIT_VERSION else CRI_V2
+
+
+def _major(context: Context) -> int:
+    program = context.layout.program(context.tools, "containerd")
+    if program is None:
+        where = ", ".join(context.layout.programs) or "PATH"
+        raise HostError(f"The containerd of {context.layout.name} is not found in {where}.", "Install it first.")
+    said = context.tools.check([program, "--version"], "Repair the installation of containerd.").output
+    found = re.search(r"\sv?(\d+)\.\d+\.\d+", said)
+    if found is None:
+        raise HostError(f"`{program} --version` prints no version: {said.strip()!r}.", "Repair containerd.")
+    return int(found.group(1))
+
+
+def _refuse_without_cri(now: Effective, config: str) -> None:
+    disabled = now.flat.get(("disabled_plugins",), "[]")
+    if re.search(r"""["'](io\.containerd\.grpc\.v1\.)?cri["']""", disabled):
+        raise HostError(
+            f"{config} disables containerd's Kubernetes plugin, as Docker's package does: {disabled}.",
+            f"Write a full one: `containerd config default > {config}`, with SystemdCgroup = true where the "
+            "kubelet uses systemd; nothing was changed.",
+        )

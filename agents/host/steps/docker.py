@@ -1,0 +1,158 @@
+"""The step `docker`: the `nvidia` runtime in Docker's `daemon.json`, merged into what stands there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Dict
+
+from agents.host.change.plan import Step, change_of
+from agents.host.errors import HostError
+from agents.host.look import toolkit
+from agents.host.steps import ctk, service
+
+if TYPE_CHECKING:
+    from agents.host.context import Context
+
+NAME = "docker"
+CONFIG = "/etc/docker/daemon.json"
+_DEFAULT = "default-runtime"
+_Object = Dict[str, Any]
+
+
+def plan(context: Context) -> Step:
+    """Plans Docker's configuration.
+
+    Raises:
+        HostError: `daemon.json` is broken, Docker is missing, or its own validation refuses the result.
+    """
+    docker = context.desired.docker
+    if not docker.configure:
+        return Step(NAME, "not asked for")
+    root, tools = context.tools.root, context.tools
+    tools.need("docker", "Install Docker, or switch docker.configure off.")
+    toolkit.refuse_two_owners(root)
+    before = root.read_bytes(CONFIG)
+    wanted = _with_former_default(context, _parsed(before))
+    owed = context.owes_restart("docker")
+    if "nvidia" not in wanted.get("runtimes", {}) or (docker.default_runtime and wanted.get(_DEFAULT) != "nvidia"):
+        staged = context.staging / "daemon.json"
+        if before is not None:
+            staged.write_text(json.dumps(wanted), encoding="utf-8")
+        made = ctk.docker_runtime(tools, staged, toolkit.runtime_path(root), default=docker.default_runtime)
+        # The tool has replaced keys before (NVIDIA/nvidia-container-toolkit#2049): only what was asked for is taken.
+        wanted = _merged(wanted, _parsed(made), default=docker.default_runtime)
+    content = before if before is not None and wanted == _parsed(before) else _text(wanted)
+    changes = change_of(root, CONFIG, before, content)
+    if changes:
+        _validate(context, content)
+    restart = service.docker() if changes or owed else None
+    return Step(NAME, "the nvidia runtime" + (" as default" if docker.default_runtime else ""), changes, restart)
+
+
+def without_ours(original: bytes | None, written: bytes | None, current: bytes, *, every: bool = False) -> bytes | None:
+    """Gives `daemon.json` without what this agent added and nobody has changed since; None where nothing is left.
+
+    Args:
+        original: What was there.
+        written: What this agent wrote, None where that is not known.
+        current: What is there.
+        every: Whether its values go also where somebody has changed them since.
+
+    Raises:
+        HostError: One of them is broken.
+    """
+    former, now = _parsed(original), _parsed(current)
+    ours = _parsed(written) if written is not None else _assumed(former, now)
+    left = _reverted(former, ours, now, every=every)
+    runtime = now.get("runtimes", {}).get("nvidia")
+    if left.get(_DEFAULT) == "nvidia" and runtime is not None:
+        # Somebody made it the default: Docker does not start without it.
+        left["runtimes"] = dict(left.get("runtimes", {}), nvidia=runtime)
+    if left == former:
+        return original
+    return current if left == now else _text(left)
+
+
+def _assumed(former: _Object, now: _Object) -> _Object:
+    """Gives what this agent made of a file, as far as the names tell."""
+    ours = dict(former)
+    if "nvidia" in now.get("runtimes", {}):
+        ours["runtimes"] = dict(former.get("runtimes", {}), nvidia=now["runtimes"]["nvidia"])
+    return dict(ours, **{_DEFAULT: "nvidia"}) if now.get(_DEFAULT) == "nvidia" else ours
+
+
+def _reverted(former: _Object, ours: _Object, now: _Object, *, every: bool) -> _Object:
+    """Gives an object with every value that is still ours as it was."""
+    left = dict(now)
+    for name, value in ours.items():
+        if former.get(name) == value:
+            continue
+        there = now.get(name)
+        if there != value and isinstance(value, dict) and isinstance(there, dict):
+            left[name] = _reverted(former.get(name, {}), value, there, every=every)
+        elif there != value and not every:
+            continue
+        elif name in former:
+            left[name] = former[name]
+        else:
+            left.pop(name, None)
+        if left.get(name) == {} and name not in former:
+            del left[name]
+    return left
+
+
+def _merged(mine: dict[str, Any], made: dict[str, Any], *, default: bool) -> dict[str, Any]:
+    merged = dict(mine)
+    runtimes = dict(merged.get("runtimes", {}))
+    runtimes["nvidia"] = made.get("runtimes", {}).get("nvidia")
+    if not isinstance(runtimes["nvidia"], dict):
+        raise HostError("`nvidia-ctk` added no nvidia runtime to daemon.json.", "Install a newer toolkit.")
+    merged["runtimes"] = runtimes
+    if default:
+        merged[_DEFAULT] = "nvidia"
+    return merged
+
+
+def _with_former_default(context: Context, data: dict[str, Any]) -> dict[str, Any]:
+    """Takes back a default runtime that an earlier run set and that is no longer asked for."""
+    original = context.journal.originals.get(CONFIG)
+    if context.desired.docker.default_runtime or original is None or data.get(_DEFAULT) != "nvidia":
+        return data
+    written = context.journal.written_to(original)
+    if written is not None and _parsed(written).get(_DEFAULT) != "nvidia":
+        return data  # Somebody else's choice.
+    former = _parsed(context.journal.content_of(original)).get(_DEFAULT)
+    rest = {name: value for name, value in data.items() if name != _DEFAULT}
+    return rest if former is None else dict(rest, **{_DEFAULT: former})
+
+
+def _parsed(content: bytes | None) -> dict[str, Any]:
+    if content is None:
+        return {}
+    try:
+        data = json.loads(content.decode("utf-8"))
+    except ValueError as error:
+        raise HostError(
+            f"{CONFIG} is not JSON: {error}.", "Repair it, or remove it if it is empty; nothing was changed."
+        ) from error
+    if not isinstance(data, dict) or not isinstance(data.get("runtimes", {}), dict):
+        raise HostError(f"{CONFIG} does not hold an object with `runtimes`.", "Repair it; nothing was changed.")
+    return data
+
+
+def _text(data: dict[str, Any]) -> bytes:
+    return (json.dumps(data, indent=4) + "\n").encode()
+
+
+def _validate(context: Context, content: bytes) -> None:
+    dockerd = context.tools.find("dockerd")
+    if dockerd is None:
+        return
+    candidate = context.staging / "candidate-daemon.json"
+    candidate.write_bytes(content)
+    finished = context.tools.run([dockerd, "--validate", "--config-file", str(candidate)])
+    # Before 23.0 there is no --validate.
+    if finished.code and "unknown flag" not in finished.trouble:
+        raise HostError(
+            f"Docker refuses the new {CONFIG}: {finished.trouble}", "Correct what it names; nothing was changed."
+        )

@@ -1,0 +1,120 @@
+"""Restarting a container runtime, and knowing that it answers again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agents.host.commands import Deadline
+from agents.host.errors import HostError
+from agents.host.look import distribution
+from agents.host.look.distribution import Mechanism
+
+if TYPE_CHECKING:
+    from agents.host.commands import Tools
+
+_DOCKER_SOCKET = "/run/docker.sock"
+_PAUSE_SECONDS = 0.5
+_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A runtime that can be restarted; `name` is its unit, which the journal keeps."""
+
+    name: str
+    restart: tuple[str, ...]
+    socket: str
+    distribution: str | None
+
+    def bring_up(self, tools: Tools, seconds: float) -> None:
+        """Restarts it and waits until it answers.
+
+        Raises:
+            HostError: The restart failed, or it does not answer in time; the message says what was seen last.
+        """
+        deadline = Deadline(tools.deadline.left(seconds))
+        program = tools.need(self.restart[0], f"{self.name} is restarted with it; run the agent on the host itself.")
+        remedy = f"Look at `journalctl -u {self.name} -n 50`."
+        tools.check([program, *self.restart[1:]], remedy, seconds=deadline.left())
+        while (trouble := self._trouble(tools, deadline)) is not None:
+            if deadline.passed or tools.deadline.passed:
+                raise HostError(f"{self.name} does not come up within {deadline.seconds:.0f} s: {trouble}.", remedy)
+            time.sleep(_PAUSE_SECONDS)
+
+    def _trouble(self, tools: Tools, deadline: Deadline) -> str | None:
+        if not _answers(str(tools.root.path(self.socket))):
+            return f"nobody answers on {self.socket}"
+        if self.distribution is None:
+            return None
+        layout = distribution.layout(tools.root, self.distribution)
+        ctr = layout.program(tools, "ctr")
+        if ctr is None:
+            return None
+        # containerd itself runs on when its Kubernetes plugin can't load its configuration.
+        address = str(tools.root.path(self.socket))
+        try:
+            listed = tools.run([ctr, "--address", address, "plugins", "ls"], seconds=deadline.left(_SECONDS))
+        except HostError as error:
+            return error.message.rstrip(".")
+        if listed.code:
+            return f"`ctr plugins ls` fails: {listed.trouble}"
+        states = [line.split()[-1] for line in listed.output.splitlines() if line.split()[1:2] == ["cri"]]
+        return None if "ok" in states else "its Kubernetes plugin (cri) has not loaded"
+
+
+def for_layout(layout: distribution.Layout) -> Service:
+    """Gives the service behind a distribution's containerd."""
+    return Service(layout.unit, layout.restart, layout.socket, layout.name)
+
+
+def docker() -> Service:
+    """Gives Docker's service."""
+    return Service("docker", ("systemctl", "restart", "docker"), _DOCKER_SOCKET, None)
+
+
+def by_name(tools: Tools, name: str) -> Service:
+    """Gives the service that the journal names.
+
+    Raises:
+        HostError: There is none of that name on this host any more.
+    """
+    if name == "docker":
+        return docker()
+    for kind in ("kubeadm", "k8s-snap", "microk8s"):
+        layout = distribution.layout(tools.root, kind)
+        if layout.unit == name:
+            return for_layout(layout)
+    for kind in ("k3s", "rke2"):
+        if name.startswith(kind):
+            layout = distribution.layout(tools.root, kind)
+            return Service(name, ("systemctl", "restart", name), layout.socket, kind)
+    raise HostError(f"The journal names the service {name!r}, which is not known.", "Restart the runtime by hand.")
+
+
+def is_gone(tools: Tools, name: str) -> bool:
+    """Tells whether the distribution behind a service was removed since, so that nothing is left to restart."""
+    if name == "docker":
+        return tools.find("dockerd") is None and tools.find("docker") is None
+    service = by_name(tools, name)
+    layout = distribution.layout(tools.root, service.distribution or "kubeadm")
+    return layout.program(tools, "containerd") is None and layout.mechanism is not Mechanism.OWN
+
+
+def _answers(path: str) -> bool:
+    # A socket's path may be longer than an address holds: go through its open folder.
+    folder, _, name = path.rpartition("/")
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            client = stack.enter_context(socket.socket(socket.AF_UNIX))
+            client.settimeout(_SECONDS)
+            client.connect(f"/proc/self/fd/{descriptor}/{name}")
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Host commands over SSH: one component per host, and what they share."""

@@ -1,0 +1,112 @@
+"""The shell text that starts a host's agent: pure, without a secret, the same for the same agent and host.
+
+The agent's hash is a part of the text: another agent is another input, and a file that is not the one that was copied
+is never run. Everything that is long stands in the file itself (launcher.sh), since the provider's errors quote
+the whole command.
+"""
+
+import shlex
+from dataclasses import dataclass
+
+from config.hosts import HostSettings
+
+_FOLDER = ".kai-anywhere"
+"""Below the login's home, which several hosts may share."""
+_HASH_CHARACTERS = 16
+
+
+@dataclass(frozen=True)
+class HostAgent:
+    """The agent with its launcher, as one file.
+
+    Attributes:
+        path: on this machine.
+        sha256: of its content, in hex.
+    """
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class HostCommands:
+    """The commands of one host.
+
+    Attributes:
+        node: the host's name, for messages.
+        agent: what runs there.
+        host: its settings.
+    """
+
+    node: str
+    agent: HostAgent
+    host: HostSettings
+
+    @property
+    def probe(self) -> str:
+        """Asks the host what it is; runs as the login, without sudo and without stdin."""
+        return self._checked(self._launch("probe", self.host.timeouts.probe_seconds), self._revision)
+
+    @property
+    def configure(self) -> str:
+        """Puts the document into force and asks whether it is; prints what changed."""
+        return self._checked(self._launch("configure", self.host.timeouts.configure_seconds), self._revision)
+
+    def check(self, nonce: str) -> str:
+        """Asks whether everything is still in force; the nonce makes it another input."""
+        return self._checked(self._launch("check", self.host.timeouts.probe_seconds), nonce)
+
+    @property
+    def restore(self) -> str:
+        """Gives the host its original files back, and removes the agent that was copied."""
+        gone = (
+            f"host {self.node}: its agent is not at {self._path} any more. Raise hosts.{self.node}.revision and run "
+            f"pulumi up, or set hosts.{self.node}.gone: true."
+        )
+        lines = [
+            f"[ -e {shlex.quote(self._path)} ] || {{ echo {shlex.quote(gone)} >&2; exit 1; }}",
+            self._verified,
+            self._launch("restore", self.host.timeouts.configure_seconds),
+        ]
+        if self.host.ssh is not None:
+            folder = f"{_FOLDER}/{self.node}"
+            lines[-1] += " || exit"
+            # With what earlier versions of the program copied for this node.
+            lines.append(f"rm -f {folder}/*/kai-host.pyz; rmdir {folder}/* {folder} {_FOLDER} 2>/dev/null || true")
+        return _in_any_shell("\n".join(lines))
+
+    @property
+    def remote_agent(self) -> str:
+        """Where the agent is copied to, below the login's home.
+
+        Each node has its own, since hosts may share a home. Each version has its own, so that what is in the state can
+        still be undone by the version that did it while a newer one is copied.
+        """
+        return f"{_FOLDER}/{self.node}/{self.agent.sha256[:_HASH_CHARACTERS]}/kai-host.pyz"
+
+    @property
+    def _path(self) -> str:
+        return self.remote_agent if self.host.ssh is not None else self.agent.path
+
+    @property
+    def _verified(self) -> str:
+        """Ends the text unless the file is the one that was copied."""
+        expected = shlex.quote(f"{self.agent.sha256}  {self._path}")
+        return f"echo {expected} | sha256sum -c --quiet || exit"
+
+    @property
+    def _revision(self) -> str:
+        return f"revision {self.host.revision}"
+
+    def _launch(self, command: str, seconds: int) -> str:
+        secret = "none" if self.host.sudo_password_secret is None else "password"
+        return f"sh {shlex.quote(self._path)} {command} {self.node} {seconds} {secret}"
+
+    def _checked(self, launch: str, mark: str) -> str:
+        """Run the launcher if it is the file that was copied; the mark is a comment that makes another input."""
+        return _in_any_shell(f"{self._verified}\nexec {launch} # {mark}")
+
+
+def _in_any_shell(text: str) -> str:
+    """The text for a login whose own shell may be any."""
+    return f"exec sh -c {shlex.quote(text)}"

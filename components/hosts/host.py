@@ -1,0 +1,187 @@
+"""One host: its agent is copied there, asks what the host is, and puts into force what the stack says."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_command import local, remote
+
+from components import tokens
+from components.hosts.answer import HostAnswerError, read_probe
+from components.hosts.commands import HostAgent, HostCommands
+from components.hosts.connection import connection, custom_timeouts
+from components.hosts.verdict import HostFacts, HostVerdictError, judge
+from config.hosts import HostCheck, HostSettings
+from manifests.hosts import HostPlan
+
+_COPY_SECONDS = 120
+_STARTING_SECONDS = 60
+"""Of sudo, Python and the agent, beyond the limit of what they do."""
+
+
+@dataclass(frozen=True)
+class HostArgs:
+    """What Host needs.
+
+    Attributes:
+        host: its settings.
+        plan: what the stack expects of it.
+        agent: what runs there.
+        secrets: by name.
+        prepared_before: whether the stack has prepared it in an earlier run; only asked of a host that is gone.
+    """
+
+    host: HostSettings
+    plan: HostPlan
+    agent: HostAgent
+    secrets: Mapping[str, pulumi.Output[str]]
+    prepared_before: bool
+
+
+class Host(pulumi.ComponentResource):
+    """Copy -> probe -> verdict -> configure and check; deleting it restores the host.
+
+    The verdict stands between probe and configure: the document that `configure` reads from stdin is an output of it,
+    so a host that is not what the stack says fails before anything is changed there.
+
+    Attributes:
+        platform: what the host says it is, or None if it is gone.
+        gpu_memory_mib: what KAI may share of one GPU, or None where nobody asks the host.
+        gpu_count: GPUs, or None if it is gone.
+        ready: what others wait for; not an output.
+    """
+
+    platform: pulumi.Output[str | None]
+    gpu_memory_mib: pulumi.Output[int | None]
+    gpu_count: pulumi.Output[int | None]
+    ready: list[pulumi.Resource]
+
+    def __init__(self, name: str, args: HostArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(tokens.HOST, name, None, opts)
+        self._name = name
+        self._args = args
+        self._commands = HostCommands(args.plan.node, args.agent, args.host)
+        if args.host.gone:
+            self._leave()
+        else:
+            self._prepare()
+        self.register_outputs(
+            {"platform": self.platform, "gpu_memory_mib": self.gpu_memory_mib, "gpu_count": self.gpu_count}
+        )
+
+    def _leave(self) -> None:
+        """Keep a machine that does not exist any more in the state as it is, so that nothing contacts it.
+
+        Probe and copy have nothing to undo. What configured the host has: it is registered with its old inputs, and
+        retained when it is deleted later.
+        """
+        self.platform = pulumi.Output.from_input(None)
+        self.gpu_memory_mib = pulumi.Output.from_input(self._args.plan.gpu_memory_mib)
+        self.gpu_count = pulumi.Output.from_input(None)
+        self.ready = []
+        if self._args.prepared_before:
+            opts = pulumi.ResourceOptions(parent=self, retain_on_delete=True, ignore_changes=["*"])
+            self._command(configured_name(self._name), self._commands.configure, opts)
+
+    def _prepare(self) -> None:
+        limits = self._args.host.timeouts
+        copied = self._copy()
+        probe = self._command(f"{self._name}-probe", self._commands.probe, self._opts(copied, limits.probe_seconds))
+        # The provider makes outputs secret where an input is, and the connection is. The answer holds no secret.
+        facts = pulumi.Output.unsecret(probe.stdout).apply(self._judge)
+        self.platform = facts.apply(lambda known: known.platform)
+        self.gpu_memory_mib = facts.apply(lambda known: known.gpu_memory_mib)
+        self.gpu_count = facts.apply(lambda known: known.gpu_count)
+        stdin = self._stdin(facts)
+        configured = self._command(
+            configured_name(self._name),
+            self._commands.configure,
+            self._opts([*copied, probe], 2 * limits.configure_seconds),
+            delete=self._commands.restore,
+            stdin=stdin,
+        )
+        self.ready = [configured]
+        if self._args.host.check is HostCheck.ALWAYS:
+            self._command(
+                f"{self._name}-check",
+                self._commands.check(uuid.uuid4().hex),
+                self._opts([configured], limits.probe_seconds),
+                stdin=stdin,
+            )
+
+    def _copy(self) -> list[pulumi.Resource]:
+        """Copy the agent; a host without SSH runs it where it is."""
+        if self._args.host.ssh is None:
+            return []
+        copied = remote.CopyToRemote(
+            f"{self._name}-agent",
+            connection=connection(self._args.host.ssh, self._args.secrets),
+            source=pulumi.FileAsset(self._args.agent.path),
+            remote_path=self._commands.remote_agent,
+            # Copied again as well: a replaced copy deletes nothing.
+            triggers=[self._args.host.revision],
+            opts=self._opts([], _COPY_SECONDS),
+        )
+        return [copied]
+
+    def _judge(self, answer: str) -> HostFacts:
+        try:
+            return judge(self._args.plan, read_probe(self._args.plan.node, answer))
+        except (HostAnswerError, HostVerdictError) as error:
+            raise pulumi.RunError(str(error)) from None
+
+    def _stdin(self, facts: pulumi.Output[HostFacts]) -> pulumi.Output[str]:
+        desired = facts.apply(lambda _: f"{self._args.plan.desired_text}\n")
+        name = self._args.host.sudo_password_secret
+        return desired if name is None else pulumi.Output.concat(self._args.secrets[name], "\n", desired)
+
+    def _opts(self, after: list[pulumi.Resource], seconds: int) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(
+            parent=self,
+            depends_on=after,
+            custom_timeouts=custom_timeouts(self._args.host, seconds=seconds + _STARTING_SECONDS),
+        )
+
+    def _command(
+        self,
+        name: str,
+        create: str,
+        opts: pulumi.ResourceOptions,
+        *,
+        delete: str | None = None,
+        stdin: pulumi.Output[str] | None = None,
+    ) -> remote.Command | local.Command:
+        """Register a command of this host.
+
+        What it prints is logged nowhere and kept as a secret: a diff of a runtime's configuration may show a
+        registry's password. The previous output is not handed over: sshd would refuse the variable.
+        """
+        opts = pulumi.ResourceOptions.merge(
+            opts, pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"])
+        )
+        if self._args.host.ssh is None:
+            return local.Command(
+                name,
+                create=create,
+                delete=delete,
+                stdin=stdin,
+                logging=local.Logging.NONE,
+                add_previous_output_in_env=False,
+                opts=opts,
+            )
+        return remote.Command(
+            name,
+            connection=connection(self._args.host.ssh, self._args.secrets),
+            create=create,
+            delete=delete,
+            stdin=stdin,
+            logging=remote.Logging.NONE,
+            add_previous_output_in_env=False,
+            opts=opts,
+        )
+
+
+def configured_name(host: str) -> str:
+    """Logical name of what configures a host, from its component's."""
+    return f"{host}-configured"

@@ -1,0 +1,125 @@
+"""The verdict on a host, from its own answer, before anything is changed there."""
+
+from dataclasses import dataclass
+
+from components.hosts.answer import ProbeAnswer
+from manifests.hosts import HostPlan, HostPlatform
+
+_JETPACK_WITHOUT_NVML = "5"
+_LEAST_MEMORY_MIB = 1024
+
+
+class HostVerdictError(Exception):
+    """A host is not what the stack says; the text names both and the way out."""
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What the stack takes from a host.
+
+    Attributes:
+        platform: what the host is.
+        gpu_memory_mib: what KAI may share of one GPU, or None where GPU Feature Discovery labels the node.
+        gpu_count: GPUs.
+    """
+
+    platform: str
+    gpu_memory_mib: int | None
+    gpu_count: int
+
+
+def judge(plan: HostPlan, answer: ProbeAnswer) -> HostFacts:
+    """Compare what the stack says of a host with what the host says of itself; what the stack declares wins.
+
+    Raises:
+        HostVerdictError: if they contradict each other, or fractions can't work there.
+    """
+    _judge_platform(plan, answer)
+    _judge_distribution(plan, answer)
+    count = _gpu_count(plan, answer)
+    return HostFacts(answer.platform.kind.value, _gpu_memory(plan, answer), count)
+
+
+def _refuse(plan: HostPlan, problem: str, remedy: str) -> HostVerdictError:
+    return HostVerdictError(f"host '{plan.node}': {problem}. Nothing was changed there. {remedy}")
+
+
+def _judge_platform(plan: HostPlan, answer: ProbeAnswer) -> None:
+    found = answer.platform
+    if found.kind is not plan.platform:
+        seen = f" ({'; '.join(found.reasons)})" if found.reasons else ""
+        problem = (
+            f"the stack says that it is '{plan.platform}', but it is '{found.kind}', {answer.architecture}"
+            f"{f', {found.model}' if found.model else ''}{seen}"
+        )
+        raise _refuse(plan, problem, _platform_remedy(plan, found.kind))
+    if found.kind is HostPlatform.TEGRA and (found.jetpack or "").split(".")[0] == _JETPACK_WITHOUT_NVML:
+        raise _refuse(
+            plan,
+            f"it runs JetPack {found.jetpack}, which has no NVML, and KAI's reservation pods ask NVML for the GPU",
+            "Flash JetPack 6 or later, or remove the node from platform.tegra_nodes and from hosts.",
+        )
+
+
+def _platform_remedy(plan: HostPlan, found: HostPlatform) -> str:
+    match found:
+        case HostPlatform.TEGRA:
+            return f"List '{plan.node}' under platform.tegra_nodes of a tegra stack, or correct the address."
+        case HostPlatform.SPARK:
+            return f"List '{plan.node}' under platform.unified_memory_nodes, or correct the address."
+        case HostPlatform.X86:
+            return f"Remove '{plan.node}' from platform.{_section(plan)}, or correct the address."
+        case HostPlatform.NONE:
+            return "Install the NVIDIA driver there, or remove the host from hosts."
+
+
+def _section(plan: HostPlan) -> str:
+    return "tegra_nodes" if plan.platform is HostPlatform.TEGRA else "unified_memory_nodes"
+
+
+def _judge_distribution(plan: HostPlan, answer: ProbeAnswer) -> None:
+    found = answer.kubernetes.distribution
+    if found not in {plan.distribution, "none"}:
+        raise _refuse(
+            plan,
+            f"the stack says that it runs {plan.distribution}, but it runs {found} "
+            f"({'; '.join(answer.kubernetes.reasons)})",
+            f"Correct cluster.distribution or hosts.{plan.node}.distribution, or the address.",
+        )
+
+
+def _gpu_count(plan: HostPlan, answer: ProbeAnswer) -> int:
+    found = len(answer.gpus)
+    if plan.gpu_count is not None and found not in {plan.gpu_count, 0}:
+        raise _refuse(
+            plan,
+            f"platform.tegra_nodes.{plan.node}.gpu_count is {plan.gpu_count}, but it has {found}",
+            "Correct gpu_count.",
+        )
+    return found if plan.gpu_count is None else plan.gpu_count
+
+
+def _gpu_memory(plan: HostPlan, answer: ProbeAnswer) -> int | None:
+    """MiB of one GPU that shares the machine's memory; a discrete one is labelled by GPU Feature Discovery."""
+    if plan.platform is HostPlatform.X86:
+        return plan.gpu_memory_mib
+    whole = min([answer.memory.total_mib, *(gpu.memory_mib for gpu in answer.gpus if gpu.memory_mib is not None)])
+    if plan.gpu_memory_mib is not None:
+        if plan.gpu_memory_mib > whole:
+            raise _refuse(
+                plan,
+                f"platform.{_section(plan)}.{plan.node}.gpu_memory_mib is {plan.gpu_memory_mib}, but the machine has "
+                f"{whole} MiB, which it shares with its GPU",
+                f"Write at most {whole - plan.memory_reserve_mib}, or remove gpu_memory_mib: the host's own number is "
+                f"used then, less hosts.{plan.node}.gpu_memory_reserve_mib.",
+            )
+        return plan.gpu_memory_mib
+    shared = whole - plan.memory_reserve_mib
+    if shared < _LEAST_MEMORY_MIB:
+        raise _refuse(
+            plan,
+            f"of its {whole} MiB, hosts.{plan.node}.gpu_memory_reserve_mib keeps {plan.memory_reserve_mib}, which "
+            f"leaves less than {_LEAST_MEMORY_MIB} MiB to share",
+            "Lower the reserve, or declare gpu_memory_mib.",
+        )
+    return shared

@@ -1,0 +1,1 @@
+"""Remote GPUs through GVirtuS: backends, frontends, and what pods get."""

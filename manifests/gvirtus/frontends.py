@@ -1,0 +1,281 @@
+"""Nodes without a GPU that advertise `nvidia.com/gpu`, and what keeps ordinary CUDA pods away from them.
+
+GVirtuS needs nothing on such a node. The device lets pods with remote GPUs keep their requests, so that they are
+scheduled, counted in KAI's queues and bounded per node; it stands for `/dev/null`.
+"""
+
+import json
+from typing import Any
+
+from config.cluster import Distribution
+from config.gvirtus import FRONTENDS_NAMESPACE, FrontendSettings, GvirtusSettings
+from config.stack import StackSettings
+from manifests.cel import literal
+from manifests.gvirtus.backends import BACKEND_ALLOWED
+from manifests.gvirtus.injection import ENABLED_LABEL
+from manifests.gvirtus.policy import namespaces_left_alone
+from manifests.node_labels import NVIDIA_PCI_DEVICE, PLATFORM, PLATFORM_TEGRA
+from manifests.objects import Manifest, namespace
+from manifests.versions import DEVICE_PLUGIN_IMAGE
+
+FRONTEND_ALLOWED = "gvirtus.io/frontend.allowed"
+"""On the stack's frontends, as long as no GPU is detected there."""
+GPU_PRESENT = "nvidia.com/gpu.present"
+"""The GPU Operator's mark of a node with a GPU."""
+DEVICE_PLUGIN = "gvirtus-device-plugin"
+ROLES = "kai-anywhere-gvirtus-roles"
+PLACEMENT = "kai-anywhere-gvirtus-placement"
+GUARD = "kai-anywhere-gvirtus-frontends"
+
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_RESOURCE = "nvidia.com/gpu"
+_FRACTIONS = ["gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"]
+"""KAI's own requests (v0.17.0): on a frontend its reservation pod would look for a GPU in vain."""
+
+
+def roles_rule(gvirtus: GvirtusSettings) -> Manifest:
+    """A NodeFeatureRule that finds GPUs and labels nodes by it; NFD judges again every minute, and takes labels back.
+
+    A GPU is an NVIDIA display device on PCI (class 03), or a Tegra kernel, since a Jetson's GPU is not on PCI.
+    """
+    pci = {"vendor": {"op": "In", "value": ["10de"]}, "class": {"op": "In", "value": ["0300", "0302"]}}
+    tegra = {"full": {"op": "InRegexp", "value": ["-tegra$"]}}
+    rules: list[dict[str, Any]] = [
+        {
+            "name": "gvirtus backend",
+            "labels": {BACKEND_ALLOWED: "true"},
+            "vars": {"gvirtus.gpu": "true"},
+            "matchAny": [
+                {"matchFeatures": [{"feature": "pci.device", "matchExpressions": pci}]},
+                {"matchFeatures": [{"feature": "kernel.version", "matchExpressions": tegra}]},
+            ],
+        }
+    ]
+    if gvirtus.frontends is not None:
+        named = {"nodename": {"op": "In", "value": sorted(gvirtus.frontends.nodes)}}
+        rules.append(
+            {
+                "name": "gvirtus frontend",
+                "labels": {FRONTEND_ALLOWED: "true"},
+                "matchFeatures": [
+                    {"feature": "system.name", "matchExpressions": named},
+                    # What the rule before this one found.
+                    {"feature": "rule.matched", "matchExpressions": {"gvirtus.gpu": {"op": "DoesNotExist"}}},
+                ],
+            }
+        )
+    return {
+        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+        "kind": "NodeFeatureRule",
+        "metadata": {"name": ROLES},
+        "spec": {"rules": rules},
+    }
+
+
+def frontends_namespace() -> Manifest:
+    """The device plugin's namespace. `privileged`: the kubelet's folder of sockets is a folder of the node."""
+    return namespace(FRONTENDS_NAMESPACE, pod_security="privileged")
+
+
+def device_plugin(settings: StackSettings, frontends: FrontendSettings) -> Manifest:
+    """squat/generic-device-plugin with a configuration and nothing else.
+
+    Root, since the kubelet's folder belongs to it, but without privilege or capabilities: `/dev/null` is in every
+    container, so that the node's devices need not be. A node that gets a GPU loses the plugin: two for one resource
+    would take turns in registering.
+    """
+    labels = {"app.kubernetes.io/name": DEVICE_PLUGIN, "app.kubernetes.io/part-of": "kai-anywhere"}
+    path = {"path": "/dev/null", "mountPath": "/dev/gvirtus0", "permissions": "rw"}
+    device = {"name": "gpu", "groups": [{"count": frontends.gpus_per_node, "paths": [path]}]}
+    sockets = f"{_kubelet_folder(settings.cluster.distribution)}/device-plugins"
+    node = [
+        {"key": FRONTEND_ALLOWED, "operator": "In", "values": ["true"]},
+        {"key": GPU_PRESENT, "operator": "NotIn", "values": ["true"]},
+        {"key": NVIDIA_PCI_DEVICE, "operator": "NotIn", "values": ["true"]},
+        {"key": PLATFORM, "operator": "NotIn", "values": [PLATFORM_TEGRA]},
+    ]
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": node}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": DEVICE_PLUGIN, "namespace": FRONTENDS_NAMESPACE, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": {"app.kubernetes.io/name": DEVICE_PLUGIN}},
+            "updateStrategy": {"type": "RollingUpdate"},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "priorityClassName": "system-node-critical",
+                    "automountServiceAccountToken": False,
+                    "affinity": {"nodeAffinity": affinity},
+                    "tolerations": [{"operator": "Exists"}],
+                    "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+                    "volumes": [{"name": "device-plugins", "hostPath": {"path": sockets, "type": "Directory"}}],
+                    "containers": [
+                        {
+                            "name": "device-plugin",
+                            "image": frontends.device_plugin_image or DEVICE_PLUGIN_IMAGE,
+                            "args": [
+                                "--domain",
+                                _RESOURCE.partition("/")[0],
+                                "--device",
+                                json.dumps(device, separators=(",", ":")),
+                            ],
+                            "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
+                            "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 10},
+                            "livenessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 20},
+                            "resources": {
+                                "requests": {"cpu": "10m", "memory": "16Mi"},
+                                "limits": {"cpu": "100m", "memory": "64Mi"},
+                            },
+                            "volumeMounts": [
+                                {"name": "device-plugins", "mountPath": "/var/lib/kubelet/device-plugins"}
+                            ],
+                            "securityContext": {
+                                "allowPrivilegeEscalation": False,
+                                "readOnlyRootFilesystem": True,
+                                "capabilities": {"drop": ["ALL"]},
+                            },
+                        }
+                    ],
+                },
+            },
+        },
+    }
+
+
+def place(pod: Manifest) -> Manifest:
+    """The pod with a node selector for its kind of GPU; the same pod if it asks for none, or its node is chosen.
+
+    A selector joins whatever the pod says of nodes itself, so that no affinity needs to be read.
+    """
+    selector = pod["spec"].get("nodeSelector") or {}
+    wanted = _wanted_label(pod)
+    if wanted is None or pod["spec"].get("nodeName") or wanted in selector:
+        return pod
+    return pod | {"spec": pod["spec"] | {"nodeSelector": selector | {wanted: "true"}}}
+
+
+def _wanted_label(pod: Manifest) -> str | None:
+    spec = pod["spec"]
+    containers = [*spec["containers"], *(spec.get("initContainers") or ())]
+    whole = any(_RESOURCE in ((each.get("resources") or {}).get("limits") or {}) for each in containers)
+    if (pod["metadata"].get("labels") or {}).get(ENABLED_LABEL) == "true":
+        return FRONTEND_ALLOWED if whole else None
+    fraction = any(name in (pod["metadata"].get("annotations") or {}) for name in _FRACTIONS)
+    return GPU_PRESENT if whole or fraction else None
+
+
+def placement_policy(settings: StackSettings) -> Manifest:
+    """`place` as a MutatingAdmissionPolicy, for every pod of the cluster that asks for a GPU."""
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": PLACEMENT},
+        "spec": {
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "IfNeeded",
+            "matchConstraints": _pods(settings),
+            "matchConditions": [
+                {
+                    "name": "asks-for-a-gpu",
+                    "expression": f"({_remote()}) ? ({_whole()}) : ({_whole()} || {_fraction()})",
+                },
+                {"name": "no-node-yet", "expression": "object.spec.?nodeName.orValue('') == ''"},
+            ],
+            "mutations": [
+                {
+                    "patchType": "JSONPatch",
+                    "jsonPatch": {
+                        "expression": (
+                            f"{_remote()} ? {_add_selector(FRONTEND_ALLOWED)} :\n{_add_selector(GPU_PRESENT)}"
+                        )
+                    },
+                }
+            ],
+        },
+    }
+
+
+def placement_binding() -> Manifest:
+    """Puts the placement into force."""
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": PLACEMENT},
+        "spec": {"policyName": PLACEMENT},
+    }
+
+
+def guard_policy(settings: StackSettings, frontends: FrontendSettings) -> Manifest:
+    """A ValidatingAdmissionPolicy: a pod that wants a real GPU can't land where there is none."""
+    nodes = sorted(frontends.nodes)
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": GUARD},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": _pods(settings),
+            "matchConditions": [
+                {"name": "wants-a-real-gpu", "expression": f"!({_remote()}) && ({_whole()} || {_fraction()})"}
+            ],
+            "validations": [
+                {
+                    "expression": (
+                        "object.spec.?nodeName.orValue('') == '' ? object.spec.?nodeSelector"
+                        f"[?{literal(GPU_PRESENT)}].orValue('') == 'true' : !(object.spec.nodeName in {literal(nodes)})"
+                    ),
+                    "message": (
+                        f"the GPUs of these nodes stand for remote ones: {', '.join(nodes)}. For a GPU of the node's "
+                        f"own set nodeSelector {GPU_PRESENT}: 'true'; for a remote one the label {ENABLED_LABEL}: "
+                        "'true'"
+                    ),
+                }
+            ],
+        },
+    }
+
+
+def _kubelet_folder(distribution: Distribution) -> str:
+    """Where the kubelet lives; the policy pack accepts these folders and no other."""
+    match distribution:
+        case Distribution.MICROK8S:
+            return "/var/snap/microk8s/common/var/lib/kubelet"
+        case Distribution.KUBEADM | Distribution.K3S | Distribution.RKE2 | Distribution.K8S_SNAP:
+            return "/var/lib/kubelet"
+
+
+def _pods(settings: StackSettings) -> Manifest:
+    """Pods everywhere but where somebody places them by design: operators' validators, reservations, backends."""
+    names = namespaces_left_alone(settings)
+    return {
+        "namespaceSelector": {
+            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names}]
+        },
+        "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+    }
+
+
+def _remote() -> str:
+    return f"object.metadata.?labels[?{literal(ENABLED_LABEL)}].orValue('') == 'true'"
+
+
+def _whole() -> str:
+    return (
+        "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,"
+        f" {literal(_RESOURCE)} in c.?resources.?limits.orValue({{}}))"
+    )
+
+
+def _fraction() -> str:
+    return f"object.metadata.?annotations.orValue({{}}).exists(key, key in {literal(_FRACTIONS)})"
+
+
+def _add_selector(label: str) -> str:
+    path = f"/spec/nodeSelector/{label.replace('/', '~1')}"
+    return (
+        f"(object.spec.?nodeSelector[?{literal(label)}].hasValue() ? [] :"
+        ' (has(object.spec.nodeSelector) ? [] : [JSONPatch{op: "add", path: "/spec/nodeSelector", value: {}}])'
+        f' + [JSONPatch{{op: "add", path: {literal(path)}, value: "true"}}])'
+    )

@@ -1,0 +1,249 @@
+"""The carrier `policy` of remote GPUs: admission policies that do in CEL what `injection` says in Python.
+
+Names and kinds of backends are written into the policies; addresses, which the cluster gives, are their parameters: a
+ConfigMap. One policy per kind of backend, and one that refuses what neither can serve.
+"""
+
+from collections.abc import Mapping
+
+from config.gvirtus import BackendKind, GvirtusSettings
+from config.stack import StackSettings
+from manifests import reservation
+from manifests.cel import constructor, literal, text
+from manifests.gvirtus import injection as injected
+from manifests.gvirtus.injection import Endpoint, Injection
+from manifests.objects import Manifest
+
+ENDPOINTS = "gvirtus-backends"
+"""ConfigMap: name of a backend -> address and port."""
+REQUESTS = "kai-anywhere-gvirtus-requests"
+
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_POD_CREATION = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+"""CREATE alone: a pod's containers can't change later, and KAI and Jobs update pods."""
+_NAME, _HOST, _PORT = "{backend}", "{host}", "{port}"
+_MARKS = {
+    _NAME: "variables.backend",
+    _HOST: f"variables.endpoint.split({literal(injected.ENDPOINT_SEPARATOR)})[0]",
+    _PORT: f"variables.endpoint.split({literal(injected.ENDPOINT_SEPARATOR)})[1]",
+}
+
+
+def policy_name(kind: BackendKind) -> str:
+    """The name of a kind's policy and of its binding."""
+    return f"kai-anywhere-{kind.value}-injection"
+
+
+def endpoints_config(settings: GvirtusSettings, endpoints: Mapping[str, Endpoint]) -> Manifest:
+    """The policies' parameters."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": ENDPOINTS, "namespace": settings.namespace},
+        "data": endpoints_data(endpoints),
+    }
+
+
+def endpoints_data(endpoints: Mapping[str, Endpoint]) -> dict[str, str]:
+    """The ConfigMap's data."""
+    return {
+        name: f"{endpoint.host}{injected.ENDPOINT_SEPARATOR}{endpoint.port}"
+        for name, endpoint in sorted(endpoints.items())
+    }
+
+
+def namespaces_left_alone(settings: StackSettings) -> list[str]:
+    """Namespaces whose pods are never changed, by either carrier: the cluster's own, ours, the operators'."""
+    own = {settings.kai.namespace, settings.gpu_operator.namespace, reservation.NAMESPACE, "kube-system"}
+    if settings.gvirtus is not None:
+        own.add(settings.gvirtus.namespace)
+    if settings.webhooks:
+        own.add(settings.admission.namespace)
+    return sorted(own)
+
+
+def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: BackendKind) -> Manifest:
+    """The MutatingAdmissionPolicy (Kubernetes 1.36) of a kind of backend.
+
+    ApplyConfiguration merges annotations, containers, env and mounts by their keys, so that a second round changes
+    nothing; a downwardAPI volume has an atomic list in it, which only a JSON patch may write.
+    """
+    names = _names(gvirtus, kind)
+    given = injected.fragment(Endpoint(_NAME, kind, _HOST, _PORT))
+    variable, value = given.variable
+    annotations = ", ".join(f"{literal(key)}: {text(note, _MARKS)}" for key, note in given.annotations.items())
+    env = "Object.spec.KIND.env"
+    addition = f"name: c.name, env: [{env}{{name: {literal(variable)}, value: {text(value, _MARKS)}}}]"
+    if given.mount is not None:
+        addition += f", volumeMounts: [{constructor(given.mount, 'Object.spec.KIND.volumeMounts')}]"
+    wants = _wants(given)
+    containers = f".filter(c, {wants}).map(c, Object.spec.KIND{{{addition}}})"
+    mutations: list[dict[str, object]] = []
+    if given.volume is not None:
+        mutations.append({"patchType": "JSONPatch", "jsonPatch": {"expression": _volume_patch(given.volume)}})
+    expression = (
+        "Object{\n"
+        f"  metadata: Object.metadata{{annotations: {{{annotations}}}}},\n"
+        "  spec: Object.spec{\n"
+        f"    containers: object.spec.containers{containers.replace('KIND', 'containers')},\n"
+        "    initContainers: object.spec.?initContainers.orValue([])"
+        f"{containers.replace('KIND', 'initContainers')}}}}}"
+    )
+    mutations.append({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}})
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": policy_name(kind)},
+        "spec": {
+            # A pod without it ends at once, far from any GPU: refusing it says why.
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "IfNeeded",
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "matchConstraints": _labelled_pods(settings),
+            "matchConditions": [
+                {"name": f"a-{kind.value}-backend", "expression": f"{_backend(gvirtus)} in {literal(names)}"}
+            ],
+            "variables": [
+                {"name": "backend", "expression": _backend(gvirtus)},
+                {"name": "endpoint", "expression": "params.data[variables.backend]"},
+            ],
+            "mutations": mutations,
+        },
+    }
+
+
+def injection_binding(gvirtus: GvirtusSettings, kind: BackendKind) -> Manifest:
+    """Puts a kind's policy into force, with the ConfigMap of addresses."""
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": policy_name(kind)},
+        "spec": {
+            "policyName": policy_name(kind),
+            "paramRef": {
+                "name": ENDPOINTS,
+                "namespace": gvirtus.namespace,
+                "parameterNotFoundAction": "Deny",
+            },
+        },
+    }
+
+
+def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manifest:
+    """A ValidatingAdmissionPolicy that refuses pods which can't be served, or which nobody has served.
+
+    Every policy and webhook learns of a change of the backends in its own time. This one judges what came out, so that
+    no pod slips through between two of them without its backend.
+    """
+    endpoints = {name: Endpoint(name, backend.kind, "", "") for name, backend in gvirtus.backends.items()}
+    known = Injection(endpoints, gvirtus.default)
+    files = _names(gvirtus, BackendKind.GVIRTUS)
+    wanted = injected.properties_volume()["downwardAPI"]["items"][0]
+    return {
+        "apiVersion": _ADMISSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": REQUESTS},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": _labelled_pods(settings),
+            "variables": [
+                {"name": "backend", "expression": _backend(gvirtus)},
+                {"name": "file", "expression": f"variables.backend in {literal(files)}"},
+                {
+                    "name": "containers",
+                    "expression": "object.spec.containers + object.spec.?initContainers.orValue([])",
+                },
+            ],
+            "validations": [
+                {
+                    "expression": f"variables.backend in {literal(sorted(endpoints))}",
+                    "message": injected.way_out(known),
+                    "messageExpression": (
+                        "(variables.backend == '' ? "
+                        + literal(injected.unknown_backend("", known))
+                        + " : "
+                        + text(injected.unknown_backend(_NAME, known), _MARKS)
+                        + ")"
+                    ),
+                },
+                {
+                    "expression": (
+                        f"!variables.file || object.spec.?volumes.orValue([]).all(v, v.name != "
+                        f"{literal(injected.VOLUME)} || v.?downwardAPI.?items.orValue([]).exists(i, i.path == "
+                        f"{literal(wanted['path'])} && i.?fieldRef.?fieldPath.orValue('') == "
+                        f"{literal(wanted['fieldRef']['fieldPath'])}))"
+                    ),
+                    "message": injected.VOLUME_TAKEN,
+                },
+                {
+                    "expression": (
+                        "!variables.file || variables.containers.all(c, c.?env.orValue([]).exists(e, e.name == "
+                        f"{literal(injected.GVIRTUS_VARIABLE)}) || c.?volumeMounts.orValue([]).all(m, m.mountPath != "
+                        f"{literal(injected.PATH)} || m.name == {literal(injected.VOLUME)}))"
+                    ),
+                    "message": injected.PATH_TAKEN,
+                },
+                # Last: of several refusals, people see the first.
+                *(_served(names, kind) for kind in BackendKind if (names := _names(gvirtus, kind))),
+            ],
+        },
+    }
+
+
+def _served(names: list[str], kind: BackendKind) -> Manifest:
+    """The validation that a pod has what its kind of backend gives, or its own in place of it.
+
+    One container is evidence enough: a sidecar that another webhook adds in the last round is left alone.
+    """
+    given = injected.fragment(Endpoint(_NAME, kind, _HOST, _PORT))
+    annotated = "".join(
+        f" && object.metadata.?annotations[?{literal(key)}].hasValue()" for key in sorted(given.annotations)
+    )
+    return {
+        "expression": (
+            f"!(variables.backend in {literal(names)}) || variables.containers.exists(c, "
+            f"c.?env.orValue([]).exists(e, e.name == {literal(given.variable[0])})){annotated}"
+        ),
+        "message": injected.NOT_SERVED,
+    }
+
+
+def _names(gvirtus: GvirtusSettings, kind: BackendKind) -> list[str]:
+    return sorted(name for name, backend in gvirtus.backends.items() if backend.kind is kind)
+
+
+def _labelled_pods(settings: StackSettings) -> Manifest:
+    names = namespaces_left_alone(settings)
+    return {
+        "namespaceSelector": {
+            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names}]
+        },
+        "objectSelector": {"matchLabels": {injected.ENABLED_LABEL: "true"}},
+        "resourceRules": _POD_CREATION,
+    }
+
+
+def _backend(gvirtus: GvirtusSettings) -> str:
+    """What the pod chose; match conditions know no variables, so it is written out there."""
+    default = literal(gvirtus.default or "")
+    return f"object.metadata.?annotations[?{literal(injected.BACKEND_ANNOTATION)}].orValue({default})"
+
+
+def _wants(given: injected.Fragment) -> str:
+    variable, value = given.variable
+    if given.mount is None:
+        return f"!c.?env.orValue([]).exists(e, e.name == {literal(variable)})"
+    return (
+        f"!c.?env.orValue([]).exists(e, e.name == {literal(variable)} && e.?value.orValue('') != {literal(value)})"
+        f" && !c.?volumeMounts.orValue([]).exists(m, m.mountPath == {literal(given.mount['mountPath'])}"
+        f" && m.name != {literal(given.mount['name'])})"
+    )
+
+
+def _volume_patch(volume: Manifest) -> str:
+    add = 'JSONPatch{op: "add", path: '
+    return (
+        f"object.spec.?volumes.orValue([]).exists(v, v.name == {literal(volume['name'])}) ? [] :\n"
+        f'  (has(object.spec.volumes) ? [] : [{add}"/spec/volumes", value: []}}]) +\n'
+        f'  [{add}"/spec/volumes/-", value: {constructor(volume, "Object.spec.volumes")}}}]'
+    )

@@ -1,0 +1,1 @@
+"""The admission server as tests and benchmarks deploy, load and attack it."""

@@ -1,0 +1,184 @@
+"""A stack on the real Pulumi engine: its own project folder and file backend, the program of this checkout."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testbed.stacks import ROOT, Json
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished pulumi command.
+
+    Attributes:
+        code: its exit status.
+        output: what it printed, both streams.
+        changes: resources by operation (`create`, `same`, ...), empty if the engine did not get that far.
+        changed: logical names of the resources that were created, updated, replaced or deleted.
+    """
+
+    code: int
+    output: str
+    changes: Mapping[str, int]
+    changed: frozenset[str]
+
+
+class Stack:
+    """A stack driven through the pulumi CLI and its language host, as a person does from the shell.
+
+    `project` is the content of Pulumi.yaml; without it, `program` is run as this repository's project.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a stack is made of
+        self,
+        folder: Path,
+        settings: Json,
+        environment: Mapping[str, str],
+        *,
+        name: str = "test",
+        program: Path = ROOT,
+        project: Json | None = None,
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        state = folder / "state"
+        state.mkdir(parents=True)
+        self.environment = dict(environment) | {
+            # As `make` does; what happens without it is in test_recovery.py.
+            "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            # Unlocks --event-log, from which the changes are read; the Automation API does the same.
+            "PULUMI_DEBUG_COMMANDS": "true",
+        }
+        self.environment.pop("KUBECONFIG", None)
+        if project is None:
+            project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
+            project["main"] = str(program)
+            project["runtime"]["options"]["virtualenv"] = sys.prefix
+        (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
+        self.run("stack", "init", name)
+        self.settings = settings
+
+    @property
+    def settings(self) -> Json:
+        """The value of `kai-anywhere:settings`."""
+        settings: Json = self._content()["config"]["kai-anywhere:settings"]
+        return settings
+
+    @settings.setter
+    def settings(self, settings: Json) -> None:
+        content = self._content()
+        config = content.get("config", {}) | {"kai-anywhere:settings": settings}
+        self._file.write_text(yaml.safe_dump(content | {"config": config}), encoding="utf-8")
+
+    def set_secret(self, name: str, value: str) -> None:
+        """`pulumi config set --secret NAME`, with the value on stdin."""
+        command = ["pulumi", "config", "set", "--secret", name, "--stack", self.name, "--cwd", str(self.folder)]
+        subprocess.run(
+            [*command, "--non-interactive"],
+            env=self.environment,
+            check=True,
+            capture_output=True,
+            input=value,
+            text=True,
+            timeout=600,
+        )
+
+    def up(self, *options: str, expect: int | None = 0) -> Run:
+        """`pulumi up` without a preview."""
+        return self.run("up", "--yes", "--skip-preview", *options, expect=expect)
+
+    def preview(self, *options: str, expect: int | None = 0) -> Run:
+        """`pulumi preview`."""
+        return self.run("preview", *options, expect=expect)
+
+    def refresh(self) -> Run:
+        """`pulumi refresh`: what the cluster has, written into the state."""
+        return self.run("refresh", "--yes", "--skip-preview")
+
+    def destroy(self, *, expect: int | None = 0) -> Run:
+        """`pulumi destroy`."""
+        return self.run("destroy", "--yes", "--skip-preview", expect=expect)
+
+    @contextmanager
+    def up_until_killed(self) -> Iterator[None]:
+        """An `up` that is killed with all its plugins, as by kill -9, when the block ends."""
+        command = ["pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", self.name]
+        with subprocess.Popen(
+            [*command, "--cwd", str(self.folder)],
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            try:
+                yield
+            finally:
+                for pid in [process.pid, *_descendants(process.pid)]:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+    def resources(self) -> list[Json]:
+        """The resources in the stack's state."""
+        exported = json.loads(self.run("stack", "export").output)
+        resources: list[Json] = exported["deployment"].get("resources", [])
+        return resources
+
+    def run(self, *arguments: str, expect: int | None = 0) -> Run:
+        """Run pulumi; fail unless it ends with the expected status (None: any)."""
+        log = self.folder / "events.jsonl"
+        log.unlink(missing_ok=True)
+        command = ["pulumi", *arguments, "--non-interactive", "--cwd", str(self.folder)]
+        if arguments[:2] != ("stack", "init"):
+            command += ["--stack", self.name]
+        if arguments[0] not in {"stack", "cancel"}:
+            command += ["--event-log", str(log)]
+        done = subprocess.run(command, env=self.environment, check=False, capture_output=True, text=True, timeout=600)
+        output = (
+            done.stdout if arguments[:2] in {("stack", "export"), ("stack", "output")} else done.stdout + done.stderr
+        )
+        if expect is not None and done.returncode != expect:
+            raise AssertionError(f"pulumi {' '.join(arguments)} ended with {done.returncode}, not {expect}:\n{output}")
+        changes, changed = _read(log)
+        return Run(done.returncode, output, changes, changed)
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / f"Pulumi.{self.name}.yaml"
+
+    def _content(self) -> Json:
+        content: Json = yaml.safe_load(self._file.read_text(encoding="utf-8")) if self._file.exists() else {}
+        return content or {}
+
+
+def _descendants(pid: int) -> list[int]:
+    """The process's children and theirs: plugins run in process groups of their own."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
+    parents = {int(child): int(parent) for child, parent in (line.split() for line in listed.splitlines())}
+    found = [child for child, parent in parents.items() if parent == pid]
+    return found + [further for child in found for further in _descendants(child)]
+
+
+def _read(log: Path) -> tuple[dict[str, int], frozenset[str]]:
+    changes: dict[str, int] = {}
+    changed: set[str] = set()
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    for line in lines:
+        event: dict[str, Any] = json.loads(line)
+        if "summaryEvent" in event:
+            changes = dict(event["summaryEvent"]["resourceChanges"] or {})
+        if "resourcePreEvent" in event:
+            step = event["resourcePreEvent"]["metadata"]
+            if step["op"] not in {"same", "read", "refresh"}:
+                changed.add(step["urn"].rsplit("::", 1)[1])
+    return changes, frozenset(changed)

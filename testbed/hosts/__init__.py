@@ -1,0 +1,1 @@
+"""Machines behind a real sshd, and stacks that configure them."""

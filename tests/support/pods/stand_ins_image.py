@@ -1,0 +1,64 @@
+"""The image of the stand-ins, and the pause image: this machine's Python, shell and little else."""
+
+import shutil
+from pathlib import Path
+
+import grpc
+import typing_extensions
+
+from testbed.stacks import ROOT
+from tests.support.pods.images import Builder, copy_with_libraries
+from tests.support.pods.real_node import PAUSE_IMAGE
+
+STAND_INS_IMAGE = "localhost/stand-ins:1"
+APPLICATION = ("python3", "/opt/stand_ins/gvirtus_application.py")
+"""The command of the stand-in for an application; without a command, the image is the device plugin."""
+_GVIRTUS_HOME = "/usr/local/gvirtus"
+_SCRIPTS = ROOT / "tests/support/pods/stand_ins"
+
+
+def build(builder: Builder, base: str) -> tuple[Path, Path]:
+    """Build both images; their archives.
+
+    Args:
+        builder: to build them with.
+        base: an image with this machine's Python.
+    """
+    root = builder.folder / "stand-ins"
+    programs = root / "bin"
+    programs.mkdir(parents=True)
+    # Of a backend's command and probes.
+    for name in ("bash", "sh", "grep"):
+        _copy_program(name, root)
+    shutil.copytree(_SCRIPTS, root / "opt/stand_ins", ignore=shutil.ignore_patterns("__pycache__"))
+    backend = root / _GVIRTUS_HOME.lstrip("/") / "bin/gvirtus-backend"
+    backend.parent.mkdir(parents=True)
+    script = (_SCRIPTS / "gvirtus_backend.py").read_text(encoding="utf-8")
+    backend.write_text(f"#!/usr/bin/python3\n{script}", encoding="utf-8")
+    backend.chmod(0o755)
+    dependencies = root / "opt/dependencies"
+    shutil.copytree(Path(grpc.__file__).parent, dependencies / "grpc", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(typing_extensions.__file__, dependencies)
+    builder.image(
+        STAND_INS_IMAGE,
+        base,
+        root,
+        *("--env", "PATH=/usr/bin:/bin"),
+        *("--env", f"GVIRTUS_HOME={_GVIRTUS_HOME}"),
+        *("--env", "PYTHONPATH=/opt/dependencies"),
+        *("--entrypoint", '["python3", "/opt/stand_ins/device_plugin.py"]'),
+    )
+    pause = builder.folder / "pause"
+    (pause / "bin").mkdir(parents=True)
+    _copy_program("sleep", pause)
+    builder.image(PAUSE_IMAGE, "scratch", pause, "--entrypoint", '["/bin/sleep", "infinity"]')
+    return builder.archive(STAND_INS_IMAGE), builder.archive(PAUSE_IMAGE)
+
+
+def _copy_program(name: str, root: Path) -> None:
+    found = shutil.which(name, path="/bin:/usr/bin")
+    assert found is not None, f"this machine has no {name}"
+    executable = Path(found).resolve()
+    copy_with_libraries([executable], root)
+    if not (target := root / "bin" / name).exists():
+        shutil.copy(executable, target)

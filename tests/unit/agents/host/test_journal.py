@@ -1,0 +1,188 @@
+"""Originals: kept before the first change, given back byte for byte, and files that are old or new, never half."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agents.host.change import files
+from agents.host.change.files import Owner
+from agents.host.change.journal import FOLDER, Journal
+from agents.host.change.plan import Change, change
+from agents.host.errors import HostError
+from agents.host.root import Root
+from testbed.stacks import ROOT
+
+_OWNER = Owner(0o640, os.geteuid(), os.getegid())
+
+
+def _changes(root: Root, *paths: str, after: bytes = b"new") -> list[tuple[str, Change]]:
+    return [("a", planned) for path in paths for planned in change(root, path, after)]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "var" / "lib").mkdir(parents=True)
+    (tmp_path / "etc" / "kept").write_bytes(b"\x00original\n")
+    (tmp_path / "etc" / "kept").chmod(0o640)
+    return Root(str(tmp_path))
+
+
+def test_the_first_original_stays_the_original(root: Root) -> None:
+    first = Journal.load(root)
+    first.begin(_changes(root, "/etc/kept", after=b"one"), [])
+    files.replace(root.path("/etc/kept"), b"one", _OWNER)
+    second = Journal.load(root)
+    second.begin(_changes(root, "/etc/kept", "/etc/new/file"), ["containerd"])
+    third = Journal.load(root)
+    assert third.content_of(third.originals["/etc/kept"]) == b"\x00original\n"
+    assert third.originals["/etc/kept"].owner == _OWNER
+    assert third.content_of(third.originals["/etc/new/file"]) is None
+    assert third.pending == ["containerd"]
+    assert third.folders.index("/etc/new") >= 0
+
+
+def test_what_was_written_is_known_until_the_next_is_in_its_place(root: Root) -> None:
+    Journal.load(root).begin(_changes(root, "/etc/kept", after=b"one"), [])
+    original = Journal.load(root).originals["/etc/kept"]
+    assert Journal.load(root).is_as_written(original, b"one")
+    assert not Journal.load(root).is_as_written(original, b"\x00original\n")
+    root.path("/etc/kept").write_bytes(b"one")
+    journal = Journal.load(root)
+    journal.begin(_changes(root, "/etc/kept", after=b"two"), [])
+    original = journal.originals["/etc/kept"]
+    assert [journal.is_as_written(original, content) for content in (b"one", b"two")] == [True, True]
+    assert journal.written_to(original) == b"two"
+    assert journal.content_of(original) == b"\x00original\n"
+    root.path("/etc/kept").write_bytes(b"two")
+    journal.begin(_changes(root, "/etc/kept", after=b"three"), [])
+    assert not journal.is_as_written(journal.originals["/etc/kept"], b"one")
+
+
+def test_what_is_forgotten_is_in_no_journal_any_more(root: Root) -> None:
+    journal = Journal.load(root)
+    journal.begin(_changes(root, "/etc/kept", "/etc/other"), [])
+    journal.forget([journal.originals["/etc/kept"]])
+    assert set(Journal.load(root).originals) == {"/etc/other"}
+
+
+def test_a_journal_of_the_version_before_is_read_and_one_of_a_later_version_is_refused(root: Root) -> None:
+    journal = Journal.load(root)
+    journal.begin(_changes(root, "/etc/kept"), ["containerd"])
+    path = root.path(f"{FOLDER}/journal.json")
+    written = json.loads(path.read_text(encoding="utf-8"))
+    for item in written["files"]:
+        del item["written"], item["target"]
+    path.write_text(json.dumps(written | {"version": 1}), encoding="utf-8")
+    old = Journal.load(root)
+    original = old.originals["/etc/kept"]
+    assert old.content_of(original) == b"\x00original\n"
+    assert (original.owner, original.written, old.pending) == (_OWNER, (), ["containerd"])
+    assert old.written_to(original) is None
+    assert not old.is_as_written(original, b"new")
+    path.write_text(json.dumps(written | {"version": 3}), encoding="utf-8")
+    with pytest.raises(HostError, match="of version 3, which this agent does not know"):
+        Journal.load(root)
+
+
+def test_originals_are_readable_by_their_owner_alone(root: Root) -> None:
+    Journal.load(root).begin(_changes(root, "/etc/kept"), [])
+    for path in root.path(FOLDER).rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+
+
+def test_closing_leaves_nothing_but_what_others_put_there(root: Root) -> None:
+    journal = Journal.load(root)
+    journal.begin(_changes(root, "/etc/new/file", "/etc/shared/file"), [])
+    for folder in ("new", "shared"):
+        files.make_folders(root.path(f"/etc/{folder}"))
+    (root.path("/etc/shared") / "theirs").touch()
+    journal.close()
+    assert not root.exists("/var/lib/kai-anywhere")
+    assert not root.exists("/etc/new")
+    assert root.exists("/etc/shared/theirs")
+
+
+def test_a_damaged_journal_and_a_damaged_original_are_errors_that_say_where_the_originals_are(root: Root) -> None:
+    journal = Journal.load(root)
+    journal.begin(_changes(root, "/etc/kept"), [])
+    for kept in root.path(f"{FOLDER}/originals").iterdir():
+        kept.write_bytes(b"other")
+    with pytest.raises(HostError, match="damaged"):
+        journal.content_of(journal.originals["/etc/kept"])
+    root.path(f"{FOLDER}/journal.json").write_bytes(b'{"files": [')
+    with pytest.raises(HostError) as caught:
+        Journal.load(root)
+    assert f"{FOLDER}/originals" in caught.value.remedy
+
+
+def test_a_replaced_file_keeps_mode_and_a_link_stays_a_link(root: Root) -> None:
+    root.path("/etc/link").symlink_to("kept")
+    (planned,) = change(root, "/etc/link", b"new")
+    files.replace(root.target("/etc/link"), b"new", planned.owner)
+    assert root.path("/etc/link").is_symlink()
+    assert root.path("/etc/kept").read_bytes() == b"new"
+    assert stat.S_IMODE(root.path("/etc/kept").stat().st_mode) == 0o640
+
+
+def test_a_link_out_of_the_tree_is_refused(root: Root, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "file"
+    outside.write_text("theirs")
+    root.path("/etc/link").symlink_to(outside)
+    with pytest.raises(HostError, match="leads out of"):
+        root.target("/etc/link")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_what_is_no_file_is_not_replaced(make: Callable[[Path], None], root: Root) -> None:
+    make(root.path("/etc/other"))
+    root.path("/etc/link").symlink_to("other")
+    for path in ("/etc/other", "/etc/link"):
+        with pytest.raises(HostError, match="which is no file"):
+            root.target(path)
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_temporary_one(root: Root) -> None:
+    script = (
+        "import resource, sys; from pathlib import Path; from agents.host.change import files\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "try: files.replace(Path(sys.argv[1]), b'x' * 1000, files.Owner(0o640, 0, 0))\n"
+        "except files.HostError as error: print(error.message)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(root.path("/etc/kept"))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "File too large" in done.stdout
+    assert "It is what it was" in done.stdout
+    assert root.path("/etc/kept").read_bytes() == b"\x00original\n"
+    assert [path.name for path in root.path("/etc").iterdir()] == ["kept"]
+
+
+def test_what_a_killed_run_left_is_overwritten(root: Root) -> None:
+    path = root.path("/etc/kept")
+    files.temporary_of(path).write_bytes(b"half of")
+    files.replace(path, b"whole", _OWNER)
+    assert path.read_bytes() == b"whole"
+    assert not files.temporary_of(path).exists()
+    assert not files.temporary_of(path).name.endswith(".toml"), "containerd would import it"
+
+
+def test_a_diff_masks_what_looks_secret() -> None:
+    before = b'keep = 1\npassword = "hunter2"\nproxy = "http://me:hunter3@proxy"\n'
+    after = b'keep = 2\n"auth": "hunter4",\nproxy = "http://me:hunter3@proxy"\n'
+    diff = Change("/etc/x", before, after, _OWNER).diff
+    assert "-keep = 1" in diff
+    assert "+keep = 2" in diff
+    assert "hunter" not in diff
+    assert "proxy" in diff

@@ -1,0 +1,255 @@
+"""The launcher as it runs on a host: real `sh`, with the programs that a login finds on its PATH."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from components.hosts.commands import HostAgent, HostCommands
+from config.hosts import HostSettings
+from testbed.hosts.machines import sudo
+from testbed.stacks import ROOT
+
+_PASSWORD = "correct horse; battery $staple 'quoted' \\n"
+_AGENT = """import sys
+command = sys.argv[1]
+heard = "" if command == "probe" else sys.stdin.read().strip()
+open("heard", "a").write(heard)
+print(command, sys.argv[2:], heard)
+sys.exit(int(open("status-" + command).read()) if __import__("os").path.exists("status-" + command) else 0)
+"""
+_TOOLS = ("sh", "true", "cat", "timeout", "sha256sum", "id", "rm", "rmdir")
+_SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
+
+
+@dataclass(frozen=True)
+class Login:
+    """A login's home with the programs that it finds."""
+
+    home: Path
+    programs: Path
+    commands: HostCommands
+
+    def run(self, command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a command as sshd does."""
+        return subprocess.run(
+            [self.programs / "sh", "-c", command],
+            cwd=self.home,
+            env={"PATH": str(self.programs)},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def program(self, name: str, text: str) -> None:
+        """Give the login a program, instead of the one that it has."""
+        path = self.programs / name
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!{shutil.which('sh')}\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def is_no_administrator(self, *, password: str | None) -> None:
+        """Make the login one that sudo asks for a password, or that it refuses."""
+        self.program("id", "echo 1000")
+        refuse = "echo 'sudo: a password is required' >&2; exit 1"
+        self.program("sudo", refuse if password is None else sudo(self.home, password))
+
+
+@pytest.fixture(params=_SHELLS)
+def login(tmp_path: Path, request: pytest.FixtureRequest) -> Login:
+    """A login with root's rights, an agent that tells how it was called, and nothing else on PATH."""
+    home, programs = tmp_path / "home", tmp_path / "programs"
+    home.mkdir()
+    programs.mkdir()
+    for name in _TOOLS:
+        found = shutil.which(str(request.param) if name == "sh" else name)
+        assert found is not None
+        (programs / name).symlink_to(found)
+    login = Login(home, programs, _commands(home))
+    login.program("python3", f'exec {sys.executable} "$@"')
+    login.program("id", "echo 0")
+    return login
+
+
+def _commands(home: Path) -> HostCommands:
+    launcher = (ROOT / "components" / "hosts" / "launcher.sh").read_bytes()
+    scratch = home / "scratch.zip"
+    _zip(scratch)
+    content = launcher + scratch.read_bytes()
+    scratch.unlink()
+    settings = HostSettings.model_validate(
+        {"ssh": _SSH, "sudo_password_secret": "sudo", "timeouts": {"restart_seconds": 10, "configure_seconds": 30}}
+    )
+    commands = HostCommands("jetson-1", HostAgent("", hashlib.sha256(content).hexdigest()), settings)
+    agent = home / commands.remote_agent
+    agent.parent.mkdir(parents=True)
+    agent.write_bytes(content)
+    return commands
+
+
+def _zip(path: Path) -> None:
+    import zipfile  # noqa: PLC0415 - of this one test double
+
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("__main__.py", _AGENT)
+
+
+_SSH = {
+    "address": "192.0.2.21",
+    "user": "ubuntu",
+    "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlFmcklCxzuuKgauv/SV1Xb/Di/+2Y4hmFkoW6xI8tk",
+    "private_key_secret": "lab-key",
+}
+
+
+def test_the_probe_needs_neither_sudo_nor_stdin(login: Login) -> None:
+    login.is_no_administrator(password=None)
+    done = login.run(login.commands.probe)
+    assert (done.returncode, done.stdout) == (0, "probe ['--timeout', '60'] \n")
+
+
+def test_root_needs_no_sudo_and_the_password_stays_out_of_the_document(login: Login) -> None:
+    done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (0, "configure ['--timeout', '30'] {}\n")
+
+
+def test_the_password_reaches_sudo_and_nobody_else(login: Login) -> None:
+    login.is_no_administrator(password=_PASSWORD)
+    done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (0, "configure ['--timeout', '30'] {}\n")
+    assert _PASSWORD not in done.stdout + done.stderr
+
+
+def test_a_sudo_that_remembers_the_password_does_not_hand_it_to_the_agent(login: Login) -> None:
+    login.is_no_administrator(password=_PASSWORD)
+    for command in (login.commands.configure, login.commands.check("1"), login.commands.restore):
+        assert login.run(command, f"{_PASSWORD}\n{{}}\n").returncode == 0
+        assert (login.home / "sudo-remembers").exists()
+    # The two of `configure`, then `check`; `restore` reads none.
+    assert (login.home / "heard").read_text() == "{}{}{}"
+
+
+def test_a_sudo_that_asks_nothing_gets_no_password(login: Login) -> None:
+    login.is_no_administrator(password=_PASSWORD)
+    (login.home / "sudo-without-password").touch()
+    done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (0, "configure ['--timeout', '30'] {}\n")
+
+
+def test_a_wrong_password_is_sudos_own_error(login: Login) -> None:
+    login.is_no_administrator(password="another")
+    done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
+    assert done.returncode == 1
+    assert "sudo: 1 incorrect password attempt" in done.stderr
+    assert "configure" not in done.stdout
+
+
+def test_a_refused_sudo_says_what_to_do(login: Login) -> None:
+    login.is_no_administrator(password=None)
+    settings = login.commands.host.model_copy(update={"sudo_password_secret": None})
+    done = login.run(replace(login.commands, host=settings).configure, "{}\n")
+    assert done.returncode == 1
+    assert "host jetson-1: sudo refuses without a password" in done.stderr
+    assert "hosts.jetson-1.sudo_password_secret: NAME" in done.stderr
+    assert not done.stdout
+
+
+def test_a_host_without_python_says_so(login: Login) -> None:
+    (login.programs / "python3").unlink()
+    for command in (login.commands.probe, login.commands.configure, login.commands.restore):
+        done = login.run(command, f"{_PASSWORD}\n{{}}\n")
+        assert done.returncode == 1
+        assert done.stderr.startswith("host jetson-1: python3 is missing. Install it (3.8 or later)")
+
+
+def test_a_file_that_is_not_the_copied_one_is_not_run(login: Login) -> None:
+    agent = login.home / login.commands.remote_agent
+    agent.write_bytes(b"#!/bin/sh\ntouch was-run\n" + agent.read_bytes())
+    commands = login.commands
+    for command in (commands.probe, commands.configure, commands.check("1"), commands.restore):
+        done = login.run(command, f"{_PASSWORD}\n{{}}\n")
+        assert done.returncode == 1
+        assert "kai-host.pyz: FAILED" in done.stdout
+    assert not (login.home / "was-run").exists()
+
+
+@pytest.mark.parametrize("status", [1, 2, 3])
+def test_an_agent_that_fails_fails_the_command(login: Login, status: int) -> None:
+    (login.home / "status-configure").write_text(str(status))
+    assert login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n").returncode == status
+
+
+def test_what_is_not_in_force_after_configuring_is_an_error_with_the_agents_answer(login: Login) -> None:
+    (login.home / "status-check").write_text("3")
+    done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
+    assert done.returncode == 1
+    assert "check ['--timeout', '30'] {}" in done.stdout
+    assert "host jetson-1: it was configured, but that is not in force" in done.stderr
+
+
+def test_a_drift_says_how_it_is_repaired(login: Login) -> None:
+    (login.home / "status-check").write_text("3")
+    done = login.run(login.commands.check("once"), f"{_PASSWORD}\n{{}}\n")
+    assert done.returncode == 1
+    assert "Raise hosts.jetson-1.revision to repair it." in done.stderr
+
+
+def test_restoring_takes_the_agent_away_once_it_succeeded(login: Login) -> None:
+    (login.home / "status-restore").write_text("1")
+    assert login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n").returncode == 1
+    assert (login.home / ".kai-anywhere").exists(), "what failed must be possible again"
+    (login.home / "status-restore").unlink()
+    done = login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (0, "restore ['--timeout', '30'] \n")
+    assert not (login.home / ".kai-anywhere").exists()
+
+
+def test_restoring_one_host_of_a_shared_home_leaves_the_agents_of_the_others(login: Login) -> None:
+    other = replace(login.commands, node="jetson-1.b")
+    newer = replace(login.commands, agent=replace(login.commands.agent, sha256="0" * 64))
+    content = (login.home / login.commands.remote_agent).read_bytes()
+    for commands in (other, newer):
+        (login.home / commands.remote_agent).parent.mkdir(parents=True)
+        (login.home / commands.remote_agent).write_bytes(content)
+    assert login.run(login.commands.restore, f"{_PASSWORD}\n").returncode == 0
+    assert not (login.home / ".kai-anywhere" / "jetson-1").exists()
+    assert login.run(other.restore, f"{_PASSWORD}\n").returncode == 0
+    assert not (login.home / ".kai-anywhere").exists()
+
+
+def test_a_newer_agent_that_was_copied_does_not_hinder_the_one_that_configured(login: Login) -> None:
+    newer = replace(login.commands, agent=replace(login.commands.agent, sha256="0" * 64))
+    (login.home / newer.remote_agent).parent.mkdir(parents=True)
+    (login.home / newer.remote_agent).write_bytes(b"newer")
+    assert login.run(login.commands.restore, f"{_PASSWORD}\n").stdout.startswith("restore ")
+
+
+def test_restoring_without_the_agent_says_what_to_do(login: Login) -> None:
+    (login.home / login.commands.remote_agent).unlink()
+    done = login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n")
+    assert done.returncode == 1
+    assert "Raise hosts.jetson-1.revision and run pulumi up, or set hosts.jetson-1.gone: true." in done.stderr
+
+
+def test_an_agent_that_hangs_is_ended(login: Login) -> None:
+    login.program("timeout", 'shift 2; echo "limit $1"; exit 124')
+    assert login.run(login.commands.probe).stdout == "limit 75\n"
+
+
+def test_another_agent_or_revision_is_another_command_and_another_password_is_not(login: Login) -> None:
+    commands = login.commands
+    other = replace(commands, agent=replace(commands.agent, sha256="0" * 64))
+    revised = replace(commands, host=commands.host.model_copy(update={"revision": 1}))
+    renamed = replace(commands, host=commands.host.model_copy(update={"sudo_password_secret": "other"}))
+    for different in (other, revised):
+        assert different.probe != commands.probe
+        assert different.configure != commands.configure
+    assert revised.restore == commands.restore
+    assert renamed.configure == commands.configure
+    assert commands.check("1") != commands.check("2")

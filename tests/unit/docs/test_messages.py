@@ -1,0 +1,95 @@
+"""The messages that the guides explain are those that the program writes, or a program that is named here."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from testbed.stacks import ROOT
+
+GUIDES = ("jetson", "distributions", "mixed-clusters", "air-gapped", "upgrade", "gvirtus", "admission", "hosts")
+PACKAGES = ("agents", "cluster", "components", "config", "manifests", "operations")
+ELSEWHERE = {
+    "ERROR_LIBRARY_NOT_FOUND": "NVML, in KAI's reservation pod",
+    "found N devices, 1 was expected": "KAI's reservation pod",
+    "unsupported device id": "NVIDIA's container runtime",
+    "unresolvable CDI devices": "containerd",
+    'no runtime for "nvidia" is configured': "containerd",
+    "NvRmMemInitNvmap failed: Permission denied": "NVIDIA's driver library",
+    "error getting device memory: Not Supported": "NVIDIA's device plugin",
+    "ImagePullBackOff": "the kubelet",
+    "no such host": "Go's resolver, in pulumi",
+    'failed calling webhook "reservation.kai-anywhere.io"': "the API server",
+    'failed calling webhook "gvirtus.kai-anywhere.io"': "the API server",
+    "after 60 failed attempts": "the command provider",
+    "knownhosts": "Go's SSH client, in the command provider",
+    "Host key verification failed": "OpenSSH",
+    "host key mismatch": "Go's SSH client, in the command provider",
+    "kai-host.pyz: FAILED": "sha256sum",
+    "No matching distribution found": "pip",
+    "Pending": "Kubernetes, of a pod",
+    "Your local changes to the following files would be overwritten": "git",
+    "Waited 900 s for GPUs to be advertised": "ours, with the time filled in",
+    "the volume name gvirtus-config is taken": "ours, with the name filled in",
+    "something else is mounted at /run/gvirtus/properties.json": "ours, with the path filled in",
+}
+"""Who writes the text, where no single string of this program holds it."""
+NAMES = frozenset({"fraction", "/usr/local/nvidia/toolkit", "gpu-memory", "get.pulumi.com"})
+"""What stands in backticks there and is no message: a pod, a folder, an annotation, a host."""
+
+
+def _text(node: ast.AST) -> str | None:
+    match node:
+        case ast.Constant(value=str(text)):
+            return re.sub(r"\{\w+\}", "...", text)
+        case ast.JoinedStr(values=parts):
+            return "".join("..." if isinstance(part, ast.FormattedValue) else _text(part) or "" for part in parts)
+        case _:
+            return None
+
+
+def _strings() -> list[str]:
+    """Every string of the program, with three dots where a value is filled in, without backticks, and its scripts."""
+    files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+    found = [text for tree in trees for node in ast.walk(tree) if (text := _text(node)) is not None]
+    scripts = [file.read_text(encoding="utf-8") for package in PACKAGES for file in (ROOT / package).rglob("*.sh")]
+    return [text.replace("`", "") for text in (*found, *scripts)]
+
+
+STRINGS = _strings()
+
+
+def _is_written(message: str) -> bool:
+    parts = [part for part in message.split("...") if part.strip()]
+    return any(re.search(".*".join(re.escape(part) for part in parts), text, re.DOTALL) for text in STRINGS)
+
+
+def _quoted(guide: str) -> list[str]:
+    """What stands in backticks in the first column of a guide's table of errors."""
+    text = (
+        Path(ROOT / "docs" / f"{guide}.md")
+        .read_text(encoding="utf-8")
+        .partition("## When it fails")[2]
+        .partition("\n## ")[0]
+    )
+    cells = re.findall(r"(?m)^\| (.*?) \| .* \|$", text)
+    return [quoted for cell in cells for quoted in re.findall(r"`([^`]+)`", cell)]
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_message_is_one_that_is_written(guide: str) -> None:
+    quoted = _quoted(guide)
+    assert len(quoted) > 2, "the table was not found"
+    assert [each for each in quoted if each not in ELSEWHERE.keys() | NAMES and not _is_written(each)] == []
+
+
+def test_no_exception_is_left_over() -> None:
+    assert {each for guide in GUIDES for each in _quoted(guide)} >= ELSEWHERE.keys() | NAMES
+
+
+def test_a_message_that_nobody_writes_is_found() -> None:
+    assert _is_written("the stack names the node '...', which the cluster does not have")
+    assert not _is_written("the stack names the host '...', which the cluster does not have")
+    assert not _is_written("which the cluster does not have ... the stack names the node")

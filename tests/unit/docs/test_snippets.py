@@ -1,0 +1,273 @@
+"""Every block of the documentation is executed, or says why it can't be: a new one without a home fails here.
+
+Settings have their home by themselves: tests/unit/docs/test_settings.py reads and registers every yaml block.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from testbed.stacks import ROOT
+from tests.support.docs import PAGES, blocks, command
+
+
+@dataclass(frozen=True)
+class RunBy:
+    """The test that runs the block.
+
+    Attributes:
+        file: below tests/.
+        test: the function's name.
+        but: what stands in for what, where a part of it can't run.
+    """
+
+    file: str
+    test: str
+    but: str = ""
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """Why nothing runs the block."""
+
+    why: str
+
+
+_PICTURE = NotRun("a picture")
+_DOCS = "engine/test_docs.py"
+_SITE = "engine/test_docs_air_gapped.py"
+_FEWER = "without the packages of the tests"
+_ANSWERED = "the question of `pulumi up` is answered with yes"
+_PULLED = "the chart is made here: the official one needs the internet"
+
+HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
+    "README.md": [
+        (
+            "make up",
+            RunBy(
+                "engine/test_readme.py",
+                "test_make_up_installs_the_jetson_stack_and_says_what_is_there",
+                but="`make test` is what runs this test",
+            ),
+        ),
+        ("Pulumi.<stack>.yaml ──► settings ──► manifests ──► components ──► Kubernetes", _PICTURE),
+        (
+            'eval "$(make env)"',
+            RunBy("engine/test_readme.py", "test_the_reservation_pod_of_the_readme_becomes_privileged"),
+        ),
+        ('eval "$(make env)"', RunBy("engine/test_readme.py", "test_the_third_step_works_on_a_cluster_of_ones_own")),
+        ("pulumi up", RunBy("engine/test_readme.py", "test_the_third_step_works_on_a_cluster_of_ones_own", _ANSWERED)),
+    ],
+    "docs/admission.md": [
+        (
+            "docker buildx build --platform linux/amd64,linux/arm64 --file agents/Containerfile \\",
+            NotRun(
+                "no Docker and no registry; engine/test_agents_image.py builds the same file where buildah is there"
+            ),
+        ),
+    ],
+    "docs/air-gapped.md": [
+        (
+            "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.17.0",
+            NotRun("the internet; unit/docs/test_facts.py compares address and version with the pins"),
+        ),
+        (
+            "helm template kai-scheduler kai-scheduler-v0.17.0.tgz | grep -E '(image|repository|name|tag):'",
+            NotRun("the official charts"),
+        ),
+        ("kubectl get pods --all-namespaces \\", RunBy(_DOCS, "test_the_images_of_a_running_stack_are_listed")),
+        ("kubectl create namespace gpu-operator", RunBy(_DOCS, "test_a_login_for_the_registry_comes_before_the_stack")),
+        ("make install", RunBy(_SITE, "test_what_is_carried_in_is_all_that_is_needed", _FEWER)),
+        (
+            "export PIP_NO_INDEX=1 PIP_FIND_LINKS=$PWD/carry/wheels",
+            RunBy(_SITE, "test_what_is_carried_in_is_all_that_is_needed", _FEWER),
+        ),
+        (
+            (
+                "pulumi plugin install resource kubernetes 4.25.0 --file "
+                "pulumi-resource-kubernetes-v4.25.0-linux-amd64.tar.gz"
+            ),
+            RunBy(_SITE, "test_plugins_are_installed_from_archives", but="the archives hold scripts of ours"),
+        ),
+    ],
+    "docs/architecture.md": [("flowchart LR", _PICTURE)],
+    "docs/distributions.md": [
+        (
+            "containerd config default | sudo tee /etc/containerd/config.toml",
+            RunBy(_DOCS, "test_containerds_own_configuration_has_a_version_and_kubernetes_part", but="another folder"),
+        ),
+    ],
+    "docs/gvirtus.md": [
+        ("make up", RunBy(_DOCS, "test_a_job_with_a_remote_gpu_is_taken")),
+        (
+            "pod with the label                    in the API server                      namespace gvirtus-system",
+            _PICTURE,
+        ),
+        (
+            "apiVersion: v1",
+            RunBy("support/gvirtus/contract.py", "test_the_pod_of_the_document_is_welcome_and_gets_its_gpu"),
+        ),
+    ],
+    "docs/hosts.md": [
+        (
+            "pulumi config set --secret lab-key < ~/.ssh/lab",
+            RunBy("engine/hosts/test_docs.py", "test_the_three_steps_prepare_a_host"),
+        ),
+        ("pulumi preview", RunBy("engine/hosts/test_docs.py", "test_the_three_steps_prepare_a_host", _ANSWERED)),
+    ],
+    "docs/jetson.md": [
+        (
+            "head -1 /etc/nv_tegra_release",
+            RunBy(_DOCS, "test_a_board_tells_what_it_is", but="a board's files elsewhere"),
+        ),
+        ("sudo apt-get install nvidia-container", NotRun("a Jetson, JetPack's packages and the internet")),
+        (
+            'eval "$(make env)"',
+            RunBy(_DOCS, "test_the_jetson_page_installs_the_stack", but="the state is elsewhere; yes is answered"),
+        ),
+        ("kubectl apply -f examples/fraction.yaml", RunBy(_DOCS, "test_a_fraction_is_taken")),
+    ],
+    "docs/mixed-clusters.md": [
+        (
+            "make preflight KUBECONFIG=~/.kube/config",
+            RunBy(_DOCS, "test_the_cluster_becomes_a_mixed_one", _ANSWERED),
+        ),
+        (
+            (
+                "kubectl get nodes -L kai-anywhere.io/platform,nvidia.com/gpu.memory,nvidia.com/gpu.count,"
+                "nvidia.com/device-plugin.config"
+            ),
+            RunBy(_DOCS, "test_the_cluster_becomes_a_mixed_one"),
+        ),
+    ],
+    "docs/policy.md": [
+        (
+            "make policy",
+            RunBy("engine/test_policy_docs.py", "test_the_two_commands_show_every_stack_and_every_exception"),
+        ),
+        (
+            'eval "$(make --no-print-directory --directory ../kai-anywhere env)"',
+            RunBy("engine/test_policy_docs.py", "test_a_program_of_ones_own_is_stopped_as_the_sample_says"),
+        ),
+        (
+            "Pod default/web: spec.containers[0].securityContext.privileged",
+            RunBy("engine/test_policy_docs.py", "test_a_program_of_ones_own_is_stopped_as_the_sample_says"),
+        ),
+        ("{", RunBy("engine/test_policy_docs.py", "test_the_configuration_of_the_page_grants_what_it_says")),
+        ("- rule: host-paths", RunBy("policy/test_choices.py", "test_the_exception_of_the_page_covers_what_it_says")),
+    ],
+    "docs/recovery.md": [
+        (
+            "pulumi cancel --yes --stack jetson",
+            RunBy("engine/test_recovery.py", "test_a_run_killed_between_objects_goes_on_where_it_was", _ANSWERED),
+        ),
+        (
+            "kubectl --namespace kai-scheduler delete secret sh.helm.release.v1.kai-scheduler.v2",
+            RunBy("engine/test_recovery.py", "test_a_run_killed_while_helm_upgrades_is_repaired"),
+        ),
+        (
+            "pulumi destroy --run-program --stack jetson",
+            RunBy(_DOCS, "test_destroy_gives_the_labels_back", _ANSWERED),
+        ),
+        (
+            "make repair KUBECONFIG=~/.kube/config",
+            RunBy(
+                "engine/test_recovery.py",
+                "test_somebody_who_changes_the_cluster_by_hand_is_overruled",
+                but="the stack is elsewhere; what the target does is called, without make",
+            ),
+        ),
+        (
+            "find ~/.pulumi/stacks -name '*.attrs' -delete",
+            RunBy(
+                "engine/test_recovery.py", "test_a_run_killed_while_it_wrote_attributes_left_a_whole_state", _ANSWERED
+            ),
+        ),
+        (
+            "pulumi stack import --stack jetson --file backup.json",
+            RunBy("engine/test_recovery.py", "test_a_state_put_back_from_an_older_one_catches_up", _ANSWERED),
+        ),
+    ],
+    "docs/teams.md": [
+        (
+            "pulumi login 's3://kai-anywhere-state?region=eu-central-1'",
+            RunBy("engine/test_s3_state.py", "test_the_commands_of_the_teams_guide_work", but="S3 and KMS are moto's"),
+        ),
+        (
+            "pulumi login 's3://kai-anywhere-state?region=eu-central-1'",
+            RunBy("engine/test_s3_state.py", "test_the_commands_of_the_teams_guide_work", but="S3 is moto's"),
+        ),
+        ("make review", RunBy("engine/test_readme.py", "test_the_review_and_the_drift_of_the_teams_guide_work")),
+        (
+            "cd examples/yaml",
+            RunBy("engine/test_package.py", "test_the_commands_of_the_teams_guide_preview_the_example"),
+        ),
+        ("make drift", RunBy("engine/test_readme.py", "test_the_review_and_the_drift_of_the_teams_guide_work")),
+        (
+            "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.17.0",
+            RunBy(_DOCS, "test_a_newer_chart_is_checked", _PULLED),
+        ),
+    ],
+    "docs/upgrade.md": [
+        ("pulumi stack export --stack jetson --file before.json", RunBy(_DOCS, "test_what_one_can_go_back_to_is_kept")),
+        (
+            "git fetch --tags",
+            RunBy(
+                _DOCS,
+                "test_another_version_of_the_program_takes_the_stack_over",
+                but="`make policy` is run by engine/test_policy_docs.py",
+            ),
+        ),
+        (
+            "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version NEWER",
+            RunBy(_DOCS, "test_a_newer_chart_is_checked", _PULLED),
+        ),
+        (
+            "make preflight KUBECONFIG=~/.kube/config",
+            RunBy(_DOCS, "test_the_policy_takes_over_from_the_webhook", _ANSWERED),
+        ),
+    ],
+}
+"""Every block that is no stack's settings: page, first line, and who runs it; in the pages' order."""
+
+
+def _is_settings(language: str, text: str) -> bool:
+    return language == "yaml" and not text.startswith("apiVersion:")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_block_has_its_home(page: Path) -> None:
+    found = [block.first_line for block in blocks(page) if not _is_settings(block.language, block.text)]
+    listed = HOMES.get(page.relative_to(ROOT).as_posix(), [])
+    assert found == [first_line for first_line, _ in listed]
+
+
+def test_no_page_is_left_over() -> None:
+    assert HOMES.keys() <= {page.relative_to(ROOT).as_posix() for page in PAGES}
+
+
+@pytest.mark.parametrize(
+    ("page", "home"),
+    [
+        pytest.param(page, home, id=f"{page}-{number}")
+        for page, listed in HOMES.items()
+        for number, (_, home) in enumerate(listed)
+        if isinstance(home, RunBy)
+    ],
+)
+def test_a_home_is_a_test_that_reads_the_page(page: str, home: RunBy) -> None:
+    text = (ROOT / "tests" / home.file).read_text(encoding="utf-8")
+    tests = {node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
+    assert home.test in tests
+    assert page.rpartition("/")[2] in text
+
+
+def test_a_block_is_found_by_its_first_line_alone() -> None:
+    assert command("teams.md", "make drift") == "make drift\n"
+    with pytest.raises(LookupError, match="has 2 blocks"):
+        command("teams.md", "pulumi login 's3://kai-anywhere-state?region=eu-central-1'")
+    with pytest.raises(LookupError, match="has 0 blocks"):
+        command("teams.md", "make it so")
