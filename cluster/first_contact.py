@@ -15,8 +15,6 @@ from manifests.node_labels import GPU_MEMORY, node_labels
 from manifests.objects import Manifest
 from manifests.ownership import before, key, owner, stack_of
 
-_ANY_ADDRESS = "192.0.2.1"
-"""Stands for backends' addresses (RFC 5737): which fields are set is looked at, not what they say."""
 _RANDOM_MANAGER = "pulumi-kubernetes-"
 _MEASURED = None
 """A label whose value is asked of the node's host later."""
@@ -41,8 +39,7 @@ class Contact:
 
 def planned_objects(settings: StackSettings) -> dict[str, Manifest]:
     """Every object that the stack registers under a fixed name, by `Kind/name` or `Kind/namespace/name`."""
-    objects = every_object.objects(settings, backend_address=_ANY_ADDRESS)
-    return {key(manifest): manifest for manifest in objects.values()}
+    return {key(manifest): manifest for manifest in every_object.objects(settings).values()}
 
 
 def read_unknown(cluster: Cluster, settings: StackSettings, state: DeployedState) -> dict[str, LiveObject]:

@@ -33,7 +33,9 @@ KEEPS_ITS_AUTHORITY = pulumi.ResourceOptions(ignore_changes=["data"], additional
 
 
 def trusting(configuration: Manifest, secrets: Sequence[pulumi.Resource]) -> Manifest:
-    """A webhook configuration whose API servers trust the authorities in these Secrets."""
+    """A webhook configuration whose API servers trust the authorities in these Secrets; unchanged without any."""
+    if not secrets:
+        return configuration
     kept = pulumi.Output.all(*(vars(secret)["data"] for secret in secrets))
     # A certificate is no secret.
     bundle = pulumi.Output.unsecret(kept.apply(_bundle))

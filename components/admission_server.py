@@ -1,5 +1,6 @@
 """The admission server, where something is carried by a webhook."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pulumi
@@ -9,7 +10,7 @@ from cluster import waiting
 from components import tokens
 from components.admission_authority import KEEPS_ITS_AUTHORITY, trusting, with_new_authority
 from components.gates import gate
-from components.kubernetes import register
+from components.kubernetes import Registrar
 from config.stack import StackSettings
 from manifests import admission
 
@@ -50,46 +51,34 @@ class AdmissionServer(pulumi.ComponentResource):
         settings = args.settings
         objects = admission.objects(settings)
         webhooks = admission.webhooks(settings)
-        last = ("deployment", *webhooks, "disruption-budget")
-        made: list[pulumi.CustomResource] = []
-        authorities: list[pulumi.CustomResource] = []
-
-        def add(key: str, *after: pulumi.Input[pulumi.Resource]) -> pulumi.CustomResource:
-            child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=list(after))
-            manifest = objects[key]
-            if key.startswith("authority-"):
-                child_opts = pulumi.ResourceOptions.merge(child_opts, KEEPS_ITS_AUTHORITY)
-                manifest = with_new_authority(manifest)
-            elif key in webhooks and authorities:
-                manifest = trusting(manifest, authorities)
-            made.append(register(f"{name}-{key}", manifest, child_opts))
-            if key.startswith("authority-"):
-                authorities.append(made[-1])
-            return made[-1]
-
-        for key in objects:
-            if key not in last:
-                add(key, *made[:1])
-        deployment = add("deployment", *made)
-        configurations = [add(key, deployment) for key in webhooks]
-        opened = gate(
-            deployment,
-            [
-                waiting.deployment_available(
-                    settings.admission.namespace,
-                    admission.NAME,
-                    causes=(
-                        "Its pods are ready once they serve a certificate that every webhook configuration trusts. "
-                        "Likely causes: the image can't be pulled, or cert-manager has not filled in caBundle."
-                    ),
-                )
-            ],
-            settings.cluster,
-            timeout_seconds=_READY_SECONDS,
-            after=configurations,
+        registrar = Registrar(
+            self, name, args.provider, {admission.READY: lambda: [self._ready(registrar, webhooks, settings)]}
         )
-        add("disruption-budget", *configurations, opened)
+        for key, each in objects.items():
+            manifest, opts = each.manifest, None
+            if key.startswith(admission.AUTHORITY):
+                manifest, opts = with_new_authority(manifest), KEEPS_ITS_AUTHORITY
+            elif key in webhooks:
+                authorities = [made for other, made in registrar.made.items() if other.startswith(admission.AUTHORITY)]
+                manifest = trusting(manifest, authorities)
+            registrar.register(key, manifest, each.depends_on, opts)
         names = [manifest["metadata"]["name"] for manifest in webhooks.values()]
         self.namespace = pulumi.Output.from_input(settings.admission.namespace)
         self.webhooks = pulumi.Output.from_input(names)
         self.register_outputs({"namespace": self.namespace, "webhooks": self.webhooks})
+
+    @staticmethod
+    def _ready(
+        registrar: Registrar, webhooks: Iterable[str], settings: StackSettings
+    ) -> pulumi.Output[pulumi.Resource]:
+        causes = (
+            "Its pods are ready once they serve a certificate that every webhook configuration trusts. Likely causes: "
+            "the image can't be pulled, or cert-manager has not filled in caBundle."
+        )
+        return gate(
+            registrar.made["deployment"],
+            [waiting.deployment_available(settings.admission.namespace, admission.NAME, causes=causes)],
+            settings.cluster,
+            timeout_seconds=_READY_SECONDS,
+            depends_on=[registrar.made[key] for key in webhooks],
+        )

@@ -17,7 +17,7 @@ def gate(
     cluster: ClusterSettings,
     *,
     timeout_seconds: int,
-    after: Sequence[pulumi.CustomResource] = (),
+    depends_on: Sequence[pulumi.CustomResource] = (),
 ) -> pulumi.Output[pulumi.Resource]:
     """A dependency on `made` that opens when the conditions hold; in a preview at once, since nothing was made.
 
@@ -26,7 +26,7 @@ def gate(
         conditions: waited for one after the other.
         cluster: where to look.
         timeout_seconds: bound of the whole wait.
-        after: what else must be there before the wait begins.
+        depends_on: what else must be there before the wait begins.
     """
     if pulumi.runtime.is_dry_run():
         return pulumi.Output.from_input(made)
@@ -55,4 +55,4 @@ def gate(
             raise pulumi.RunError(str(error)) from None
         return made
 
-    return pulumi.Output.all(*(each.id for each in (made, *after))).apply(opened)
+    return pulumi.Output.all(*(each.id for each in (made, *depends_on))).apply(opened)

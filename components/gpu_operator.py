@@ -9,7 +9,7 @@ from pulumi_kubernetes import Provider
 from cluster import waiting
 from components import tokens
 from components.gates import gate
-from components.kubernetes import register, register_release
+from components.kubernetes import Registrar, chart_version
 from config.stack import StackSettings
 from manifests import gpu_operator
 from manifests.node_labels import node_labels
@@ -44,8 +44,7 @@ class GpuOperator(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.GPU_OPERATOR, name, None, opts)
-        settings = args.settings
-        operator = settings.gpu_operator
+        operator = args.settings.gpu_operator
         self.namespace = pulumi.Output.from_input(operator.namespace)
         self.chart_version = pulumi.Output.from_input(None)
         self.ready = []
@@ -56,33 +55,10 @@ class GpuOperator(pulumi.ComponentResource):
     def _install(self, name: str, args: GpuOperatorArgs) -> None:
         settings = args.settings
         operator = settings.gpu_operator
-        child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider)
-        namespace = register(f"{name}-namespace", gpu_operator.operator_namespace(settings), child_opts)
-        in_namespace = pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[namespace])
-        before = [namespace]
-        profiles = gpu_operator.time_slicing_config(settings)
-        if profiles is not None:
-            before.append(register(f"{name}-profiles", profiles, in_namespace))
-        discovery = gpu_operator.service_discovery(settings)
-        if discovery is not None:
-            register(f"{name}-endpoints", discovery, in_namespace)
-        release = register_release(
-            name,
-            gpu_operator.release(settings),
-            pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=before),
-        )
-        self.chart_version = release.status.apply(lambda status: status.version)
-        after: list[pulumi.CustomResource] = [release]
-        rule = gpu_operator.tegra_feature_rule(settings)
-        if rule is not None:
-            # Its kind comes with the release.
-            after.append(
-                register(
-                    f"{name}-tegra",
-                    rule,
-                    pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[release]),
-                )
-            )
+        registrar = Registrar(self, name, args.provider)
+        registrar.register_all(gpu_operator.objects(settings))
+        release = registrar.made["release"]
+        after = [release, *(registrar.made[key] for key in ("tegra",) if key in registrar.made)]
         named = frozenset(node_labels(settings))
         opened = gate(
             after[-1],
@@ -93,4 +69,5 @@ class GpuOperator(pulumi.ComponentResource):
             settings.cluster,
             timeout_seconds=operator.timeout_seconds,
         )
+        self.chart_version = chart_version(release)
         self.ready = [*after, opened]

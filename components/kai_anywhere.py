@@ -76,7 +76,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         hosts_ready = hosts.ready if hosts else []
         labels = NodeLabels(
             "node-labels",
-            NodeLabelsArgs(settings, provider, hosts.gpu_memory_mib if hosts else {}, after=hosts_ready),
+            NodeLabelsArgs(settings, provider, hosts.gpu_memory_mib if hosts else {}, depends_on=hosts_ready),
             child_opts,
         )
         operator = GpuOperator(
@@ -101,7 +101,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         admitted: list[pulumi.Resource] = [overrides, *server]
         kai = KaiScheduler(
             "kai-scheduler",
-            KaiSchedulerArgs(settings, provider, after=[*admitted, *operator.ready]),
+            KaiSchedulerArgs(settings, provider, depends_on=[*admitted, *operator.ready]),
             pulumi.ResourceOptions(parent=self, depends_on=[labels, *hosts_ready]),
         )
         installed: list[pulumi.Resource] = [*admitted, operator, kai]
@@ -109,13 +109,13 @@ class KaiAnywhere(pulumi.ComponentResource):
         if settings.gvirtus is not None:
             remote = Gvirtus(
                 "gvirtus",
-                GvirtusArgs(settings, settings.gvirtus, provider, after=operator.ready, server=server),
+                GvirtusArgs(settings, provider, depends_on=operator.ready, server=server),
                 pulumi.ResourceOptions(parent=self, depends_on=[kai]),
             )
             self.gvirtus_backends = remote.backends
             installed.append(remote)
         # Last: a release that is refused midway would be left half-done. Its pods fit under the guard all the same.
-        PodGuard("pod-guard", PodGuardArgs(settings, provider, after=installed), child_opts)
+        PodGuard("pod-guard", PodGuardArgs(settings, provider, depends_on=installed), child_opts)
         self.platform = pulumi.Output.from_input(settings.platform.kind)
         self.tegra_nodes = overrides.tegra_nodes
         self.gpu_operator_version = operator.chart_version

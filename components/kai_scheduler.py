@@ -1,6 +1,5 @@
 """The KAI scheduler and its queues."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pulumi
@@ -9,7 +8,7 @@ from pulumi_kubernetes import Provider
 from cluster import waiting
 from components import tokens
 from components.gates import gate
-from components.kubernetes import register, register_release
+from components.kubernetes import Dependencies, Registrar, chart_version
 from config.stack import StackSettings
 from manifests import kai
 
@@ -21,12 +20,12 @@ class KaiSchedulerArgs:
     Attributes:
         settings: the stack's settings.
         provider: the cluster.
-        after: what must be there before the release: RuntimeClass, GPUs, the reservation namespace.
+        depends_on: what must be there before the release: RuntimeClass, GPUs, the reservation namespace.
     """
 
     settings: StackSettings
     provider: Provider
-    after: Sequence[pulumi.Input[pulumi.Resource]] = field(default=())
+    depends_on: Dependencies = field(default=())
 
 
 class KaiScheduler(pulumi.ComponentResource):
@@ -45,44 +44,27 @@ class KaiScheduler(pulumi.ComponentResource):
     def __init__(self, name: str, args: KaiSchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.KAI_SCHEDULER, name, None, opts)
         settings = args.settings
-        child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider)
-        namespace = register(f"{name}-namespace", kai.kai_namespace(settings), child_opts)
-        release = register_release(
+        registrar = Registrar(
+            self,
             name,
-            kai.release(settings),
-            pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[namespace, *args.after]),
+            args.provider,
+            {kai.GPUS: lambda: args.depends_on, kai.QUEUE_WEBHOOK: lambda: [self._queue_webhook(registrar, settings)]},
         )
-        register(
-            f"{name}-shard",
-            kai.default_shard(),
-            pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[release]),
+        registrar.register_all(kai.objects(settings))
+        self.namespace = pulumi.Output.from_input(settings.kai.namespace)
+        self.chart_version = chart_version(registrar.made["release"])
+        self.queues = pulumi.Output.from_input(list(kai.queues(settings)))
+        self.register_outputs({"namespace": self.namespace, "chart_version": self.chart_version, "queues": self.queues})
+
+    @staticmethod
+    def _queue_webhook(registrar: Registrar, settings: StackSettings) -> pulumi.Output[pulumi.Resource]:
+        causes = (
+            "KAI's operator makes it from Config 'kai-config', which a hook of the chart creates. Likely causes: an "
+            "image can't be pulled, or the operator does not run."
         )
-        queues = kai.queues(settings)
-        opened = gate(
-            release,
-            [
-                waiting.deployment_available(
-                    settings.kai.namespace,
-                    kai.QUEUE_CONTROLLER,
-                    causes=(
-                        "KAI's operator makes it from Config 'kai-config', which a hook of the chart creates. Likely "
-                        "causes: an image can't be pulled, or the operator does not run."
-                    ),
-                )
-            ],
+        return gate(
+            registrar.made["release"],
+            [waiting.deployment_available(settings.kai.namespace, kai.QUEUE_CONTROLLER, causes=causes)],
             settings.cluster,
             timeout_seconds=settings.kai.timeout_seconds,
         )
-        made: dict[str, pulumi.Resource] = {}
-        for queue, manifest in queues.items():
-            parent = manifest["spec"].get("parentQueue")
-            above = [made[parent]] if parent in made else []
-            made[queue] = register(
-                f"{name}-queue-{queue}",
-                manifest,
-                pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[release, opened, *above]),
-            )
-        self.namespace = pulumi.Output.from_input(settings.kai.namespace)
-        self.chart_version = release.status.apply(lambda status: status.version)
-        self.queues = pulumi.Output.from_input(list(queues))
-        self.register_outputs({"namespace": self.namespace, "chart_version": self.chart_version, "queues": self.queues})

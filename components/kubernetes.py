@@ -4,12 +4,14 @@ Manifests are registered by their type token: the SDK's class of a core kind tak
 package costs every preview 0.6 s, an eighth of its whole time, for types that nothing here uses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import pulumi
+from pulumi_kubernetes import Provider
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
-from manifests.objects import HelmRelease, Manifest
+from manifests.objects import HelmRelease, Manifest, StackObject, logical_name
 from manifests.ownership import FIELD_MANAGER, field_manager
 
 _TAKE_BACK = {"pulumi.com/patchForce": "true"}
@@ -19,6 +21,77 @@ _TAKE_BACK = {"pulumi.com/patchForce": "true"}
 def this_stack() -> str:
     """The stack as its field managers name it."""
     return f"{pulumi.get_project()}/{pulumi.get_stack()}"
+
+
+Dependencies: TypeAlias = Sequence[pulumi.Input[pulumi.Resource]]
+
+
+class Registrar:
+    """Registers the objects of one component, each after what it depends on.
+
+    Attributes:
+        made: what was registered, by the object's name in its module.
+    """
+
+    made: dict[str, pulumi.CustomResource]
+
+    def __init__(
+        self,
+        component: pulumi.ComponentResource,
+        name: str,
+        provider: Provider,
+        waits_for: Mapping[str, Callable[[], Dependencies]] | None = None,
+    ) -> None:
+        """Register below a component.
+
+        Args:
+            component: the parent.
+            name: its logical name.
+            provider: the cluster.
+            waits_for: what objects depend on besides each other, by the name that their module gives it; asked for
+                when the first object needs it.
+        """
+        self._component, self._name, self._provider = component, name, provider
+        self._waits_for = dict(waits_for or {})
+        self._waited: dict[str, Dependencies] = {}
+        self.made = {}
+
+    def register_all(self, objects: Mapping[str, StackObject]) -> None:
+        """Register objects in their order."""
+        for name, each in objects.items():
+            self.register(name, each.content, each.depends_on)
+
+    def register(
+        self,
+        name: str,
+        content: Manifest | HelmRelease,
+        depends_on: Sequence[str] = (),
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> pulumi.CustomResource:
+        """Register one object.
+
+        Args:
+            name: the object's name in its module.
+            content: a Kubernetes object or a Helm release.
+            depends_on: names of what must be there before.
+            opts: options beside parent, provider and dependencies.
+        """
+        before = [each for needed in depends_on for each in self._dependencies(needed)]
+        own = pulumi.ResourceOptions(parent=self._component, provider=self._provider, depends_on=before)
+        complete = pulumi.ResourceOptions.merge(own, opts)
+        logical = logical_name(self._name, name)
+        if isinstance(content, HelmRelease):
+            self.made[name] = register_release(logical, content, complete)
+        else:
+            self.made[name] = register(logical, content, complete)
+        return self.made[name]
+
+    def _dependencies(self, name: str) -> Dependencies:
+        if name in self.made:
+            return [self.made[name]]
+        if name not in self._waited:
+            self._waited[name] = self._waits_for[name]()
+        return self._waited[name]
 
 
 def register(name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
@@ -45,6 +118,12 @@ def _register(kind: str, name: str, manifest: Manifest, opts: pulumi.ResourceOpt
     ours = _TAKE_BACK | {FIELD_MANAGER: field_manager(this_stack(), name)}
     metadata = manifest["metadata"] | {"annotations": manifest["metadata"].get("annotations", {}) | ours}
     return pulumi.CustomResource(f"kubernetes:{group}:{kind}", name, manifest | {"metadata": metadata}, opts)
+
+
+def chart_version(release: pulumi.CustomResource) -> pulumi.Output[str | None]:
+    """The version of a release's chart."""
+    status: pulumi.Output[Any] = vars(release)["status"]
+    return status.apply(lambda known: known.version)
 
 
 def register_release(name: str, release: HelmRelease, opts: pulumi.ResourceOptions) -> Release:

@@ -20,13 +20,13 @@ class NodeLabelsArgs:
         settings: the stack's settings.
         provider: the cluster.
         measured_memory_mib: memory of one GPU by node, for nodes whose memory is not declared.
-        after: what the labels wait for.
+        depends_on: what the labels wait for.
     """
 
     settings: StackSettings
     provider: Provider
     measured_memory_mib: Mapping[str, pulumi.Output[int | None]] = field(default_factory=dict)
-    after: Sequence[pulumi.Resource] = ()
+    depends_on: Sequence[pulumi.Resource] = ()
 
 
 class NodeLabels(pulumi.ComponentResource):
@@ -40,7 +40,7 @@ class NodeLabels(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeLabelsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.NODE_LABELS, name, None, opts)
-        child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=list(args.after))
+        child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=list(args.depends_on))
         labels: dict[str, pulumi.Output[dict[str, str]]] = {}
         for node, ours in node_labels(args.settings).items():
             complete = {**ours, **_measured(node, ours, args.measured_memory_mib)}

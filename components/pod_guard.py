@@ -1,16 +1,14 @@
 """The guard that refuses pods with power over their node, for what comes into the cluster without this program."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pulumi
 from pulumi_kubernetes import Provider
 
 from components import tokens
-from components.kubernetes import register
+from components.kubernetes import Dependencies, Registrar
 from config.stack import StackSettings
 from manifests import pod_guard
-from manifests.objects import deny_binding
 
 
 @dataclass(frozen=True)
@@ -20,12 +18,12 @@ class PodGuardArgs:
     Attributes:
         settings: the stack's settings.
         provider: the cluster.
-        after: what must be there before: the stack's own releases, whose pods it judges from their next roll-out on.
+        depends_on: the stack's own releases, whose pods the guard judges from their next roll-out on.
     """
 
     settings: StackSettings
     provider: Provider
-    after: Sequence[pulumi.Input[pulumi.Resource]] = field(default=())
+    depends_on: Dependencies = field(default=())
 
 
 class PodGuard(pulumi.ComponentResource):
@@ -42,16 +40,8 @@ class PodGuard(pulumi.ComponentResource):
     def __init__(self, name: str, args: PodGuardArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.POD_GUARD, name, None, opts)
         settings = args.settings
-        policy = register(
-            f"{name}-policy",
-            pod_guard.guard_policy(settings),
-            pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=list(args.after)),
-        )
-        register(
-            f"{name}-binding",
-            deny_binding(pod_guard.POD_GUARD),
-            pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[policy]),
-        )
+        registrar = Registrar(self, name, args.provider, {pod_guard.INSTALLED: lambda: args.depends_on})
+        registrar.register_all(pod_guard.objects(settings))
         self.scope = pulumi.Output.from_input(settings.pod_guard.scope.value)
         self.exempt_namespaces = pulumi.Output.from_input(pod_guard.exempt_namespaces(settings))
         self.register_outputs({"scope": self.scope, "exempt_namespaces": self.exempt_namespaces})

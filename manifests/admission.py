@@ -9,7 +9,7 @@ from config.platform import TegraPlatform
 from config.stack import StackSettings
 from manifests.gvirtus.injection import ENABLED_LABEL, Injection, webhook_document
 from manifests.gvirtus.policy import namespaces_left_alone
-from manifests.objects import Manifest, namespace
+from manifests.objects import Manifest, StackObject, namespace
 from manifests.reservation import APP_LABEL, NAMESPACE, fragment_document, tegra_fragment
 
 NAME: Final = "kai-anywhere-admission"
@@ -34,11 +34,21 @@ _API_SERVER_PORTS = (443, 6443, 16443)
 _DRAIN_SECONDS = 10
 
 
-def objects(settings: StackSettings) -> dict[str, Manifest]:
-    """Every object of the server by a short name, in the order in which they are made; empty where it is not needed."""
+AUTHORITY: Final = "authority-"
+"""What the names of Secrets begin with that hold an authority of the stack's own; the component fills them, once."""
+READY: Final = "ready"
+"""What the component waits for: the server answers."""
+
+
+def objects(settings: StackSettings) -> dict[str, StackObject]:
+    """The server and what sends to it; nothing where no webhook carries anything.
+
+    Its configurations come after the Deployment, so that `destroy` takes them first: without a server behind them they
+    refuse pods. The server is ready once it has published its authority in them, so only the last object waits.
+    """
     if not settings.webhooks:
         return {}
-    return {
+    before = {
         "namespace": namespace(settings.admission.namespace, pod_security="restricted"),
         "service-account": _object(settings, "v1", "ServiceAccount") | {"automountServiceAccountToken": False},
         **_roles(settings),
@@ -46,10 +56,19 @@ def objects(settings: StackSettings) -> dict[str, Manifest]:
         "settings": _settings(settings),
         "service": _service(settings),
         "network-policy": _network_policy(settings),
-        "disruption-budget": _object(settings, "policy/v1", "PodDisruptionBudget")
-        | {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": _SELECTOR}}},
-        **webhooks(settings),
-        "deployment": _deployment(settings),
+    }
+    configurations = webhooks(settings)
+    budget = {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": _SELECTOR}}}
+    return {
+        **{
+            name: StackObject(manifest, () if name == "namespace" else ("namespace",))
+            for name, manifest in before.items()
+        },
+        "deployment": StackObject(_deployment(settings), tuple(before)),
+        **{name: StackObject(manifest, ("deployment",)) for name, manifest in configurations.items()},
+        "disruption-budget": StackObject(
+            _object(settings, "policy/v1", "PodDisruptionBudget") | budget, (*configurations, READY)
+        ),
     }
 
 
@@ -230,8 +249,7 @@ def _certificate(settings: StackSettings) -> dict[str, Manifest]:
             }
             return {"certificate": _object(settings, "cert-manager.io/v1", "Certificate") | {"spec": spec}}
         case StackCertificates() as stack:
-            # Empty: the component fills them, once.
-            return {f"authority-{name}": _authority(settings, name) for name in stack.authorities}
+            return {f"{AUTHORITY}{name}": _authority(settings, name) for name in stack.authorities}
 
 
 def _authority(settings: StackSettings, name: str) -> Manifest:

@@ -11,7 +11,7 @@ from config.platform import RuntimeMode, TegraPlatform, X86Platform
 from config.sharing import DEFAULT_PROFILE, KaiProfile, TimeSlicingProfile
 from config.stack import StackSettings
 from manifests.node_labels import NVIDIA_PCI_DEVICE
-from manifests.objects import HelmRelease, Manifest, namespace, resolve_chart
+from manifests.objects import HelmRelease, Manifest, StackObject, namespace, resolve_chart
 from manifests.reservation import RUNTIME_CLASS
 from manifests.versions import GPU_OPERATOR
 
@@ -21,6 +21,22 @@ OPERATOR_METRICS_PORT = 8080
 
 _REGISTRY_PATHS = ("operator", "validator", "toolkit", "devicePlugin", "gfd", "dcgmExporter", "migManager")
 """Components whose images are pulled with the driver off; each has its own repository and policy."""
+
+
+def objects(settings: StackSettings) -> dict[str, StackObject]:
+    """The operator and what steers it; nothing where somebody else installs it."""
+    if not settings.gpu_operator.install:
+        return {}
+    found = {"namespace": StackObject(operator_namespace(settings))}
+    if profiles := time_slicing_config(settings):
+        found["profiles"] = StackObject(profiles, ("namespace",))
+    if endpoints := service_discovery(settings):
+        found["endpoints"] = StackObject(endpoints, ("namespace",))
+    found["release"] = StackObject(release(settings), tuple(name for name in found if name != "endpoints"))
+    if rule := tegra_feature_rule(settings):
+        # Its kind comes with the release.
+        found["tegra"] = StackObject(rule, ("release",))
+    return found
 
 
 def operator_namespace(settings: StackSettings) -> Manifest:

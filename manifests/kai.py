@@ -5,7 +5,7 @@ from typing import Any
 from config.kai import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, QueueSettings, QueueShare
 from config.stack import StackSettings
 from manifests import reservation
-from manifests.objects import HelmRelease, Manifest, namespace, resolve_chart
+from manifests.objects import HelmRelease, Manifest, StackObject, namespace, resolve_chart
 from manifests.versions import KAI_SCHEDULER
 
 RELEASE = "kai-scheduler"
@@ -33,6 +33,23 @@ _IMAGES = (
 )
 """Every image of the chart, hooks included. `global.imagePullPolicy` does not reach the hooks, nor any image with a
 policy of its own, which is each of them (KAI v0.17.0, templates/_helpers.tpl)."""
+
+
+GPUS, QUEUE_WEBHOOK = "gpus", "queue-webhook"
+"""What the component waits for: RuntimeClass, GPUs and the overrides; the webhook that validates queues."""
+
+
+def objects(settings: StackSettings) -> dict[str, StackObject]:
+    """KAI and its queues."""
+    found = {
+        "namespace": StackObject(kai_namespace(settings)),
+        "release": StackObject(release(settings), ("namespace", GPUS)),
+        "shard": StackObject(default_shard(), ("release",)),
+    }
+    for name, queue in queues(settings).items():
+        parent = [f"queue-{queue['spec']['parentQueue']}"] if "parentQueue" in queue["spec"] else []
+        found[f"queue-{name}"] = StackObject(queue, ("release", QUEUE_WEBHOOK, *parent))
+    return found
 
 
 def registry(settings: StackSettings) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from config.charts import ChartSettings
 from manifests.versions import ChartPin
@@ -43,6 +43,44 @@ class HelmRelease:
     source: ChartReference
     values: Mapping[str, Any]
     timeout_seconds: int
+
+
+@dataclass(frozen=True)
+class StackObject:
+    """One object of a stack, and what must be there before it.
+
+    Attributes:
+        content: a Kubernetes object or a Helm release.
+        depends_on: names of objects of the same module, or of what its component waits for.
+    """
+
+    content: Manifest | HelmRelease
+    depends_on: tuple[str, ...] = ()
+
+    @property
+    def manifest(self) -> Manifest:
+        """The Kubernetes object.
+
+        Raises:
+            TypeError: it is a Helm release.
+        """
+        if isinstance(self.content, HelmRelease):
+            raise TypeError(f"{self.content.name} is a Helm release")
+        return self.content
+
+
+def manifests(objects: Mapping[str, StackObject]) -> dict[str, Manifest]:
+    """The Kubernetes objects among a module's objects, without its release."""
+    return {name: each.manifest for name, each in objects.items() if not isinstance(each.content, HelmRelease)}
+
+
+RELEASE_KEY: Final = "release"
+"""The name of a module's Helm release, which has its component's own name in the stack."""
+
+
+def logical_name(component: str, name: str) -> str:
+    """What Pulumi calls a component's object."""
+    return component if name == RELEASE_KEY else f"{component}-{name}"
 
 
 def resolve_chart(settings: ChartSettings, pin: ChartPin) -> ChartReference:

@@ -14,7 +14,7 @@ from config.pod_guard import GuardScope
 from config.stack import StackSettings
 from manifests import reservation
 from manifests.cel import literal
-from manifests.objects import Manifest
+from manifests.objects import Manifest, StackObject, deny_binding
 from manifests.pod_grants import is_granted
 from policy import checks
 from policy.checks import (
@@ -52,6 +52,18 @@ _TEMPLATES = {"Pod": "", "PodTemplate": "template.", "CronJob": "spec.jobTemplat
 """Where a kind has its pod; every other kind under `spec.template.`."""
 _LONGEST_MESSAGE = 1200
 """Characters. The API server takes 5120 bytes of a message expression; beyond, it shows the static message."""
+
+
+INSTALLED = "installed"
+"""What the component waits for: the stack's own releases, whose pods the guard judges from their next roll-out on."""
+
+
+def objects(settings: StackSettings) -> dict[str, StackObject]:
+    """The guard and what puts it into force."""
+    return {
+        "policy": StackObject(guard_policy(settings), (INSTALLED,)),
+        "binding": StackObject(deny_binding(POD_GUARD), ("policy",)),
+    }
 
 
 def guard_policy(settings: StackSettings, table: tuple[Check, ...] = checks.CHECKS) -> Manifest:

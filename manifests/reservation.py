@@ -8,10 +8,11 @@ refuses to work. So everything is added at admission, per node.
 from dataclasses import dataclass
 
 from config.platform import TegraPlatform
+from config.reservation import Carrier
 from config.stack import StackSettings
 from manifests.cel import literal as _cel
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
-from manifests.objects import Manifest, namespace
+from manifests.objects import Manifest, StackObject, namespace
 
 NAMESPACE = "kai-resource-reservation"
 APP_LABEL = "kai-resource-reservation"
@@ -28,6 +29,19 @@ IN_NAMESPACE = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
 """Selects the reservation pods' namespace, by a label that the API server sets itself."""
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
+
+
+def objects(settings: StackSettings) -> dict[str, StackObject]:
+    """The namespace, and the overrides where a policy carries them."""
+    found = {"namespace": StackObject(reservation_namespace(settings))}
+    if isinstance(settings.platform, TegraPlatform) and settings.overrides_apply:
+        match settings.reservation.carrier:
+            case Carrier.POLICY:
+                found["policy"] = StackObject(overrides_policy(tegra_fragment(settings.platform)))
+                found["binding"] = StackObject(overrides_binding(), ("policy",))
+            case Carrier.WEBHOOK:
+                pass  # the admission server's
+    return found
 
 
 @dataclass(frozen=True)

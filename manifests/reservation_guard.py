@@ -9,7 +9,7 @@ from config.stack import StackSettings
 from manifests import pod_grants, pod_guard, reservation
 from manifests.cel import literal
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
-from manifests.objects import Manifest
+from manifests.objects import Manifest, StackObject, deny_binding
 
 GUARD = "kai-anywhere-reservation-guard"
 NOT_OVERRIDDEN = (
@@ -33,6 +33,14 @@ _INTO_PODS = {
         f"containers are for those who may take away the binding of the guard, {GUARD}; kubectl logs works"
     ),
 }
+
+
+def objects(settings: StackSettings) -> dict[str, StackObject]:
+    """The guard and what puts it into force."""
+    return {
+        "guard": StackObject(guard_policy(settings)),
+        "guard-binding": StackObject(deny_binding(GUARD), ("guard",)),
+    }
 
 
 def guard_policy(settings: StackSettings) -> Manifest:

@@ -21,7 +21,7 @@ import yaml
 import simulator
 from config.stack import StackSettings
 from manifests import admission, reservation
-from manifests.objects import Manifest
+from manifests.objects import Manifest, manifests
 from testbed.kubelet import mount
 from testbed.loopback_service import LoopbackService, loopback_service
 from testbed.stacks import ROOT, Json
@@ -144,7 +144,7 @@ class Deployment:
             certificate: changes to the server's settings of its certificate.
             webhooks: other webhook configurations than the stack's.
         """
-        made = admission.objects(self.settings)
+        made = manifests(admission.objects(self.settings))
         self.configurations = admission.webhooks(self.settings) if webhooks is None else webhooks
         for key in ("namespace", "service-account", "secret", "role", "role-binding", "certificate"):
             if key in made:
@@ -246,7 +246,7 @@ class Deployment:
             "api": {"server": cluster["server"], "ca_file": str(authority), "token_file": str(token)},
         }
         settings["certificate"] |= certificate
-        files: Json = admission.objects(self.settings)["settings"]["data"]
+        files: Json = manifests(admission.objects(self.settings))["settings"]["data"]
         self._files |= {
             "settings.json": json.dumps(settings).encode(),
             "reservation.json": files["reservation.json"].encode(),

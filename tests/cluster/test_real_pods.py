@@ -20,6 +20,7 @@ from manifests.gvirtus import frontends as gvirtus_frontends
 from manifests.gvirtus import policy as gvirtus_policy
 from manifests.gvirtus.backends import BACKEND_ALLOWED
 from manifests.gvirtus.frontends import FRONTEND_ALLOWED, roles_rule
+from manifests.objects import manifests
 from simulator import DEFAULT_NODES
 from testbed.admission.deployment import CONFIGURATIONS
 from testbed.stacks import Json, changed, gvirtus_webhook, parse
@@ -97,8 +98,8 @@ class TestAdmissionServer:
         post(connected, reservation.reservation_namespace(settings))
         account = {"name": reservation.SERVICE_ACCOUNT, "namespace": reservation.NAMESPACE}
         post(connected, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
-        *_, deployment = [post(connected, manifest) for manifest in admission.objects(settings).values()]
-        available(connected, deployment)
+        made = {key: post(connected, each) for key, each in manifests(admission.objects(settings)).items()}
+        available(connected, made["deployment"])
         told = admission.gvirtus_backends_data(gvirtus.injection(remote.gvirtus, {"gpu-a": remote.address}))
         post(connected, admission.gvirtus_backends(settings) | {"data": told})
         # The kubelet brings it to both replicas in its own time.

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from manifests import admission
+from manifests.objects import manifests
 from testbed.admission.deployment import CONFIGURATIONS, Deployment, deployment, prepare
 from testbed.inventory import connect
 from testbed.kubelet import mount
@@ -81,7 +82,7 @@ def _unknown_usage(spec: Json) -> None:
 def test_the_certificate_has_the_fields_of_cert_managers_api(
     world: World, change: Callable[[Json], None] | None, refused: str | None
 ) -> None:
-    certificate = admission.objects(SETTINGS)["certificate"]
+    certificate = manifests(admission.objects(SETTINGS))["certificate"]
     certificate["metadata"]["name"] = "another"
     if change is not None:
         change(certificate["spec"])

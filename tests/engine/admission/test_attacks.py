@@ -13,6 +13,7 @@ import pytest
 
 import simulator
 from manifests import admission
+from manifests.objects import manifests
 from testbed.admission.attacks import ATTACKS, CONNECTIONS, attack
 from testbed.admission.deployment import Deployment, Replica
 from testbed.inventory import connect
@@ -29,7 +30,7 @@ _TENANT = "default"
 
 def _limit_mib(server: Deployment) -> int:
     """What the kubelet kills the server for."""
-    deployment = admission.objects(server.settings)["deployment"]
+    deployment = manifests(admission.objects(server.settings))["deployment"]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     limit: str = container["resources"]["limits"]["memory"]
     assert limit.endswith("Mi")

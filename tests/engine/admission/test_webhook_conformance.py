@@ -14,7 +14,7 @@ import pytest
 
 from agents.admission.certificates import pairs as certificates
 from manifests import admission
-from manifests.objects import Manifest
+from manifests.objects import Manifest, manifests
 from testbed.admission.deployment import CONFIGURATIONS, Deployment, make, remove
 from testbed.stacks import Json
 from testbed.waiting import eventually
@@ -49,7 +49,7 @@ class TestWhileNoReplicaAnswers:
     ) -> None:
         """By their own controllers, with the labels of both webhooks: nothing waits for what only they could start."""
         two_replicas.kill()
-        own = admission.objects(two_replicas.settings)["deployment"]
+        own = manifests(admission.objects(two_replicas.settings))["deployment"]
         system = _deployment("kube-system", {"gvirtus.io/enabled": "true", "app": "kai-resource-reservation"})
         selfish = _deployment(own["metadata"]["namespace"], {"gvirtus.io/enabled": "true"})
         deployments = [own, system, selfish]

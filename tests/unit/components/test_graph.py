@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
+from manifests import every_object
 from testbed.stacks import (
     STACKS,
     WEBHOOK_STACKS,
@@ -27,7 +28,6 @@ from testbed.stacks import (
     x86,
 )
 from tests.support.recording_monitor import SERVICE_ADDRESS
-from tests.support.values import objects_of, releases_of
 from tests.unit.components.programs import CLUSTER_UID, KUBECONFIG, PROVIDER, preview, up
 
 _SIGNATURE, _SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
@@ -254,7 +254,7 @@ def test_the_registered_objects_are_the_manifests_of_the_stack(name: str) -> Non
     nodes = {key for key in registered if key[0] == "Node"}
     expected = {
         (manifest["kind"], manifest["metadata"]["name"]): manifest
-        for manifest in objects_of(parse(STACKS[name]())).values()
+        for manifest in _with_addresses(every_object.objects(parse(STACKS[name]()))).values()
     }
     assert registered.keys() - nodes == expected.keys()
     for key, manifest in expected.items():
@@ -265,6 +265,12 @@ def test_the_registered_objects_are_the_manifests_of_the_stack(name: str) -> Non
         if not metadata["annotations"]:
             del metadata["annotations"]
         assert registered[key] == manifest, key
+
+
+def _with_addresses(objects: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifests with the address that the cluster gave to each Service."""
+    complete: dict[str, Any] = json.loads(json.dumps(objects).replace("192.0.2.1", SERVICE_ADDRESS))
+    return complete
 
 
 def _without_authority(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -288,7 +294,7 @@ def test_the_registered_releases_are_those_of_the_stack_under_fixed_names(name: 
         for registration in graph.registrations
         if registration.type == "kubernetes:helm.sh/v3:Release"
     }
-    releases = {release.name: release for release in releases_of(parse(STACKS[name]())).values()}
+    releases = {release.name: release for release in every_object.releases(parse(STACKS[name]())).values()}
     assert registered.keys() == releases.keys()
     for release in releases.values():
         inputs = registered[release.name]

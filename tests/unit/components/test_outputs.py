@@ -14,7 +14,6 @@ from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
-from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
 from testbed.stacks import STACKS, WEBHOOK_STACKS, changed, parse
@@ -28,13 +27,6 @@ def _provider() -> Provider:
     return Provider("cluster", context="a")
 
 
-def _gvirtus_of(settings: StackSettings) -> GvirtusSettings:
-    """The section, or another stack's where there is none: the component alone needs no more of the stack."""
-    other = parse(STACKS["gvirtus"]()).gvirtus
-    assert other is not None
-    return settings.gvirtus or other
-
-
 _MAKE: dict[type[pulumi.ComponentResource], _Make] = {
     NodeLabels: lambda settings: NodeLabels("part", NodeLabelsArgs(settings, _provider())),
     GpuOperator: lambda settings: GpuOperator("part", GpuOperatorArgs(settings, _provider())),
@@ -43,7 +35,7 @@ _MAKE: dict[type[pulumi.ComponentResource], _Make] = {
     ),
     PodGuard: lambda settings: PodGuard("part", PodGuardArgs(settings, _provider())),
     KaiScheduler: lambda settings: KaiScheduler("part", KaiSchedulerArgs(settings, _provider())),
-    Gvirtus: lambda settings: Gvirtus("part", GvirtusArgs(settings, _gvirtus_of(settings), _provider())),
+    Gvirtus: lambda settings: Gvirtus("part", GvirtusArgs(settings, _provider())),
     KaiAnywhere: lambda settings: KaiAnywhere("part", KaiAnywhereArgs(settings, "uid", KUBECONFIG)),
 }
 

@@ -15,6 +15,7 @@ from manifests.gvirtus import backends as remote_gpus
 from manifests.gvirtus import policy as gvirtus_policy
 from manifests.gvirtus.injection import ENABLED_LABEL
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
+from manifests.objects import manifests
 from testbed.stacks import (
     STACKS,
     WEBHOOK_STACKS,
@@ -85,7 +86,7 @@ def test_the_server_reads_the_backends_that_it_is_given(tmp_path: Path) -> None:
 def test_the_backends_are_mounted_where_the_server_looks_and_need_not_be_there() -> None:
     settings = parse(gvirtus_webhook())
     manifest = admission.gvirtus_backends(settings)
-    spec = admission.objects(settings)["deployment"]["spec"]["template"]["spec"]
+    spec = manifests(admission.objects(settings))["deployment"]["spec"]["template"]["spec"]
     [volume] = [each for each in spec["volumes"] if each["name"] == "settings"]
     source = {"name": manifest["metadata"]["name"], "optional": True}
     assert {"configMap": source} in volume["projected"]["sources"]
@@ -97,7 +98,7 @@ def test_the_backends_are_mounted_where_the_server_looks_and_need_not_be_there()
 
 def test_remote_gpus_alone_bring_one_webhook_and_rights_to_it_alone() -> None:
     settings = parse(changed(gvirtus_webhook(), "reservation.overrides", "never"))
-    made = admission.objects(settings)
+    made = manifests(admission.objects(settings))
     assert [key for key in made if key.endswith("-webhook")] == ["gvirtus-webhook"]
     [names] = [rule["resourceNames"] for rule in made["cluster-role"]["rules"] if "resourceNames" in rule]
     assert names == ["kai-anywhere-gvirtus"]
@@ -107,7 +108,7 @@ def test_remote_gpus_alone_bring_one_webhook_and_rights_to_it_alone() -> None:
 
 def test_other_backends_make_no_other_pods_of_the_server() -> None:
     changed_backend = changed(gvirtus_webhook(), "gvirtus.backends.gpu-a.port", 34567)
-    before, after = (admission.objects(parse(stack)) for stack in (gvirtus_webhook(), changed_backend))
+    before, after = (manifests(admission.objects(parse(stack))) for stack in (gvirtus_webhook(), changed_backend))
     assert before == after
 
 
@@ -127,7 +128,7 @@ def test_the_webhook_reaches_exactly_what_the_policy_reaches() -> None:
 @pytest.mark.parametrize("stack", [webhook(), cert_manager(), stack_certificates()])
 def test_the_server_reads_the_settings_that_it_is_given(stack: dict[str, object], tmp_path: Path) -> None:
     settings = parse(stack)
-    data = admission.objects(settings)["settings"]["data"]
+    data = manifests(admission.objects(settings))["settings"]["data"]
     for name, text in data.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     read = files.read(tmp_path / "settings.json", Settings)
@@ -144,7 +145,7 @@ def test_the_server_knows_names_by_the_same_words() -> None:
 
 
 def test_rights_are_by_name() -> None:
-    made = admission.objects(parse(webhook()))
+    made = manifests(admission.objects(parse(webhook())))
     rules = made["cluster-role"]["rules"] + made["role"]["rules"]
     assert [rule for rule in rules if "resourceNames" not in rule] == [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}
@@ -154,7 +155,7 @@ def test_rights_are_by_name() -> None:
 
 
 def test_with_cert_manager_the_server_writes_nothing() -> None:
-    made = admission.objects(parse(cert_manager()))
+    made = manifests(admission.objects(parse(cert_manager())))
     assert "secret" not in made
     assert "role" not in made
     assert {verb for rule in made["cluster-role"]["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
@@ -167,7 +168,7 @@ def test_with_cert_manager_the_server_writes_nothing() -> None:
 
 
 def test_with_an_authority_of_the_stack_the_server_has_no_right_but_to_see_nodes() -> None:
-    made = admission.objects(parse(stack_certificates()))
+    made = manifests(admission.objects(parse(stack_certificates())))
     assert not {"secret", "role", "role-binding"} & made.keys()
     assert made["cluster-role"]["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}]
     secrets = [manifest["metadata"]["name"] for key, manifest in made.items() if key.startswith("authority-")]
@@ -181,7 +182,7 @@ def test_with_an_authority_of_the_stack_the_server_has_no_right_but_to_see_nodes
 
 def test_other_settings_make_other_pods() -> None:
     def annotation(stack: dict[str, object]) -> str:
-        deployment = admission.objects(parse(stack))["deployment"]
+        deployment = manifests(admission.objects(parse(stack)))["deployment"]
         value: str = deployment["spec"]["template"]["metadata"]["annotations"]["kai-anywhere.io/settings"]
         return value
 
@@ -191,7 +192,7 @@ def test_other_settings_make_other_pods() -> None:
 
 def test_its_pods_are_not_in_its_own_scope() -> None:
     settings = parse(webhook())
-    template = admission.objects(settings)["deployment"]["spec"]["template"]
+    template = manifests(admission.objects(settings))["deployment"]["spec"]["template"]
     assert "app" not in template["metadata"]["labels"]
     [hook] = admission.gvirtus_webhook(settings)["webhooks"]
     [expression] = hook["namespaceSelector"]["matchExpressions"]

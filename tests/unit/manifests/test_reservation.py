@@ -8,10 +8,10 @@ import json
 import pytest
 
 from config.platform import TegraPlatform
-from manifests import pod_guard, reservation, reservation_guard
+from manifests import every_object, pod_guard, reservation, reservation_guard
 from manifests.reservation import HostDirectory, PodFragment, tegra_fragment
 from testbed.stacks import STACKS, changed, jetson, mixed, never, parse, spark, x86
-from tests.support.values import documents_of, objects_of
+from tests.support.values import documents_of
 
 _X86 = ["x86", "spark", "time-slicing", "k8s-snap", "air-gapped"]
 
@@ -44,7 +44,7 @@ def test_the_folders_of_another_jetpack_reach_mounts_and_environment() -> None:
 
 
 def test_the_policy_reaches_reservation_pods_at_creation_and_nothing_else() -> None:
-    spec = objects_of(parse(jetson()))["overrides-policy"]["spec"]
+    spec = every_object.objects(parse(jetson()))["reservation-policy"]["spec"]
     assert spec["matchConstraints"] == {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kai-resource-reservation"}},
         "objectSelector": {"matchLabels": {"app": "kai-resource-reservation"}},
@@ -57,7 +57,7 @@ def test_the_policy_reaches_reservation_pods_at_creation_and_nothing_else() -> N
 
 
 def test_the_policy_overrides_every_security_field_that_kai_sets() -> None:
-    [mutation] = objects_of(parse(jetson()))["overrides-policy"]["spec"]["mutations"]
+    [mutation] = every_object.objects(parse(jetson()))["reservation-policy"]["spec"]["mutations"]
     expression = mutation["applyConfiguration"]["expression"]
     for field in ("privileged: true", "allowPrivilegeEscalation: true", "runAsNonRoot: false", "runAsUser: 0"):
         assert field in expression
@@ -65,8 +65,8 @@ def test_the_policy_overrides_every_security_field_that_kai_sets() -> None:
 
 
 def test_the_policy_is_bound_to_nodes_of_our_platform_label_alone() -> None:
-    spec = objects_of(parse(mixed()))["overrides-binding"]["spec"]
-    assert spec["policyName"] == objects_of(parse(mixed()))["overrides-policy"]["metadata"]["name"]
+    spec = every_object.objects(parse(mixed()))["reservation-binding"]["spec"]
+    assert spec["policyName"] == every_object.objects(parse(mixed()))["reservation-policy"]["metadata"]["name"]
     assert spec["paramRef"] == {
         "selector": {"matchLabels": {"kai-anywhere.io/platform": "tegra"}},
         "parameterNotFoundAction": "Allow",
@@ -76,7 +76,7 @@ def test_the_policy_is_bound_to_nodes_of_our_platform_label_alone() -> None:
 @pytest.mark.parametrize("name", [*_X86, "never"])
 def test_no_stack_without_overrides_mutates_a_pod(name: str) -> None:
     documents = documents_of(parse(STACKS[name]()))
-    assert not {"overrides-policy", "overrides-binding"} & documents.keys()
+    assert not {"reservation-policy", "reservation-binding"} & documents.keys()
     assert not any(document.get("kind", "").startswith("Mutating") for document in documents.values())
 
 
@@ -84,7 +84,7 @@ def test_no_stack_without_overrides_mutates_a_pod(name: str) -> None:
 def test_nothing_in_a_stack_without_overrides_makes_a_pod_privileged(name: str) -> None:
     documents = documents_of(parse(STACKS[name]()))
     operator = documents.pop("gpu-operator-namespace")
-    guard = documents.pop("guard-policy")
+    guard = documents.pop("reservation-guard")
     # It forbids what it speaks of, too; that it does is proven on a real API server.
     del documents["pod-guard-policy"]
     assert operator["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged", "NVIDIA's operands"
@@ -118,16 +118,16 @@ def test_the_reservation_namespace_is_privileged_only_where_pods_are(name: str, 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_every_stack_is_guarded_and_the_guard_denies(name: str) -> None:
-    objects = objects_of(parse(STACKS[name]()))
-    assert objects["guard-policy"]["spec"]["failurePolicy"] == "Fail"
-    assert objects["guard-binding"]["spec"] == {
-        "policyName": objects["guard-policy"]["metadata"]["name"],
+    objects = every_object.objects(parse(STACKS[name]()))
+    assert objects["reservation-guard"]["spec"]["failurePolicy"] == "Fail"
+    assert objects["reservation-guard-binding"]["spec"] == {
+        "policyName": objects["reservation-guard"]["metadata"]["name"],
         "validationActions": ["Deny"],
     }
 
 
 def test_the_guard_looks_at_updates_ephemeral_containers_and_ways_into_pods_too() -> None:
-    rules = objects_of(parse(x86()))["guard-policy"]["spec"]["matchConstraints"]["resourceRules"]
+    rules = every_object.objects(parse(x86()))["reservation-guard"]["spec"]["matchConstraints"]["resourceRules"]
     assert {tuple(rule["operations"]): rule["resources"] for rule in rules} == {
         ("CREATE", "UPDATE"): ["pods", "pods/ephemeralcontainers"],
         ("CONNECT",): ["pods/exec", "pods/attach", "pods/portforward", "pods/proxy"],

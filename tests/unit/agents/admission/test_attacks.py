@@ -15,6 +15,7 @@ import pytest
 from benchmarks.admission_load import load
 from config.platform import TegraPlatform
 from manifests import admission, reservation
+from manifests.objects import manifests
 from testbed.admission.attacks import ATTACKS, attack
 from testbed.admission.objects import body, reservation_pod
 from testbed.stacks import ROOT, parse, webhook
@@ -30,7 +31,7 @@ def test_an_attack_ends_no_server_takes_no_memory_beyond_its_limit_and_keeps_nob
     assert isinstance(settings.platform, TegraPlatform)
     fragment = tmp_path / "reservation.json"
     fragment.write_text(json.dumps(reservation.fragment_document(reservation.tegra_fragment(settings.platform))))
-    [container] = admission.objects(settings)["deployment"]["spec"]["template"]["spec"]["containers"]
+    [container] = manifests(admission.objects(settings))["deployment"]["spec"]["template"]["spec"]["containers"]
     limit_mib = int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
     command = [sys.executable, "-m", "benchmarks.admission_servers", "aiohttp", str(fragment)]
     with subprocess.Popen(

@@ -1,0 +1,103 @@
+"""Everything that remote GPUs are made of, and in which order."""
+
+from collections.abc import Mapping
+
+from config.gvirtus import BackendKind, GvirtusSettings
+from config.reservation import Carrier
+from config.stack import StackSettings
+from manifests import admission
+from manifests.gvirtus import backends, frontends, policy
+from manifests.objects import StackObject, deny_binding
+
+GPUS, SERVER = "gpus", "server"
+"""What the component waits for: GPUs, the runtime class and NFD's kinds; the admission server, where it is the carrier.
+"""
+SERVICE = "service-"
+"""What the names of backends' Services begin with."""
+ADDRESSES = frozenset({"endpoints", "webhook-backends"})
+"""ConfigMaps whose data hold the backends' addresses, which only the cluster knows (`addresses_data`)."""
+_ANY_ADDRESS = "192.0.2.1"
+"""Stands for each address until the component puts the real ones in its place (RFC 5737)."""
+
+
+def objects(settings: StackSettings) -> dict[str, StackObject]:
+    """Backends first: the carrier needs their addresses, and a pod that is let in too early would find nobody."""
+    gvirtus = settings.gvirtus
+    if gvirtus is None:
+        return {}
+    found: dict[str, StackObject] = {}
+    if settings.gpu_operator.install:
+        # Detected by NFD, which the operator brings; without it, frontends are the nodes that the stack names.
+        found["roles"] = StackObject(frontends.roles_rule(gvirtus), (GPUS,))
+    found["namespace"] = StackObject(backends.backends_namespace(gvirtus))
+    found["clients"] = StackObject(backends.network_policy(gvirtus), ("namespace",))
+    for name in sorted(gvirtus.backends):
+        found[f"{SERVICE}{name}"] = StackObject(backends.service(gvirtus, name), ("namespace",))
+        # Behind the fence before anybody can reach it.
+        found[f"backend-{name}"] = StackObject(backends.deployment(settings, gvirtus, name), ("clients", GPUS))
+    return found | _carrier(settings, gvirtus) | _frontends(settings, gvirtus)
+
+
+def addresses_data(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[str, str]:
+    """The data of the ConfigMap of `ADDRESSES` that the stack has.
+
+    Args:
+        gvirtus: the settings.
+        addresses: the address of each backend's Service, by name.
+    """
+    match gvirtus.carrier:
+        case Carrier.POLICY:
+            return policy.endpoints_data(backends.endpoints(gvirtus, addresses))
+        case Carrier.WEBHOOK:
+            return admission.gvirtus_backends_data(backends.injection(gvirtus, addresses))
+
+
+def _carrier(settings: StackSettings, gvirtus: GvirtusSettings) -> dict[str, StackObject]:
+    """Refusals are in force before anything is added to pods, whoever adds it."""
+    requests = policy.requests_policy(settings, gvirtus)
+    binding = StackObject(deny_binding(policy.REQUESTS), ("requests",))
+    addresses = dict.fromkeys(gvirtus.backends, _ANY_ADDRESS)
+    match gvirtus.carrier:
+        case Carrier.WEBHOOK:
+            # The server runs since before KAI, and refuses these pods until the kubelet has shown it this ConfigMap.
+            told = StackObject(
+                admission.gvirtus_backends(settings) | {"data": addresses_data(gvirtus, addresses)},
+                ("requests-binding", SERVER),
+            )
+            return {"requests": StackObject(requests), "requests-binding": binding, "webhook-backends": told}
+        case Carrier.POLICY:
+            found = {
+                "endpoints": StackObject(
+                    policy.endpoints_config(gvirtus, backends.endpoints(gvirtus, addresses)), ("namespace",)
+                ),
+                "requests": StackObject(requests, ("endpoints",)),
+                "requests-binding": binding,
+            }
+            for kind in BackendKind:
+                if any(backend.kind is kind for backend in gvirtus.backends.values()):
+                    name = f"{kind.value}-injection"
+                    injection = policy.injection_policy(settings, gvirtus, kind)
+                    found[name] = StackObject(injection, ("requests-binding",))
+                    found[f"{name}-binding"] = StackObject(policy.injection_binding(gvirtus, kind), (name,))
+            return found
+
+
+def _frontends(settings: StackSettings, gvirtus: GvirtusSettings) -> dict[str, StackObject]:
+    """Pods are kept away before the first device is there: by the guard, and by selectors that a policy adds.
+
+    The webhook adds none, so that pods without the label don't depend on its server: they say it themselves.
+    """
+    if gvirtus.frontends is None:
+        return {}
+    placement: dict[str, StackObject] = {}
+    if gvirtus.carrier is Carrier.POLICY:
+        placement["placement"] = StackObject(frontends.placement_policy(settings))
+        placement["placement-binding"] = StackObject(frontends.placement_binding(), ("placement",))
+    return placement | {
+        "guard": StackObject(frontends.guard_policy(settings, gvirtus.frontends), tuple(placement)[1:]),
+        "guard-binding": StackObject(deny_binding(frontends.GUARD), ("guard",)),
+        "frontends-namespace": StackObject(frontends.frontends_namespace()),
+        "device-plugin": StackObject(
+            frontends.device_plugin(settings, gvirtus.frontends), ("frontends-namespace", "guard-binding")
+        ),
+    }
