@@ -58,7 +58,12 @@ class ClusterFacts:
     @property
     def where(self) -> str:
         """The cluster as a person knows it."""
-        return f"the cluster at {self.server} (context '{self.context}')"
+        return where(self.server, self.context)
+
+
+def where(server: str, context: str) -> str:
+    """A cluster as a person knows it."""
+    return f"the cluster at {server} (context '{context}')"
 
 
 class PreflightError(ClusterError):
@@ -180,12 +185,8 @@ def _remote_namespaces(settings: StackSettings) -> list[str]:
 
 def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, contact: Contact) -> Iterator[Finding]:
     """Every finding, from the most basic on: identity first, since all others speak of that cluster."""
-    if state.cluster_uid is not None and state.cluster_uid != facts.uid:
-        yield Finding(
-            f"this stack was deployed to the cluster {state.cluster_uid}; {facts.server} is another one ({facts.uid}).",
-            "Choose the right context. For this cluster make a stack of its own: pulumi stack init. Keep the old "
-            "state: it knows what is to be given back.",
-        )
+    if other := another_cluster(state, facts.where, facts.uid):
+        yield other
         return
     yield from _version(settings, facts)
     yield from judge_nodes(settings, facts.nodes)
@@ -194,6 +195,23 @@ def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, co
     yield from contact.findings
     yield from _pod_security(settings, facts, state)
     yield from _releases(facts, state)
+
+
+def another_cluster(state: DeployedState, where: str, uid: str) -> Finding | None:
+    """What is wrong where a stack meets a cluster that it was not deployed to.
+
+    Args:
+        state: what the stack remembers.
+        where: the cluster, as a person knows it.
+        uid: its identity.
+    """
+    if state.cluster_uid is None or state.cluster_uid == uid:
+        return None
+    return Finding(
+        f"this stack was deployed to the cluster {state.cluster_uid}; {where} is another one ({uid}).",
+        "Choose the right context: cluster.context in the stack's settings, or KUBECONFIG. For this cluster make a "
+        "stack of its own: pulumi stack init. Keep the old state: it knows what is to be given back.",
+    )
 
 
 def _version(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:

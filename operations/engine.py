@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cluster.binding import bind
 from cluster.client import Cluster
+from cluster.deployed_state import DeployedState
 from cluster.errors import ClusterError
-from cluster.preflight import DeployedState
+from cluster.preflight import another_cluster, where
 from operations.errors import OperationError
 from operations.target import Target
 
@@ -118,8 +119,8 @@ def bind_cluster(target: Target) -> None:
     Raises:
         OperationError: if the cluster is another one, or can't be asked.
     """
-    known = deployed_state(target).cluster_uid
-    if known is None:
+    state = deployed_state(target)
+    if state.cluster_uid is None:
         return
     try:
         cluster = Cluster.connect(target.settings.cluster)
@@ -127,12 +128,8 @@ def bind_cluster(target: Target) -> None:
             uid = cluster.uid()
         finally:
             cluster.close()
-        if uid != known:
-            raise OperationError(
-                f"Stack '{target.stack}' was deployed to the cluster {known}. Context '{cluster.context}' of "
-                f"{cluster.kubeconfig} leads to {cluster.server}, which is another one ({uid}). Nothing was changed.\n"
-                "Choose the right context: cluster.context in the stack's settings, or KUBECONFIG."
-            )
+        if other := another_cluster(state, where(cluster.server, cluster.context), uid):
+            raise OperationError(f"Stack '{target.stack}': nothing was changed.\n{other}")
         bind(cluster.chosen, uid)
     except ClusterError as error:
         raise OperationError(f"{error}\nNothing was changed.") from error

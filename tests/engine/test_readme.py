@@ -22,6 +22,8 @@ BLOCKS = [
 ]
 """The bash blocks, in the README's order, unindented."""
 
+_KUBECONFIG = ".simulator/jetson/cluster/kubeconfig"
+
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -107,6 +109,13 @@ class TestOnTheSimulator:
         file.write_text(text, encoding="utf-8")
         assert "120 looks like GB" in output
         assert "Traceback" not in output
+
+    def test_make_repair_puts_back_what_was_deleted_by_hand(self, checkout: Path) -> None:
+        kubectl = f'eval "$(make env)" && kubectl --kubeconfig {_KUBECONFIG}'
+        shell(f"{kubectl} delete queue robots", checkout)
+        assert re.search(r"1 created", shell("make repair", checkout))
+        assert "robots" in shell(f"{kubectl} get queues --output name", checkout)
+        assert re.search(r"\d+ unchanged", shell("make preview", checkout))
 
     def test_make_down_removes_the_stack_and_stops_the_simulator(self, checkout: Path) -> None:
         assert re.search(r"\d+ deleted", shell("make down", checkout))

@@ -132,7 +132,8 @@ def test_remote_gpus_by_the_webhook_need_no_mutating_policies(minor: str) -> Non
 def test_another_cluster_stops_at_once() -> None:
     _only(
         _findings(jetson(), DeployedState(deployed=True, cluster_uid="theirs"), version=_version("20"), nodes={}),
-        "was deployed to the cluster theirs; https://127.0.0.1:6443 is another one (ours)",
+        "was deployed to the cluster theirs; the cluster at https://127.0.0.1:6443",
+        "(context 'edge') is another one (ours)",
         "Choose the right context",
         "pulumi stack init",
     )

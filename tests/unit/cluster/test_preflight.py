@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from cluster.client import Cluster
+from cluster.deployed_state import DeployedState
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.preflight import DeployedState, PreflightError, read_facts, run_preflight
+from cluster.preflight import PreflightError, read_facts, run_preflight
 from config.stack import StackSettings
 from testbed.stacks import Json, changed, jetson, operator_elsewhere, parse
 from tests.support.api_server import POLICIES, UID, ApiServer, node
