@@ -44,7 +44,7 @@ def wait_for(cluster: Cluster, condition: Condition, *, timeout_seconds: float, 
         now = time.monotonic()
         if now - start >= timeout_seconds:
             raise ClusterError(
-                f"Waited {timeout_seconds:.0f} s for {condition.what}, in vain: {missing}.\n{condition.causes}"
+                f"Waited {timeout_seconds:.0f} s for {condition.what} without success: {missing}.\n{condition.causes}"
             )
         if now - reported >= REPORT_SECONDS:
             reported = now

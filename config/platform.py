@@ -67,7 +67,7 @@ class TegraPlatform(Settings):
             if node in self.unified_memory_nodes:
                 raise PydanticCustomError(
                     "node_listed_twice",
-                    "node '{node}' stands under tegra_nodes and unified_memory_nodes. A Jetson belongs under "
+                    "node '{node}' is listed under tegra_nodes and unified_memory_nodes. A Jetson belongs under "
                     "tegra_nodes, a DGX Spark under unified_memory_nodes: remove one entry.",
                     {"node": node},
                 )

@@ -125,7 +125,7 @@ class StackSettings(Settings):
             if node in with_gpu:
                 raise PydanticCustomError(
                     "frontend_with_gpu",
-                    "gvirtus.frontends.nodes has '{node}', which stands under {where} and so has a GPU: two device "
+                    "gvirtus.frontends.nodes has '{node}', which is listed under {where} and so has a GPU: two device "
                     "plugins would take turns there. Remove one entry.",
                     {"node": node, "where": with_gpu[node]},
                 )

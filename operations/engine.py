@@ -45,7 +45,7 @@ def pulumi(target: Target, *arguments: str) -> None:
         ["pulumi", *arguments, "--cwd", str(target.project)], env=dict(target.environment), check=False
     )
     if done.returncode != 0:
-        raise OperationError(f"pulumi {arguments[0]} failed (status {done.returncode}); the reason stands above.")
+        raise OperationError(f"pulumi {arguments[0]} failed (status {done.returncode}); the reason is above.")
 
 
 def up(target: Target, *options: str) -> None:

@@ -195,7 +195,7 @@ def _facts(settings: Mapping[str, object]) -> StackFacts:
     libraries = text_of(platform.get("driver_library_path")) or _LIBRARIES
     devices = text_of(platform.get("device_path")) or _DEVICES
     problem = None
-    # Settings are no way to grant `/`: only folders where drivers and devices can lie.
+    # Settings cannot grant `/`: only folders where drivers and devices can lie.
     if not _LIBRARY_PATH.fullmatch(libraries) or ".." in libraries:
         problem, libraries = "driver_library_path is no library folder; the default is granted", _LIBRARIES
     if not _DEVICE_PATH.fullmatch(devices):

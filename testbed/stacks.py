@@ -1,6 +1,6 @@
 """Compliant settings of every kind of stack; a test changes one thing of them.
 
-A stack here is plain JSON, as it stands under `kai-anywhere:settings`. Every helper returns a new one.
+A stack here is plain JSON, as it is under `kai-anywhere:settings`. Every helper returns a new one.
 """
 
 import copy

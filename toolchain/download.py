@@ -81,7 +81,7 @@ def _host_answers(address: str) -> bool:
     asking.join(_PROBE_SECONDS)
     problem = outcome[0] if outcome else f"no answer within {_PROBE_SECONDS:.0f} s"
     if problem:
-        say(f"no way to {urlsplit(address).hostname} ({problem}): building from Go modules instead")
+        say(f"cannot reach {urlsplit(address).hostname} ({problem}): building from Go modules instead")
     return not problem
 
 
@@ -116,7 +116,7 @@ def _wanted_sha256(asset: Asset, name: str) -> str:
             return sha256
         case ChecksumFile(url):
             if not reachable(url):
-                raise DownloadUnavailableError(f"no way to its checksums at {url}")
+                raise DownloadUnavailableError(f"cannot reach its checksums at {url}")
             return _listed_sha256(_text(url), name, url)
 
 

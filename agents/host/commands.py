@@ -106,7 +106,7 @@ class Tools:
             output, errors = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired as error:
             raise HostError(
-                f"`{' '.join(command)}` did not end within {limit:.0f} s.", "See what it waits for; run it by hand."
+                f"`{' '.join(command)}` timed out after {limit:.0f} s.", "See what it waits for; run it by hand."
             ) from error
         finally:
             # A grandchild may hold on to what it was given.

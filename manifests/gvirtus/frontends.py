@@ -30,7 +30,7 @@ GUARD = "kai-anywhere-gvirtus-frontends"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _RESOURCE = "nvidia.com/gpu"
 _FRACTIONS = ["gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"]
-"""KAI's own requests (v0.17.0): on a frontend its reservation pod would look for a GPU in vain."""
+"""KAI's own requests (v0.17.0): on a frontend its reservation pod would find no GPU."""
 
 
 def roles_rule(gvirtus: GvirtusSettings) -> Manifest:

@@ -122,7 +122,7 @@ def _analyze(
             timeout=ANALYSIS_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
-        raise OperationError(f"`pulumi policy analyze` did not end in {ANALYSIS_SECONDS:.0f} s. {_REMEDY}") from error
+        raise OperationError(f"`pulumi policy analyze` timed out after {ANALYSIS_SECONDS:.0f} s. {_REMEDY}") from error
     # What is not an event, such as a plugin's warning, stands between them.
     events = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if not events:

@@ -70,6 +70,6 @@ def _preview(target: Target, pack: Pack, configuration: Path, log: Path) -> subp
         )
     except subprocess.TimeoutExpired as error:
         raise OperationError(
-            f"The preview of stack '{target.stack}' did not end in {PREVIEW_SECONDS:.0f} s; the last it said:\n"
+            f"The preview of stack '{target.stack}' timed out after {PREVIEW_SECONDS:.0f} s; the last it said:\n"
             f"{str(error.stdout or '')[-_LAST_CHARACTERS:]}"
         ) from error

@@ -58,7 +58,7 @@ def review(stack: Stack = "jetson", out: Out = Path("review")) -> None:
     if status == 0 and not record.packs:
         raise OperationError("The policy pack did not run, so nothing was judged. Is policy/run executable?")
     if status != 0:
-        raise OperationError(f"pulumi preview failed (status {status}); the reason stands above.")
+        raise OperationError(f"pulumi preview failed (status {status}); the reason is above.")
 
 
 @app.command()
@@ -81,7 +81,7 @@ def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
     _write(out / "issue.md", drift_issue(record, _occasion(stack, status), redactor))
     if status == _NO_CHANGES_EXPECTED:
         raise OperationError(f"The cluster is not as stack '{stack}' says; {out / 'issue.md'} tells the differences.")
-    raise OperationError(f"The check of stack '{stack}' failed (status {status}); the reason stands above.")
+    raise OperationError(f"The check of stack '{stack}' failed (status {status}); the reason is above.")
 
 
 @app.command()
@@ -104,7 +104,7 @@ def post(
             body = _read(out / "issue.md", marker("drift", stack))
             typer.echo(github.put_issue(f"Drift: the cluster is not as stack {stack} says", body))
         elif not (out / _IN_STEP).exists():
-            raise OperationError(f"There is nothing to post in {out}: `python -m operations drift` did not end.")
+            raise OperationError(f"There is nothing to post in {out}: `python -m operations drift` was interrupted.")
         else:
             typer.echo(github.close_issue(marker("drift", stack)) or "No issue of drift is open.")
     except GitHubError as error:

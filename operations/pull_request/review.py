@@ -41,10 +41,10 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
         status = subprocess.run(command, env=environment, check=False, timeout=_TIMEOUT_SECONDS).returncode
     except subprocess.TimeoutExpired as error:
         raise OperationError(
-            f"pulumi preview did not end within {_TIMEOUT_SECONDS} s. What it said stands above."
+            f"pulumi preview timed out after {_TIMEOUT_SECONDS} s. Its output is above."
         ) from error
     if not log.exists():
-        raise OperationError(f"pulumi preview wrote no event log (status {status}); the reason stands above.")
+        raise OperationError(f"pulumi preview wrote no event log (status {status}); the reason is above.")
     return status, record_of(events(folder))
 
 
@@ -84,7 +84,7 @@ def analyze(target: Target, folder: Path) -> str | None:
             timeout=_TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
-        raise OperationError(f"pulumi policy analyze did not end within {_TIMEOUT_SECONDS} s.") from error
+        raise OperationError(f"pulumi policy analyze timed out after {_TIMEOUT_SECONDS} s.") from error
     return done.stdout if done.returncode else None
 
 

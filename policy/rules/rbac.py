@@ -71,7 +71,7 @@ def _bindings(document: Document) -> Iterator[Violation]:
 
 
 def _is_of_one_product(rule: dict[str, object]) -> bool:
-    """Whether every group is a product's own: a wildcard there holds its own objects, and no way to grow."""
+    """Whether every group is a product's own: a wildcard there holds its own objects, and cannot grow."""
     groups = [text_of(group) for group in list_of(rule.get("apiGroups"))]
     return bool(groups) and all("." in group and not group.endswith((".k8s.io", "kubernetes.io")) for group in groups)
 

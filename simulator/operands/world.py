@@ -69,7 +69,7 @@ class World:
     """RFC 3339, for conditions."""
     nodes: tuple[Object, ...] = ()
     pods: tuple[Object, ...] = ()
-    """Those of the device plugin and of the Jobs that are played."""
+    """Those of the device plugin and of the Jobs that are emulated."""
     deployments: tuple[Object, ...] = ()
     daemon_sets: tuple[Object, ...] = ()
     jobs: tuple[Object, ...] = ()

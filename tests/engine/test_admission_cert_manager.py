@@ -1,4 +1,4 @@
-"""Certificates from cert-manager. It is played; API server, server, TLS and the objects of the stack are real."""
+"""Certificates from cert-manager. It is emulated; API server, server, TLS and the objects of the stack are real."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

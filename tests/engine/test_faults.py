@@ -191,7 +191,7 @@ def test_what_an_operator_does_not_make_is_waited_for_in_bounds_and_the_next_run
         stack = Stack(tmp_path / "stack", settings, engine_environment)
         run = stack.up(expect=None)
         assert run.code != 0
-        assert "Waited 30 s for RuntimeClass 'nvidia', in vain" in run.output
+        assert "Waited 30 s for RuntimeClass 'nvidia' without success" in run.output
         assert "The GPU Operator makes it from its ClusterPolicy." in run.output
         assert not any(r["outputs"].get("name") == "kai-scheduler" for r in stack.resources() if "outputs" in r)
         simulator.up(own.folder)

@@ -21,7 +21,7 @@ POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 PODS = "/api/v1/namespaces/default/pods"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 PATIENT_S = 240.0
-"""Controllers, KWOK and played operators come one after the other."""
+"""Controllers, KWOK and emulated operators come one after the other."""
 
 
 @pytest.fixture(scope="module")

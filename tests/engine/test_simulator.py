@@ -155,7 +155,7 @@ def test_a_job_completes(client: Client) -> None:
     client.delete(Job, "completes", namespace="default", cascade=CascadeType.BACKGROUND)
 
 
-def test_the_operators_pods_are_played(client: Client) -> None:
+def test_the_operators_pods_are_emulated(client: Client) -> None:
     """GPUs come with the device plugin's pod, on a Jetson only after a NodeFeatureRule, and go with the operator."""
     crds = [
         document

@@ -47,7 +47,7 @@ def test_a_wait_in_vain_says_for_what_how_long_and_why(api: ApiServer, cluster: 
         wait_for(cluster, _RUNTIME_CLASS, timeout_seconds=0.1, report=lambda _: None)
     assert 0.1 <= time.monotonic() - start < 3
     text = str(caught.value)
-    assert "Waited 0 s for RuntimeClass 'nvidia', in vain: it does not exist yet." in text
+    assert "Waited 0 s for RuntimeClass 'nvidia' without success: it does not exist yet." in text
     assert "Likely causes: the operator does not run" in text
     assert "Look at: kubectl --namespace gpu-operator get pods" in text
 
@@ -74,7 +74,7 @@ def test_an_api_server_that_is_away_for_a_moment_only_costs_time(api: ApiServer,
 
 def test_an_api_server_that_stays_away_ends_the_wait_and_is_named(api: ApiServer, cluster: Cluster) -> None:
     api.fail(RUNTIME_CLASS, 503)
-    with pytest.raises(ClusterError, match=r"in vain: The cluster at .* with status 503") as caught:
+    with pytest.raises(ClusterError, match=r"without success: The cluster at .* with status 503") as caught:
         wait_for(cluster, _RUNTIME_CLASS, timeout_seconds=0.05, report=lambda _: None)
     assert not isinstance(caught.value, ClusterUnreachableError)
 

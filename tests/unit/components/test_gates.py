@@ -75,7 +75,7 @@ def test_a_gate_that_stays_shut_fails_with_the_causes_and_nothing_behind_it_is_m
         second = ConfigMap("second", opts=pulumi.ResourceOptions(depends_on=[opened]))
         second.id.apply(made.append)
 
-    with pytest.raises(pulumi.RunError, match="Waited 1 s for RuntimeClass 'nvidia', in vain") as caught:
+    with pytest.raises(pulumi.RunError, match="Waited 1 s for RuntimeClass 'nvidia' without success") as caught:
         record(program, preview=False)
     assert "Likely causes" in str(caught.value)
     assert made == []

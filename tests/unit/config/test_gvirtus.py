@@ -115,7 +115,7 @@ def test_a_frontend_stands_once() -> None:
     ],
 )
 def test_a_frontend_has_no_gpu(stack: Json, where: str) -> None:
-    assert_refused(stack, "", f"which stands under {where} and so has a GPU", "Remove one entry")
+    assert_refused(stack, "", f"which is listed under {where} and so has a GPU", "Remove one entry")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_node_is_a_jetson_or_a_spark_but_not_both() -> None:
     assert_refused(
         changed(mixed(), "platform.unified_memory_nodes", {"jetson-1": {"gpu_memory_mib": 30720}}),
         "platform",
-        "node 'jetson-1' stands under tegra_nodes and unified_memory_nodes",
+        "node 'jetson-1' is listed under tegra_nodes and unified_memory_nodes",
         "remove one entry",
     )
 

@@ -53,7 +53,7 @@ def test_stages_are_named_after_their_files() -> None:
     assert {"node-ready", "node-heartbeat", "pod-running", "pod-completed", "pod-deleted"} == stages().keys()
 
 
-def test_kwok_leaves_the_pods_of_played_jobs_to_us() -> None:
+def test_kwok_leaves_the_pods_of_emulated_jobs_to_us() -> None:
     expressions = stages()["pod-completed"]["spec"]["selector"]["matchExpressions"]
     [excluded] = [e["jq"]["values"] for e in expressions if e["jq"]["key"] == ".metadata.ownerReferences.[].name"]
     assert sorted(excluded) == sorted(PLAYED_JOBS)

@@ -145,7 +145,7 @@ class TestThePostCommand:
 
     def test_a_check_that_did_not_end_closes_nothing(self, server: GitHubServer, tmp_path: Path) -> None:
         server.add(f"{marker('drift', 'jetson')}\nx")
-        with pytest.raises(OperationError, match="did not end"):
+        with pytest.raises(OperationError, match="was interrupted"):
             self._post(tmp_path)
         assert server.posts[0]["state"] == "open"
 
