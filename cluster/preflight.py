@@ -15,7 +15,7 @@ from cluster.kubeconfig import ChosenContext
 from cluster.node_findings import judge_nodes
 from config.cluster import minor_version
 from config.gvirtus import FRONTENDS_NAMESPACE
-from config.reservation import POLICY_CARRIER_SINCE, Carrier
+from config.reservation import POLICY_CARRIER_SINCE, POLICY_CARRIER_WAYS_OUT
 from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
 
@@ -227,22 +227,17 @@ def _version(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
             f"the API server is {facts.version.git}, older than cluster.kubernetes_version {wanted}.",
             "Choose the right context, upgrade the cluster, or correct the setting.",
         )
-    if settings.overrides_apply and settings.reservation.carrier is Carrier.POLICY and not facts.mutating_policies:
-        why = (
-            f"is {facts.version.git}, which is older than 1.36"
-            if found < POLICY_CARRIER_SINCE
-            else "does not serve MutatingAdmissionPolicy v1, which 1.36 has unless it was switched off"
-        )
+    if facts.mutating_policies:
+        return
+    why = (
+        "which is older than 1.36"
+        if found < POLICY_CARRIER_SINCE
+        else "which does not serve MutatingAdmissionPolicy v1: 1.36 does, unless it was switched off"
+    )
+    for section in settings.policy_carriers:
         yield Finding(
-            f"reservation.carrier 'policy' can't work: the API server {why}.",
-            "Upgrade the cluster, use reservation.carrier: webhook, or set reservation.overrides: never where the "
-            "container toolkit injects the GPU by itself.",
-        )
-    if settings.gvirtus is not None and settings.gvirtus.carrier is Carrier.POLICY and not facts.mutating_policies:
-        yield Finding(
-            f"gvirtus.carrier 'policy' can't work: the API server ({facts.version.git}) does not serve "
-            "MutatingAdmissionPolicy v1, which 1.36 has unless it was switched off.",
-            "Upgrade the cluster, use gvirtus.carrier: webhook, or remove the section gvirtus.",
+            f"{section}.carrier 'policy' can't work: the API server is {facts.version.git}, {why}.",
+            POLICY_CARRIER_WAYS_OUT[section],
         )
 
 

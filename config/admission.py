@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.charts import PullPolicy
+from config.images import PinnedImage
 from config.model import Name, Settings
 
 _DAY_SECONDS = 24 * 60 * 60
@@ -92,20 +93,6 @@ class StackCertificates(Settings):
 Certificates = Annotated[OwnCertificates | CertManagerCertificates | StackCertificates, Field(discriminator="kind")]
 
 
-def _pinned(value: str) -> str:
-    name, _, digest = value.partition("@")
-    tag = name.rpartition("/")[2].partition(":")[2]
-    if any(character.isspace() for character in value) or not (
-        digest.startswith("sha256:") or tag not in {"", "latest"}
-    ):
-        raise PydanticCustomError(
-            "image_reference",
-            "not an image with a fixed content: write registry/name:tag with a tag other than latest, or better "
-            "registry/name@sha256:digest",
-        )
-    return value
-
-
 def _fits_a_certificate(value: str) -> str:
     if len(value) > _MAX_NAMESPACE:
         raise PydanticCustomError(
@@ -119,7 +106,7 @@ def _fits_a_certificate(value: str) -> str:
 class AdmissionSettings(Settings):
     """The admission server: one Deployment, in a namespace of its own."""
 
-    image: Annotated[str, AfterValidator(_pinned)] | None = None
+    image: PinnedImage | None = None
     """The image of agents/Containerfile as you built and pushed it; required where a carrier is `webhook`."""
     pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
     pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()

@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from config.images import DigestImage, PinnedImage
 from config.model import Name, NodeName, Settings
 from config.reservation import Carrier
 
@@ -24,32 +25,10 @@ class BackendKind(StrEnum):
     """Clients need one environment variable with a DNS name, and LUPINE's driver library in their image."""
 
 
-_IMAGE = re.compile(r"[^\s@]+?(:(?P<tag>[\w][\w.-]{0,127}))?(@sha256:(?P<digest>[0-9a-f]{64}))?")
 _BACKEND_NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
 _QUANTITY = re.compile(r"\d{1,9}(\.\d{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?")
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
-
-
-def _named_exactly(value: str) -> str:
-    match = _IMAGE.fullmatch(value)
-    if match is None or not (match["digest"] or match["tag"] not in {None, "latest"}):
-        raise PydanticCustomError(
-            "image_not_pinned",
-            "not an image that says which one it is: add a tag other than 'latest', or better a digest "
-            "(registry/name:tag@sha256:...)",
-        )
-    return value
-
-
-def _with_digest(value: str) -> str:
-    match = _IMAGE.fullmatch(value)
-    if match is None or not match["digest"]:
-        raise PydanticCustomError(
-            "image_without_digest",
-            "an image that may write into the kubelet's folder is named by its digest: registry/name:tag@sha256:...",
-        )
-    return value
 
 
 def _service_name(value: str) -> str:
@@ -75,9 +54,6 @@ def _labels(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-Image = Annotated[str, AfterValidator(_named_exactly)]
-"""A container image with a tag other than `latest`, or a digest."""
-
 BackendName = Annotated[str, AfterValidator(_service_name)]
 Quantity = Annotated[str, AfterValidator(_quantity)]
 Labels = Annotated[dict[str, str], AfterValidator(_labels)]
@@ -87,7 +63,7 @@ class GvirtusBackend(Settings):
     """One server of one GPU."""
 
     kind: BackendKind = BackendKind.GVIRTUS
-    image: Image
+    image: PinnedImage
     node: NodeName | None = None
     """The node it runs on."""
     node_selector: Annotated[Labels, Field(min_length=1)] | None = None
@@ -109,7 +85,7 @@ class FrontendSettings(Settings):
     nodes: Annotated[tuple[NodeName, ...], Field(min_length=1, strict=False)]
     gpus_per_node: Annotated[int, Field(ge=1, le=1000)] = 8
     """How many pods with one GPU each a node takes."""
-    device_plugin_image: Annotated[str, AfterValidator(_with_digest)] | None = None
+    device_plugin_image: DigestImage | None = None
     """squat/generic-device-plugin by digest; by default the pinned release."""
 
     @field_validator("nodes")

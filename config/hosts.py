@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.cluster import Distribution
+from config.images import ImageReference
 from config.model import Settings
 from config.platform import RuntimeMode, ToolkitOwner
 
@@ -27,10 +28,6 @@ _HOST_KEY = re.compile(
     r"(?P<kind>ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) (?P<key>[A-Za-z0-9+/]{40,1400}={0,2})"
     r"( [\x20-\x7e]{1,100})?"
 )
-_IMAGE = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?(/[a-z0-9][a-z0-9._-]*)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
-)
-_LONGEST_IMAGE = 512
 
 
 def _secret_name(value: object) -> object:
@@ -79,19 +76,12 @@ def _host_key(value: str) -> str:
     )
 
 
-def _image(value: str) -> str:
-    if len(value) > _LONGEST_IMAGE or not _IMAGE.fullmatch(value):
-        raise PydanticCustomError("image_reference", "not an image reference, such as registry/name:tag")
-    return value
-
-
 SecretName = Annotated[str, BeforeValidator(_secret_name)]
 """The name of a secret in the stack's own configuration."""
 Address = Annotated[str, AfterValidator(_address)]
 User = Annotated[str, AfterValidator(_user)]
 HostKey = Annotated[str, AfterValidator(_host_key)]
 """A host's public key, which the connection is pinned to."""
-ImageReference = Annotated[str, AfterValidator(_image)]
 
 
 @unique

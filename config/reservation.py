@@ -7,6 +7,15 @@ from config.model import Settings
 POLICY_CARRIER_SINCE = (1, 36)
 """MutatingAdmissionPolicy is served as admissionregistration.k8s.io/v1 from this Kubernetes version on (KEP-3962)."""
 
+POLICY_CARRIER_WAYS_OUT = {
+    "reservation": (
+        "Upgrade the cluster, use reservation.carrier: webhook, or set reservation.overrides: never where the "
+        "container toolkit injects the GPU by itself."
+    ),
+    "gvirtus": "Upgrade the cluster, use gvirtus.carrier: webhook, or remove the section gvirtus.",
+}
+"""What to do where the API server does not serve it, by section of the settings."""
+
 
 @unique
 class Overrides(StrEnum):

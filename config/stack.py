@@ -14,9 +14,9 @@ from config.host_platform import check_hosts_of_platform
 from config.hosts import SECRET_NAME_ERROR, HostSettings, check_hosts
 from config.kai import KaiSettings
 from config.model import Name, NodeName, Settings
-from config.platform import Platform, RuntimeMode, X86Platform
+from config.platform import Platform, RuntimeMode, TegraPlatform, X86Platform
 from config.pod_guard import PodGuardSettings
-from config.reservation import POLICY_CARRIER_SINCE, Carrier, Overrides, ReservationSettings
+from config.reservation import POLICY_CARRIER_SINCE, POLICY_CARRIER_WAYS_OUT, Carrier, Overrides, ReservationSettings
 from config.sharing import NodeProfile, check_profiles
 
 SETTINGS_KEY = "settings"
@@ -38,17 +38,16 @@ class StackSettings(Settings):
     gvirtus: GvirtusSettings | None = None
 
     @model_validator(mode="after")
-    def _the_cluster_can_carry_the_overrides(self) -> Self:
+    def _the_cluster_serves_policies(self) -> Self:
         version = self.cluster.kubernetes_version
-        if version is None or self.reservation.carrier is not Carrier.POLICY or not self.overrides_apply:
+        if version is None or minor_version(version) >= POLICY_CARRIER_SINCE:
             return self
-        if minor_version(version) < POLICY_CARRIER_SINCE:
+        for section in self.policy_carriers:
             raise PydanticCustomError(
                 "carrier_needs_newer_cluster",
-                "reservation.carrier 'policy' needs Kubernetes 1.36 or later (MutatingAdmissionPolicy v1); "
-                "cluster.kubernetes_version is {version}. Upgrade the cluster, use reservation.carrier: webhook, or "
-                "set reservation.overrides: never where the container toolkit injects the GPU by itself.",
-                {"version": version},
+                "{section}.carrier 'policy' needs Kubernetes 1.36 or later (MutatingAdmissionPolicy v1); "
+                "cluster.kubernetes_version is {version}. {ways_out}",
+                {"section": section, "version": version, "ways_out": POLICY_CARRIER_WAYS_OUT[section]},
             )
         return self
 
@@ -95,21 +94,6 @@ class StackSettings(Settings):
                 "cdi_names_without_cdi",
                 "kai.cdi_enabled is true, so KAI asks for GPUs by CDI names; gpu_operator.cdi is false, and then "
                 "nobody makes these names ('unresolvable CDI devices'). Remove kai.cdi_enabled, or gpu_operator.cdi.",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _the_cluster_can_carry_remote_gpus(self) -> Self:
-        version = self.cluster.kubernetes_version
-        if self.gvirtus is None or version is None or self.gvirtus.carrier is not Carrier.POLICY:
-            return self
-        if minor_version(version) < POLICY_CARRIER_SINCE:
-            raise PydanticCustomError(
-                "carrier_needs_newer_cluster",
-                "gvirtus.carrier 'policy' needs Kubernetes 1.36 or later (MutatingAdmissionPolicy v1); "
-                "cluster.kubernetes_version is {version}. Upgrade the cluster, use gvirtus.carrier: webhook, or remove "
-                "the section gvirtus.",
-                {"version": version},
             )
         return self
 
@@ -193,9 +177,25 @@ class StackSettings(Settings):
         return tuple(carried)
 
     @property
+    def policy_carriers(self) -> tuple[str, ...]:
+        """Sections whose changes of pods are carried by a MutatingAdmissionPolicy."""
+        carriers = {
+            "reservation": self.reservation.carrier if self.overrides_apply else None,
+            "gvirtus": self.gvirtus.carrier if self.gvirtus is not None else None,
+        }
+        return tuple(section for section, carrier in carriers.items() if carrier is Carrier.POLICY)
+
+    @property
+    def overridden_platform(self) -> TegraPlatform | None:
+        """The platform whose reservation pods are changed at admission; None where none are."""
+        if self.reservation.overrides is Overrides.NEVER or not isinstance(self.platform, TegraPlatform):
+            return None
+        return self.platform
+
+    @property
     def overrides_apply(self) -> bool:
         """Whether reservation pods of Tegra nodes are changed at admission."""
-        return self.reservation.overrides is not Overrides.NEVER and not isinstance(self.platform, X86Platform)
+        return self.overridden_platform is not None
 
 
 class StackConfigError(Exception):

@@ -40,9 +40,7 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
     try:
         status = subprocess.run(command, env=environment, check=False, timeout=_TIMEOUT_SECONDS).returncode
     except subprocess.TimeoutExpired as error:
-        raise OperationError(
-            f"pulumi preview timed out after {_TIMEOUT_SECONDS} s. Its output is above."
-        ) from error
+        raise OperationError(f"pulumi preview timed out after {_TIMEOUT_SECONDS} s. Its output is above.") from error
     if not log.exists():
         raise OperationError(f"pulumi preview wrote no event log (status {status}); the reason is above.")
     return status, record_of(events(folder))

@@ -49,7 +49,7 @@ def test_no_backend_is_no_section() -> None:
 @pytest.mark.parametrize("image", ["gvirtus/gvirtus", "gvirtus/gvirtus:latest", "host:5000/gvirtus", "a b:1", ":1", ""])
 def test_an_image_that_does_not_say_which_one_it_is_is_refused(image: str) -> None:
     path = "gvirtus.backends.gpu-a.image"
-    assert_refused(changed(gvirtus(), path, image), path, "add a tag other than 'latest'", found=image)
+    assert_refused(changed(gvirtus(), path, image), path, "with a tag other than latest", found=image)
 
 
 @pytest.mark.parametrize("image", ["a:1", f"a{_DIGEST}", f"host:5000/b/a:latest{_DIGEST}", "host:5000/b/a:1.2-x_y"])
@@ -60,7 +60,7 @@ def test_an_image_with_a_tag_or_a_digest_is_welcome(image: str) -> None:
 @pytest.mark.parametrize("image", ["squat/generic-device-plugin:0.2.0", "a@sha256:1234", f"a{_DIGEST}0"])
 def test_the_device_plugin_is_named_by_digest(image: str) -> None:
     path = "gvirtus.frontends.device_plugin_image"
-    assert_refused(changed(gvirtus(), path, image), path, "named by its digest", found=image)
+    assert_refused(changed(gvirtus(), path, image), path, "not an image with a digest", found=image)
 
 
 @pytest.mark.parametrize("name", ["1a", "A", "a_b", "-a", "a-", "a" * 51, "a.b"])

@@ -1,0 +1,47 @@
+"""Container images by reference: three types, each stricter than the one before."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+
+_REFERENCE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5}(?=/))?(/[a-z0-9][a-z0-9._-]*)*(:(?P<tag>[\w][\w.-]{0,127}))?"
+    r"(?P<digest>@sha256:[0-9a-f]{64})?"
+)
+_LONGEST = 512
+
+
+def _reference(value: str) -> str:
+    if len(value) > _LONGEST or not _REFERENCE.fullmatch(value):
+        raise PydanticCustomError("image_reference", "not an image reference, such as registry/name:tag")
+    return value
+
+
+def _pinned(value: str) -> str:
+    match = _REFERENCE.fullmatch(value)
+    if match is None or not (match["digest"] or match["tag"] not in {None, "latest"}):
+        raise PydanticCustomError(
+            "image_not_pinned",
+            "not an image with a fixed content: write registry/name:tag with a tag other than latest, or better "
+            "registry/name@sha256:digest",
+        )
+    return value
+
+
+def _digest(value: str) -> str:
+    match = _REFERENCE.fullmatch(value)
+    if match is None or not match["digest"]:
+        raise PydanticCustomError(
+            "image_without_digest", "not an image with a digest: write registry/name:tag@sha256:digest"
+        )
+    return value
+
+
+ImageReference = Annotated[str, AfterValidator(_reference)]
+"""Any reference."""
+PinnedImage = Annotated[str, AfterValidator(_pinned)]
+"""With a tag other than `latest`, or a digest."""
+DigestImage = Annotated[str, AfterValidator(_digest)]
+"""With a digest."""
