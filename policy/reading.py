@@ -81,9 +81,7 @@ def _unusual(value: object, depth: int) -> object:
             return value
         case Mapping():
             return {str(key): plain(item, depth) for key, item in value.items()}
-        case bytes() | bytearray():
-            return None
-        case Sequence():
+        case Sequence() if not isinstance(value, bytes | bytearray):
             return [plain(item, depth) for item in value]
         case pulumi.StringAsset():
             return plain(value.text, depth)

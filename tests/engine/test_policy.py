@@ -162,7 +162,8 @@ class TestGuard:
 
     def test_a_pack_without_a_rule_is_refused(self, engine_environment: dict[str, str], tmp_path: Path) -> None:
         copied = tmp_path / "copied"
-        shutil.copytree(ROOT / "policy", copied / "policy")
+        for folder in ("pod_checks", "policy"):
+            shutil.copytree(ROOT / folder, copied / folder)
         rules = copied / "policy/rules/__init__.py"
         text = rules.read_text(encoding="utf-8")
         assert text.count("    host_paths.RULE,\n") == 1
