@@ -1,8 +1,8 @@
 """The policy pack's checks of pods as an admission policy, for what comes into the cluster without this program.
 
-It renders the pack's own table (policy/checks.py), so that both give the same verdict. It judges pods and every kind
-that carries a pod template natively. What the pack asks of roles, webhooks, namespaces, volumes, releases and custom
-resources stays in the pack: an operator's pods are judged here once they are created.
+It renders the table that the pack reads too (pod_checks/), so that both give the same verdict. It judges pods and every
+kind that carries a pod template natively. What the pack asks of roles, webhooks, namespaces, volumes, releases and
+custom resources stays in the pack: an operator's pods are judged here once they are created.
 
 An update is compared with what was there: what offended before and is left alone is no reason to refuse the removal of
 a finalizer. As in Pod Security (k8s.io/pod-security-admission v0.36.3, isSignificantPodUpdate) a new image in a pod
@@ -16,8 +16,8 @@ from manifests import reservation
 from manifests.cel import literal
 from manifests.objects import Manifest, StackObject, deny_binding
 from manifests.pod_grants import is_granted
-from policy import checks
-from policy.checks import (
+from pod_checks import table
+from pod_checks.language import (
     Absent,
     Allowed,
     Begins,
@@ -37,7 +37,7 @@ LABEL = "kai-anywhere.io/pod-guard"
 LABEL_ENFORCE = "enforce"
 SYSTEM_NAMESPACES = ("kube-system",)
 """Network, storage and control plane pods live there: they are the node."""
-BASELINE = tuple(check for check in checks.CHECKS if check.rule in {"privileged", "host-paths", "host-access"})
+BASELINE = tuple(check for check in table.CHECKS if check.rule in {"privileged", "host-paths", "host-access"})
 """Pod Security's baseline, for the guard of reservation pods. Not the rest of the table: KAI names its pods' nodes
 itself, and with simulated GPUs its image has no tag."""
 
@@ -66,7 +66,7 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
     }
 
 
-def guard_policy(settings: StackSettings, table: tuple[Check, ...] = checks.CHECKS) -> Manifest:
+def guard_policy(settings: StackSettings, checks: tuple[Check, ...] | None = None) -> Manifest:
     """The ValidatingAdmissionPolicy of a stack.
 
     Variables build on each other. A list of one or two comes first: what is asked for, then what was there. In it,
@@ -75,9 +75,9 @@ def guard_policy(settings: StackSettings, table: tuple[Check, ...] = checks.CHEC
 
     Args:
         settings: the stack's settings.
-        table: the checks; the guard of reservation pods asks fewer.
+        checks: those of the table that are asked; None means every one, and the guard of reservation pods asks fewer.
     """
-    found = {check.name: _check(check) for check in table}
+    found = {check.name: _check(check) for check in (table.CHECKS if checks is None else checks)}
     return {
         "apiVersion": _ADMISSION,
         "kind": "ValidatingAdmissionPolicy",
@@ -221,7 +221,7 @@ def _check(check: Check) -> str:
     if check.place is Place.CONTEXTS:
         fields = tuple(f"securityContext.{field}" for field in fields)
     elif check.place is Place.HANDLERS:
-        fields = tuple(f"{handler}.{field}" for handler in checks.HANDLERS for field in fields)
+        fields = tuple(f"{handler}.{field}" for handler in table.HANDLERS for field in fields)
     texts = " + ".join(_texts(check, field) for field in fields)
     lifted = [f"({condition})" for condition in _lifted(check)]
     if lifted:
@@ -278,9 +278,9 @@ def _bad(allowed: Allowed) -> str:  # noqa: PLR0911 - one for each kind
         case NoStartOf(text):
             return f"v.orValue('') != '' && {literal(text)}.startsWith(v.value())"
         case Pinned():
-            tagged = f"v.value().matches({literal(f'^{checks.TAGGED}$')})"
-            latest = f"v.value().matches({literal(f'^{checks.LATEST}$')})"
-            digest = f"v.value().contains({literal(checks.DIGEST)})"
+            tagged = f"v.value().matches({literal(f'^{table.TAGGED}$')})"
+            latest = f"v.value().matches({literal(f'^{table.LATEST}$')})"
+            digest = f"v.value().contains({literal(table.DIGEST)})"
             return f"v.orValue('') != '' && !{digest} && (!{tagged} || {latest})"
 
 
@@ -301,7 +301,7 @@ def _lifted(check: Check) -> list[str]:
         case Unless.GPU_REQUESTED:
             found += [
                 f"b[1].?{key}.orValue([]).exists(c, c.?resources.?limits.orValue({{}}).exists(k,"
-                f" k.matches({literal(f'^{checks.GPU_RESOURCES}$')}) && {_positive('c.resources.limits[k]')}))"
+                f" k.matches({literal(f'^{table.GPU_RESOURCES}$')}) && {_positive('c.resources.limits[k]')}))"
                 for key in ("containers", "initContainers")
             ]
             found.append(_fraction())
@@ -309,14 +309,14 @@ def _lifted(check: Check) -> list[str]:
             # Ephemeral containers come later, when KAI does not look any more.
             found.append(
                 f"{_fraction()} && !b[0].contains('.ephemeralContainers[') && b[1].name == b[2].metadata.annotations"
-                f"[?{literal(checks.FRACTION_CONTAINER)}].orValue(b[2].spec.containers[0].name)"
+                f"[?{literal(table.FRACTION_CONTAINER)}].orValue(b[2].spec.containers[0].name)"
             )
         case None:
             pass
     match check:
-        case checks.PRIVILEGED | checks.HOST_PATHS:
+        case table.PRIVILEGED | table.HOST_PATHS:
             found.append("b[3]")
-        case checks.NODE_NAMES:
+        case table.NODE_NAMES:
             found += ["b[3]", "variables.node_was_chosen"]
         case _:
             pass
@@ -326,11 +326,11 @@ def _lifted(check: Check) -> list[str]:
 def _fraction() -> str:
     """Whether the pod of box `b` has a fraction that KAI gives it."""
     annotated = (
-        f"b[2].?metadata.?annotations.orValue({{}}).exists(k, k in {literal(sorted(checks.FRACTIONS))}"
+        f"b[2].?metadata.?annotations.orValue({{}}).exists(k, k in {literal(sorted(table.FRACTIONS))}"
         f" && {_positive('b[2].metadata.annotations[k]')})"
     )
-    return f"b[2].spec.?schedulerName.orValue('') == {literal(checks.KAI_SCHEDULER)} && {annotated}"
+    return f"b[2].spec.?schedulerName.orValue('') == {literal(table.KAI_SCHEDULER)} && {annotated}"
 
 
 def _positive(quantity: str) -> str:
-    return f"string({quantity}).matches({literal(f'^{checks.POSITIVE}$')})"
+    return f"string({quantity}).matches({literal(f'^{table.POSITIVE}$')})"

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 
-from policy.checks import CAPABILITY_NAMES
+from pod_checks.table import CAPABILITY_NAMES
 from policy.findings import told_path
 from policy.reading import Path, dict_of, list_of, text_of
 

@@ -19,8 +19,7 @@ from pulumi_policy import (
 from policy import own_exceptions
 from policy.exceptions import Exemption, exemptions
 from policy.judge import judge
-from policy.rule import Rule
-from policy.rules import CLUSTER_RULES, POD_RULES, RULES
+from policy.rules import RULES
 from policy.stack_platform import (
     CONFIG_SCHEMA,
     STACK_CONFIG,
@@ -34,18 +33,18 @@ from policy.workloads import has_unknown
 PACK_NAME = "kai-anywhere"
 _NAMES = frozenset(rule.name for rule in RULES)
 _URL = "https://kubernetes.io/docs/concepts/security/pod-security-standards/"
-
-
+PRIVILEGE = "privilege"
 ADVICE = "advice"
 
 
 def policies() -> tuple[Policy, ...]:
     """Every policy of the pack."""
     return (
-        _resource_policy("pod-privilege", "What runs in pods gets no power over its node", POD_RULES),
-        _resource_policy("cluster-privilege", "What steers the cluster lets nobody take that power", CLUSTER_RULES),
         _resource_policy(
-            ADVICE, "Nothing runs that only the update will know", RULES, EnforcementLevel.ADVISORY, Severity.LOW
+            PRIVILEGE, "Nothing gets power over a node or the cluster", EnforcementLevel.MANDATORY, Severity.CRITICAL
+        ),
+        _resource_policy(
+            ADVICE, "Nothing runs that only the update will know", EnforcementLevel.ADVISORY, Severity.LOW
         ),
         StackValidationPolicy(
             name="exceptions-in-use",
@@ -62,17 +61,13 @@ def policies() -> tuple[Policy, ...]:
 
 
 def _resource_policy(
-    name: str,
-    description: str,
-    rules: tuple[Rule, ...],
-    level: EnforcementLevel = EnforcementLevel.MANDATORY,
-    severity: Severity = Severity.CRITICAL,
+    name: str, description: str, level: EnforcementLevel, severity: Severity
 ) -> ResourceValidationPolicy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         stack = _stack_of(args, args.urn)
-        asked = [rule for rule in rules if level_of(rule.name, stack) == level.value]
+        asked = [rule for rule in RULES if level_of(rule.name, stack) == level.value]
         if stack.unknown_programs == level.value and has_unknown(args.resource_type, args.props):
-            asked += [rule for rule in rules if rule.programs and rule not in asked]
+            asked += [rule for rule in RULES if rule.programs and rule not in asked]
         for finding in judge(args.resource_type, args.name, args.props, stack, asked).findings if asked else ():
             own = stack.unknown_programs if finding.unknown_program else level_of(finding.rule, stack)
             if own == level.value:

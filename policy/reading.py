@@ -4,9 +4,9 @@ The SDK's proxies are neither dict nor list, and reading one unknown value raise
 advisory (pulumi-policy 1.21, proxy.py and policy.py). Here an unknown value becomes a marker in its own place.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, unique
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pulumi
 from pulumi_policy import proxy
@@ -44,50 +44,49 @@ _SENTINELS = frozenset(
         proxy.UNKNOWN_OBJECT_VALUE,
     }
 )
+_SCALARS = frozenset({type(None), bool, int, float, Hole})
+_PROXIES = frozenset({proxy._DictProxy, proxy._ListProxy})  # noqa: SLF001 - the SDK names them nowhere else
 
 
-def plain(value: object, depth: int = 0) -> object:
+def plain(value: Any, depth: int = 0) -> object:  # noqa: ANN401 - anything
     """A value as dicts, lists, scalars and holes; keys are strings.
 
     Args:
         value: anything, in particular the SDK's proxies.
         depth: how deep it lies already.
     """
-    if isinstance(value, str):
+    # This runs for every value of every resource, once for each policy: exact types first, abstract classes last.
+    kind: type = type(value)
+    if kind in _PROXIES:
+        # What it stands for, as the SDK itself takes it to send it on: nothing is asked key by key, and nothing raises.
+        value = value["__target"]
+        kind = type(value)
+    if kind is str:
         return Hole.UNKNOWN if value in _SENTINELS else value
-    if value is None or isinstance(value, bool | int | float | Hole):
+    if kind in _SCALARS:
         return value
     if depth >= MAX_DEPTH:
         return Hole.TOO_DEEP
-    # The usual types first: to ask an abstract class costs ten times as much.
-    if isinstance(value, (dict, proxy._DictProxy, Mapping)):  # noqa: SLF001
-        return {str(key): plain(item, depth + 1) for key, item in _items(value)}
-    if isinstance(value, (list, proxy._ListProxy, Sequence)) and not isinstance(value, (bytes, bytearray)):  # noqa: SLF001
-        return [plain(_item(value, index), depth + 1) for index in range(len(value))]
-    return _asset(value, depth)
+    depth += 1
+    if kind is dict:
+        return {str(key): plain(item, depth) for key, item in value.items()}
+    if kind is list:
+        return [plain(item, depth) for item in value]
+    return _unusual(value, depth)
 
 
-def _items(mapping: Mapping[object, object]) -> Iterator[tuple[object, object]]:
-    for key in mapping:
-        try:
-            yield key, mapping[key]
-        except proxy.UnknownValueError:
-            yield key, Hole.UNKNOWN
-
-
-def _item(sequence: Sequence[object], index: int) -> object:
-    try:
-        return sequence[index]
-    except proxy.UnknownValueError:
-        return Hole.UNKNOWN
-
-
-def _asset(value: object, depth: int) -> object:
+def _unusual(value: object, depth: int) -> object:
     match value:
+        case str() | int() | float():
+            return value
+        case Mapping():
+            return {str(key): plain(item, depth) for key, item in value.items()}
+        case Sequence() if not isinstance(value, bytes | bytearray):
+            return [plain(item, depth) for item in value]
         case pulumi.StringAsset():
-            return plain(value.text, depth + 1)
+            return plain(value.text, depth)
         case pulumi.AssetArchive():
-            return plain(value.assets, depth + 1)
+            return plain(value.assets, depth)
         case _:
             # Files and addresses: their content is not part of the resource's inputs.
             return None

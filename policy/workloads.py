@@ -7,6 +7,7 @@ patches. Every key of every object is indexed once; rules look keys up.
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from policy.bridged import is_bridged, kubernetes_kind, kubernetes_spelling
@@ -15,6 +16,7 @@ from policy.reading import MAX_TEXTS, TEXT, Hole, Path, dict_of, list_of, plain,
 from policy.texts import RefusedTextError, decoded, is_manifest, parse
 
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
+_CONTAINER_LISTS = frozenset(CONTAINER_LISTS)
 _VALUES = frozenset({"valuesContent", "valueYamlFiles", "values"})
 """Keys of texts that are a chart's values, whatever stands in them: of k3s, Pulumi, Argo CD and Terraform."""
 COMMANDS = ("Command", "CopyToRemote", "CopyFile")
@@ -28,7 +30,7 @@ _DOTTED = frozenset(
 MUTATING = ("MutatingAdmissionPolicy", "MutatingPolicy", "NamespacedMutatingPolicy")
 """Kubernetes' own, and Kyverno's with the same expressions."""
 _WITH_CODE = ("ValidatingAdmissionPolicy", *MUTATING)
-_CODE = (("expression",), ("messageExpression",))
+_CODE = ("expression", "messageExpression")
 """Strings of these kinds that are CEL, not manifests."""
 
 
@@ -93,6 +95,11 @@ class Document:
     texts: list[tuple[Path, str]] = field(default_factory=list)
     strings: dict[Path, str] = field(default_factory=dict)
     inner: list[tuple[Path, dict[str, object]]] = field(default_factory=list)
+
+    @cached_property
+    def text(self) -> str:
+        """All strings, a line or more each: what none of them holds is looked for once."""
+        return "\n".join(self.strings.values())
 
     @property
     def metadata(self) -> dict[str, object]:
@@ -234,21 +241,21 @@ def _mutations(document: Document) -> Iterator[Document]:
 def _walked(document: Document) -> Document:
     schemas = _SCHEMAS if document.is_only("CustomResourceDefinition") else frozenset()
     code = _CODE if document.is_only(*_WITH_CODE) else ()
-    todo: list[tuple[Path, object, dict[str, object]]] = [(document.path, document.root, {})]
+    todo: list[tuple[Path, str, object, dict[str, object]]] = [(document.path, _key(document.path), document.root, {})]
     while todo:
-        path, node, parent = todo.pop()
+        path, key, node, parent = todo.pop()
         match node:
-            case dict():
-                _index(document, path, node, parent)
-                todo += [((*path, key), value, node) for key, value in node.items() if key not in schemas]
-            case list():
-                todo += [((*path, index), value, {}) for index, value in enumerate(node)]
-            case Hole():
-                document.holes.append((path, node))
             case str():
                 document.strings[path] = text = decoded(node)
-                if path[-1:] not in code and (is_manifest(text) or _key(path) in _VALUES):
+                if path[-1] not in code and (is_manifest(text) or key in _VALUES):
                     document.texts.append((path, text))
+            case dict():
+                _index(document, path, node, parent)
+                todo += [((*path, name), name, value, node) for name, value in node.items() if name not in schemas]
+            case list():
+                todo += [((*path, index), key, value, {}) for index, value in enumerate(node)]
+            case Hole():
+                document.holes.append((path, node))
             case _:
                 pass
     return document
@@ -261,7 +268,7 @@ def _index(document: Document, path: Path, node: dict[str, object], parent: dict
         # A chart's value by its dotted name, as `helm --set` and Argo CD's parameters take it.
         steps = (*path, *name.split("."))
         document.keys.setdefault(_field_name(name), []).append(Field(steps, node["value"], node))
-    if any(key in node and isinstance(node[key], (list, Hole)) for key in CONTAINER_LISTS):
+    if any(isinstance(node[key], (list, Hole)) for key in _CONTAINER_LISTS.intersection(node)):
         metadata = dict_of(node.get("metadata") or parent.get("metadata"))
         document.pods.append(Pod(path, node, metadata))
     if path != document.path and "metadata" in node and text_of(node.get("kind")) and text_of(node.get("apiVersion")):
@@ -274,6 +281,7 @@ def _key(path: Path) -> str:
     return next((step for step in reversed(path) if isinstance(step, str)), "")
 
 
+@lru_cache(maxsize=4096)
 def _field_name(key: str) -> str:
     """The field that a key sets: itself, the end of a dotted name, or what Kyverno's `+(key)` adds."""
     if key.startswith("+(") and key.endswith(")"):

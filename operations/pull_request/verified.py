@@ -15,7 +15,7 @@ _OWN_BYTES = 24_000
 _FILES_SHOWN = 40
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Exceptions of the policy pack", ("policy/exceptions*",)),
-    ("The policy pack", ("policy/*",)),
+    ("The policy pack", ("policy/*", "pod_checks/*")),
     ("Workflows, and what decides whether a change lands", (".github/*", ".ci/*", "Makefile")),
     (
         "Pinned versions of programs, charts and libraries",

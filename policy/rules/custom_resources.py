@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from policy.findings import Told, Violation
+from policy.interpreter import is_true
 from policy.reading import Hole, dict_of, text_of
 from policy.rule import Rule
-from policy.rules.privileged import is_true
 from policy.stack_platform import StackFacts
 from policy.workloads import Document
 

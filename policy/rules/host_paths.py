@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from policy import checks
+from pod_checks import table
+from policy import interpreter
 from policy.findings import Violation, told_name, told_path
-from policy.reading import Hole, dict_of, parent, text_of
+from policy.reading import dict_of, parent, text_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
 from policy.workloads import Document
@@ -16,9 +17,7 @@ _LEAVES = "a path with '..' leaves its volume on kubelets that follow it (CVE-20
 
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
-    for field in document.fields("hostPath"):
-        if field.value:
-            yield Violation(field.path, told_path(dict_of(field.value).get("path", field.value)))
+    yield from interpreter.violations(document, "host-paths")
     for field in document.fields("hostDisk"):
         if field.value:
             yield Violation(field.path, told_path(dict_of(field.value).get("path", field.value)))
@@ -32,10 +31,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 
 
 def _drivers(document: Document) -> Iterator[Violation]:
-    """Volumes that a program of the node makes, or that a driver takes from the node's folders."""
-    for field in document.fields(*checks.PROGRAM_VOLUMES.fields):
-        if field.value and not isinstance(field.value, Hole):
-            yield Violation(field.path, field.value, checks.PROGRAM_VOLUMES.why, checks.PROGRAM_VOLUMES.remedy)
+    """Volumes that a driver takes from the node's folders."""
     for field in document.fields("driver"):
         if parent(field.path) == "csi" and _HOST_DRIVER.search(text_of(field.value)):
             yield Violation(field.path, told_name(field.value))
@@ -52,22 +48,10 @@ def _drivers(document: Document) -> Iterator[Violation]:
 RULE = Rule(
     name="host-paths",
     title="No pod mounts a folder of its node, directly or through a PersistentVolume.",
-    why=checks.HOST_PATHS.why,
-    remedy=checks.HOST_PATHS.remedy,
-    reads=frozenset(
-        {
-            "hostPath",
-            "hostPath.path",
-            "volumes",
-            "PersistentVolume:spec.local",
-            "PersistentVolume:local.path",
-            "subPath",
-            "gitRepo",
-            "flexVolume",
-            "hostDisk",
-            "csi.driver",
-            "StorageClass:provisioner",
-        }
-    ),
+    why=table.HOST_PATHS.why,
+    remedy=table.HOST_PATHS.remedy,
+    reads=interpreter.fields_read("host-paths")
+    | {"hostPath.path", "volumes", "PersistentVolume:spec.local", "PersistentVolume:local.path", "subPath", "hostDisk"}
+    | {"csi.driver", "StorageClass:provisioner"},
     check=_check,
 )

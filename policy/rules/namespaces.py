@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from policy import grants
 from policy.findings import Violation
+from policy.interpreter import is_true
 from policy.reading import Hole, dict_of, list_of, one_of, parent
 from policy.rule import Rule
-from policy.rules.privileged import is_true
 from policy.stack_platform import RESERVATION, StackFacts
 from policy.workloads import Document
 

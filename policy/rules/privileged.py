@@ -2,19 +2,13 @@
 
 from collections.abc import Iterator
 
-from policy import checks
+from pod_checks import table
+from policy import interpreter
 from policy.findings import Violation
 from policy.reading import Hole, Path
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
 from policy.workloads import Document
-
-_TRUE = frozenset({"true", "yes", "on", "1", "y", "t"})
-
-
-def is_true(value: object) -> bool:
-    """Whether a value means true to a template or a lenient reader."""
-    return value is True or value == 1 or (isinstance(value, str) and value.casefold() in _TRUE)
 
 
 def in_security_context(path: Path) -> bool:
@@ -23,21 +17,22 @@ def in_security_context(path: Path) -> bool:
 
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
+    yield from interpreter.violations(document, "privileged")
     for field in document.fields("privileged"):
         # Where Kubernetes reads it, everything but false is wrong; elsewhere (Helm values) it may be a section.
         set_here = field.value is not None and field.value is not False and not isinstance(field.value, Hole)
-        if is_true(field.value) or (set_here and in_security_context(field.path)):
+        if set_here and in_security_context(field.path):
             yield Violation(field.path, field.value)
 
 
 RULE = Rule(
     name="privileged",
     title="No container is privileged, except KAI's reservation container on Tegra nodes.",
-    why=checks.PRIVILEGED.why,
-    remedy=checks.PRIVILEGED.remedy,
-    reads=frozenset(
+    why=table.PRIVILEGED.why,
+    remedy=table.PRIVILEGED.remedy,
+    reads=interpreter.fields_read("privileged")
+    | frozenset(
         {
-            "privileged",
             "securityContext",
             "containerSecurityContext",
             "podSecurityContext",

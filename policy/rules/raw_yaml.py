@@ -114,7 +114,8 @@ def _command_before(text: str, found: re.Match[str]) -> str:
 
 def _scripts(document: Document) -> Iterator[tuple[Path, str]]:
     """Text that runs: commands of containers as one line, strings that call a tool, templates of manifests."""
-    for path, text in document.strings.items():
+    some = _APPLIES.search(document.text) or "apiVersion:" in document.text
+    for path, text in document.strings.items() if some else ():
         if path[-1] != "description" and path[-2:-1] not in _WORDS and (_APPLIES.search(text) or "apiVersion:" in text):
             yield path, text
     for field in document.fields("command", "args"):

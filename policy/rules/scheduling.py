@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from policy import checks
+from pod_checks import table
+from policy import interpreter
 from policy.findings import Violation, told_name
 from policy.reading import dict_of, parent
 from policy.rule import Rule
@@ -20,10 +21,10 @@ _LABEL_REMEDY = "list the node under platform.tegra_nodes, or remove the label"
 
 
 def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
-    pod_paths = {pod.path for pod in document.pods}
-    for field in document.fields("nodeName"):
-        in_pod = field.path[:-1] in pod_paths or (document.is_kind(*_POD_KINDS) and field.path[-2:-1] == ("spec",))
-        if in_pod and isinstance(field.value, str) and field.value:
+    yield from interpreter.violations(document, "scheduling")
+    for field in document.fields("nodeName") if document.is_kind(*_POD_KINDS) else ():
+        # Of a patch that has no container, too.
+        if field.path[-2:-1] == ("spec",) and isinstance(field.value, str) and field.value:
             yield Violation(field.path, told_name(field.value))
     if document.is_kind("Node"):
         labels = dict_of(document.metadata.get("labels"))
@@ -38,8 +39,8 @@ def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
 RULE = Rule(
     name="scheduling",
     title="No pod names its node, and only the stack's Tegra nodes carry the platform label.",
-    why=checks.NODE_NAMES.why,
-    remedy=checks.NODE_NAMES.remedy,
+    why=table.NODE_NAMES.why,
+    remedy=table.NODE_NAMES.remedy,
     reads=frozenset({"spec.nodeName", "Node:=metadata.labels", f"Node:labels.{PLATFORM_LABEL}"}),
     check=_check,
 )

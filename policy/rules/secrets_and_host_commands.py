@@ -33,7 +33,7 @@ _MARKS = (
     ),
     *("AGE-SECRET-KEY-", "earer", "asic", "://", "--password", "--token", "--api-key", "--secret-key"),
 )
-"""One of them stands in every secret that the pattern knows: most texts have none, and cost no search."""
+"""One of them stands in every secret that the pattern knows: most objects have none, and cost no search."""
 _SECRET_TEXT = re.compile(
     r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY"
     r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?i:aws_secret_access_key)[\"' ]{0,3}[=:][\"' ]{0,3}[A-Za-z0-9/+]{40}\b"
@@ -86,6 +86,8 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 def _texts(document: Document) -> Iterator[Violation]:
     """Secrets by what they look like, wherever they stand; a Secret's own and a chart's values become Secrets."""
     if document.is_kind("Secret", "CustomResourceDefinition") or document.is_only(*_CHARTS):
+        return
+    if not any(mark in document.text for mark in _MARKS):
         return
     for path, text in document.strings.items():
         if _NOT_TEXT.isdisjoint(path) and any(mark in text for mark in _MARKS) and _SECRET_TEXT.search(text):

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from manifests import pod_guard
-from policy import checks
+from pod_checks import table
 from testbed.inventory import connect
 from testbed.simulated import start
 from testbed.stacks import Json, jetson, parse
@@ -28,6 +28,7 @@ from tests.support.pods.corpus import (
     IMAGE,
     IN_EPHEMERAL,
     KINDS,
+    NEW,
     REFUSED_BY_KUBERNETES,
     plain,
 )
@@ -96,7 +97,7 @@ def test_pack_and_twin_agree_on_what_takes_several_changes(api: httpx2.Client, n
 def test_every_check_of_the_table_is_in_the_corpus_as_refused_and_as_allowed() -> None:
     refused = {change.check for change in FORBIDDEN} | {"host_processes", "proc_mounts"}
     allowed = {change.check for change in CHANGES if change.allowed}
-    assert refused == allowed == {check.name for check in checks.CHECKS}
+    assert refused == allowed == {check.name for check in table.CHECKS}
 
 
 @pytest.mark.parametrize("name", REFUSED_BY_KUBERNETES)
@@ -346,6 +347,24 @@ def test_a_guarded_cluster_leaves_out_what_is_privileged_by_design(api: httpx2.C
     finally:
         replace(api, path, labelled)
         eventually(lambda: create(api, OFFENCES(plain()), FREE).is_success)
+
+
+def test_a_new_entry_of_the_table_is_refused_by_pack_and_guard(
+    api: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{POLICIES}/{pod_guard.POD_GUARD}"
+    usual = pod_guard.guard_policy(parse(jetson()))["spec"]
+    bodies = [change.apply(plain()) for _, change in NEW]
+    assert all(create(api, body).is_success for body in bodies)
+    monkeypatch.setattr(table, "CHECKS", (*table.CHECKS, *(check for check, _ in NEW)))
+    try:
+        replace(api, path, pod_guard.guard_policy(parse(jetson()))["spec"])
+        eventually(lambda: not create(api, bodies[0]).is_success)
+        assert [disagreement(api, body) for body in [*bodies, plain()]] == [""] * (len(NEW) + 1)
+        assert all(findings(body) for body in bodies)
+    finally:
+        replace(api, path, usual)
+        eventually(lambda: create(api, bodies[0]).is_success)
 
 
 def replace(api: httpx2.Client, path: str, spec: Json) -> None:

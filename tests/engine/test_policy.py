@@ -130,11 +130,11 @@ class TestGuard:
     @pytest.mark.parametrize(
         ("configuration", "policy"),
         [
-            ({"all": "disabled"}, "pod-privilege"),
-            ({"all": "advisory"}, "cluster-privilege"),
+            ({"all": "disabled"}, "privilege"),
+            ({"all": "advisory"}, "privilege"),
             ({"all": {"enforcementLevel": "advisory"}}, "exceptions-in-use"),
-            ({"pod-privilege": "disabled"}, "pod-privilege"),
-            ({"cluster-privilege": {"enforcementLevel": "advisory"}}, "cluster-privilege"),
+            ({"privilege": "disabled"}, "privilege"),
+            ({"privilege": {"enforcementLevel": "advisory"}}, "privilege"),
             ({"exceptions-in-use": {"enforcementLevel": "disabled"}}, "exceptions-in-use"),
         ],
     )
@@ -148,13 +148,13 @@ class TestGuard:
     def test_a_configuration_that_the_pack_does_not_take_is_refused(
         self, engine_environment: dict[str, str], tmp_path: Path
     ) -> None:
-        message = self._prove(PACK, {"pod-privilege": {"platform": 3}}, engine_environment, tmp_path)
+        message = self._prove(PACK, {"privilege": {"platform": 3}}, engine_environment, tmp_path)
         assert "platform" in message
 
     def test_another_pack_is_refused(self, engine_environment: dict[str, str], tmp_path: Path) -> None:
         program = (
             "from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy\n"
-            "policy = ResourceValidationPolicy(name='pod-privilege', description='d', validate=lambda a, r: None)\n"
+            "policy = ResourceValidationPolicy(name='privilege', description='d', validate=lambda a, r: None)\n"
             "PolicyPack(name='other', enforcement_level=EnforcementLevel.MANDATORY, policies=[policy])\n"
         )
         message = self._prove(self._pack(tmp_path, program), {}, engine_environment, tmp_path)
@@ -162,14 +162,15 @@ class TestGuard:
 
     def test_a_pack_without_a_rule_is_refused(self, engine_environment: dict[str, str], tmp_path: Path) -> None:
         copied = tmp_path / "copied"
-        shutil.copytree(ROOT / "policy", copied / "policy")
+        for folder in ("pod_checks", "policy"):
+            shutil.copytree(ROOT / folder, copied / folder)
         rules = copied / "policy/rules/__init__.py"
         text = rules.read_text(encoding="utf-8")
         assert text.count("    host_paths.RULE,\n") == 1
         rules.write_text(text.replace("    host_paths.RULE,\n", ""), encoding="utf-8")
         pack = Pack(PACK.name, copied / "policy/run", PACK.canary)
         message = self._prove(pack, {}, engine_environment, tmp_path)
-        assert "pod-privilege: the canary of the rule host-paths (kubernetes:apps/v1:DaemonSet)" in message
+        assert "privilege: the canary of the rule host-paths (kubernetes:apps/v1:DaemonSet)" in message
         assert "rule privileged" not in message
 
     def test_a_pack_that_dies_at_its_start_is_told_with_its_last_words(

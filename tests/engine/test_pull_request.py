@@ -91,8 +91,8 @@ def test_every_finding_of_a_policy_is_shown_and_the_preview_fails(stack: Stack, 
     status, text = comment(stack, tmp_path)
     assert status != 0
     assert "must be solved before this can be deployed.**" in text
-    assert "- **blocks**: `pod-privilege` on `reservation-policy`" in text
-    assert "- **blocks**: `cluster-privilege` on `reservation-namespace`" in text
+    assert "- **blocks**: `privilege` on `reservation-policy`" in text
+    assert "- **blocks**: `privilege` on `reservation-namespace`" in text
     assert "No policy pack ran" not in text
 
 
@@ -156,4 +156,4 @@ def test_the_state_is_judged_as_the_plan_is(stack: Stack, tmp_path: Path, reques
     request.getfixturevalue("judged_as_x86")
     objections = analyze(target(stack), tmp_path)
     assert objections is not None
-    assert "pod-privilege" in objections
+    assert "privilege" in objections

@@ -6,7 +6,7 @@ from operations.policy_check import PACK, configuration
 from operations.policy_check.configuration import SECTIONS
 from policy import stack_platform
 from policy.pack import ADVICE, policies
-from policy.rules import CLUSTER_RULES, POD_RULES
+from policy.rules import RULES
 from tests.policy.objects import TEGRA, findings
 
 CANARIES = [
@@ -17,8 +17,7 @@ CANARIES = [
 def test_every_policy_and_every_rule_has_one() -> None:
     canaries = PACK.canaries()
     assert set(canaries) == {policy.name for policy in policies()} - {ADVICE}
-    assert set(canaries["pod-privilege"]) == {rule.name for rule in POD_RULES}
-    assert set(canaries["cluster-privilege"]) == {rule.name for rule in CLUSTER_RULES}
+    assert set(canaries["privilege"]) == {rule.name for rule in RULES}
     # Its canary is the absence of what needs an exception.
     assert canaries["exceptions-in-use"] == {}
 

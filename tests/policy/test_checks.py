@@ -2,14 +2,17 @@
 
 import pytest
 
-from policy import checks
+from manifests import pod_guard
+from pod_checks import table
+from pod_checks.language import Check
 from policy.findings import Finding
 from policy.rules import POD_RULES
+from testbed.stacks import jetson, parse
 from tests.policy.objects import findings
-from tests.support.pods.corpus import CHANGES, COMBINATIONS, FORBIDDEN, FORBIDDEN_TOGETHER, Change, plain
+from tests.support.pods.corpus import CHANGES, COMBINATIONS, FORBIDDEN, FORBIDDEN_TOGETHER, NEW, Change, plain
 
 POD = "kubernetes:core/v1:Pod"
-_CHECKS = {check.name: check for check in checks.CHECKS}
+_CHECKS = {check.name: check for check in table.CHECKS}
 
 
 def _of_pods(found: tuple[Finding, ...]) -> list[Finding]:
@@ -42,3 +45,17 @@ def test_what_lifts_a_check_lifts_it(name: str) -> None:
 def test_what_lifts_nothing_is_found_by_the_checks_own_rule(name: str) -> None:
     found = _of_pods(findings(POD, COMBINATIONS[name](plain())))
     assert {each.rule for each in found} == {FORBIDDEN_TOGETHER[name]}
+
+
+@pytest.mark.parametrize(("check", "change"), NEW, ids=lambda each: getattr(each, "name", ""))
+def test_a_new_check_is_one_entry_of_the_table_for_the_pack_and_the_guard(
+    check: Check, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert findings(POD, change.apply(plain())) == ()
+    monkeypatch.setattr(table, "CHECKS", (*table.CHECKS, check))
+    [found] = findings(POD, change.apply(plain()))
+    assert (found.rule, found.why, found.remedy) == (check.rule, check.why, check.remedy)
+    assert _of_pods(findings(POD, plain())) == []
+    # That the guard refuses it too is proven on a real API server (tests/engine/test_pod_guard.py).
+    variables = pod_guard.guard_policy(parse(jetson()))["spec"]["variables"]
+    assert check.name in {variable["name"] for variable in variables}

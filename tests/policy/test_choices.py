@@ -105,7 +105,7 @@ class TestPlatform:
         [message] = _told(pod(), config["exceptions-in-use"])["exceptions-in-use"]
         assert "differ in platform" in message
 
-    @pytest.mark.parametrize("weak", [{"all": "advisory"}, {"pod-privilege": "disabled"}, []])
+    @pytest.mark.parametrize("weak", [{"all": "advisory"}, {"privilege": "disabled"}, []])
     def test_a_configuration_is_handed_over_as_it_is_but_for_that(self, tmp_path: Path, weak: object) -> None:
         (tmp_path / "ci.json").write_text(json.dumps(weak), encoding="utf-8")
         pack = type(PACK)(PACK.name, PACK.executable, PACK.canary, tmp_path / "ci.json")
@@ -116,10 +116,10 @@ class TestLevels:
     """Each rule has a level of its own."""
 
     def test_a_finding_is_mandatory_unless_its_rule_is_lowered_by_name(self) -> None:
-        assert list(_told(_PRIVILEGED, {})) == ["pod-privilege"]
+        assert list(_told(_PRIVILEGED, {})) == ["privilege"]
         assert list(_told(_PRIVILEGED, {"levels": {"privileged": "advisory"}})) == [ADVICE]
         assert _told(_PRIVILEGED, {"levels": {"privileged": "disabled"}}) == {}
-        assert list(_told(_HOST_PATH, {"levels": {"privileged": "disabled"}})) == ["pod-privilege"]
+        assert list(_told(_HOST_PATH, {"levels": {"privileged": "disabled"}})) == ["privilege"]
 
     @pytest.mark.parametrize(
         ("token", "props", "field"),
@@ -140,12 +140,12 @@ class TestLevels:
         assert "unknown until the update runs" in message
 
     def test_it_is_mandatory_by_choice(self) -> None:
-        assert list(_told(_UNKNOWN_IMAGE, {"levels": {UNKNOWN_PROGRAMS: "mandatory"}})) == ["pod-privilege"]
+        assert list(_told(_UNKNOWN_IMAGE, {"levels": {UNKNOWN_PROGRAMS: "mandatory"}})) == ["privilege"]
         assert _told(_UNKNOWN_IMAGE, {"levels": {UNKNOWN_PROGRAMS: "disabled"}}) == {}
 
     def test_another_field_that_is_unknown_stays_mandatory(self) -> None:
         unknown = changed(pod(), "spec.containers.0.securityContext.privileged", UNKNOWN)
-        assert list(_told(unknown, {})) == ["pod-privilege"]
+        assert list(_told(unknown, {})) == ["privilege"]
 
     def test_a_rule_that_is_none_is_a_finding(self) -> None:
         [message] = _told(pod(), {"levels": {"privilege": "advisory"}})["exceptions-in-use"]
@@ -153,7 +153,7 @@ class TestLevels:
 
     def test_a_configuration_tells_which_rules_it_lowers(self, tmp_path: Path) -> None:
         file = tmp_path / "c.json"
-        file.write_text(json.dumps({"pod-privilege": {"levels": {"images": "advisory"}}, "all": "x"}), encoding="utf-8")
+        file.write_text(json.dumps({"privilege": {"levels": {"images": "advisory"}}, "all": "x"}), encoding="utf-8")
         assert levels(file) == {"images": "advisory"}
 
 
@@ -188,24 +188,24 @@ class TestExceptions:
     )
     def test_nothing_else_is_and_the_exception_is_found_unused(self, changes: Json, props: Json) -> None:
         told = _told(props, {"exceptions": [_exception(**changes)]})
-        assert list(told) == ["pod-privilege", "exceptions-in-use"]
+        assert list(told) == ["privilege", "exceptions-in-use"]
         [message] = told["exceptions-in-use"]
         assert "is not needed by this stack" in message
 
     def test_one_that_is_over_covers_nothing_and_is_a_finding(self) -> None:
         told = _told(_HOST_PATH, {"exceptions": [_exception(until=_day(-1))]})
-        assert list(told) == ["pod-privilege", "exceptions-in-use"]
+        assert list(told) == ["privilege", "exceptions-in-use"]
         assert f"ended on {_day(-1)}" in told["exceptions-in-use"][0]
 
     def test_one_for_another_stack_is_neither_in_force_nor_unused(self) -> None:
-        assert list(_told(_HOST_PATH, {"exceptions": [_exception(stacks=["lab"])]})) == ["pod-privilege"]
+        assert list(_told(_HOST_PATH, {"exceptions": [_exception(stacks=["lab"])]})) == ["privilege"]
 
     def test_a_hidden_value_is_accepted_by_itself_and_not_by_what_is_shown(self) -> None:
         props = changed(pod(), "spec.containers.0.env.0", {"name": "DB_PASSWORD", "value": "not-one"})
         rule = {"rule": "secrets-and-host-commands"}
         assert _told(props, {"exceptions": [_exception(**rule, value="not-one")]}) == {}
         shown = _exception(**rule, value="(hidden: it may be a secret)")
-        assert "cluster-privilege" in _told(props, {"exceptions": [shown]})
+        assert "privilege" in _told(props, {"exceptions": [shown]})
 
     @pytest.mark.parametrize(
         ("changes", "says"),
@@ -219,18 +219,18 @@ class TestExceptions:
     )
     def test_a_wrong_one_is_a_finding_and_none_is_in_force(self, changes: Json, says: str) -> None:
         told = _told(_HOST_PATH, {"exceptions": [_exception(), _exception(**changes)][::-1]})
-        assert list(told) == ["pod-privilege", "exceptions-in-use"]
+        assert list(told) == ["privilege", "exceptions-in-use"]
         assert says in told["exceptions-in-use"][0]
 
     def test_they_are_read_from_the_programs_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(own_exceptions.PROGRAM_FOLDER, str(tmp_path))
         own_exceptions.of_file.cache_clear()
-        assert list(_told(_HOST_PATH, {})) == ["pod-privilege"]
+        assert list(_told(_HOST_PATH, {})) == ["privilege"]
         file = tmp_path / own_exceptions.FILE
         file.write_text(yaml.safe_dump([_exception(until=datetime.now(UTC).date())]), encoding="utf-8")
         own_exceptions.of_file.cache_clear()
         assert _told(_HOST_PATH, {}) == {}
-        assert list(_told(_HOST_PATH, {"exceptions": []})) == ["pod-privilege"]
+        assert list(_told(_HOST_PATH, {"exceptions": []})) == ["privilege"]
         file.write_text("a: [", encoding="utf-8")
         own_exceptions.of_file.cache_clear()
         assert "can't be read as YAML" in _told(_HOST_PATH, {})["exceptions-in-use"][0]

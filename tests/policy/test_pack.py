@@ -54,7 +54,7 @@ def test_every_policy_is_mandatory_and_says_what_it_is(policy: Policy) -> None:
 
 def test_there_are_few_policies_since_each_reads_every_resource_anew() -> None:
     kinds = [type(policy) for policy in policies()]
-    assert kinds == [*[ResourceValidationPolicy] * 3, StackValidationPolicy]
+    assert kinds == [*[ResourceValidationPolicy] * 2, StackValidationPolicy]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -194,17 +194,15 @@ def test_the_executable_judges_over_grpc_from_any_folder(tmp_path: Path) -> None
         assert levels.pop(ADVICE) == proto.ADVISORY
         assert set(levels.values()) == {proto.MANDATORY}
         assert _analyze(stub, "kubernetes:core/v1:Pod", pod()) == []
-        assert _rules(_analyze(stub, "kubernetes:core/v1:Pod", bad)) == [("pod-privilege", proto.MANDATORY)]
+        assert _rules(_analyze(stub, "kubernetes:core/v1:Pod", bad)) == [("privilege", proto.MANDATORY)]
         # The SDK alone would answer with one advisory, and drop the violation.
-        assert _rules(_analyze(stub, "kubernetes:core/v1:Pod", unknown)) == [("pod-privilege", proto.MANDATORY)] * 2
+        assert _rules(_analyze(stub, "kubernetes:core/v1:Pod", unknown)) == [("privilege", proto.MANDATORY)] * 2
 
 
 def test_the_executable_takes_the_platform_from_the_packs_configuration(tmp_path: Path) -> None:
     overrides = next(item for item in preview(jetson()).registrations if item.type.endswith(":MutatingAdmissionPolicy"))
     with _running([str(POLICY / "run")], tmp_path) as stub:
-        assert (
-            _rules(_analyze(stub, overrides.type, dict(overrides.inputs))) == [("pod-privilege", proto.MANDATORY)] * 4
-        )
+        assert _rules(_analyze(stub, overrides.type, dict(overrides.inputs))) == [("privilege", proto.MANDATORY)] * 4
         configuration = struct_pb2.Struct()
         configuration.update({"platform": jetson()["platform"]})
         config = proto.PolicyConfig(enforcementLevel=proto.MANDATORY, properties=configuration)

@@ -4,7 +4,8 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from policy import checks
+from pod_checks import table
+from pod_checks.language import Absent, Allowed, Begins, BeginsNot, Check, NotTrue, OneOf, Place
 from testbed.stacks import Json
 from tests.policy.objects import changed
 
@@ -117,6 +118,8 @@ _FROM_ELSEWHERE = {"configMapKeyRef": {"name": "gpus", "key": "all"}}
 _PROFILE = "metadata.annotations.container~apparmor~security~beta~kubernetes~io/app"
 _POD_SECCOMP = "metadata.annotations.seccomp~security~alpha~kubernetes~io/pod"
 _SECCOMP = "metadata.annotations.container~seccomp~security~alpha~kubernetes~io/app"
+_PATH = {"port": 8080, "path": "/admin"}
+_NFS = {"server": "nfs.example.com", "path": "/a"}
 _HOST = {"port": 8080, "host": "10.0.0.1"}
 
 CHANGES: list[Change] = [
@@ -144,7 +147,7 @@ CHANGES: list[Change] = [
         Change("capabilities", f"{_CONTEXT}.capabilities.add", ["NET_BIND_SERVICE", name])
         for name in ("SYS_ADMIN", "sys_admin", "CAP_SYS_ADMIN", "ALL", "NET_RAW", "chown", "CAP_CHOWN")
     ],
-    Change("capabilities", f"{_CONTEXT}.capabilities.add", sorted(checks.CAPABILITY_NAMES), allowed=True),
+    Change("capabilities", f"{_CONTEXT}.capabilities.add", sorted(table.CAPABILITY_NAMES), allowed=True),
     Change("proc_mounts", f"{_CONTEXT}.procMount", "Default", allowed=True),
     *[
         Change("profiles", f"{context}.{profile}.type", value, allowed=value != "Unconfined")
@@ -174,7 +177,7 @@ CHANGES: list[Change] = [
     Change(
         "sysctls",
         "spec.securityContext.sysctls",
-        [{"name": name, "value": "1"} for name in sorted(checks.SYSCTL_NAMES)],
+        [{"name": name, "value": "1"} for name in sorted(table.SYSCTL_NAMES)],
         allowed=True,
     ),
     Change("unrequested_gpus", "@.env.0", _ALL_GPUS),
@@ -221,6 +224,26 @@ CHANGES: list[Change] = [
     Change("volume_images", "spec.volumes.0", {"name": "cache", "image": {"reference": "data:1"}}, allowed=True),
 ]
 FORBIDDEN = [change for change in CHANGES if not change.allowed]
+
+
+def _new(place: Place, field: str, allowed: Allowed) -> Check:
+    name = "new_in_" + place.name.lower()
+    return Check(name, "host-access", place, (field,), allowed, why="nobody asked for it before", remedy="remove it")
+
+
+NEW: list[tuple[Check, Change]] = [
+    (_new(place, field, allowed), Change(f"new_in_{place.name.lower()}", path, value))
+    for place, field, allowed, path, value in (
+        (Place.POD, "shareProcessNamespace", NotTrue(), "spec.shareProcessNamespace", True),
+        (Place.CONTAINERS, "workingDir", BeginsNot("/srv"), "spec.containers.0.workingDir", "/srv/a"),
+        (Place.CONTEXTS, "seLinuxOptions.level", Absent(), "spec.securityContext.seLinuxOptions", {"level": "s0:c1"}),
+        (Place.HANDLERS, "httpGet.path", Begins(("/health",)), "spec.containers.0.livenessProbe.httpGet", _PATH),
+        (Place.VOLUMES, "nfs", Absent(shown="server"), "spec.volumes.0", {"name": "cache", "nfs": _NFS}),
+        (Place.ANNOTATIONS, "example.com/new", Absent(), "metadata.annotations.example~com/new", "x"),
+        (Place.ENVIRONMENT, "NEW", OneOf(frozenset({"a"})), "spec.containers.0.env.0", {"name": "NEW", "value": "b"}),
+    )
+]
+"""Checks that no table has, one for each place, with what each forbids."""
 IN_EPHEMERAL = frozenset(
     {
         "privileged",

@@ -11,7 +11,8 @@ import pytest
 
 from manifests import pod_guard
 from manifests.objects import deny_binding
-from policy import checks
+from pod_checks import table
+from pod_checks.language import Check
 from policy.rules import POD_RULES
 from testbed.stacks import STACKS, Json, changed, jetson, mixed, never, parse, spark, x86
 
@@ -80,22 +81,22 @@ def test_every_kind_that_carries_a_pod_is_judged_when_it_comes_and_when_it_chang
 
 def test_every_check_of_the_table_is_rendered_and_counted_for_the_new_and_the_old_object() -> None:
     variables = _variables(x86())
-    for check in checks.CHECKS:
+    for check in table.CHECKS:
         assert f"variables.{check.name}[0]" in variables["found"]
         assert f"variables.{check.name}[1]" in variables["before"]
         for field in check.fields:
             assert field.split("[]")[0].split(".")[-1] in variables[check.name], field
 
 
-@pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.name)
-def test_a_message_has_the_checks_rule_reason_and_remedy(check: checks.Check) -> None:
+@pytest.mark.parametrize("check", table.CHECKS, ids=lambda check: check.name)
+def test_a_message_has_the_checks_rule_reason_and_remedy(check: Check) -> None:
     text = json.dumps(f" ({check.rule}: {check.why}; {check.remedy})")
     assert text in _variables(x86())[check.name]
 
 
 def test_a_check_belongs_to_a_rule_of_the_pack_about_pods() -> None:
-    assert {check.rule for check in checks.CHECKS} == {rule.name for rule in POD_RULES}
-    names = [check.name for check in checks.CHECKS]
+    assert {check.rule for check in table.CHECKS} == {rule.name for rule in POD_RULES}
+    names = [check.name for check in table.CHECKS]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("[a-z_]+", name) for name in names), "each names a variable of the policy"
 

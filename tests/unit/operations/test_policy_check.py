@@ -64,7 +64,7 @@ def test_our_pack_says_its_version() -> None:
 
 def test_the_configuration_is_the_stacks_own_for_each_policy(tmp_path: Path) -> None:
     written = json.loads(configured(PACK, jetson(), tmp_path).read_text(encoding="utf-8"))
-    assert set(written) == {"pod-privilege", "cluster-privilege", "advice", "exceptions-in-use"}
+    assert set(written) == {"privilege", "advice", "exceptions-in-use"}
     for settings in written.values():
         assert settings["platform"] == jetson()["platform"]
         assert set(settings) <= {"platform", "reservation", "gpu_operator", "kai"}, "the pack takes no other section"
@@ -96,14 +96,14 @@ def test_exactly_our_pack_must_have_run(packs: dict[str, str]) -> None:
 
 def test_the_table_shows_each_policy_and_each_finding() -> None:
     finding = Finding(
-        policy="pod-privilege",
+        policy="privilege",
         pack="kai-anywhere",
         level="mandatory",
         message="Pod a: spec.containers[0].securityContext.privileged\n  found: [x]",
     )
-    text = render([Judged("jetson", ("cluster-privilege", "pod-privilege"), 25, (finding,)), Judged("x86", (), 1, ())])
+    text = render([Judged("jetson", ("exceptions-in-use", "privilege"), 25, (finding,)), Judged("x86", (), 1, ())])
     rows = [line.split() for line in text.splitlines()]
-    assert ["jetson", "cluster-privilege", "25", "0"] in rows
-    assert ["jetson", "pod-privilege", "25", "1"] in rows
-    assert "jetson: pod-privilege (mandatory)\nPod a: spec.containers[0]" in text
+    assert ["jetson", "exceptions-in-use", "25", "0"] in rows
+    assert ["jetson", "privilege", "25", "1"] in rows
+    assert "jetson: privilege (mandatory)\nPod a: spec.containers[0]" in text
     assert "found: [x]" in text

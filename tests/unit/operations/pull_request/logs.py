@@ -49,7 +49,7 @@ def finding(message: str, *, level: str = "mandatory", name: str = "web") -> dic
             "resourceUrn": f"{STACK}::{DEPLOYMENT}::{name}",
             "message": message,
             "color": "never",
-            "policyName": "pod-privilege",
+            "policyName": "privilege",
             "policyPackName": "kai-anywhere",
             "policyPackVersion": "0.1.0",
             "policyPackVersionTag": "0.1.0",

@@ -49,9 +49,9 @@ def test_findings_are_shown_when_the_preview_failed() -> None:
         finding("privileged: true\nremove it"), finding("hm", level="advisory"), summary(create=1), status=1
     )
     assert "**1 policy finding must be solved before this can be deployed.**" in text
-    assert "- **blocks**: `pod-privilege` on `web`" in text
+    assert "- **blocks**: `privilege` on `web`" in text
     assert "  privileged: true\n  remove it" in text
-    assert "- advises: `pod-privilege`" in text
+    assert "- advises: `privilege`" in text
 
 
 def test_a_failed_preview_shows_its_errors_and_says_that_it_is_incomplete() -> None:

@@ -117,10 +117,10 @@ def test_steps_are_counted_here_whatever_the_branch_counts() -> None:
 
 
 def test_what_the_base_branchs_pack_finds_stands_in_its_own_part() -> None:
-    found = (Finding(message="privileged: true", policy="pod-privilege", pack="p", level="mandatory", urn="u::web"),)
+    found = (Finding(message="privileged: true", policy="privilege", pack="p", level="mandatory", urn="u::web"),)
     own, theirs = _parts(_posted(_report(summary()), Verified(CHANGES, found, resources=3)))
     assert "**The base branch's policy pack, with the stack's settings of the base branch, refuses 1 thing in" in own
-    assert "- **blocks**: `pod-privilege` on `web`" in own
+    assert "- **blocks**: `privilege` on `web`" in own
     assert "blocks" not in theirs
 
 
@@ -202,7 +202,7 @@ def test_the_base_branchs_pack_judges_the_plan() -> None:
     bad = {"type": POD, "name": "web", "inputs": PRIVILEGED}
     found = base_pack.findings([good, bad], jetson())
     assert {(each.policy, each.level, each.urn.rsplit("::", 1)[-1]) for each in found} == {
-        ("pod-privilege", "mandatory", "web")
+        ("privilege", "mandatory", "web")
     }
     assert "rule:   privileged" in found[0].message
 
@@ -262,7 +262,7 @@ class TestThePostCommand:
         text = self._post(tmp_path, server)
         assert text.splitlines()[0] == marker("preview", "jetson")
         own, theirs = _parts(text)
-        assert "- **blocks**: `pod-privilege` on `web`" in own
+        assert "- **blocks**: `privilege` on `web`" in own
         assert "- **Exceptions of the policy pack** (1): `policy/exceptions.py`" in own
         assert f"commit `{HEAD}`" in own
         assert "blocks" not in theirs

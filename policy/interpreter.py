@@ -1,0 +1,213 @@
+"""Reads the table of pod checks for the pack's rules; the other interpreter is the cluster's guard.
+
+The guard judges pods as the API server has them. Here a field counts wherever it stands, since a pod hides in patches,
+custom resources and chart values; but for the checks whose fields mean something else outside of a pod.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+from pod_checks import table
+from pod_checks.language import (
+    Absent,
+    Allowed,
+    Begins,
+    BeginsNot,
+    Check,
+    NoStartOf,
+    NotTrue,
+    OneOf,
+    Pinned,
+    Place,
+    Unless,
+    Zero,
+)
+from policy.findings import Told, Violation, told_image, told_name, told_path
+from policy.reading import Hole, Path, dict_of, list_of, one_of, parent, text_of
+from policy.workloads import Document, Pod
+
+_IN_PODS = frozenset({"device_mounts", "images", "node_names", "runtime_classes", "variable_prefixes", "volume_images"})
+"""Names of checks whose fields have other meanings elsewhere."""
+_ALONE = frozenset({"privileged", "hostProcess", "hostPort", "procMount"})
+"""Last keys that say it all without the keys before them."""
+_TOLD: dict[str, Callable[[object], object]] = {
+    "device_mounts": told_path,
+    "host_paths": lambda value: told_path(dict_of(value).get("path", value)),
+    "images": told_image,
+    "node_names": told_name,
+    "runtime_classes": told_name,
+    "variable_prefixes": lambda value: Told(text_of(value)),
+    "volume_images": told_image,
+}
+"""How a found value is shown, by the check's name; of the others, only known words are."""
+_TRUE = frozenset({"true", "yes", "on", "1", "y", "t"})
+_GPU = re.compile(table.GPU_RESOURCES)
+_POSITIVE = re.compile(table.POSITIVE)
+_EMPTY = Told("an empty string")
+_ELSEWHERE = Told("a value from elsewhere")
+
+
+def violations(document: Document, rule: str) -> Iterator[Violation]:
+    """What the checks of a rule forbid in a document."""
+    for check in table.CHECKS:
+        if check.rule == rule:
+            for path, value in _values(check, document):
+                if not _is_lifted(check.unless, path, document):
+                    shown = _TOLD[check.name](value) if check.name in _TOLD else value
+                    yield Violation(path, shown, check.why, check.remedy)
+
+
+def fields_read(rule: str) -> frozenset[str]:
+    """The fields that count wherever they stand, as a rule's `reads` has them."""
+    shapes = [check for check in table.CHECKS if check.rule == rule and check.name not in _IN_PODS]
+    asked = [check for check in shapes if check.place not in {Place.ANNOTATIONS, Place.ENVIRONMENT}]
+    return frozenset(".".join(filter(None, _shape(field))) for check in asked for field in check.fields)
+
+
+def is_true(value: object) -> bool:
+    """Whether a value means true to a template or a lenient reader."""
+    return value is True or value == 1 or (isinstance(value, str) and value.casefold() in _TRUE)
+
+
+def is_pinned(image: str) -> bool:
+    """Whether an image reference has a digest, or a tag that is not `latest`."""
+    tagged = re.fullmatch(table.TAGGED, image) and not re.fullmatch(table.LATEST, image)
+    return table.DIGEST in image or bool(tagged)
+
+
+def requests_gpu(resources: object) -> bool:
+    """Whether a container's resources have a GPU; Kubernetes takes extended resources from the limits."""
+    limits = dict_of(dict_of(resources).get("limits"))
+    return any(_GPU.fullmatch(name) and _is_positive(amount) for name, amount in limits.items())
+
+
+def _values(check: Check, document: Document) -> Iterator[tuple[Path, object]]:
+    """Every forbidden value of a check, with its place. What is unknown is the judge's, by a rule's `reads`."""
+    match check.place:
+        case Place.ANNOTATIONS:
+            found = _annotations(check, document)
+        case Place.ENVIRONMENT:
+            found = _environment(check, document)
+        case _:
+            below = _in_pods if check.name in _IN_PODS else _anywhere
+            found = (each for field in check.fields for each in below(check, field, document))
+            found = ((path, value) for path, value in found if not isinstance(value, Hole))
+    return ((path, value) for path, value in found if _is_bad(check.allowed, value))
+
+
+def _annotations(check: Check, document: Document) -> Iterator[tuple[Path, object]]:
+    prefixes = tuple(map(str.casefold, check.fields))
+    for key, fields in document.keys.items():
+        if key.startswith(prefixes):
+            for each in fields:
+                # An empty one is there too.
+                yield each.path, (each.value or _EMPTY) if isinstance(check.allowed, Absent) else each.value
+
+
+def _environment(check: Check, document: Document) -> Iterator[tuple[Path, object]]:
+    for pod in document.pods:
+        for path, container in pod.containers():
+            for index, variable in enumerate(map(dict_of, list_of(container.get("env")))):
+                if variable.get("name") in check.fields:
+                    # Beside an empty `value` the API server takes `valueFrom`.
+                    value = _ELSEWHERE if variable.get("valueFrom") else variable.get("value", "")
+                    yield (*path, "env", index, "value"), value
+
+
+def _in_pods(check: Check, field: str, document: Document) -> Iterator[tuple[Path, object]]:
+    steps, whole = _steps(field), isinstance(check.allowed, Absent)
+    for pod in document.pods:
+        match check.place:
+            case Place.CONTAINERS:
+                for path, container in pod.containers():
+                    yield from _below(path, container, steps, whole=whole)
+            case Place.VOLUMES:
+                yield from _below(pod.path, pod.spec, ("volumes", *steps), whole=whole)
+            case _:
+                yield from _below(pod.path, pod.spec, steps, whole=whole)
+
+
+def _anywhere(check: Check, field: str, document: Document) -> Iterator[tuple[Path, object]]:
+    whole = isinstance(check.allowed, Absent)
+    holder, last = _shape(field)
+    if holder:
+        for each in document.fields(holder):
+            yield from _below(each.path, each.value, (last,), whole=whole)
+    for each in document.fields(last):
+        # In a JSON patch's path, too, the keys before it are those of the field.
+        if not holder or parent(each.path) == holder.casefold():
+            yield from _below(each.path, each.value, (), whole=whole)
+
+
+def _shape(field: str) -> tuple[str, str]:
+    """The keys by which a field is known wherever it stands: its last one, and the one before where that says more."""
+    *before, last = _steps(field)
+    return ("" if last in _ALONE or not before else before[-1]), last
+
+
+def _steps(field: str) -> tuple[str, ...]:
+    return tuple(field.replace("[]", "").split("."))
+
+
+def _below(path: Path, value: object, steps: tuple[str, ...], *, whole: bool) -> Iterator[tuple[Path, object]]:
+    """What stands at some keys below a value, in each item of lists on the way; one at the end may stay whole."""
+    if isinstance(value, list) and (steps or not whole):
+        for index, item in enumerate(value):
+            yield from _below((*path, index), item, steps, whole=whole)
+    elif not steps:
+        yield path, value
+    elif isinstance(value, dict) and steps[0] in value:
+        yield from _below((*path, steps[0]), value[steps[0]], steps[1:], whole=whole)
+
+
+def _is_bad(allowed: Allowed, value: object) -> bool:  # noqa: PLR0911 - one for each kind
+    """Whether a value is forbidden, also where it has a type that Kubernetes would refuse."""
+    text = text_of(value)
+    match allowed:
+        case OneOf(values):
+            return value is not None and not one_of(value, values)
+        case NotTrue():
+            return is_true(value)
+        case Zero():
+            return isinstance(value, int | float | str) and bool(value) and text != "0"
+        case Absent():
+            return bool(value)
+        case Begins(prefixes):
+            return bool(text) and not text.startswith(prefixes)
+        case BeginsNot(prefix):
+            return text.startswith(prefix)
+        case NoStartOf(whole):
+            return bool(text) and whole.startswith(text)
+        case Pinned():
+            return bool(text) and not is_pinned(text)
+
+
+def _is_lifted(unless: Unless | None, path: Path, document: Document) -> bool:
+    if unless is None:
+        return False
+    around = [pod for pod in document.pods if path[: len(pod.path)] == pod.path]
+    match unless:
+        case Unless.OWN_USERS:
+            return any(pod.spec.get("hostUsers") is False for pod in around)
+        case Unless.GPU_REQUESTED:
+            return any(
+                fraction_container(pod) or any(requests_gpu(each.get("resources")) for _, each in pod.containers())
+                for pod in around
+            )
+        case Unless.GIVEN_BY_KAI:
+            return any(given == path[: len(given)] for given in map(fraction_container, around) if given)
+
+
+def fraction_container(pod: Pod) -> Path | None:
+    """The container that gets the pod's fraction, where KAI schedules it."""
+    annotations = dict_of(pod.metadata.get("annotations"))
+    fractions = (annotations.get(name) for name in table.FRACTIONS)
+    if pod.spec.get("schedulerName") != table.KAI_SCHEDULER or not any(map(_is_positive, fractions)):
+        return None
+    # Ephemeral containers come later, when KAI does not look any more.
+    named = {text_of(each.get("name")): path for path, each in pod.containers() if path[-2] != "ephemeralContainers"}
+    return named.get(text_of(annotations.get(table.FRACTION_CONTAINER, next(iter(named), ""))))
+
+
+def _is_positive(amount: object) -> bool:
+    return isinstance(amount, str | int | float) and _POSITIVE.fullmatch(str(amount)) is not None
