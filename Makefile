@@ -10,27 +10,14 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 # What most tests of the engine tier need.
 NEEDED := --group engine --group simulator
 
-.PHONY: up repair preview down env reset preflight review drift post update test test-unit check fmt bench-preview bench-policy bench-admission bench-hosts policy policy-corpus policy-exceptions requirements install
 .DEFAULT_GOAL := help
 
-.PHONY: help
-help: ## List the targets.
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
+##@ Stack
 
-install: .venv/installed ## Install the Python environment (every other target does it when needed).
-
-.venv/installed: requirements-dev.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; this is " + sys.version.split()[0] + ". Choose another with PYTHON=python3.12")'
-	@echo "Installing the Python environment into .venv"
-	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.txt
-	@touch $@
+.PHONY: up preview preflight repair down env reset
 
 up: install ## Install STACK (jetson or x86) on the simulator, or on the cluster of KUBECONFIG.
 	@$(BIN)/python -m operations up --stack $(STACK)
-
-repair: install ## Put back what was changed on STACK's cluster outside of Pulumi.
-	@$(BIN)/python -m operations repair --stack $(STACK)
 
 preview: install ## Show what `make up` would change.
 	@$(BIN)/python -m operations preview --stack $(STACK)
@@ -38,8 +25,39 @@ preview: install ## Show what `make up` would change.
 preflight: install ## Check the cluster against STACK; change nothing.
 	@$(BIN)/python -m operations preflight --stack $(STACK)
 
+repair: install ## Put back what was changed on STACK's cluster outside of Pulumi.
+	@$(BIN)/python -m operations repair --stack $(STACK)
+
+down: install ## Remove STACK, and stop its simulator.
+	@$(BIN)/python -m operations down --stack $(STACK)
+
+env: install ## Print what puts pulumi, kubectl and the Python environment on PATH: eval "$(make env)"
+	@$(BIN)/python -m toolchain run --group shell -- sh -c 'echo "export PATH=\"$$PATH\""'
+
+reset: install ## Forget the simulator of STACK with all its data.
+	@$(BIN)/python -m operations reset --stack $(STACK)
+
+##@ Checks before a change
+
+.PHONY: check review policy policy-exceptions policy-corpus drift post update
+
+check: install ## Lint, types, layers.
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
 review: install ## Preview STACK with the policy pack; review/comment.md is what a pull request shows.
 	@$(BIN)/python -m operations review --stack $(STACK)
+
+policy: install ## Run the policy pack on previews of every stack, and prove that it was in force.
+	@$(BIN)/python -m operations policy
+
+policy-exceptions: install ## What the policy pack accepts, by whose design and why.
+	@$(BIN)/python -m policy.exceptions
+
+policy-corpus: install ## Recall and false positives of the policy pack on Kubernetes' own Pod Security fixtures.
+	@$(BIN)/python -m tests.policy.corpus
 
 drift: install ## Compare the cluster with STACK; fail where they differ.
 	@$(BIN)/python -m operations drift --stack $(STACK)
@@ -50,14 +68,9 @@ post: install ## In a job of GitHub Actions: write what `review` or `drift` foun
 update: install ## Check a newer chart (CHART=folder or archive) before its version is pinned in manifests/versions.py.
 	@$(BIN)/python -m operations update --chart "$(CHART)"
 
-down: install ## Remove STACK, and stop its simulator.
-	@$(BIN)/python -m operations down --stack $(STACK)
+##@ Tests
 
-env: install ## Print what puts pulumi, kubectl and the Python environment on PATH: eval "$(make env)"
-	@$(BIN)/python -m toolchain run --group shell -- sh -c 'echo "export PATH=\"$$PATH\""'
-
-reset: install ## Forget the simulator of STACK with all its data.
-	@$(BIN)/python -m operations reset --stack $(STACK)
+.PHONY: test test-unit
 
 # First the tests of seconds, while Go builds what the others can't do without; then those, while it builds, at the lowest
 # priority, what only some of them ask for. They fetch it themselves where it is not there yet, so a failure there is theirs.
@@ -73,15 +86,9 @@ test: install ## All tests, on the real Pulumi engine and a real API server; bui
 test-unit: install ## The tests that need neither toolchain nor cluster: seconds.
 	@$(PYTEST) -m "not engine"
 
-check: install ## Lint, types, layers.
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+##@ Benchmarks
 
-fmt: install ## Format the code.
-	@$(BIN)/ruff format .
-	@$(BIN)/ruff check --fix .
+.PHONY: bench-preview bench-policy bench-admission bench-hosts
 
 bench-preview: install ## Preview of a full stack over an empty program, and a no-op `up` over a preview.
 	@$(BIN)/python -m benchmarks.preview
@@ -89,20 +96,31 @@ bench-preview: install ## Preview of a full stack over an empty program, and a n
 bench-policy: install ## What the policy pack costs per resource.
 	@$(BIN)/python -m benchmarks.policy
 
-policy: install ## Run the policy pack on previews of every stack, and prove that it was in force.
-	@$(BIN)/python -m operations policy
-
-policy-corpus: install ## Recall and false positives of the policy pack on Kubernetes' own Pod Security fixtures.
-	@$(BIN)/python -m tests.policy.corpus
-
 bench-admission: install ## The admission server alone, and what each carrier adds to a pod's creation.
 	@$(BIN)/python -m benchmarks.admission
 
 bench-hosts: install ## What many hosts cost over one: HOSTS of them behind a real sshd on loopback.
 	@$(BIN)/python -m benchmarks.hosts
 
-policy-exceptions: install ## What the policy pack accepts, by whose design and why.
-	@$(BIN)/python -m policy.exceptions
+##@ Development
+
+.PHONY: help install fmt requirements
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+
+install: .venv/installed ## Install the Python environment (every other target does it when needed).
+
+.venv/installed: requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; this is " + sys.version.split()[0] + ". Choose another with PYTHON=python3.12")'
+	@echo "Installing the Python environment into .venv"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.txt
+	@touch $@
+
+fmt: install ## Format the code.
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
 
 requirements: install ## Pin the dependencies of pyproject.toml again, with hashes.
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml --output-file requirements.txt

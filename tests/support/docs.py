@@ -6,7 +6,7 @@ from pathlib import Path
 
 from testbed.stacks import ROOT
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
 
 
 @dataclass(frozen=True)

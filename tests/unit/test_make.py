@@ -1,6 +1,7 @@
-"""What `make test` runs, in which order, and that no failure gets lost; with a script in place of Python."""
+"""What `make test` runs, in which order, and that no failure gets lost: a script stands in for Python. And the help."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,11 @@ import pytest
 import toolchain
 from testbed.stacks import ROOT
 from tests.support import programs
+
+
+def _environment() -> dict[str, str]:
+    """This process's, without the options of the make that runs this test."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
 
 
 class Runs:
@@ -35,9 +41,7 @@ class Runs:
         done = subprocess.run(
             ["make", "--old-file=.venv/installed", f"BIN={self._bin}", "WORKERS=2", "test"],
             cwd=ROOT,
-            # Not the options of the make that runs this test.
-            env={name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-            | {"NOTES": str(self._notes), "FAILS": fails},
+            env=_environment() | {"NOTES": str(self._notes), "FAILS": fails},
             check=False,
             capture_output=True,
             text=True,
@@ -126,3 +130,26 @@ def test_plain_pytest_is_the_tier_of_seconds(options: tuple[str, ...], says: str
     command = [sys.executable, "-m", "pytest", "--quiet", *collect, "--override-ini", one, *options]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
     assert says in done.stdout
+
+
+def test_plain_make_lists_every_target_once_in_its_group() -> None:
+    done = subprocess.run(
+        ["make", "--no-print-directory"],
+        cwd=ROOT,
+        env=_environment(),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    _, *parts = re.split(r"(?m)^(\S.*)\n", done.stdout)
+    groups = {
+        title: re.findall(r"(?m)^  make (\S+) +\S", body) for title, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+    assert list(groups) == ["Stack", "Checks before a change", "Tests", "Benchmarks", "Development"]
+    assert groups["Tests"] == ["test", "test-unit"]
+    assert all(name.startswith("bench-") for name in groups["Benchmarks"])
+    listed = [name for names in groups.values() for name in names]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert sorted(listed) == sorted(re.findall(r"(?m)^([a-z-]+):", makefile))
+    assert sorted(listed) == sorted(" ".join(re.findall(r"(?m)^\.PHONY: (.+)$", makefile)).split())

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from testbed.stacks import ROOT
+from tests.support.docs import PAGES
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
 
 FOLDERS = (
