@@ -1,11 +1,15 @@
 """Options and fixtures of every tier."""
 
+import os
+import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from testbed.stacks import ROOT
 from tests.support.api_server import ApiServer, kubeconfig, make_healthy, running, write_kubeconfig
 from tests.support.golden import Golden
 from tests.support.pods.images import Builder
@@ -23,6 +27,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """Plain `pytest` is the tier of seconds; whoever names a file, or a tier with `-m`, gets what was named."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.markexpr:
         config.option.markexpr = "not engine"
+
+
+_SHIPPED_STACK = re.compile(rf"(?:{re.escape(str(ROOT))}/)?Pulumi\.[^/]+\.yaml")
+
+
+def _refuse_shipped_stacks(event: str, arguments: tuple[object, ...]) -> None:
+    """A stack file at the root is its user's: what a test expects of it would fail with the user's first edit."""
+    if event == "open" and isinstance(arguments[0], str) and _SHIPPED_STACK.fullmatch(arguments[0]):
+        current = os.environ.get("PYTEST_CURRENT_TEST", "")
+        if not re.search(r"/test_(shipped_stacks|stack_files)\.py::", current):
+            raise RuntimeError(f"{arguments[0]} is its user's; tests read the stack files in testbed/data")
+
+
+sys.addaudithook(_refuse_shipped_stacks)
 
 
 @pytest.fixture
