@@ -6,7 +6,7 @@ PYTHON ?= python3
 # How many test files run at once; each that needs a control plane starts its own (2 GB).
 WORKERS ?= 2
 BIN := .venv/bin
-PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What most tests of the engine tier need.
 NEEDED := --group engine --group simulator
 

@@ -18,6 +18,7 @@ import yaml
 import simulator
 import toolchain
 from operations.stack_file import read_stack_file, with_settings
+from testbed.stacks import STACK_FILES
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 7
@@ -54,7 +55,7 @@ def _measure(folder: Path) -> None:
     for project in (empty, full):
         _pulumi(project, environment, "stack", "init", "jetson")
     stack = full / "Pulumi.jetson.yaml"
-    content = with_settings(read_stack_file(ROOT / "Pulumi.jetson.yaml"), changes)
+    content = with_settings(read_stack_file(STACK_FILES / "Pulumi.jetson.yaml"), changes)
     stack.write_text(yaml.safe_dump(read_stack_file(stack) | content), encoding="utf-8")
     _pulumi(full, environment, "up", "--yes", "--skip-preview")
     _pulumi(empty, environment, "up", "--yes", "--skip-preview")

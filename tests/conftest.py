@@ -1,11 +1,18 @@
 """Options and fixtures of every tier."""
 
+import os
+import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+# Its plugin imports the rest of it in a hook at the end, where Python 3.11 may fail: compiling a module then runs
+# finalizers of the tests' objects, and one that is reported compiles too ("AST constructor recursion depth mismatch").
+import hypothesis.internal.observability  # noqa: F401
 import pytest
 
+from testbed.stacks import ROOT
 from tests.support.api_server import ApiServer, kubeconfig, make_healthy, running, write_kubeconfig
 from tests.support.golden import Golden
 from tests.support.pods.images import Builder
@@ -23,6 +30,54 @@ def pytest_configure(config: pytest.Config) -> None:
     """Plain `pytest` is the tier of seconds; whoever names a file, or a tier with `-m`, gets what was named."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.markexpr:
         config.option.markexpr = "not engine"
+
+
+LONGEST = (
+    "tests/cluster",
+    "tests/engine/admission",
+    "tests/engine/test_recovery.py",
+    "tests/engine/test_docs.py",
+    "tests/engine/test_stack_lifecycle.py",
+    "tests/engine/test_readme.py",
+    "tests/hosts",
+    "tests/engine/hosts",
+    "tests/engine/test_faults.py",
+    "tests/engine/test_first_contact.py",
+    "tests/engine/test_gvirtus_stack.py",
+    "tests/engine/test_gvirtus_webhook.py",
+    "tests/engine/test_admission_stack_certificates.py",
+    "tests/engine/test_admission_stack.py",
+    "tests/engine/test_cluster_identity.py",
+    "tests/engine/test_policy.py",
+    "tests/engine/test_policy_docs.py",
+)
+"""What runs longest, the longest first; a folder's files share what its fixtures make once per worker."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: where files run beside each other, none runs on alone at the end."""
+    places = {place: index for index, place in enumerate(LONGEST)}
+
+    def place(item: pytest.Item) -> int:
+        path = item.path.relative_to(ROOT)
+        return min((places[str(each)] for each in (path, *path.parents) if str(each) in places), default=len(places))
+
+    items.sort(key=place)
+
+
+_SHIPPED_STACK = re.compile(rf"(?:{re.escape(str(ROOT))}/)?Pulumi\.[^/]+\.yaml")
+
+
+def _refuse_shipped_stacks(event: str, arguments: tuple[object, ...]) -> None:
+    """A stack file at the root is its user's: what a test expects of it would fail with the user's first edit."""
+    if event == "open" and isinstance(arguments[0], str) and _SHIPPED_STACK.fullmatch(arguments[0]):
+        current = os.environ.get("PYTEST_CURRENT_TEST", "")
+        if not re.search(r"/test_(shipped_stacks|stack_files)\.py::", current):
+            raise RuntimeError(f"{arguments[0]} is its user's; tests read the stack files in testbed/data")
+
+
+sys.addaudithook(_refuse_shipped_stacks)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import yaml
 import simulator
 from testbed.inventory import connect
 from testbed.simulated import stack_settings
-from testbed.stacks import ROOT
+from testbed.stacks import ROOT, STACK_FILES
 from tests.support.checkout import fresh, shell
 
 pytestmark = pytest.mark.engine
@@ -124,8 +124,8 @@ class TestOnTheSimulator:
         assert not (checkout / ".simulator/jetson/cluster").exists()
 
     def test_the_checkout_is_as_clean_as_before(self, checkout: Path) -> None:
-        for stack in ("Pulumi.jetson.yaml", "Pulumi.x86.yaml", "Pulumi.yaml"):
-            assert (checkout / stack).read_bytes() == (ROOT / stack).read_bytes()
+        for original in (*STACK_FILES.iterdir(), ROOT / "Pulumi.yaml"):
+            assert (checkout / original.name).read_bytes() == original.read_bytes()
 
 
 def test_the_third_step_works_on_a_cluster_of_ones_own(checkout: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A fresh checkout in which a newcomer's commands run."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import simulator
-from testbed.stacks import ROOT
+from testbed.stacks import ROOT, STACK_FILES
 
 
-@contextmanager
-def fresh(folder: Path) -> Iterator[Path]:
-    """A clone with the installed environment of this one; its simulators are gone at the end."""
+def copy_tracked(folder: Path) -> None:
+    """Copy what git tracks, or would track, without the user's stack files."""
     files = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -23,9 +23,18 @@ def fresh(folder: Path) -> Iterator[Path]:
         text=True,
     ).stdout.splitlines()
     for file in files:
+        if re.fullmatch(r"Pulumi\.[^/]+\.yaml", file):
+            continue
         target = folder / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / file, target)
+
+
+@contextmanager
+def fresh(folder: Path) -> Iterator[Path]:
+    """A clone with the installed environment of this one and the tests' stack files; no simulator stays at the end."""
+    copy_tracked(folder)
+    shutil.copytree(STACK_FILES, folder, dirs_exist_ok=True)
     (folder / ".venv").symlink_to(sys.prefix)
     (folder / ".venv" / "installed").touch()
     try:

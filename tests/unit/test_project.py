@@ -54,10 +54,3 @@ def test_the_project_declares_the_one_key_that_is_read() -> None:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
     assert project["name"] == "kai-anywhere"
     assert project["config"].keys() == {f"kai-anywhere:{SETTINGS_KEY}"}
-
-
-@pytest.mark.parametrize("path", sorted(ROOT.glob("Pulumi.*.yaml")), ids=lambda path: path.name)
-def test_a_stack_file_says_its_settings_and_nothing_else(path: Path) -> None:
-    stack = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert stack.keys() == {"config"}
-    assert stack["config"].keys() == {f"kai-anywhere:{SETTINGS_KEY}"}

@@ -1,33 +1,87 @@
-"""The two committed stack files are complete, true to the defaults, and valid down to their commented lines."""
+"""The stack files at the root, which their user edits: valid, and their commented lines too, whatever was edited.
+
+No other test of this tier reads them (tests/conftest.py); all others have stack files of their own, testbed/data.
+"""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
+import pulumi
 import pytest
+import yaml
 from pydantic import BaseModel
 
+from cluster.binding import NO_CLUSTER
+from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
+from config.stack import SETTINGS_KEY
 from manifests.versions import DEVICE_PLUGIN_IMAGE, GPU_OPERATOR, KAI_SCHEDULER
-from testbed.stacks import Json, changed, parse, read_stack_file, stack_file
+from operations.stack_file import read_settings, stack_names
+from testbed.stacks import ROOT, STACK_FILES, Json, changed, jetson, parse, read_stack_file, x86
+from tests.support.checkout import copy_tracked
 from tests.support.golden import Golden
+from tests.support.recording_monitor import record
 
 _COMMENTED_SETTING = re.compile(r"^( *)# ( *[a-z][a-z0-9_-]*:( .*)?)$", re.MULTILINE)
+_COMPLETE = "Every setting stands here"
+"""The claim of a file's head; who takes the comments out takes it out too."""
 
-_FILES = pytest.mark.parametrize("name", ["jetson", "x86"])
+_EDITS = (
+    (r"(?m)^( +tegra_nodes:\n(?: *#.*\n)* +)[\w.-]+:", r"\1edited-node:"),
+    (r"(?m)^( +gpu_memory_mib:) \d+", r"\1 28672"),
+    (
+        r"(?m)^( +)queues:(?: \{\})?$",
+        r"\g<0>\n\1  edited-queue:\n\1    gpu: { quota: 2, limit: 4, over_quota_weight: 1 }",
+    ),
+    (
+        r"(?m)^( +)node_profiles:(?: \{\})?$",
+        r"\1node_profiles:\n\1  edited-profile:\n\1    sharing: kai\n\1    nodes: [edited-gpu]",
+    ),
+)
+"""What README.md, docs/jetson.md and docs/mixed-clusters.md tell to write into a stack file."""
+
+every_shipped_file = pytest.mark.parametrize(
+    "path", [ROOT / f"Pulumi.{name}.yaml" for name in stack_names(ROOT)], ids=lambda path: path.name
+)
 
 
-def _with_comments_opened(name: str) -> Json:
-    """The file's settings as if every commented setting were said; k8s-snap alone allows all of them."""
-    text = _COMMENTED_SETTING.sub(r"\1\2", stack_file(name))
-    return changed(read_stack_file(text), "cluster.distribution", "k8s-snap")
+def _edited(text: str) -> str:
+    for pattern, replacement in _EDITS:
+        text = re.sub(pattern, replacement, text, count=1)
+    return text
 
 
-def _only_what_a_user_must_edit(name: str) -> Json:
-    full = read_stack_file(stack_file(name))
-    edited = {"kind", "tegra_nodes", "unified_memory_nodes"}
-    return {
-        "cluster": full["cluster"],
-        "platform": {key: value for key, value in full["platform"].items() if key in edited},
-        "kai": {"queues": full["kai"]["queues"]},
+def _difference(opened: Json, said: Json) -> Json:
+    """What stands in the first mapping alone."""
+    found: Json = {}
+    for key, value in opened.items():
+        other = said.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            if inner := _difference(value, other):
+                found[key] = inner
+        elif key not in said or value != other:
+            found[key] = value
+    return found
+
+
+def _joined(base: Json, more: Json) -> Json:
+    return base | {
+        key: _joined(base[key], value) if isinstance(value, dict) and isinstance(base.get(key), dict) else value
+        for key, value in more.items()
     }
+
+
+def _commented(text: str) -> Json:
+    """The settings that stand in a file as comments alone."""
+    return _difference(read_stack_file(_COMMENTED_SETTING.sub(r"\1\2", text)), read_stack_file(text))
+
+
+def _with_commented(text: str) -> Json:
+    """Valid settings of the file's platform with its comments opened; k8s-snap alone allows all of them."""
+    base = {"tegra": jetson, "x86": x86}[read_stack_file(text)["platform"]["kind"]]()
+    return changed(_joined(base, _commented(text)), "cluster.distribution", "k8s-snap")
 
 
 def _never_said(model: BaseModel, path: str) -> set[str]:
@@ -42,22 +96,124 @@ def _never_said(model: BaseModel, path: str) -> set[str]:
     return missing
 
 
-@_FILES
-def test_every_setting_stands_in_the_file_said_or_commented(name: str) -> None:
-    assert not _never_said(parse(_with_comments_opened(name)), "")
+def _paths(value: Json, path: str = "") -> set[str]:
+    """Every dotted path of a mapping."""
+    inner = (_paths(below, f"{path}{key}.") for key, below in value.items() if isinstance(below, dict))
+    return {f"{path}{key}" for key in value}.union(*inner)
 
 
-@_FILES
-def test_what_a_user_need_not_edit_is_the_default(name: str) -> None:
-    assert parse(read_stack_file(stack_file(name))) == parse(_only_what_a_user_must_edit(name))
+@every_shipped_file
+def test_a_shipped_stack_is_valid_and_is_registered(path: Path) -> None:
+    settings = read_settings(path)
+
+    def program() -> None:
+        names = {name for host in settings.hosts.values() for name in host.secret_names}
+        secrets = {name: pulumi.Output.secret("a secret") for name in names}
+        KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, "a-cluster", NO_CLUSTER, secrets))
+
+    assert "Release:kai-scheduler" in record(program).by_key
 
 
-@_FILES
-def test_the_commented_charts_are_the_pinned_ones(name: str) -> None:
-    settings = parse(_with_comments_opened(name))
-    for chart, pin in ((settings.gpu_operator.chart, GPU_OPERATOR), (settings.kai.chart, KAI_SCHEDULER)):
-        assert (chart.source, chart.version) == (pin.source, pin.version)
-    assert settings.kai.image_tag == KAI_SCHEDULER.version
+@every_shipped_file
+def test_a_shipped_stack_says_its_settings_and_beside_them_only_secrets(path: Path) -> None:
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))["config"]
+    del config[f"kai-anywhere:{SETTINGS_KEY}"]
+    assert [key for key, value in config.items() if not isinstance(value, dict) or value.keys() != {"secure"}] == []
+
+
+@every_shipped_file
+def test_what_stands_in_comments_is_valid_too(path: Path) -> None:
+    parse(_with_commented(path.read_text(encoding="utf-8")))
+
+
+@every_shipped_file
+def test_a_file_that_claims_so_has_every_setting_said_or_commented(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    missing = _never_said(parse(_with_commented(text)), "") - _paths(read_stack_file(text))
+    assert missing == set() or _COMPLETE not in text, f"add them, or take {_COMPLETE!r} out of the file's head"
+
+
+@every_shipped_file
+def test_charts_and_images_in_comments_are_the_pinned_ones(path: Path) -> None:
+    commented = _commented(path.read_text(encoding="utf-8"))
+    [base] = re.findall(
+        r"(?m)^FROM docker\.io/(\S+)$", (ROOT / "examples/gvirtus-app/Containerfile").read_text(encoding="utf-8")
+    )
+    pinned: tuple[tuple[str, Any], ...] = (
+        ("gpu_operator.chart", {"source": GPU_OPERATOR.source, "version": GPU_OPERATOR.version}),
+        ("kai.chart", {"source": KAI_SCHEDULER.source, "version": KAI_SCHEDULER.version}),
+        ("kai.image_tag", KAI_SCHEDULER.version),
+        ("gvirtus.backends.gpu-a.image", base),
+        ("gvirtus.frontends.device_plugin_image", DEVICE_PLUGIN_IMAGE),
+    )
+    for dotted, value in pinned:
+        found: Any = commented
+        for key in dotted.split("."):
+            found = found.get(key, {})
+        # What the user opened stands in no comment any more.
+        assert found in ({}, value), dotted
+
+
+def test_a_settings_claim_is_found_wrong() -> None:
+    text = (STACK_FILES / "Pulumi.jetson.yaml").read_text(encoding="utf-8")
+    missing = _never_said(parse(_with_commented(text)), "")
+    assert missing >= {"cluster.adopt", "gvirtus", "kai.cdi_enabled"}
+    opened = text.replace(
+        "    reservation:", "    # hosts:\n    #   jetson-1:\n    #     lokal: true\n    reservation:"
+    )
+    with pytest.raises(Exception, match="unknown key 'lokal'"):
+        parse(_with_commented(opened))
+
+
+@pytest.mark.parametrize("stack", [jetson, x86])
+def test_what_the_tests_own_files_say_is_the_default(stack: Any) -> None:  # noqa: ANN401 - a function of JSON
+    full = stack()
+    edited = {"kind", "tegra_nodes", "unified_memory_nodes"}
+    only_what_a_user_must_edit = {
+        "cluster": full["cluster"],
+        "platform": {key: value for key, value in full["platform"].items() if key in edited},
+        "kai": {"queues": full["kai"]["queues"]},
+    }
+    assert parse(full) == parse(only_what_a_user_must_edit)
+
+
+def test_the_edits_that_the_guides_ask_for_break_no_test(tmp_path: Path) -> None:
+    """Of a checkout with edited stack files, every test runs that reads one or lists them."""
+    own = parse(read_stack_file(_edited((STACK_FILES / "Pulumi.jetson.yaml").read_text(encoding="utf-8"))))
+    assert own.platform.model_dump()["tegra_nodes"]["edited-node"]["gpu_memory_mib"] == 28672
+    assert "edited-queue" in own.kai.queues
+    assert "edited-profile" in own.node_profiles
+
+    copy_tracked(tmp_path)
+    for name in stack_names(ROOT):
+        file = tmp_path / f"Pulumi.{name}.yaml"
+        text = (ROOT / file.name).read_text(encoding="utf-8")
+        file.write_text(_edited(text) + "encryptionsalt: v1:what-stack-init-writes\n", encoding="utf-8")
+    reading = [
+        str(file.relative_to(tmp_path))
+        for file in sorted((tmp_path / "tests" / "unit").rglob("test_*.py"))
+        if re.search(r"ROOT\b.*Pulumi\.\w|stack_names\(ROOT", file.read_text(encoding="utf-8"))
+    ]
+    assert {f"tests/unit/{name}" for name in ("config/test_stack_files.py", "operations/test_command_line.py")} <= {
+        *reading
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not break_no_test", *reading],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^\d\d+ passed", done.stdout.splitlines()[-1]), done.stdout
+
+
+def test_a_test_that_reads_a_shipped_stack_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/unit/config/test_platform.py::test_a_platform (call)")
+    for name in stack_names(ROOT):
+        with pytest.raises(RuntimeError, match="testbed/data"):
+            read_settings(ROOT / f"Pulumi.{name}.yaml")
 
 
 def test_the_defaults_are_the_reviewed_ones(golden: Golden) -> None:
@@ -69,11 +225,3 @@ def test_the_defaults_are_the_reviewed_ones(golden: Golden) -> None:
         "x86": {"cluster": cluster, "platform": {"kind": "x86"}, "kai": queues},
     }
     golden.check("defaults", {name: parse(stack).model_dump(mode="json") for name, stack in stacks.items()})
-
-
-@_FILES
-def test_the_commented_device_plugin_is_the_pinned_one(name: str) -> None:
-    gvirtus = parse(_with_comments_opened(name)).gvirtus
-    assert gvirtus is not None
-    assert gvirtus.frontends is not None
-    assert gvirtus.frontends.device_plugin_image == DEVICE_PLUGIN_IMAGE

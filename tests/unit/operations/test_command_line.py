@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from operations.stack_file import stack_names
 from testbed.stacks import ROOT
 
 
@@ -25,7 +26,7 @@ def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 def test_an_unknown_stack_names_those_that_exist(command: str) -> None:
     done = _run(command, "--stack", "roof")
     assert done.returncode == 1
-    assert "There is no Pulumi.roof.yaml, so no such stack.\nStacks: jetson, x86." in done.stderr
+    assert f"There is no Pulumi.roof.yaml, so no such stack.\nStacks: {', '.join(stack_names(ROOT))}." in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 

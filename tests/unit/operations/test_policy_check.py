@@ -12,7 +12,7 @@ from operations.policy_check import PACK, Judged, Pack, render
 from operations.policy_check.configuration import configured
 from operations.policy_check.guard import check_packs, prove
 from operations.stack_file import raw_settings, stack_names
-from testbed.stacks import ROOT, jetson
+from testbed.stacks import STACK_FILES, jetson
 
 
 def _pack(folder: Path, script: str) -> Pack:
@@ -80,9 +80,9 @@ def test_a_configuration_that_was_asked_for_is_taken_as_it_is(tmp_path: Path) ->
         configured(pack, jetson(), tmp_path)
 
 
-def test_the_settings_and_stacks_are_those_of_the_checkout() -> None:
-    assert stack_names(ROOT) == ["jetson", "x86"]
-    assert raw_settings(ROOT / "Pulumi.jetson.yaml")["platform"]["kind"] == "tegra"
+def test_stacks_and_their_settings_are_those_of_the_folders_files() -> None:
+    assert stack_names(STACK_FILES) == ["jetson", "x86"]
+    assert raw_settings(STACK_FILES / "Pulumi.jetson.yaml")["platform"]["kind"] == "tegra"
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import pytest
 from config.stack import StackConfigError
 from operations.errors import OperationError
 from operations.stack_file import read_settings, read_stack_file, with_settings, without_hosts
-from testbed.stacks import ROOT
+from testbed.stacks import STACK_FILES
 
 
-def test_the_committed_stacks_are_read() -> None:
-    assert read_settings(ROOT / "Pulumi.jetson.yaml").platform.kind == "tegra"
-    assert read_settings(ROOT / "Pulumi.x86.yaml").platform.kind == "x86"
+def test_settings_are_read_from_a_file() -> None:
+    assert read_settings(STACK_FILES / "Pulumi.jetson.yaml").platform.kind == "tegra"
+    assert read_settings(STACK_FILES / "Pulumi.x86.yaml").platform.kind == "x86"
 
 
 def test_a_stack_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_file_without_settings_says_where_to_copy_them_from(tmp_path: Path) ->
 
 
 def test_changed_settings_leave_everything_else_as_it_was() -> None:
-    content = read_stack_file(ROOT / "Pulumi.jetson.yaml")
+    content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")
     changed = with_settings(content | {"encryptionsalt": "v1:x"}, {"kai": {"namespace": "other"}})
     settings, before = (c["config"]["kai-anywhere:settings"] for c in (changed, content))
     assert changed["encryptionsalt"] == "v1:x"
@@ -51,7 +51,7 @@ def test_changed_settings_leave_everything_else_as_it_was() -> None:
 
 
 def test_hosts_are_left_out_and_nothing_else() -> None:
-    content = read_stack_file(ROOT / "Pulumi.jetson.yaml")
+    content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")
     settings = content["config"]["kai-anywhere:settings"]
     with_hosts = {"config": {"kai-anywhere:settings": settings | {"hosts": {"jetson-1": {"local": True}}}}}
     left = without_hosts(with_hosts)["config"]["kai-anywhere:settings"]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from operations.target import ROOT, folder, open_target
+from testbed.stacks import STACK_FILES
 from toolchain import Program
 
 PROGRAMS = (Program.PULUMI, Program.LANGUAGE_PYTHON, Program.KUBERNETES_PROVIDER)
@@ -24,10 +25,11 @@ def programs_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("programs_on_path")
 def test_a_chosen_kubeconfig_means_the_readers_own_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operations.target.ROOT", STACK_FILES)
     monkeypatch.setenv("KUBECONFIG", "~/.kube/config:/etc/lab")
     monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
     with open_target("jetson") as target:
-        assert target.project == ROOT
+        assert target.project == STACK_FILES
         assert target.simulated == ()
         assert target.environment["KUBECONFIG"] == "/home/reader/.kube/config:/etc/lab"
         assert "PULUMI_BACKEND_URL" not in target.environment, "the reader's own backend is used"

@@ -18,7 +18,7 @@ from operations.pull_request.commands import app
 from operations.pull_request.comment import LIMIT_BYTES, Occasion, marker
 from operations.pull_request.redaction import HIDDEN, Redactor
 from operations.pull_request.verified import Changes, Verified, kind_of, posted_comment
-from testbed.stacks import ROOT, jetson
+from testbed.stacks import ROOT, STACK_FILES, jetson
 from tests.support.github_server import HEAD, REPOSITORY, TOKEN, GitHubServer, running
 from tests.unit.operations.pull_request.logs import diagnostic, finding, lines, step, summary
 from tests.unit.operations.pull_request.test_comment import ATTACKS, assert_only_ours
@@ -185,8 +185,8 @@ def test_a_report_at_the_limit_is_rendered_within_seconds(text: str, tmp_path: P
 
 def test_thousands_of_findings_and_files_leave_room_for_what_the_base_branch_says() -> None:
     many = Changes(tuple(f"policy/{number}{'x' * 200}" for number in range(3000)), HEAD, listed_all=False)
-    found = tuple(Finding(message="x" * 5000, policy="p", pack="p", level="mandatory") for _ in range(3000))
-    told = _report(*(finding(f"{number} {'y' * 3000}") for number in range(3000)), summary(), status=1)
+    found = tuple(Finding(message="x" * 500, policy="p", pack="p", level="mandatory") for _ in range(3000))
+    told = _report(*(finding(f"{number} {'y' * 300}") for number in range(3000)), summary(), status=1)
     rendered = _posted(told, Verified(many, found, resources=3000))
     assert len(rendered.encode()) <= LIMIT_BYTES
     own, theirs = _parts(rendered)
@@ -244,6 +244,7 @@ class TestThePostCommand:
             monkeypatch.setenv("GITHUB_REPOSITORY", REPOSITORY)
             monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
             monkeypatch.setenv("GITHUB_API_URL", state.url)
+            monkeypatch.setattr("operations.pull_request.commands.ROOT", STACK_FILES)
             state.files = [{"filename": "policy/exceptions.py", "status": "modified"}]
             yield state
 
