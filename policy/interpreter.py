@@ -6,6 +6,7 @@ custom resources and chart values; but for the checks whose fields mean somethin
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from pod_checks import language, table
 from pod_checks.language import Check, Place, Unless
@@ -121,17 +122,20 @@ def _anywhere(check: Check, field: str, document: Document) -> Iterator[tuple[Pa
         for each in document.fields(holder):
             yield from _below(each.path, each.value, (last,), whole=whole)
     for each in document.fields(last):
-        # In a JSON patch's path, too, the keys before it are those of the field.
-        if not holder or parent(each.path) == holder.casefold():
+        # What the holder itself has was found there; a JSON patch has its keys in its path.
+        found = holder and last in each.holder and each.path[-1] == last
+        if not holder or (not found and parent(each.path) == holder.casefold()):
             yield from _below(each.path, each.value, (), whole=whole)
 
 
+@cache
 def _shape(field: str) -> tuple[str, str]:
     """The keys by which a field is known wherever it stands: its last one, and the one before where that says more."""
     *before, last = _steps(field)
     return ("" if last in _ALONE or not before else before[-1]), last
 
 
+@cache
 def _steps(field: str) -> tuple[str, ...]:
     return tuple(field.replace("[]", "").split("."))
 
