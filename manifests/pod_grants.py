@@ -46,11 +46,23 @@ def is_granted(settings: StackSettings, template: str) -> str:
     conditions = [
         "object.kind == 'Pod'",
         f"request.namespace == {literal(reservation.NAMESPACE)}",
-        f"{template}.metadata.?labels[?'app'].orValue('') == {literal(reservation.APP_LABEL)}",
-        f"{template}.spec.?nodeName.orValue('') in {literal(sorted(settings.platform.tegra_nodes))}",
+        goes_to_tegra(settings.platform, template),
         *marks(settings, settings.platform, template).values(),
     ]
     return " && ".join(conditions)
+
+
+def goes_to_tegra(platform: TegraPlatform, pod: str) -> str:
+    """Whether a pod has KAI's label and the name of a Tegra node.
+
+    Args:
+        platform: the stack's platform.
+        pod: the CEL expression of the pod.
+    """
+    return (
+        f"{pod}.metadata.?labels[?'app'].orValue('') == {literal(reservation.APP_LABEL)}"
+        f" && {pod}.spec.?nodeName.orValue('') in {literal(sorted(platform.tegra_nodes))}"
+    )
 
 
 def marks(settings: StackSettings, platform: TegraPlatform, pod: str) -> dict[str, str]:

@@ -9,28 +9,18 @@ a finalizer. As in Pod Security (k8s.io/pod-security-admission v0.36.3, isSignif
 makes everything count again.
 """
 
+from collections.abc import Sequence
+
 from config.gvirtus import FRONTENDS_NAMESPACE
 from config.pod_guard import GuardScope
 from config.stack import StackSettings
 from manifests import reservation
+from manifests.admission_objects import NAMESPACE_NAME, Validation, binder, requests, validating_policy
 from manifests.cel import literal
 from manifests.objects import Manifest, StackObject, deny_binding
 from manifests.pod_grants import is_granted
-from pod_checks import table
-from pod_checks.language import (
-    Absent,
-    Allowed,
-    Begins,
-    BeginsNot,
-    Check,
-    NoStartOf,
-    NotTrue,
-    OneOf,
-    Pinned,
-    Place,
-    Unless,
-    Zero,
-)
+from pod_checks import language, table
+from pod_checks.language import Check, Place, Unless
 
 POD_GUARD = "kai-anywhere-pod-guard"
 LABEL = "kai-anywhere.io/pod-guard"
@@ -41,8 +31,6 @@ BASELINE = tuple(check for check in table.CHECKS if check.rule in {"privileged",
 """Pod Security's baseline, for the guard of reservation pods. Not the rest of the table: KAI names its pods' nodes
 itself, and with simulated GPUs its image has no tag."""
 
-_ADMISSION = "admissionregistration.k8s.io/v1"
-_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _KINDS = {
     "": ["pods", "pods/ephemeralcontainers", "podtemplates", "replicationcontrollers"],
     "apps": ["daemonsets", "deployments", "replicasets", "statefulsets"],
@@ -66,78 +54,56 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
     }
 
 
-def guard_policy(settings: StackSettings, checks: tuple[Check, ...] | None = None) -> Manifest:
-    """The ValidatingAdmissionPolicy of a stack.
+def guard_policy(settings: StackSettings) -> Manifest:
+    """The ValidatingAdmissionPolicy of a stack."""
+    constraints = {
+        "namespaceSelector": _namespaces(settings),
+        "resourceRules": [requests(["CREATE", "UPDATE"], resources, group) for group, resources in _KINDS.items()],
+    }
+    return validating_policy(POD_GUARD, constraints, variables(settings, table.CHECKS), [NOTHING_NEW])
 
-    Variables build on each other. A list of one or two comes first: what is asked for, then what was there. In it,
-    every node of the pod that is judged is a box `[path, node, template, granted]`. Checks make a list of texts from
-    each box; nothing forbidden, an empty one.
+
+def variables(settings: StackSettings, checks: Sequence[Check]) -> dict[str, str]:
+    """The variables that a guard judges pods by.
+
+    They build on each other. A list of one or two comes first: what is asked for, then what was there. In it, every
+    node of the pod that is judged is a box `[path, node, template, granted]`. Checks make a list of texts from each
+    box; nothing forbidden, an empty one.
 
     Args:
         settings: the stack's settings.
-        checks: those of the table that are asked; None means every one, and the guard of reservation pods asks fewer.
+        checks: what is asked; the guard of reservation pods asks fewer than the table has.
     """
-    found = {check.name: _check(check) for check in (table.CHECKS if checks is None else checks)}
     return {
-        "apiVersion": _ADMISSION,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": POD_GUARD},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "namespaceSelector": _namespaces(settings),
-                "resourceRules": [
-                    {
-                        "apiGroups": [group],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE", "UPDATE"],
-                        "resources": resources,
-                    }
-                    for group, resources in _KINDS.items()
-                ],
-            },
-            "variables": [
-                {"name": name, "expression": expression}
-                for name, expression in {
-                    **_boxes(settings),
-                    **found,
-                    "found": " + ".join(f"variables.{name}[0]" for name in found),
-                    # Names of containers are unique in a pod.
-                    "another_image": (
-                        "object.kind == 'Pod' && variables.containers[0].exists(n, !variables.containers[1].exists(o,"
-                        " o[0] == n[0] && o[1].?image.orValue('') == n[1].?image.orValue('')))"
-                    ),
-                    "before": (
-                        "oldObject == null || variables.another_image ? [] : "
-                        + " + ".join(f"variables.{name}[1]" for name in found)
-                    ),
-                    "fresh": (
-                        "variables.found.map(l, l.filter(f, !variables.before.exists(o, f in o)))"
-                        ".filter(l, l.size() > 0)"
-                    ),
-                    "text": "variables.fresh.map(l, l.join('; ')).join('; ')",
-                }.items()
-            ],
-            "validations": [
-                {
-                    "expression": "variables.fresh.size() == 0",
-                    "reason": "Forbidden",
-                    "message": f"it asks for power over its node, in more ways than a message can hold ({POD_GUARD})",
-                    "messageExpression": _message(),
-                }
-            ],
-        },
+        **_boxes(settings),
+        **{check.name: _check(check) for check in checks},
+        "found": " + ".join(f"variables.{check.name}[0]" for check in checks),
+        # Names of containers are unique in a pod.
+        "another_image": (
+            "object.kind == 'Pod' && variables.containers[0].exists(n, !variables.containers[1].exists(o,"
+            " o[0] == n[0] && o[1].?image.orValue('') == n[1].?image.orValue('')))"
+        ),
+        "before": (
+            "oldObject == null || variables.another_image ? [] : "
+            + " + ".join(f"variables.{check.name}[1]" for check in checks)
+        ),
+        "fresh": ("variables.found.map(l, l.filter(f, !variables.before.exists(o, f in o))).filter(l, l.size() > 0)"),
+        "text": "variables.fresh.map(l, l.join('; ')).join('; ')",
     }
 
 
-def _message() -> str:
-    name = "object.metadata.?name.orValue(object.metadata.?generateName.orValue(''))"
-    text = (
-        f"(size(variables.text) > {_LONGEST_MESSAGE} ? variables.text.substring(0, {_LONGEST_MESSAGE}) + '...'"
-        " : variables.text)"
-    )
+_NAME = "object.metadata.?name.orValue(object.metadata.?generateName.orValue(''))"
+_TEXT = (
+    f"(size(variables.text) > {_LONGEST_MESSAGE} ? variables.text.substring(0, {_LONGEST_MESSAGE}) + '...'"
+    " : variables.text)"
+)
+NOTHING_NEW = Validation(
+    expression="variables.fresh.size() == 0",
+    message=f"it asks for power over its node, in more ways than a message can hold ({POD_GUARD})",
     # A message with a line break would not be shown.
-    return f"(string(object.kind) + ' ' + string({name}) + ': ' + {text}).replace('\\n', ' ')"
+    message_expression=f"(string(object.kind) + ' ' + string({_NAME}) + ': ' + {_TEXT}).replace('\\n', ' ')",
+)
+"""A pod has nothing that a check forbids, but for what it had before."""
 
 
 def exempt_namespaces(settings: StackSettings) -> list[str]:
@@ -160,8 +126,7 @@ def _namespaces(settings: StackSettings) -> dict[str, object]:
         case GuardScope.LABELLED:
             return {"matchLabels": {LABEL: LABEL_ENFORCE}}
         case GuardScope.CLUSTER:
-            # The API server sets this label itself; nobody can give a namespace another one.
-            left_out = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": exempt_namespaces(settings)}
+            left_out = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": exempt_namespaces(settings)}
             return {"matchExpressions": [left_out]}
 
 
@@ -173,7 +138,6 @@ def _boxes(settings: StackSettings) -> dict[str, str]:
         )
 
     containers = of("containers", "initContainers", "ephemeralContainers")
-    binder = f"system:serviceaccount:{settings.kai.namespace}:binder"
     return {
         "objects": "oldObject == null ? [dyn(object)] : [dyn(object), dyn(oldObject)]",
         "place": f"{literal(_TEMPLATES)}[?object.kind].orValue('spec.template.')",
@@ -199,7 +163,7 @@ def _boxes(settings: StackSettings) -> dict[str, str]:
         # A pod that runs has a node's name; and KAI's binder names the node of its reservation pods on every platform.
         "node_was_chosen": (
             "object.kind == 'Pod' && (request.operation != 'CREATE' || (request.namespace == "
-            f"{literal(reservation.NAMESPACE)} && request.userInfo.username == {literal(binder)}))"
+            f"{literal(reservation.NAMESPACE)} && request.userInfo.username == {literal(binder(settings))}))"
         ),
     }
 
@@ -260,33 +224,33 @@ def _optional(path: str) -> str:
     return "".join(f".?{key}" for key in path.split("."))
 
 
-def _bad(allowed: Allowed) -> str:  # noqa: PLR0911 - one for each kind
+def _bad(allowed: language.Allowed) -> str:  # noqa: PLR0911 - one for each kind
     """Whether the optional value `v` is there and forbidden."""
     match allowed:
-        case OneOf(values):
+        case language.OneOf(values):
             return f"v.hasValue() && !(v.value() in {literal(sorted(values))})"
-        case NotTrue():
+        case language.NotTrue():
             return "v.orValue(false)"
-        case Zero():
+        case language.Zero():
             return "v.orValue(0) != 0"
-        case Absent():
+        case language.Absent():
             return "v.hasValue()"
-        case Begins(prefixes):
+        case language.Begins(prefixes):
             return f"v.orValue('') != '' && !{literal(list(prefixes))}.exists(p, v.value().startsWith(p))"
-        case BeginsNot(prefix):
+        case language.BeginsNot(prefix):
             return f"v.orValue('').startsWith({literal(prefix)})"
-        case NoStartOf(text):
+        case language.NoStartOf(text):
             return f"v.orValue('') != '' && {literal(text)}.startsWith(v.value())"
-        case Pinned():
+        case language.Pinned():
             tagged = f"v.value().matches({literal(f'^{table.TAGGED}$')})"
             latest = f"v.value().matches({literal(f'^{table.LATEST}$')})"
             digest = f"v.value().contains({literal(table.DIGEST)})"
             return f"v.orValue('') != '' && !{digest} && (!{tagged} || {latest})"
 
 
-def _shown(allowed: Allowed) -> str:
+def _shown(allowed: language.Allowed) -> str:
     match allowed:
-        case Absent(shown) if shown:
+        case language.Absent(shown) if shown:
             return f"string(v.value().?{shown}.orValue('there'))"
         case _:
             return "string(v.value())"
@@ -313,10 +277,10 @@ def _lifted(check: Check) -> list[str]:
             )
         case None:
             pass
-    match check:
-        case table.PRIVILEGED | table.HOST_PATHS:
+    match check.name:
+        case "privileged" | "host_paths":
             found.append("b[3]")
-        case table.NODE_NAMES:
+        case "node_names":
             found += ["b[3]", "variables.node_was_chosen"]
         case _:
             pass

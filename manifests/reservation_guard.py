@@ -4,9 +4,12 @@ Everything else there stays within Pod Security's baseline, as the table of chec
 namespace's own Pod Security level can't say so: it judges the pod after our overrides.
 """
 
+from dataclasses import replace
+
 from config.platform import TegraPlatform
 from config.stack import StackSettings
 from manifests import pod_grants, pod_guard, reservation
+from manifests.admission_objects import Validation, binder, requests, validating_policy
 from manifests.cel import literal
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
 from manifests.objects import Manifest, StackObject, deny_binding
@@ -22,16 +25,22 @@ _MAY_REMOVE_THE_GUARD = (
     f".name({literal(GUARD)}).check('delete').allowed()"
 )
 
-_INTO_PODS = {
-    "expression": (
+_INTO_PODS = Validation(
+    expression=(
         "(request.operation != 'CONNECT' && request.?subResource.orValue('') != 'ephemeralcontainers')"
         f" || {_MAY_REMOVE_THE_GUARD}"
     ),
-    "reason": "Forbidden",
-    "message": (
+    message=(
         "a reservation pod may be privileged, so nobody gets into it: exec, attach, port-forward, proxy and ephemeral "
         f"containers are for those who may take away the binding of the guard, {GUARD}; kubectl logs works"
     ),
+)
+_CONSTRAINTS = {
+    "namespaceSelector": reservation.IN_NAMESPACE,
+    "resourceRules": [
+        requests(["CREATE", "UPDATE"], ["pods", "pods/ephemeralcontainers"]),
+        requests(["CONNECT"], ["pods/exec", "pods/attach", "pods/portforward", "pods/proxy"]),
+    ],
 }
 
 
@@ -50,50 +59,22 @@ def guard_policy(settings: StackSettings) -> Manifest:
     that a pod of one Tegra node would fail for the other. An update is refused for what it adds, never for what was
     there: a pod that became privileged under other settings can still be annotated and deleted.
     """
-    baseline = pod_guard.guard_policy(settings, pod_guard.BASELINE)["spec"]
     nodes: list[str] = []
-    variables: dict[str, str] = {}
-    validations: list[Manifest] = []
+    variables = pod_guard.variables(settings, pod_guard.BASELINE)
+    validations: list[Validation] = []
     if settings.overrides_apply and isinstance(settings.platform, TegraPlatform):
         nodes = sorted(settings.platform.tegra_nodes)
-        variables = _variables(settings, settings.platform)
+        variables |= _variables(settings, settings.platform)
         validations = _of_reservation_pods(settings)
     who = f"KAI's own reservation pod may, on these Tegra nodes: {', '.join(nodes)}"
     only = literal(f"; only {who}" if nodes else "; no pod here may, since this stack has no overrides")
-    validations += [
-        each | {"messageExpression": f"{each['messageExpression']} + {only}"} for each in baseline["validations"]
+    nothing_new = pod_guard.NOTHING_NEW
+    validations.append(replace(nothing_new, message_expression=f"{nothing_new.message_expression} + {only}"))
+    # The object of a connection is no pod.
+    of_pods = [
+        replace(each, expression=f"request.operation == 'CONNECT' || ({each.expression})") for each in validations
     ]
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": GUARD},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "namespaceSelector": reservation.IN_NAMESPACE,
-                "resourceRules": [
-                    _rule(["CREATE", "UPDATE"], ["pods", "pods/ephemeralcontainers"]),
-                    _rule(["CONNECT"], ["pods/exec", "pods/attach", "pods/portforward", "pods/proxy"]),
-                ],
-            },
-            "variables": [
-                *baseline["variables"],
-                *({"name": name, "expression": expression} for name, expression in variables.items()),
-            ],
-            "validations": [
-                _INTO_PODS,
-                # The object of a connection is no pod.
-                *(
-                    each | {"expression": f"request.operation == 'CONNECT' || ({each['expression']})"}
-                    for each in validations
-                ),
-            ],
-        },
-    }
-
-
-def _rule(operations: list[str], resources: list[str]) -> dict[str, object]:
-    return {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": resources}
+    return validating_policy(GUARD, _CONSTRAINTS, variables, [_INTO_PODS, *of_pods])
 
 
 def _variables(settings: StackSettings, platform: TegraPlatform) -> dict[str, str]:
@@ -102,44 +83,31 @@ def _variables(settings: StackSettings, platform: TegraPlatform) -> dict[str, st
         for difference, condition in pod_grants.marks(settings, platform, "object").items()
     )
     return {
-        "reservation": (
-            f"object.metadata.?labels[?'app'].orValue('') == {literal(reservation.APP_LABEL)}"
-            f" && object.spec.?nodeName.orValue('') in {literal(sorted(platform.tegra_nodes))}"
-        ),
+        "reservation": (pod_grants.goes_to_tegra(platform, "object")),
         "has_privilege": "variables.containers[0].exists(c, c[1].?securityContext.?privileged.orValue(false))",
         "differences": differences,
     }
 
 
-def _of_reservation_pods(settings: StackSettings) -> list[Manifest]:
-    binder = f"system:serviceaccount:{settings.kai.namespace}:binder"
+def _of_reservation_pods(settings: StackSettings) -> list[Validation]:
+    account = binder(settings)
     created = "request.operation == 'CREATE' && variables.reservation"
+    not_kais = "this reservation pod is not as KAI makes it, so it gets no privilege on its Jetson"
     return [
-        {
-            "expression": f"!({created}) || variables.has_privilege",
-            "message": NOT_OVERRIDDEN,
-        },
-        {
-            "expression": (
-                f"!({created}) || request.userInfo.username == {literal(binder)} || {_MAY_REMOVE_THE_GUARD}"
-            ),
-            "reason": "Forbidden",
-            "message": f"a privileged reservation pod is created by KAI's binder ({binder}) alone",
-        },
-        {
-            "expression": f"!({created}) || variables.differences.size() == 0",
-            "reason": "Forbidden",
-            "message": "this reservation pod is not as KAI makes it, so it gets no privilege on its Jetson",
-            "messageExpression": (
-                "'this reservation pod is not as KAI makes it, so it gets no privilege on its Jetson: '"
-                " + variables.differences.join('; ')"
-            ),
-        },
-        {
-            "expression": (
-                "request.operation != 'UPDATE' || request.?subResource.orValue('') != '' || !variables.has_privilege"
-                " || !variables.another_image"
-            ),
-            "message": "the image of a privileged reservation pod does not change: let KAI create a new pod",
-        },
+        Validation(f"!({created}) || variables.has_privilege", NOT_OVERRIDDEN, forbidden=False),
+        Validation(
+            f"!({created}) || request.userInfo.username == {literal(account)} || {_MAY_REMOVE_THE_GUARD}",
+            f"a privileged reservation pod is created by KAI's binder ({account}) alone",
+        ),
+        Validation(
+            f"!({created}) || variables.differences.size() == 0",
+            not_kais,
+            message_expression=f"'{not_kais}: ' + variables.differences.join('; ')",
+        ),
+        Validation(
+            "request.operation != 'UPDATE' || request.?subResource.orValue('') != '' || !variables.has_privilege"
+            " || !variables.another_image",
+            "the image of a privileged reservation pod does not change: let KAI create a new pod",
+            forbidden=False,
+        ),
     ]

@@ -4,19 +4,8 @@ Allowed values are those of Pod Security's baseline (k8s.io/pod-security-admissi
 has the check.
 """
 
-from pod_checks.language import (
-    Absent,
-    Begins,
-    BeginsNot,
-    Check,
-    NoStartOf,
-    NotTrue,
-    OneOf,
-    Pinned,
-    Place,
-    Unless,
-    Zero,
-)
+from pod_checks import language
+from pod_checks.language import Check, Place, Unless
 
 _CAPABILITIES = """
     AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE SETFCAP SETGID SETPCAP SETUID SYS_CHROOT
@@ -67,6 +56,7 @@ LATEST = "([^/]*/)*[^/:]*:latest"
 """Whole image references with a tag, and with that one; the syntax is Python's and RE2's alike."""
 
 _SAFE_DEFAULT = "remove it: the default is the safe value"
+_SHARES_THE_NODE = "the pod shares the node's own processes, memory or network"
 _CONFINED = "the container runs without the runtime's confinement"
 _OUT_OF_DOMAIN = "the container leaves the SELinux domain of containers"
 _PIN_WHY = "what runs tomorrow would not be what was reviewed today"
@@ -74,240 +64,218 @@ _PIN_REMEDY = "add a tag, or better a digest (@sha256:...)"
 REQUEST_GPU = "request the GPU: nvidia.com/gpu under resources.limits, or KAI's annotation gpu-fraction"
 _TAKES_GPUS = "with the NVIDIA runtime it gets GPUs that the scheduler gave to others"
 
-PRIVILEGED = Check(
-    name="privileged",
-    rule="privileged",
-    place=Place.CONTAINERS,
-    fields=("securityContext.privileged",),
-    allowed=NotTrue(),
-    why="a privileged container is root on its node, with every device",
-    remedy="remove it; ask for GPUs through nvidia.com/gpu or a KAI fraction, which need no privilege",
-)
-HOST_PATHS = Check(
-    name="host_paths",
-    rule="host-paths",
-    place=Place.VOLUMES,
-    fields=("hostPath",),
-    allowed=Absent(shown="path"),
-    why="who reads or writes the node's files can become root on it",
-    remedy="use a ConfigMap, an emptyDir or a PersistentVolume of a storage driver",
-)
-PROGRAM_VOLUMES = Check(
-    name="program_volumes",
-    rule="host-paths",
-    place=Place.VOLUMES,
-    fields=("gitRepo", "flexVolume"),
-    allowed=Absent(shown="driver"),
-    why="the kubelet runs a program of the node for it, as root (CVE-2024-10220)",
-    remedy="use a CSI driver, or an emptyDir that an init container fills",
-)
-HOST_NAMESPACES = Check(
-    name="host_namespaces",
-    rule="host-access",
-    place=Place.POD,
-    fields=("hostPID", "hostIPC", "hostNetwork"),
-    allowed=NotTrue(),
-    why="the pod shares the node's own processes, memory or network",
-    remedy=_SAFE_DEFAULT,
-)
-HOST_PROCESSES = Check(
-    name="host_processes",
-    rule="host-access",
-    place=Place.CONTEXTS,
-    fields=("windowsOptions.hostProcess",),
-    allowed=NotTrue(),
-    why=HOST_NAMESPACES.why,
-    remedy=_SAFE_DEFAULT,
-)
-HOST_PORTS = Check(
-    name="host_ports",
-    rule="host-access",
-    place=Place.CONTAINERS,
-    fields=("ports[].hostPort",),
-    allowed=Zero(),
-    why="the port opens on the node, past NetworkPolicies",
-    remedy="use a Service of type NodePort or LoadBalancer",
-)
-HANDLER_HOSTS = Check(
-    name="handler_hosts",
-    rule="host-access",
-    place=Place.HANDLERS,
-    fields=("httpGet.host", "tcpSocket.host"),
-    allowed=OneOf(frozenset({""})),
-    why="the kubelet calls that host from the node's own network",
-    remedy="remove it: a probe asks the pod's own address",
-)
-CAPABILITIES = Check(
-    name="capabilities",
-    rule="host-access",
-    place=Place.CONTAINERS,
-    fields=("securityContext.capabilities.add[]",),
-    allowed=OneOf(CAPABILITY_NAMES),
-    why="the kernel gives the container a right that it has over the whole node",
-    remedy="remove it; the runtime's default capabilities need not be added",
-)
-PROC_MOUNTS = Check(
-    name="proc_mounts",
-    rule="host-access",
-    place=Place.CONTAINERS,
-    fields=("securityContext.procMount",),
-    allowed=OneOf(PROC_MOUNT_TYPES),
-    why="the container sees what the runtime hides of the node's /proc",
-    remedy=_SAFE_DEFAULT,
-    unless=Unless.OWN_USERS,
-)
-PROFILES = Check(
-    name="profiles",
-    rule="host-access",
-    place=Place.CONTEXTS,
-    fields=("seccompProfile.type", "appArmorProfile.type"),
-    allowed=OneOf(PROFILE_TYPES),
-    why=_CONFINED,
-    remedy=_SAFE_DEFAULT,
-)
-PROFILE_ANNOTATIONS = Check(
-    name="profile_annotations",
-    rule="host-access",
-    place=Place.ANNOTATIONS,
-    fields=(APPARMOR_ANNOTATION, *SECCOMP_ANNOTATIONS),
-    allowed=Begins(CONFINED),
-    why=_CONFINED,
-    remedy=_SAFE_DEFAULT,
-)
-SELINUX_TYPES = Check(
-    name="selinux_types",
-    rule="host-access",
-    place=Place.CONTEXTS,
-    fields=("seLinuxOptions.type",),
-    allowed=OneOf(SELINUX_DOMAINS),
-    why=_OUT_OF_DOMAIN,
-    remedy=_SAFE_DEFAULT,
-)
-SELINUX_USERS = Check(
-    name="selinux_users",
-    rule="host-access",
-    place=Place.CONTEXTS,
-    fields=("seLinuxOptions.user", "seLinuxOptions.role"),
-    allowed=OneOf(frozenset({""})),
-    why=_OUT_OF_DOMAIN,
-    remedy=_SAFE_DEFAULT,
-)
-SYSCTLS = Check(
-    name="sysctls",
-    rule="host-access",
-    place=Place.POD,
-    fields=("securityContext.sysctls[].name",),
-    allowed=OneOf(SYSCTL_NAMES),
-    why="this kernel setting reaches beyond the pod",
-    remedy=_SAFE_DEFAULT,
-)
-UNREQUESTED_GPUS = Check(
-    name="unrequested_gpus",
-    rule="devices",
-    place=Place.ENVIRONMENT,
-    fields=(VISIBLE_DEVICES,),
-    allowed=OneOf(NO_DEVICES),
-    why=_TAKES_GPUS,
-    remedy=f"remove it, or set it to void: whoever gives the container its GPUs sets it; {REQUEST_GPU}",
-    unless=Unless.GIVEN_BY_KAI,
-)
-VARIABLE_PREFIXES = Check(
-    name="variable_prefixes",
-    rule="devices",
-    place=Place.CONTAINERS,
-    fields=("envFrom[].prefix",),
-    allowed=NoStartOf(VISIBLE_DEVICES),
-    why=f"it makes {VISIBLE_DEVICES} of a key that nobody looks at: {_TAKES_GPUS}",
-    remedy=f"use another prefix; {REQUEST_GPU}",
-)
-RUNTIME_CLASSES = Check(
-    name="runtime_classes",
-    rule="devices",
-    place=Place.POD,
-    fields=("runtimeClassName",),
-    allowed=BeginsNot(NVIDIA_CLASSES),
-    why=f"an image may ask for every GPU by itself ({VISIBLE_DEVICES}, or only CUDA_VERSION): {_TAKES_GPUS}",
-    remedy=f"remove it; or {REQUEST_GPU}",
-    unless=Unless.GPU_REQUESTED,
-)
-DEVICE_MOUNTS = Check(
-    name="device_mounts",
-    rule="devices",
-    place=Place.CONTAINERS,
-    fields=("volumeMounts[].mountPath",),
-    allowed=BeginsNot(VOLUME_DEVICES),
-    why=_TAKES_GPUS,
-    remedy=REQUEST_GPU,
-)
-RAW_DEVICES = Check(
-    name="raw_devices",
-    rule="devices",
-    place=Place.CONTAINERS,
-    fields=("volumeDevices[]",),
-    allowed=Absent(shown="devicePath"),
-    why="a raw block device is read and written past every file permission",
-    remedy="mount the volume as a file system (volumeMounts)",
-)
-INJECTED_DEVICES = Check(
-    name="injected_devices",
-    rule="devices",
-    place=Place.ANNOTATIONS,
-    fields=CDI_ANNOTATIONS,
-    allowed=Absent(),
-    why="the runtime injects devices that nobody requested",
-    remedy=REQUEST_GPU,
-)
-NODE_NAMES = Check(
-    name="node_names",
-    rule="scheduling",
-    place=Place.POD,
-    fields=("nodeName",),
-    allowed=OneOf(frozenset({""})),
-    why="a pod with a node name passes scheduler, quotas and taints by",
-    remedy="use a nodeSelector or affinity and let the scheduler choose",
-)
-IMAGES = Check(
-    name="images",
-    rule="images",
-    place=Place.CONTAINERS,
-    fields=("image",),
-    allowed=Pinned(),
-    why=_PIN_WHY,
-    remedy=_PIN_REMEDY,
-)
-VOLUME_IMAGES = Check(
-    name="volume_images",
-    rule="images",
-    place=Place.VOLUMES,
-    fields=("image.reference",),
-    allowed=Pinned(),
-    why=_PIN_WHY,
-    remedy=_PIN_REMEDY,
-)
-
 CHECKS: tuple[Check, ...] = (
-    PRIVILEGED,
-    HOST_PATHS,
-    PROGRAM_VOLUMES,
-    HOST_NAMESPACES,
-    HOST_PROCESSES,
-    HOST_PORTS,
-    HANDLER_HOSTS,
-    CAPABILITIES,
-    PROC_MOUNTS,
-    PROFILES,
-    PROFILE_ANNOTATIONS,
-    SELINUX_TYPES,
-    SELINUX_USERS,
-    SYSCTLS,
-    UNREQUESTED_GPUS,
-    VARIABLE_PREFIXES,
-    RUNTIME_CLASSES,
-    DEVICE_MOUNTS,
-    RAW_DEVICES,
-    INJECTED_DEVICES,
-    NODE_NAMES,
-    IMAGES,
-    VOLUME_IMAGES,
+    Check(
+        name="privileged",
+        rule="privileged",
+        place=Place.CONTAINERS,
+        fields=("securityContext.privileged",),
+        allowed=language.NotTrue(),
+        why="a privileged container is root on its node, with every device",
+        remedy="remove it; ask for GPUs through nvidia.com/gpu or a KAI fraction, which need no privilege",
+    ),
+    Check(
+        name="host_paths",
+        rule="host-paths",
+        place=Place.VOLUMES,
+        fields=("hostPath",),
+        allowed=language.Absent(shown="path"),
+        why="who reads or writes the node's files can become root on it",
+        remedy="use a ConfigMap, an emptyDir or a PersistentVolume of a storage driver",
+    ),
+    Check(
+        name="program_volumes",
+        rule="host-paths",
+        place=Place.VOLUMES,
+        fields=("gitRepo", "flexVolume"),
+        allowed=language.Absent(shown="driver"),
+        why="the kubelet runs a program of the node for it, as root (CVE-2024-10220)",
+        remedy="use a CSI driver, or an emptyDir that an init container fills",
+    ),
+    Check(
+        name="host_namespaces",
+        rule="host-access",
+        place=Place.POD,
+        fields=("hostPID", "hostIPC", "hostNetwork"),
+        allowed=language.NotTrue(),
+        why=_SHARES_THE_NODE,
+        remedy=_SAFE_DEFAULT,
+    ),
+    Check(
+        name="host_processes",
+        rule="host-access",
+        place=Place.CONTEXTS,
+        fields=("windowsOptions.hostProcess",),
+        allowed=language.NotTrue(),
+        why=_SHARES_THE_NODE,
+        remedy=_SAFE_DEFAULT,
+    ),
+    Check(
+        name="host_ports",
+        rule="host-access",
+        place=Place.CONTAINERS,
+        fields=("ports[].hostPort",),
+        allowed=language.Zero(),
+        why="the port opens on the node, past NetworkPolicies",
+        remedy="use a Service of type NodePort or LoadBalancer",
+    ),
+    Check(
+        name="handler_hosts",
+        rule="host-access",
+        place=Place.HANDLERS,
+        fields=("httpGet.host", "tcpSocket.host"),
+        allowed=language.OneOf(frozenset({""})),
+        why="the kubelet calls that host from the node's own network",
+        remedy="remove it: a probe asks the pod's own address",
+    ),
+    Check(
+        name="capabilities",
+        rule="host-access",
+        place=Place.CONTAINERS,
+        fields=("securityContext.capabilities.add[]",),
+        allowed=language.OneOf(CAPABILITY_NAMES),
+        why="the kernel gives the container a right that it has over the whole node",
+        remedy="remove it; the runtime's default capabilities need not be added",
+    ),
+    Check(
+        name="proc_mounts",
+        rule="host-access",
+        place=Place.CONTAINERS,
+        fields=("securityContext.procMount",),
+        allowed=language.OneOf(PROC_MOUNT_TYPES),
+        why="the container sees what the runtime hides of the node's /proc",
+        remedy=_SAFE_DEFAULT,
+        unless=Unless.OWN_USERS,
+    ),
+    Check(
+        name="profiles",
+        rule="host-access",
+        place=Place.CONTEXTS,
+        fields=("seccompProfile.type", "appArmorProfile.type"),
+        allowed=language.OneOf(PROFILE_TYPES),
+        why=_CONFINED,
+        remedy=_SAFE_DEFAULT,
+    ),
+    Check(
+        name="profile_annotations",
+        rule="host-access",
+        place=Place.ANNOTATIONS,
+        fields=(APPARMOR_ANNOTATION, *SECCOMP_ANNOTATIONS),
+        allowed=language.Begins(CONFINED),
+        why=_CONFINED,
+        remedy=_SAFE_DEFAULT,
+    ),
+    Check(
+        name="selinux_types",
+        rule="host-access",
+        place=Place.CONTEXTS,
+        fields=("seLinuxOptions.type",),
+        allowed=language.OneOf(SELINUX_DOMAINS),
+        why=_OUT_OF_DOMAIN,
+        remedy=_SAFE_DEFAULT,
+    ),
+    Check(
+        name="selinux_users",
+        rule="host-access",
+        place=Place.CONTEXTS,
+        fields=("seLinuxOptions.user", "seLinuxOptions.role"),
+        allowed=language.OneOf(frozenset({""})),
+        why=_OUT_OF_DOMAIN,
+        remedy=_SAFE_DEFAULT,
+    ),
+    Check(
+        name="sysctls",
+        rule="host-access",
+        place=Place.POD,
+        fields=("securityContext.sysctls[].name",),
+        allowed=language.OneOf(SYSCTL_NAMES),
+        why="this kernel setting reaches beyond the pod",
+        remedy=_SAFE_DEFAULT,
+    ),
+    Check(
+        name="unrequested_gpus",
+        rule="devices",
+        place=Place.ENVIRONMENT,
+        fields=(VISIBLE_DEVICES,),
+        allowed=language.OneOf(NO_DEVICES),
+        why=_TAKES_GPUS,
+        remedy=f"remove it, or set it to void: whoever gives the container its GPUs sets it; {REQUEST_GPU}",
+        unless=Unless.GIVEN_BY_KAI,
+    ),
+    Check(
+        name="variable_prefixes",
+        rule="devices",
+        place=Place.CONTAINERS,
+        fields=("envFrom[].prefix",),
+        allowed=language.NoStartOf(VISIBLE_DEVICES),
+        why=f"it makes {VISIBLE_DEVICES} of a key that nobody looks at: {_TAKES_GPUS}",
+        remedy=f"use another prefix; {REQUEST_GPU}",
+    ),
+    Check(
+        name="runtime_classes",
+        rule="devices",
+        place=Place.POD,
+        fields=("runtimeClassName",),
+        allowed=language.BeginsNot(NVIDIA_CLASSES),
+        why=f"an image may ask for every GPU by itself ({VISIBLE_DEVICES}, or only CUDA_VERSION): {_TAKES_GPUS}",
+        remedy=f"remove it; or {REQUEST_GPU}",
+        unless=Unless.GPU_REQUESTED,
+    ),
+    Check(
+        name="device_mounts",
+        rule="devices",
+        place=Place.CONTAINERS,
+        fields=("volumeMounts[].mountPath",),
+        allowed=language.BeginsNot(VOLUME_DEVICES),
+        why=_TAKES_GPUS,
+        remedy=REQUEST_GPU,
+    ),
+    Check(
+        name="raw_devices",
+        rule="devices",
+        place=Place.CONTAINERS,
+        fields=("volumeDevices[]",),
+        allowed=language.Absent(shown="devicePath"),
+        why="a raw block device is read and written past every file permission",
+        remedy="mount the volume as a file system (volumeMounts)",
+    ),
+    Check(
+        name="injected_devices",
+        rule="devices",
+        place=Place.ANNOTATIONS,
+        fields=CDI_ANNOTATIONS,
+        allowed=language.Absent(),
+        why="the runtime injects devices that nobody requested",
+        remedy=REQUEST_GPU,
+    ),
+    Check(
+        name="node_names",
+        rule="scheduling",
+        place=Place.POD,
+        fields=("nodeName",),
+        allowed=language.OneOf(frozenset({""})),
+        why="a pod with a node name passes scheduler, quotas and taints by",
+        remedy="use a nodeSelector or affinity and let the scheduler choose",
+    ),
+    Check(
+        name="images",
+        rule="images",
+        place=Place.CONTAINERS,
+        fields=("image",),
+        allowed=language.Pinned(),
+        why=_PIN_WHY,
+        remedy=_PIN_REMEDY,
+    ),
+    Check(
+        name="volume_images",
+        rule="images",
+        place=Place.VOLUMES,
+        fields=("image.reference",),
+        allowed=language.Pinned(),
+        why=_PIN_WHY,
+        remedy=_PIN_REMEDY,
+    ),
 )
-"""The table."""
+"""The table. A new check is one entry: the rule that it names finds it, and the guard refuses it."""
+
+BY_NAME = {check.name: check for check in CHECKS}

@@ -6,22 +6,10 @@ custom resources and chart values; but for the checks whose fields mean somethin
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 
-from pod_checks import table
-from pod_checks.language import (
-    Absent,
-    Allowed,
-    Begins,
-    BeginsNot,
-    Check,
-    NoStartOf,
-    NotTrue,
-    OneOf,
-    Pinned,
-    Place,
-    Unless,
-    Zero,
-)
+from pod_checks import language, table
+from pod_checks.language import Check, Place, Unless
 from policy.findings import Told, Violation, told_image, told_name, told_path
 from policy.reading import Hole, Path, dict_of, list_of, one_of, parent, text_of
 from policy.workloads import Document, Pod
@@ -101,7 +89,7 @@ def _annotations(check: Check, document: Document) -> Iterator[tuple[Path, objec
         if key.startswith(prefixes):
             for each in fields:
                 # An empty one is there too.
-                yield each.path, (each.value or _EMPTY) if isinstance(check.allowed, Absent) else each.value
+                yield each.path, (each.value or _EMPTY) if isinstance(check.allowed, language.Absent) else each.value
 
 
 def _environment(check: Check, document: Document) -> Iterator[tuple[Path, object]]:
@@ -115,7 +103,7 @@ def _environment(check: Check, document: Document) -> Iterator[tuple[Path, objec
 
 
 def _in_pods(check: Check, field: str, document: Document) -> Iterator[tuple[Path, object]]:
-    steps, whole = _steps(field), isinstance(check.allowed, Absent)
+    steps, whole = _steps(field), isinstance(check.allowed, language.Absent)
     for pod in document.pods:
         match check.place:
             case Place.CONTAINERS:
@@ -128,23 +116,26 @@ def _in_pods(check: Check, field: str, document: Document) -> Iterator[tuple[Pat
 
 
 def _anywhere(check: Check, field: str, document: Document) -> Iterator[tuple[Path, object]]:
-    whole = isinstance(check.allowed, Absent)
+    whole = isinstance(check.allowed, language.Absent)
     holder, last = _shape(field)
     if holder:
         for each in document.fields(holder):
             yield from _below(each.path, each.value, (last,), whole=whole)
     for each in document.fields(last):
-        # In a JSON patch's path, too, the keys before it are those of the field.
-        if not holder or parent(each.path) == holder.casefold():
+        # What the holder itself has was found there; a JSON patch has its keys in its path.
+        found = holder and last in each.holder and each.path[-1] == last
+        if not holder or (not found and parent(each.path) == holder.casefold()):
             yield from _below(each.path, each.value, (), whole=whole)
 
 
+@cache
 def _shape(field: str) -> tuple[str, str]:
     """The keys by which a field is known wherever it stands: its last one, and the one before where that says more."""
     *before, last = _steps(field)
     return ("" if last in _ALONE or not before else before[-1]), last
 
 
+@cache
 def _steps(field: str) -> tuple[str, ...]:
     return tuple(field.replace("[]", "").split("."))
 
@@ -160,25 +151,25 @@ def _below(path: Path, value: object, steps: tuple[str, ...], *, whole: bool) ->
         yield from _below((*path, steps[0]), value[steps[0]], steps[1:], whole=whole)
 
 
-def _is_bad(allowed: Allowed, value: object) -> bool:  # noqa: PLR0911 - one for each kind
+def _is_bad(allowed: language.Allowed, value: object) -> bool:  # noqa: PLR0911 - one for each kind
     """Whether a value is forbidden, also where it has a type that Kubernetes would refuse."""
     text = text_of(value)
     match allowed:
-        case OneOf(values):
+        case language.OneOf(values):
             return value is not None and not one_of(value, values)
-        case NotTrue():
+        case language.NotTrue():
             return is_true(value)
-        case Zero():
+        case language.Zero():
             return isinstance(value, int | float | str) and bool(value) and text != "0"
-        case Absent():
+        case language.Absent():
             return bool(value)
-        case Begins(prefixes):
+        case language.Begins(prefixes):
             return bool(text) and not text.startswith(prefixes)
-        case BeginsNot(prefix):
+        case language.BeginsNot(prefix):
             return text.startswith(prefix)
-        case NoStartOf(whole):
+        case language.NoStartOf(whole):
             return bool(text) and whole.startswith(text)
-        case Pinned():
+        case language.Pinned():
             return bool(text) and not is_pinned(text)
 
 

@@ -22,13 +22,15 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
             )
     for field in document.fields("volumeMode"):
         if field.value == "Block":
-            yield Violation(field.path, Told("Block"), table.RAW_DEVICES.why, "leave it out: the default is Filesystem")
+            yield Violation(
+                field.path, Told("Block"), table.BY_NAME["raw_devices"].why, "leave it out: the default is Filesystem"
+            )
 
 
 def _runtime_classes(document: Document) -> Iterator[Violation]:
     """Those of patches that have no container; in a chart's values the name may be anybody's."""
     pods = {pod.path for pod in document.pods}
-    check = table.RUNTIME_CLASSES
+    check = table.BY_NAME["runtime_classes"]
     for field in document.fields("runtimeClassName"):
         if text_of(field.value).startswith(table.NVIDIA_CLASSES) and field.path[:-1] not in pods:
             resources = (each.value for each in document.fields("resources"))
@@ -61,8 +63,8 @@ def _outside_containers(document: Document) -> Iterator[Violation]:
 RULE = Rule(
     name="devices",
     title="No container takes GPUs, disks or others' devices without a request.",
-    why=table.UNREQUESTED_GPUS.why,
-    remedy=table.UNREQUESTED_GPUS.remedy,
+    why=table.BY_NAME["unrequested_gpus"].why,
+    remedy=table.BY_NAME["unrequested_gpus"].remedy,
     reads=interpreter.fields_read("devices")
     | {"adminAccess", "devices.requests", "env", "envFrom", "envFrom.prefix", "spec.runtimeClassName"},
     check=_check,

@@ -29,7 +29,7 @@ RULE = Rule(
     name=_NAME,
     title="No pod shares the node's namespaces, ports or kernel settings, or leaves its confinement.",
     why="it reaches the node or its neighbours past the container's walls",
-    remedy=table.HOST_NAMESPACES.remedy,
+    remedy=table.BY_NAME["host_namespaces"].remedy,
     reads=interpreter.fields_read(_NAME)
     | {"capabilities", "seccompProfile", "appArmorProfile", "seLinuxOptions", "windowsOptions"}
     | {"sysctls", "sysctls.value"},

@@ -48,8 +48,8 @@ def _drivers(document: Document) -> Iterator[Violation]:
 RULE = Rule(
     name="host-paths",
     title="No pod mounts a folder of its node, directly or through a PersistentVolume.",
-    why=table.HOST_PATHS.why,
-    remedy=table.HOST_PATHS.remedy,
+    why=table.BY_NAME["host_paths"].why,
+    remedy=table.BY_NAME["host_paths"].remedy,
     reads=interpreter.fields_read("host-paths")
     | {"hostPath.path", "volumes", "PersistentVolume:spec.local", "PersistentVolume:local.path", "subPath", "hostDisk"}
     | {"csi.driver", "StorageClass:provisioner"},

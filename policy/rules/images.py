@@ -21,8 +21,8 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 RULE = Rule(
     name="images",
     title="Every image has a tag other than latest, or a digest.",
-    why=table.IMAGES.why,
-    remedy=table.IMAGES.remedy,
+    why=table.BY_NAME["images"].why,
+    remedy=table.BY_NAME["images"].remedy,
     reads=frozenset(),
     check=_check,
     programs=frozenset(

@@ -28,8 +28,8 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 RULE = Rule(
     name="privileged",
     title="No container is privileged, except KAI's reservation container on Tegra nodes.",
-    why=table.PRIVILEGED.why,
-    remedy=table.PRIVILEGED.remedy,
+    why=table.BY_NAME["privileged"].why,
+    remedy=table.BY_NAME["privileged"].remedy,
     reads=interpreter.fields_read("privileged")
     | frozenset(
         {

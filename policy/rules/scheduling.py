@@ -39,8 +39,8 @@ def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
 RULE = Rule(
     name="scheduling",
     title="No pod names its node, and only the stack's Tegra nodes carry the platform label.",
-    why=table.NODE_NAMES.why,
-    remedy=table.NODE_NAMES.remedy,
+    why=table.BY_NAME["node_names"].why,
+    remedy=table.BY_NAME["node_names"].remedy,
     reads=frozenset({"spec.nodeName", "Node:=metadata.labels", f"Node:labels.{PLATFORM_LABEL}"}),
     check=_check,
 )
