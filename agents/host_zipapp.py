@@ -1,4 +1,4 @@
-"""Builds the host agent as one file that any Python from 3.8 on runs: the package and NVIDIA's `pynvml`.
+"""Builds the host agent as one file that any Python from 3.8 on runs: the package, NVIDIA's `pynvml` and `tomli`.
 
 The same source gives the same bytes, so a stack that did not change changes nothing on its hosts.
 """
@@ -20,7 +20,7 @@ def build(path: Path) -> Path:
     """Writes the zipapp and gives its path.
 
     Raises:
-        FileNotFoundError: The installed `nvidia-ml-py` lacks its module.
+        FileNotFoundError: An installed library lacks a file.
     """
     with path.open("wb") as file:
         file.write(_SHEBANG)
@@ -41,10 +41,11 @@ def _files() -> Iterator[tuple[str, bytes]]:
         yield f"agents/{source.relative_to(_HERE).as_posix()}", source.read_bytes()
     # One file for both ways of starting: `python3 kai-host.pyz` and `python3 -m agents.host`.
     yield "__main__.py", (_HERE / "host" / "__main__.py").read_bytes()
-    yield "pynvml.py", _pynvml()
+    yield "pynvml.py", _library("nvidia-ml-py", "pynvml.py")
+    # The sources, which lie beside the compiled modules of a wheel: those are for one Python alone.
+    for name in ("__init__", "_parser", "_re", "_types"):
+        yield f"tomli/{name}.py", _library("tomli", f"tomli/{name}.py")
 
 
-def _pynvml() -> bytes:
-    distribution = importlib.metadata.distribution("nvidia-ml-py")
-    module = Path(str(distribution.locate_file("pynvml.py")))
-    return module.read_bytes()
+def _library(distribution: str, file: str) -> bytes:
+    return Path(str(importlib.metadata.distribution(distribution).locate_file(file))).read_bytes()

@@ -1,10 +1,11 @@
 """What the simulator itself asks of its control plane: is it ready, which nodes are there."""
 
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import requests
+import httpx2
 from lightkube import ApiError, Client, KubeConfig, codecs
 from lightkube.resources.core_v1 import Node, ServiceAccount
 
@@ -21,18 +22,15 @@ def answers(url: str, pki: Pki, identity: Identity) -> bool:
     return get(url, pki, identity) is not None
 
 
-def get(url: str, pki: Pki, identity: Identity) -> requests.Response | None:
+def get(url: str, pki: Pki, identity: Identity) -> httpx2.Response | None:
     """The answer to a GET, None where nobody answers or the answer is no success."""
-    certificate, key = pki.client(identity)
-    with requests.Session() as session:
-        session.trust_env = False
-        try:
-            response = session.get(
-                url, cert=(str(certificate), str(key)), verify=str(pki.authority), timeout=_TIMEOUT_S
-            )
-        except (requests.RequestException, OSError):
-            return None
-        return response if response.ok else None
+    try:
+        trusted = ssl.create_default_context(cafile=pki.authority)
+        trusted.load_cert_chain(*pki.client(identity))
+        response = httpx2.get(url, verify=trusted, trust_env=False, timeout=_TIMEOUT_S)
+    except (httpx2.HTTPError, OSError):
+        return None
+    return response if response.is_success else None
 
 
 @contextmanager

@@ -4,13 +4,11 @@ import itertools
 import random
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
+
+import psutil
 
 LOOPBACK = "127.0.0.1"
-_LISTEN = "0A"
-"""The state of a listening socket in /proc/net/tcp (TCP_LISTEN of include/net/tcp_states.h)."""
 _CANDIDATES = range(20000, 30000)
 """Below what Linux (32768, net.ipv4.ip_local_port_range) and macOS (49152) give to outgoing connections, and below the
 node ports of Kubernetes (30000)."""
@@ -49,21 +47,11 @@ def free_ports(count: int) -> list[int]:
 
 
 def owner(port: int) -> str | None:
-    """The process that listens on a port, as `name (pid 1234)`; None where the system does not tell (Linux only)."""
-    inodes = set(_listening_inodes(port))
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            for descriptor in (entry / "fd").iterdir():
-                with suppress(OSError):
-                    if str(descriptor.readlink()) in inodes:
-                        return f"{(entry / 'comm').read_text().strip()} (pid {entry.name})"
+    """The process that listens on a port, as `name (pid 1234)`; None where the system does not tell."""
+    with suppress(psutil.Error):
+        for connection in psutil.net_connections("tcp"):
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
+            # Of another user's process there is no number, unless root asks.
+            if listens and connection.pid is not None:
+                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
     return None
-
-
-def _listening_inodes(port: int) -> Iterator[str]:
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in Path("/proc/net", table).read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                    yield f"socket:[{fields[9]}]"

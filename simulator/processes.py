@@ -1,16 +1,15 @@
-"""Detached processes: start, recognise, stop. Linux reads /proc, other systems ask `ps`."""
+"""Detached processes: start, recognise, stop."""
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-PROC = Path("/proc")
-HAS_PROC = Path("/proc/self/stat").is_file()
+import psutil
+
 GRACE_S = 5.0
 """How long a process may take to stop by itself before it is killed."""
 
@@ -73,41 +72,21 @@ def find(program: str, folder: Path) -> Iterator[Running]:
 
     A start that was killed between starting a process and recording it leaves one that only its arguments identify.
     """
-    for pid, arguments in _command_lines():
+    for process in psutil.process_iter(["cmdline"]):
+        arguments = process.info["cmdline"] or [""]
         works_here = any(argument.startswith("--") and f"={folder}{os.sep}" in argument for argument in arguments)
         is_program = Path(arguments[0]).name == program or program in arguments[1:]
-        if works_here and is_program and (started := _started(pid)):
-            yield Running(pid, started)
-
-
-def _command_lines() -> Iterator[tuple[int, list[str]]]:
-    if HAS_PROC:
-        for entry in PROC.iterdir():
-            if entry.name.isdecimal():
-                with suppress(OSError):
-                    arguments = (entry / "cmdline").read_bytes().rstrip(b"\0").decode(errors="replace").split("\0")
-                    yield int(entry.name), arguments
-        return
-    listing = _ps("-axww", "-o", "pid=,command=")
-    for line in listing.splitlines():
-        pid, _, command = line.strip().partition(" ")
-        yield int(pid), command.split() or [""]
+        if works_here and is_program and (started := _started(process.pid)):
+            yield Running(process.pid, started)
 
 
 def _started(pid: int) -> str | None:
     """What tells this process from any other that ever had its number; None if it does not run."""
-    if HAS_PROC:
-        try:
-            stat = (PROC / str(pid) / "stat").read_text()
-            boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
-        except OSError:
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        # The name in parentheses may hold spaces; after it come state (field 3) and, as field 22, the start time.
-        fields = stat.rpartition(")")[2].split()
-        return None if fields[0] == "Z" else f"{boot}/{fields[19]}"
-    state, _, begin = _ps("-p", str(pid), "-o", "state=,lstart=").strip().partition(" ")
-    return None if not state or state.startswith("Z") else begin.strip()
-
-
-def _ps(*arguments: str) -> str:
-    return subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False).stdout
+        # Since the machine's start: both times move when the clock is set.
+        return f"{process.create_time() - psutil.boot_time():.2f}"
+    except psutil.Error:
+        return None

@@ -1,8 +1,6 @@
 """A stack on the real Pulumi engine: its own project folder and file backend, the program of this checkout."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from testbed.stacks import ROOT, Json
@@ -124,9 +123,11 @@ class Stack:
             try:
                 yield
             finally:
-                for pid in [process.pid, *_descendants(process.pid)]:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                # Plugins run in process groups of their own.
+                engine = psutil.Process(process.pid)
+                for each in [engine, *engine.children(recursive=True)]:
+                    with suppress(psutil.NoSuchProcess):
+                        each.kill()
 
     def resources(self) -> list[Json]:
         """The resources in the stack's state."""
@@ -159,14 +160,6 @@ class Stack:
     def _content(self) -> Json:
         content: Json = yaml.safe_load(self._file.read_text(encoding="utf-8")) if self._file.exists() else {}
         return content or {}
-
-
-def _descendants(pid: int) -> list[int]:
-    """The process's children and theirs: plugins run in process groups of their own."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
-    parents = {int(child): int(parent) for child, parent in (line.split() for line in listed.splitlines())}
-    found = [child for child, parent in parents.items() if parent == pid]
-    return found + [further for child in found for further in _descendants(child)]
 
 
 def _read(log: Path) -> tuple[dict[str, int], frozenset[str]]:

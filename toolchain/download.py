@@ -18,7 +18,7 @@ from toolchain.official import Asset, ChecksumFile, Download, PinnedChecksum
 from toolchain.progress import mebibytes, progress, say
 
 if TYPE_CHECKING:
-    import requests
+    import httpx2
 
 OFFLINE_VARIABLE = "KAI_ANYWHERE_OFFLINE"
 _CONNECT_SECONDS = 3.0
@@ -66,16 +66,16 @@ def _host_answers(address: str) -> bool:
     outcome: list[str] = []
 
     def ask() -> None:
-        import requests  # noqa: PLC0415 - a cached toolchain needs no HTTP client, and it takes 0.2 s to import
+        import httpx2  # noqa: PLC0415 - a cached toolchain needs no HTTP client, and it takes 0.2 s to import
 
         try:
-            requests.head(address, timeout=_CONNECT_SECONDS, allow_redirects=False).close()
-        except requests.RequestException as error:
+            httpx2.head(address, timeout=_CONNECT_SECONDS)
+        except httpx2.HTTPError as error:
             outcome.append(_reason(error))
         else:
             outcome.append("")
 
-    # A thread, because no timeout of requests covers the name's resolution, nor all of a host's addresses together.
+    # A thread, because no timeout of the client covers the name's resolution, nor all of a host's addresses together.
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(_PROBE_SECONDS)
@@ -85,12 +85,13 @@ def _host_answers(address: str) -> bool:
     return not problem
 
 
-def _reason(error: "requests.RequestException") -> str:
+def _reason(error: "httpx2.HTTPError") -> str:
     """Gives the innermost cause in a few words: the outer ones repeat addresses and object names."""
     inner: BaseException = error
     while inner.__cause__ or inner.__context__:
         inner = cast("BaseException", inner.__cause__ or inner.__context__)
-    return f"{type(error).__name__}: {inner}" if str(inner) else type(error).__name__
+    first_line = str(inner).partition("\n")[0]
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
 def _fetch(asset: Asset, into: Path) -> None:
@@ -133,31 +134,31 @@ def _listed_sha256(text: str, name: str, url: str) -> str:
 
 
 def _text(url: str) -> str:
-    import requests  # noqa: PLC0415 - see above
+    import httpx2  # noqa: PLC0415 - see above
 
+    timeout = httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
     try:
-        with requests.get(url, timeout=(_CONNECT_SECONDS, _READ_SECONDS)) as response:
-            response.raise_for_status()
-            return response.text
-    except requests.RequestException as error:
+        return httpx2.get(url, timeout=timeout, follow_redirects=True).raise_for_status().text
+    except httpx2.HTTPError as error:
         raise DownloadUnavailableError(f"{url}: {_reason(error)}") from error
 
 
 def _stream(url: str, target: Path, title: str) -> str:
     """Writes an address's body to a file and gives its SHA-256."""
-    import requests  # noqa: PLC0415 - see above
+    import httpx2  # noqa: PLC0415 - see above
 
     digest = hashlib.sha256()
+    timeout = httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
     try:
-        with requests.get(url, timeout=(_CONNECT_SECONDS, _READ_SECONDS), stream=True) as response:
+        with httpx2.stream("GET", url, timeout=timeout, follow_redirects=True) as response:
             response.raise_for_status()
             total = int(response.headers.get("Content-Length", "0"))
             with target.open("wb") as file, progress(f"downloading {title}", total, mebibytes) as advance:
-                for chunk in response.iter_content(_CHUNK_BYTES):
+                for chunk in response.iter_bytes(_CHUNK_BYTES):
                     file.write(chunk)
                     digest.update(chunk)
                     advance(len(chunk))
-    except requests.RequestException as error:
+    except httpx2.HTTPError as error:
         raise DownloadUnavailableError(f"{url}: {_reason(error)}") from error
     return digest.hexdigest()
 

@@ -1,22 +1,31 @@
 """Writes a comment or an issue on GitHub once, and updates it from then on."""
 
+import time
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-import requests
+import httpx2
+from httpx2 import codes
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from requests.adapters import HTTPAdapter
-from urllib3.util import Retry
 
 from operations.pull_request.verified import Changes
 
 _T = TypeVar("_T")
 _TIMEOUT_SECONDS = 30
 _PAGE = 100
-_PERMISSIONS = {
-    requests.codes.unauthorized: "The token is not accepted: GITHUB_TOKEN must be the job's own.",
-    requests.codes.forbidden: "The job needs the permission `pull-requests: write`, or `issues: write` for an issue.",
-    requests.codes.not_found: (
+_PAUSES_S = {"GET": (0.5, 1, 2, 4), "PATCH": (0.5, 1, 2, 4)}
+"""A comment that was created twice is worse than one that is missing: only what can be repeated is."""
+_PASSING = {
+    codes.TOO_MANY_REQUESTS,
+    codes.INTERNAL_SERVER_ERROR,
+    codes.BAD_GATEWAY,
+    codes.SERVICE_UNAVAILABLE,
+    codes.GATEWAY_TIMEOUT,
+}
+_PERMISSIONS: dict[int, str] = {
+    codes.UNAUTHORIZED: "The token is not accepted: GITHUB_TOKEN must be the job's own.",
+    codes.FORBIDDEN: "The job needs the permission `pull-requests: write`, or `issues: write` for an issue.",
+    codes.NOT_FOUND: (
         "There is no such repository, pull request or issue, or the job may not see it: it needs the permission "
         "`pull-requests: write`, or `issues: write` for an issue."
     ),
@@ -86,23 +95,11 @@ class GitHub:
     ) -> None:
         self._base = f"{api.rstrip('/')}/repos/{repository}"
         self._author = author
-        self._session = requests.Session()
-        self._session.headers.update(
-            {
-                "Authorization": f"Bearer {token}",
-                "Accept": "application/vnd.github+json",
-                "X-GitHub-Api-Version": "2022-11-28",
-            }
-        )
-        # A comment that was created twice is worse than one that is missing: only what can be repeated is.
-        retry = Retry(
-            total=4,
-            backoff_factor=0.5,
-            status_forcelist=(429, 500, 502, 503, 504),
-            allowed_methods=("GET", "PATCH"),
-            raise_on_status=False,
-        )
-        self._session.mount(self._base, HTTPAdapter(max_retries=retry))
+        self._headers = {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": "2022-11-28",
+        }
 
     def put_comment(self, pull_request: int, body: str) -> str:
         """Write the comment, or update the one with the same marker; gives its address.
@@ -169,19 +166,30 @@ class GitHub:
     def _send(self, method: str, url: str, content: dict[str, str]) -> _Post:
         return self._read(TypeAdapter(_Post), self._ask(method, url, json=content))
 
-    def _ask(self, method: str, url: str, **options: Any) -> requests.Response:  # noqa: ANN401 - requests' own options
-        try:
-            answer = self._session.request(method, url, timeout=_TIMEOUT_SECONDS, **options)
-        except requests.RequestException as error:
-            raise GitHubError(
-                f"GitHub does not answer ({type(error).__name__}) to {method} {url}. Run the job again."
-            ) from error
-        if not answer.ok:
-            remedy = _PERMISSIONS.get(answer.status_code, "Run the job again.")
-            raise GitHubError(f"GitHub refused {method} {url}: {answer.status_code} {answer.reason}. {remedy}")
-        return answer
+    def _ask(self, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401 - httpx2's own options
+        options |= {"headers": self._headers, "timeout": _TIMEOUT_SECONDS, "follow_redirects": True}
+        pauses_s = iter(_PAUSES_S.get(method, ()))
+        while True:
+            pause_s = next(pauses_s, None)
+            try:
+                answer = httpx2.request(method, url, **options)
+            except httpx2.TransportError as error:
+                if pause_s is None:
+                    raise GitHubError(
+                        f"GitHub does not answer ({type(error).__name__}) to {method} {url}. Run the job again."
+                    ) from error
+                time.sleep(pause_s)
+                continue
+            if answer.is_success:
+                return answer
+            if pause_s is None or answer.status_code not in _PASSING:
+                remedy = _PERMISSIONS.get(answer.status_code, "Run the job again.")
+                reason = f"{answer.status_code} {answer.reason_phrase}"
+                raise GitHubError(f"GitHub refused {method} {url}: {reason}. {remedy}")
+            told = answer.headers.get("Retry-After", "")
+            time.sleep(int(told) if told.isdecimal() else pause_s)
 
-    def _read(self, kind: TypeAdapter[_T], answer: requests.Response) -> _T:
+    def _read(self, kind: TypeAdapter[_T], answer: httpx2.Response) -> _T:
         try:
             return kind.validate_json(answer.content)
         except ValidationError as error:

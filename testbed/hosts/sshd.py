@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 from simulator.ports import free_ports
@@ -174,20 +175,16 @@ class Sshd:
     @staticmethod
     def sessions(server: int) -> list[int]:
         """The server's processes for connections."""
-        listed = subprocess.run(["ps", "-eo", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
-        parents = {int(pid): int(parent) for pid, parent in (line.split() for line in listed.splitlines())}
-        found, level = [], [server]
-        while level:
-            level = [pid for pid, parent in parents.items() if parent in level]
-            found += level
-        return found
+        try:
+            return [session.pid for session in psutil.Process(server).children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
 
     def processor_seconds(self) -> float:
         """Processor time of the logins that have ended since the server's start."""
         assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        # Of its children that were waited for: cutime and cstime in proc(5), counted from the state on.
-        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+        times = psutil.Process(self._process.pid).cpu_times()
+        return times.children_user + times.children_system
 
     @property
     def log(self) -> str:

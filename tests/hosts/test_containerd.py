@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.host.look.effective import Effective
-from agents.host.look.toml_dump import flatten, text_of
+from agents.host.look.toml_dump import flatten
 from tests.hosts.conftest import equip
 from tests.support.hosts.roots import (
     MAIN_V2,
@@ -64,7 +64,7 @@ def _effective(host: HostRoot, distribution: Distribution, containerd: Path, scr
 
 def _value(effective: Effective, *ends: tuple[str, ...]) -> str:
     """Gives the value whose key ends in one of the ways; the versions name it differently."""
-    (value,) = {text_of(value) for key, value in effective.flat.items() for end in ends if key[-len(end) :] == end}
+    (value,) = {str(value) for key, value in effective.flat.items() for end in ends if key[-len(end) :] == end}
     return value
 
 

@@ -1,7 +1,5 @@
 """A stand-in for kube-apiserver on loopback: real HTTP or HTTPS, answers by path, and what it was asked."""
 
-import datetime as dt
-import ipaddress
 import json
 import ssl
 import threading
@@ -13,11 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import trustme
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from typing_extensions import override
 
 UID = "0b7c1a52-7a1e-4f5b-9b0f-5f0c3a3c9d11"
@@ -147,49 +142,12 @@ def running(tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
             thread.join()
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """A certificate for 127.0.0.1 that signs itself, and so is its own CA.
-
-    Attributes:
-        certificate: PEM file.
-        key: PEM file.
-    """
-
-    certificate: Path
-    key: Path
-
-    def server_context(self) -> ssl.SSLContext:
-        """A server's TLS context with this certificate."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate, self.key)
-        return context
-
-
-def make_certificate(folder: Path) -> Certificate:
-    """Write a certificate and its key into a folder."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(minutes=5))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    written = Certificate(folder / "tls.crt", folder / "tls.key")
-    written.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    written.key.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return written
+def certificate() -> tuple[ssl.SSLContext, bytes]:
+    """A server's TLS context with a certificate for 127.0.0.1, and the certificate of its authority."""
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context, authority.cert_pem.bytes()
 
 
 def kubeconfig(server: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.host.errors import HostError
-from agents.host.look.toml_dump import Flat, below, flatten, text_of
+from agents.host.look.toml_dump import Flat, below, flatten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ class Effective:
     @property
     def nvidia_program(self) -> str:
         """What the `nvidia` runtime runs; empty where it says nothing."""
-        return text_of(self.runtime("nvidia").get(("options", "BinaryName"), "''"))
+        return str(self.runtime("nvidia").get(("options", "BinaryName"), ""))
 
     @property
     def serves_nvidia(self) -> bool:
@@ -57,7 +57,7 @@ class Effective:
         nvidia, runc = self.runtime("nvidia"), self.runtime("runc")
         program = self.nvidia_program.rpartition("/")[2]
         driver = ("options", "SystemdCgroup")
-        same = nvidia.get(driver, "false") == runc.get(driver, "false")
+        same = nvidia.get(driver, False) == runc.get(driver, False)
         return program.startswith("nvidia-container-runtime") and bool(runc) and same
 
     @property

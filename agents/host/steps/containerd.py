@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,6 @@ RUNC_FILE = "00-kai-anywhere-runc.toml"
 """Sorted before the other, and there even when somebody replaces the other."""
 _SPLIT_VERSION = 3
 _MERGES_SINCE = 2
-_EMPTY = ("''", '""', "[]", "{}", "0", "false")
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 _BEGIN = "# Added by kai-anywhere's host agent: begin"
 _END = "# Added by kai-anywhere's host agent: end"
@@ -246,7 +246,7 @@ def _folder(main: str, default: str) -> str:
 
 
 def _runc_table(base: Effective, version: int) -> str:
-    runc = {key: value for key, value in base.runtime("runc").items() if value not in _EMPTY}
+    runc = {key: value for key, value in base.runtime("runc").items() if value}
     if not runc:
         raise HostError(
             "containerd's configuration has no runc runtime to set nvidia beside.",
@@ -261,7 +261,9 @@ def _table(prefix: tuple[str, ...], values: Flat) -> str:
     lines = []
     for sub in sorted({key[:-1] for key in values}):
         lines.append("[" + ".".join(part if part.isalnum() else f'"{part}"' for part in (*prefix, *sub)) + "]")
-        lines += [f"  {key[-1]} = {value}" for key, value in sorted(values.items()) if key[:-1] == sub]
+        here = sorted((key[-1], value) for key, value in values.items() if key[:-1] == sub)
+        # Strings, numbers, switches and lists of them are written alike in JSON.
+        lines += [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in here]
     return "\n".join(lines) + "\n"
 
 
@@ -282,8 +284,8 @@ def _major(context: Context) -> int:
 
 
 def _refuse_without_cri(now: Effective, config: str) -> None:
-    disabled = now.flat.get(("disabled_plugins",), "[]")
-    if re.search(r"""["'](io\.containerd\.grpc\.v1\.)?cri["']""", disabled):
+    disabled = now.flat.get(("disabled_plugins",), [])
+    if "cri" in disabled or CRI_V2 in disabled:
         raise HostError(
             f"{config} disables containerd's Kubernetes plugin, as Docker's package does: {disabled}.",
             f"Write a full one: `containerd config default > {config}`, with SystemdCgroup = true where the "

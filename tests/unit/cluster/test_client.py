@@ -19,8 +19,8 @@ from tests.support.api_server import (
     UID,
     Answer,
     ApiServer,
+    certificate,
     kubeconfig,
-    make_certificate,
     make_healthy,
     node,
     running,
@@ -180,18 +180,19 @@ def test_a_server_that_hangs_up_is_unreachable(tmp_path: Path) -> None:
 
 
 def test_the_certificate_authority_of_the_context_is_trusted(tmp_path: Path) -> None:
-    certificate = make_certificate(tmp_path)
-    with running(certificate.server_context()) as api:
+    context, authority = certificate()
+    (tmp_path / "ca.crt").write_bytes(authority)
+    with running(context) as api:
         make_healthy(api)
         content = kubeconfig(api.url)
-        content["clusters"][0]["cluster"]["certificate-authority"] = certificate.certificate.name
+        content["clusters"][0]["cluster"]["certificate-authority"] = "ca.crt"
         cluster = _connect(content, tmp_path)
         assert cluster.uid() == UID
         cluster.close()
 
 
 def test_a_server_with_an_unknown_certificate_authority_is_not_trusted(tmp_path: Path) -> None:
-    with running(make_certificate(tmp_path).server_context()) as api:
+    with running(certificate()[0]) as api:
         make_healthy(api)
         error = _fails(_connect(kubeconfig(api.url), tmp_path))
         assert api.asked == [], "nothing was sent, no token either"

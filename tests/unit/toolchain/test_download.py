@@ -110,7 +110,7 @@ def test_a_cut_connection_leaves_no_file(site: Site, cache_root: Path) -> None:
     ("bodies", "reason"),
     [
         ({"/SUMS": b"0" * 64}, "404"),
-        ({"/tool-linux": b"binary"}, "SUMS: HTTPError: 404"),
+        ({"/tool-linux": b"binary"}, "SUMS: HTTPStatusError: Client error '404"),
         ({"/tool-linux": b"binary", "/SUMS": b"<html>not found</html>"}, "lists no SHA-256 of tool-linux"),
     ],
 )

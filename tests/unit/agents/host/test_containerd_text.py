@@ -15,11 +15,10 @@ def test_quotes_nesting_and_arrays_over_several_lines_are_read() -> None:
         "[[t]]\n n = 1\n[[t]]\n n = 2\n"
     )
     assert flat == {
-        ("version",): "2",
-        ("plugins", "a.b", "c d", "k"): "'x = [y'",
-        ("plugins", "a.b", "c d", "list"): "[ 'p', 'q' ]",
-        ("t", "0", "n"): "1",
-        ("t", "1", "n"): "2",
+        ("version",): 2,
+        ("plugins", "a.b", "c d", "k"): "x = [y",
+        ("plugins", "a.b", "c d", "list"): ["p", "q"],
+        ("t",): [{"n": 1}, {"n": 2}],
     }
 
 

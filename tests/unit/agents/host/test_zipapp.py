@@ -34,10 +34,11 @@ def test_the_same_source_gives_the_same_bytes(zipapp: Path, tmp_path: Path) -> N
     assert build(tmp_path / "again.pyz").read_bytes() == zipapp.read_bytes()
 
 
-def test_it_holds_the_package_and_pynvml_and_nothing_else(zipapp: Path) -> None:
+def test_it_holds_the_package_pynvml_and_tomlis_sources_and_nothing_else(zipapp: Path) -> None:
     names = set(zipfile.ZipFile(zipapp).namelist())
     package = {source.relative_to(ROOT).as_posix() for source in _SOURCES}
-    assert names == {"__main__.py", "pynvml.py", "agents/__init__.py", *package}
+    tomli = {f"tomli/{name}.py" for name in ("__init__", "_parser", "_re", "_types")}
+    assert names == {"__main__.py", "pynvml.py", "agents/__init__.py", *tomli, *package}
 
 
 def test_it_runs_where_nothing_is_installed(zipapp: Path, tmp_path: Path) -> None:
