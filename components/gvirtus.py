@@ -52,16 +52,14 @@ class Gvirtus(pulumi.ComponentResource):
         self._name, self._args = name, args
         self._roles()
         namespace, addresses = self._backends()
-        self.backends = addresses.apply(
-            lambda known: gvirtus_policy.endpoints_data(gvirtus.endpoints(args.gvirtus, known))
-        )
+        self.backends = addresses.apply(lambda known: gvirtus.endpoints(args.gvirtus, known))
         match args.gvirtus.carrier:
             case Carrier.POLICY:
                 config = gvirtus_policy.endpoints_config(args.gvirtus, {}) | {"data": self.backends}
                 endpoints = register(f"{name}-endpoints", config, self._opts(namespace))
                 self._injection(self._refusals(endpoints))
             case Carrier.WEBHOOK:
-                self._tell_the_server(addresses, self._refusals())
+                self._tell_the_server(self._refusals())
         if args.gvirtus.frontends is not None:
             self._frontends(args.gvirtus.frontends)
         self.register_outputs({"backends": self.backends})
@@ -118,11 +116,10 @@ class Gvirtus(pulumi.ComponentResource):
                 self._opts(policy),
             )
 
-    def _tell_the_server(self, addresses: pulumi.Output[dict[str, str]], refusals: pulumi.CustomResource) -> None:
+    def _tell_the_server(self, refusals: pulumi.CustomResource) -> None:
         """The server runs since before KAI and refuses these pods until the kubelet has shown it this ConfigMap."""
-        settings, remote = self._args.settings, self._args.gvirtus
-        data = addresses.apply(lambda known: admission.gvirtus_backends_data(gvirtus.injection(remote, known)))
-        config = admission.gvirtus_backends(settings) | {"data": data}
+        data = self.backends.apply(admission.gvirtus_backends_data)
+        config = admission.gvirtus_backends(self._args.settings) | {"data": data}
         register(f"{self._name}-webhook-backends", config, self._opts(refusals, *self._args.server))
 
     def _frontends(self, frontends: FrontendSettings) -> None:

@@ -64,7 +64,7 @@ def _gvirtus(settings: StackSettings, backend_address: str) -> dict[str, Manifes
                 objects[f"gvirtus-{kind}-injection"] = gvirtus_policy.injection_policy(settings, remote, kind)
                 objects[f"gvirtus-{kind}-injection-binding"] = gvirtus_policy.injection_binding(remote, kind)
         case Carrier.WEBHOOK:
-            data = admission.gvirtus_backends_data(gvirtus.injection(remote, addresses))
+            data = admission.gvirtus_backends_data(gvirtus.endpoints(remote, addresses))
             objects["gvirtus-webhook-backends"] = admission.gvirtus_backends(settings) | {"data": data}
     if settings.gpu_operator.install:
         objects["gvirtus-roles"] = gvirtus_frontends.roles_rule(remote)

@@ -99,7 +99,7 @@ class TestAdmissionServer:
         post(connected, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
         *_, deployment = [post(connected, manifest) for manifest in admission.objects(settings).values()]
         available(connected, deployment)
-        told = admission.gvirtus_backends_data(gvirtus.injection(remote.gvirtus, {"gpu-a": remote.address}))
+        told = admission.gvirtus_backends_data(gvirtus.endpoints(remote.gvirtus, {"gpu-a": remote.address}))
         post(connected, admission.gvirtus_backends(settings) | {"data": told})
         # The kubelet brings it to both replicas in its own time.
         for pod in servers(connected):
