@@ -80,7 +80,8 @@ class AdmissionServer(pulumi.ComponentResource):
                     admission.NAME,
                     causes=(
                         "Its pods are ready once they serve a certificate that every webhook configuration trusts. "
-                        "Likely causes: the image can't be pulled, or cert-manager has not filled in caBundle."
+                        "Likely causes: the image can't be pulled or is of another version than this program, as its "
+                        "log says, or cert-manager has not filled in caBundle."
                     ),
                 )
             ],

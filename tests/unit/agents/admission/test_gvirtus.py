@@ -146,6 +146,23 @@ def test_a_second_pass_changes_nothing_of_the_cases_that_run_on_a_real_api_serve
     assert (once == pod) == (name == "lupine set by hand"), "all others get something"
 
 
+def test_a_pod_without_containers_is_left_to_the_api_server_which_refuses_it() -> None:
+    pod = gvirtus_pod()
+    pod["spec"] = {"containers": [], "initContainers": None}
+    after = mutate(pod)
+    assert after["spec"]["containers"] == []
+    assert mutate(after) == after
+    assert not warnings(pod)
+
+
+def test_a_mount_in_the_way_of_an_init_container_is_refused_too() -> None:
+    pod = gvirtus_pod()
+    mounts = [{"name": "mine", "mountPath": "/run/gvirtus/properties.json"}]
+    pod["spec"]["initContainers"] = [{"name": "first", "image": "a:1", "volumeMounts": mounts}]
+    with pytest.raises(RefusalError, match=r"something else is mounted at /run/gvirtus"):
+        mutate(pod)
+
+
 def test_lupine_is_one_variable_with_a_name() -> None:
     after = mutate(gvirtus_pod(**{"gvirtus.io/backend": "lupine"}))
     assert after["spec"] == {

@@ -112,6 +112,19 @@ def test_no_other_container_becomes_privileged() -> None:
     assert after["spec"]["initContainers"] == pod["spec"]["initContainers"]
 
 
+def test_a_pod_without_containers_is_refused() -> None:
+    with pytest.raises(RefusalError, match=r"needs a container named 'resource-reservation'"):
+        mutated(reservation_pod(containers=[]))
+
+
+def test_a_volume_of_our_name_becomes_ours() -> None:
+    """As server-side apply merges it; the API server refuses a volume with two sources."""
+    pod = reservation_pod(volumes=[{"name": "dev-nvidia", "hostPath": {"path": "/etc"}}, {"name": "own"}])
+    names = {volume["name"]: volume for volume in mutated(pod)["spec"]["volumes"]}
+    assert names["dev-nvidia"] == {"name": "dev-nvidia", "hostPath": {"path": "/dev", "type": "Directory"}}
+    assert names.keys() == {"nvidia-libs", "dev-nvidia", "own"}
+
+
 def test_a_pod_without_kais_container_is_refused_with_the_reason() -> None:
     pod = reservation_pod(containers=[{"name": "mine", "image": "a:1"}])
     with pytest.raises(RefusalError, match=r"node jetson-1 .*named 'resource-reservation'.*one has: mine\."):
