@@ -52,15 +52,10 @@ def main() -> None:
     """Measure, print and draw."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        platform = parse(webhook()).platform
-        assert isinstance(platform, TegraPlatform)
-        document = reservation.fragment_document(reservation.tegra_fragment(platform))
-        file = folder / "reservation.json"
-        file.write_text(json.dumps(document), encoding="utf-8")
         _json_libraries()
         for variant in VARIANTS:
-            _server(variant, file)
-        _attacks(file)
+            _server(variant)
+        _attacks()
         _fuzz()
         created = _creation(folder)
     CHART.parent.mkdir(exist_ok=True)
@@ -95,8 +90,8 @@ def _microseconds(work: Callable[[], None]) -> float:
     return best / rounds * 1e6
 
 
-def _server(variant: str, fragment: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.admission_servers", variant, str(fragment)]
+def _server(variant: str) -> None:
+    command = [sys.executable, "-m", "benchmarks.admission_servers", variant]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -124,11 +119,11 @@ def _server(variant: str, fragment: Path) -> None:
     )
 
 
-def _attacks(fragment: Path) -> None:
+def _attacks() -> None:
     """What each attack of two pods costs an API server, and the server's memory."""
     alone: Latency | None = None
     for kind in (None, *ATTACKS):
-        command = [sys.executable, "-m", "benchmarks.admission_servers", VARIANTS[0], str(fragment)]
+        command = [sys.executable, "-m", "benchmarks.admission_servers", VARIANTS[0]]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
             assert process.stdout is not None
             assert process.stdin is not None

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Final
 
 from typing_extensions import override
@@ -19,24 +18,20 @@ from agents.admission.answers import Mutations
 from agents.admission.certificates import pairs as certificates
 from agents.admission.certificates.tls import LiveTls
 from agents.admission.errors import BadRequestError
-from agents.admission.gvirtus import BackendsFile
 from agents.admission.listener import Limits, Listener
-from agents.admission.nodes import TegraNodes
 from agents.admission.observability import Metrics
-from agents.admission.reservation import Fragment
 from agents.admission.server import AdmissionServer
+from testbed.admission.objects import served
 
 NAME: Final = "kai-anywhere-admission.kai-anywhere.svc"
 VARIANTS: Final = ("aiohttp", "aiohttp+uvloop", "http.server")
 
 
-def main(variant: str, fragment_file: str) -> None:
+def main(variant: str) -> None:
     """Serve."""
     # One core, as the goal says; the client takes another.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    nodes = TegraNodes()
-    nodes.names, nodes.synced = frozenset({"jetson-1"}), True
-    mutations = Mutations(Fragment.from_file(Path(fragment_file)), nodes, BackendsFile(Path("/nonexistent")))
+    mutations = served()
     now = dt.datetime.now(dt.UTC)
     pair = certificates.issue(NAME, now, dt.timedelta(hours=1))
     tls = LiveTls()

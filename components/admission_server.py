@@ -73,7 +73,8 @@ class AdmissionServer(pulumi.ComponentResource):
     ) -> pulumi.Output[pulumi.Resource]:
         causes = (
             "Its pods are ready once they serve a certificate that every webhook configuration trusts. Likely causes: "
-            "the image can't be pulled, or cert-manager has not filled in caBundle."
+            "the image can't be pulled or is of another version than this program, as its log says; cert-manager has "
+            "not filled in caBundle."
         )
         return gate(
             registrar.made["deployment"],

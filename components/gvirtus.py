@@ -10,7 +10,7 @@ from components import tokens
 from components.kubernetes import Dependencies, Registrar, register_node_labels
 from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
-from manifests.gvirtus import backends, frontends, policy
+from manifests.gvirtus import backends, frontends
 from manifests.gvirtus import objects as manifests
 
 
@@ -63,9 +63,7 @@ class Gvirtus(pulumi.ComponentResource):
             made = registrar.register(key, content, each.depends_on)
             if key.startswith(manifests.SERVICE):
                 addresses[key.removeprefix(manifests.SERVICE)] = _address(made)
-        self.backends = pulumi.Output.all(**addresses).apply(
-            lambda values: policy.endpoints_data(backends.endpoints(remote, values))
-        )
+        self.backends = pulumi.Output.all(**addresses).apply(lambda values: backends.endpoints(remote, values))
         if remote.frontends is not None and not args.settings.gpu_operator.install:
             # Without the operator's NFD, frontends are the nodes that the stack names.
             opts = pulumi.ResourceOptions(parent=self, provider=args.provider)

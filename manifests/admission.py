@@ -2,21 +2,26 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from config.admission import CertManagerCertificates, OwnCertificates, StackCertificates, Webhook
 from config.platform import TegraPlatform
 from config.stack import StackSettings
-from manifests.gvirtus.injection import ENABLED_LABEL, Injection, webhook_document
+from manifests.gvirtus import injection
 from manifests.gvirtus.policy import namespaces_left_alone
+from manifests.mutations import VERSION, Mutation
 from manifests.objects import Manifest, StackObject, namespace
-from manifests.reservation import APP_LABEL, NAMESPACE, fragment_document, tegra_fragment
+from manifests.reservation import APP_LABEL, NAMESPACE, tegra_fragment
+from manifests.reservation import mutation as reservation_mutation
 
 NAME: Final = "kai-anywhere-admission"
 """Of every object of the server; its Service's DNS name stands in its certificate."""
 RESERVATION_WEBHOOK: Final = "kai-anywhere-reservation"
 GVIRTUS_WEBHOOK: Final = "kai-anywhere-gvirtus"
-GVIRTUS_BACKENDS: Final = "kai-anywhere-admission-gvirtus"
+SETTINGS: Final = f"{NAME}-v{VERSION}"
+"""The ConfigMap of the settings. Replicas of another version keep theirs until those of this version are ready."""
+GVIRTUS_BACKENDS: Final = injection.SERVER_CONFIG
 """The ConfigMap of the backends. Optional, since the server runs before there is any backend."""
 SETTINGS_FOLDER: Final = "/etc/kai-anywhere"
 CERTIFICATE_FOLDER: Final = "/etc/kai-anywhere-certificate"
@@ -106,7 +111,7 @@ def gvirtus_webhook(settings: StackSettings) -> Manifest:
         GVIRTUS_WEBHOOK,
         "gvirtus",
         namespaces={"matchExpressions": [selector]},
-        labels={ENABLED_LABEL: "true"},
+        labels={injection.ENABLED_LABEL: "true"},
         conditions=[],
     )
 
@@ -117,9 +122,19 @@ def gvirtus_backends(settings: StackSettings) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
 
-def gvirtus_backends_data(injection: Injection) -> dict[str, str]:
-    """Its data, which the kubelet mounts as gvirtus.json. No replica restarts for it: it is read when it changes."""
-    return {"gvirtus.json": json.dumps(webhook_document(injection), indent=2) + "\n"}
+def gvirtus_backends_data(endpoints: Mapping[str, str]) -> dict[str, str]:
+    """Its data, which the kubelet mounts as a file. No replica restarts for it: it is read when it changes."""
+    return {"gvirtus-endpoints.json": json.dumps(endpoints, indent=2) + "\n"}
+
+
+def mutations(settings: StackSettings) -> dict[str, Mutation]:
+    """What the server adds to pods, by the last part of its webhooks' paths."""
+    made = {}
+    if Webhook.RESERVATION in settings.webhooks and isinstance(settings.platform, TegraPlatform):
+        made["reservation"] = reservation_mutation(tegra_fragment(settings.platform))
+    if Webhook.GVIRTUS in settings.webhooks and settings.gvirtus is not None:
+        made["gvirtus"] = injection.mutation(settings.gvirtus)
+    return made
 
 
 def server_settings(settings: StackSettings) -> dict[str, Any]:
@@ -138,6 +153,7 @@ def server_settings(settings: StackSettings) -> dict[str, Any]:
         case StackCertificates() as stack:
             certificate = {"kind": "signed", "folder": CERTIFICATE_FOLDER, "lifetime_seconds": stack.lifetime_seconds}
     return {
+        "version": VERSION,
         "namespace": settings.admission.namespace,
         "service": NAME,
         "webhook_configurations": _configurations(settings),
@@ -145,6 +161,7 @@ def server_settings(settings: StackSettings) -> dict[str, Any]:
         "drain_seconds": _DRAIN_SECONDS,
         "port": PORT,
         "health_port": HEALTH_PORT,
+        "mutations": {name: mutation.document() for name, mutation in mutations(settings).items()},
     }
 
 
@@ -269,11 +286,10 @@ def _mounted_secret(settings: StackSettings) -> str | None:
 
 
 def _settings(settings: StackSettings) -> Manifest:
-    files = {"settings.json": server_settings(settings)}
-    if Webhook.RESERVATION in settings.webhooks and isinstance(settings.platform, TegraPlatform):
-        files["reservation.json"] = fragment_document(tegra_fragment(settings.platform))
-    data = {name: json.dumps(content, indent=2) + "\n" for name, content in files.items()}
-    return _object(settings, "v1", "ConfigMap") | {"data": data}
+    data = {"settings.json": json.dumps(server_settings(settings), indent=2) + "\n"}
+    manifest = _object(settings, "v1", "ConfigMap") | {"data": data}
+    manifest["metadata"]["name"] = SETTINGS
+    return manifest
 
 
 def _service(settings: StackSettings) -> Manifest:
@@ -376,7 +392,7 @@ def _container(settings: StackSettings) -> dict[str, Any]:
 
 
 def _volumes(settings: StackSettings) -> list[dict[str, Any]]:
-    sources = [{"configMap": {"name": NAME}}, {"configMap": {"name": GVIRTUS_BACKENDS, "optional": True}}]
+    sources = [{"configMap": {"name": SETTINGS}}, {"configMap": {"name": GVIRTUS_BACKENDS, "optional": True}}]
     volumes: list[dict[str, Any]] = [{"name": "settings", "projected": {"sources": sources}}]
     secret = _mounted_secret(settings)
     if secret is not None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from config.platform import TegraPlatform
 from config.reservation import Carrier
 from config.stack import StackSettings
-from manifests.cel import literal as _cel
+from manifests.cel import constructor
+from manifests.mutations import Fragment, Mutation, Pods
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
 from manifests.objects import Manifest, StackObject, namespace
 
@@ -141,27 +142,33 @@ def overrides_policy(fragment: PodFragment) -> Manifest:
     }
 
 
-def fragment_document(fragment: PodFragment) -> Manifest:
-    """The fragment for the carrier `webhook`: the admission server's file reservation.json.
+def mutation(fragment: PodFragment) -> Mutation:
+    """The mutation, which both carriers render.
 
     Namespace and labels are in it, so that the server gives no privilege outside of them, whatever its webhook selects.
     """
-    return {
-        "namespace": NAMESPACE,
-        "labels": {"app": APP_LABEL},
-        "container": CONTAINER,
-        "runtimeClassName": fragment.runtime_class,
-        "env": [{"name": name, "value": value} for name, value in fragment.environment],
-        "volumes": [
+    # The container's name is CEL's merge key: without it the pod's container would stay as it was, without an error.
+    given = Fragment(
+        container=CONTAINER,
+        container_missing=(
+            f"a reservation pod on the Tegra node {{node}} needs a container named {CONTAINER!r}, as KAI makes it; "
+            f"this one has: {{containers}}. Another program's pod does not belong into the namespace {NAMESPACE} with "
+            "these labels."
+        ),
+        runtime_class_name=fragment.runtime_class,
+        env=[{"name": name, "value": value} for name, value in fragment.environment],
+        volumes=[
             {"name": directory.name, "hostPath": {"path": directory.path, "type": "Directory"}}
             for directory in fragment.directories
         ],
-        "volumeMounts": [
+        volume_mounts=[
             {"name": directory.name, "mountPath": directory.path} | ({"readOnly": True} if directory.read_only else {})
             for directory in fragment.directories
         ],
-        "securityContext": dict(SECURITY_CONTEXT),
-    }
+        security_context=dict(SECURITY_CONTEXT),
+    )
+    pods = Pods(namespace=NAMESPACE, labels={"app": APP_LABEL}, node_labels={PLATFORM: PLATFORM_TEGRA})
+    return Mutation(pods=pods, fragments={"": given})
 
 
 def overrides_binding() -> Manifest:
@@ -181,34 +188,12 @@ def overrides_binding() -> Manifest:
 
 
 def _apply_configuration(fragment: PodFragment) -> str:
-    volumes = [
-        f"Object.spec.volumes{{name: {_cel(d.name)}, "
-        f'hostPath: Object.spec.volumes.hostPath{{path: {_cel(d.path)}, type: "Directory"}}}}'
-        for d in fragment.directories
-    ]
-    environment = [
-        f"Object.spec.containers.env{{name: {_cel(name)}, value: {_cel(value)}}}"
-        for name, value in fragment.environment
-    ]
-    mounts = [
-        f"Object.spec.containers.volumeMounts{{name: {_cel(d.name)}, mountPath: {_cel(d.path)}"
-        f"{', readOnly: true' if d.read_only else ''}}}"
-        for d in fragment.directories
-    ]
-    context = ", ".join(f"{field}: {_cel(value)}" for field, value in SECURITY_CONTEXT.items())
-    # The container's name is the merge key: without it the pod's container stays as it was, without an error.
-    return (
-        "Object{spec: Object.spec{\n"
-        f"  runtimeClassName: {_cel(fragment.runtime_class)},\n"
-        f"  volumes: [\n    {_lines(volumes)}],\n"
-        "  containers: [Object.spec.containers{\n"
-        f"    name: {_cel(CONTAINER)},\n"
-        f"    env: [\n      {_lines(environment, indent=6)}],\n"
-        f"    volumeMounts: [\n      {_lines(mounts, indent=6)}],\n"
-        "    securityContext: Object.spec.containers.securityContext{\n"
-        f"      {context}}}}}]}}}}"
-    )
-
-
-def _lines(parts: list[str], *, indent: int = 4) -> str:
-    return (",\n" + " " * indent).join(parts)
+    [given] = mutation(fragment).fragments.values()
+    container = {
+        "name": given.container,
+        "env": given.env,
+        "volumeMounts": given.volume_mounts,
+        "securityContext": given.security_context,
+    }
+    spec = {"runtimeClassName": given.runtime_class_name, "volumes": given.volumes, "containers": [container]}
+    return constructor({"spec": spec})

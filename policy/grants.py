@@ -8,7 +8,8 @@ from policy.stack_platform import (
     PLATFORM_LABEL,
     RESERVATION,
     RESERVATION_CONTAINER,
-    RESERVATION_FILE,
+    RESERVATION_MUTATION,
+    SERVER_SETTINGS,
     TEGRA,
     StackFacts,
 )
@@ -54,9 +55,20 @@ def allows(document: Document, rule: str, path: Path, stack: StackFacts) -> bool
         return False
     if document.outer is not None:
         return is_overrides_policy(document.outer, stack) and within(document.root, stack.fragment())
-    if document.path[:2] == RESERVATION_FILE:
-        return document.root == stack.reservation_file()
+    if document.path[:2] == SERVER_SETTINGS:
+        place = (*document.path, *RESERVATION_MUTATION)
+        return path[: len(place)] == place and _reservation_mutation(document) == stack.reservation_mutation()
     return _granted_to_pod(rule, path) and _is_reservation_pod(document, stack)
+
+
+def _reservation_mutation(document: Document) -> dict[str, object]:
+    """What the admission server adds to reservation pods, without the text of its refusal."""
+    mutation = dict_of(dict_of(document.root.get("mutations")).get("reservation"))
+    fragments = {
+        name: {key: value for key, value in dict_of(each).items() if key != "containerMissing"}
+        for name, each in dict_of(mutation.get("fragments")).items()
+    }
+    return mutation | {"fragments": fragments}
 
 
 def is_overrides_policy(document: Document, stack: StackFacts) -> bool:

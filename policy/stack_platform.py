@@ -18,9 +18,10 @@ RESERVATION = "kai-resource-reservation"
 RESERVATION_CONTAINER = "resource-reservation"
 OVERRIDES = "kai-anywhere-reservation-overrides"
 """The admission policy that adds to reservation pods on Tegra nodes."""
-RESERVATION_FILE = ("data", "reservation.json")
+SERVER_SETTINGS = ("data", "settings.json")
+RESERVATION_MUTATION = ("mutations", "reservation")
 """Where the admission server's ConfigMap holds the same for the carrier `webhook`. The server adds it to nothing but
-reservation pods, which the file itself names."""
+reservation pods on Tegra nodes, which the document itself names."""
 PLATFORM_LABEL = "kai-anywhere.io/platform"
 TEGRA = "tegra"
 
@@ -133,17 +134,17 @@ class StackFacts:
             }
         }
 
-    def reservation_file(self) -> dict[str, object]:
-        """The same as the admission server's file, which says too to which pods it is added."""
+    def reservation_mutation(self) -> dict[str, object]:
+        """The same as the admission server reads it, which says too to which pods it is added."""
         spec = dict_of(self.fragment()["spec"])
         container = dict_of(list_of(spec["containers"])[0])
-        return {
-            "namespace": RESERVATION,
-            "labels": {"app": RESERVATION},
+        given = {
             "container": container["name"],
             **{key: spec[key] for key in ("runtimeClassName", "volumes")},
             **{key: container[key] for key in ("env", "volumeMounts", "securityContext")},
         }
+        pods = {"namespace": RESERVATION, "labels": {"app": RESERVATION}, "nodeLabels": {PLATFORM_LABEL: TEGRA}}
+        return {"pods": pods, "fragments": {"": given}}
 
 
 def stack_facts(stack_settings: str | None, pack_config: Mapping[str, object]) -> StackFacts:

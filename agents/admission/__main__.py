@@ -1,4 +1,4 @@
-"""`python -m agents.admission [FOLDER]`: FOLDER holds settings.json, reservation.json and gvirtus.json."""
+"""`python -m agents.admission [FOLDER]`: FOLDER holds settings.json, and files of endpoints."""
 
 import asyncio
 import gc
@@ -6,7 +6,6 @@ import logging
 import sys
 from pathlib import Path
 
-from agents.admission import files
 from agents.admission.errors import SettingsError
 from agents.admission.observability import log_to_stderr
 from agents.admission.server import serve
@@ -28,7 +27,7 @@ def main(arguments: list[str]) -> int:
     gc.collect()
     gc.freeze()
     try:
-        settings = files.read(folder / "settings.json", Settings)
+        settings = Settings.from_file(folder / "settings.json")
         asyncio.run(serve(settings, folder, listening=_listening))
     except (SettingsError, OSError) as error:
         _LOG.error("the server can't run", extra={"error": str(error)})

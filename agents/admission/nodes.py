@@ -1,28 +1,28 @@
-"""The Tegra nodes' names, kept current by a watch."""
+"""The names of nodes with certain labels, kept current by a watch."""
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from agents.admission.errors import ApiError
 from agents.admission.kubernetes import ApiServer
 
-SELECTOR = "kai-anywhere.io/platform=tegra"
-"""The label that the stack sets on its Tegra nodes; the policy carrier's binding selects by the same."""
 _NODES = "/api/v1/nodes"
 _LOG = logging.getLogger(__name__)
 _RETRY_SECONDS = (0.5, 1, 2, 5, 10)
 
 
-class TegraNodes:
-    """Names of the nodes with our platform label.
+class LabelledNodes:
+    """Names of the nodes with these labels.
 
     Attributes:
         names: as of the last event; kept while the API server can't be reached.
         synced: whether they were read at all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._selector = ",".join(f"{key}={value}" for key, value in labels.items())
         self.names: frozenset[str] = frozenset()
         self.synced = False
 
@@ -40,11 +40,11 @@ class TegraNodes:
                 await asyncio.sleep(pause)
 
     async def _follow_once(self, api: ApiServer) -> None:
-        listed = await api.list_metadata(_NODES, SELECTOR)
+        listed = await api.list_metadata(_NODES, self._selector)
         self._set(frozenset(item["metadata"]["name"] for item in listed["items"]))
         version = listed["metadata"]["resourceVersion"]
         while True:
-            async for event in api.watch_metadata(_NODES, SELECTOR, version):
+            async for event in api.watch_metadata(_NODES, self._selector, version):
                 metadata: dict[str, Any] = event["object"].get("metadata") or {}
                 match event["type"]:
                     case "ADDED" | "MODIFIED":
@@ -61,6 +61,6 @@ class TegraNodes:
 
     def _set(self, names: frozenset[str]) -> None:
         if not self.synced or names != self.names:
-            _LOG.info("Tegra nodes", extra={"nodes": sorted(names)})
+            _LOG.info("nodes", extra={"selector": self._selector, "nodes": sorted(names)})
         self.names = names
         self.synced = True

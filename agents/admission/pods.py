@@ -22,11 +22,16 @@ class _Mount(msgspec.Struct):
     mountPath: str  # noqa: N815 - Kubernetes' own name
 
 
+class _Resources(msgspec.Struct):
+    limits: dict[str, Any] | None = None
+
+
 class _Container(msgspec.Struct):
     name: str
     env: list[_Named] | None = None
     volumeMounts: list[_Mount] | None = None  # noqa: N815
     securityContext: dict[str, Any] | None = None  # noqa: N815
+    resources: _Resources | None = None
 
 
 class _Spec(msgspec.Struct):

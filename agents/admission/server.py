@@ -14,14 +14,11 @@ from agents.admission import review
 from agents.admission.answers import Mutations
 from agents.admission.certificates.keeper import Keeper, keep, keeper_of
 from agents.admission.certificates.tls import LiveTls
-from agents.admission.errors import ApiError, BadRequestError, CertificateError, SettingsError
-from agents.admission.gvirtus import BackendsFile
+from agents.admission.errors import ApiError, BadRequestError, CertificateError
 from agents.admission.health import Health
 from agents.admission.kubernetes import ApiServer, in_cluster
 from agents.admission.listener import Connection, Limits, Listener
-from agents.admission.nodes import TegraNodes
 from agents.admission.observability import Metrics
-from agents.admission.reservation import Fragment
 from agents.admission.settings import Settings
 
 _LOG = logging.getLogger(__name__)
@@ -31,7 +28,6 @@ _COPIES = 2
 """Of a body in memory, while its pieces are put together."""
 _JSON = "application/json"
 _PATH = "/mutate/"
-_MUTATIONS = frozenset({"reservation", "gvirtus"})
 
 
 class AdmissionServer:
@@ -64,7 +60,7 @@ class AdmissionServer:
             reasons.append("the certificate has expired")
         if self.keeper is None or not self.keeper.trusted:
             reasons.append("caBundle not published")
-        if not self._mutations.nodes.synced:
+        if not all(nodes.synced for nodes in self._mutations.nodes):
             reasons.append("nodes not read")
         return reasons
 
@@ -72,7 +68,7 @@ class AdmissionServer:
         """Answer one request, whatever it is."""
         begin = time.perf_counter()
         name = request.path.removeprefix(_PATH)
-        label = name if name in _MUTATIONS else "other"
+        label = name if name in self._mutations else "other"
         try:
             reviewed, reply = await self._review(request, connection, name)
         except BadRequestError as error:
@@ -143,25 +139,16 @@ async def serve(settings: Settings, folder: Path, *, listening: Callable[[int, i
 
     Args:
         settings: the server's settings.
-        folder: holds reservation.json, without which that mutation is not served, and gvirtus.json, which may come
-            later.
+        folder: may hold files of endpoints, now or later.
         listening: told the two ports once they are open.
 
     Raises:
-        SettingsError: reservation.json is wrong, or the process does not run in a pod and was not told where to.
+        SettingsError: the process does not run in a pod and was not told where to.
         OSError: a port is taken.
     """
-    fragment_file = folder / "reservation.json"
-    fragment = Fragment.from_file(fragment_file) if fragment_file.exists() else None
-    backends = BackendsFile(folder / "gvirtus.json")
-    try:
-        backends.current()
-    except SettingsError as error:
-        # Reservation pods need it not; pods that do are refused until somebody corrects it.
-        _LOG.error("a mounted file is wrong", extra={"error": str(error)})
-    tls, nodes = LiveTls(), TegraNodes()
-    metrics = Metrics()
-    server = AdmissionServer(Mutations(fragment, nodes, backends), tls, metrics)
+    tls, metrics = LiveTls(), Metrics()
+    mutations = Mutations(settings.mutations, folder)
+    server = AdmissionServer(mutations, tls, metrics)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -179,7 +166,7 @@ async def serve(settings: Settings, folder: Path, *, listening: Callable[[int, i
         tasks = [
             asyncio.create_task(health.keep_beating()),
             asyncio.create_task(keep(server.keeper, settings.check_seconds)),
-            asyncio.create_task(nodes.follow(api)),
+            *(asyncio.create_task(nodes.follow(api)) for nodes in mutations.nodes),
         ]
         await listening(port, health_port)
         # A task that ends has failed in a way nobody foresaw: the pod is restarted.

@@ -1,8 +1,16 @@
 """The server's settings, one mounted JSON file that `manifests/admission.py` writes."""
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
+
+from agents.admission import files
+from agents.admission.errors import SettingsError
+from agents.admission.mutation import Mutation
+
+VERSION = 1
+"""Of the file's shape."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -63,10 +71,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that the server is told.
 
     Attributes:
+        version: of the file's shape.
         namespace: the server's own.
         service: its Service; the certificate is for `<service>.<namespace>.svc`.
         webhook_configurations: MutatingWebhookConfigurations that send to this server.
         certificate: where certificates come from.
+        mutations: what is added to pods, by the last part of the webhooks' paths.
         check_seconds: how often Secret, mounted files and caBundle are looked at.
         drain_seconds: how long requests are still answered after SIGTERM, until no API server sends any more.
         host: address to listen on.
@@ -75,10 +85,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         api: the API server; in a pod it is left out.
     """
 
+    version: int
     namespace: Text
     service: Text
     webhook_configurations: tuple[Text, ...]
     certificate: OwnCertificate | MountedCertificate | SignedCertificate
+    mutations: dict[str, Mutation]
     check_seconds: Seconds = 10
     drain_seconds: Annotated[float, msgspec.Meta(ge=0)] = 5
     host: Text = "0.0.0.0"  # noqa: S104 - the pod's own address is not known before it runs
@@ -90,3 +102,27 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def dns_name(self) -> str:
         """The name under which API servers call this server."""
         return f"{self.service}.{self.namespace}.svc"
+
+    @staticmethod
+    def from_file(path: Path) -> "Settings":
+        """Read the mounted file.
+
+        Raises:
+            SettingsError: it is missing, wrong, or of another version; then the text names both and the way out.
+        """
+        found = files.read(path, _Versioned).version
+        if found == VERSION:
+            return files.read(path, Settings)
+        way_out = (
+            "set admission.image to the image that is built with the program which ran 'pulumi up'"
+            if found is not None and found > VERSION
+            else "run 'pulumi up' with the program that this image is built with"
+        )
+        raise SettingsError(
+            f"{path}: its version is {'none' if found is None else found}, and this server reads version {VERSION}: "
+            f"{way_out}. Replicas that run already serve on"
+        )
+
+
+class _Versioned(msgspec.Struct):
+    version: int | None = None

@@ -11,8 +11,6 @@ from manifests.gvirtus.injection import (
     ENABLED_LABEL,
     FILE,
     PROPERTIES_ANNOTATION,
-    Endpoint,
-    Injection,
     frontend_properties,
     properties_volume,
 )
@@ -48,8 +46,8 @@ def backends_namespace(gvirtus: GvirtusSettings) -> Manifest:
     return namespace(gvirtus.namespace, pod_security="restricted")
 
 
-def endpoints(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[str, Endpoint]:
-    """Where the backends answer.
+def endpoints(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[str, str]:
+    """Where the backends answer, by name: both carriers read it from a ConfigMap.
 
     Args:
         gvirtus: the settings.
@@ -58,13 +56,8 @@ def endpoints(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[st
     found = {}
     for name, backend in sorted(gvirtus.backends.items()):
         host = addresses[name] if backend.kind is BackendKind.GVIRTUS else f"{name}.{gvirtus.namespace}.svc"
-        found[name] = Endpoint(name, backend.kind, host, str(service_port(backend)))
+        found[name] = f"{host}:{service_port(backend)}"
     return found
-
-
-def injection(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> Injection:
-    """What pods may choose from."""
-    return Injection(endpoints(gvirtus, addresses), gvirtus.default)
 
 
 def service_port(backend: GvirtusBackend) -> int:

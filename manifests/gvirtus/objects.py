@@ -47,9 +47,9 @@ def addresses_data(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> di
     """
     match gvirtus.carrier:
         case Carrier.POLICY:
-            return policy.endpoints_data(backends.endpoints(gvirtus, addresses))
+            return backends.endpoints(gvirtus, addresses)
         case Carrier.WEBHOOK:
-            return admission.gvirtus_backends_data(backends.injection(gvirtus, addresses))
+            return admission.gvirtus_backends_data(backends.endpoints(gvirtus, addresses))
 
 
 def _carrier(settings: StackSettings, gvirtus: GvirtusSettings) -> dict[str, StackObject]:

@@ -1,4 +1,4 @@
-"""The carrier `policy` of remote GPUs: admission policies that do in CEL what `injection` says in Python.
+"""The carrier `policy` of remote GPUs: admission policies that do in CEL what `injection` says.
 
 Names and kinds of backends are written into the policies; addresses, which the cluster gives, are their parameters: a
 ConfigMap. One policy per kind of backend, and one that refuses what neither can serve.
@@ -11,7 +11,7 @@ from config.stack import StackSettings
 from manifests import reservation
 from manifests.cel import constructor, literal, text
 from manifests.gvirtus import injection as injected
-from manifests.gvirtus.injection import Endpoint, Injection
+from manifests.mutations import HOST, NAME, PORT, Fragment
 from manifests.objects import Manifest
 
 ENDPOINTS = "gvirtus-backends"
@@ -21,11 +21,10 @@ REQUESTS = "kai-anywhere-gvirtus-requests"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _POD_CREATION = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
 """CREATE alone: a pod's containers can't change later, and KAI and Jobs update pods."""
-_NAME, _HOST, _PORT = "{backend}", "{host}", "{port}"
 _MARKS = {
-    _NAME: "variables.backend",
-    _HOST: f"variables.endpoint.split({literal(injected.ENDPOINT_SEPARATOR)})[0]",
-    _PORT: f"variables.endpoint.split({literal(injected.ENDPOINT_SEPARATOR)})[1]",
+    NAME: "variables.backend",
+    HOST: 'variables.endpoint.split(":")[0]',
+    PORT: 'variables.endpoint.split(":")[1]',
 }
 
 
@@ -34,21 +33,13 @@ def policy_name(kind: BackendKind) -> str:
     return f"kai-anywhere-{kind.value}-injection"
 
 
-def endpoints_config(settings: GvirtusSettings, endpoints: Mapping[str, Endpoint]) -> Manifest:
+def endpoints_config(settings: GvirtusSettings, endpoints: Mapping[str, str]) -> Manifest:
     """The policies' parameters."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": ENDPOINTS, "namespace": settings.namespace},
-        "data": endpoints_data(endpoints),
-    }
-
-
-def endpoints_data(endpoints: Mapping[str, Endpoint]) -> dict[str, str]:
-    """The ConfigMap's data."""
-    return {
-        name: f"{endpoint.host}{injected.ENDPOINT_SEPARATOR}{endpoint.port}"
-        for name, endpoint in sorted(endpoints.items())
+        "data": dict(endpoints),
     }
 
 
@@ -69,18 +60,18 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
     nothing; a downwardAPI volume has an atomic list in it, which only a JSON patch may write.
     """
     names = _names(gvirtus, kind)
-    given = injected.fragment(Endpoint(_NAME, kind, _HOST, _PORT))
-    variable, value = given.variable
+    given = injected.fragment(kind, NAME)
+    [variable] = given.env
     annotations = ", ".join(f"{literal(key)}: {text(note, _MARKS)}" for key, note in given.annotations.items())
-    env = "Object.spec.KIND.env"
-    addition = f"name: c.name, env: [{env}{{name: {literal(variable)}, value: {text(value, _MARKS)}}}]"
-    if given.mount is not None:
-        addition += f", volumeMounts: [{constructor(given.mount, 'Object.spec.KIND.volumeMounts')}]"
+    name, value = literal(variable["name"]), text(variable["value"], _MARKS)
+    addition = f"name: c.name, env: [Object.spec.KIND.env{{name: {name}, value: {value}}}]"
+    if given.volume_mounts:
+        addition += f", volumeMounts: {constructor(given.volume_mounts, 'Object.spec.KIND.volumeMounts')}"
     wants = _wants(given)
     containers = f".filter(c, {wants}).map(c, Object.spec.KIND{{{addition}}})"
-    mutations: list[dict[str, object]] = []
-    if given.volume is not None:
-        mutations.append({"patchType": "JSONPatch", "jsonPatch": {"expression": _volume_patch(given.volume)}})
+    mutations: list[dict[str, object]] = [
+        {"patchType": "JSONPatch", "jsonPatch": {"expression": _volume_patch(volume)}} for volume in given.volumes
+    ]
     expression = (
         "Object{\n"
         f"  metadata: Object.metadata{{annotations: {{{annotations}}}}},\n"
@@ -135,10 +126,8 @@ def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manife
     Every policy and webhook learns of a change of the backends in its own time. This one judges what came out, so that
     no pod slips through between two of them without its backend.
     """
-    endpoints = {name: Endpoint(name, backend.kind, "", "") for name, backend in gvirtus.backends.items()}
-    known = Injection(endpoints, gvirtus.default)
     files = _names(gvirtus, BackendKind.GVIRTUS)
-    wanted = injected.properties_volume()["downwardAPI"]["items"][0]
+    [wanted] = injected.properties_volume()["downwardAPI"]["items"]
     return {
         "apiVersion": _ADMISSION,
         "kind": "ValidatingAdmissionPolicy",
@@ -156,13 +145,13 @@ def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manife
             ],
             "validations": [
                 {
-                    "expression": f"variables.backend in {literal(sorted(endpoints))}",
-                    "message": injected.way_out(known),
+                    "expression": f"variables.backend in {literal(sorted(gvirtus.backends))}",
+                    "message": injected.way_out(gvirtus),
                     "messageExpression": (
                         "(variables.backend == '' ? "
-                        + literal(injected.unknown_backend("", known))
+                        + literal(injected.unknown_backend("", gvirtus))
                         + " : "
-                        + text(injected.unknown_backend(_NAME, known), _MARKS)
+                        + text(injected.unknown_backend(NAME, gvirtus), _MARKS)
                         + ")"
                     ),
                 },
@@ -195,14 +184,14 @@ def _served(names: list[str], kind: BackendKind) -> Manifest:
 
     One container is evidence enough: a sidecar that another webhook adds in the last round is left alone.
     """
-    given = injected.fragment(Endpoint(_NAME, kind, _HOST, _PORT))
+    given = injected.fragment(kind, NAME)
     annotated = "".join(
         f" && object.metadata.?annotations[?{literal(key)}].hasValue()" for key in sorted(given.annotations)
     )
     return {
         "expression": (
             f"!(variables.backend in {literal(names)}) || variables.containers.exists(c, "
-            f"c.?env.orValue([]).exists(e, e.name == {literal(given.variable[0])})){annotated}"
+            f"c.?env.orValue([]).exists(e, e.name == {literal(given.env[0]['name'])})){annotated}"
         ),
         "message": injected.NOT_SERVED,
     }
@@ -229,14 +218,16 @@ def _backend(gvirtus: GvirtusSettings) -> str:
     return f"object.metadata.?annotations[?{literal(injected.BACKEND_ANNOTATION)}].orValue({default})"
 
 
-def _wants(given: injected.Fragment) -> str:
-    variable, value = given.variable
-    if given.mount is None:
-        return f"!c.?env.orValue([]).exists(e, e.name == {literal(variable)})"
+def _wants(given: Fragment) -> str:
+    [variable] = given.env
+    name, value = literal(variable["name"]), literal(variable["value"])
+    if not given.volume_mounts:
+        return f"!c.?env.orValue([]).exists(e, e.name == {name})"
+    [mount] = given.volume_mounts
     return (
-        f"!c.?env.orValue([]).exists(e, e.name == {literal(variable)} && e.?value.orValue('') != {literal(value)})"
-        f" && !c.?volumeMounts.orValue([]).exists(m, m.mountPath == {literal(given.mount['mountPath'])}"
-        f" && m.name != {literal(given.mount['name'])})"
+        f"!c.?env.orValue([]).exists(e, e.name == {name} && e.?value.orValue('') != {value})"
+        f" && !c.?volumeMounts.orValue([]).exists(m, m.mountPath == {literal(mount['mountPath'])}"
+        f" && m.name != {literal(mount['name'])})"
     )
 
 

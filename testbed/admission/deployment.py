@@ -137,15 +137,14 @@ class Deployment:
         self._cluster = control_plane
         self._logs = 0
 
-    def install(self, certificate: Json | None = None, *, webhooks: dict[str, Manifest] | None = None) -> None:
+    def install(self, certificate: Json | None = None) -> None:
         """Make what the stack makes, except the Deployment.
 
         Args:
             certificate: changes to the server's settings of its certificate.
-            webhooks: other webhook configurations than the stack's.
         """
         made = manifests(admission.objects(self.settings))
-        self.configurations = admission.webhooks(self.settings) if webhooks is None else webhooks
+        self.configurations = admission.webhooks(self.settings)
         for key in ("namespace", "service-account", "secret", "role", "role-binding", "certificate"):
             if key in made:
                 make(self.api, made[key])
@@ -246,16 +245,12 @@ class Deployment:
             "api": {"server": cluster["server"], "ca_file": str(authority), "token_file": str(token)},
         }
         settings["certificate"] |= certificate
-        files: Json = manifests(admission.objects(self.settings))["settings"]["data"]
-        self._files |= {
-            "settings.json": json.dumps(settings).encode(),
-            "reservation.json": files["reservation.json"].encode(),
-        }
+        self._files["settings.json"] = json.dumps(settings).encode()
         mount(self._volume, self._files)
 
-    def write_backends(self, backends: Json) -> None:
-        """Mount gvirtus.json, for replicas that run and for those to come."""
-        self._files["gvirtus.json"] = json.dumps(backends).encode()
+    def write_backends(self, endpoints: Json) -> None:
+        """Mount where backends answer, for replicas that run and for those to come."""
+        self._files |= {name: text.encode() for name, text in admission.gvirtus_backends_data(endpoints).items()}
         mount(self._volume, self._files)
 
 

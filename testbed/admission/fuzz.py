@@ -15,21 +15,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 from aiohttp.http_exceptions import HttpProcessingError
 from typing_extensions import override
 
-from agents.admission.answers import Mutations
 from agents.admission.certificates.tls import LiveTls
-from agents.admission.gvirtus import BackendsFile
 from agents.admission.listener import Limits, Listener
-from agents.admission.nodes import TegraNodes
 from agents.admission.observability import Metrics
 from agents.admission.review import MAX_BODY_BYTES
 from agents.admission.server import AdmissionServer
-from testbed.admission.objects import NODES, body, fragment, reservation_pod
+from testbed.admission.objects import body, reservation_pod, served
 
 SEED = 20261122
 _AT_ONCE = 64
@@ -77,9 +73,7 @@ def fuzz(cases: int, seed: int = SEED) -> Found:
 
 async def _fuzz(cases: int, chance: random.Random) -> Found:
     found = Found()
-    nodes = TegraNodes()
-    nodes.names, nodes.synced = NODES, True
-    server = AdmissionServer(Mutations(fragment(), nodes, BackendsFile(Path("/nonexistent"))), LiveTls(), Metrics())
+    server = AdmissionServer(served(), LiveTls(), Metrics())
     listener = Listener(server.answer, Limits())
     port = await listener.start("127.0.0.1", 0)
 

@@ -1,35 +1,48 @@
 """Pods and reviews as an API server sends them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 
-from agents.admission.gvirtus import Backend, Backends
-from agents.admission.reservation import Fragment
+from agents.admission.answers import Mutations
+from agents.admission.mutation import Mutation
 from agents.admission.review import Request, read
-from config.platform import TegraPlatform
-from manifests.reservation import fragment_document, tegra_fragment
-from testbed.stacks import ROOT, Json, jetson, parse
+from manifests import admission
+from testbed.stacks import ROOT, Json, changed, gvirtus_webhook, parse
 
 NAMESPACE = "kai-resource-reservation"
 NODES = frozenset({"jetson-1"})
-BACKENDS = Backends(
-    backends={
-        "near": Backend("10.96.0.10", "9999", "gvirtus"),
-        "far": Backend("10.96.0.11", "9998", "gvirtus"),
-        "lupine": Backend("lupine.gvirtus.svc", "14833", "lupine"),
-    },
-    default="near",
-)
+ENDPOINTS = {"near": "10.96.0.10:9999", "far": "10.96.0.11:9998", "lupine": "lupine.gvirtus.svc:14833"}
+"""Where the backends of `stack` answer."""
 
 
-def fragment() -> Fragment:
-    """What the Jetson stack hands to the server."""
-    platform = parse(jetson()).platform
-    assert isinstance(platform, TegraPlatform)
-    return msgspec.json.decode(json.dumps(fragment_document(tegra_fragment(platform))), type=Fragment)
+def stack() -> Json:
+    """A Jetson stack whose server carries both mutations."""
+    backend = {"image": "gvirtus/gvirtus:1", "node": "x86-1"}
+    backends = {name: backend | ({"kind": "lupine"} if name == "lupine" else {}) for name in ENDPOINTS}
+    return changed(changed(gvirtus_webhook(), "gvirtus.backends", backends), "gvirtus.default_backend", "near")
+
+
+def mutations(of: Json | None = None) -> dict[str, Mutation]:
+    """What a stack hands to the server, as the server reads it."""
+    documents = admission.server_settings(parse(of or stack()))["mutations"]
+    return msgspec.json.decode(json.dumps(documents), type=dict[str, Mutation])
+
+
+def served(folder: Path = Path("/nonexistent"), *, synced: bool = True) -> Mutations:
+    """The mutations of a running server.
+
+    Args:
+        folder: where it looks for files of endpoints.
+        synced: whether it knows the nodes.
+    """
+    made = Mutations(mutations(), folder)
+    [nodes] = made.nodes
+    nodes.names, nodes.synced = NODES, synced
+    return made
 
 
 def reservation_pod(**spec: Any) -> Json:  # noqa: ANN401 - any field

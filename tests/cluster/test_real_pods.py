@@ -100,7 +100,7 @@ class TestAdmissionServer:
         post(connected, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
         made = {key: post(connected, each) for key, each in manifests(admission.objects(settings)).items()}
         available(connected, made["deployment"])
-        told = admission.gvirtus_backends_data(gvirtus.injection(remote.gvirtus, {"gpu-a": remote.address}))
+        told = admission.gvirtus_backends_data(gvirtus.endpoints(remote.gvirtus, {"gpu-a": remote.address}))
         post(connected, admission.gvirtus_backends(settings) | {"data": told})
         # The kubelet brings it to both replicas in its own time.
         for pod in servers(connected):

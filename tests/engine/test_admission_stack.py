@@ -71,7 +71,7 @@ def test_the_server_is_told_where_backends_answer_and_a_stack_goes_from_carrier_
     told = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{admission.GVIRTUS_BACKENDS}"
 
     def backends() -> Json:
-        document: Json = json.loads(api.get(told).json()["data"]["gvirtus.json"])
+        document: Json = json.loads(api.get(told).json()["data"]["gvirtus-endpoints.json"])
         return document
 
     def address(backend: str) -> str:
@@ -81,9 +81,7 @@ def test_the_server_is_told_where_backends_answer_and_a_stack_goes_from_carrier_
         stack = Stack(tmp_path / "stack", stack_settings(gvirtus_webhook(), cluster), engine_environment)
         try:
             stack.up()
-            gpu_a = {"host": address("gpu-a"), "port": "9999", "kind": "gvirtus"}
-            gpu_b = {"host": "gpu-b.gvirtus-system.svc", "port": "14833", "kind": "lupine"}
-            assert backends() == {"backends": {"gpu-a": gpu_a, "gpu-b": gpu_b}, "default": "gpu-a"}
+            assert backends() == {"gpu-a": f"{address('gpu-a')}:9999", "gpu-b": "gpu-b.gvirtus-system.svc:14833"}
             assert not api.get(POLICIES).json()["items"], "one carrier at a time"
             names = {each["metadata"]["name"] for each in api.get(CONFIGURATIONS).json()["items"]}
             assert names == {admission.RESERVATION_WEBHOOK, admission.GVIRTUS_WEBHOOK}
@@ -92,7 +90,7 @@ def test_the_server_is_told_where_backends_answer_and_a_stack_goes_from_carrier_
             # A backend that moves changes what the server reads, and nothing of the server.
             stack.settings = changed(stack.settings, "gvirtus.backends.gpu-a.port", 34567)
             assert stack.up().changed == {"gvirtus-service-gpu-a", "gvirtus-webhook-backends"}
-            assert backends()["backends"]["gpu-a"] == gpu_a | {"port": "34567"}
+            assert backends()["gpu-a"] == f"{address('gpu-a')}:34567"
 
             # The policies take over from the server, which stays for reservation pods.
             stack.settings = changed(stack.settings, "cluster.kubernetes_version", "1.36")

@@ -1,11 +1,9 @@
-"""Pods that ask for remote GPUs on a real API server: the policies give what the pure functions say, pod by pod.
+"""Pods that ask for remote GPUs on a real API server: the policies give what the admission server does, pod by pod.
 
 What holds for the carrier `webhook` too stands in tests/support/gvirtus/contract.py.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import httpx2
 import pytest
@@ -24,7 +22,6 @@ from testbed.stacks import Json, parse
 from testbed.stacks import gvirtus as gvirtus_stack
 from testbed.waiting import eventually
 from tests.support.gvirtus.cases import (
-    ADDRESSES,
     CASES,
     GPU,
     LOCKED,
@@ -42,7 +39,7 @@ from tests.support.gvirtus.cases import (
     stack_of,
     unlabelled,
 )
-from tests.support.gvirtus.contract import CarrierTests
+from tests.support.gvirtus.contract import ENDPOINTS, CarrierTests
 
 pytestmark = pytest.mark.engine
 
@@ -51,7 +48,6 @@ BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybinding
 SETTINGS = parse(stack_of(gvirtus_stack()))
 assert SETTINGS.gvirtus is not None
 REMOTE = SETTINGS.gvirtus
-INJECTION = gvirtus.injection(REMOTE, ADDRESSES)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +83,7 @@ def objects() -> list[Manifest]:
         gvirtus.backends_namespace(REMOTE),
         namespace(TEAM, {}),
         namespace(RESTRICTED, {"pod-security.kubernetes.io/enforce": "restricted"}),
-        gvirtus_policy.endpoints_config(REMOTE, INJECTION.endpoints),
+        gvirtus_policy.endpoints_config(REMOTE, ENDPOINTS),
         gvirtus_policy.requests_policy(SETTINGS, REMOTE),
         deny_binding(gvirtus_policy.REQUESTS),
         *policies,
@@ -138,8 +134,6 @@ def on_the_frontend() -> Json:
 class TestPolicies(CarrierTests):
     """The carrier `policy`."""
 
-    injection = INJECTION
-
     @override
     def placed(self, of: Manifest) -> Manifest:
         return place(of)
@@ -147,23 +141,21 @@ class TestPolicies(CarrierTests):
     def test_a_changed_address_reaches_new_pods_alone(self, api: httpx2.Client, pods: str) -> None:
         path = f"/api/v1/namespaces/{REMOTE.namespace}/configmaps/{gvirtus_policy.ENDPOINTS}"
         before = created(api, pod(), dry_run=False)["metadata"]["annotations"]["gvirtus.io/properties"]
-        moved = dict(INJECTION.endpoints) | {
-            "gpu-a": dataclasses.replace(INJECTION.endpoints["gpu-a"], host="10.96.9.9")
-        }
 
-        def write(endpoints: Any) -> None:  # noqa: ANN401 - the builder's own type
-            body = {"data": gvirtus_policy.endpoints_data(endpoints)}
-            api.patch(path, json=body, headers={"Content-Type": "application/merge-patch+json"}).raise_for_status()
+        def write(endpoints: Json) -> None:
+            api.patch(
+                path, json={"data": endpoints}, headers={"Content-Type": "application/merge-patch+json"}
+            ).raise_for_status()
 
         def new_pods_have(host: str) -> bool:
             return host in created(api, generated_name())["metadata"]["annotations"]["gvirtus.io/properties"]
 
-        write(moved)
+        write(ENDPOINTS | {"gpu-a": "10.96.9.9:9999"})
         try:
             eventually(lambda: new_pods_have("10.96.9.9"))
             assert api.get(f"{pods}/app").json()["metadata"]["annotations"]["gvirtus.io/properties"] == before
         finally:
-            write(INJECTION.endpoints)
+            write(ENDPOINTS)
             eventually(lambda: new_pods_have("10.96.7.7"))
 
 
@@ -255,7 +247,7 @@ def test_without_the_addresses_a_pod_is_refused_and_not_let_in_unchanged(api: ht
         eventually(lambda: create(api, pod()).status_code != httpx2.codes.CREATED)
         created(api, unlabelled(pod()))
     finally:
-        post(api, gvirtus_policy.endpoints_config(REMOTE, INJECTION.endpoints))
+        post(api, gvirtus_policy.endpoints_config(REMOTE, ENDPOINTS))
         eventually(lambda: in_force(api))
 
 

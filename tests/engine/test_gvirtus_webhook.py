@@ -1,4 +1,4 @@
-"""Pods that ask for remote GPUs on a real API server: the admission server gives what the pure function says.
+"""Pods that ask for remote GPUs on a real API server: the running server gives what its pure function says.
 
 The server is two real processes with real TLS, and there is no MutatingAdmissionPolicy. What holds for the carrier
 `policy` too stands in tests/support/gvirtus/contract.py.
@@ -12,18 +12,16 @@ import httpx2
 import pytest
 
 import simulator
-from agents.admission.answers import NO_BACKENDS
 from manifests import admission, reservation
 from manifests.gvirtus import backends as gvirtus
 from manifests.gvirtus import policy as gvirtus_policy
-from manifests.gvirtus.injection import PATH, VOLUME, webhook_document
+from manifests.gvirtus.injection import NOT_YET, PATH, VOLUME
 from manifests.objects import deny_binding
 from testbed.admission.deployment import Deployment, deployment, make, prepare, remove
 from testbed.inventory import connect
 from testbed.stacks import gvirtus_webhook, parse
 from testbed.waiting import eventually
 from tests.support.gvirtus.cases import (
-    ADDRESSES,
     LOCKED,
     RESTRICTED,
     TEAM,
@@ -39,7 +37,7 @@ from tests.support.gvirtus.cases import (
     template,
     unlabelled,
 )
-from tests.support.gvirtus.contract import CarrierTests, assert_injected
+from tests.support.gvirtus.contract import ENDPOINTS, CarrierTests, assert_injected
 from tests.support.pods.reservation_cases import as_binder_creates
 
 pytestmark = pytest.mark.engine
@@ -47,7 +45,6 @@ pytestmark = pytest.mark.engine
 SETTINGS = parse(stack_of(gvirtus_webhook()))
 assert SETTINGS.gvirtus is not None
 REMOTE = SETTINGS.gvirtus
-INJECTION = gvirtus.injection(REMOTE, ADDRESSES)
 PATIENT_S = 240.0
 """A Job whose pods were refused tries again later and later."""
 
@@ -95,7 +92,7 @@ def server(
 @pytest.fixture(scope="module")
 def early(server: tuple[httpx2.Client, Deployment]) -> Early:
     connected, _ = server
-    eventually(lambda: NO_BACKENDS in create(connected, pod()).text)
+    eventually(lambda: NOT_YET in create(connected, pod()).text)
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "early", "namespace": TEAM}}
     path = post(connected, job | {"spec": {"template": template(), "backoffLimit": 0}})
     events = f"/api/v1/namespaces/{TEAM}/events"
@@ -109,15 +106,13 @@ def api(server: tuple[httpx2.Client, Deployment], early: Early) -> httpx2.Client
     """The cluster once the kubelet has shown the ConfigMap to both replicas, which run on."""
     assert early.job
     connected, made = server
-    made.write_backends(webhook_document(INJECTION))
+    made.write_backends(ENDPOINTS)
     eventually(lambda: create(connected, pod()).status_code == httpx2.codes.CREATED)
     return connected
 
 
 class TestWebhook(CarrierTests):
     """The carrier `webhook`, which adds no node selector."""
-
-    injection = INJECTION
 
 
 class TestBeforeItKnowsAnyBackend:
@@ -126,7 +121,7 @@ class TestBeforeItKnowsAnyBackend:
     def test_a_pod_is_refused_and_told_to_come_again(self, early: Early) -> None:
         assert early.answer.status_code == httpx2.codes.SERVICE_UNAVAILABLE
         message = early.answer.json()["message"]
-        assert message == f'admission webhook "gvirtus.kai-anywhere.io" denied the request: {NO_BACKENDS}'
+        assert message == f'admission webhook "gvirtus.kai-anywhere.io" denied the request: {NOT_YET}'
 
     def test_a_pod_that_asks_for_nothing_is_welcome(self, early: Early) -> None:
         assert early.plain.status_code == httpx2.codes.CREATED, early.plain.text
@@ -162,17 +157,17 @@ def test_a_changed_address_reaches_new_pods_without_a_restart(
     api: httpx2.Client, server: tuple[httpx2.Client, Deployment]
 ) -> None:
     _, made = server
-    moved = gvirtus.injection(REMOTE, ADDRESSES | {"gpu-a": "10.96.9.9"})
+    moved = ENDPOINTS | {"gpu-a": "10.96.9.9:9999"}
 
     def new_pods_have(host: str) -> bool:
         return host in created(api, generated_name())["metadata"]["annotations"]["gvirtus.io/properties"]
 
     running = [replica.process.pid for replica in made.replicas]
-    made.write_backends(webhook_document(moved))
+    made.write_backends(moved)
     try:
         assert all(new_pods_have("10.96.9.9") for _ in range(4)), "both replicas read the file at each pod"
     finally:
-        made.write_backends(webhook_document(INJECTION))
+        made.write_backends(ENDPOINTS)
     assert all(new_pods_have("10.96.7.7") for _ in range(4))
     assert [replica.process.pid for replica in made.replicas if replica.process.poll() is None] == running
 
@@ -240,7 +235,7 @@ def test_a_damaged_list_of_backends_hinders_neither_the_servers_start_nor_reserv
         assert answer.status_code == httpx2.codes.CREATED, answer.text
         assert answer.json()["spec"]["containers"][0]["securityContext"]["privileged"] is True
     finally:
-        made.write_backends(webhook_document(INJECTION))
+        made.write_backends(ENDPOINTS)
         made.start()
     eventually(lambda: create(api, pod()).status_code == httpx2.codes.CREATED)
     assert [line for line in made.logs() if line["event"] == "a mounted file is wrong"]

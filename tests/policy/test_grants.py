@@ -52,31 +52,45 @@ def test_the_overrides_pass_on_tegra_alone() -> None:
     }
 
 
-def _reservation_file(stack: Json, **changes: object) -> Json:
-    """The admission server's ConfigMap, perhaps with something else in its fragment."""
+def _server_settings(stack: Json, path: str = "version", value: object = 1) -> Json:
+    """The admission server's ConfigMap, perhaps with something else in its document."""
     [made] = [item for item in preview(stack).registrations if item.key == "ConfigMap:admission-settings"]
-    fragment = json.loads(made.inputs["data"]["reservation.json"]) | changes
-    return {**made.inputs, "data": {"reservation.json": json.dumps(fragment)}}
+    document = changed(json.loads(made.inputs["data"]["settings.json"]), path, value)
+    return {**made.inputs, "data": {"settings.json": json.dumps(document)}}
+
+
+_MUTATION = "mutations.reservation"
 
 
 def test_the_admission_servers_fragment_passes_on_tegra_alone() -> None:
-    settings = _reservation_file(webhook())
+    settings = _server_settings(webhook())
     assert findings(CONFIG_MAP, settings, TEGRA) == ()
     assert {finding.rule for finding in findings(CONFIG_MAP, settings, STRICT)} == {"privileged", "host-paths"}
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("path", "value"),
     [
-        {"namespace": "default"},
-        {"labels": {}},
-        {"container": "another"},
-        {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
-        {"securityContext": {"privileged": True, "capabilities": {"add": ["ALL"]}}},
+        (f"{_MUTATION}.pods.namespace", "default"),
+        (f"{_MUTATION}.pods.namespace", None),
+        (f"{_MUTATION}.pods.labels", {}),
+        (f"{_MUTATION}.pods.nodeLabels", {}),
+        (f"{_MUTATION}.fragments..container", "another"),
+        (f"{_MUTATION}.fragments..container", None),
+        (f"{_MUTATION}.fragments..volumes", [{"name": "root", "hostPath": {"path": "/"}}]),
+        (f"{_MUTATION}.fragments..securityContext", {"privileged": True, "capabilities": {"add": ["ALL"]}}),
+        (f"{_MUTATION}.fragments.more", {"securityContext": {"privileged": True}}),
+        (f"{_MUTATION}.choice", {"annotation": "a", "default": ""}),
+        ("mutations.other", {"fragments": {"": {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]}}}),
     ],
 )
-def test_another_fragment_of_the_admission_server_does_not_pass(changes: Json) -> None:
-    assert findings(CONFIG_MAP, _reservation_file(webhook(), **changes), TEGRA)
+def test_another_mutation_of_the_admission_server_does_not_pass(path: str, value: object) -> None:
+    assert findings(CONFIG_MAP, _server_settings(webhook(), path, value), TEGRA)
+
+
+def test_the_admission_servers_words_for_a_refusal_are_its_own() -> None:
+    path = f"{_MUTATION}.fragments..containerMissing"
+    assert findings(CONFIG_MAP, _server_settings(webhook(), path, "another text"), TEGRA) == ()
 
 
 _SPEC = "spec.matchConstraints"

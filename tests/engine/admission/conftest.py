@@ -6,14 +6,14 @@ import httpx2
 import pytest
 
 import simulator
-from manifests import admission, reservation
+from manifests import reservation
 from testbed.admission.deployment import Deployment, deployment, make, prepare, remove
+from testbed.admission.objects import ENDPOINTS, stack
 from testbed.inventory import connect
 from testbed.simulated import start
 from testbed.stacks import Json, parse, webhook
 from testbed.waiting import eventually
 from tests.support.admission.pods import (
-    BACKENDS,
     LIFETIME_S,
     PROPAGATION_S,
     is_mutated,
@@ -62,12 +62,10 @@ def server(
 ) -> Iterator[Deployment]:
     """Two replicas whose certificates live shortly, and the webhooks of both mutations."""
     assert by_policy
-    settings = parse(webhook())
     folder = tmp_path_factory.mktemp("admission") / "server"
-    with deployment(folder, cluster, api, settings) as made:
-        configurations = admission.webhooks(settings) | {"gvirtus-webhook": admission.gvirtus_webhook(settings)}
-        made.install({"lifetime_seconds": LIFETIME_S, "propagation_seconds": PROPAGATION_S}, webhooks=configurations)
-        made.write_backends(BACKENDS)
+    with deployment(folder, cluster, api, parse(stack())) as made:
+        made.install({"lifetime_seconds": LIFETIME_S, "propagation_seconds": PROPAGATION_S})
+        made.write_backends(ENDPOINTS)
         made.start()
         made.start()
         eventually(lambda: is_mutated_now(api))

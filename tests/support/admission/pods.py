@@ -16,10 +16,6 @@ from testbed.stacks import Json
 from tests.support.pods.reservation_cases import as_binder_creates
 
 NAMESPACE = reservation.NAMESPACE
-BACKENDS = {
-    "backends": {"near": {"host": "10.96.0.10", "port": "9999", "kind": "gvirtus"}},
-    "default": "near",
-}
 LIFETIME_S = 120
 """Of a certificate: each one that a test finds is renewed and expires within two minutes."""
 PROPAGATION_S = 5

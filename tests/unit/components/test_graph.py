@@ -212,12 +212,9 @@ def test_the_server_is_told_real_addresses_once_they_are_known(config_path: str)
     planned, done = preview(gvirtus_webhook()), up(gvirtus_webhook(), config_path)
     assert planned.by_key[key].inputs["data"] == UNKNOWN
     assert planned.by_key[key].inputs["metadata"]["namespace"] == "kai-anywhere"
-    assert json.loads(done.by_key[key].inputs["data"]["gvirtus.json"]) == {
-        "backends": {
-            "gpu-a": {"host": SERVICE_ADDRESS, "port": "9999", "kind": "gvirtus"},
-            "gpu-b": {"host": "gpu-b.gvirtus-system.svc", "port": "14833", "kind": "lupine"},
-        },
-        "default": "gpu-a",
+    assert json.loads(done.by_key[key].inputs["data"]["gvirtus-endpoints.json"]) == {
+        "gpu-a": f"{SERVICE_ADDRESS}:9999",
+        "gpu-b": "gpu-b.gvirtus-system.svc:14833",
     }
     for other, registered in planned.by_key.items():
         if "Policy" in other or "Webhook" in other:

@@ -5,10 +5,9 @@ from typing import Any
 
 import yaml
 
-from agents.admission.answers import NO_BACKENDS
 from config.gvirtus import BackendKind
 from manifests.gvirtus import backends as built
-from manifests.gvirtus.injection import PATH, PATH_TAKEN, VOLUME, VOLUME_TAKEN
+from manifests.gvirtus.injection import NOT_YET, PATH, PATH_TAKEN, VOLUME, VOLUME_TAKEN
 from testbed.stacks import ROOT, changed, jetson, parse
 
 DOCUMENT = (ROOT / "docs/gvirtus.md").read_text(encoding="utf-8")
@@ -48,7 +47,7 @@ def test_the_skeleton_links_what_gvirtus_intercepts() -> None:
 
 def test_the_failures_that_it_tells_are_those_that_are_told() -> None:
     assert "`does not know the backends of remote GPUs yet`" in DOCUMENT
-    assert "does not know the backends of remote GPUs yet" in NO_BACKENDS
+    assert "does not know the backends of remote GPUs yet" in NOT_YET
     told = [f"the volume name {VOLUME} is taken", f"something else is mounted at {PATH}"]
     for text, message in zip(told, (VOLUME_TAKEN, PATH_TAKEN), strict=True):
         assert f"`{text}`" in DOCUMENT

@@ -3,20 +3,23 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agents.admission import __main__ as agent
-from agents.admission import answers, files, gvirtus, nodes
-from agents.admission.reservation import Fragment
+from agents.admission import settings as agent_settings
+from agents.admission.endpoints import EndpointsFile
+from agents.admission.mutation import Mutation
 from agents.admission.settings import MountedCertificate, OwnCertificate, Settings, SignedCertificate
 from config.gvirtus import BackendKind
 from manifests import admission, reservation
 from manifests.gvirtus import backends as remote_gpus
 from manifests.gvirtus import policy as gvirtus_policy
-from manifests.gvirtus.injection import ENABLED_LABEL
-from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
+from manifests.gvirtus.injection import NOT_YET
+from manifests.mutations import VERSION
 from manifests.objects import manifests
 from testbed.stacks import (
+    ROOT,
     STACKS,
     WEBHOOK_STACKS,
     cert_manager,
@@ -70,17 +73,14 @@ def test_backends_and_the_operators_are_outside_its_scope() -> None:
 def test_the_server_reads_the_backends_that_it_is_given(tmp_path: Path) -> None:
     settings = parse(gvirtus_webhook())
     assert settings.gvirtus is not None
-    injection = remote_gpus.injection(settings.gvirtus, {"gpu-a": "10.96.7.7", "gpu-b": "10.96.7.8"})
-    data = admission.gvirtus_backends_data(injection)
-    [(file, text)] = data.items()
+    endpoints = remote_gpus.endpoints(settings.gvirtus, {"gpu-a": "10.96.7.7", "gpu-b": "10.96.7.8"})
+    [(file, text)] = admission.gvirtus_backends_data(endpoints).items()
+    assert [file] == [f"{name}-endpoints.json" for name, each in admission.mutations(settings).items() if each.choice]
     (tmp_path / file).write_text(text, encoding="utf-8")
-    assert gvirtus.BackendsFile(tmp_path / "gvirtus.json").current() == gvirtus.Backends(
-        backends={
-            "gpu-a": gvirtus.Backend("10.96.7.7", "9999", "gvirtus"),
-            "gpu-b": gvirtus.Backend("gpu-b.gvirtus-system.svc", "14833", "lupine"),
-        },
-        default="gpu-a",
-    )
+    assert EndpointsFile(tmp_path / file).current() == {
+        "gpu-a": "10.96.7.7:9999",
+        "gpu-b": "gpu-b.gvirtus-system.svc:14833",
+    }
 
 
 def test_the_backends_are_mounted_where_the_server_looks_and_need_not_be_there() -> None:
@@ -102,7 +102,7 @@ def test_remote_gpus_alone_bring_one_webhook_and_rights_to_it_alone() -> None:
     assert [key for key in made if key.endswith("-webhook")] == ["gvirtus-webhook"]
     [names] = [rule["resourceNames"] for rule in made["cluster-role"]["rules"] if "resourceNames" in rule]
     assert names == ["kai-anywhere-gvirtus"]
-    assert "reservation.json" not in made["settings"]["data"]
+    assert admission.server_settings(settings)["mutations"].keys() == {"gvirtus"}
     assert admission.server_settings(settings)["webhook_configurations"] == ["kai-anywhere-gvirtus"]
 
 
@@ -125,23 +125,38 @@ def test_the_webhook_reaches_exactly_what_the_policy_reaches() -> None:
     assert "caBundle" not in hook["clientConfig"], "the server owns it"
 
 
-@pytest.mark.parametrize("stack", [webhook(), cert_manager(), stack_certificates()])
+@pytest.mark.parametrize("stack", [webhook(), cert_manager(), stack_certificates(), gvirtus_webhook()])
 def test_the_server_reads_the_settings_that_it_is_given(stack: dict[str, object], tmp_path: Path) -> None:
     settings = parse(stack)
-    data = manifests(admission.objects(settings))["settings"]["data"]
-    for name, text in data.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    read = files.read(tmp_path / "settings.json", Settings)
+    [(name, text)] = manifests(admission.objects(settings))["settings"]["data"].items()
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    read = Settings.from_file(tmp_path / "settings.json")
     assert isinstance(read.certificate, OwnCertificate | MountedCertificate | SignedCertificate)
     assert read.dns_name == f"kai-anywhere-admission.{settings.admission.namespace}.svc"
-    assert read.webhook_configurations == ("kai-anywhere-reservation",)
-    assert Fragment.from_file(tmp_path / "reservation.json").container == reservation.CONTAINER
+    assert list(read.webhook_configurations) == [f"kai-anywhere-{name}" for name in settings.webhooks]
+    assert list(read.mutations) == list(settings.webhooks)
+    told = {name: mutation.document() for name, mutation in admission.mutations(settings).items()}
+    assert msgspec.convert(told, dict[str, Mutation]) == read.mutations
+    assert [read.mutations[name].fragments.keys() for name in told] == [told[name]["fragments"].keys() for name in told]
 
 
-def test_the_server_knows_names_by_the_same_words() -> None:
-    assert f"{PLATFORM}={PLATFORM_TEGRA}" == nodes.SELECTOR
-    assert ENABLED_LABEL == gvirtus.ENABLED
-    assert admission.GVIRTUS_BACKENDS in answers.NO_BACKENDS
+def test_program_and_server_agree_on_the_version_that_stands_in_the_settings_name() -> None:
+    assert agent_settings.VERSION == VERSION
+    made = manifests(admission.objects(parse(gvirtus_webhook())))
+    name = made["settings"]["metadata"]["name"]
+    assert name == f"kai-anywhere-admission-v{VERSION}"
+    [volume] = [
+        each for each in made["deployment"]["spec"]["template"]["spec"]["volumes"] if each["name"] == "settings"
+    ]
+    assert volume["projected"]["sources"][0] == {"configMap": {"name": name}}
+
+
+def test_the_server_has_no_word_of_what_it_adds() -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "agents/admission").rglob("*.py")).lower()
+    assert "mutation" in code
+    for word in ("gvirtus", "lupine", "tegra", "nvidia", "kai-resource-reservation", "gpu-fraction"):
+        assert word not in code
+    assert admission.GVIRTUS_BACKENDS in NOT_YET
 
 
 def test_rights_are_by_name() -> None:

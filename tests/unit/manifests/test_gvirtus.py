@@ -141,7 +141,7 @@ def test_the_services_port_can_be_another_one_than_the_programs() -> None:
     _, remote = _settings(gvirtus_full())
     [port] = built.service(remote, "only")["spec"]["ports"]
     assert (port["port"], port["targetPort"]) == (34567, 9999)
-    assert built.endpoints(remote, {"only": "10.0.0.1"})["only"].port == "34567"
+    assert built.endpoints(remote, {"only": "10.0.0.1"})["only"] == "10.0.0.1:34567"
 
 
 def test_only_pods_that_ask_reach_a_backend_and_it_reaches_nobody() -> None:

@@ -1,151 +1,81 @@
-"""The injection by value: what it adds, what it leaves alone, and that twice is once."""
+"""What a pod with a remote GPU gets, as the data that both carriers render; the server's tests merge it."""
 
-import copy
 import json
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from config.gvirtus import BackendKind
-from manifests.gvirtus.injection import (
-    ENABLED_LABEL,
-    PATH,
-    VOLUME,
-    Endpoint,
-    Injection,
-    inject,
-    refusal,
-    webhook_document,
-)
-
-_ENDPOINTS = {
-    "a": Endpoint("a", BackendKind.GVIRTUS, "10.96.0.10", "9999"),
-    "l": Endpoint("l", BackendKind.LUPINE, "l.gvirtus-system.svc", "14833"),
-}
-_INJECTION = Injection(_ENDPOINTS, "a")
-_NO_DEFAULT = Injection(_ENDPOINTS, None)
+from config.gvirtus import BackendKind, GvirtusSettings
+from manifests.gvirtus.injection import PATH, PATH_TAKEN, VOLUME, VOLUME_TAKEN, fragment, mutation
+from manifests.mutations import HOST, NAME, PORT, Fragment, Pods
+from testbed.stacks import changed, gvirtus, parse
 
 
-def _pod(**spec: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
-    return {
-        "metadata": {"name": "p", "labels": {ENABLED_LABEL: "true"}},
-        "spec": {"containers": [{"name": "main", "image": "a:1"}], **spec},
-    }
-
-
-def _choosing(name: str) -> dict[str, Any]:
-    pod = _pod()
-    pod["metadata"]["annotations"] = {"gvirtus.io/backend": name}
-    return pod
+def _remote(**changes: object) -> GvirtusSettings:
+    stack = gvirtus()
+    for key, value in changes.items():
+        stack = changed(stack, f"gvirtus.{key}", value)
+    remote = parse(stack).gvirtus
+    assert remote is not None
+    return remote
 
 
 def test_the_file_is_what_gvirtus_reads() -> None:
-    annotations = inject(_pod(), _INJECTION)["metadata"]["annotations"]
+    annotations = fragment(BackendKind.GVIRTUS, "a").annotations
     assert json.loads(annotations["gvirtus.io/properties"]) == {
-        "communicator": [
-            {"endpoint": {"suite": "tcp/ip", "protocol": "tcp", "server_address": "10.96.0.10", "port": "9999"}}
-        ]
+        "communicator": [{"endpoint": {"suite": "tcp/ip", "protocol": "tcp", "server_address": HOST, "port": PORT}}]
     }
     assert annotations["gvirtus.io/backend"] == "a", "what was chosen for the pod can be seen"
 
 
 def test_lupine_gets_one_variable_and_nothing_else() -> None:
-    before = _choosing("l")
-    after = inject(before, _INJECTION)
-    assert after["spec"]["containers"][0].pop("env") == [
-        {"name": "LUPINE_SERVER", "value": "l.gvirtus-system.svc:14833"}
-    ]
-    assert after == before
-
-
-@pytest.mark.parametrize("labels", [None, {}, {ENABLED_LABEL: "false"}, {"other": "true"}])
-def test_a_pod_that_does_not_ask_is_the_same_object(labels: dict[str, str] | None) -> None:
-    pod = _pod()
-    pod["metadata"]["labels"] = labels
-    assert inject(pod, _INJECTION) is pod
-
-
-@pytest.mark.parametrize("name", ["x", ""])
-def test_an_unknown_backend_adds_nothing_and_is_refused(name: str) -> None:
-    pod = _choosing(name)
-    assert inject(pod, _INJECTION) is pod
-    message = refusal(pod, _INJECTION)
-    assert message is not None
-    assert "set the annotation gvirtus.io/backend to one of: a, l; without it, pods get a" in message
-
-
-def test_a_pod_that_names_none_is_refused_where_there_is_no_default() -> None:
-    assert refusal(_pod(), _NO_DEFAULT) == (
-        "this pod asks for a remote GPU and names no backend: set the annotation gvirtus.io/backend to one of: a, l"
-    )
-    assert refusal(_choosing("l"), _NO_DEFAULT) is None
-
-
-def test_the_given_pod_is_not_changed() -> None:
-    pod = _pod(initContainers=[{"name": "i", "image": "b:1"}])
-    before = copy.deepcopy(pod)
-    assert inject(pod, _INJECTION) != before
-    assert pod == before
-
-
-def test_a_containers_own_file_stays() -> None:
-    own = {"name": "GVIRTUS_CONFIG", "value": "/app/own.json"}
-    pod = _pod(containers=[{"name": "own", "env": [own]}, {"name": "other"}])
-    mine, other = inject(pod, _INJECTION)["spec"]["containers"]
-    assert mine == {"name": "own", "env": [own]}
-    assert other["env"] == [{"name": "GVIRTUS_CONFIG", "value": PATH}]
-
-
-def test_what_is_in_the_way_is_refused_and_not_overwritten() -> None:
-    volume = {"name": VOLUME, "emptyDir": {}}
-    after = inject(_pod(volumes=[volume]), _INJECTION)
-    assert after["spec"]["volumes"] == [volume]
-    assert "rename your volume" in str(refusal(after, _INJECTION))
-    mount = {"name": "mine", "mountPath": PATH}
-    after = inject(_pod(containers=[{"name": "main", "volumeMounts": [mount]}]), _INJECTION)
-    assert after["spec"]["containers"] == [{"name": "main", "volumeMounts": [mount]}]
-    assert f"something else is mounted at {PATH}" in str(refusal(after, _INJECTION))
-
-
-def test_the_webhooks_document_says_the_same() -> None:
-    assert webhook_document(_INJECTION) == {
-        "backends": {
-            "a": {"host": "10.96.0.10", "port": "9999", "kind": "gvirtus"},
-            "l": {"host": "l.gvirtus-system.svc", "port": "14833", "kind": "lupine"},
-        },
-        "default": "a",
+    assert fragment(BackendKind.LUPINE, "l").model_dump(exclude_defaults=True) == {
+        "annotations": {"gvirtus.io/backend": "l"},
+        "env": [{"name": "LUPINE_SERVER", "value": f"{HOST}:{PORT}"}],
+        "own": {},
     }
 
 
-_names = st.sampled_from(["GVIRTUS_CONFIG", "LUPINE_SERVER", "A"])
-_env = st.lists(st.fixed_dictionaries({"name": _names, "value": st.sampled_from([PATH, "x"])}), max_size=3)
-_mounts = st.lists(
-    st.fixed_dictionaries({"name": st.sampled_from([VOLUME, "v"]), "mountPath": st.sampled_from([PATH, "/d"])}),
-    max_size=2,
-    unique_by=lambda mount: mount["mountPath"],
-)
-_container = st.fixed_dictionaries({"name": st.just("c")}, optional={"env": _env, "volumeMounts": _mounts})
-_pods = st.builds(
-    lambda containers, init, volumes, backend: {
-        "metadata": {"labels": {ENABLED_LABEL: "true"}, "annotations": backend},
-        "spec": {"containers": containers, "initContainers": init, "volumes": volumes},
-    },
-    st.lists(_container, min_size=1, max_size=3),
-    st.none() | st.lists(_container, max_size=2),
-    st.none()
-    | st.lists(st.sampled_from([{"name": VOLUME, "emptyDir": {}}, {"name": "v", "emptyDir": {}}]), max_size=1),
-    st.none() | st.sampled_from([{}, {"gvirtus.io/backend": "a"}, {"gvirtus.io/backend": "l"}]),
-)
+def test_the_document_has_every_backend_finished_but_for_its_address() -> None:
+    document = mutation(_remote()).document()
+    assert document["pods"] == {"labels": {"gvirtus.io/enabled": "true"}}
+    assert document["fragments"].keys() == {"gpu-a", "gpu-b"}
+    marks = {word for word in (NAME, HOST, PORT) if word in json.dumps(document["fragments"])}
+    assert marks == {HOST, PORT}
+    own = document["fragments"]["gpu-a"]["own"]
+    assert (own["volumeTaken"], own["pathTaken"]) == (VOLUME_TAKEN, PATH_TAKEN)
+    assert document["fragments"]["gpu-a"]["volumeMounts"] == [
+        {"name": VOLUME, "mountPath": PATH, "subPath": "properties.json", "readOnly": True}
+    ]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
-@given(_pods)
-def test_twice_is_once_and_nothing_is_lost(pod: dict[str, Any]) -> None:
-    once = inject(pod, _INJECTION)
-    assert inject(once, _INJECTION) == once
-    for before, after in zip(pod["spec"]["containers"], once["spec"]["containers"], strict=True):
-        assert after.get("env", [])[: len(before.get("env", []))] == before.get("env", [])
-        kept = [m for m in before.get("volumeMounts", []) if m["mountPath"] != PATH or m["name"] != VOLUME]
-        assert all(mount in after.get("volumeMounts", []) for mount in kept)
+def test_our_volume_is_known_by_a_part_of_itself() -> None:
+    given = fragment(BackendKind.GVIRTUS, "a")
+    assert given.own is not None
+    [volume] = given.volumes
+    [item], [known] = volume["downwardAPI"]["items"], given.own.volume["downwardAPI"]["items"]
+    assert (known["path"], known["fieldRef"].items() <= item["fieldRef"].items()) == (item["path"], True)
+
+
+@pytest.mark.parametrize(
+    ("default", "way_out"),
+    [
+        ("gpu-a", "set the annotation gvirtus.io/backend to one of: gpu-a, gpu-b; without it, pods get gpu-a"),
+        (None, "set the annotation gvirtus.io/backend to one of: gpu-a, gpu-b"),
+    ],
+)
+def test_refusals_name_the_backends_that_there_are(default: str | None, way_out: str) -> None:
+    choice = mutation(_remote(default_backend=default)).choice
+    assert choice is not None
+    assert choice.default == default
+    assert choice.unnamed == f"this pod asks for a remote GPU and names no backend: {way_out}"
+    assert choice.unknown == f"there is no GPU backend '{NAME}': {way_out}"
+
+
+def test_a_mutation_with_an_unknown_part_or_a_wrong_type_is_none() -> None:
+    wrongs: list[dict[str, object]] = [{"labels": {}, "label": {}}, {"labels": {"a": 1}}, {}]
+    for wrong in wrongs:
+        with pytest.raises(ValidationError):
+            Pods.model_validate(wrong)
+    with pytest.raises(ValidationError):
+        Fragment.model_validate({"env": [{"name": "A", "value": 1}]})

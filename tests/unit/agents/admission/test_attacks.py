@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.admission_load import load
-from config.platform import TegraPlatform
-from manifests import admission, reservation
+from manifests import admission
 from manifests.objects import manifests
 from testbed.admission.attacks import ATTACKS, attack
 from testbed.admission.objects import body, reservation_pod
@@ -25,15 +24,12 @@ _SECONDS = 3.0
 
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_an_attack_ends_no_server_takes_no_memory_beyond_its_limit_and_keeps_nobody_waiting_too_long(
-    tmp_path: Path, kind: str
+    kind: str,
 ) -> None:
     settings = parse(webhook())
-    assert isinstance(settings.platform, TegraPlatform)
-    fragment = tmp_path / "reservation.json"
-    fragment.write_text(json.dumps(reservation.fragment_document(reservation.tegra_fragment(settings.platform))))
     [container] = manifests(admission.objects(settings))["deployment"]["spec"]["template"]["spec"]["containers"]
     limit_mib = int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
-    command = [sys.executable, "-m", "benchmarks.admission_servers", "aiohttp", str(fragment)]
+    command = [sys.executable, "-m", "benchmarks.admission_servers", "aiohttp"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:

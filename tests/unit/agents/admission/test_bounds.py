@@ -8,21 +8,19 @@ import urllib.request
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 
 import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.admission import gvirtus, reservation
 from agents.admission.errors import RefusalError
 from agents.admission.health import Health
 from agents.admission.listener import Connection, Limits, Listener
 from agents.admission.observability import Metrics
-from agents.admission.pods import MAX_CONTAINERS, MAX_ENTRIES, Pod
+from agents.admission.pods import MAX_CONTAINERS, MAX_ENTRIES
 from agents.admission.shares import Shares
-from testbed.admission.objects import BACKENDS, NAMESPACE, NODES, fragment, gvirtus_pod, reservation_pod
+from testbed.admission.objects import ENDPOINTS, gvirtus_pod, mutations, request, reservation_pod, served
 from testbed.stacks import Json
 
 US, OTHERS = "127.0.0.1", "127.0.0.2"
@@ -324,22 +322,20 @@ def test_a_pod_with_lists_too_long_is_refused_before_work_and_told_which(changes
     remote, reserving = gvirtus_pod(), reservation_pod()
     for pod in (remote, reserving):
         pod["spec"] |= changes
-    for refused in (partial(gvirtus.mutate, remote, BACKENDS), partial(_reserve, reserving)):
+    for name, pod in (("gvirtus", remote), ("reservation", reserving)):
         with pytest.raises(RefusalError) as caught:
-            refused()
+            mutations()[name].apply(pod, ENDPOINTS)
         assert str(caught.value).startswith(f"{place} has ")
         assert "make the pod smaller" in str(caught.value)
-
-
-def _reserve(pod: Json) -> Pod:
-    return reservation.mutate(pod, NAMESPACE, fragment(), NODES)
 
 
 def test_a_pod_that_asks_for_nothing_may_have_lists_of_any_length() -> None:
     pod = gvirtus_pod(*_entries(MAX_CONTAINERS + 1))
     pod["metadata"]["labels"] = {}
-    assert gvirtus.mutate(pod, BACKENDS) is pod
-    assert reservation.mutate(pod, "default", fragment(), NODES) is pod
+    for name in ("gvirtus", "reservation"):
+        answer = served().answer(name, request(pod, namespace="default"))
+        assert answer.allowed
+        assert answer.patch is None
 
 
 def test_a_handshake_that_is_pushed_out_is_ended_and_holds_nothing() -> None:

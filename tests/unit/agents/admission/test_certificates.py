@@ -20,7 +20,7 @@ from agents.admission.certificates.keeper import SigningKeeper
 from agents.admission.certificates.pairs import Pair
 from agents.admission.certificates.tls import LiveTls
 from agents.admission.errors import CertificateError
-from agents.admission.settings import Settings, SignedCertificate
+from agents.admission.settings import VERSION, Settings, SignedCertificate
 
 NAME = "kai-anywhere-admission.kai-anywhere.svc"
 NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
@@ -222,7 +222,7 @@ class TestSigning:
     @staticmethod
     def keeper(folder: Path, tls: LiveTls) -> SigningKeeper:
         signed = SignedCertificate(folder=str(folder), lifetime_seconds=LIFETIME.total_seconds())
-        settings = Settings("kai-anywhere", "kai-anywhere-admission", ("a",), signed)
+        settings = Settings(VERSION, "kai-anywhere", "kai-anywhere-admission", ("a",), signed, {})
         return SigningKeeper(settings, signed, tls)
 
     @staticmethod

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.admission import gvirtus, reservation
 from agents.admission.errors import RefusalError
 from agents.admission.patch import difference
 from agents.admission.pods import read_pod
-from testbed.admission.objects import BACKENDS, NAMESPACE, NODES, fragment
+from testbed.admission.objects import ENDPOINTS, NAMESPACE, mutations
 from testbed.stacks import Json
 from tests.support.pods.reservation_cases import CASES, case_pod
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """A busy machine is no failure."""
+MUTATIONS = mutations()
 _NAMES = st.sampled_from(
     ["resource-reservation", "a", "b", "LD_LIBRARY_PATH", "GVIRTUS_CONFIG", "dev-nvidia", "gvirtus-config"]
 )
@@ -60,9 +60,9 @@ PODS = st.fixed_dictionaries(
 
 
 def _both(pod: Any) -> list[Any]:  # noqa: ANN401 - a pod
-    results = [reservation.mutate(pod, NAMESPACE, fragment(), NODES)] if _has_kais_container(pod) else []
+    results = [MUTATIONS["reservation"].apply(pod, {})[0]] if _has_kais_container(pod) else []
     try:
-        results.append(gvirtus.mutate(pod, BACKENDS))
+        results.append(MUTATIONS["gvirtus"].apply(pod, ENDPOINTS)[0])
     except RefusalError:
         return results
     return results
@@ -88,7 +88,7 @@ def test_every_case_of_a_reservation_pod_has_its_patch(case: Callable[[Json], No
     created["spec"]["nodeName"] = "jetson-1"
     pod = read_pod(json.dumps(created).encode())
     try:
-        changed = reservation.mutate(pod, NAMESPACE, fragment(), NODES)
+        changed, _ = MUTATIONS["reservation"].apply(pod, {})
     except RefusalError:
         return
     patch = difference(pod, changed)

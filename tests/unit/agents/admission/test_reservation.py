@@ -5,14 +5,21 @@ import copy
 import pytest
 
 from agents.admission.errors import RefusalError
-from agents.admission.reservation import mutate
-from testbed.admission.objects import NAMESPACE, NODES, fragment, reservation_pod
+from agents.admission.review import Answer
+from testbed.admission.objects import NAMESPACE, mutations, request, reservation_pod, served
 from testbed.stacks import Json
 
 
 def mutated(pod: Json) -> Json:
-    result = dict(mutate(pod, NAMESPACE, fragment(), NODES))
-    return copy.deepcopy(result)
+    return copy.deepcopy(dict(mutations()["reservation"].apply(pod, {})[0]))
+
+
+def answered(pod: Json, namespace: str = NAMESPACE) -> Answer:
+    return served().answer("reservation", request(pod, namespace=namespace))
+
+
+def test_a_reservation_pod_on_a_tegra_node_is_changed() -> None:
+    assert answered(reservation_pod()).patch is not None
 
 
 def test_the_pod_gets_the_fragment_behind_what_it_has() -> None:
@@ -54,21 +61,19 @@ def test_a_second_pass_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("node", ["x86-1", None])
-def test_on_another_node_the_same_object_comes_back(node: str | None) -> None:
-    pod = reservation_pod(nodeName=node)
-    assert mutate(pod, NAMESPACE, fragment(), NODES) is pod
+def test_on_another_node_nothing_is_changed(node: str | None) -> None:
+    assert answered(reservation_pod(nodeName=node)) == Answer(allowed=True)
 
 
-def test_in_another_namespace_the_same_object_comes_back() -> None:
-    pod = reservation_pod()
-    assert mutate(pod, "default", fragment(), NODES) is pod
+def test_in_another_namespace_nothing_is_changed() -> None:
+    assert answered(reservation_pod(), "default") == Answer(allowed=True)
 
 
 @pytest.mark.parametrize("labels", [None, {}, {"app": "other"}])
-def test_without_the_label_the_same_object_comes_back(labels: dict[str, str] | None) -> None:
+def test_without_the_label_nothing_is_changed(labels: dict[str, str] | None) -> None:
     pod = reservation_pod()
     pod["metadata"]["labels"] = labels
-    assert mutate(pod, NAMESPACE, fragment(), NODES) is pod
+    assert answered(pod) == Answer(allowed=True)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +112,20 @@ def test_no_other_container_becomes_privileged() -> None:
     assert after["spec"]["initContainers"] == pod["spec"]["initContainers"]
 
 
+def test_a_pod_without_containers_is_refused() -> None:
+    with pytest.raises(RefusalError, match=r"needs a container named 'resource-reservation'"):
+        mutated(reservation_pod(containers=[]))
+
+
+def test_a_volume_of_our_name_becomes_ours() -> None:
+    """As server-side apply merges it; the API server refuses a volume with two sources."""
+    pod = reservation_pod(volumes=[{"name": "dev-nvidia", "hostPath": {"path": "/etc"}}, {"name": "own"}])
+    names = {volume["name"]: volume for volume in mutated(pod)["spec"]["volumes"]}
+    assert names["dev-nvidia"] == {"name": "dev-nvidia", "hostPath": {"path": "/dev", "type": "Directory"}}
+    assert names.keys() == {"nvidia-libs", "dev-nvidia", "own"}
+
+
 def test_a_pod_without_kais_container_is_refused_with_the_reason() -> None:
     pod = reservation_pod(containers=[{"name": "mine", "image": "a:1"}])
-    with pytest.raises(RefusalError, match=r"needs a container named 'resource-reservation'.*this one has: mine"):
-        mutate(pod, NAMESPACE, fragment(), NODES)
+    with pytest.raises(RefusalError, match=r"node jetson-1 .*named 'resource-reservation'.*one has: mine\."):
+        mutated(pod)

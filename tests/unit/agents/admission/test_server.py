@@ -18,15 +18,13 @@ from agents.admission import answers, review
 from agents.admission.answers import Mutations
 from agents.admission.certificates.tls import LiveTls
 from agents.admission.errors import BadRequestError
-from agents.admission.gvirtus import BackendsFile
 from agents.admission.health import Health
 from agents.admission.listener import Limits, Listener
-from agents.admission.nodes import TegraNodes
 from agents.admission.observability import JsonLines, Metrics, log_to_stderr
 from agents.admission.review import MAX_BODY_BYTES
 from agents.admission.server import AdmissionServer
 from testbed.admission.fuzz import fuzz
-from testbed.admission.objects import NODES, body, fragment, gvirtus_pod, reservation_pod
+from testbed.admission.objects import ENDPOINTS, body, gvirtus_pod, mutations, reservation_pod, served
 from testbed.stacks import Json
 from testbed.waiting import eventually
 
@@ -35,9 +33,7 @@ Ask = Callable[[aiohttp.ClientSession, str], Awaitable[Any]]
 
 
 def server(folder: Path, *, synced: bool = True) -> AdmissionServer:
-    nodes = TegraNodes()
-    nodes.names, nodes.synced = NODES, synced
-    return AdmissionServer(Mutations(fragment(), nodes, BackendsFile(folder / "gvirtus.json")), LiveTls(), Metrics())
+    return AdmissionServer(served(folder, synced=synced), LiveTls(), Metrics())
 
 
 async def _served(made: AdmissionServer, ask: Ask) -> Any:  # noqa: ANN401 - what the test asks for
@@ -125,8 +121,7 @@ def test_before_the_backends_are_known_pods_are_refused_and_told_to_come_again(t
     assert (status, refused["allowed"], refused["status"]["code"]) == (200, False, 503)
     assert "does not know the backends of remote GPUs yet" in refused["status"]["message"]
     assert "try again" in refused["status"]["message"]
-    document = '{"backends": {"a": {"host": "10.0.0.1", "port": "1", "kind": "gvirtus"}}, "default": "a"}'
-    (tmp_path / "gvirtus.json").write_text(document, encoding="utf-8")
+    (tmp_path / "gvirtus-endpoints.json").write_text(json.dumps(ENDPOINTS), encoding="utf-8")
     response = response_of(post(made, body(gvirtus_pod()), "/mutate/gvirtus")[1])
     assert response["allowed"] is True, "the same process, without a restart"
     assert "patch" in response
@@ -137,7 +132,7 @@ def test_without_a_usable_file_pods_that_ask_for_nothing_and_updates_go_through(
     tmp_path: Path, content: str | None
 ) -> None:
     if content is not None:
-        (tmp_path / "gvirtus.json").write_text(content, encoding="utf-8")
+        (tmp_path / "gvirtus-endpoints.json").write_text(content, encoding="utf-8")
     plain = gvirtus_pod()
     del plain["metadata"]["labels"]
     for review_body in (body(plain), body(gvirtus_pod(), operation="UPDATE")):
@@ -145,13 +140,15 @@ def test_without_a_usable_file_pods_that_ask_for_nothing_and_updates_go_through(
         assert response == {"uid": "4f3c", "allowed": True}
 
 
-def test_a_reservation_mutation_without_its_file_is_not_served(tmp_path: Path) -> None:
-    made = AdmissionServer(Mutations(None, TegraNodes(), BackendsFile(tmp_path / "gvirtus.json")), LiveTls(), Metrics())
+def test_a_mutation_that_the_settings_do_not_name_is_not_served_and_waits_for_no_nodes(tmp_path: Path) -> None:
+    alone = {"gvirtus": mutations()["gvirtus"]}
+    made = AdmissionServer(Mutations(alone, tmp_path), LiveTls(), Metrics())
     assert post(made, body(reservation_pod()))[0] == 404
+    assert made.why_unready() == ["no certificate loaded", "caBundle not published"]
 
 
 def test_a_wrong_file_refuses_pods_and_quotes_nothing_of_it(tmp_path: Path) -> None:
-    (tmp_path / "gvirtus.json").write_text('{"secret-word": 1}', encoding="utf-8")
+    (tmp_path / "gvirtus-endpoints.json").write_text('{"secret-word": 1}', encoding="utf-8")
     response = response_of(post(server(tmp_path), body(gvirtus_pod()), "/mutate/gvirtus")[1])
     assert (response["allowed"], response["status"]["code"]) == (False, 500)
     assert "secret-word" not in json.dumps(response)
@@ -321,13 +318,10 @@ def test_nonsense_over_real_connections_is_answered_or_the_connection_closed() -
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_comes_is_answered(data: bytes) -> None:
     """The whole way of a body without the sockets."""
-    nodes = TegraNodes()
-    nodes.names, nodes.synced = NODES, True
-    mutations = Mutations(fragment(), nodes, BackendsFile(Path("/nonexistent/gvirtus.json")))
     try:
         request = review.read(data)
     except BadRequestError:
         return
-    answer = mutations.answer("reservation", request)
+    answer = served().answer("reservation", request)
     assert answer.code != 500, "a defect of ours"
     assert json.loads(review.write(request, answer))["response"]["uid"] == request.uid

@@ -1,0 +1,221 @@
+"""Mutations of pods as the stack describes them; nothing here knows what they are for.
+
+The structs are the part `mutations` of settings.json; `manifests/mutations.py`, which writes it, says what each of
+their fields means.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from agents.admission.errors import RefusalError
+from agents.admission.pods import Pod, annotations_of, check_lengths, labels_of, merge, merge_by
+
+_MARK = re.compile(r"\{(\w+)\}")
+_Entry = Mapping[str, Any]
+
+
+class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Which pods are changed."""
+
+    labels: dict[str, str]
+    namespace: str | None = None
+    node_labels: dict[str, str] = {}
+
+
+class Own(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What a pod says itself comes first. Without this, what is added does."""
+
+    volume: dict[str, Any] = {}
+    volume_taken: str = ""
+    path_taken: str = ""
+    left_alone: str = ""
+
+
+class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """An environment variable."""
+
+    name: str
+    value: str
+
+
+class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What a pod gets."""
+
+    container: str | None = None
+    container_missing: str = ""
+    annotations: dict[str, str] = {}
+    runtime_class_name: str | None = None
+    env: list[Variable] = []
+    volumes: list[dict[str, Any]] = []
+    volume_mounts: list[dict[str, Any]] = []
+    security_context: dict[str, Any] = {}
+    own: Own | None = None
+
+    def __post_init__(self) -> None:
+        for entries, keys in ((self.volumes, {"name"}), (self.volume_mounts, {"name", "mountPath"})):
+            if not all(keys <= entry.keys() for entry in entries):
+                raise ValueError(f"an entry of volumes or volumeMounts lacks {' or '.join(sorted(keys))}")
+
+
+class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """How a pod chooses among fragments."""
+
+    annotation: str
+    default: str | None
+    unnamed: str
+    unknown: str
+    not_yet: str
+
+
+class Warnings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What is doubtful about pods that are let through."""
+
+    annotations: dict[str, str] = {}
+    more_than_one: dict[str, str] = {}
+
+
+class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A mutation of pods at their creation."""
+
+    pods: Pods
+    fragments: dict[str, Fragment]
+    choice: Choice | None = None
+    warnings: Warnings = Warnings()
+
+    def __post_init__(self) -> None:
+        expected = "" if self.choice is None else self.choice.default
+        if expected is not None and expected not in self.fragments:
+            raise ValueError(f"fragments has no {expected!r}, which pods get that choose none")
+
+    def is_for(self, pod: Pod, namespace: str) -> bool:
+        """Whether a pod is to be changed, wherever it runs.
+
+        Namespace and labels are looked at here too: whoever widens the webhook's selectors gets no privilege by it.
+        """
+        return self.pods.namespace in {None, namespace} and self.pods.labels.items() <= labels_of(pod).items()
+
+    def apply(self, pod: Pod, endpoints: Mapping[str, str]) -> tuple[Pod, list[str]]:
+        """The pod as it has to be, and what is doubtful about it.
+
+        Args:
+            pod: a pod that this mutation is for.
+            endpoints: host and port by what may be chosen.
+
+        Raises:
+            RefusalError: it chooses nothing that there is, has something of its own in the way, or is too long.
+        """
+        check_lengths(pod)
+        fragment, values = self._chosen(pod, endpoints)
+        spec = _with_volumes(pod["spec"], fragment)
+        if fragment.container is None:
+            kinds = [kind for kind in ("initContainers", "containers") if spec.get(kind)]
+        else:
+            kinds = ["containers"]
+            _check_container(spec, fragment)
+        changed: dict[str, Any] = {
+            kind: [
+                _with_fragment(each, fragment, values) if fragment.container in {None, each["name"]} else each
+                for each in spec[kind]
+            ]
+            for kind in kinds
+        }
+        if fragment.runtime_class_name is not None:
+            changed["runtimeClassName"] = fragment.runtime_class_name
+        result = {**pod, "spec": {**spec, **changed}}
+        if fragment.annotations:
+            added = {name: _filled(value, values) for name, value in fragment.annotations.items()}
+            result["metadata"] = {**(pod.get("metadata") or {}), "annotations": {**annotations_of(pod), **added}}
+        return result, list(self._doubts(pod, fragment, values))
+
+    def _chosen(self, pod: Pod, endpoints: Mapping[str, str]) -> tuple[Fragment, dict[str, str]]:
+        if self.choice is None:
+            return self.fragments[""], {}
+        name = annotations_of(pod).get(self.choice.annotation, self.choice.default or "")
+        if name not in self.fragments:
+            raise RefusalError(_filled(self.choice.unknown if name else self.choice.unnamed, {"name": name}))
+        if name not in endpoints:
+            raise RefusalError(self.choice.not_yet, code=503)
+        host, _, port = endpoints[name].rpartition(":")
+        return self.fragments[name], {"name": name, "host": host, "port": port}
+
+    def _doubts(self, pod: Pod, fragment: Fragment, values: Mapping[str, str]) -> Iterator[str]:
+        yield from (text for name, text in self.warnings.annotations.items() if name in annotations_of(pod))
+        for container in [*(pod["spec"].get("initContainers") or []), *pod["spec"]["containers"]]:
+            name = {"container": container["name"]}
+            if fragment.own is not None and fragment.own.left_alone and _sets_it_otherwise(container, fragment, values):
+                yield _filled(fragment.own.left_alone, name)
+            limits = (container.get("resources") or {}).get("limits") or {}
+            for resource, text in self.warnings.more_than_one.items():
+                if (count := str(limits.get(resource, "1"))) not in {"0", "1"}:
+                    yield _filled(text, {**name, "count": count})
+
+
+def _check_container(spec: _Entry, fragment: Fragment) -> None:
+    names = [container["name"] for container in spec["containers"]]
+    if fragment.container not in names:
+        there = {"node": str(spec.get("nodeName")), "containers": ", ".join(names)}
+        raise RefusalError(_filled(fragment.container_missing, there))
+
+
+def _with_volumes(spec: _Entry, fragment: Fragment) -> _Entry:
+    volumes = fragment.volumes
+    if fragment.own is not None:
+        ours = {volume["name"] for volume in volumes}
+        there = [volume for volume in spec.get("volumes") or () if volume["name"] in ours]
+        if not all(_says(volume, fragment.own.volume) for volume in there):
+            raise RefusalError(fragment.own.volume_taken)
+        volumes = [volume for volume in volumes if volume["name"] not in {each["name"] for each in there}]
+    return {**spec, "volumes": merge_by("name", spec.get("volumes"), volumes)} if volumes else spec
+
+
+def _with_fragment(container: _Entry, fragment: Fragment, values: Mapping[str, str]) -> _Entry:
+    env = [{"name": each.name, "value": _filled(each.value, values)} for each in fragment.env]
+    if fragment.own is not None:
+        there = _variables(container, fragment)
+        paths = {mount["mountPath"]: mount["name"] for mount in fragment.volume_mounts}
+        taken = any(
+            mount["mountPath"] in paths and mount.get("name") != paths[mount["mountPath"]]
+            for mount in container.get("volumeMounts") or ()
+        )
+        if taken and not there:
+            raise RefusalError(fragment.own.path_taken)
+        if taken or _sets_it_otherwise(container, fragment, values):
+            return container
+        env = [variable for variable in env if variable["name"] not in {each["name"] for each in there}]
+    changed: dict[str, Any] = {}
+    if env:
+        changed["env"] = merge_by("name", container.get("env"), env)
+    if fragment.volume_mounts:
+        changed["volumeMounts"] = merge_by("mountPath", container.get("volumeMounts"), fragment.volume_mounts)
+    if fragment.security_context:
+        changed["securityContext"] = merge(container.get("securityContext"), fragment.security_context)
+    return {**container, **changed}
+
+
+def _variables(container: _Entry, fragment: Fragment) -> list[_Entry]:
+    ours = {variable.name for variable in fragment.env}
+    return [entry for entry in container.get("env") or () if entry["name"] in ours]
+
+
+def _sets_it_otherwise(container: _Entry, fragment: Fragment, values: Mapping[str, str]) -> bool:
+    wanted = {variable.name: _filled(variable.value, values) for variable in fragment.env}
+    return any(entry.get("value") != wanted[entry["name"]] for entry in _variables(container, fragment))
+
+
+def _says(value: object, wanted: object) -> bool:
+    """Whether a piece of JSON says everything that another one does."""
+    match value, wanted:
+        case dict(), dict():
+            return all(key in value and _says(value[key], each) for key, each in wanted.items())
+        case list(), list():
+            return all(any(_says(item, each) for item in value) for each in wanted)
+        case _:
+            return value == wanted
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """A text with its marks replaced, once: what comes from a pod is not looked at for marks."""
+    return _MARK.sub(lambda mark: values.get(mark[1], mark[0]), text)
