@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import toolchain
 from testbed.stacks import ROOT
+from tests.conftest import LONGEST, longest_first
 from tests.support import programs
 
 
@@ -126,3 +128,13 @@ def test_plain_pytest_is_the_tier_of_seconds(options: tuple[str, ...], says: str
     command = [sys.executable, "-m", "pytest", "--quiet", *collect, "--override-ini", one, *options]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
     assert says in done.stdout
+
+
+def test_what_runs_longest_is_there_and_comes_first() -> None:
+    assert [place for place in LONGEST if not (ROOT / place).exists()] == []
+    items = [
+        SimpleNamespace(path=ROOT / path)
+        for path in ("tests/engine/test_workflows.py", "tests/engine/test_docs.py", "tests/cluster/test_real_pods.py")
+    ]
+    longest_first(items)
+    assert [item.path.stem for item in items] == ["test_real_pods", "test_docs", "test_workflows"]
