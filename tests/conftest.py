@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Its plugin imports the rest of it in a hook at the end, where Python 3.11 may fail: compiling a module then runs
 # finalizers of the tests' objects, and one that is reported compiles too ("AST constructor recursion depth mismatch").
@@ -54,16 +55,15 @@ LONGEST = (
 """What runs longest, the longest first; a folder's files share what its fixtures make once per worker."""
 
 
+def longest_first(items: list[Any]) -> None:
+    """Sort by file: where files run beside each other, none runs on alone at the end."""
+    places = {ROOT / place: index for index, place in enumerate(LONGEST)}
+    items.sort(key=lambda item: min(places.get(each, len(places)) for each in (item.path, *item.path.parents)))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first: where files run beside each other, none runs on alone at the end."""
-    places = {place: index for index, place in enumerate(LONGEST)}
-
-    def place(item: pytest.Item) -> int:
-        path = item.path.relative_to(ROOT)
-        return min((places[str(each)] for each in (path, *path.parents) if str(each) in places), default=len(places))
-
-    items.sort(key=place)
+    longest_first(items)
 
 
 _SHIPPED_STACK = re.compile(rf"(?:{re.escape(str(ROOT))}/)?Pulumi\.[^/]+\.yaml")

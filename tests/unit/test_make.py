@@ -5,11 +5,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import toolchain
 from testbed.stacks import ROOT
+from tests.conftest import LONGEST, longest_first
 from tests.support import programs
 
 
@@ -153,3 +155,13 @@ def test_plain_make_lists_every_target_once_in_its_group() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert sorted(listed) == sorted(re.findall(r"(?m)^([a-z-]+):", makefile))
     assert sorted(listed) == sorted(" ".join(re.findall(r"(?m)^\.PHONY: (.+)$", makefile)).split())
+
+
+def test_what_runs_longest_is_there_and_comes_first() -> None:
+    assert [place for place in LONGEST if not (ROOT / place).exists()] == []
+    items = [
+        SimpleNamespace(path=ROOT / path)
+        for path in ("tests/engine/test_workflows.py", "tests/engine/test_docs.py", "tests/cluster/test_real_pods.py")
+    ]
+    longest_first(items)
+    assert [item.path.stem for item in items] == ["test_real_pods", "test_docs", "test_workflows"]
