@@ -9,7 +9,7 @@ from pulumi import automation as auto
 
 import simulator
 from testbed.inventory import connect
-from testbed.simulated import stack_settings, start
+from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, STACKS, changed
 
 pytestmark = pytest.mark.engine
@@ -19,12 +19,6 @@ pytestmark = pytest.mark.engine
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path / "simulator") as control_plane:
-        yield control_plane
 
 
 @pytest.fixture
@@ -74,6 +68,7 @@ def test_up_installs_the_stack_and_a_second_up_changes_nothing(
     assert len(policies) == {"jetson": 1, "x86": 0}[kind]
 
 
+@pytest.mark.parametrize("kind", ["jetson"], indirect=True)
 def test_a_wrong_setting_is_an_error_of_the_api_with_the_same_text(stack: auto.Stack, kind: str) -> None:
     settings = changed(STACKS[kind](), "cluster.distribution", "k4s")
     content = auto.StackSettings(config={"kai-anywhere:settings": settings})

@@ -77,12 +77,10 @@ def stack(
 
 
 @pytest.fixture(autouse=True)
-def theirs_is_current(stack: Stack, kubeconfig: Path) -> Iterator[None]:
-    """The context means the other cluster, until the test is over."""
+def theirs_is_current(stack: Stack, kubeconfig: Path) -> None:
+    """The context means the other cluster."""
+    assert stack.name
     use(kubeconfig, "theirs")
-    yield
-    use(kubeconfig, "ours")
-    assert set(stack.up().changes) == {"same"}, "a test leaves our stack as it was"
 
 
 def urns(stack: Stack) -> set[str]:
@@ -161,6 +159,9 @@ def test_our_commands_refuse_the_other_cluster_and_name_it(
 def test_a_destroy_under_the_other_context_removes_ours_and_touches_nothing_of_theirs(
     stack: Stack, cluster: simulator.ControlPlane, other: simulator.ControlPlane, kubeconfig: Path
 ) -> None:
+    use(kubeconfig, "ours")
+    assert set(stack.up().changes) == {"same"}, "nothing that was tried before changed our stack"
+    use(kubeconfig, "theirs")
     with connect(other) as api:
         theirs = inventory(api)
         stack.destroy()
@@ -168,5 +169,3 @@ def test_a_destroy_under_the_other_context_removes_ours_and_touches_nothing_of_t
     with connect(cluster) as api:
         assert not api.get("/api/v1/namespaces/kai-resource-reservation").is_success
     assert not [each for each in stack.resources() if str(each["type"]).startswith("kubernetes:")]
-    use(kubeconfig, "ours")
-    stack.up()

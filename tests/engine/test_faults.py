@@ -100,46 +100,30 @@ def test_a_stack_never_deployed_can_be_previewed_without_a_cluster(
     assert stack.preview().changes["create"] > 15
 
 
-def test_an_unknown_context_names_those_that_exist(stack: Stack, cluster: simulator.ControlPlane) -> None:
-    settings = changed(stack.settings, "cluster.context", "elsewhere")
-    refused(stack, settings, cluster, "has no context 'elsewhere'", "Contexts: kai-anywhere-simulator")
-
-
 def test_every_finding_of_preflight_is_listed_at_once(stack: Stack, cluster: simulator.ControlPlane) -> None:
     settings = changed(stack.settings, "gpu_operator.install", False)
-    settings = changed(settings, "platform.tegra_nodes", {"jetson-one": {"gpu_memory_mib": 61440}})
-    refused(
-        stack,
-        settings,
-        cluster,
-        "the stack names the node 'jetson-one', which the cluster does not have. Did you mean 'jetson-1'?",
-        "RuntimeClass 'nvidia' is missing, and gpu_operator.install is false.",
-    )
-
-
-def test_an_x86_node_in_the_tegra_list_is_refused(stack: Stack, cluster: simulator.ControlPlane) -> None:
-    settings = changed(stack.settings, "platform.tegra_nodes", {"x86-1": {"gpu_memory_mib": 46068}})
-    refused(stack, settings, cluster, "lists 'x86-1' as a Tegra node, but its architecture is amd64")
-
-
-def test_a_chart_that_is_not_there_is_named(stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path) -> None:
-    settings = changed(stack.settings, "kai.chart.source", str(tmp_path / "no-chart"))
-    refused(stack, settings, cluster, "kai.chart.source", str(tmp_path / "no-chart"))
-
-
-def test_a_namespace_of_somebody_else_is_not_taken_over(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    nodes = {"jetson-one": {"gpu_memory_mib": 61440}, "x86-1": {"gpu_memory_mib": 46068}}
+    settings = changed(settings, "platform.tegra_nodes", nodes)
     namespaces = "/api/v1/namespaces"
     with connect(cluster) as api:
         api.post(namespaces, json={"metadata": {"name": "kai-scheduler"}}).raise_for_status()
         try:
-            refused(stack, stack.settings, cluster, "Namespace 'kai-scheduler' exists already and is not this stack's")
+            refused(
+                stack,
+                settings,
+                cluster,
+                "the stack names the node 'jetson-one', which the cluster does not have. Did you mean 'jetson-1'?",
+                "lists 'x86-1' as a Tegra node, but its architecture is amd64",
+                "RuntimeClass 'nvidia' is missing, and gpu_operator.install is false.",
+                "Namespace 'kai-scheduler' exists already and is not this stack's",
+            )
         finally:
             api.delete(f"{namespaces}/kai-scheduler")
             eventually(lambda: api.get(f"{namespaces}/kai-scheduler").status_code == httpx2.codes.NOT_FOUND)
 
 
-def test_another_cluster_behind_the_same_context_is_refused(
-    stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path
+def test_a_deployed_stack_keeps_to_its_cluster_and_a_second_one_takes_nothing_of_it(
+    stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path, engine_environment: dict[str, str]
 ) -> None:
     stack.up()
     with start(tmp_path / "other") as other:
@@ -155,25 +139,14 @@ def test_another_cluster_behind_the_same_context_is_refused(
             assert "this stack was deployed to the cluster" in refusal.output
         with connect(other) as api:
             assert not any(item.startswith("Namespace//kai") for item in inventory(api))
-    assert set(stack.up().changes) == {"same"}
 
-
-def test_a_deployed_stack_is_not_previewed_without_its_cluster(
-    stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path
-) -> None:
-    stack.up()
     good = stack.settings
     stack.settings = changed(good, "cluster.kubeconfig", str(kubeconfig_for_nobody(tmp_path, cluster)))
-    run = stack.preview(expect=None)
-    assert run.code != 0
-    assert "No answer from the cluster" in run.output
+    alone = stack.preview(expect=None)
+    assert alone.code != 0
+    assert "No answer from the cluster" in alone.output
     stack.settings = good
 
-
-def test_a_second_stack_does_not_take_over_the_releases_of_the_first(
-    stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path, engine_environment: dict[str, str]
-) -> None:
-    stack.up()
     second = Stack(tmp_path / "second", stack_settings(x86(), cluster), engine_environment)
     run = second.up(expect=None)
     assert run.code != 0
@@ -182,7 +155,7 @@ def test_a_second_stack_does_not_take_over_the_releases_of_the_first(
     assert set(stack.up().changes) == {"same"}
 
 
-def test_what_an_operator_does_not_make_is_waited_for_in_bounds_and_the_next_run_converges(
+def test_what_an_operator_does_not_make_and_a_killed_api_server_only_cost_another_run(
     tmp_path: Path, engine_environment: dict[str, str]
 ) -> None:
     with start(tmp_path / "simulator") as own:
@@ -194,19 +167,6 @@ def test_what_an_operator_does_not_make_is_waited_for_in_bounds_and_the_next_run
         assert "Waited 30 s for RuntimeClass 'nvidia' without success" in run.output
         assert "The GPU Operator makes it from its ClusterPolicy." in run.output
         assert not any(r["outputs"].get("name") == "kai-scheduler" for r in stack.resources() if "outputs" in r)
-        simulator.up(own.folder)
-        stack.up()
-        assert set(stack.up().changes) == {"same"}
-
-
-def test_an_api_server_killed_during_up_only_costs_another_run(
-    tmp_path: Path, engine_environment: dict[str, str]
-) -> None:
-    with start(tmp_path / "simulator") as own:
-        kill(own, "operands")
-        settings = changed(stack_settings(jetson(), own), "gpu_operator.timeout_seconds", 30)
-        stack = Stack(tmp_path / "stack", settings, engine_environment)
-        stack.up(expect=None)
         for process in ("kube-apiserver", "etcd", "kube-controller-manager", "kwok"):
             kill(own, process)
         run = stack.up(expect=None)

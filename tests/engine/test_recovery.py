@@ -105,72 +105,92 @@ def test_a_run_killed_between_objects_goes_on_where_it_was(
         assert inventory(api) == after
 
 
-def test_a_run_killed_while_helm_upgrades_is_repaired(stack: Stack, cluster: simulator.ControlPlane) -> None:
-    stack.up()
-    kill(cluster, "kwok")
-    stack.settings = changed(stack.settings, "kai.scheduler.args", {"v": "5"})
-    secrets = "/api/v1/namespaces/kai-scheduler/secrets"
-    half_done = {"labelSelector": "owner=helm,status=pending-upgrade"}
-    with connect(cluster) as api:
-        with stack.up_until_killed():
-            eventually(lambda: api.get(secrets, params=half_done).json()["items"], within_s=180)
-        simulator.up(cluster.folder)
-        stack.run("cancel", "--yes")
-        run = stack.up(expect=None)
-        assert run.code != 0
-        assert "Helm release 'kai-scheduler' is 'pending-upgrade'" in run.output
-        [remedy] = re.findall(r"kubectl --namespace kai-scheduler delete secret (\S+)", run.output)
-        assert remedy == "sh.helm.release.v1.kai-scheduler.v2"
-        assert api.delete(f"{secrets}/{remedy}").status_code == httpx2.codes.OK
-    stack.up()
-    converged(stack, cluster)
+class TestADeployedStack:
+    """What a stack that is up can suffer, one after the other: each test leaves it converged."""
 
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+        with start(tmp_path_factory.mktemp("deployed") / "simulator") as control_plane:
+            yield control_plane
 
-def test_a_state_put_back_from_an_older_one_catches_up(stack: Stack, cluster: simulator.ControlPlane) -> None:
-    stack.up()
-    backup = stack.run("stack", "export").output
-    (stack.folder / "backup.json").write_text(backup, encoding="utf-8")
-    stack.settings = changed(
-        stack.settings, "kai.queues.late", {"gpu": {"quota": 1, "limit": -1, "over_quota_weight": 1}}
-    )
-    stack.up()
-    follow(stack, "The state is lost or broken")
-    converged(stack, cluster)
-    with connect(cluster) as api:
-        assert api.get("/apis/scheduling.run.ai/v2/queues/late").status_code == httpx2.codes.OK
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def deployed(
+        tmp_path_factory: pytest.TempPathFactory,
+        cluster: simulator.ControlPlane,
+        engine_environment: dict[str, str],
+    ) -> Stack:
+        made = Stack(tmp_path_factory.mktemp("stack") / "own", stack_settings(jetson(), cluster), engine_environment)
+        made.up()
+        return made
 
+    def test_a_run_killed_while_helm_upgrades_is_repaired(
+        self, deployed: Stack, cluster: simulator.ControlPlane
+    ) -> None:
+        kill(cluster, "kwok")
+        deployed.settings = changed(deployed.settings, "kai.scheduler.args", {"v": "5"})
+        secrets = "/api/v1/namespaces/kai-scheduler/secrets"
+        half_done = {"labelSelector": "owner=helm,status=pending-upgrade"}
+        with connect(cluster) as api:
+            with deployed.up_until_killed():
+                eventually(lambda: api.get(secrets, params=half_done).json()["items"], within_s=180)
+            simulator.up(cluster.folder)
+            deployed.run("cancel", "--yes")
+            run = deployed.up(expect=None)
+            assert run.code != 0
+            assert "Helm release 'kai-scheduler' is 'pending-upgrade'" in run.output
+            [remedy] = re.findall(r"kubectl --namespace kai-scheduler delete secret (\S+)", run.output)
+            assert remedy == "sh.helm.release.v1.kai-scheduler.v2"
+            assert api.delete(f"{secrets}/{remedy}").status_code == httpx2.codes.OK
+        deployed.up()
+        converged(deployed, cluster)
 
-def test_a_run_killed_while_it_wrote_attributes_left_a_whole_state(
-    stack: Stack, cluster: simulator.ControlPlane
-) -> None:
-    state = stack.folder / "state"
-    # As after `pulumi login --local`: attributes beside every file.
-    stack.environment |= {"PULUMI_BACKEND_URL": state.as_uri()}
-    stack.up()
-    [attributes] = state.glob(f".pulumi/stacks/*/{stack.name}.json.attrs")
-    attributes.write_bytes(b"")
-    assert "failed to load checkpoint: EOF" in stack.up(expect=None).output
-    follow(stack, "The state can't be read", home=state)
-    converged(stack, cluster)
+    def test_a_state_put_back_from_an_older_one_catches_up(
+        self, deployed: Stack, cluster: simulator.ControlPlane
+    ) -> None:
+        backup = deployed.run("stack", "export").output
+        (deployed.folder / "backup.json").write_text(backup, encoding="utf-8")
+        deployed.settings = changed(
+            deployed.settings, "kai.queues.late", {"gpu": {"quota": 1, "limit": -1, "over_quota_weight": 1}}
+        )
+        deployed.up()
+        follow(deployed, "The state is lost or broken")
+        converged(deployed, cluster)
+        with connect(cluster) as api:
+            assert api.get("/apis/scheduling.run.ai/v2/queues/late").status_code == httpx2.codes.OK
 
+    def test_a_run_killed_while_it_wrote_attributes_left_a_whole_state(
+        self, deployed: Stack, cluster: simulator.ControlPlane
+    ) -> None:
+        state = deployed.folder / "state"
+        # As after `pulumi login --local`: attributes beside every file.
+        without_attributes = deployed.environment["PULUMI_BACKEND_URL"]
+        deployed.environment |= {"PULUMI_BACKEND_URL": state.as_uri()}
+        deployed.up()
+        [attributes] = state.glob(f".pulumi/stacks/*/{deployed.name}.json.attrs")
+        attributes.write_bytes(b"")
+        assert "failed to load checkpoint: EOF" in deployed.up(expect=None).output
+        follow(deployed, "The state can't be read", home=state)
+        converged(deployed, cluster)
+        deployed.environment |= {"PULUMI_BACKEND_URL": without_attributes}
 
-def test_a_checkpoint_copied_back_catches_up(stack: Stack, cluster: simulator.ControlPlane) -> None:
-    stack.up()
-    [checkpoint] = stack.folder.glob(f"state/.pulumi/stacks/*/{stack.name}.json")
-    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
-    assert "failed to load checkpoint" in stack.up(expect=None).output
-    shutil.copy(checkpoint.with_suffix(".json.bak"), checkpoint)
-    stack.up("--refresh")
-    converged(stack, cluster)
+    def test_a_checkpoint_copied_back_catches_up(self, deployed: Stack, cluster: simulator.ControlPlane) -> None:
+        [checkpoint] = deployed.folder.glob(f"state/.pulumi/stacks/*/{deployed.name}.json")
+        checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+        assert "failed to load checkpoint" in deployed.up(expect=None).output
+        shutil.copy(checkpoint.with_suffix(".json.bak"), checkpoint)
+        deployed.up("--refresh")
+        converged(deployed, cluster)
 
-
-def test_somebody_who_changes_the_cluster_by_hand_is_overruled(stack: Stack, cluster: simulator.ControlPlane) -> None:
-    stack.up()
-    with connect(cluster) as api:
-        api.delete("/apis/scheduling.run.ai/v2/queues/robots").raise_for_status()
-        follow(stack, "The cluster is not as the program says")
-        assert api.get("/apis/scheduling.run.ai/v2/queues/robots").status_code == httpx2.codes.OK
-    converged(stack, cluster)
+    def test_somebody_who_changes_the_cluster_by_hand_is_overruled(
+        self, deployed: Stack, cluster: simulator.ControlPlane
+    ) -> None:
+        with connect(cluster) as api:
+            api.delete("/apis/scheduling.run.ai/v2/queues/robots").raise_for_status()
+            follow(deployed, "The cluster is not as the program says")
+            assert api.get("/apis/scheduling.run.ai/v2/queues/robots").status_code == httpx2.codes.OK
+        converged(deployed, cluster)
 
 
 def test_two_runs_at_once_one_ends_and_the_other_is_told(stack: Stack, cluster: simulator.ControlPlane) -> None:
