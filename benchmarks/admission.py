@@ -174,7 +174,7 @@ def _creation(folder: Path) -> dict[str, Latency]:
         prepare(api, settings, "jetson-1")
         _create(api, 50)
         measured["none"] = _create(api, PODS)
-        policy = [reservation.overrides_policy(reservation.tegra_fragment(platform)), reservation.overrides_binding()]
+        policy = [reservation.overrides_policy(platform), reservation.overrides_binding()]
         for manifest in policy:
             make(api, manifest)
         eventually(lambda: _is_mutated(api))

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from config.admission import CertManagerCertificates, OwnCertificates, StackCertificates, Webhook
-from config.platform import TegraPlatform
 from config.stack import StackSettings
+from manifests import reservation
+from manifests.admission_objects import POD_CREATION, outside_of
 from manifests.gvirtus import injection
 from manifests.gvirtus.policy import namespaces_left_alone
 from manifests.mutations import VERSION, Mutation
 from manifests.objects import Manifest, StackObject, namespace
-from manifests.reservation import APP_LABEL, NAMESPACE, tegra_fragment
-from manifests.reservation import mutation as reservation_mutation
 
 NAME: Final = "kai-anywhere-admission"
 """Of every object of the server; its Service's DNS name stands in its certificate."""
@@ -95,8 +94,8 @@ def reservation_webhook(settings: StackSettings) -> Manifest:
         settings,
         RESERVATION_WEBHOOK,
         "reservation",
-        namespaces={"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}},
-        labels={"app": APP_LABEL},
+        namespaces=reservation.IN_NAMESPACE,
+        labels={"app": reservation.APP_LABEL},
         conditions=[{"name": "the-pod-has-a-node", "expression": "has(object.spec.nodeName)"}],
     )
 
@@ -104,13 +103,11 @@ def reservation_webhook(settings: StackSettings) -> Manifest:
 def gvirtus_webhook(settings: StackSettings) -> Manifest:
     """Sends pods that ask for a remote GPU, at creation: the scope of the carrier `policy`."""
     # The server's own namespace among them: without it, no replica could start to let others in.
-    left_alone = namespaces_left_alone(settings)
-    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_alone}
     return _webhook(
         settings,
         GVIRTUS_WEBHOOK,
         "gvirtus",
-        namespaces={"matchExpressions": [selector]},
+        namespaces=outside_of(namespaces_left_alone(settings)),
         labels={injection.ENABLED_LABEL: "true"},
         conditions=[],
     )
@@ -130,8 +127,8 @@ def gvirtus_backends_data(endpoints: Mapping[str, str]) -> dict[str, str]:
 def mutations(settings: StackSettings) -> dict[str, Mutation]:
     """What the server adds to pods, by the last part of its webhooks' paths."""
     made = {}
-    if Webhook.RESERVATION in settings.webhooks and isinstance(settings.platform, TegraPlatform):
-        made["reservation"] = reservation_mutation(tegra_fragment(settings.platform))
+    if Webhook.RESERVATION in settings.webhooks and (platform := settings.overridden_platform):
+        made["reservation"] = reservation.mutation(platform)
     if Webhook.GVIRTUS in settings.webhooks and settings.gvirtus is not None:
         made["gvirtus"] = injection.mutation(settings.gvirtus)
     return made
@@ -206,15 +203,7 @@ def _webhook(  # noqa: PLR0913 - what differs between the two
                 },
                 "namespaceSelector": namespaces,
                 "objectSelector": {"matchLabels": labels},
-                "rules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE"],
-                        "resources": ["pods"],
-                        "scope": "Namespaced",
-                    }
-                ],
+                "rules": [POD_CREATION | {"scope": "Namespaced"}],
             }
             | ({"matchConditions": conditions} if conditions else {})
         ],

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from config.stack import StackSettings
 from manifests.objects import Manifest
@@ -9,6 +10,9 @@ from manifests.objects import Manifest
 ADMISSION = "admissionregistration.k8s.io/v1"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """A label that the API server sets itself; nobody can give a namespace another one."""
+
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,11 @@ class Validation:
 
 
 def validating_policy(
-    name: str, constraints: Mapping[str, object], variables: Mapping[str, str], validations: Iterable[Validation]
+    name: str,
+    constraints: Mapping[str, object],
+    variables: Mapping[str, str],
+    validations: Iterable[Validation],
+    conditions: Mapping[str, str] = _NONE,
 ) -> Manifest:
     """A ValidatingAdmissionPolicy; a request that it can't judge is refused.
 
@@ -46,18 +54,68 @@ def validating_policy(
         constraints: which requests it judges.
         variables: expressions by name, in the order in which they build on each other.
         validations: what it asks.
+        conditions: further conditions of the requests that it judges, by name.
     """
-    return {
-        "apiVersion": ADMISSION,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": dict(constraints),
-            "variables": [{"name": each, "expression": expression} for each, expression in variables.items()],
-            "validations": [each.manifest() for each in validations],
-        },
-    }
+    spec = {"failurePolicy": "Fail", "matchConstraints": dict(constraints)} | _named(conditions, variables)
+    return _object("ValidatingAdmissionPolicy", name, spec | {"validations": [each.manifest() for each in validations]})
+
+
+def mutating_policy(  # noqa: PLR0913 - the fields of its kind
+    name: str,
+    constraints: Mapping[str, object],
+    mutations: Iterable[Manifest],
+    *,
+    conditions: Mapping[str, str] = _NONE,
+    variables: Mapping[str, str] = _NONE,
+    parameter: str | None = None,
+) -> Manifest:
+    """A MutatingAdmissionPolicy (Kubernetes 1.36); a request that it can't change is refused.
+
+    Args:
+        name: its name.
+        constraints: which requests it changes.
+        mutations: of `apply_configuration` and `json_patch`.
+        conditions: further conditions of these requests, by name.
+        variables: expressions by name, in the order in which they build on each other.
+        parameter: the kind of its parameters, one of the core group, or None.
+    """
+    spec: Manifest = {"failurePolicy": "Fail", "reinvocationPolicy": "IfNeeded"}
+    if parameter is not None:
+        spec["paramKind"] = {"apiVersion": "v1", "kind": parameter}
+    spec |= {"matchConstraints": dict(constraints)} | _named(conditions, variables)
+    return _object("MutatingAdmissionPolicy", name, spec | {"mutations": list(mutations)})
+
+
+def apply_configuration(expression: str) -> Manifest:
+    """A mutation that merges an object, lists by their keys."""
+    return {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+
+
+def json_patch(expression: str) -> Manifest:
+    """A mutation by the operations of RFC 6902."""
+    return {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+
+
+def mutating_binding(policy: str, parameters: Mapping[str, object] | None = None) -> Manifest:
+    """Puts a MutatingAdmissionPolicy into force, under its name.
+
+    Args:
+        policy: its name.
+        parameters: which parameters it has, or None.
+    """
+    spec = {"policyName": policy} | ({} if parameters is None else {"paramRef": dict(parameters)})
+    return _object("MutatingAdmissionPolicyBinding", policy, spec)
+
+
+def deny_binding(policy: str) -> Manifest:
+    """Puts a ValidatingAdmissionPolicy into force, under its name: what it finds is refused."""
+    spec = {"policyName": policy, "validationActions": ["Deny"]}
+    return _object("ValidatingAdmissionPolicyBinding", policy, spec)
+
+
+def outside_of(namespaces: Sequence[str]) -> dict[str, object]:
+    """Selects every namespace but these."""
+    return {"matchExpressions": [{"key": NAMESPACE_NAME, "operator": "NotIn", "values": list(namespaces)}]}
 
 
 def requests(operations: Sequence[str], resources: Sequence[str], group: str = "") -> dict[str, object]:
@@ -73,3 +131,21 @@ def requests(operations: Sequence[str], resources: Sequence[str], group: str = "
 def binder(settings: StackSettings) -> str:
     """The user name of KAI's binder, which creates the reservation pods."""
     return f"system:serviceaccount:{settings.kai.namespace}:binder"
+
+
+POD_CREATION = requests(["CREATE"], ["pods"])
+"""Pods as they are created: their containers can't change later, and KAI and Jobs update pods."""
+
+
+def _object(kind: str, name: str, spec: Mapping[str, object]) -> Manifest:
+    return {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
+
+
+def _named(conditions: Mapping[str, str], variables: Mapping[str, str]) -> Manifest:
+    """Match conditions and variables; the fields are left out where there are none."""
+    lists = {"matchConditions": conditions, "variables": variables}
+    return {
+        field: [{"name": name, "expression": expression} for name, expression in each.items()]
+        for field, each in lists.items()
+        if each
+    }

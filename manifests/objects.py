@@ -100,13 +100,3 @@ def namespace(name: str, *, pod_security: str | None = None) -> Manifest:
     if pod_security is not None:
         labels["pod-security.kubernetes.io/enforce"] = pod_security
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
-def deny_binding(policy: str) -> Manifest:
-    """Puts a ValidatingAdmissionPolicy into force: what it finds is refused. The binding has the policy's name."""
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": policy},
-        "spec": {"policyName": policy, "validationActions": ["Deny"]},
-    }

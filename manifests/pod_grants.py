@@ -13,7 +13,7 @@ from config.stack import StackSettings
 from manifests import reservation
 from manifests.cel import literal
 from manifests.kai import registry
-from manifests.reservation import HostDirectory
+from manifests.objects import Manifest
 
 _IMAGE_NAMES = ("resourcereservation", "resource-reservation")
 """KAI's program: the published image's name, and the one that KAI's code falls back to (v0.17.0)."""
@@ -41,13 +41,14 @@ def is_granted(settings: StackSettings, template: str) -> str:
         settings: the stack's settings.
         template: the CEL expression of the pod.
     """
-    if not (settings.overrides_apply and isinstance(settings.platform, TegraPlatform)):
+    platform = settings.overridden_platform
+    if platform is None:
         return "false"
     conditions = [
         "object.kind == 'Pod'",
         f"request.namespace == {literal(reservation.NAMESPACE)}",
-        goes_to_tegra(settings.platform, template),
-        *marks(settings, settings.platform, template).values(),
+        goes_to_tegra(platform, template),
+        *marks(settings, platform, template).values(),
     ]
     return " && ".join(conditions)
 
@@ -74,6 +75,8 @@ def marks(settings: StackSettings, platform: TegraPlatform, pod: str) -> dict[st
         pod: the CEL expression of the pod.
     """
     fragment = reservation.tegra_fragment(platform)
+    given = [(each["name"], each["value"]) for each in fragment.env]
+    runtime_class = fragment.runtime_class_name
     spec = f"{pod}.spec"
     image = f"^{re.escape(registry(settings))}/({'|'.join(_IMAGE_NAMES)})[:@][^/]+$"
     variables = [
@@ -85,10 +88,10 @@ def marks(settings: StackSettings, platform: TegraPlatform, pod: str) -> dict[st
         "e.name == 'GODEBUG' && !has(e.valueFrom)",
         *(
             f"e.name == {literal(name)} && e.?value.orValue('') == {literal(value)} && !has(e.valueFrom)"
-            for name, value in fragment.environment
+            for name, value in given
         ),
     ]
-    mounts = [*map(_is_mount, fragment.directories), f"m.mountPath == {literal(_ACCOUNT_FILES)}"]
+    mounts = [*map(_is_mount, fragment.volume_mounts), f"m.mountPath == {literal(_ACCOUNT_FILES)}"]
     plain_mount = "!has(m.subPath) && !has(m.subPathExpr) && !has(m.mountPropagation) && !has(m.recursiveReadOnly)"
     return {
         f"the service account is not {reservation.SERVICE_ACCOUNT}": (
@@ -108,27 +111,27 @@ def marks(settings: StackSettings, platform: TegraPlatform, pod: str) -> dict[st
             f"{spec}.containers.all(c, c.?env.orValue([]).all(e, {_any(variables)}))"
         ),
         "it has volumes or mounts beyond the overrides' and its service account's": (
-            f"{spec}.?volumes.orValue([]).all(v, has(v.projected) || {_any(map(_is_volume, fragment.directories))})"
+            f"{spec}.?volumes.orValue([]).all(v, has(v.projected) || {_any(map(_is_volume, fragment.volumes))})"
             f" && {spec}.containers.all(c, c.?volumeMounts.orValue([]).all(m, ({_any(mounts)}) && {plain_mount}))"
         ),
-        f"it has another runtime class than {fragment.runtime_class}, or resource claims": (
-            f"{spec}.?runtimeClassName.orValue('') == {literal(fragment.runtime_class)} && !has({spec}.resourceClaims)"
+        f"it has another runtime class than {runtime_class}, or resource claims": (
+            f"{spec}.?runtimeClassName.orValue('') == {literal(runtime_class)} && !has({spec}.resourceClaims)"
         ),
     }
 
 
-def _is_volume(directory: HostDirectory) -> str:
+def _is_volume(volume: Manifest) -> str:
     # A volume without a type comes as the empty one.
     return (
-        f"v.name == {literal(directory.name)} && v.?hostPath.?path.orValue('') == {literal(directory.path)}"
+        f"v.name == {literal(volume['name'])} && v.?hostPath.?path.orValue('') == {literal(volume['hostPath']['path'])}"
         " && v.hostPath.?type.orValue('') in ['', 'Directory']"
     )
 
 
-def _is_mount(directory: HostDirectory) -> str:
-    read_only = "" if directory.read_only else "!"
+def _is_mount(mount: Manifest) -> str:
+    read_only = "" if mount.get("readOnly") else "!"
     return (
-        f"m.name == {literal(directory.name)} && m.mountPath == {literal(directory.path)}"
+        f"m.name == {literal(mount['name'])} && m.mountPath == {literal(mount['mountPath'])}"
         f" && {read_only}m.?readOnly.orValue(false)"
     )
 

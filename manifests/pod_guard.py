@@ -15,9 +15,9 @@ from config.gvirtus import FRONTENDS_NAMESPACE
 from config.pod_guard import GuardScope
 from config.stack import StackSettings
 from manifests import reservation
-from manifests.admission_objects import NAMESPACE_NAME, Validation, binder, requests, validating_policy
+from manifests.admission_objects import Validation, binder, deny_binding, outside_of, requests, validating_policy
 from manifests.cel import literal
-from manifests.objects import Manifest, StackObject, deny_binding
+from manifests.objects import Manifest, StackObject
 from manifests.pod_grants import is_granted
 from pod_checks import language, table
 from pod_checks.language import Check, Place, Unless
@@ -126,8 +126,7 @@ def _namespaces(settings: StackSettings) -> dict[str, object]:
         case GuardScope.LABELLED:
             return {"matchLabels": {LABEL: LABEL_ENFORCE}}
         case GuardScope.CLUSTER:
-            left_out = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": exempt_namespaces(settings)}
-            return {"matchExpressions": [left_out]}
+            return outside_of(exempt_namespaces(settings))
 
 
 def _boxes(settings: StackSettings) -> dict[str, str]:

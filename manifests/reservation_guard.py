@@ -9,10 +9,10 @@ from dataclasses import replace
 from config.platform import TegraPlatform
 from config.stack import StackSettings
 from manifests import pod_grants, pod_guard, reservation
-from manifests.admission_objects import Validation, binder, requests, validating_policy
+from manifests.admission_objects import Validation, binder, deny_binding, requests, validating_policy
 from manifests.cel import literal
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
-from manifests.objects import Manifest, StackObject, deny_binding
+from manifests.objects import Manifest, StackObject
 
 GUARD = "kai-anywhere-reservation-guard"
 NOT_OVERRIDDEN = (
@@ -62,9 +62,9 @@ def guard_policy(settings: StackSettings) -> Manifest:
     nodes: list[str] = []
     variables = pod_guard.variables(settings, pod_guard.BASELINE)
     validations: list[Validation] = []
-    if settings.overrides_apply and isinstance(settings.platform, TegraPlatform):
-        nodes = sorted(settings.platform.tegra_nodes)
-        variables |= _variables(settings, settings.platform)
+    if platform := settings.overridden_platform:
+        nodes = sorted(platform.tegra_nodes)
+        variables |= _variables(settings, platform)
         validations = _of_reservation_pods(settings)
     who = f"KAI's own reservation pod may, on these Tegra nodes: {', '.join(nodes)}"
     only = literal(f"; only {who}" if nodes else "; no pod here may, since this stack has no overrides")

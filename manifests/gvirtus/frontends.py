@@ -10,6 +10,14 @@ from typing import Any
 from config.cluster import Distribution
 from config.gvirtus import FRONTENDS_NAMESPACE, FrontendSettings, GvirtusSettings
 from config.stack import StackSettings
+from manifests.admission_objects import (
+    POD_CREATION,
+    Validation,
+    json_patch,
+    mutating_policy,
+    outside_of,
+    validating_policy,
+)
 from manifests.cel import literal
 from manifests.gvirtus.backends import BACKEND_ALLOWED
 from manifests.gvirtus.injection import ENABLED_LABEL
@@ -27,7 +35,6 @@ ROLES = "kai-anywhere-gvirtus-roles"
 PLACEMENT = "kai-anywhere-gvirtus-placement"
 GUARD = "kai-anywhere-gvirtus-frontends"
 
-_ADMISSION = "admissionregistration.k8s.io/v1"
 _RESOURCE = "nvidia.com/gpu"
 _FRACTIONS = ["gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"]
 """KAI's own requests (v0.17.0): on a frontend its reservation pod would find no GPU."""
@@ -168,73 +175,29 @@ def _wanted_label(pod: Manifest) -> str | None:
 
 def placement_policy(settings: StackSettings) -> Manifest:
     """`place` as a MutatingAdmissionPolicy, for every pod of the cluster that asks for a GPU."""
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "MutatingAdmissionPolicy",
-        "metadata": {"name": PLACEMENT},
-        "spec": {
-            "failurePolicy": "Fail",
-            "reinvocationPolicy": "IfNeeded",
-            "matchConstraints": _pods(settings),
-            "matchConditions": [
-                {
-                    "name": "asks-for-a-gpu",
-                    "expression": f"({_remote()}) ? ({_whole()}) : ({_whole()} || {_fraction()})",
-                },
-                {"name": "no-node-yet", "expression": "object.spec.?nodeName.orValue('') == ''"},
-            ],
-            "mutations": [
-                {
-                    "patchType": "JSONPatch",
-                    "jsonPatch": {
-                        "expression": (
-                            f"{_remote()} ? {_add_selector(FRONTEND_ALLOWED)} :\n{_add_selector(GPU_PRESENT)}"
-                        )
-                    },
-                }
-            ],
+    return mutating_policy(
+        PLACEMENT,
+        _pods(settings),
+        [json_patch(f"{_remote()} ? {_add_selector(FRONTEND_ALLOWED)} :\n{_add_selector(GPU_PRESENT)}")],
+        conditions={
+            "asks-for-a-gpu": f"({_remote()}) ? ({_whole()}) : ({_whole()} || {_fraction()})",
+            "no-node-yet": "object.spec.?nodeName.orValue('') == ''",
         },
-    }
-
-
-def placement_binding() -> Manifest:
-    """Puts the placement into force."""
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "MutatingAdmissionPolicyBinding",
-        "metadata": {"name": PLACEMENT},
-        "spec": {"policyName": PLACEMENT},
-    }
+    )
 
 
 def guard_policy(settings: StackSettings, frontends: FrontendSettings) -> Manifest:
     """A ValidatingAdmissionPolicy: a pod that wants a real GPU can't land where there is none."""
     nodes = sorted(frontends.nodes)
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": GUARD},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": _pods(settings),
-            "matchConditions": [
-                {"name": "wants-a-real-gpu", "expression": f"!({_remote()}) && ({_whole()} || {_fraction()})"}
-            ],
-            "validations": [
-                {
-                    "expression": (
-                        "object.spec.?nodeName.orValue('') == '' ? object.spec.?nodeSelector"
-                        f"[?{literal(GPU_PRESENT)}].orValue('') == 'true' : !(object.spec.nodeName in {literal(nodes)})"
-                    ),
-                    "message": (
-                        f"the GPUs of these nodes stand for remote ones: {', '.join(nodes)}. For a GPU of the node's "
-                        f"own set nodeSelector {GPU_PRESENT}: 'true'; for a remote one the label {ENABLED_LABEL}: "
-                        "'true'"
-                    ),
-                }
-            ],
-        },
-    }
+    real = Validation(
+        "object.spec.?nodeName.orValue('') == '' ? object.spec.?nodeSelector"
+        f"[?{literal(GPU_PRESENT)}].orValue('') == 'true' : !(object.spec.nodeName in {literal(nodes)})",
+        f"the GPUs of these nodes stand for remote ones: {', '.join(nodes)}. For a GPU of the node's own set "
+        f"nodeSelector {GPU_PRESENT}: 'true'; for a remote one the label {ENABLED_LABEL}: 'true'",
+        forbidden=False,
+    )
+    conditions = {"wants-a-real-gpu": f"!({_remote()}) && ({_whole()} || {_fraction()})"}
+    return validating_policy(GUARD, _pods(settings), {}, [real], conditions)
 
 
 def _kubelet_folder(distribution: Distribution) -> str:
@@ -248,13 +211,7 @@ def _kubelet_folder(distribution: Distribution) -> str:
 
 def _pods(settings: StackSettings) -> Manifest:
     """Pods everywhere but where somebody places them by design: operators' validators, reservations, backends."""
-    names = namespaces_left_alone(settings)
-    return {
-        "namespaceSelector": {
-            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names}]
-        },
-        "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
-    }
+    return {"namespaceSelector": outside_of(namespaces_left_alone(settings)), "resourceRules": [POD_CREATION]}
 
 
 def _remote() -> str:

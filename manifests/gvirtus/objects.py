@@ -6,8 +6,9 @@ from config.gvirtus import BackendKind, GvirtusSettings
 from config.reservation import Carrier
 from config.stack import StackSettings
 from manifests import admission
+from manifests.admission_objects import deny_binding, mutating_binding
 from manifests.gvirtus import backends, frontends, policy
-from manifests.objects import StackObject, deny_binding
+from manifests.objects import StackObject
 
 GPUS, SERVER = "gpus", "server"
 """What the component waits for: GPUs, the runtime class and NFD's kinds; the admission server, where it is the carrier.
@@ -92,7 +93,7 @@ def _frontends(settings: StackSettings, gvirtus: GvirtusSettings) -> dict[str, S
     placement: dict[str, StackObject] = {}
     if gvirtus.carrier is Carrier.POLICY:
         placement["placement"] = StackObject(frontends.placement_policy(settings))
-        placement["placement-binding"] = StackObject(frontends.placement_binding(), ("placement",))
+        placement["placement-binding"] = StackObject(mutating_binding(frontends.PLACEMENT), ("placement",))
     return placement | {
         "guard": StackObject(frontends.guard_policy(settings, gvirtus.frontends), tuple(placement)[1:]),
         "guard-binding": StackObject(deny_binding(frontends.GUARD), ("guard",)),

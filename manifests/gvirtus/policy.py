@@ -9,6 +9,16 @@ from collections.abc import Mapping
 from config.gvirtus import BackendKind, GvirtusSettings
 from config.stack import StackSettings
 from manifests import reservation
+from manifests.admission_objects import (
+    POD_CREATION,
+    Validation,
+    apply_configuration,
+    json_patch,
+    mutating_binding,
+    mutating_policy,
+    outside_of,
+    validating_policy,
+)
 from manifests.cel import constructor, literal, text
 from manifests.gvirtus import injection as injected
 from manifests.mutations import HOST, NAME, PORT, Fragment
@@ -18,9 +28,6 @@ ENDPOINTS = "gvirtus-backends"
 """ConfigMap: name of a backend -> address and port."""
 REQUESTS = "kai-anywhere-gvirtus-requests"
 
-_ADMISSION = "admissionregistration.k8s.io/v1"
-_POD_CREATION = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
-"""CREATE alone: a pod's containers can't change later, and KAI and Jobs update pods."""
 _MARKS = {
     NAME: "variables.backend",
     HOST: 'variables.endpoint.split(":")[0]',
@@ -69,9 +76,6 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
         addition += f", volumeMounts: {constructor(given.volume_mounts, 'Object.spec.KIND.volumeMounts')}"
     wants = _wants(given)
     containers = f".filter(c, {wants}).map(c, Object.spec.KIND{{{addition}}})"
-    mutations: list[dict[str, object]] = [
-        {"patchType": "JSONPatch", "jsonPatch": {"expression": _volume_patch(volume)}} for volume in given.volumes
-    ]
     expression = (
         "Object{\n"
         f"  metadata: Object.metadata{{annotations: {{{annotations}}}}},\n"
@@ -80,44 +84,21 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
         "    initContainers: object.spec.?initContainers.orValue([])"
         f"{containers.replace('KIND', 'initContainers')}}}}}"
     )
-    mutations.append({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}})
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "MutatingAdmissionPolicy",
-        "metadata": {"name": policy_name(kind)},
-        "spec": {
-            # A pod without it ends at once, far from any GPU: refusing it says why.
-            "failurePolicy": "Fail",
-            "reinvocationPolicy": "IfNeeded",
-            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-            "matchConstraints": _labelled_pods(settings),
-            "matchConditions": [
-                {"name": f"a-{kind.value}-backend", "expression": f"{_backend(gvirtus)} in {literal(names)}"}
-            ],
-            "variables": [
-                {"name": "backend", "expression": _backend(gvirtus)},
-                {"name": "endpoint", "expression": "params.data[variables.backend]"},
-            ],
-            "mutations": mutations,
-        },
-    }
+    # A pod without it ends at once, far from any GPU: refusing it says why.
+    return mutating_policy(
+        policy_name(kind),
+        _labelled_pods(settings),
+        [*(json_patch(_volume_patch(volume)) for volume in given.volumes), apply_configuration(expression)],
+        conditions={f"a-{kind.value}-backend": f"{_backend(gvirtus)} in {literal(names)}"},
+        variables={"backend": _backend(gvirtus), "endpoint": "params.data[variables.backend]"},
+        parameter="ConfigMap",
+    )
 
 
 def injection_binding(gvirtus: GvirtusSettings, kind: BackendKind) -> Manifest:
     """Puts a kind's policy into force, with the ConfigMap of addresses."""
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "MutatingAdmissionPolicyBinding",
-        "metadata": {"name": policy_name(kind)},
-        "spec": {
-            "policyName": policy_name(kind),
-            "paramRef": {
-                "name": ENDPOINTS,
-                "namespace": gvirtus.namespace,
-                "parameterNotFoundAction": "Deny",
-            },
-        },
-    }
+    parameters = {"name": ENDPOINTS, "namespace": gvirtus.namespace, "parameterNotFoundAction": "Deny"}
+    return mutating_binding(policy_name(kind), parameters)
 
 
 def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manifest:
@@ -128,58 +109,40 @@ def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manife
     """
     files = _names(gvirtus, BackendKind.GVIRTUS)
     [wanted] = injected.properties_volume()["downwardAPI"]["items"]
-    return {
-        "apiVersion": _ADMISSION,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": REQUESTS},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": _labelled_pods(settings),
-            "variables": [
-                {"name": "backend", "expression": _backend(gvirtus)},
-                {"name": "file", "expression": f"variables.backend in {literal(files)}"},
-                {
-                    "name": "containers",
-                    "expression": "object.spec.containers + object.spec.?initContainers.orValue([])",
-                },
-            ],
-            "validations": [
-                {
-                    "expression": f"variables.backend in {literal(sorted(gvirtus.backends))}",
-                    "message": injected.way_out(gvirtus),
-                    "messageExpression": (
-                        "(variables.backend == '' ? "
-                        + literal(injected.unknown_backend("", gvirtus))
-                        + " : "
-                        + text(injected.unknown_backend(NAME, gvirtus), _MARKS)
-                        + ")"
-                    ),
-                },
-                {
-                    "expression": (
-                        f"!variables.file || object.spec.?volumes.orValue([]).all(v, v.name != "
-                        f"{literal(injected.VOLUME)} || v.?downwardAPI.?items.orValue([]).exists(i, i.path == "
-                        f"{literal(wanted['path'])} && i.?fieldRef.?fieldPath.orValue('') == "
-                        f"{literal(wanted['fieldRef']['fieldPath'])}))"
-                    ),
-                    "message": injected.VOLUME_TAKEN,
-                },
-                {
-                    "expression": (
-                        "!variables.file || variables.containers.all(c, c.?env.orValue([]).exists(e, e.name == "
-                        f"{literal(injected.GVIRTUS_VARIABLE)}) || c.?volumeMounts.orValue([]).all(m, m.mountPath != "
-                        f"{literal(injected.PATH)} || m.name == {literal(injected.VOLUME)}))"
-                    ),
-                    "message": injected.PATH_TAKEN,
-                },
-                # Last: of several refusals, people see the first.
-                *(_served(names, kind) for kind in BackendKind if (names := _names(gvirtus, kind))),
-            ],
-        },
+    variables = {
+        "backend": _backend(gvirtus),
+        "file": f"variables.backend in {literal(files)}",
+        "containers": "object.spec.containers + object.spec.?initContainers.orValue([])",
     }
+    unnamed, unknown = injected.unknown_backend("", gvirtus), injected.unknown_backend(NAME, gvirtus)
+    known = Validation(
+        f"variables.backend in {literal(sorted(gvirtus.backends))}",
+        injected.way_out(gvirtus),
+        forbidden=False,
+        message_expression=f"(variables.backend == '' ? {literal(unnamed)} : {text(unknown, _MARKS)})",
+    )
+    volume_is_ours = Validation(
+        f"!variables.file || object.spec.?volumes.orValue([]).all(v, v.name != {literal(injected.VOLUME)}"
+        f" || v.?downwardAPI.?items.orValue([]).exists(i, i.path == {literal(wanted['path'])}"
+        f" && i.?fieldRef.?fieldPath.orValue('') == {literal(wanted['fieldRef']['fieldPath'])}))",
+        injected.VOLUME_TAKEN,
+        forbidden=False,
+    )
+    path_is_ours = Validation(
+        "!variables.file || variables.containers.all(c, c.?env.orValue([]).exists(e, e.name == "
+        f"{literal(injected.GVIRTUS_VARIABLE)}) || c.?volumeMounts.orValue([]).all(m, m.mountPath != "
+        f"{literal(injected.PATH)} || m.name == {literal(injected.VOLUME)}))",
+        injected.PATH_TAKEN,
+        forbidden=False,
+    )
+    # Last: of several refusals, people see the first.
+    served = [_served(names, kind) for kind in BackendKind if (names := _names(gvirtus, kind))]
+    return validating_policy(
+        REQUESTS, _labelled_pods(settings), variables, [known, volume_is_ours, path_is_ours, *served]
+    )
 
 
-def _served(names: list[str], kind: BackendKind) -> Manifest:
+def _served(names: list[str], kind: BackendKind) -> Validation:
     """The validation that a pod has what its kind of backend gives, or its own in place of it.
 
     One container is evidence enough: a sidecar that another webhook adds in the last round is left alone.
@@ -188,13 +151,12 @@ def _served(names: list[str], kind: BackendKind) -> Manifest:
     annotated = "".join(
         f" && object.metadata.?annotations[?{literal(key)}].hasValue()" for key in sorted(given.annotations)
     )
-    return {
-        "expression": (
-            f"!(variables.backend in {literal(names)}) || variables.containers.exists(c, "
-            f"c.?env.orValue([]).exists(e, e.name == {literal(given.env[0]['name'])})){annotated}"
-        ),
-        "message": injected.NOT_SERVED,
-    }
+    return Validation(
+        f"!(variables.backend in {literal(names)}) || variables.containers.exists(c, "
+        f"c.?env.orValue([]).exists(e, e.name == {literal(given.env[0]['name'])})){annotated}",
+        injected.NOT_SERVED,
+        forbidden=False,
+    )
 
 
 def _names(gvirtus: GvirtusSettings, kind: BackendKind) -> list[str]:
@@ -202,13 +164,10 @@ def _names(gvirtus: GvirtusSettings, kind: BackendKind) -> list[str]:
 
 
 def _labelled_pods(settings: StackSettings) -> Manifest:
-    names = namespaces_left_alone(settings)
     return {
-        "namespaceSelector": {
-            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names}]
-        },
+        "namespaceSelector": outside_of(namespaces_left_alone(settings)),
         "objectSelector": {"matchLabels": {injected.ENABLED_LABEL: "true"}},
-        "resourceRules": _POD_CREATION,
+        "resourceRules": [POD_CREATION],
     }
 
 

@@ -11,12 +11,13 @@ from typing_extensions import override
 
 import simulator
 from config.gvirtus import BackendKind
+from manifests.admission_objects import deny_binding, mutating_binding
 from manifests.gvirtus import backends as gvirtus
 from manifests.gvirtus import frontends as gvirtus_frontends
 from manifests.gvirtus import policy as gvirtus_policy
 from manifests.gvirtus.frontends import place
 from manifests.gvirtus.injection import NOT_SERVED, PATH, VOLUME
-from manifests.objects import Manifest, deny_binding
+from manifests.objects import Manifest
 from testbed.inventory import connect
 from testbed.stacks import Json, parse
 from testbed.stacks import gvirtus as gvirtus_stack
@@ -88,7 +89,7 @@ def objects() -> list[Manifest]:
         deny_binding(gvirtus_policy.REQUESTS),
         *policies,
         gvirtus_frontends.placement_policy(SETTINGS),
-        gvirtus_frontends.placement_binding(),
+        mutating_binding(gvirtus_frontends.PLACEMENT),
         gvirtus_frontends.guard_policy(SETTINGS, frontends),
         deny_binding(gvirtus_frontends.GUARD),
     ]

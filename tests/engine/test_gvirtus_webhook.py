@@ -13,10 +13,10 @@ import pytest
 
 import simulator
 from manifests import admission, reservation
+from manifests.admission_objects import deny_binding
 from manifests.gvirtus import backends as gvirtus
 from manifests.gvirtus import policy as gvirtus_policy
 from manifests.gvirtus.injection import NOT_YET, PATH, VOLUME
-from manifests.objects import deny_binding
 from testbed.admission.deployment import Deployment, deployment, make, prepare, remove
 from testbed.inventory import connect
 from testbed.stacks import gvirtus_webhook, parse

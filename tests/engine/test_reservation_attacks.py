@@ -12,7 +12,7 @@ import pytest
 
 import simulator
 from manifests import reservation
-from manifests.objects import deny_binding
+from manifests.admission_objects import deny_binding
 from manifests.reservation_guard import GUARD, guard_policy
 from testbed.admission.deployment import make, prepare, remove
 from testbed.inventory import connect
@@ -46,8 +46,7 @@ def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
             there = f"/api/v1/namespaces/{reservation.NAMESPACE}/serviceaccounts/{name}"
             eventually(lambda there=there: admin.get(there).is_success)  # type: ignore[misc]
         _accounts(admin)
-        fragment = reservation.tegra_fragment(settings.platform)  # type: ignore[arg-type]  # a Tegra stack
-        make(admin, reservation.overrides_policy(fragment))
+        make(admin, reservation.overrides_policy(settings.platform))  # type: ignore[arg-type]  # a Tegra stack
         make(admin, reservation.overrides_binding())
         _post(admin, POLICIES, guard_policy(settings))
         _post(admin, BINDINGS, deny_binding(GUARD))
@@ -290,8 +289,8 @@ class TestPolicies:
             'Object{spec: Object.spec{containers: [Object.spec.containers{name: "resource-reservation", '
             'image: "registry.example.com/rootkit:1"}]}}'
         )
-        fragment = reservation.tegra_fragment(parse(jetson()).platform)  # type: ignore[arg-type]  # a Tegra stack
-        policy = changed(reservation.overrides_policy(fragment), "metadata.name", "zzz-rewrites")
+        overrides = reservation.overrides_policy(parse(jetson()).platform)  # type: ignore[arg-type]  # a Tegra stack
+        policy = changed(overrides, "metadata.name", "zzz-rewrites")
         del policy["spec"]["paramKind"], policy["spec"]["matchConditions"]
         policy["spec"]["mutations"][0]["applyConfiguration"]["expression"] = expression
         binding = changed(reservation.overrides_binding(), "metadata.name", "zzz-rewrites")

@@ -26,7 +26,7 @@ def _facts(stack: Json) -> StackFacts:
 
 def _overrides(stack: Json | None = None) -> Json:
     platform: Any = parse(stack or jetson()).platform
-    return reservation.overrides_policy(reservation.tegra_fragment(platform))
+    return reservation.overrides_policy(platform)
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -41,8 +41,10 @@ def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
 def by_policy(api: httpx2.Client) -> dict[str, Json | None]:
     """What the carrier `policy` makes of every case, before there is a webhook."""
     settings = parse(webhook())
-    fragment = reservation.tegra_fragment(settings.platform)  # type: ignore[arg-type]  # a Tegra stack
-    objects = [reservation.overrides_policy(fragment), reservation.overrides_binding()]
+    objects = [
+        reservation.overrides_policy(settings.platform),  # type: ignore[arg-type]  # a Tegra stack
+        reservation.overrides_binding(),
+    ]
     for manifest in objects:
         make(api, manifest)
     eventually(lambda: is_mutated(post(api, as_binder_creates()).json()))

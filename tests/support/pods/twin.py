@@ -6,7 +6,7 @@ import re
 import httpx2
 
 from manifests import pod_guard
-from manifests.objects import deny_binding
+from manifests.admission_objects import deny_binding
 from policy.judge import judge
 from policy.rules import POD_RULES
 from policy.stack_platform import StackFacts

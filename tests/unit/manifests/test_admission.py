@@ -115,7 +115,7 @@ def test_other_backends_make_no_other_pods_of_the_server() -> None:
 def test_the_webhook_reaches_exactly_what_the_policy_reaches() -> None:
     [hook] = admission.reservation_webhook(parse(webhook()))["webhooks"]
     platform = parse(jetson()).platform
-    policy = reservation.overrides_policy(reservation.tegra_fragment(platform))  # type: ignore[arg-type]  # Tegra
+    policy = reservation.overrides_policy(platform)  # type: ignore[arg-type]  # Tegra
     constraints = policy["spec"]["matchConstraints"]
     assert hook["namespaceSelector"] == constraints["namespaceSelector"]
     assert hook["objectSelector"] == constraints["objectSelector"]

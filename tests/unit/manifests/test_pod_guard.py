@@ -10,7 +10,7 @@ import re
 import pytest
 
 from manifests import pod_guard
-from manifests.objects import deny_binding
+from manifests.admission_objects import deny_binding
 from pod_checks import table
 from pod_checks.language import Check
 from policy.rules import POD_RULES

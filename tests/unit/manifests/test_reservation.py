@@ -9,7 +9,7 @@ import pytest
 
 from config.platform import TegraPlatform
 from manifests import every_object, pod_guard, reservation, reservation_guard
-from manifests.reservation import HostDirectory, PodFragment, tegra_fragment
+from manifests.reservation import tegra_fragment
 from testbed.stacks import STACKS, changed, jetson, mixed, never, parse, spark, x86
 from tests.support.values import documents_of
 
@@ -23,24 +23,38 @@ def _tegra(stack: dict[str, object]) -> TegraPlatform:
 
 
 def test_the_fragment_is_the_platform_table() -> None:
-    assert tegra_fragment(_tegra(jetson())) == PodFragment(
-        runtime_class="nvidia",
-        environment=(
-            ("NVIDIA_DRIVER_CAPABILITIES", "utility"),
-            ("LD_LIBRARY_PATH", "/usr/lib/aarch64-linux-gnu/nvidia"),
-        ),
-        directories=(
-            HostDirectory("nvidia-libs", "/usr/lib/aarch64-linux-gnu/nvidia", read_only=True),
-            HostDirectory("dev-nvidia", "/dev", read_only=False),
-        ),
-    )
+    libraries = "/usr/lib/aarch64-linux-gnu/nvidia"
+    assert tegra_fragment(_tegra(jetson())).model_dump(exclude={"container_missing"}, exclude_defaults=True) == {
+        "container": "resource-reservation",
+        "runtimeClassName": "nvidia",
+        "env": [
+            {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
+            {"name": "LD_LIBRARY_PATH", "value": libraries},
+        ],
+        "volumes": [
+            {"name": "nvidia-libs", "hostPath": {"path": libraries, "type": "Directory"}},
+            {"name": "dev-nvidia", "hostPath": {"path": "/dev", "type": "Directory"}},
+        ],
+        "volumeMounts": [
+            {"name": "nvidia-libs", "mountPath": libraries, "readOnly": True},
+            {"name": "dev-nvidia", "mountPath": "/dev"},
+        ],
+        "securityContext": {
+            "privileged": True,
+            "allowPrivilegeEscalation": True,
+            "runAsNonRoot": False,
+            "runAsUser": 0,
+        },
+    }
 
 
 def test_the_folders_of_another_jetpack_reach_mounts_and_environment() -> None:
     stack = changed(jetson(), "platform.driver_library_path", "/usr/lib/aarch64-linux-gnu/tegra")
     fragment = tegra_fragment(_tegra(changed(stack, "platform.device_path", "/host/dev")))
-    assert dict(fragment.environment)["LD_LIBRARY_PATH"] == "/usr/lib/aarch64-linux-gnu/tegra"
-    assert [directory.path for directory in fragment.directories] == ["/usr/lib/aarch64-linux-gnu/tegra", "/host/dev"]
+    folders = ["/usr/lib/aarch64-linux-gnu/tegra", "/host/dev"]
+    assert fragment.env[-1] == {"name": "LD_LIBRARY_PATH", "value": folders[0]}
+    assert [volume["hostPath"]["path"] for volume in fragment.volumes] == folders
+    assert [mount["mountPath"] for mount in fragment.volume_mounts] == folders
 
 
 def test_the_policy_reaches_reservation_pods_at_creation_and_nothing_else() -> None:
