@@ -11,6 +11,8 @@ from operations.errors import OperationError
 
 PROJECT = "kai-anywhere"
 _KEY = f"{PROJECT}:{SETTINGS_KEY}"
+SIMULATED_MEMORY_MIB = 65536
+"""Of one GPU where a simulated node stands for a host that would be asked."""
 
 
 def read_stack_file(path: Path) -> dict[str, Any]:
@@ -66,7 +68,22 @@ def with_settings(content: dict[str, Any], changes: dict[str, dict[str, Any]]) -
     return content | {"config": content["config"] | {_KEY: changed}}
 
 
-def without_hosts(content: dict[str, Any]) -> dict[str, Any]:
-    """The stack file's content without hosts, so that no machine is contacted for a cluster that is simulated."""
+def for_simulator(content: dict[str, Any]) -> dict[str, Any]:
+    """The stack file's content for a cluster that is simulated.
+
+    Without hosts, so that no machine is contacted; a GPU's memory that a host would be asked for is a fixed one. And
+    without what only the real stack can read: its secrets, and the provider that encrypts them.
+    """
     settings = {section: value for section, value in content["config"][_KEY].items() if section != "hosts"}
-    return content | {"config": content["config"] | {_KEY: settings}}
+    platform = _dict_of(settings.get("platform"))
+    measured = {
+        kind: {node: {"gpu_memory_mib": SIMULATED_MEMORY_MIB} | _dict_of(said) for node, said in nodes.items()}
+        for kind in ("tegra_nodes", "unified_memory_nodes")
+        if (nodes := _dict_of(platform.get(kind)))
+    }
+    return {"config": {_KEY: settings | {"platform": platform | measured}}}
+
+
+def _dict_of(value: object) -> dict[str, Any]:
+    """A mapping, or an empty one for everything else: what is wrong is said when the settings are validated."""
+    return value if isinstance(value, dict) else {}

@@ -16,7 +16,7 @@ from config.platform import TegraPlatform, X86Platform
 from config.stack import StackSettings
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
 from operations.errors import OperationError
-from operations.stack_file import read_settings, read_stack_file, with_settings, without_hosts
+from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_settings, read_stack_file, with_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -85,7 +85,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     (project / "Pulumi.yaml").write_text(yaml.safe_dump(own))
     charts = {"kai": _chart(settings.kai.chart.source, KAI_SCHEDULER)}
     charts["gpu_operator"] = _chart(settings.gpu_operator.chart.source, GPU_OPERATOR)
-    content = without_hosts(read_stack_file(ROOT / f"Pulumi.{stack}.yaml"))
+    content = for_simulator(read_stack_file(ROOT / f"Pulumi.{stack}.yaml"))
     changes: dict[str, dict[str, Any]] = {
         section: {"chart": {"source": str(path)}} for section, path in charts.items() if path is not None
     }
@@ -109,7 +109,8 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
         )
     if settings.hosts:
         simulated.append(
-            f"Hosts: {', '.join(sorted(settings.hosts))} are not contacted; give KUBECONFIG to prepare them."
+            f"Hosts: {', '.join(sorted(settings.hosts))} are not contacted, and GPU memory that they would be asked "
+            f"for is {SIMULATED_MEMORY_MIB} MiB; give KUBECONFIG to prepare them."
         )
     return Target(stack, read_settings(file), project, environment, tuple(simulated))
 

@@ -1,12 +1,20 @@
 """Stack files read without the engine."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from config.stack import StackConfigError
 from operations.errors import OperationError
-from operations.stack_file import read_settings, read_stack_file, with_settings, without_hosts
+from operations.stack_file import (
+    SIMULATED_MEMORY_MIB,
+    for_simulator,
+    read_settings,
+    read_stack_file,
+    with_settings,
+)
 from testbed.stacks import STACK_FILES
 
 
@@ -50,10 +58,31 @@ def test_changed_settings_leave_everything_else_as_it_was() -> None:
     assert before["kai"]["namespace"] == "kai-scheduler", "the original is not touched"
 
 
-def test_hosts_are_left_out_and_nothing_else() -> None:
+def test_a_simulator_gets_the_settings_without_hosts_and_nothing_else() -> None:
     content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")
     settings = content["config"]["kai-anywhere:settings"]
-    with_hosts = {"config": {"kai-anywhere:settings": settings | {"hosts": {"jetson-1": {"local": True}}}}}
-    left = without_hosts(with_hosts)["config"]["kai-anywhere:settings"]
-    assert left == {section: value for section, value in settings.items() if section != "hosts"}
-    assert "hosts" in with_hosts["config"]["kai-anywhere:settings"], "the given content must not change"
+    real: dict[str, Any] = {
+        "secretsprovider": "awskms://alias/stacks",
+        "encryptedkey": "AQICAHh...",
+        "config": {
+            "kai-anywhere:settings": settings | {"hosts": {"jetson-1": {"local": True}}},
+            "kai-anywhere:jetson-key": {"secure": "AAABAH..."},
+        },
+    }
+    simulated = for_simulator(real)
+    kept = {section: value for section, value in settings.items() if section != "hosts"}
+    assert simulated == {"config": {"kai-anywhere:settings": kept}}
+    assert "hosts" in real["config"]["kai-anywhere:settings"], "the given content must not change"
+
+
+@pytest.mark.parametrize("said", [{}, {"gpu_count": 1}])
+def test_memory_that_a_host_would_be_asked_for_is_a_fixed_one(said: object, tmp_path: Path) -> None:
+    content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")
+    settings = content["config"]["kai-anywhere:settings"]
+    nodes = settings["platform"]["tegra_nodes"] | {"jetson-9": said}
+    measured = with_settings(content, {"platform": {"tegra_nodes": nodes}, "hosts": {"jetson-9": {"local": True}}})
+    file = tmp_path / "Pulumi.lab.yaml"
+    file.write_text(yaml.safe_dump(for_simulator(measured)), encoding="utf-8")
+    jetsons = read_settings(file).platform.jetsons
+    assert jetsons["jetson-9"].gpu_memory_mib == SIMULATED_MEMORY_MIB
+    assert jetsons["jetson-1"].gpu_memory_mib == settings["platform"]["tegra_nodes"]["jetson-1"]["gpu_memory_mib"]
