@@ -33,7 +33,8 @@ def prove(pack: Pack, configuration: Path, environment: Mapping[str, str], folde
     _check_start(pack, environment, START_SECONDS)
     missing: list[str] = []
     other = {rule for rule, level in levels(configuration).items() if level != "mandatory"}
-    for policy, every in pack.canaries().items():
+    # Those with resources first: another pack answers them, and is recognised; of the other's configuration it fails.
+    for policy, every in sorted(pack.canaries().items(), key=lambda canary: not canary[1]):
         resources = {rule: each for rule, each in every.items() if rule not in other}
         if every and not resources:
             continue
