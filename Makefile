@@ -3,8 +3,9 @@
 
 STACK ?= jetson
 PYTHON ?= python3
-# How many test files run at once; each that needs a control plane starts its own (2 GB).
-WORKERS ?= 2
+# How many test files run at once; each that needs a control plane starts its own (2 GB), and mostly waits for it: two
+# cores are busy half of the time with three.
+WORKERS ?= 3
 BIN := .venv/bin
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What most tests of the engine tier need.

@@ -35,22 +35,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 LONGEST = (
     "tests/cluster",
-    "tests/engine/admission",
     "tests/engine/test_recovery.py",
+    "tests/engine/test_faults.py",
+    "tests/engine/admission",
+    "tests/engine/test_admission_stack.py",
     "tests/engine/test_docs.py",
     "tests/engine/test_stack_lifecycle.py",
     "tests/engine/test_readme.py",
     "tests/hosts",
     "tests/engine/hosts",
-    "tests/engine/test_faults.py",
     "tests/engine/test_first_contact.py",
     "tests/engine/test_gvirtus_stack.py",
     "tests/engine/test_gvirtus_webhook.py",
     "tests/engine/test_admission_stack_certificates.py",
-    "tests/engine/test_admission_stack.py",
     "tests/engine/test_cluster_identity.py",
+    "tests/engine/test_pull_request.py",
+    "tests/engine/test_s3_state.py",
+    "tests/engine/test_simulator.py",
+    "tests/engine/test_pod_guard_stack.py",
     "tests/engine/test_policy.py",
     "tests/engine/test_policy_docs.py",
+    "tests/engine/test_package.py",
 )
 """What runs longest, the longest first; a folder's files share what its fixtures make once per worker."""
 
