@@ -57,8 +57,7 @@ class GpuOperator(pulumi.ComponentResource):
         operator = settings.gpu_operator
         registrar = Registrar(self, name, args.provider)
         registrar.register_all(gpu_operator.objects(settings))
-        release = registrar.made["release"]
-        after = [release, *(registrar.made[key] for key in ("tegra",) if key in registrar.made)]
+        after = [registrar.made[key] for key in ("release", "tegra") if key in registrar.made]
         named = frozenset(node_labels(settings))
         opened = gate(
             after[-1],
@@ -69,5 +68,5 @@ class GpuOperator(pulumi.ComponentResource):
             settings.cluster,
             timeout_seconds=operator.timeout_seconds,
         )
-        self.chart_version = chart_version(release)
+        self.chart_version = chart_version(after[0])
         self.ready = [*after, opened]

@@ -87,7 +87,7 @@ def variables(settings: StackSettings, checks: Sequence[Check]) -> dict[str, str
             "oldObject == null || variables.another_image ? [] : "
             + " + ".join(f"variables.{check.name}[1]" for check in checks)
         ),
-        "fresh": ("variables.found.map(l, l.filter(f, !variables.before.exists(o, f in o))).filter(l, l.size() > 0)"),
+        "fresh": "variables.found.map(l, l.filter(f, !variables.before.exists(o, f in o))).filter(l, l.size() > 0)",
         "text": "variables.fresh.map(l, l.join('; ')).join('; ')",
     }
 

@@ -83,7 +83,7 @@ def _variables(settings: StackSettings, platform: TegraPlatform) -> dict[str, st
         for difference, condition in pod_grants.marks(settings, platform, "object").items()
     )
     return {
-        "reservation": (pod_grants.goes_to_tegra(platform, "object")),
+        "reservation": pod_grants.goes_to_tegra(platform, "object"),
         "has_privilege": "variables.containers[0].exists(c, c[1].?securityContext.?privileged.orValue(false))",
         "differences": differences,
     }

@@ -15,6 +15,8 @@ _TIMEOUT_SECONDS = 30
 _PAGE = 100
 _PAUSES_S = {"GET": (0.5, 1, 2, 4), "PATCH": (0.5, 1, 2, 4)}
 """A comment that was created twice is worse than one that is missing: only what can be repeated is."""
+_LONGEST_PAUSE_S = 60
+"""Of what GitHub asks for by Retry-After: a job that waits for an hour tells nobody why."""
 _PASSING = {
     codes.TOO_MANY_REQUESTS,
     codes.INTERNAL_SERVER_ERROR,
@@ -187,7 +189,7 @@ class GitHub:
                 reason = f"{answer.status_code} {answer.reason_phrase}"
                 raise GitHubError(f"GitHub refused {method} {url}: {reason}. {remedy}")
             told = answer.headers.get("Retry-After", "")
-            time.sleep(int(told) if told.isdecimal() else pause_s)
+            time.sleep(min(int(told), _LONGEST_PAUSE_S) if told.isdecimal() else pause_s)
 
     def _read(self, kind: TypeAdapter[_T], answer: httpx2.Response) -> _T:
         try:

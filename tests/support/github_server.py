@@ -26,6 +26,7 @@ class GitHubServer:
         posts: comments (with `pull_request`) and issues, oldest first.
         asked: method and path of every request.
         failures: status codes with which the next requests are answered, by method.
+        retry_after: what failures say of the time until the next try, in seconds; nothing if None.
         page: posts or files in a page.
         files: what a pull request changes, as GitHub lists it.
         changed_files: how many GitHub says it changes; as many as are listed if None.
@@ -35,6 +36,7 @@ class GitHubServer:
     posts: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, str]] = field(default_factory=list)
     failures: dict[str, list[int]] = field(default_factory=dict)
+    retry_after: str | None = None
     page: int = 2
     files: list[dict[str, str]] = field(default_factory=list)
     changed_files: int | None = None
@@ -127,7 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         if length := int(self.headers.get("Content-Length", "0")):
             self.rfile.read(length)
-        self._answer(status, {"message": "no"})
+        told = self.server_state.retry_after
+        self._answer(status, {"message": "no"}, {} if told is None else {"Retry-After": told})
         return True
 
     def _content(self) -> dict[str, Any]:
