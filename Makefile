@@ -15,7 +15,7 @@ NEEDED := --group engine --group simulator
 
 ##@ Stack
 
-.PHONY: up preview preflight repair down env reset
+.PHONY: up preview preflight probe-privilege repair down env reset
 
 up: install ## Install STACK (jetson or x86) on the simulator, or on the cluster of KUBECONFIG.
 	@$(BIN)/python -m operations up --stack $(STACK)
@@ -25,6 +25,9 @@ preview: install ## Show what `make up` would change.
 
 preflight: install ## Check the cluster against STACK; change nothing.
 	@$(BIN)/python -m operations preflight --stack $(STACK)
+
+probe-privilege: install ## Find out how much of its board KAI's reservation pod needs on NODE, a Jetson of STACK.
+	@$(BIN)/python -m operations probe-privilege --stack $(STACK) --node "$(NODE)"
 
 repair: install ## Put back what was changed on STACK's cluster outside of Pulumi.
 	@$(BIN)/python -m operations repair --stack $(STACK)
@@ -40,7 +43,7 @@ reset: install ## Forget the simulator of STACK with all its data.
 
 ##@ Checks before a change
 
-.PHONY: check review policy policy-exceptions policy-corpus drift post update
+.PHONY: check review policy policy-exceptions policy-corpus drift post update images
 
 check: install ## Lint, types, layers.
 	@$(BIN)/ruff format --check .
@@ -68,6 +71,9 @@ post: install ## In a job of GitHub Actions: write what `review` or `drift` foun
 
 update: install ## Check a newer chart (CHART=folder or archive) before its version is pinned in manifests/versions.py.
 	@$(BIN)/python -m operations update --chart "$(CHART)"
+
+images: install ## Print every image of STACK with digests; images.STACK.lock.json has them for programs (CHARTS=archives).
+	@$(BIN)/python -m operations images --stack $(STACK) $(foreach chart,$(CHARTS),--chart "$(chart)")
 
 ##@ Tests
 

@@ -25,7 +25,7 @@ from agents.admission import review
 from benchmarks.admission_chart import draw
 from benchmarks.admission_load import Latency, load
 from benchmarks.admission_servers import VARIANTS
-from config.platform import TegraPlatform
+from config.reservation import Privilege
 from manifests import reservation
 from testbed.admission.attacks import ATTACKS, attack
 from testbed.admission.deployment import deployment, make, prepare, remove
@@ -99,12 +99,12 @@ def _server(variant: str) -> None:
         if not line:
             _say(f"{variant}: not measured, since it is not installed")
             return
-        told = json.loads(line)
+        ports = json.loads(line)
         begin = _cpu_seconds(process.pid)
         cores = os.sched_getaffinity(0)
         os.sched_setaffinity(0, cores - {min(cores)} or cores)
         latency = asyncio.run(
-            load(told["port"], told["authorities"], body(reservation_pod()), per_second=PER_SECOND, seconds=SECONDS)
+            load(ports["port"], ports["authorities"], body(reservation_pod()), per_second=PER_SECOND, seconds=SECONDS)
         )
         os.sched_setaffinity(0, cores)
         cpu_ms = (_cpu_seconds(process.pid) - begin) * 1000 / (PER_SECOND * SECONDS)
@@ -127,12 +127,12 @@ def _attacks() -> None:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
             assert process.stdout is not None
             assert process.stdin is not None
-            told = json.loads(process.stdout.readline())
-            with nullcontext() if kind is None else attack(kind, told["port"], seconds=2 * ATTACKED_SECONDS):
+            ports = json.loads(process.stdout.readline())
+            with nullcontext() if kind is None else attack(kind, ports["port"], seconds=2 * ATTACKED_SECONDS):
                 latency = asyncio.run(
                     load(
-                        told["port"],
-                        told["authorities"],
+                        ports["port"],
+                        ports["authorities"],
                         body(reservation_pod()),
                         per_second=ATTACKED_PER_SECOND,
                         seconds=ATTACKED_SECONDS,
@@ -157,24 +157,25 @@ def _cpu_seconds(pid: int) -> float:
 def _fuzz() -> None:
     """Each case goes to a real server over a connection of its own."""
     begin = time.perf_counter()
-    found = fuzz(FUZZ_CASES)
-    told = ", ".join(f"{count} {name}" for name, count in sorted(found.counts.items()))
+    result = fuzz(FUZZ_CASES)
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(result.counts.items()))
     seconds = time.perf_counter() - begin
-    _say(f"fuzz: {FUZZ_CASES} cases (seed {SEED}) in {seconds:.0f} s: {told}; {len(found.defects)} defects")
-    for defect in found.defects[:10]:
+    _say(f"fuzz: {FUZZ_CASES} cases (seed {SEED}) in {seconds:.0f} s: {counts}; {len(result.defects)} defects")
+    for defect in result.defects[:10]:
         _say(defect)
 
 
 def _creation(folder: Path) -> dict[str, Latency]:
     settings = parse(webhook())
-    platform = settings.platform
-    assert isinstance(platform, TegraPlatform)
     measured = {}
     with start(folder / "simulator") as control_plane, connect(control_plane) as api:
         prepare(api, settings, "jetson-1")
         _create(api, 50)
         measured["none"] = _create(api, PODS)
-        policy = [reservation.overrides_policy(platform), reservation.overrides_binding()]
+        policy = [
+            reservation.overrides_policy(settings, Privilege.PRIVILEGED),
+            reservation.overrides_binding(settings, Privilege.PRIVILEGED),
+        ]
         for manifest in policy:
             make(api, manifest)
         eventually(lambda: _is_mutated(api))

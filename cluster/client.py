@@ -1,4 +1,7 @@
-"""A read-only client: the few answers of the API server that the program needs, each validated at the edge."""
+"""The client: the few answers of the API server that are needed, each validated at the edge.
+
+The program itself only reads with it, but for giving back what it adopted; the privilege probe makes pods with it.
+"""
 
 import json
 import re
@@ -13,10 +16,12 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, T
 
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.kubeconfig import ChosenContext, choose_context
-from config.cluster import ClusterSettings
+from config.cluster import POLICIES_SINCE, ClusterSettings
 
 TIMEOUT_SECONDS = 5
 """Bound of one request: an unreachable cluster is found out within it."""
+_WEBHOOK_SECONDS = 30
+"""What the API server may wait for one admission webhook at most (ValidatingWebhook, timeoutSeconds)."""
 
 _KI = 1024
 _QUANTITY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?")
@@ -26,6 +31,11 @@ _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 
 T = TypeVar("T")
+
+
+def _statuses(conditions: object) -> object:
+    """Conditions as a mapping of type to status."""
+    return {each["type"]: each["status"] for each in conditions} if isinstance(conditions, list) else conditions
 
 
 def _mebibytes(quantity: object) -> object:
@@ -79,12 +89,21 @@ class Node(_Answer):
     owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
     architecture: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "architecture"))
     kernel: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "kernelVersion"))
+    os_image: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "osImage"))
+    kubelet: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "kubeletVersion"))
+    container_runtime: str = Field(
+        default="", validation_alias=AliasPath("status", "nodeInfo", "containerRuntimeVersion")
+    )
     memory_mib: Annotated[int, BeforeValidator(_mebibytes)] = Field(
         default=0, validation_alias=AliasPath("status", "capacity", "memory")
     )
     """MemTotal in MiB, as kubelet reports it."""
     gpus: int = Field(default=0, validation_alias=AliasPath("status", "allocatable", "nvidia.com/gpu"))
     """Allocatable `nvidia.com/gpu`: physical GPUs times replicas."""
+    conditions: Annotated[dict[str, str], BeforeValidator(_statuses)] = Field(
+        default={}, validation_alias=AliasPath("status", "conditions")
+    )
+    """What the node says of itself: type to status."""
 
 
 class Namespace(_Answer):
@@ -99,6 +118,56 @@ class Container(_Answer):
     """A container of a pod template."""
 
     image: str = ""
+
+
+class PodContainer(_Answer):
+    """A container of a pod, and the resources that it is limited to."""
+
+    image: str = ""
+    limits: dict[str, str] = Field(default={}, validation_alias=AliasPath("resources", "limits"))
+
+
+class ContainerState(_Answer):
+    """Why a container waits, or how it ended."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStatus(_Answer):
+    """What the kubelet says of a container."""
+
+    image_id: str = Field(default="", alias="imageID")
+    state: dict[str, ContainerState] = {}
+    """By `waiting`, `running` or `terminated`; one of them."""
+
+
+class Pod(_Answer):
+    """A pod, as far as the privilege probe looks at it."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(validation_alias=AliasPath("metadata", "namespace"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    containers: list[PodContainer] = Field(default=[], validation_alias=AliasPath("spec", "containers"))
+    phase: str = Field(default="", validation_alias=AliasPath("status", "phase"))
+    reason: str = Field(default="", validation_alias=AliasPath("status", "reason"))
+    message: str = Field(default="", validation_alias=AliasPath("status", "message"))
+    statuses: list[ContainerStatus] = Field(default=[], validation_alias=AliasPath("status", "containerStatuses"))
+
+    @property
+    def ended(self) -> bool:
+        """Whether it holds no resources any more."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def gpus(self) -> int:
+        """How many `nvidia.com/gpu` its containers have."""
+        return sum(int(container.limits.get("nvidia.com/gpu", 0)) for container in self.containers)
+
+
+class _Event(_Answer):
+    message: str = ""
 
 
 class Deployment(_Answer):
@@ -154,6 +223,17 @@ class Version(_Answer):
 class _Items(_Answer):
     # An empty list of metadata comes as null (kube-apiserver 1.36).
     items: list[dict[str, Any]] | None
+
+
+class Objection(_Answer):
+    """What the API server has against a request: its status, and its own words."""
+
+    code: int
+    message: str
+
+
+class _Status(_Answer):
+    message: str = ""
 
 
 class _Named(_Answer):
@@ -242,8 +322,58 @@ class Cluster:
         accept = _METADATA.format("") if manifest["kind"] == "Secret" else _JSON
         return self._find(_path(manifest), lambda answer: LiveObject.model_validate({"content": answer}), accept=accept)
 
+    def pods(self, *, namespace: str = "", node: str = "") -> list[Pod]:
+        """The pods of a namespace, or of all; on a node, or wherever they are."""
+        place = f"/namespaces/{namespace}" if namespace else ""
+        params = {"fieldSelector": f"spec.nodeName={node}"} if node else None
+        return self._list(f"/api/v1{place}/pods", Pod, params=params)
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """A pod, or None."""
+        return self._find(f"/api/v1/namespaces/{namespace}/pods/{name}", Pod.model_validate)
+
+    def log(self, namespace: str, pod: str, *, lines: int) -> str:
+        """The last lines of a pod's log; empty while its container has none."""
+        response = self._send(f"/api/v1/namespaces/{namespace}/pods/{pod}/log", params={"tailLines": str(lines)})
+        return response.text if response.is_success else ""
+
+    def warnings(self, namespace: str, pod: str) -> list[str]:
+        """What the pod's events of type Warning say."""
+        selector = f"involvedObject.name={pod},type=Warning"
+        path = f"/api/v1/namespaces/{namespace}/events"
+        return [event.message for event in self._list(path, _Event, params={"fieldSelector": selector})]
+
+    def create(self, manifest: Mapping[str, Any]) -> Objection | None:
+        """Create an object that is not there yet.
+
+        Returns:
+            None where it was created, else what the API server or its admission has against it.
+
+        Raises:
+            ClusterError: if the API server can't be asked.
+        """
+        return _objection(
+            self._send(
+                _path(manifest).rpartition("/")[0],
+                method="POST",
+                body=json.dumps(manifest),
+                timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
+            )
+        )
+
+    def delete(self, manifest: Mapping[str, Any]) -> None:
+        """Delete an object, which may be gone already, or be on its way: some answer a conflict to that.
+
+        Raises:
+            ClusterError: if it is refused.
+        """
+        path = _path(manifest)
+        objection = _objection(self._send(path, method="DELETE", timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS))
+        if objection is not None and objection.code not in {httpx2.codes.NOT_FOUND, httpx2.codes.CONFLICT}:
+            raise ClusterError(f"The cluster at {self.server} refuses to delete {path}: {objection.message}")
+
     def apply(self, manifest: Mapping[str, Any], *, manager: str) -> None:
-        """Server-side apply, by force: the one change that this client makes, to give adopted objects back.
+        """Server-side apply, by force.
 
         Raises:
             ClusterError: if it is refused.
@@ -254,6 +384,23 @@ class Cluster:
             params={"fieldManager": manager, "force": "true"},
             body=json.dumps(manifest),
         )
+
+    def objection(self, manifest: Mapping[str, Any], *, manager: str) -> Objection | None:
+        """What the API server has against this object, its admission webhooks asked; nothing is stored.
+
+        Returns:
+            None where it would be taken.
+
+        Raises:
+            ClusterError: if the API server can't be asked.
+        """
+        response = self._send(
+            _path(manifest),
+            params={"fieldManager": manager, "force": "true", "dryRun": "All"},
+            body=json.dumps(manifest),
+            timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
+        )
+        return _objection(response)
 
     def deployments(self) -> list[Installed]:
         """Every Deployment of every namespace."""
@@ -266,14 +413,33 @@ class Cluster:
         except _NotFoundError:
             return []
 
+    def gpu_clusters(self) -> list[Installed]:
+        """The GPU Operator's GPUClusters, whoever made them; none where their kind does not exist."""
+        try:
+            return self._list("/apis/nvidia.com/v1alpha1/gpuclusters", Installed)
+        except _NotFoundError:
+            return []
+
     def has_runtime_class(self, name: str) -> bool:
         """Whether a RuntimeClass of this name exists."""
         return self._find(f"/apis/node.k8s.io/v1/runtimeclasses/{name}", lambda answer: answer) is not None
 
-    def serves_mutating_admission_policies(self) -> bool:
-        """Whether admissionregistration.k8s.io/v1 has them: Kubernetes 1.36, not switched off."""
-        group = self._find("/apis/admissionregistration.k8s.io/v1", _Resources.model_validate)
-        return group is not None and any(r.name == "mutatingadmissionpolicies" for r in group.resources)
+    def has_mutating_webhook(self, name: str) -> bool:
+        """Whether a MutatingWebhookConfiguration of this name exists."""
+        path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{name}"
+        return self._find(path, lambda answer: answer) is not None
+
+    def mutating_policy_versions(self) -> frozenset[str]:
+        """The versions of admissionregistration.k8s.io that have MutatingAdmissionPolicy; empty where none has."""
+        served = {
+            version: self._find(f"/apis/admissionregistration.k8s.io/{version}", _Resources.model_validate)
+            for version in POLICIES_SINCE
+        }
+        return frozenset(
+            version
+            for version, group in served.items()
+            if group is not None and any(each.name == "mutatingadmissionpolicies" for each in group.resources)
+        )
 
     def helm_revisions(self, namespace: str, release: str) -> list[HelmRevision]:
         """The stored revisions of a Helm release. Only metadata is asked for: the content holds the chart's values."""
@@ -314,17 +480,7 @@ class Cluster:
         body: str | None = None,
     ) -> T:
         method = "GET" if body is None else "PATCH"
-        headers = {"Accept": accept} | ({} if body is None else {"Content-Type": "application/apply-patch+yaml"})
-        try:
-            response = self._http.request(method, path, params=params, headers=headers, content=body)
-        except httpx2.TransportError as error:
-            raise ClusterUnreachableError(
-                f"No answer from the cluster at {self.server} (context '{self.context}' of {self.kubeconfig}): "
-                f"{error}\n"
-                f"Check that it runs and that this machine reaches it: kubectl --context {self.context} get nodes"
-            ) from error
-        except (ConfigError, LookupError, TypeError, ValueError, OSError) as error:
-            raise ClusterError(f"The credentials of context '{self.context}' can't be used: {error}") from error
+        response = self._send(path, params=params, accept=accept, body=body)
         match response.status_code:
             case httpx2.codes.OK:
                 pass
@@ -343,6 +499,53 @@ class Cluster:
             return parse(response.json())
         except ValueError as error:
             raise _not_understood(path, error) from error
+
+    def _send(  # noqa: PLR0913 - the parts of a request
+        self,
+        path: str,
+        *,
+        params: dict[str, str] | None = None,
+        accept: str = _JSON,
+        method: str | None = None,
+        body: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> httpx2.Response:
+        """A GET, or with a body a server-side apply, unless a method is named; whatever the answer says."""
+        method = method or ("GET" if body is None else "PATCH")
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = "application/apply-patch+yaml" if method == "PATCH" else _JSON
+        try:
+            return self._http.request(
+                method,
+                path,
+                params=params,
+                headers=headers,
+                content=body,
+                timeout=TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
+            )
+        except httpx2.TransportError as error:
+            raise ClusterUnreachableError(
+                f"No answer from the cluster at {self.server} (context '{self.context}' of {self.kubeconfig}): "
+                f"{error}\n"
+                f"Check that it runs and that this machine reaches it: kubectl --context {self.context} get nodes"
+            ) from error
+        except (ConfigError, LookupError, TypeError, ValueError, OSError) as error:
+            raise ClusterError(f"The credentials of context '{self.context}' can't be used: {error}") from error
+
+
+def _objection(response: httpx2.Response) -> Objection | None:
+    """What an answer has against its request."""
+    if response.is_success:
+        return None
+    try:
+        said = _Status.model_validate_json(response.content).message
+    except ValidationError:
+        # For a kind that it does not know yet, the API server answers in plain text.
+        said = ""
+    return Objection(
+        code=response.status_code, message=said or f"the API server answered with status {response.status_code}"
+    )
 
 
 def _path(manifest: Mapping[str, Any]) -> str:

@@ -61,31 +61,31 @@ class DeployedState:
     @classmethod
     def of(cls, resources: Iterable[tuple[str, Mapping[str, object]]]) -> Self:
         """Read it from the state's resources, each a type token and its outputs."""
-        known = list(resources)
+        listed = list(resources)
         identities = {
             str(outputs["clusterIdentifier"])
-            for token, outputs in known
+            for token, outputs in listed
             if token == _PROVIDER and outputs.get("clusterIdentifier")
         }
         written = [
-            each
-            for token, outputs in known
-            if token.startswith(_OBJECT) and token != _RELEASE and (each := _written(outputs)) is not None
+            content
+            for token, outputs in listed
+            if token.startswith(_OBJECT) and token != _RELEASE and (content := _written(outputs)) is not None
         ]
         return cls(
-            deployed=any(not token.startswith(_ENGINE_OWN) for token, _ in known),
+            deployed=any(not token.startswith(_ENGINE_OWN) for token, _ in listed),
             cluster_uid=min(identities, default=None),
             releases=frozenset(
                 (str(outputs.get("namespace")), str(outputs.get("name")))
-                for token, outputs in known
+                for token, outputs in listed
                 if token == _RELEASE
             ),
-            objects=frozenset(key(each.model_dump()) for each in written),
-            labels={each.metadata.name: each.metadata.labels for each in written if each.kind == "Node"},
+            objects=frozenset(key(content.model_dump()) for content in written),
+            labels={content.metadata.name: content.metadata.labels for content in written if content.kind == "Node"},
             adopted={
-                key(each.model_dump()): kept_values(each.metadata.annotations[BEFORE])
-                for each in written
-                if BEFORE in each.metadata.annotations
+                key(content.model_dump()): kept_values(content.metadata.annotations[BEFORE])
+                for content in written
+                if BEFORE in content.metadata.annotations
             },
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 from cluster.client import Cluster, LiveObject, Node
 from cluster.deployed_state import DeployedState
 from cluster.findings import Finding
+from cluster.label_writers import judge_writers
 from config.stack import StackSettings
 from manifests import every_object, kai
 from manifests.gvirtus.frontends import FRONTEND_ALLOWED
@@ -44,14 +45,14 @@ def planned_objects(settings: StackSettings) -> dict[str, Manifest]:
 
 def read_unknown(cluster: Cluster, settings: StackSettings, state: DeployedState) -> dict[str, LiveObject]:
     """What is there under the names of the stack's objects and is not in its state."""
-    found: dict[str, LiveObject] = {}
+    unknown: dict[str, LiveObject] = {}
     for name, manifest in planned_objects(settings).items():
         if name in state.objects or (manifest["kind"] == "SchedulingShard" and _kai_is_ours(settings, state)):
             continue
         live = cluster.find_object(manifest)
         if live is not None:
-            found[name] = live
-    return found
+            unknown[name] = live
+    return unknown
 
 
 def meet(
@@ -93,6 +94,7 @@ def meet(
             continue
         kept = adopted.get(name, {}).get("metadata", {}).get("labels", {})
         adopted[name] = {"metadata": {"labels": theirs | kept}}
+    findings.extend(judge_writers(nodes, labels, stack))
     findings.extend(_not_planned(settings.cluster.adopt, [*planned, *(f"Node/{node}" for node in labels)]))
     return Contact(tuple(findings), adopted)
 
@@ -133,18 +135,18 @@ def _object(name: str, live: LiveObject, adopt: Sequence[str]) -> Finding | None
     )
 
 
-def _their_labels(wanted: Mapping[str, str | None], node: Node, ours: Mapping[str, str], stack: str) -> dict[str, str]:
+def _their_labels(planned: Mapping[str, str | None], node: Node, ours: Mapping[str, str], stack: str) -> dict[str, str]:
     """Labels of a node that somebody else set to another value than we would.
 
     One that is ours and was edited since is none of them: it is repaired. One that somebody set to the same value as
     we did is his all the same, as soon as ours changes.
     """
     theirs = {}
-    for label, value in wanted.items():
+    for label, value in planned.items():
         there = node.labels.get(label)
         if there is None or there == value or (label in ours and ours[label] != there):
             continue
-        owners = [each.manager for each in node.owners if each.owns_label(label)]
+        owners = [entry.manager for entry in node.owners if entry.owns_label(label)]
         others = [manager for manager in owners if not manager.startswith(owner(stack))]
         if label in ours:
             # Written before the stack's field managers had names of their own.
@@ -155,23 +157,23 @@ def _their_labels(wanted: Mapping[str, str | None], node: Node, ours: Mapping[st
 
 
 def _labels(
-    node: Node, wanted: Mapping[str, str | None], theirs: Mapping[str, str], stack: str, adopt: Sequence[str]
+    node: Node, planned: Mapping[str, str | None], theirs: Mapping[str, str], stack: str, adopt: Sequence[str]
 ) -> Finding | None:
     """What is wrong with setting these labels, or None where the settings say to adopt them."""
-    told = []
+    differences = []
     for label, value in sorted(theirs.items()):
-        owners = dict.fromkeys(each.manager for each in node.owners if each.owns_label(label))
+        owners = dict.fromkeys(entry.manager for entry in node.owners if entry.owns_label(label))
         managers = [manager for manager in owners if not manager.startswith(owner(stack))]
         stacks = sorted({other for manager in managers if (other := stack_of(manager)) is not None})
         if stacks:
             return _other_stack(f"the label {label} of node '{node.name}'", stacks[0])
         by = f" by {', '.join(managers)}" if managers else ""
-        ours = "what its host says" if wanted[label] is _MEASURED else f"'{wanted[label]}'"
-        told.append(f"{label} is '{value}'{by}, the stack sets {ours}")
+        ours = "what its host says" if planned[label] is _MEASURED else f"'{planned[label]}'"
+        differences.append(f"{label} is '{value}'{by}, the stack sets {ours}")
     if f"Node/{node.name}" in adopt:
         return None
     return Finding(
-        f"node '{node.name}' has labels that are not this stack's: {'; '.join(told)}.",
+        f"node '{node.name}' has labels that are not this stack's: {'; '.join(differences)}.",
         f"To set them while the stack is there, add Node/{node.name} to cluster.adopt: their values are kept, and "
         "given back on destroy. Or say the same values in the settings, or leave the node out of the stack.",
     )

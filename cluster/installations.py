@@ -22,61 +22,86 @@ class Installations:
     Attributes:
         gpu_operators: where, in words.
         kais: the same.
+        gpu_clusters: GPUClusters, in words. A stack has none.
     """
 
     gpu_operators: tuple[str, ...] = ()
     kais: tuple[str, ...] = ()
+    gpu_clusters: tuple[str, ...] = ()
 
 
 def read_installations(cluster: Cluster, settings: StackSettings, state: DeployedState) -> Installations:
-    """Look in every namespace, unless the stack has installed both itself: then Helm has looked."""
+    """Look in every namespace, unless the stack has installed both itself: then Helm has looked.
+
+    GPUClusters are always looked for: one may be made at any time, and whoever runs the operator, it can't work beside.
+    """
+    clusters = tuple(f"GPUCluster '{each.name}'{_from(each)}" for each in cluster.gpu_clusters())
     operator = (settings.gpu_operator.namespace, gpu_operator.RELEASE)
     scheduler = (settings.kai.namespace, kai.RELEASE)
     look_for_operators = settings.gpu_operator.install and operator not in state.releases
     look_for_kais = scheduler not in state.releases
     if not look_for_operators and not look_for_kais:
-        return Installations()
+        return Installations(gpu_clusters=clusters)
     deployments = cluster.deployments()
     operators: list[str] = []
     if look_for_operators:
         policies = _others(cluster.cluster_policies(), operator)
         operators += [f"ClusterPolicy '{policy.name}'{_from(policy)}" for policy in policies]
         operators += _places(deployments, _GPU_OPERATOR_IMAGE, operator)
-    return Installations(tuple(operators), tuple(_places(deployments, _KAI_IMAGE, scheduler) if look_for_kais else ()))
+    kais = _places(deployments, _KAI_IMAGE, scheduler) if look_for_kais else []
+    return Installations(tuple(operators), tuple(kais), clusters)
 
 
-def judge_installations(found: Installations) -> Iterator[Finding]:
+def judge_installations(installations: Installations) -> Iterator[Finding]:
     """What may not be doubled."""
-    if found.gpu_operators:
+    if installations.gpu_clusters:
         yield Finding(
-            f"the cluster has a GPU Operator that is not this stack's: {'; '.join(found.gpu_operators)}.",
+            f"the cluster has {'; '.join(installations.gpu_clusters)}: the GPU Operator (v26.7) works with a "
+            "GPUCluster or with the ClusterPolicy that KAI and this stack need, and with neither where both are there.",
+            "Choose another context. Or ask whoever made it whether it may go: it is not this stack's to delete, and "
+            "the GPUs of pods that claim them through it go with it.",
+        )
+    if installations.gpu_operators:
+        yield Finding(
+            f"the cluster has a GPU Operator that is not this stack's: {'; '.join(installations.gpu_operators)}.",
             "Use it: set gpu_operator.install: false. Or choose another context. Two would take turns on every node.",
         )
-    if found.kais:
+    if installations.kais:
         yield Finding(
-            f"the cluster has a KAI scheduler that is not this stack's: {'; '.join(found.kais)}.",
+            f"the cluster has a KAI scheduler that is not this stack's: {'; '.join(installations.kais)}.",
             "Choose another context, or ask whoever runs it: two would promise the same GPUs twice, so this stack is "
             "not installed beside it.",
         )
 
 
 def _places(deployments: Iterable[Installed], image: re.Pattern[str], ours: tuple[str, str]) -> list[str]:
-    matching = [each for each in deployments if any(image.search(container.image) for container in each.containers)]
+    matching = [
+        deployment
+        for deployment in deployments
+        if any(image.search(container.image) for container in deployment.containers)
+    ]
     by_namespace: dict[str, list[Installed]] = {}
-    for each in _others(matching, ours):
-        by_namespace.setdefault(each.namespace, []).append(each)
-    told = []
+    for deployment in _others(matching, ours):
+        by_namespace.setdefault(deployment.namespace, []).append(deployment)
+    places = []
     for namespace, there in sorted(by_namespace.items()):
-        names = ", ".join(sorted(f"'{each.name}'" for each in there))
-        release = next((text for each in there if (text := _from(each))), "")
-        told.append(f"Deployment {names} in namespace '{namespace}'{release}")
-    return told
+        names = ", ".join(sorted(f"'{deployment.name}'" for deployment in there))
+        release = next((text for deployment in there if (text := _from(deployment))), "")
+        places.append(f"Deployment {names} in namespace '{namespace}'{release}")
+    return places
 
 
-def _others(found: Iterable[Installed], ours: tuple[str, str]) -> list[Installed]:
+def _others(deployments: Iterable[Installed], ours: tuple[str, str]) -> list[Installed]:
     """Without what our own release brought before its run was killed, and what its operator made from that."""
-    return [each for each in found if each.release != ours and not (each.release is None and each.namespace == ours[0])]
+    return [
+        deployment
+        for deployment in deployments
+        if deployment.release != ours and not (deployment.release is None and deployment.namespace == ours[0])
+    ]
 
 
-def _from(each: Installed) -> str:
-    return "" if each.release is None else f" (Helm release '{each.release[1]}' in namespace '{each.release[0]}')"
+def _from(deployment: Installed) -> str:
+    if deployment.release is None:
+        return ""
+    namespace, name = deployment.release
+    return f" (Helm release '{name}' in namespace '{namespace}')"

@@ -13,9 +13,12 @@ from cluster.first_contact import Contact, meet, planned_objects, read_unknown
 from cluster.installations import Installations, judge_installations, read_installations
 from cluster.kubeconfig import ChosenContext
 from cluster.node_findings import judge_nodes
-from config.cluster import minor_version
+from cluster.policy_switches import switch_on
+from cluster.sharing_findings import ISOLATOR_WEBHOOK, judge_sharing
+from config.cluster import POLICIES_SINCE, minor_version
 from config.gvirtus import FRONTENDS_NAMESPACE
-from config.reservation import POLICY_CARRIER_SINCE, POLICY_CARRIER_WAYS_OUT
+from config.kai import GpuSharingMode
+from config.reservation import POLICY_CARRIER_WAYS_OUT
 from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
 
@@ -37,10 +40,11 @@ class ClusterFacts:
         nodes: by name.
         namespaces: those of ours that exist, by name.
         runtime_class: whether RuntimeClass `nvidia` exists.
-        mutating_policies: whether MutatingAdmissionPolicy v1 is served.
+        mutating_policies: the versions in which MutatingAdmissionPolicy is served.
         revisions: the stored revisions of our Helm releases, by namespace and release.
         installations: GPU Operators and KAI schedulers that are not the stack's.
         unknown: what is there under the names of the stack's objects and is not in its state.
+        isolator: whether the webhook is there that gives pods HAMi-core; read only where the stack needs it.
     """
 
     server: str
@@ -50,10 +54,11 @@ class ClusterFacts:
     nodes: dict[str, Node]
     namespaces: dict[str, Namespace]
     runtime_class: bool
-    mutating_policies: bool
+    mutating_policies: frozenset[str]
     revisions: dict[tuple[str, str], list[HelmRevision]]
     installations: Installations = field(default_factory=Installations)
     unknown: Mapping[str, LiveObject] = field(default_factory=dict)
+    isolator: bool = False
 
     @property
     def where(self) -> str:
@@ -125,8 +130,24 @@ def _checked(settings: StackSettings, facts: ClusterFacts) -> str:
     return (
         f"Looked at {facts.where}: its version ({facts.version.git}), {len(facts.nodes)} nodes, GPU Operators and KAI "
         f"schedulers in every namespace, the stack's releases, and whose its {objects} objects and node labels are. "
+        f"{_can_have(settings, facts)} "
         "Not looked at: hosts, images, and what the charts bring."
     )
+
+
+def _can_have(settings: StackSettings, facts: ClusterFacts) -> str:
+    """What can carry changes of pods in this cluster, whatever the stack uses."""
+    served, found = facts.mutating_policies, facts.version.minor_version
+    if "v1" in served:
+        return "It can have the carrier policy (MutatingAdmissionPolicy v1)."
+    if "v1beta1" in served:
+        return "It can have the carrier policy (MutatingAdmissionPolicy v1beta1, cluster.mutating_policies)."
+    if POLICIES_SINCE["v1beta1"] <= found < POLICIES_SINCE["v1"]:
+        return (
+            "It can have the carrier webhook, and the carrier policy once MutatingAdmissionPolicy v1beta1 is switched "
+            f"on: {switch_on(settings.cluster.distribution)}"
+        )
+    return "It can have the carrier webhook."
 
 
 def _refuse(findings: list[Finding], subject: str) -> None:
@@ -165,7 +186,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         nodes=cluster.nodes(),
         namespaces=namespaces,
         runtime_class=cluster.has_runtime_class(reservation.RUNTIME_CLASS),
-        mutating_policies=cluster.serves_mutating_admission_policies(),
+        mutating_policies=cluster.mutating_policy_versions(),
         revisions={
             (namespace, release): cluster.helm_revisions(namespace, release)
             for namespace, release in releases
@@ -173,6 +194,8 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         },
         installations=read_installations(cluster, settings, state),
         unknown=read_unknown(cluster, settings, state),
+        isolator=settings.kai.gpu_sharing_mode is GpuSharingMode.HAMI_CORE
+        and cluster.has_mutating_webhook(ISOLATOR_WEBHOOK),
     )
 
 
@@ -190,6 +213,7 @@ def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, co
         return
     yield from _version(settings, facts)
     yield from judge_nodes(settings, facts.nodes)
+    yield from judge_sharing(settings, facts.nodes, isolator=facts.isolator)
     yield from _runtime_class(settings, facts)
     yield from judge_installations(facts.installations)
     yield from contact.findings
@@ -227,18 +251,30 @@ def _version(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
             f"the API server is {facts.version.git}, older than cluster.kubernetes_version {wanted}.",
             "Choose the right context, upgrade the cluster, or correct the setting.",
         )
-    if facts.mutating_policies:
+    yield from _policies(settings, facts)
+
+
+def _policies(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
+    wanted, served = settings.cluster.policies_version, facts.mutating_policies
+    if wanted in served:
         return
-    why = (
-        "which is older than 1.36"
-        if found < POLICY_CARRIER_SINCE
-        else "which does not serve MutatingAdmissionPolicy v1: 1.36 does, unless it was switched off"
-    )
+    found = facts.version.minor_version
     for section in settings.policy_carriers:
-        yield Finding(
-            f"{section}.carrier 'policy' can't work: the API server is {facts.version.git}, {why}.",
-            POLICY_CARRIER_WAYS_OUT[section],
-        )
+        remedy = POLICY_CARRIER_WAYS_OUT[section]
+        if "v1beta1" in served:
+            why = "which serves MutatingAdmissionPolicy v1beta1 and not v1"
+            remedy = "Set cluster.mutating_policies: v1beta1, and cluster.kubernetes_version to the server's."
+        elif "v1" in served:
+            why = "which serves MutatingAdmissionPolicy v1 and not v1beta1"
+            remedy = "Remove cluster.mutating_policies."
+        elif found >= POLICIES_SINCE["v1"]:
+            why = "which does not serve MutatingAdmissionPolicy v1: 1.36 does, unless it was switched off"
+        elif found >= POLICIES_SINCE["v1beta1"]:
+            why = "which serves MutatingAdmissionPolicy v1beta1 only where somebody switched it on"
+            remedy = f"{remedy} To switch it on, {switch_on(settings.cluster.distribution)}"
+        else:
+            why = "which is older than 1.34"
+        yield Finding(f"{section}.carrier 'policy' can't work: the API server is {facts.version.git}, {why}.", remedy)
 
 
 def _runtime_class(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:

@@ -1,14 +1,20 @@
 """Bounded waits for what an operator makes after its release: each says what it waits for, and why it may not come."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cluster.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 
 POLL_SECONDS = 1.0
 REPORT_SECONDS = 10.0
+_DRY_RUN_MANAGER = "kai-anywhere-wait"
+_WEBHOOK_REFUSES = "denied the request"
+"""In the API server's words of every webhook's refusal (apiserver, plugin/webhook/errors/statuserror.go)."""
+_SETTLED = frozenset({400, 409, 422})
+"""Bad request, conflict, invalid: no wait makes them good."""
 
 
 @dataclass(frozen=True)
@@ -111,4 +117,29 @@ def deployment_available(namespace: str, name: str, *, causes: str) -> Condition
         what=f"Deployment '{name}' in namespace '{namespace}'",
         missing=missing,
         causes=f"{causes}\nLook at: kubectl --namespace {namespace} get pods,deployments,events",
+    )
+
+
+def webhook_answers(manifest: Mapping[str, Any], *, causes: str) -> Condition:
+    """The admission webhook of an object's kind, asked by a server-side dry run of that object.
+
+    Symptom without it: `failed calling webhook "queue-validation.kai.scheduler"` for the first queue of a new cluster.
+    KAI's queue controller has no readiness probe, so its Deployment is available before it listens, and before its
+    Service has an endpoint (KAI v0.17.0, pkg/operator/operands/queue_controller).
+
+    A webhook that refuses the object has answered, and a schema that refuses it comes before every webhook: the
+    object's own creation then says why.
+    """
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+
+    def missing(cluster: Cluster) -> str | None:
+        objection = cluster.objection(manifest, manager=_DRY_RUN_MANAGER)
+        if objection is None or objection.code in _SETTLED or _WEBHOOK_REFUSES in objection.message:
+            return None
+        return f"last heard: {objection.message}"
+
+    return Condition(
+        what=f"the admission webhook of {kind} '{name}' to answer",
+        missing=missing,
+        causes=f"{causes}\nLook at: kubectl get validatingwebhookconfigurations",
     )

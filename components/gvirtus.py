@@ -59,7 +59,8 @@ class Gvirtus(pulumi.ComponentResource):
             content = each.content
             if key in manifests.ADDRESSES:
                 known = pulumi.Output.all(**addresses)
-                content = each.manifest | {"data": known.apply(lambda values: manifests.addresses_data(remote, values))}
+                data = known.apply(lambda values: manifests.addresses_data(args.settings, remote, values))
+                content = each.manifest | {"data": data}
             made = registrar.register(key, content, each.depends_on)
             if key.startswith(manifests.SERVICE):
                 addresses[key.removeprefix(manifests.SERVICE)] = _address(made)

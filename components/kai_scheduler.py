@@ -62,9 +62,18 @@ class KaiScheduler(pulumi.ComponentResource):
             "KAI's operator makes it from Config 'kai-config', which a hook of the chart creates. Likely causes: an "
             "image can't be pulled, or the operator does not run."
         )
+        silent = (
+            "KAI's queue controller serves it. Likely causes: its pod has only just started or restarts, or the API "
+            "server does not reach pods: a firewall between nodes, or a broken network of pods.\n"
+            f"Look at: kubectl --namespace {settings.kai.namespace} get pods,endpointslices"
+        )
+        first = next(iter(kai.queues(settings).values()))
         return gate(
             registrar.made["release"],
-            [waiting.deployment_available(settings.kai.namespace, kai.QUEUE_CONTROLLER, causes=causes)],
+            [
+                waiting.deployment_available(settings.kai.namespace, kai.QUEUE_CONTROLLER, causes=causes),
+                waiting.webhook_answers(first, causes=silent),
+            ],
             settings.cluster,
             timeout_seconds=settings.kai.timeout_seconds,
         )

@@ -11,6 +11,8 @@ import pulumi
 from pulumi_kubernetes import Provider
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
+from config.cluster import POLICIES_SINCE
+from manifests.admission_objects import ADMISSION_GROUP
 from manifests.objects import HelmRelease, Manifest, StackObject, logical_name
 from manifests.ownership import FIELD_MANAGER, field_manager
 
@@ -117,7 +119,18 @@ def _register(kind: str, name: str, manifest: Manifest, opts: pulumi.ResourceOpt
     group = "core/v1" if manifest["apiVersion"] == "v1" else manifest["apiVersion"]
     ours = _TAKE_BACK | {FIELD_MANAGER: field_manager(this_stack(), name)}
     metadata = manifest["metadata"] | {"annotations": manifest["metadata"].get("annotations", {}) | ours}
-    return pulumi.CustomResource(f"kubernetes:{group}:{kind}", name, manifest | {"metadata": metadata}, opts)
+    # An object that changes its API version is updated; as another resource it would be made, which finds the same
+    # object, and then deleted under its old name.
+    aliases = [pulumi.Alias(type_=f"kubernetes:{each}:{kind}") for each in _other_versions(kind) if each != group]
+    complete = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=aliases))
+    return pulumi.CustomResource(f"kubernetes:{group}:{kind}", name, manifest | {"metadata": metadata}, complete)
+
+
+def _other_versions(kind: str) -> list[str]:
+    """The API versions in which the program makes a kind, where there are several: settings say which."""
+    if not kind.startswith("MutatingAdmissionPolicy"):
+        return []
+    return [f"{ADMISSION_GROUP}/{version}" for version in POLICIES_SINCE]
 
 
 def chart_version(release: pulumi.CustomResource) -> pulumi.Output[str | None]:

@@ -8,7 +8,7 @@ from pulumi_kubernetes import Provider
 from components import tokens
 from components.kubernetes import Registrar
 from config.stack import StackSettings
-from manifests import reservation, reservation_guard
+from manifests import reservation, reservation_guard, reservation_index
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class ReservationOverrides(pulumi.ComponentResource):
         registrar = Registrar(self, name, args.provider)
         registrar.register_all(reservation_guard.objects(settings))
         registrar.register_all(reservation.objects(settings))
+        registrar.register_all(reservation_index.objects(settings))
         changed = settings.platform.jetsons if settings.overrides_apply else {}
         self.namespace = pulumi.Output.from_input(reservation.NAMESPACE)
         self.tegra_nodes = pulumi.Output.from_input(sorted(changed))

@@ -1,5 +1,6 @@
 """Where a Helm chart and its images come from: official, a mirror, or a folder of an air-gapped site."""
 
+import re
 from enum import StrEnum, unique
 from typing import Annotated, Self
 
@@ -16,6 +17,19 @@ class PullPolicy(StrEnum):
     ALWAYS = "Always"
     IF_NOT_PRESENT = "IfNotPresent"
     NEVER = "Never"
+
+
+_RELEASE = re.compile(r"v?(\d+)\.(\d+)\.\d+([-+].*)?")
+
+
+def release_line(version: str | None) -> tuple[int, int] | None:
+    """Major and minor of a chart's version, such as (0, 18) for v0.18.6.
+
+    None where it is not one release: no version, a range (`~0.18.0`), or upstream's build of a commit (0.0.0-...).
+    """
+    match = _RELEASE.fullmatch(version or "")
+    line = (int(match[1]), int(match[2])) if match else None
+    return line if line != (0, 0) else None
 
 
 def _known_source(value: str) -> str:

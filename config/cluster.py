@@ -2,7 +2,7 @@
 
 import re
 from enum import StrEnum, unique
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -20,6 +20,10 @@ class Distribution(StrEnum):
     K8S_SNAP = "k8s-snap"
     MICROK8S = "microk8s"
 
+
+POLICIES_SINCE = {"v1": (1, 36), "v1beta1": (1, 34)}
+"""Kubernetes' first version that serves MutatingAdmissionPolicy, by version of admissionregistration.k8s.io (KEP-3962);
+v1beta1 only where somebody switched it on."""
 
 _VERSION = re.compile(r"v?(\d{1,3})\.(\d{1,3})")
 
@@ -70,12 +74,39 @@ class ClusterSettings(Settings):
     kubernetes_version: Annotated[str, AfterValidator(_known_form)] | None = None
     """The oldest API server that this stack must work on (`1.36`), checked without a cluster; preflight compares it
     with the server's own."""
+    mutating_policies: Literal["v1beta1"] | None = None
+    """Kubernetes 1.34 and 1.35: their API servers serve MutatingAdmissionPolicy v1beta1, since it was switched on there
+    (docs/distributions.md). From 1.36 on v1 is served by itself, and nothing is to be said."""
     adopt: Annotated[tuple[Annotated[str, AfterValidator(_object_name)], ...], Field(strict=False)] = ()
     """Objects that exist already and that the stack may change all the same: `Queue/default-queue`,
     `ConfigMap/gpu-operator/gpu-operator-endpoints`, `Node/jetson-1` for its labels. Their values are given back."""
     containerd_base_dir: HostPath | None = None
     """k8s-snap only: the bootstrap option `containerd-base-dir`, recorded on a node in
     /var/snap/k8s/common/lock/.containerd-base-dir."""
+
+    @property
+    def policies_version(self) -> str | None:
+        """Under which version of admissionregistration.k8s.io the stack has its MutatingAdmissionPolicies.
+
+        None where the API servers serve none, by what the settings say; the cluster is not asked.
+        """
+        if self.mutating_policies is not None:
+            return self.mutating_policies
+        version = self.kubernetes_version
+        return "v1" if version is None or minor_version(version) >= POLICIES_SINCE["v1"] else None
+
+    @model_validator(mode="after")
+    def _beta_policies_fit_the_version(self) -> Self:
+        if self.mutating_policies is None or self.kubernetes_version is None:
+            return self
+        if minor_version(self.kubernetes_version) < POLICIES_SINCE["v1beta1"]:
+            raise PydanticCustomError(
+                "beta_policies",
+                "mutating_policies 'v1beta1' is for Kubernetes 1.34 and later, where it can be switched on; "
+                "kubernetes_version is {version}. Remove mutating_policies, or correct kubernetes_version.",
+                {"version": self.kubernetes_version},
+            )
+        return self
 
     @model_validator(mode="after")
     def _base_dir_is_for_k8s_snap(self) -> Self:

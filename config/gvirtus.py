@@ -101,7 +101,7 @@ class GvirtusSettings(Settings):
     """Remote GPUs. Without this section nothing of it is installed."""
 
     namespace: Name = "gvirtus-system"
-    carrier: Carrier = Carrier.POLICY
+    carrier: Carrier = Carrier.AUTO
     """`webhook` is for Kubernetes before 1.36, and needs `admission.image`. It adds no node selectors: see
     docs/gvirtus.md."""
     backends: Annotated[dict[BackendName, GvirtusBackend], Field(min_length=1)]

@@ -25,7 +25,7 @@ _SECRET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _HOST_KEY = re.compile(
-    r"(?P<kind>ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) (?P<key>[A-Za-z0-9+/]{40,1400}={0,2})"
+    r"(?P<kind>ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) (?P<key>[A-Za-z0-9+/]{40,1400}={0,2})"
     r"( [\x20-\x7e]{1,100})?"
 )
 
@@ -59,7 +59,20 @@ def _user(value: str) -> str:
 
 
 def _host_key(value: str) -> str:
-    """Check that the key's type is the one inside its data, as sshd wrote it."""
+    """Check that the key's type is the one inside its data, as sshd wrote it.
+
+    No RSA key. Symptom: every attempt to connect fails, `ssh: handshake failed: ssh: no common algorithm for host key`.
+    For a pinned `ssh-rsa` key the command provider (pulumi-command v1.2.1) offers the signature of that name alone,
+    which is SHA-1, and OpenSSH does not sign with it since 8.8.
+    """
+    if value.startswith("ssh-rsa "):
+        raise PydanticCustomError(
+            "host_key",
+            "an RSA key, which no connection can be pinned to: for it, Pulumi's command provider takes signatures with "
+            "SHA-1 alone, and OpenSSH makes none since 8.8. Take the host's ssh-ed25519 or ecdsa-sha2-nistp256 key: "
+            "the line of /etc/ssh/ssh_host_ed25519_key.pub there. `ssh-keyscan -t ed25519 ADDRESS` shows it from afar; "
+            "compare it with that file",
+        )
     match = _HOST_KEY.fullmatch(value)
     if match is not None:
         kind = match["kind"].encode()

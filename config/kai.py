@@ -1,12 +1,14 @@
 """Settings of the KAI scheduler and its queues."""
 
+from collections.abc import Mapping
 from enum import StrEnum, unique
+from types import MappingProxyType
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from config.charts import ChartSettings, ImageSettings
+from config.charts import ChartSettings, ImageSettings, release_line
 from config.model import Name, Settings
 
 DEFAULT_PARENT_QUEUE = "default-parent-queue"
@@ -20,6 +22,40 @@ class Placement(StrEnum):
 
     BINPACK = "binpack"
     SPREAD = "spread"
+
+
+@unique
+class GpuSharingMode(StrEnum):
+    """What holds a pod to its fraction of a GPU's memory (`global.gpuSharingMode` of KAI's chart, v0.18)."""
+
+    NON_MEMORY_ENFORCED = "non_memory_enforced"
+    """Nothing does: KAI keeps the books, and a program can take more than it asked for. KAI's own default."""
+    HAMI_CORE = "hami_core"
+    """A library in each pod refuses allocations. It comes with Project HAMi's chart kai-resource-isolator, from 1.1.0
+    on, which the stack's user installs beside KAI."""
+    NV_FRACTIONS = "nv_fractions"
+    """NVIDIA's driver does, from 615 on. It is set up by KAI's GPU fractioning operator, which the stack's user
+    installs beside KAI, and needs the GPU Operator from 26.7.1 on and containerd 2 or CRI-O with NRI."""
+    DISABLED = "disabled"
+    """KAI refuses pods with fractions."""
+
+
+MODES_SINCE: Mapping[GpuSharingMode, tuple[int, int]] = MappingProxyType(
+    {GpuSharingMode.HAMI_CORE: (0, 17), GpuSharingMode.NV_FRACTIONS: (0, 18)}
+)
+"""The first release line of KAI that a mode works with: the isolator's guide asks for 0.17; NvFractions came with
+0.18."""
+NOT_ON_SHARED_MEMORY: Mapping[GpuSharingMode, str] = MappingProxyType(
+    {
+        GpuSharingMode.HAMI_CORE: "HAMi-core asks NVML for the GPU's memory, which a GPU that shares the system's "
+        "memory does not tell",
+        GpuSharingMode.NV_FRACTIONS: "it needs NVIDIA driver 615 or later, and Jetsons and DGX Sparks have older ones",
+    }
+)
+"""Why a mode works on no Jetson and no DGX Spark (KAI #1967, closed as not to be fixed; JetPack 7.2 has driver 595.78,
+DGX OS 580). HAMi has no support for Jetson either (HAMi #979, #1157)."""
+LEAST_NV_FRACTIONS_DRIVER = 615
+"""Major version of the first NVIDIA driver with CUDA's memory limits (kai-gpu-fractioning, README)."""
 
 
 class QueueShare(Settings):
@@ -68,6 +104,9 @@ class KaiSettings(Settings):
     images: ImageSettings = ImageSettings()
     image_tag: Annotated[str, Field(min_length=1)] | None = None
     """`global.tag`, for images that were built locally."""
+    gpu_sharing_mode: GpuSharingMode = GpuSharingMode.NON_MEMORY_ENFORCED
+    binder_service_account: Name = "binder"
+    """Account of KAI's binder, which alone creates reservation pods; a product that brings KAI may rename it."""
     scheduler: SchedulerSettings = SchedulerSettings()
     cdi_enabled: bool | None = None
     """`binder.cdiEnabled`: whether KAI names GPUs as `k8s.device-plugin.nvidia.com/gpu=<UUID>`; null lets KAI ask the
@@ -77,6 +116,23 @@ class KaiSettings(Settings):
     queues: dict[Name, QueueSettings] = {}
     timeout_seconds: Annotated[int, Field(ge=30, le=7200)] = 600
     """Bound of the release's own wait, and of the wait for the queue controller after it."""
+
+    @model_validator(mode="after")
+    def _the_chart_has_the_mode(self) -> Self:
+        since = MODES_SINCE.get(self.gpu_sharing_mode)
+        line = release_line(self.chart.version)
+        if since is not None and line is not None and line < since:
+            raise PydanticCustomError(
+                "mode_needs_newer_kai",
+                "gpu_sharing_mode '{mode}' needs KAI {since} or later; chart.version is {version}. Remove the version, "
+                "or use gpu_sharing_mode: non_memory_enforced.",
+                {
+                    "mode": self.gpu_sharing_mode.value,
+                    "since": ".".join(map(str, since)),
+                    "version": self.chart.version or "",
+                },
+            )
+        return self
 
     @model_validator(mode="after")
     def _queues_form_a_forest(self) -> Self:
@@ -108,6 +164,11 @@ class KaiSettings(Settings):
                     )
                 seen.append(parent)
         return self
+
+    @property
+    def enforces_memory(self) -> bool:
+        """Whether something beside KAI has to hold pods to their fractions."""
+        return self.gpu_sharing_mode in MODES_SINCE
 
     @property
     def writes_bare_uuids(self) -> bool:

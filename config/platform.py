@@ -3,7 +3,7 @@
 from enum import StrEnum, unique
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.model import GpuMemoryMib, HostPath, NodeName, Settings
@@ -31,14 +31,37 @@ class ToolkitOwner(StrEnum):
     OPERATOR = "operator"
 
 
+def _on_a_search_path(folder: str) -> str:
+    if ":" in folder:
+        raise PydanticCustomError(
+            "library_folder", "not a folder of libraries: ':' separates folders in LD_LIBRARY_PATH and in mounts"
+        )
+    return folder
+
+
+def _each_once(folders: list[str]) -> list[str]:
+    if len(set(folders)) != len(folders):
+        twice = next(folder for folder in folders if folders.count(folder) > 1)
+        raise PydanticCustomError("folder_twice", "'{folder}' is listed twice: remove one", {"folder": twice})
+    return folders
+
+
+LibraryFolder = Annotated[HostPath, AfterValidator(_on_a_search_path)]
+"""A folder of the driver's libraries on a node; a pod sees it under the same path."""
+
+
 class TegraNode(Settings):
     """One Jetson: its integrated GPU shares the board's memory, so nobody but us labels it.
 
-    Without `gpu_memory_mib`, the node's host is asked.
+    Without `gpu_memory_mib`, the node's host is asked. Without `driver_library_paths`, the platform's
+    `driver_library_path` holds the driver's libraries.
     """
 
     gpu_memory_mib: GpuMemoryMib | None = None
     gpu_count: Annotated[int, Field(ge=1, le=16)] = 1
+    driver_library_paths: (
+        Annotated[list[LibraryFolder], Field(min_length=1, max_length=8), AfterValidator(_each_once)] | None
+    ) = None
 
 
 class UnifiedMemoryNode(Settings):
@@ -55,7 +78,7 @@ class TegraPlatform(Settings):
 
     kind: Literal["tegra"]
     tegra_nodes: Annotated[dict[NodeName, TegraNode], Field(min_length=1)]
-    driver_library_path: HostPath = "/usr/lib/aarch64-linux-gnu/nvidia"
+    driver_library_path: LibraryFolder = "/usr/lib/aarch64-linux-gnu/nvidia"
     device_path: HostPath = "/dev"
     container_runtime_mode: RuntimeMode = RuntimeMode.AUTO
     container_toolkit: ToolkitOwner = ToolkitOwner.HOST
@@ -77,6 +100,20 @@ class TegraPlatform(Settings):
     def jetsons(self) -> dict[str, TegraNode]:
         """The Jetsons that the stack names."""
         return self.tegra_nodes
+
+    @property
+    def declared_library_folders(self) -> dict[tuple[str, ...], list[str]]:
+        """The nodes that say themselves where the driver's libraries are, sorted, by these folders."""
+        nodes: dict[tuple[str, ...], list[str]] = {}
+        for node in sorted(self.tegra_nodes):
+            if (declared := self.tegra_nodes[node].driver_library_paths) is not None:
+                nodes.setdefault(tuple(declared), []).append(node)
+        return nodes
+
+    def library_folders(self, node: str) -> tuple[str, ...]:
+        """A Jetson's folders of the driver's libraries, in the order in which programs look."""
+        declared = self.tegra_nodes[node].driver_library_paths
+        return (self.driver_library_path,) if declared is None else tuple(declared)
 
     @property
     def operator_runtime_mode(self) -> RuntimeMode:

@@ -1,18 +1,22 @@
 """Settings of what is added to KAI's reservation pods on Tegra nodes."""
 
 from enum import StrEnum, unique
+from typing import Annotated
 
-from config.model import Settings
+from pydantic import Field
 
-POLICY_CARRIER_SINCE = (1, 36)
-"""MutatingAdmissionPolicy is served as admissionregistration.k8s.io/v1 from this Kubernetes version on (KEP-3962)."""
+from config.model import NodeName, Settings
 
 POLICY_CARRIER_WAYS_OUT = {
     "reservation": (
-        "Upgrade the cluster, use reservation.carrier: webhook, or set reservation.overrides: never where the "
+        "Upgrade the cluster; or switch on v1beta1 in 1.34 or 1.35 and set cluster.mutating_policies: v1beta1 "
+        "(docs/distributions.md); or use reservation.carrier: webhook; or set reservation.overrides: never where the "
         "container toolkit injects the GPU by itself."
     ),
-    "gvirtus": "Upgrade the cluster, use gvirtus.carrier: webhook, or remove the section gvirtus.",
+    "gvirtus": (
+        "Upgrade the cluster; or switch on v1beta1 in 1.34 or 1.35 and set cluster.mutating_policies: v1beta1 "
+        "(docs/distributions.md); or use gvirtus.carrier: webhook; or remove the section gvirtus."
+    ),
 }
 """What to do where the API server does not serve it, by section of the settings."""
 
@@ -30,9 +34,28 @@ class Overrides(StrEnum):
 
 
 @unique
-class Carrier(StrEnum):
-    """How a change reaches a pod: an admission policy inside the API server, or an admission webhook of ours."""
+class Privilege(StrEnum):
+    """How much of its Jetson a reservation pod gets; each rung has what the rungs below it have.
 
+    `none` gets variables and a runtime class: the container toolkit injects libraries and devices. `devices` also reads
+    the folder of the driver's libraries, and still gets its devices from the toolkit: a hostPath of /dev adds no
+    device rule to a container that is not privileged. `privileged` needs nothing of the toolkit, and is the only rung
+    that was seen on a board.
+    """
+
+    PRIVILEGED = "privileged"
+    DEVICES = "devices"
+    NONE = "none"
+
+
+@unique
+class Carrier(StrEnum):
+    """How a change reaches a pod: an admission policy inside the API server, or an admission webhook of ours.
+
+    `auto` is the policy wherever `cluster` says that the API servers serve it, and the webhook elsewhere.
+    """
+
+    AUTO = "auto"
     POLICY = "policy"
     WEBHOOK = "webhook"
 
@@ -41,5 +64,12 @@ class ReservationSettings(Settings):
     """KAI creates one reservation pod per shared GPU, in a namespace of its own."""
 
     overrides: Overrides = Overrides.AUTO
-    carrier: Carrier = Carrier.POLICY
+    privilege: Privilege = Privilege.PRIVILEGED
+    privilege_by_node: dict[NodeName, Privilege] = {}
+    """Jetsons on another rung than the others."""
+    supplemental_groups: list[Annotated[int, Field(ge=1, le=2**31 - 1)]] = []
+    """Groups of the device files, for the rungs below `privileged`: there the pod keeps KAI's user, which is not root.
+
+    On Ubuntu 44 is `video`; `render` has no fixed number (`getent group render` on the Jetson)."""
+    carrier: Carrier = Carrier.AUTO
     """`webhook` is for Kubernetes before 1.36, and needs `admission.image`."""

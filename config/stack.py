@@ -7,16 +7,16 @@ from pydantic import AfterValidator, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from config.admission import AdmissionSettings, Webhook
-from config.cluster import ClusterSettings, minor_version
+from config.cluster import ClusterSettings
 from config.gpu_operator import RUNTIME_MODE_VARIABLE, GpuOperatorSettings
 from config.gvirtus import FRONTENDS_NAMESPACE, GvirtusSettings
 from config.host_platform import check_hosts_of_platform
 from config.hosts import SECRET_NAME_ERROR, HostSettings, check_hosts
-from config.kai import KaiSettings
+from config.kai import NOT_ON_SHARED_MEMORY, KaiSettings
 from config.model import Name, NodeName, Settings
 from config.platform import Platform, RuntimeMode, TegraPlatform, X86Platform
 from config.pod_guard import PodGuardSettings
-from config.reservation import POLICY_CARRIER_SINCE, POLICY_CARRIER_WAYS_OUT, Carrier, Overrides, ReservationSettings
+from config.reservation import POLICY_CARRIER_WAYS_OUT, Carrier, Overrides, Privilege, ReservationSettings
 from config.sharing import NodeProfile, check_profiles
 
 SETTINGS_KEY = "settings"
@@ -39,15 +39,18 @@ class StackSettings(Settings):
 
     @model_validator(mode="after")
     def _the_cluster_serves_policies(self) -> Self:
-        version = self.cluster.kubernetes_version
-        if version is None or minor_version(version) >= POLICY_CARRIER_SINCE:
+        if self.cluster.policies_version is not None:
             return self
         for section in self.policy_carriers:
             raise PydanticCustomError(
                 "carrier_needs_newer_cluster",
                 "{section}.carrier 'policy' needs Kubernetes 1.36 or later (MutatingAdmissionPolicy v1); "
                 "cluster.kubernetes_version is {version}. {ways_out}",
-                {"section": section, "version": version, "ways_out": POLICY_CARRIER_WAYS_OUT[section]},
+                {
+                    "section": section,
+                    "version": self.cluster.kubernetes_version,
+                    "ways_out": POLICY_CARRIER_WAYS_OUT[section],
+                },
             )
         return self
 
@@ -58,6 +61,33 @@ class StackSettings(Settings):
                 "overrides_without_tegra",
                 "reservation.overrides 'always' in an x86 stack: a privileged reservation pod sees every GPU of its "
                 "node and refuses to work ('found N devices, 1 was expected'). Use auto or never.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _privilege_is_of_jetsons(self) -> Self:
+        said = self.reservation.model_fields_set & {"privilege", "privilege_by_node", "supplemental_groups"}
+        if said and isinstance(self.platform, X86Platform):
+            raise PydanticCustomError(
+                "privilege_without_tegra",
+                "reservation.{key} in an x86 stack: its reservation pods get nothing beyond what KAI gives them. "
+                "Remove reservation.{key}.",
+                {"key": min(said)},
+            )
+        for node in self.reservation.privilege_by_node:
+            if node not in self.platform.jetsons:
+                raise PydanticCustomError(
+                    "privilege_of_unknown_node",
+                    "reservation.privilege_by_node has '{node}', which is not listed under platform.tegra_nodes. There "
+                    "are: {nodes}. Correct the name, or list the node.",
+                    {"node": node, "nodes": ", ".join(sorted(self.platform.jetsons))},
+                )
+        if self.reservation.supplemental_groups and {*self.privileges.values()} == {Privilege.PRIVILEGED}:
+            raise PydanticCustomError(
+                "groups_of_root",
+                "reservation.supplemental_groups is set, and every Jetson's reservation pod is privileged: it runs as "
+                "root, which needs no groups. Remove it, or set reservation.privilege to devices or none.",
+                {},
             )
         return self
 
@@ -94,6 +124,26 @@ class StackSettings(Settings):
                 "cdi_names_without_cdi",
                 "kai.cdi_enabled is true, so KAI asks for GPUs by CDI names; gpu_operator.cdi is false, and then "
                 "nobody makes these names ('unresolvable CDI devices'). Remove kai.cdi_enabled, or gpu_operator.cdi.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _every_gpu_can_hold_pods_to_their_memory(self) -> Self:
+        if not self.kai.enforces_memory:
+            return self
+        shared = dict.fromkeys(self.platform.jetsons, "platform.tegra_nodes")
+        shared |= dict.fromkeys(self.platform.unified_memory_nodes, "platform.unified_memory_nodes")
+        for node, where in shared.items():
+            raise PydanticCustomError(
+                "memory_not_enforceable",
+                "kai.gpu_sharing_mode '{mode}' is for every node of the cluster, and '{node}' ({where}) can't have it: "
+                "{why}. Use non_memory_enforced, or give the nodes with discrete GPUs a cluster of their own.",
+                {
+                    "mode": self.kai.gpu_sharing_mode.value,
+                    "node": node,
+                    "where": where,
+                    "why": NOT_ON_SHARED_MEMORY[self.kai.gpu_sharing_mode],
+                },
             )
         return self
 
@@ -160,30 +210,44 @@ class StackSettings(Settings):
             raise PydanticCustomError(
                 "admission_image",
                 "a carrier is 'webhook' ({webhooks}), so the admission server is installed, but admission.image is not "
-                "set. Build it with agents/Containerfile, push it, and write its reference there; or use carrier: "
-                "policy on Kubernetes 1.36 or later.",
-                {"webhooks": ", ".join(f"{webhook}.carrier" for webhook in self.webhooks)},
+                "set. Build it with agents/Containerfile, push it, and write its reference there. Or let the API "
+                "server do it: Kubernetes 1.36 or later does, and 1.34 and 1.35 do with cluster.mutating_policies: "
+                "v1beta1, once it is switched on there (docs/distributions.md).",
+                {
+                    "webhooks": ", ".join(
+                        f"{webhook}.carrier{self._why_the_webhook(webhook)}" for webhook in self.webhooks
+                    )
+                },
             )
         return self
 
     @property
     def webhooks(self) -> tuple[Webhook, ...]:
         """What the admission server carries in this stack; empty where it is not installed."""
-        carried = []
-        if self.overrides_apply and self.reservation.carrier is Carrier.WEBHOOK:
-            carried.append(Webhook.RESERVATION)
-        if self.gvirtus is not None and self.gvirtus.carrier is Carrier.WEBHOOK:
-            carried.append(Webhook.GVIRTUS)
-        return tuple(carried)
+        return tuple(Webhook(section) for section, carrier in self._carriers.items() if carrier is Carrier.WEBHOOK)
 
     @property
     def policy_carriers(self) -> tuple[str, ...]:
         """Sections whose changes of pods are carried by a MutatingAdmissionPolicy."""
-        carriers = {
-            "reservation": self.reservation.carrier if self.overrides_apply else None,
-            "gvirtus": self.gvirtus.carrier if self.gvirtus is not None else None,
-        }
-        return tuple(section for section, carrier in carriers.items() if carrier is Carrier.POLICY)
+        return tuple(section for section, carrier in self._carriers.items() if carrier is Carrier.POLICY)
+
+    @property
+    def _carriers(self) -> dict[str, Carrier]:
+        """What carries the changes of pods, by section, where there are any; `auto` is decided."""
+        said: dict[str, Carrier] = {}
+        if self.overrides_apply:
+            said["reservation"] = self.reservation.carrier
+        if self.gvirtus is not None:
+            said["gvirtus"] = self.gvirtus.carrier
+        chosen = Carrier.WEBHOOK if self.cluster.policies_version is None else Carrier.POLICY
+        return {section: chosen if carrier is Carrier.AUTO else carrier for section, carrier in said.items()}
+
+    def _why_the_webhook(self, webhook: Webhook) -> str:
+        """What is added to a section's name where the settings do not say 'webhook' themselves."""
+        section = self.reservation if webhook is Webhook.RESERVATION else self.gvirtus
+        if section is None or section.carrier is not Carrier.AUTO:
+            return ""
+        return f": auto, with cluster.kubernetes_version {self.cluster.kubernetes_version}"
 
     @property
     def overridden_platform(self) -> TegraPlatform | None:
@@ -191,6 +255,14 @@ class StackSettings(Settings):
         if self.reservation.overrides is Overrides.NEVER or not isinstance(self.platform, TegraPlatform):
             return None
         return self.platform
+
+    @property
+    def privileges(self) -> dict[str, Privilege]:
+        """The rung of each node whose reservation pods are changed at admission, by name; empty without overrides."""
+        nodes = self.platform.jetsons if self.overrides_apply else {}
+        return {
+            node: self.reservation.privilege_by_node.get(node, self.reservation.privilege) for node in sorted(nodes)
+        }
 
     @property
     def overrides_apply(self) -> bool:

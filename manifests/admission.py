@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from config.admission import CertManagerCertificates, OwnCertificates, StackCertificates, Webhook
 from config.stack import StackSettings
-from manifests import reservation
+from manifests import reservation, reservation_index
 from manifests.admission_objects import POD_CREATION, outside_of
 from manifests.gvirtus import injection
 from manifests.gvirtus.policy import namespaces_left_alone
@@ -89,14 +89,23 @@ def webhooks(settings: StackSettings) -> dict[str, Manifest]:
 
 
 def reservation_webhook(settings: StackSettings) -> Manifest:
-    """Sends reservation pods that have a node, at creation: the scope of the carrier `policy`."""
+    """Sends reservation pods that have a node: at creation, and the update that says their GPU.
+
+    That is the scope of the carrier `policy`. All other updates pass while the server is down.
+    """
+    conditions = {"the-pod-has-a-node": "has(object.spec.nodeName)"}
+    platform = settings.overridden_platform
+    wanted = None if platform is None else reservation_index.rewrite(platform)
+    if wanted is not None:
+        conditions["says-another-gpu"] = f"request.operation == 'CREATE' || ({reservation_index.applies(wanted)})"
     return _webhook(
         settings,
         RESERVATION_WEBHOOK,
         "reservation",
         namespaces=reservation.IN_NAMESPACE,
         labels={"app": reservation.APP_LABEL},
-        conditions=[{"name": "the-pod-has-a-node", "expression": "has(object.spec.nodeName)"}],
+        conditions=[{"name": name, "expression": expression} for name, expression in conditions.items()],
+        rules=[POD_CREATION] if wanted is None else [POD_CREATION, reservation_index.POD_UPDATE],
     )
 
 
@@ -110,6 +119,7 @@ def gvirtus_webhook(settings: StackSettings) -> Manifest:
         namespaces=outside_of(namespaces_left_alone(settings)),
         labels={injection.ENABLED_LABEL: "true"},
         conditions=[],
+        rules=[POD_CREATION],
     )
 
 
@@ -128,7 +138,9 @@ def mutations(settings: StackSettings) -> dict[str, Mutation]:
     """What the server adds to pods, by the last part of its webhooks' paths."""
     made = {}
     if Webhook.RESERVATION in settings.webhooks and (platform := settings.overridden_platform):
-        made["reservation"] = reservation.mutation(platform)
+        made["reservation"] = reservation.mutation(settings).model_copy(
+            update={"rewrite": reservation_index.rewrite(platform)}
+        )
     if Webhook.GVIRTUS in settings.webhooks and settings.gvirtus is not None:
         made["gvirtus"] = injection.mutation(settings.gvirtus)
     return made
@@ -174,6 +186,7 @@ def _webhook(  # noqa: PLR0913 - what differs between the two
     namespaces: dict[str, Any],
     labels: dict[str, str],
     conditions: list[dict[str, str]],
+    rules: list[Manifest],
 ) -> Manifest:
     metadata: dict[str, Any] = {"name": name, "labels": dict(_LABELS)}
     if isinstance(settings.admission.certificates, CertManagerCertificates):
@@ -203,7 +216,7 @@ def _webhook(  # noqa: PLR0913 - what differs between the two
                 },
                 "namespaceSelector": namespaces,
                 "objectSelector": {"matchLabels": labels},
-                "rules": [POD_CREATION | {"scope": "Namespaced"}],
+                "rules": [rule | {"scope": "Namespaced"} for rule in rules],
             }
             | ({"matchConditions": conditions} if conditions else {})
         ],

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from config.stack import StackSettings
 from manifests.objects import Manifest
 
-ADMISSION = "admissionregistration.k8s.io/v1"
+ADMISSION_GROUP = "admissionregistration.k8s.io"
+ADMISSION = f"{ADMISSION_GROUP}/v1"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """A label that the API server sets itself; nobody can give a namespace another one."""
 
@@ -61,6 +62,7 @@ def validating_policy(
 
 
 def mutating_policy(  # noqa: PLR0913 - the fields of its kind
+    settings: StackSettings,
     name: str,
     constraints: Mapping[str, object],
     mutations: Iterable[Manifest],
@@ -69,9 +71,10 @@ def mutating_policy(  # noqa: PLR0913 - the fields of its kind
     variables: Mapping[str, str] = _NONE,
     parameter: str | None = None,
 ) -> Manifest:
-    """A MutatingAdmissionPolicy (Kubernetes 1.36); a request that it can't change is refused.
+    """A MutatingAdmissionPolicy; a request that it can't change is refused.
 
     Args:
+        settings: the stack's settings, which say the version that its cluster serves.
         name: its name.
         constraints: which requests it changes.
         mutations: of `apply_configuration` and `json_patch`.
@@ -83,7 +86,7 @@ def mutating_policy(  # noqa: PLR0913 - the fields of its kind
     if parameter is not None:
         spec["paramKind"] = {"apiVersion": "v1", "kind": parameter}
     spec |= {"matchConstraints": dict(constraints)} | _named(conditions, variables)
-    return _object("MutatingAdmissionPolicy", name, spec | {"mutations": list(mutations)})
+    return _object("MutatingAdmissionPolicy", name, spec | {"mutations": list(mutations)}, _mutating(settings))
 
 
 def apply_configuration(expression: str) -> Manifest:
@@ -96,15 +99,16 @@ def json_patch(expression: str) -> Manifest:
     return {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
 
 
-def mutating_binding(policy: str, parameters: Mapping[str, object] | None = None) -> Manifest:
+def mutating_binding(settings: StackSettings, policy: str, parameters: Mapping[str, object] | None = None) -> Manifest:
     """Puts a MutatingAdmissionPolicy into force, under its name.
 
     Args:
+        settings: the stack's settings, which say the version that its cluster serves.
         policy: its name.
         parameters: which parameters it has, or None.
     """
     spec = {"policyName": policy} | ({} if parameters is None else {"paramRef": dict(parameters)})
-    return _object("MutatingAdmissionPolicyBinding", policy, spec)
+    return _object("MutatingAdmissionPolicyBinding", policy, spec, _mutating(settings))
 
 
 def deny_binding(policy: str) -> Manifest:
@@ -130,15 +134,22 @@ def requests(operations: Sequence[str], resources: Sequence[str], group: str = "
 
 def binder(settings: StackSettings) -> str:
     """The user name of KAI's binder, which creates the reservation pods."""
-    return f"system:serviceaccount:{settings.kai.namespace}:binder"
+    return f"system:serviceaccount:{settings.kai.namespace}:{settings.kai.binder_service_account}"
 
 
 POD_CREATION = requests(["CREATE"], ["pods"])
 """Pods as they are created: their containers can't change later, and KAI and Jobs update pods."""
 
 
-def _object(kind: str, name: str, spec: Mapping[str, object]) -> Manifest:
-    return {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
+def _mutating(settings: StackSettings) -> str:
+    version = settings.cluster.policies_version
+    if version is None:
+        raise ValueError("by these settings no API server serves MutatingAdmissionPolicy: a webhook is the carrier")
+    return f"{ADMISSION_GROUP}/{version}"
+
+
+def _object(kind: str, name: str, spec: Mapping[str, object], version: str = ADMISSION) -> Manifest:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
 
 
 def _named(conditions: Mapping[str, str], variables: Mapping[str, str]) -> Manifest:

@@ -4,7 +4,7 @@ Node labels are not in it; they belong to nodes, which are there already (manife
 """
 
 from config.stack import StackSettings
-from manifests import admission, gpu_operator, kai, pod_guard, reservation, reservation_guard
+from manifests import admission, gpu_operator, kai, pod_guard, reservation, reservation_guard, reservation_index
 from manifests.gvirtus import objects as gvirtus
 from manifests.objects import HelmRelease, Manifest, StackObject, logical_name, manifests
 
@@ -12,6 +12,7 @@ _MODULES = (
     ("gpu-operator", gpu_operator.objects),
     ("reservation", reservation.objects),
     ("reservation", reservation_guard.objects),
+    ("reservation", reservation_index.objects),
     ("admission", admission.objects),
     ("kai-scheduler", kai.objects),
     ("gvirtus", gvirtus.objects),

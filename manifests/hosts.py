@@ -34,6 +34,7 @@ class HostPlan:
         gpu_memory_mib: declared memory of one GPU, or None where the host is asked or nobody needs it.
         gpu_count: declared GPUs, or None where GPU Feature Discovery counts them.
         memory_reserve_mib: what stays with the system of memory that the host is asked for.
+        library_folders: where its reservation pods find the driver's libraries; none where they are given none.
         desired: the agent's document.
     """
 
@@ -43,6 +44,7 @@ class HostPlan:
     gpu_memory_mib: int | None
     gpu_count: int | None
     memory_reserve_mib: int
+    library_folders: tuple[str, ...]
     desired: Mapping[str, object]
 
     @property
@@ -65,6 +67,8 @@ def _plan(settings: StackSettings, node: str, host: HostSettings) -> HostPlan:
         owner = stack.container_toolkit
     elif node in stack.unified_memory_nodes:
         platform, memory = HostPlatform.SPARK, stack.unified_memory_nodes[node].gpu_memory_mib
+    overridden = settings.overridden_platform
+    folders = overridden.library_folders(node) if overridden and node in overridden.tegra_nodes else ()
     distribution = (host.distribution or settings.cluster.distribution).value
     return HostPlan(
         node=node,
@@ -73,6 +77,7 @@ def _plan(settings: StackSettings, node: str, host: HostSettings) -> HostPlan:
         gpu_memory_mib=memory,
         gpu_count=count,
         memory_reserve_mib=host.gpu_memory_reserve_mib,
+        library_folders=folders,
         desired={
             "version": _VERSION,
             "platform": platform.value,

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from config.kai import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, QueueSettings, QueueShare
+from config.charts import release_line
+from config.kai import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, GpuSharingMode, QueueSettings, QueueShare
 from config.stack import StackSettings
 from manifests import reservation
 from manifests.objects import HelmRelease, Manifest, StackObject, namespace, resolve_chart
@@ -33,6 +34,16 @@ _IMAGES = (
 )
 """Every image of the chart, hooks included. `global.imagePullPolicy` does not reach the hooks, nor any image with a
 policy of its own, which is each of them (KAI v0.17.0, templates/_helpers.tpl)."""
+
+
+_MODES = {
+    GpuSharingMode.NON_MEMORY_ENFORCED: "NonMemoryEnforced",
+    GpuSharingMode.HAMI_CORE: "HamiCore",
+    GpuSharingMode.NV_FRACTIONS: "NvFractions",
+    GpuSharingMode.DISABLED: "Disabled",
+}
+"""`global.gpuSharingMode` of KAI's chart (v0.18). Its default shares GPUs too, where 0.17 did not."""
+_MODE_SINCE = (0, 18)
 
 
 GPUS, QUEUE_WEBHOOK = "gpus", "queue-webhook"
@@ -77,7 +88,9 @@ def release(settings: StackSettings) -> HelmRelease:
             node = node.setdefault(parent, {})
         node[leaf] = value
 
-    put("global.gpuSharing", True)
+    source = resolve_chart(kai.chart, KAI_SCHEDULER)
+    for path, value in _sharing(kai.gpu_sharing_mode, release_line(source.version)).items():
+        put(path, value)
     # The namespace is ours, with its Pod Security label; the service account is the operator's: the chart's own copy
     # is rendered only while it does not exist, so that every other upgrade would delete it (v0.17.0).
     put("global.resourceReservation.createNamespace", False)
@@ -107,10 +120,30 @@ def release(settings: StackSettings) -> HelmRelease:
     return HelmRelease(
         name=RELEASE,
         namespace=kai.namespace,
-        source=resolve_chart(kai.chart, KAI_SCHEDULER),
+        source=source,
         values=values,
         timeout_seconds=kai.timeout_seconds,
     )
+
+
+def _sharing(mode: GpuSharingMode, line: tuple[int, int] | None) -> dict[str, object]:
+    """How GPUs are shared, as Helm values by path.
+
+    Args:
+        mode: what the stack says.
+        line: the chart's release line, or None where it is not known: a local chart, a range. Then both spellings are
+            passed: 0.18 reads the mode first, 0.17 does not know it.
+    """
+    new: dict[str, object] = {"global.gpuSharingMode": _MODES[mode]}
+    # A mode that 0.17 lacks shares nothing there: better than fractions that nobody enforces.
+    old: dict[str, object] = {
+        "global.gpuSharing": mode in {GpuSharingMode.NON_MEMORY_ENFORCED, GpuSharingMode.HAMI_CORE}
+    }
+    if mode is GpuSharingMode.HAMI_CORE:
+        old["binder.plugins.hamicore.enabled"] = True
+    if line is None:
+        return new | old
+    return new if line >= _MODE_SINCE else old
 
 
 def default_shard() -> Manifest:

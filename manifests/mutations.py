@@ -5,7 +5,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the document that the admission server reads. Another shape of it is another version."""
 NAME, HOST, PORT = "{name}", "{host}", "{port}"
 """Marks in annotations and variables: a pod's choice, and where what it chose answers, which only the cluster knows."""
@@ -66,6 +66,7 @@ class Fragment(_Part):
         volumes: merged by name.
         volume_mounts: merged by path.
         security_context: of the container.
+        pod_security_context: of the pod; a list in it is put in the place of the pod's own.
         own: how the pod's own settings come first.
     """
 
@@ -77,6 +78,7 @@ class Fragment(_Part):
     volumes: list[dict[str, Any]] = Field(default_factory=list)
     volume_mounts: list[dict[str, Any]] = Field(default_factory=list)
     security_context: dict[str, Any] = Field(default_factory=dict)
+    pod_security_context: dict[str, Any] = Field(default_factory=dict)
     own: Own | None = None
 
 
@@ -111,6 +113,22 @@ class Warnings(_Part):
     more_than_one: dict[str, str] = Field(default_factory=dict)
 
 
+class Rewrite(_Part):
+    """At a pod's update: an annotation that another program writes gets another value, and ours keeps what it wrote.
+
+    Attributes:
+        annotation: the other program's.
+        value: what it says then; a pod that says so, or nothing, is left alone.
+        kept: ours.
+        nodes: names of the nodes whose pods are meant.
+    """
+
+    annotation: str
+    value: str
+    kept: str
+    nodes: list[str]
+
+
 class Mutation(_Part):
     """A mutation of pods at their creation.
 
@@ -118,13 +136,17 @@ class Mutation(_Part):
         pods: which ones.
         fragments: what they get, by what they may choose; the one of a mutation without a choice has no name.
         choice: how they choose, or None.
+        by_node: the name of the fragment by the pod's node, where nodes differ; pods of other nodes are left alone.
         warnings: for those that are let through.
+        rewrite: what is changed at their update, or None.
     """
 
     pods: Pods
     fragments: dict[str, Fragment]
     choice: Choice | None = None
+    by_node: dict[str, str] = Field(default_factory=dict)
     warnings: Warnings = Warnings()
+    rewrite: Rewrite | None = None
 
     def document(self) -> dict[str, Any]:
         """As the admission server reads it: `agents/admission/mutation.py` has the same names."""

@@ -18,7 +18,7 @@ from manifests import reservation
 from manifests.admission_objects import Validation, binder, deny_binding, outside_of, requests, validating_policy
 from manifests.cel import literal
 from manifests.objects import Manifest, StackObject
-from manifests.pod_grants import is_granted
+from manifests.pod_grants import is_granted, may_be_privileged
 from pod_checks import language, table
 from pod_checks.language import Check, Place, Unless
 
@@ -76,7 +76,7 @@ def variables(settings: StackSettings, checks: Sequence[Check]) -> dict[str, str
     """
     return {
         **_boxes(settings),
-        **{check.name: _check(check) for check in checks},
+        **{check.name: _check(settings, check) for check in checks},
         "found": " + ".join(f"variables.{check.name}[0]" for check in checks),
         # Names of containers are unique in a pod.
         "another_image": (
@@ -178,7 +178,7 @@ _BOXES = {
 }
 
 
-def _check(check: Check) -> str:
+def _check(settings: StackSettings, check: Check) -> str:
     """For each object a list with the texts of each box."""
     fields = check.fields
     if check.place is Place.CONTEXTS:
@@ -186,7 +186,7 @@ def _check(check: Check) -> str:
     elif check.place is Place.HANDLERS:
         fields = tuple(f"{handler}.{field}" for handler in table.HANDLERS for field in fields)
     texts = " + ".join(_texts(check, field) for field in fields)
-    lifted = [f"({condition})" for condition in _lifted(check)]
+    lifted = [f"({condition})" for condition in _lifted(settings, check)]
     if lifted:
         texts = f"{' || '.join(lifted)} ? [] : {texts}"
     return f"variables.{_BOXES[check.place]}.map(bs, bs.map(b, {texts}))"
@@ -255,7 +255,7 @@ def _shown(allowed: language.Allowed) -> str:
             return "string(v.value())"
 
 
-def _lifted(check: Check) -> list[str]:
+def _lifted(settings: StackSettings, check: Check) -> list[str]:
     """What keeps a check from looking at box `b`: the table's own conditions, and the platform's grants."""
     found: list[str] = []
     match check.unless:
@@ -277,7 +277,9 @@ def _lifted(check: Check) -> list[str]:
         case None:
             pass
     match check.name:
-        case "privileged" | "host_paths":
+        case "privileged":
+            found.append(may_be_privileged(settings, "b[2]", "b[3]"))
+        case "host_paths":
             found.append("b[3]")
         case "node_names":
             found += ["b[3]", "variables.node_was_chosen"]

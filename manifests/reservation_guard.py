@@ -1,4 +1,4 @@
-"""The guard of the reservation pods' namespace: on a Tegra node KAI's own pod is privileged, and nothing else anywhere.
+"""The guard of the reservation pods' namespace: on a Tegra node KAI's own pod has what its rung gives.
 
 Everything else there stays within Pod Security's baseline, as the table of checks of the guard of all pods has it. The
 namespace's own Pod Security level can't say so: it judges the pod after our overrides.
@@ -6,7 +6,7 @@ namespace's own Pod Security level can't say so: it judges the pod after our ove
 
 from dataclasses import replace
 
-from config.platform import TegraPlatform
+from config.reservation import Privilege
 from config.stack import StackSettings
 from manifests import pod_grants, pod_guard, reservation
 from manifests.admission_objects import Validation, binder, deny_binding, requests, validating_policy
@@ -59,15 +59,12 @@ def guard_policy(settings: StackSettings) -> Manifest:
     that a pod of one Tegra node would fail for the other. An update is refused for what it adds, never for what was
     there: a pod that became privileged under other settings can still be annotated and deleted.
     """
-    nodes: list[str] = []
     variables = pod_guard.variables(settings, pod_guard.BASELINE)
     validations: list[Validation] = []
-    if platform := settings.overridden_platform:
-        nodes = sorted(platform.tegra_nodes)
-        variables |= _variables(settings, platform)
+    if pod_grants.granted_nodes(settings):
+        variables |= _variables(settings)
         validations = _of_reservation_pods(settings)
-    who = f"KAI's own reservation pod may, on these Tegra nodes: {', '.join(nodes)}"
-    only = literal(f"; only {who}" if nodes else "; no pod here may, since this stack has no overrides")
+    only = literal(f"; {_who_may(settings)}")
     nothing_new = pod_guard.NOTHING_NEW
     validations.append(replace(nothing_new, message_expression=f"{nothing_new.message_expression} + {only}"))
     # The object of a connection is no pod.
@@ -77,16 +74,42 @@ def guard_policy(settings: StackSettings) -> Manifest:
     return validating_policy(GUARD, _CONSTRAINTS, variables, [_INTO_PODS, *of_pods])
 
 
-def _variables(settings: StackSettings, platform: TegraPlatform) -> dict[str, str]:
+def _who_may(settings: StackSettings) -> str:
+    given = {Privilege.PRIVILEGED: "may", Privilege.DEVICES: "may read its driver's libraries"}
+    granted = pod_grants.granted_nodes(settings)
+    who = [
+        f"only KAI's own reservation pod {given[rung]}, on these Tegra nodes: {', '.join(nodes)}"
+        for rung, nodes in granted.items()
+    ]
+    if who:
+        return "; ".join(who)
+    why = "reservation.privilege is none" if settings.overrides_apply else "this stack has no overrides"
+    return f"no pod here may, since {why}"
+
+
+def _variables(settings: StackSettings) -> dict[str, str]:
     differences = " + ".join(
         f"({condition} ? [] : [{literal(difference)}])"
-        for difference, condition in pod_grants.marks(settings, platform, "object").items()
+        for difference, condition in pod_grants.marks(settings, "object").items()
     )
     return {
-        "reservation": pod_grants.goes_to_tegra(platform, "object"),
+        "reservation": pod_grants.goes_to_granted(settings, "object"),
         "has_privilege": "variables.containers[0].exists(c, c[1].?securityContext.?privileged.orValue(false))",
         "differences": differences,
     }
+
+
+def _is_overridden(settings: StackSettings) -> str:
+    """Whether a reservation pod has what its node's rung adds: the privilege, or else the libraries."""
+    granted = pod_grants.granted_nodes(settings)
+    privileged = "variables.has_privilege"
+    if Privilege.DEVICES not in granted:
+        return privileged
+    volume = reservation.tegra_fragment(settings, Privilege.DEVICES).volumes[0]
+    libraries = f"object.spec.?volumes.orValue([]).exists(v, v.name == {literal(volume['name'])})"
+    if Privilege.PRIVILEGED not in granted:
+        return libraries
+    return f"({pod_grants.goes_to(granted[Privilege.PRIVILEGED], 'object')} ? {privileged} : {libraries})"
 
 
 def _of_reservation_pods(settings: StackSettings) -> list[Validation]:
@@ -94,10 +117,10 @@ def _of_reservation_pods(settings: StackSettings) -> list[Validation]:
     created = "request.operation == 'CREATE' && variables.reservation"
     not_kais = "this reservation pod is not as KAI makes it, so it gets no privilege on its Jetson"
     return [
-        Validation(f"!({created}) || variables.has_privilege", NOT_OVERRIDDEN, forbidden=False),
+        Validation(f"!({created}) || {_is_overridden(settings)}", NOT_OVERRIDDEN, forbidden=False),
         Validation(
             f"!({created}) || request.userInfo.username == {literal(account)} || {_MAY_REMOVE_THE_GUARD}",
-            f"a privileged reservation pod is created by KAI's binder ({account}) alone",
+            f"a reservation pod with power over its node is created by KAI's binder ({account}) alone",
         ),
         Validation(
             f"!({created}) || variables.differences.size() == 0",

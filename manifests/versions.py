@@ -21,15 +21,18 @@ class ChartPin:
 KAI_SCHEDULER = ChartPin(
     name="kai-scheduler",
     source="oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler",
+    # 0.18 has long-term support until September 2027, and 0.17 ended with it (upstream's SUPPORT.md: even minors get a
+    # year). Of its patches the newest known one (October 2026): those after 0.18.0 close vulnerabilities, and KAI
+    # Resource Management ships each under the same number.
     # renovate: datasource=github-releases depName=kai-scheduler/KAI-Scheduler
-    version="v0.17.0",
+    version="v0.18.6",
 )
 
 GPU_OPERATOR = ChartPin(
     name="gpu-operator",
     source="https://helm.ngc.nvidia.com/nvidia",
     # renovate: datasource=github-releases depName=NVIDIA/gpu-operator
-    version="v26.7.0",
+    version="v26.7.2",
 )
 
 DEVICE_PLUGIN_IMAGE = (

@@ -1,5 +1,6 @@
-"""`python -m operations`: up, repair, preview, down, reset, preflight, policy, update, review, drift, post."""
+"""`python -m operations`: what the Makefile calls for stacks and for checks before a change."""
 
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -16,10 +17,15 @@ from cluster.errors import ClusterError
 from cluster.preflight import run_preflight
 from config.stack import StackConfigError
 from operations import chart_update, engine, policy_check, summary
+from operations import images as stack_images
 from operations.errors import OperationError
+from operations.helm import Helm
+from operations.privilege_probe import run as privilege_probe
 from operations.pull_request.commands import app as pull_request_app
-from operations.stack_file import read_settings, stack_names
+from operations.registry import Registries
+from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
 from operations.target import ROOT, Target, folder, open_target
+from toolchain.progress import say
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(pull_request_app)
@@ -107,11 +113,70 @@ def policy(
 @app.command()
 def update(chart: Annotated[Path, typer.Option(help="A newer chart's folder or archive.")]) -> None:
     """Check a newer chart against what the stacks pass to it; change nothing."""
-    stacks = {file.name.split(".")[1]: read_settings(file) for file in sorted(ROOT.glob("Pulumi.*.yaml"))}
-    report = chart_update.check(chart_update.read_chart(chart), stacks, ROOT / "tests" / "data" / "charts")
+    stacks = {}
+    for name in stack_names(ROOT):
+        file = ROOT / f"Pulumi.{name}.yaml"
+        stacks[name] = read_settings(file)
+        stacks[f"{name} with every option"] = settings_of(
+            chart_update.with_every_option(read_stack_file(file)), file.name
+        )
+    facts = ROOT / "tests" / "data" / "charts"
+    report = chart_update.check(chart_update.read_chart(chart), stacks, facts, Helm.installed())
     typer.echo(report.text())
     if not report.fits:
         raise OperationError("The chart does not fit this program; what is missing stands above.")
+
+
+@app.command()
+def images(
+    *,
+    stack: Stack = "jetson",
+    chart: Annotated[
+        list[Path] | None, typer.Option(help="A chart's folder or archive, in place of what the stack says.")
+    ] = None,
+    lock: Annotated[Path | None, typer.Option(help="Where to write them; images.STACK.lock.json without it.")] = None,
+    ask: Annotated[bool, typer.Option("--digests/--no-digests", help="Ask the registries for digests.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what the lock file holds.")] = False,
+) -> None:
+    """Print every image of the stack, and write them with their digests into a lock file."""
+    found = stack_images.images(read_settings(ROOT / f"Pulumi.{stack}.yaml"), chart or (), ROOT, Helm.installed())
+    if ask:
+        found = stack_images.with_digests(found, Registries().content)
+    content = stack_images.lock(stack, found)
+    (lock or ROOT / f"images.{stack}.lock.json").write_text(content, encoding="utf-8")
+    typer.echo(content if as_json else stack_images.table(found), nl=not as_json)
+
+
+@app.command()
+def probe_privilege(
+    *,
+    stack: Stack = "jetson",
+    node: Annotated[str, typer.Option(help="The Jetson, as `kubectl get nodes` prints it.")],
+    group: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="A group of the device files; by default those of reservation.supplemental_groups, else 44.", min=1
+        ),
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="KAI's resource reservation, in place of what the stack says.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Find out how much of its Jetson KAI's reservation pod needs: pods on the node, one after the other."""
+    settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
+    privilege_probe.check_stack(settings, node)
+    if not (os.environ.get("KUBECONFIG") or settings.cluster.kubeconfig or settings.cluster.context):
+        raise OperationError("The simulator's nodes run no pods. Give KUBECONFIG to probe a board.")
+    chosen = image or privilege_probe.kai_image(settings)
+    cluster = Cluster.connect(settings.cluster)
+    try:
+        groups = privilege_probe.device_groups(settings, group or ())
+        result = privilege_probe.Probe(cluster, settings, node, chosen, groups, say).run()
+    finally:
+        cluster.close()
+    typer.echo(result.json() if as_json else result.text())
+    raise typer.Exit(result.status)
 
 
 def _up(target: Target, *options: str) -> None:

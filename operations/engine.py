@@ -45,7 +45,9 @@ def pulumi(target: Target, *arguments: str) -> None:
         ["pulumi", *arguments, "--cwd", str(target.project)], env=dict(target.environment), check=False
     )
     if done.returncode != 0:
-        raise OperationError(f"pulumi {arguments[0]} failed (status {done.returncode}); the reason is above.")
+        # A host's connection fails inside the command provider, whose words the program never sees.
+        hosts = " What errors of hosts mean: docs/hosts.md, When it fails." if target.settings.hosts else ""
+        raise OperationError(f"pulumi {arguments[0]} failed (status {done.returncode}); the reason is above.{hosts}")
 
 
 def up(target: Target, *options: str) -> None:

@@ -47,8 +47,17 @@ def read_settings(path: Path) -> StackSettings:
         OperationError: if the file can't be read.
         StackConfigError: if a setting is wrong.
     """
-    settings = read_stack_file(path).get("config", {}).get(_KEY)
-    return parse_settings(None if settings is None else json.dumps(settings), file=path.name)
+    return settings_of(read_stack_file(path), path.name)
+
+
+def settings_of(content: dict[str, Any], file: str) -> StackSettings:
+    """The validated settings of a stack file's content.
+
+    Raises:
+        StackConfigError: if a setting is wrong.
+    """
+    settings = content.get("config", {}).get(_KEY)
+    return parse_settings(None if settings is None else json.dumps(settings), file=file)
 
 
 def raw_settings(path: Path) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster.client import Node
+from config.reservation import Privilege
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
+from manifests.admission_objects import binder
 from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
-from manifests.reservation import NAMESPACE
+from manifests.reservation import NAMESPACE, nodes_by_privilege
 
 _WIDTH = 110
 
@@ -51,16 +53,26 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
         )
     console.print(f"KAI scheduler {outputs.get('kai_version')} in namespace {settings.kai.namespace}; queues: {names}")
     if settings.overrides_apply:
-        console.print(
-            f"Reservation pods in namespace {NAMESPACE} get libraries, devices and privilege on Tegra nodes, and "
-            "nothing on others."
-        )
+        console.print(f"Reservation pods in namespace {NAMESPACE} get {_given(settings)}, and nothing on others.")
     for what in simulated:
         console.print(f"\n{what}")
     console.print("\nTry next:")
     for line in _next_steps(stack, settings, simulated, kubeconfig):
         console.print(f"  {line}", soft_wrap=True)
     return out.getvalue()
+
+
+def _given(settings: StackSettings) -> str:
+    """What reservation pods get, by rung; the nodes are named where they differ."""
+    given = {
+        Privilege.PRIVILEGED: "libraries, devices and privilege",
+        Privilege.DEVICES: "libraries",
+        Privilege.NONE: "variables",
+    }
+    rungs = nodes_by_privilege(settings)
+    if len(rungs) == 1:
+        return "".join(f"{given[rung]} on Tegra nodes" for rung in rungs)
+    return ", ".join(f"{given[rung]} on {' and '.join(nodes)}" for rung, nodes in rungs.items())
 
 
 def _node_table(settings: StackSettings, nodes: Mapping[str, Node]) -> Table:
@@ -103,9 +115,9 @@ def _next_steps(stack: str, settings: StackSettings, simulated: tuple[str, ...],
             f"make preview STACK={stack}   # what another `up` would change",
         ]
     if settings.overrides_apply:
-        binder = f"system:serviceaccount:{settings.kai.namespace}:binder"
+        user = binder(settings)
         steps.append(
-            f"kubectl create -f examples/reservation-pod.yaml --as {binder} -o yaml   # as KAI does; see what it became"
+            f"kubectl create -f examples/reservation-pod.yaml --as {user} -o yaml   # as KAI does; see what it became"
         )
     return [
         *steps,

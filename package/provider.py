@@ -64,9 +64,9 @@ def _whole_numbers(value: object) -> object:
     """Numbers travel as floats; whole ones are ints again."""
     match value:
         case Mapping():
-            return {key: _whole_numbers(each) for key, each in value.items()}
+            return {key: _whole_numbers(item) for key, item in value.items()}
         case list():
-            return [_whole_numbers(each) for each in value]
+            return [_whole_numbers(item) for item in value]
         case float() if value.is_integer():
             return int(value)
         case _:
@@ -79,10 +79,10 @@ def _unknown(value: object, place: str) -> Iterator[str]:
         case pulumi.Output() | pulumi.output.Unknown():
             yield place
         case Mapping():
-            for key, each in value.items():
-                yield from _unknown(each, f"{place}.{key}")
+            for key, item in value.items():
+                yield from _unknown(item, f"{place}.{key}")
         case list():
-            for index, each in enumerate(value):
-                yield from _unknown(each, f"{place}[{index}]")
+            for index, item in enumerate(value):
+                yield from _unknown(item, f"{place}[{index}]")
         case _:
             pass

@@ -8,6 +8,7 @@ expression looks at the request at all.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, repeat
 
 _TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|-?\d+(?:\.\d+)?|[A-Za-z_][\w.]*|[{}\[\]:,]|\S)""")
 _LITERALS = {"true": True, "false": False, "null": None}
@@ -35,18 +36,31 @@ def read_literal(expression: str) -> object:
     Raises:
         NotALiteralError: if it calls, selects or compares anything.
     """
-    tokens = _tokens(expression)
-    value = _value(tokens, next(tokens), 0)
-    if next(tokens) != "":
+    return _whole(_TOKEN.findall(expression))
+
+
+def read_choices(expression: str) -> list[object]:
+    """The values of such expressions among which one chooses, `test ? one : another`; the one value without a choice.
+
+    Raises:
+        NotALiteralError: if one of the values is computed, or is itself a choice in brackets.
+    """
+    _, *rest = _split(_TOKEN.findall(expression), ("?",))
+    if not rest:
+        return [read_literal(expression)]
+    # Before a colon stands what is chosen; behind it the next test, and behind the last one the last value.
+    halves = [_split(part, (":",)) for part in rest]
+    if any(len(each) != 2 for each in halves):  # noqa: PLR2004 - the value and what follows
+        raise NotALiteralError
+    return [_whole(tokens) for tokens in (*(each[0] for each in halves), halves[-1][1])]
+
+
+def _whole(tokens: Sequence[str]) -> object:
+    stream = chain(tokens, repeat(""))
+    value = _value(stream, next(stream), 0)
+    if next(stream) != "":
         raise NotALiteralError
     return value
-
-
-def _tokens(expression: str) -> Iterator[str]:
-    for match in _TOKEN.finditer(expression):
-        yield match.group(1)
-    while True:
-        yield ""
 
 
 def _value(tokens: Iterator[str], token: str, depth: int) -> object:

@@ -114,7 +114,7 @@ def _operators(stack: StackFacts) -> tuple[Exemption, ...]:
             path='metadata.labels["pod-security.kubernetes.io/enforce"]',
             values=('"privileged"',),
             due=stack.operator_installed,
-            who="NVIDIA GPU Operator v26.7.0",
+            who="NVIDIA GPU Operator v26.7.2",
             what="its namespace enforces the Pod Security level privileged",
             why="its operands install the container toolkit on the node and read devices: privileged pods with host "
             "paths, made by the operator at run time",

@@ -1,9 +1,11 @@
-"""What the platform grants, and to whom: reservation objects on Tegra, and nothing else."""
+"""What the platform grants, and to whom: reservation objects on Tegra, as far as a node's rung goes."""
 
+import json
 import re
 
 from policy.reading import Path, dict_of, list_of, one_of, text_of
 from policy.stack_platform import (
+    NONE,
     OVERRIDES,
     PLATFORM_LABEL,
     RESERVATION,
@@ -19,6 +21,8 @@ _IN_RESERVATION = {"matchLabels": {"kubernetes.io/metadata.name": RESERVATION}}
 _RESERVATION_PODS = {"matchLabels": {"app": RESERVATION}}
 _POD_CREATION = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
 _THIS_NODE = "has(object.spec.nodeName) && object.spec.nodeName == params.metadata.name"
+_GROUPS = ("podSecurityContext", frozenset({"supplementalGroups"}))
+"""Where the document of the admission server has groups: no power over a node."""
 _IMAGES = "(resourcereservation|resource-reservation)[:@][^/]+"
 """KAI's program: the published image's name, and the one that KAI's code falls back to (v0.17.0), tagged or pinned."""
 _NO_WAY_IN = frozenset(
@@ -51,10 +55,12 @@ def allows(document: Document, rule: str, path: Path, stack: StackFacts) -> bool
         path: of the finding.
         stack: the stack.
     """
-    if not stack.grants:
+    if not stack.tegra_nodes:
         return False
     if document.outer is not None:
-        return is_overrides_policy(document.outer, stack) and within(document.root, stack.fragment())
+        # Which node's it is, the guard in the cluster asks for each pod.
+        nodes = _overridden_nodes(document.outer, stack)
+        return any(within(document.root, stack.fragment(node)) for node in nodes)
     if document.path[:2] == SERVER_SETTINGS:
         place = (*document.path, *RESERVATION_MUTATION)
         return path[: len(place)] == place and _reservation_mutation(document) == stack.reservation_mutation()
@@ -62,37 +68,52 @@ def allows(document: Document, rule: str, path: Path, stack: StackFacts) -> bool
 
 
 def _reservation_mutation(document: Document) -> dict[str, object]:
-    """What the admission server adds to reservation pods, without the text of its refusal."""
+    """What the admission server adds to reservation pods, without groups and the text of its refusal.
+
+    And without `rewrite`, which gives an annotation of theirs another value, and a pod no power.
+    """
     mutation = dict_of(dict_of(document.root.get("mutations")).get("reservation"))
     fragments = {
-        name: {key: value for key, value in dict_of(each).items() if key != "containerMissing"}
+        name: {
+            key: value
+            for key, value in dict_of(each).items()
+            if key != "containerMissing" and (key, frozenset(dict_of(value))) != _GROUPS
+        }
         for name, each in dict_of(mutation.get("fragments")).items()
     }
-    return mutation | {"fragments": fragments}
+    added = {key: value for key, value in mutation.items() if key != "rewrite"}
+    return added | {"fragments": fragments}
 
 
 def is_overrides_policy(document: Document, stack: StackFacts) -> bool:
-    """Whether this is our admission policy, with a scope no wider than reservation pods on Tegra nodes."""
+    """Whether this is an admission policy of ours, with a scope no wider than reservation pods on Tegra nodes."""
+    return bool(_overridden_nodes(document, stack))
+
+
+def _overridden_nodes(document: Document, stack: StackFacts) -> frozenset[str]:
+    """The nodes whose reservation pods our admission policy changes; none if it is not ours, or its scope is wider."""
     spec = dict_of(document.root.get("spec"))
     constraints = dict_of(spec.get("matchConstraints"))
     expressions = [dict_of(condition).get("expression") for condition in list_of(spec.get("matchConditions"))]
-    return (
-        stack.grants
-        and document.is_only("MutatingAdmissionPolicy")
-        and document.name == OVERRIDES
+    nodes = stack.overrides.get(document.name, frozenset())
+    these_nodes = f"params.metadata.name in {json.dumps(sorted(nodes))}"
+    is_ours = (
+        document.is_only("MutatingAdmissionPolicy")
         and spec.get("failurePolicy") == "Fail"
         and spec.get("paramKind") == {"apiVersion": "v1", "kind": "Node"}
         and constraints.get("namespaceSelector") == _IN_RESERVATION
         and constraints.get("objectSelector") == _RESERVATION_PODS
         and [_without_defaults(rule) for rule in list_of(constraints.get("resourceRules"))] == _POD_CREATION
         and _THIS_NODE in expressions
+        and (len(stack.overrides) == 1 or these_nodes in expressions)
     )
+    return nodes if is_ours else frozenset()
 
 
 def binds_overrides_elsewhere(document: Document) -> bool:
     """Whether a binding of that policy, whatever its name, selects other nodes than those with our platform label."""
     spec = dict_of(document.root.get("spec"))
-    ours = OVERRIDES in {spec.get("policyName"), document.name}
+    ours = any(name.startswith(OVERRIDES) for name in (text_of(spec.get("policyName")), document.name))
     selector = dict_of(spec.get("paramRef")).get("selector")
     return ours and selector != {"matchLabels": {PLATFORM_LABEL: TEGRA}}
 
@@ -167,13 +188,15 @@ def _is_reservation_pod(document: Document, stack: StackFacts) -> bool:
     """KAI's own pod on a Tegra node: its namespace, label, node, account and program, and nothing foreign in it."""
     labels = dict_of(document.metadata.get("labels"))
     spec = dict_of(document.root.get("spec"))
-    granted = dict_of(stack.fragment()["spec"])
+    node = text_of(spec.get("nodeName"))
+    granted = dict_of(stack.fragment(node)["spec"])
     containers = [container for pod in document.pods for _, container in pod.containers()]
     return (
         document.is_only("Pod")
         and document.namespace == RESERVATION
         and labels.get("app") == RESERVATION
         and one_of(spec.get("nodeName"), stack.tegra_nodes)
+        and stack.rung_of(node) != NONE
         and spec.get("serviceAccountName") == RESERVATION
         and spec.get("runtimeClassName") == granted["runtimeClassName"]
         and not spec.get("resourceClaims")

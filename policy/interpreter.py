@@ -73,23 +73,23 @@ def _values(check: Check, document: Document) -> Iterator[tuple[Path, object]]:
     """Every forbidden value of a check, with its place. What is unknown is the judge's, by a rule's `reads`."""
     match check.place:
         case Place.ANNOTATIONS:
-            found = _annotations(check, document)
+            places = _annotations(check, document)
         case Place.ENVIRONMENT:
-            found = _environment(check, document)
+            places = _environment(check, document)
         case _:
             below = _in_pods if check.name in _IN_PODS else _anywhere
-            found = (each for field in check.fields for each in below(check, field, document))
-            found = ((path, value) for path, value in found if not isinstance(value, Hole))
-    return ((path, value) for path, value in found if _is_bad(check.allowed, value))
+            places = (place for field in check.fields for place in below(check, field, document))
+            places = ((path, value) for path, value in places if not isinstance(value, Hole))
+    return ((path, value) for path, value in places if _is_bad(check.allowed, value))
 
 
 def _annotations(check: Check, document: Document) -> Iterator[tuple[Path, object]]:
     prefixes = tuple(map(str.casefold, check.fields))
     for key, fields in document.keys.items():
         if key.startswith(prefixes):
-            for each in fields:
+            for field in fields:
                 # An empty one is there too.
-                yield each.path, (each.value or _EMPTY) if isinstance(check.allowed, language.Absent) else each.value
+                yield field.path, (field.value or _EMPTY) if isinstance(check.allowed, language.Absent) else field.value
 
 
 def _environment(check: Check, document: Document) -> Iterator[tuple[Path, object]]:
@@ -119,13 +119,13 @@ def _anywhere(check: Check, field: str, document: Document) -> Iterator[tuple[Pa
     whole = isinstance(check.allowed, language.Absent)
     holder, last = _shape(field)
     if holder:
-        for each in document.fields(holder):
-            yield from _below(each.path, each.value, (last,), whole=whole)
-    for each in document.fields(last):
+        for place in document.fields(holder):
+            yield from _below(place.path, place.value, (last,), whole=whole)
+    for place in document.fields(last):
         # What the holder itself has was found there; a JSON patch has its keys in its path.
-        found = holder and last in each.holder and each.path[-1] == last
-        if not holder or (not found and parent(each.path) == holder.casefold()):
-            yield from _below(each.path, each.value, (), whole=whole)
+        seen = holder and last in place.holder and place.path[-1] == last
+        if not holder or (not seen and parent(place.path) == holder.casefold()):
+            yield from _below(place.path, place.value, (), whole=whole)
 
 
 @cache
@@ -196,7 +196,11 @@ def fraction_container(pod: Pod) -> Path | None:
     if pod.spec.get("schedulerName") != table.KAI_SCHEDULER or not any(map(_is_positive, fractions)):
         return None
     # Ephemeral containers come later, when KAI does not look any more.
-    named = {text_of(each.get("name")): path for path, each in pod.containers() if path[-2] != "ephemeralContainers"}
+    named = {
+        text_of(container.get("name")): path
+        for path, container in pod.containers()
+        if path[-2] != "ephemeralContainers"
+    }
     return named.get(text_of(annotations.get(table.FRACTION_CONTAINER, next(iter(named), ""))))
 
 

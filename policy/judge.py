@@ -48,23 +48,25 @@ def judge(token: str, name: str, props: object, stack: StackFacts, rules: Iterab
         rules: which rules to apply.
     """
     accepted = exemptions(stack)
-    found: dict[tuple[str, Path], Finding] = {}
+    findings: dict[tuple[str, Path], Finding] = {}
     used: set[Exemption | OwnException] = set()
     parts = documents(token, props)
     for rule in rules:
         for document in parts:
             for violation in _violations(rule, document, stack):
-                covering = [each for each in accepted if each.covers(document, rule.name, violation.path)]
+                covering = [
+                    exception for exception in accepted if exception.covers(document, rule.name, violation.path)
+                ]
                 used.update(covering)
                 if covering or grants.allows(document, rule.name, violation.path, stack):
                     continue
                 made = _finding(rule, document, token, name, violation)
-                own = [each for each in stack.accepted if _accepts(each, made, document, violation)]
+                own = [exception for exception in stack.accepted if _accepts(exception, made, document, violation)]
                 used.update(own)
                 if not own:
-                    found.setdefault((rule.name, violation.path), made)
-    present = frozenset(each for each in accepted for document in parts if each.is_about(document))
-    return Judgement(tuple(found.values()), frozenset(used), present)
+                    findings.setdefault((rule.name, violation.path), made)
+    present = frozenset(exception for exception in accepted for document in parts if exception.is_about(document))
+    return Judgement(tuple(findings.values()), frozenset(used), present)
 
 
 def _accepts(exception: OwnException, made: Finding, document: Document, violation: Violation) -> bool:

@@ -81,9 +81,9 @@ class OwnException(BaseModel):
 _LIST = TypeAdapter(list[OwnException])
 
 
-def _same(wanted: object, found: object) -> bool:
+def _same(accepted: object, value: object) -> bool:
     # Python's True is equal to 1; nobody who accepts one accepts the other.
-    return wanted == found and isinstance(wanted, bool) == isinstance(found, bool)
+    return accepted == value and isinstance(accepted, bool) == isinstance(value, bool)
 
 
 def parse(entries: object, source: str, rules: Iterable[str]) -> tuple[OwnException, ...]:
@@ -98,17 +98,17 @@ def parse(entries: object, source: str, rules: Iterable[str]) -> tuple[OwnExcept
         ValueError: if one of them is none; the text names entry, key and what is allowed.
     """
     try:
-        found = tuple(_LIST.validate_python([] if entries is None else entries))
+        exceptions = tuple(_LIST.validate_python([] if entries is None else entries))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(step) for step in first["loc"]) or "the whole"
         known = ", ".join(OwnException.model_fields)
         raise ValueError(f"{source}: {where}: {first['msg']}; each entry has the keys {known}") from None
     allowed = sorted(rules)
-    for index, each in enumerate(found):
-        if each.rule not in allowed:
+    for index, exception in enumerate(exceptions):
+        if exception.rule not in allowed:
             raise ValueError(f"{source}: {index}.rule: there is no such rule; the rules are {', '.join(allowed)}")
-    return found
+    return exceptions
 
 
 @lru_cache(maxsize=1)

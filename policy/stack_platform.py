@@ -17,13 +17,15 @@ RESERVATION = "kai-resource-reservation"
 """Namespace, app label and service account of KAI's reservation pods (KAI v0.17.0)."""
 RESERVATION_CONTAINER = "resource-reservation"
 OVERRIDES = "kai-anywhere-reservation-overrides"
-"""The admission policy that adds to reservation pods on Tegra nodes."""
+"""The admission policy that adds to reservation pods on Tegra nodes; with a rung behind it where nodes differ."""
 SERVER_SETTINGS = ("data", "settings.json")
 RESERVATION_MUTATION = ("mutations", "reservation")
 """Where the admission server's ConfigMap holds the same for the carrier `webhook`. The server adds it to nothing but
 reservation pods on Tegra nodes, which the document itself names."""
 PLATFORM_LABEL = "kai-anywhere.io/platform"
 TEGRA = "tegra"
+PRIVILEGED, DEVICES, NONE = RUNGS = ("privileged", "devices", "none")
+"""How much a reservation pod may have, the most powerful first; `none` is nothing that needs a grant."""
 
 _REGISTRY = "ghcr.io/kai-scheduler/kai-scheduler"
 """Where KAI's images are unless the stack says otherwise (KAI v0.17.0, values.yaml)."""
@@ -70,9 +72,12 @@ class StackFacts:
     """What rules may know of the stack.
 
     Attributes:
-        tegra_nodes: nodes whose reservation pods get the grants; empty means that nothing is granted.
+        tegra_nodes: nodes whose reservation pods are changed; empty means that nothing is granted.
+        rung: how much a reservation pod may have.
+        rungs: the same of a single node, where it is another one.
         labelled_nodes: nodes that may carry the platform label: the same, also where overrides are off.
-        libraries: host folder of the driver's libraries.
+        libraries: host folders of the driver's libraries.
+        node_libraries: the same of Tegra nodes that have their own.
         devices: host folder of the device files.
         registry: registry and path of KAI's images.
         operator_namespace: namespace of the GPU Operator.
@@ -84,8 +89,11 @@ class StackFacts:
     """
 
     tegra_nodes: frozenset[str] = frozenset()
+    rung: str = PRIVILEGED
+    rungs: Mapping[str, str] = field(default_factory=dict)
     labelled_nodes: frozenset[str] = frozenset()
-    libraries: str = _LIBRARIES
+    libraries: tuple[str, ...] = (_LIBRARIES,)
+    node_libraries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     devices: str = _DEVICES
     registry: str = _REGISTRY
     operator_namespace: str = "gpu-operator"
@@ -102,49 +110,85 @@ class StackFacts:
 
     @property
     def grants(self) -> bool:
-        """Whether the platform grants anything."""
-        return bool(self.tegra_nodes)
+        """Whether the platform grants power over a node to anything."""
+        return any(self.rung_of(node) != NONE for node in self.tegra_nodes)
 
-    def fragment(self) -> dict[str, object]:
-        """Everything that a reservation pod may have on Tegra, by the platform table."""
-        folders = (("nvidia-libs", self.libraries), ("dev-nvidia", self.devices))
-        return {
-            "spec": {
-                "runtimeClassName": "nvidia",
-                "volumes": [{"name": name, "hostPath": {"path": path, "type": "Directory"}} for name, path in folders],
-                "containers": [
-                    {
-                        "name": RESERVATION_CONTAINER,
-                        "env": [
-                            {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
-                            {"name": "LD_LIBRARY_PATH", "value": self.libraries},
-                        ],
-                        "volumeMounts": [
-                            {"name": "nvidia-libs", "mountPath": self.libraries, "readOnly": True},
-                            {"name": "dev-nvidia", "mountPath": self.devices},
-                        ],
-                        "securityContext": {
-                            "privileged": True,
-                            "allowPrivilegeEscalation": True,
-                            "runAsNonRoot": False,
-                            "runAsUser": 0,
-                        },
-                    }
-                ],
-            }
+    def rung_of(self, node: str) -> str:
+        """The rung of a Tegra node."""
+        return self.rungs.get(node, self.rung)
+
+    def libraries_of(self, node: str) -> tuple[str, ...]:
+        """The host folders of a Tegra node's driver libraries."""
+        return self.node_libraries.get(node, self.libraries)
+
+    @property
+    def overrides(self) -> dict[str, frozenset[str]]:
+        """The admission policies that change reservation pods, by name, each with its nodes: one for each rung."""
+        nodes: dict[str, frozenset[str]] = {}
+        for node in self.tegra_nodes:
+            rung = self.rung_of(node)
+            name = OVERRIDES if rung == self.rung else f"{OVERRIDES}-{rung}"
+            nodes[name] = nodes.get(name, frozenset()) | {node}
+        return nodes
+
+    def fragment(self, node: str) -> dict[str, object]:
+        """Everything that a reservation pod may have on a Tegra node, by the platform table."""
+        rung, libraries = self.rung_of(node), self.libraries_of(node)
+        volumes: list[dict[str, object]] = []
+        container: dict[str, object] = {
+            "name": RESERVATION_CONTAINER,
+            "env": [
+                {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
+                {"name": "LD_LIBRARY_PATH", "value": ":".join(libraries)},
+            ],
         }
+        mounts: list[dict[str, object]] = []
+        if rung in {PRIVILEGED, DEVICES}:
+            for number, path in enumerate(libraries, 1):
+                name = f"nvidia-libs-{number}" if number > 1 else "nvidia-libs"
+                volumes.append(_folder(name, path))
+                mounts.append({"name": name, "mountPath": path, "readOnly": True})
+        if rung == PRIVILEGED:
+            volumes.append(_folder("dev-nvidia", self.devices))
+            mounts.append({"name": "dev-nvidia", "mountPath": self.devices})
+            container["securityContext"] = {
+                "privileged": True,
+                "allowPrivilegeEscalation": True,
+                "runAsNonRoot": False,
+                "runAsUser": 0,
+            }
+        if volumes:
+            container["volumeMounts"] = mounts
+        spec = {"runtimeClassName": "nvidia", "containers": [container]}
+        return {"spec": spec | ({"volumes": volumes} if volumes else {})}
 
     def reservation_mutation(self) -> dict[str, object]:
-        """The same as the admission server reads it, which says too to which pods it is added."""
-        spec = dict_of(self.fragment()["spec"])
-        container = dict_of(list_of(spec["containers"])[0])
-        given = {
-            "container": container["name"],
-            **{key: spec[key] for key in ("runtimeClassName", "volumes")},
-            **{key: container[key] for key in ("env", "volumeMounts", "securityContext")},
-        }
+        """The same as the admission server reads it, which says too to which pods it is added.
+
+        Groups are left out: they are no power over a node, and no rule asks for them.
+        """
+        by_node = {node: self._name(node) for node in self.tegra_nodes}
+        fragments = {name: self._given(node) for node, name in by_node.items()}
         pods = {"namespace": RESERVATION, "labels": {"app": RESERVATION}, "nodeLabels": {PLATFORM_LABEL: TEGRA}}
-        return {"pods": pods, "fragments": {"": given}}
+        if len(fragments) == 1:
+            return {"pods": pods, "fragments": {"": next(iter(fragments.values()))}}
+        return {"pods": pods, "fragments": fragments, "byNode": by_node}
+
+    def _name(self, node: str) -> str:
+        return ":".join((self.rung_of(node), *self.libraries_of(node)))
+
+    def _given(self, node: str) -> dict[str, object]:
+        spec = dict_of(self.fragment(node)["spec"])
+        container = dict_of(list_of(spec["containers"])[0])
+        return {
+            "container": container["name"],
+            **{key: spec[key] for key in ("runtimeClassName", "volumes") if key in spec},
+            **{key: container[key] for key in ("env", "volumeMounts", "securityContext") if key in container},
+        }
+
+
+def _folder(name: str, path: str) -> dict[str, object]:
+    return {"name": name, "hostPath": {"path": path, "type": "Directory"}}
 
 
 def stack_facts(stack_settings: str | None, pack_config: Mapping[str, object]) -> StackFacts:
@@ -197,23 +241,34 @@ def _facts(settings: Mapping[str, object]) -> StackFacts:
     devices = text_of(platform.get("device_path")) or _DEVICES
     problem = None
     # Settings cannot grant `/`: only folders where drivers and devices can lie.
-    if not _LIBRARY_PATH.fullmatch(libraries) or ".." in libraries:
+    if not _is_library_folder(libraries):
         problem, libraries = "driver_library_path is no library folder; the default is granted", _LIBRARIES
     if not _DEVICE_PATH.fullmatch(devices):
         problem, devices = "device_path is not below /dev; the default is granted", _DEVICES
     nodes: frozenset[str] = frozenset()
+    declared: dict[str, tuple[str, ...]] = {}
     match platform.get("kind"):
         case "tegra":
             nodes = frozenset(dict_of(platform.get("tegra_nodes")))
+            declared, foreign = _declared_libraries(dict_of(platform.get("tegra_nodes")))
+            problem = foreign or problem
         case "x86" | None:
             pass
         case _:
             problem = "platform.kind is neither tegra nor x86; nothing is granted"
-    overrides = dict_of(settings.get("reservation")).get("overrides") != "never"
+    reservation = dict_of(settings.get("reservation"))
+    overrides = reservation.get("overrides") != "never"
+    said = {"": reservation.get("privilege", PRIVILEGED)} | dict_of(reservation.get("privilege_by_node"))
+    rungs = {node: text_of(rung) if one_of(rung, frozenset(RUNGS)) else NONE for node, rung in said.items()}
+    if rungs != said:
+        problem = f"reservation.privilege is not one of {', '.join(RUNGS)}; nothing is granted there"
     return StackFacts(
         tegra_nodes=nodes if overrides else frozenset(),
+        rung=rungs.pop(""),
+        rungs=rungs,
         labelled_nodes=nodes,
-        libraries=libraries,
+        libraries=(libraries,),
+        node_libraries=declared,
         devices=devices,
         registry=text_of(dict_of(dict_of(settings.get("kai")).get("images")).get("registry")) or _REGISTRY,
         operator_namespace=text_of(operator.get("namespace")) or "gpu-operator",
@@ -221,3 +276,20 @@ def _facts(settings: Mapping[str, object]) -> StackFacts:
         remote_gpu_frontends=bool(dict_of(settings.get("gvirtus")).get("frontends")),
         problem=problem,
     )
+
+
+def _declared_libraries(nodes: Mapping[str, object]) -> tuple[dict[str, tuple[str, ...]], str | None]:
+    """The folders of nodes that have their own, and what is wrong with one of them."""
+    declared: dict[str, tuple[str, ...]] = {}
+    problem = None
+    for node, settings in nodes.items():
+        folders = tuple(text_of(each) for each in list_of(dict_of(settings).get("driver_library_paths")))
+        if all(map(_is_library_folder, folders)):
+            declared |= {node: folders} if folders else {}
+        else:
+            problem = f"driver_library_paths of {node} has what is no library folder; the platform's is granted there"
+    return declared, problem
+
+
+def _is_library_folder(path: str) -> bool:
+    return _LIBRARY_PATH.fullmatch(path) is not None and ".." not in path

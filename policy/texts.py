@@ -80,7 +80,7 @@ def parse(text: str) -> tuple[list[object], str]:
 
 def _documents(text: str) -> tuple[list[object], str]:
     """YAML documents, each by itself: one that is none hides no other. And those that are none."""
-    found: list[object] = []
+    parsed: list[object] = []
     rest: list[str] = []
     for part in _DOCUMENT_END.split(text):
         try:
@@ -91,39 +91,39 @@ def _documents(text: str) -> tuple[list[object], str]:
             document = None
         if isinstance(document, dict | list):
             _count(document, {})
-            found.append(document)
+            parsed.append(document)
         elif isinstance(document, str) and part.lstrip()[:1] in {'"', "'"}:
             # A text in quotes, as JSON in JSON; each level is shorter than the one around it.
-            found += _documents(document)[0]
+            parsed += _documents(document)[0]
         else:
             rest.append(part)
-    return found, "---".join(rest)
+    return parsed, "---".join(rest)
 
 
 def heredocs(text: str) -> list[str]:
     """The texts that a shell script hands to its commands; without an end, up to the last line."""
-    found: list[list[str]] = []
+    bodies: list[list[str]] = []
     end = ""
     for line in text.splitlines() if "<<" in text else ():
         if end and line.strip() == end:
             end = ""
         elif end:
-            found[-1].append(line)
+            bodies[-1].append(line)
         elif begin := _HEREDOC.search(line):
             end = begin.group(1)
-            found.append([])
-    return ["\n".join(lines) for lines in found]
+            bodies.append([])
+    return ["\n".join(lines) for lines in bodies]
 
 
-def _count(value: object, known: dict[int, int]) -> int:
+def _count(value: object, counts: dict[int, int]) -> int:
     """How many values there are with every alias written out."""
     if not isinstance(value, dict | list):
         return 1
-    if id(value) not in known:
+    if id(value) not in counts:
         # An object inside itself never ends.
-        known[id(value)] = _MOST_NODES
+        counts[id(value)] = _MOST_NODES
         items = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_count(item, known) for item in items)
-    if known[id(value)] > _MOST_NODES:
+        counts[id(value)] = 1 + sum(_count(item, counts) for item in items)
+    if counts[id(value)] > _MOST_NODES:
         raise RefusedTextError
-    return known[id(value)]
+    return counts[id(value)]

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from policy.bridged import is_bridged, kubernetes_kind, kubernetes_spelling
-from policy.cel import NotALiteralError, read_literal
+from policy.cel import NotALiteralError, read_choices
 from policy.reading import MAX_TEXTS, TEXT, Hole, Path, dict_of, list_of, plain, text_of
 from policy.texts import RefusedTextError, decoded, is_manifest, parse
 
@@ -230,10 +230,11 @@ def _mutations(document: Document) -> Iterator[Document]:
     """What an admission policy adds to objects, as far as its expression writes it out."""
     for item in document.fields("expression"):
         try:
-            value = read_literal(text_of(item.value))
+            values = read_choices(text_of(item.value))
         except NotALiteralError:
             continue
-        for index, each in enumerate(value if isinstance(value, list) else [value]):
+        written = [each for value in values for each in (value if isinstance(value, list) else [value])]
+        for index, each in enumerate(written):
             if isinstance(each, dict):
                 yield _walked(Document(frozenset(), (*item.path, TEXT, index), each, outer=document))
 

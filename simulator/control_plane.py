@@ -52,11 +52,20 @@ def up(
     *,
     port: int | None = None,
     nodes: Mapping[str, NodeKind] = MappingProxyType({}),
+    older: bool = False,
     report: Report = to_stderr,
 ) -> ControlPlane:
     """Have the cluster of `folder` running, with the default nodes and `nodes`.
 
     What lives is reused, what died is started again on the same data, nodes are created once.
+
+    Args:
+        folder: where everything of the cluster lies.
+        port: of the API server; None for one that is free.
+        nodes: beside the default ones, by name.
+        older: with the API server before MutatingAdmissionPolicy v1, and v1beta1 switched on in it. Without it the same
+            cluster is upgraded.
+        report: is given each line of progress.
 
     Raises:
         SimulatorError: the folder can't be written, `port` is taken, a process dies at its start.
@@ -68,12 +77,12 @@ def up(
                 f"{name!r} can't be a node's name: at most 63 lower-case letters, digits and dashes, "
                 "beginning and ending with a letter or digit."
             )
-    installed = toolchain.install(toolchain.SIMULATOR)
+    installed = toolchain.install((*toolchain.SIMULATOR, *(toolchain.OLDER if older else ())))
     layout = Layout.of(folder)
     with disk_errors_explained(layout.folder):
         layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(layout, report):
-            return _up(installed, layout, port, {**DEFAULT_NODES, **nodes}, report)
+            return _up(installed, layout, port, {**DEFAULT_NODES, **nodes}, report, older=older)
 
 
 def down(folder: Path, *, report: Report = to_stderr) -> None:
@@ -118,12 +127,14 @@ def _locked(layout: Layout, report: Report) -> Iterator[None]:
         lock.release()
 
 
-def _up(
+def _up(  # noqa: PLR0913 - what `up` was told, and what it looked up
     installed: Mapping[toolchain.Program, Path],
     layout: Layout,
     port: int | None,
     nodes: Mapping[str, NodeKind],
     report: Report,
+    *,
+    older: bool,
 ) -> ControlPlane:
     previous = records.read(layout.records)
     stop_leftovers(layout, previous, PROCESSES, report)
@@ -143,7 +154,7 @@ def _up(
         supervisor.stop("kube-apiserver")
     etcd_health = f"https://{LOOPBACK}:{chosen.etcd}/health"
     supervisor.wait("etcd", lambda: api.answers(etcd_health, identities, ETCD_CLIENT), "etcd ready")
-    supervisor.ensure(programs.api_server(installed, identities, chosen))
+    supervisor.ensure(programs.api_server(installed, identities, chosen, older=older))
     supervisor.wait(
         "kube-apiserver",
         lambda: api.answers(f"{server}/readyz", identities, ADMINISTRATOR),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cluster.policy_switches import FEATURE_GATES, RUNTIME_CONFIG
 from simulator.layout import STAGES, Layout
 from simulator.nodes import SIMULATED
 from simulator.pki import CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDULER, Pki
@@ -75,15 +76,22 @@ def etcd(programs: Mapping[Program, Path], layout: Layout, pki: Pki, ports: Port
     )
 
 
-def api_server(programs: Mapping[Program, Path], pki: Pki, ports: Ports) -> Command:
-    """The API server, with the admission plugins that a stock cluster has (its own defaults) and RBAC."""
+def api_server(programs: Mapping[Program, Path], pki: Pki, ports: Ports, *, older: bool = False) -> Command:
+    """The API server, with the admission plugins that a stock cluster has (its own defaults) and RBAC.
+
+    Args:
+        programs: where they are.
+        pki: its certificates.
+        ports: where it listens.
+        older: whether it is the one before MutatingAdmissionPolicy v1, with v1beta1 switched on.
+    """
     certificate, key = pki.server
     etcd_certificate, etcd_key = pki.client(ETCD_CLIENT)
     public, private = pki.service_account
     return Command(
         "kube-apiserver",
         (
-            str(programs[Program.KUBE_APISERVER]),
+            str(programs[Program.KUBE_APISERVER_1_34 if older else Program.KUBE_APISERVER]),
             f"--bind-address={LOOPBACK}",
             f"--secure-port={ports.api_server}",
             f"--tls-cert-file={certificate}",
@@ -103,6 +111,7 @@ def api_server(programs: Mapping[Program, Path], pki: Pki, ports: Ports) -> Comm
             # The default writes this server's address as endpoint, and a loopback address is no valid one.
             "--endpoint-reconciler-type=none",
             "--profiling=false",
+            *([f"--{FEATURE_GATES}", f"--{RUNTIME_CONFIG}"] if older else []),
         ),
     )
 

@@ -56,6 +56,15 @@ def inventory(api: httpx2.Client) -> set[str]:
     return found
 
 
+def mutating_webhooks(api: httpx2.Client) -> set[str]:
+    """Names of the MutatingWebhookConfigurations, but for those of KAI's operator."""
+    items = _get(api, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations")["items"]
+    made_by = "app.kubernetes.io/managed-by"
+    return {
+        item["metadata"]["name"] for item in items if item["metadata"].get("labels", {}).get(made_by) != "kai-operator"
+    }
+
+
 def _get(api: httpx2.Client, path: str) -> dict[str, Any]:
     response = api.get(path)
     response.raise_for_status()

@@ -1,20 +1,33 @@
 """Stacks on simulators."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import yaml
 
 import simulator
 from testbed.stacks import Json, changed
 
 
 @contextmanager
-def start(folder: Path) -> Iterator[simulator.ControlPlane]:
-    """A simulator of one's own."""
+def start(folder: Path, *, older: bool = False) -> Iterator[simulator.ControlPlane]:
+    """A simulator of one's own; an older one has MutatingAdmissionPolicy v1beta1 alone."""
     try:
-        yield simulator.up(folder)
+        yield simulator.up(folder, older=older)
     finally:
         simulator.reset(folder)
+
+
+def older_kai(folder: Path, version: str) -> Path:
+    """The stand-in of KAI's chart as an older version, into a new folder: its templates do what that version did."""
+    shutil.copytree(simulator.chart_path("kai-scheduler"), folder)
+    metadata = folder / "Chart.yaml"
+    chart = yaml.safe_load(metadata.read_text(encoding="utf-8"))
+    chart |= {"version": version.removeprefix("v"), "appVersion": version}
+    metadata.write_text(yaml.safe_dump(chart), encoding="utf-8")
+    return folder
 
 
 def stack_settings(settings: Json, control_plane: simulator.ControlPlane) -> Json:

@@ -44,6 +44,19 @@ def never() -> Json:
     return changed(jetson(), "reservation.overrides", "never")
 
 
+def unprivileged() -> Json:
+    """Jetsons whose container toolkit gives libraries and devices to pods of a group."""
+    stack = changed(jetson(), "reservation.privilege", "none")
+    return changed(stack, "reservation.supplemental_groups", [44, 104])
+
+
+def rungs() -> Json:
+    """Three Jetsons whose reservation pods need the least, libraries, and privilege."""
+    more = {node: {"gpu_memory_mib": 57344} for node in ("jetson-2", "jetson-3")}
+    stack = changed(unprivileged(), "platform.tegra_nodes", jetson()["platform"]["tegra_nodes"] | more)
+    return changed(stack, "reservation.privilege_by_node", {"jetson-2": "devices", "jetson-3": "privileged"})
+
+
 def mixed() -> Json:
     """Two Jetsons, a DGX Spark, and x86 nodes with discrete GPUs, which a stack does not name."""
     stack = changed(jetson(), "platform.tegra_nodes.jetson-2", {"gpu_memory_mib": 57344, "gpu_count": 2})
@@ -55,6 +68,11 @@ def mixed() -> Json:
 def spark() -> Json:
     """An x86 stack with a DGX Spark."""
     return changed(x86(), "platform.unified_memory_nodes", {"spark-1": {"gpu_memory_mib": 114688}})
+
+
+def hami_core() -> Json:
+    """Discrete GPUs, where a library in each pod holds it to its fraction."""
+    return changed(x86(), "kai.gpu_sharing_mode", "hami_core")
 
 
 def time_slicing() -> Json:
@@ -85,9 +103,9 @@ def air_gapped() -> Json:
             "pull_secrets": ["site", "team"],
         }
         stack = changed(stack, f"{release}.images", images)
-    stack = changed(stack, "gpu_operator.chart", {"source": "./charts/gpu-operator-v26.7.0.tgz"})
-    stack = changed(stack, "kai.chart", {"source": "oci://registry.example.com:5000/kai", "version": "v0.17.1"})
-    stack = changed(stack, "kai.image_tag", "v0.17.0-site")
+    stack = changed(stack, "gpu_operator.chart", {"source": "./charts/gpu-operator-v26.7.2.tgz"})
+    stack = changed(stack, "kai.chart", {"source": "oci://registry.example.com:5000/kai", "version": "v0.18.5"})
+    stack = changed(stack, "kai.image_tag", "v0.18.6-site")
     stack = changed(stack, "kai.cdi_enabled", True)
     stack = changed(
         stack, "kai.scheduler", {"placement": "spread", "args": {"v": "4", "full-hierarchy-fairness": "true"}}
@@ -103,6 +121,13 @@ def air_gapped() -> Json:
 def webhook() -> Json:
     """Jetsons on a cluster without MutatingAdmissionPolicy: our admission server carries the overrides."""
     stack = changed(jetson(), "cluster.kubernetes_version", "1.33")
+    stack = changed(stack, "reservation.carrier", "webhook")
+    return changed(stack, "admission.image", "registry.example.com/kai-anywhere/agents:0.1.0")
+
+
+def rungs_webhook() -> Json:
+    """The three Jetsons on a cluster without MutatingAdmissionPolicy."""
+    stack = changed(rungs(), "cluster.kubernetes_version", "1.33")
     stack = changed(stack, "reservation.carrier", "webhook")
     return changed(stack, "admission.image", "registry.example.com/kai-anywhere/agents:0.1.0")
 
@@ -182,12 +207,21 @@ def gvirtus_webhook() -> Json:
     return changed(stack, "admission.image", "registry.example.com/kai-anywhere/agents:0.1.0")
 
 
+def beta_policies() -> Json:
+    """Remote GPUs and Jetsons on Kubernetes 1.35, where somebody switched MutatingAdmissionPolicy v1beta1 on."""
+    stack = changed(without(gvirtus(), "reservation.carrier"), "cluster.kubernetes_version", "1.35")
+    return changed(stack, "cluster.mutating_policies", "v1beta1")
+
+
 STACKS: Mapping[str, Callable[[], Json]] = {
     "jetson": jetson,
     "x86": x86,
     "never": never,
+    "unprivileged": unprivileged,
+    "rungs": rungs,
     "mixed": mixed,
     "spark": spark,
+    "hami-core": hami_core,
     "time-slicing": time_slicing,
     "k8s-snap": k8s_snap,
     "air-gapped": air_gapped,
@@ -195,13 +229,15 @@ STACKS: Mapping[str, Callable[[], Json]] = {
     "gvirtus": gvirtus,
     "gvirtus-full": gvirtus_full,
     "gvirtus-webhook": gvirtus_webhook,
+    "beta-policies": beta_policies,
     "webhook": webhook,
+    "rungs-webhook": rungs_webhook,
     "cert-manager": cert_manager,
     "stack-certificates": stack_certificates,
 }
 """Every kind of stack by name."""
 
-WEBHOOK_STACKS = frozenset({"webhook", "cert-manager", "stack-certificates", "gvirtus-webhook"})
+WEBHOOK_STACKS = frozenset({"webhook", "rungs-webhook", "cert-manager", "stack-certificates", "gvirtus-webhook"})
 """Those where the admission server runs."""
 
 

@@ -3,13 +3,15 @@
 from toolchain.download import reachable
 from toolchain.errors import ToolchainError
 from toolchain.install import environment, install
-from toolchain.programs import ENGINE, HOSTS, LANGUAGES, NODE, SIMULATOR, Program
+from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, SIMULATOR, Program
 
 __all__ = [
+    "CHARTS",
     "ENGINE",
     "HOSTS",
     "LANGUAGES",
     "NODE",
+    "OLDER",
     "SIMULATOR",
     "Program",
     "ToolchainError",

@@ -12,7 +12,7 @@ import typer
 
 from toolchain.errors import ToolchainError
 from toolchain.install import Located, environment, install_located, survey
-from toolchain.programs import ENGINE, HOSTS, LANGUAGES, NODE, RECIPES, SIMULATOR, Program
+from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, RECIPES, SIMULATOR, Program
 from toolchain.progress import say
 
 _COMMAND_NOT_FOUND = 127
@@ -27,6 +27,8 @@ class Group(StrEnum):
     LANGUAGES = "languages"
     HOSTS = "hosts"
     NODE = "node"
+    CHARTS = "charts"
+    OLDER = "older"
     SHELL = "shell"
     ALL = "all"
 
@@ -42,15 +44,18 @@ _PROGRAMS = {
     Group.LANGUAGES: LANGUAGES,
     Group.HOSTS: HOSTS,
     Group.NODE: NODE,
-    Group.SHELL: (*ENGINE, *LANGUAGES, Program.KUBECTL),
-    Group.ALL: (*ENGINE, *SIMULATOR, *LANGUAGES, *HOSTS, *NODE),
+    Group.CHARTS: CHARTS,
+    Group.OLDER: OLDER,
+    Group.SHELL: (*ENGINE, Program.KUBECTL),
+    Group.ALL: (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS),
 }
 
 
 _GROUP_HELP = (
     "engine: what `pulumi up` needs; simulator: what the simulated cluster needs; "
     "languages: what programs in other languages than Python need; hosts: what the tests of the host agent need; "
-    "node: what a real node beside the simulated ones needs; shell: what a person calls by hand."
+    "node: what a real node beside the simulated ones needs; charts: what renders Helm charts; "
+    "older: what makes that cluster an older one; shell: what a person calls by hand."
 )
 GroupOption = Annotated[Group | None, typer.Option(help=_GROUP_HELP)]
 

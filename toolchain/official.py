@@ -7,11 +7,14 @@ from types import MappingProxyType
 from toolchain.programs import (
     CONTAINERD_VERSION,
     ETCD_VERSION,
+    HELM_VERSION,
     KUBE_NODE,
     KUBE_SERVERS,
     KUBERNETES_VERSION,
     KWOK_VERSION,
     LANGUAGE_EXEC,
+    OLDER,
+    OLDER_KUBERNETES_VERSION,
     PULUMI_VERSION,
     Program,
     entry_name,
@@ -86,12 +89,12 @@ def official_download(program: Program, platform: Platform) -> Download | str:
     """Gives what upstream publishes for the platform, or the reason why it can't be used."""
     if platform not in _PLATFORMS:
         return f"nothing is published for {platform.system}/{platform.processor}"
-    if program in (*KUBE_SERVERS, *KUBE_NODE) and platform.system != "linux":
+    if program in (*KUBE_SERVERS, *OLDER, *KUBE_NODE) and platform.system != "linux":
         return "Kubernetes publishes its servers for linux only"
     return _published(program, platform)
 
 
-def _published(program: Program, platform: Platform) -> Download | str:  # noqa: C901, PLR0911 - a table, one row a program
+def _published(program: Program, platform: Platform) -> Download | str:  # noqa: C901, PLR0911, PLR0912 - a table, one row a program
     match program:
         case Program.PULUMI | Program.LANGUAGE_PYTHON | Program.LANGUAGE_YAML:
             return _pulumi(platform)
@@ -101,6 +104,8 @@ def _published(program: Program, platform: Platform) -> Download | str:  # noqa:
             return _etcd(platform)
         case Program.KUBE_APISERVER | Program.KUBE_CONTROLLER_MANAGER | Program.KUBE_SCHEDULER:
             return _kubernetes("kube-servers", KUBE_SERVERS, platform)
+        case Program.KUBE_APISERVER_1_34:
+            return _older_api_server(platform)
         case Program.KUBECTL:
             return _kubernetes("kubectl", (Program.KUBECTL,), platform)
         case Program.KUBELET | Program.KUBE_PROXY:
@@ -115,6 +120,8 @@ def _published(program: Program, platform: Platform) -> Download | str:  # noqa:
             return _containerd(platform)
         case Program.DOCKERD:
             return "Docker publishes its archives without checksums"
+        case Program.HELM:
+            return _helm(platform)
 
 
 def _pulumi(platform: Platform) -> Download:
@@ -147,6 +154,12 @@ def _kubernetes(name: str, programs: tuple[Program, ...], platform: Platform) ->
     )
 
 
+def _older_api_server(platform: Platform) -> Download:
+    url = f"https://dl.k8s.io/v{OLDER_KUBERNETES_VERSION}/bin/{platform.system}/{platform.processor}/kube-apiserver"
+    asset = Asset(url, ChecksumFile(f"{url}.sha256"), (Program.KUBE_APISERVER_1_34,))
+    return Download("kube-apiserver-older", OLDER_KUBERNETES_VERSION, (asset,))
+
+
 def _containerd(platform: Platform) -> Download | str:
     if platform.system != "linux":
         return "containerd is published for linux only"
@@ -154,6 +167,12 @@ def _containerd(platform: Platform) -> Download | str:
     url = f"https://github.com/containerd/containerd/releases/download/v{CONTAINERD_VERSION}/{archive}"
     asset = Asset(url, ChecksumFile(f"{url}.sha256sum"), (Program.CONTAINERD,))
     return Download("containerd", CONTAINERD_VERSION, (asset,))
+
+
+def _helm(platform: Platform) -> Download:
+    url = f"https://get.helm.sh/helm-v{HELM_VERSION}-{platform.system}-{platform.processor}.tar.gz"
+    asset = Asset(url, ChecksumFile(f"{url}.sha256sum"), (Program.HELM,))
+    return Download("helm", HELM_VERSION, (asset,))
 
 
 def _kwok(platform: Platform) -> Download | str:

@@ -74,12 +74,13 @@ def look_up(program: Program) -> Present | PassedOver | None:
             return _provider()
         case Program.KUBE_APISERVER | Program.KUBE_CONTROLLER_MANAGER | Program.KUBE_SCHEDULER:
             return _kube_server(program)
-        case Program.PULUMI | Program.ETCD | Program.KWOK | Program.KUBECTL:
+        case Program.PULUMI | Program.ETCD | Program.KWOK | Program.KUBECTL | Program.KUBE_APISERVER_1_34:
             return _checked(program)
         case (
             Program.NVIDIA_CTK
             | Program.CONTAINERD
             | Program.DOCKERD
+            | Program.HELM
             | Program.KUBELET
             | Program.KUBE_PROXY
             | Program.NFD_MASTER
@@ -96,8 +97,8 @@ def plugin_folder() -> Path:
 
 
 def _which(program: str, folder: Path | None = None) -> Path | None:
-    found = shutil.which(program, path=str(folder) if folder else search_path())
-    return Path(found).absolute() if found else None
+    program_path = shutil.which(program, path=str(folder) if folder else search_path())
+    return Path(program_path).absolute() if program_path else None
 
 
 def _checked(program: Program) -> Present | PassedOver | None:
@@ -166,9 +167,13 @@ def _version(path: Path, check: VersionCheck) -> Version | None:
     status = path.stat()
     memory = cache.root() / "versions" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:24]}.json"
     with suppress(OSError, ValidationError):
-        known = _Remembered.model_validate_json(memory.read_bytes())
-        if (known.path, known.modified_ns, known.size_bytes) == (path, status.st_mtime_ns, status.st_size):
-            return known.version
+        remembered = _Remembered.model_validate_json(memory.read_bytes())
+        if (remembered.path, remembered.modified_ns, remembered.size_bytes) == (
+            path,
+            status.st_mtime_ns,
+            status.st_size,
+        ):
+            return remembered.version
     version = _ask(path, check)
     # Without a writable cache the programs on PATH still serve; they are only asked again each time.
     with suppress(OSError):

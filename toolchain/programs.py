@@ -22,6 +22,9 @@ LANGUAGE_YAML_BUILT_VERSION = "1.25.0"
 ETCD_VERSION = "3.6.5"
 # renovate: datasource=go depName=k8s.io/kubernetes
 KUBERNETES_VERSION = "1.36.3"
+# The oldest API server with MutatingAdmissionPolicy v1beta1, for tests. 1.36.3 can't play it: its own admission plugin
+# reads v1, and with v1 switched off (--runtime-config, or --emulated-version) it never gets ready.
+OLDER_KUBERNETES_VERSION = "1.34.1"
 # renovate: datasource=go depName=sigs.k8s.io/kwok
 KWOK_VERSION = "0.8.0"
 # renovate: datasource=go depName=sigs.k8s.io/node-feature-discovery
@@ -32,6 +35,8 @@ NVIDIA_CTK_VERSION = "1.20.1"
 CONTAINERD_VERSION = "2.4.2"
 # renovate: datasource=go depName=github.com/moby/moby/v2
 DOCKERD_VERSION = "2.0.0-beta.6"
+# renovate: datasource=go depName=helm.sh/helm/v4
+HELM_VERSION = "4.3.1"
 
 Version = tuple[int, int, int]
 _VERSION = re.compile(r"(?<![\w.])v?(\d+)\.(\d+)\.(\d+)")
@@ -52,6 +57,7 @@ class Program(StrEnum):
     KUBERNETES_PROVIDER = "pulumi-resource-kubernetes"
     ETCD = "etcd"
     KUBE_APISERVER = "kube-apiserver"
+    KUBE_APISERVER_1_34 = "kube-apiserver-1.34"
     KUBE_CONTROLLER_MANAGER = "kube-controller-manager"
     KUBE_SCHEDULER = "kube-scheduler"
     KWOK = "kwok"
@@ -63,6 +69,7 @@ class Program(StrEnum):
     NVIDIA_CTK = "nvidia-ctk"
     CONTAINERD = "containerd"
     DOCKERD = "dockerd"
+    HELM = "helm"
 
 
 LANGUAGE_EXEC = "pulumi-language-python-exec"
@@ -77,6 +84,9 @@ KUBE_SERVERS = (Program.KUBE_APISERVER, Program.KUBE_CONTROLLER_MANAGER, Program
 SIMULATOR = (Program.ETCD, *KUBE_SERVERS, Program.KWOK, Program.KUBECTL)
 """What the simulated cluster needs."""
 
+OLDER = (Program.KUBE_APISERVER_1_34,)
+"""What the simulated cluster needs besides to be an older one."""
+
 KUBE_NODE = (Program.KUBELET, Program.KUBE_PROXY)
 """Kubernetes' own servers of a node."""
 
@@ -88,6 +98,9 @@ LANGUAGES = (Program.LANGUAGE_YAML,)
 
 HOSTS = (Program.NVIDIA_CTK, Program.CONTAINERD, Program.DOCKERD)
 """What the tests of the host agent need: what it calls on a host."""
+
+CHARTS = (Program.HELM,)
+"""What renders a chart: the checks of charts and the list of images need it, an installation does not."""
 
 
 def parse_version(text: str) -> Version | None:
@@ -134,6 +147,7 @@ VERSION_CHECKS: Mapping[Program, VersionCheck] = MappingProxyType(
         # 3.5 is too old for the watches of Kubernetes 1.36 ("RequestWatchProgress is disabled").
         Program.ETCD: VersionCheck(("--version",), VersionRange((3, 6, 0), (4, 0, 0))),
         Program.KUBE_APISERVER: _KUBE_SERVER,
+        Program.KUBE_APISERVER_1_34: VersionCheck(("--version",), VersionRange((1, 34, 0), (1, 35, 0))),
         Program.KUBE_CONTROLLER_MANAGER: _KUBE_SERVER,
         Program.KUBE_SCHEDULER: _KUBE_SERVER,
         # May be older than the API server, never newer; our tests want the one that they were written against.
@@ -150,6 +164,8 @@ VERSION_CHECKS: Mapping[Program, VersionCheck] = MappingProxyType(
         Program.CONTAINERD: VersionCheck(("--version",), VersionRange((2, 3, 0), (3, 0, 0))),
         # Docker's own numbers: `--validate` came with 23.0. Its Go module counts from 2.0.
         Program.DOCKERD: VersionCheck(("--version",), VersionRange((23, 0, 0))),
+        # The provider renders with Helm 4; Helm 3 renders these charts alike.
+        Program.HELM: VersionCheck(("version",), VersionRange((3, 18, 0), (5, 0, 0))),
     }
 )
 """The programs that can tell their version; language hosts and the provider plugin can't."""
@@ -238,13 +254,19 @@ _TOOLKIT = "github.com/NVIDIA/nvidia-container-toolkit"
 _CONTAINERD = "github.com/containerd/containerd/v2"
 _DOCKER = "github.com/moby/moby/v2"
 _COMPONENT_BASE = "k8s.io/component-base/version"
-_KUBERNETES_MAJOR, _KUBERNETES_MINOR, _ = KUBERNETES_VERSION.split(".")
-# Without these three, clients fail to parse the version that the server tells.
-_KUBERNETES_VARIABLES = (
-    (f"{_COMPONENT_BASE}.gitVersion", f"v{KUBERNETES_VERSION}"),
-    (f"{_COMPONENT_BASE}.gitMajor", _KUBERNETES_MAJOR),
-    (f"{_COMPONENT_BASE}.gitMinor", _KUBERNETES_MINOR),
-)
+
+
+def _kubernetes_variables(version: str) -> tuple[tuple[str, str], ...]:
+    """Without these three, clients fail to parse the version that the server tells."""
+    major, minor, _ = version.split(".")
+    return (
+        (f"{_COMPONENT_BASE}.gitVersion", f"v{version}"),
+        (f"{_COMPONENT_BASE}.gitMajor", major),
+        (f"{_COMPONENT_BASE}.gitMinor", minor),
+    )
+
+
+_KUBERNETES_VARIABLES = _kubernetes_variables(KUBERNETES_VERSION)
 
 _RECIPES = (
     Recipe(
@@ -312,6 +334,16 @@ _RECIPES = (
         minutes=5,
         go_cache_mib=5000,
         result_mib=280,
+    ),
+    Recipe(
+        name="kube-apiserver-older",
+        version=OLDER_KUBERNETES_VERSION,
+        folder="kubernetes-1.34",
+        packages=((Program.KUBE_APISERVER_1_34, "k8s.io/kubernetes/cmd/kube-apiserver"),),
+        variables=_kubernetes_variables(OLDER_KUBERNETES_VERSION),
+        minutes=4,
+        go_cache_mib=4000,
+        result_mib=100,
     ),
     Recipe(
         name="kubectl",
@@ -391,6 +423,16 @@ _RECIPES = (
         minutes=4,
         go_cache_mib=2000,
         result_mib=90,
+    ),
+    Recipe(
+        name="helm",
+        version=HELM_VERSION,
+        folder="helm",
+        packages=((Program.HELM, "helm.sh/helm/v4/cmd/helm"),),
+        variables=(("helm.sh/helm/v4/internal/version.version", f"v{HELM_VERSION}"),),
+        minutes=4,
+        go_cache_mib=2000,
+        result_mib=70,
     ),
 )
 

@@ -24,6 +24,8 @@ class _Served:
     endpoints: EndpointsFile
 
     def answer(self, request: Request) -> Answer:
+        if request.updates_a_pod and self.mutation.rewrite is not None:
+            return self._answer_update(request)
         if not request.creates_a_pod:
             # A wider webhook configuration than ours: finalizers and labels must stay changeable.
             return _UNCHANGED
@@ -38,6 +40,12 @@ class _Served:
                 return _UNCHANGED
         changed, warnings = self.mutation.apply(pod, self.endpoints.current() if self.mutation.choice else {})
         return Answer(allowed=True, patch=difference(pod, changed), warnings=tuple(warnings))
+
+    def _answer_update(self, request: Request) -> Answer:
+        pod = read_pod(request.object)
+        if not self.mutation.is_for(pod, request.namespace):
+            return _UNCHANGED
+        return Answer(allowed=True, patch=difference(pod, self.mutation.rewritten(pod)))
 
 
 class Mutations:

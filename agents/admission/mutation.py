@@ -52,6 +52,7 @@ class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     volumes: list[dict[str, Any]] = []
     volume_mounts: list[dict[str, Any]] = []
     security_context: dict[str, Any] = {}
+    pod_security_context: dict[str, Any] = {}
     own: Own | None = None
 
     def __post_init__(self) -> None:
@@ -77,25 +78,47 @@ class Warnings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     more_than_one: dict[str, str] = {}
 
 
+class Rewrite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """At a pod's update: an annotation that another program writes gets another value, and ours keeps what it wrote."""
+
+    annotation: str
+    value: str
+    kept: str
+    nodes: list[str]
+
+
 class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A mutation of pods at their creation."""
+    """A mutation of pods at their creation, and perhaps of one annotation later."""
 
     pods: Pods
     fragments: dict[str, Fragment]
     choice: Choice | None = None
+    by_node: dict[str, str] = {}
     warnings: Warnings = Warnings()
+    rewrite: Rewrite | None = None
 
     def __post_init__(self) -> None:
-        expected = "" if self.choice is None else self.choice.default
-        if expected is not None and expected not in self.fragments:
-            raise ValueError(f"fragments has no {expected!r}, which pods get that choose none")
+        if self.choice is not None and self.by_node:
+            raise ValueError("choice and byNode are both set: either the pod says what it gets, or its node does")
+        if self.by_node:
+            expected = sorted(self.by_node.values())
+        else:
+            default = "" if self.choice is None else self.choice.default
+            expected = [] if default is None else [default]
+        for name in expected:
+            if name not in self.fragments:
+                raise ValueError(f"fragments has no {name!r}, which pods get that choose none")
 
     def is_for(self, pod: Pod, namespace: str) -> bool:
         """Whether a pod is to be changed, wherever it runs.
 
         Namespace and labels are looked at here too: whoever widens the webhook's selectors gets no privilege by it.
         """
-        return self.pods.namespace in {None, namespace} and self.pods.labels.items() <= labels_of(pod).items()
+        return (
+            self.pods.namespace in {None, namespace}
+            and self.pods.labels.items() <= labels_of(pod).items()
+            and (not self.by_node or pod["spec"].get("nodeName") in self.by_node)
+        )
 
     def apply(self, pod: Pod, endpoints: Mapping[str, str]) -> tuple[Pod, list[str]]:
         """The pod as it has to be, and what is doubtful about it.
@@ -124,13 +147,29 @@ class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
         }
         if fragment.runtime_class_name is not None:
             changed["runtimeClassName"] = fragment.runtime_class_name
+        if fragment.pod_security_context:
+            changed["securityContext"] = merge(spec.get("securityContext"), fragment.pod_security_context)
         result = {**pod, "spec": {**spec, **changed}}
         if fragment.annotations:
             added = {name: _filled(value, values) for name, value in fragment.annotations.items()}
             result["metadata"] = {**(pod.get("metadata") or {}), "annotations": {**annotations_of(pod), **added}}
         return result, list(self._doubts(pod, fragment, values))
 
+    def rewritten(self, pod: Pod) -> Pod:
+        """The pod of an update as it has to be: the same one where nothing is to be changed."""
+        wanted = self.rewrite
+        if wanted is None or pod["spec"].get("nodeName") not in wanted.nodes:
+            return pod
+        annotations = annotations_of(pod)
+        said = annotations.get(wanted.annotation, "")
+        if said in {"", wanted.value}:
+            return pod
+        changed = {**annotations, wanted.annotation: wanted.value, wanted.kept: said}
+        return {**pod, "metadata": {**pod["metadata"], "annotations": changed}}
+
     def _chosen(self, pod: Pod, endpoints: Mapping[str, str]) -> tuple[Fragment, dict[str, str]]:
+        if self.by_node:
+            return self.fragments[self.by_node[pod["spec"]["nodeName"]]], {}
         if self.choice is None:
             return self.fragments[""], {}
         name = annotations_of(pod).get(self.choice.annotation, self.choice.default or "")

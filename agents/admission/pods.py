@@ -39,6 +39,7 @@ class _Spec(msgspec.Struct):
     initContainers: list[_Container] | None = None  # noqa: N815
     volumes: list[_Named] | None = None
     nodeName: str | None = None  # noqa: N815
+    securityContext: dict[str, Any] | None = None  # noqa: N815
 
 
 class _Metadata(msgspec.Struct):

@@ -34,7 +34,16 @@ class Request(msgspec.Struct, frozen=True):
     @property
     def creates_a_pod(self) -> bool:
         """Whether this is what our webhooks are registered for."""
-        return self.operation == "CREATE" and self.kind == Kind("v1", "Pod") and not self.sub_resource
+        return self.operation == "CREATE" and self._is_of_a_pod
+
+    @property
+    def updates_a_pod(self) -> bool:
+        """Whether a pod itself is changed, not one of its parts."""
+        return self.operation == "UPDATE" and self._is_of_a_pod
+
+    @property
+    def _is_of_a_pod(self) -> bool:
+        return self.kind == Kind("v1", "Pod") and not self.sub_resource
 
 
 class _Review(msgspec.Struct):

@@ -9,7 +9,7 @@ from agents.admission import files
 from agents.admission.errors import SettingsError
 from agents.admission.mutation import Mutation
 
-VERSION = 1
+VERSION = 2
 """Of the file's shape."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]

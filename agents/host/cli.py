@@ -85,12 +85,14 @@ def _parser() -> argparse.ArgumentParser:
         ("check", _check, "say whether it is what the document on stdin says"),
         ("restore", _restore, "take every change back"),
     ):
-        each = commands.add_parser(name, help=text, add_help=False)
-        each.set_defaults(command=command)
-        each.add_argument("--root", default="/", metavar="DIR", help="a prepared folder instead of this machine")
-        each.add_argument("--timeout", type=_seconds, default=_DEFAULT_SECONDS, metavar="SECONDS")
+        subparser = commands.add_parser(name, help=text, add_help=False)
+        subparser.set_defaults(command=command)
+        subparser.add_argument("--root", default="/", metavar="DIR", help="a prepared folder instead of this machine")
+        subparser.add_argument("--timeout", type=_seconds, default=_DEFAULT_SECONDS, metavar="SECONDS")
+        if command is _probe:
+            subparser.add_argument("--libraries", action="append", default=[], metavar="DIR", help="look there too")
         if command is _configure:
-            each.add_argument("--dry-run", action="store_true", help="say what would change")
+            subparser.add_argument("--dry-run", action="store_true", help="say what would change")
     return parser
 
 
@@ -101,16 +103,16 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _probe(tools: Tools, _options: argparse.Namespace, answer: dict[str, Any]) -> int:
-    answer.update(probe.probe(tools))
+def _probe(tools: Tools, options: argparse.Namespace, answer: dict[str, Any]) -> int:
+    answer.update(probe.probe(tools, tuple(options.libraries)))
     return 0
 
 
 def _configure(tools: Tools, options: argparse.Namespace, answer: dict[str, Any]) -> int:
     result = configure.Result()
-    wanted = desired.parse(_stdin(tools.deadline))
+    state = desired.parse(_stdin(tools.deadline))
     try:
-        configure.configure(tools, wanted, result, dry_run=options.dry_run)
+        configure.configure(tools, state, result, dry_run=options.dry_run)
     finally:
         answer.update(result.answer())
     return 0
@@ -118,9 +120,9 @@ def _configure(tools: Tools, options: argparse.Namespace, answer: dict[str, Any]
 
 def _check(tools: Tools, _options: argparse.Namespace, answer: dict[str, Any]) -> int:
     result = configure.Result()
-    wanted = desired.parse(_stdin(tools.deadline))
+    state = desired.parse(_stdin(tools.deadline))
     try:
-        configure.check(tools, wanted, result)
+        configure.check(tools, state, result)
     finally:
         answer.update(result.answer())
     return _DRIFT if answer["changed"] else 0

@@ -118,26 +118,26 @@ _OPTIONAL = ("docker", "cdi", "images", "restart")
 
 
 def _toolkit(data: object, platform: str) -> Toolkit:
-    found = _object("toolkit", data, ("owner", "mode"))
-    mode = _choice("toolkit.mode", found["mode"], MODES)
+    entry = _object("toolkit", data, ("owner", "mode"))
+    mode = _choice("toolkit.mode", entry["mode"], MODES)
     if mode == "csv" and platform != "tegra":
         raise BadInputError(
             f"toolkit.mode: 'csv' exists on Tegra only, and platform is '{platform}'.", "Set the mode to 'auto'."
         )
-    return Toolkit(_choice("toolkit.owner", found["owner"], OWNERS), mode)
+    return Toolkit(_choice("toolkit.owner", entry["owner"], OWNERS), mode)
 
 
 def _docker(data: object) -> Docker:
-    found = _object("docker", data, (), ("configure", "default_runtime"))
-    docker = Docker(**{name: _boolean(f"docker.{name}", value) for name, value in found.items()})
+    entry = _object("docker", data, (), ("configure", "default_runtime"))
+    docker = Docker(**{name: _boolean(f"docker.{name}", value) for name, value in entry.items()})
     if docker.default_runtime and not docker.configure:
         raise BadInputError("docker.default_runtime needs docker.configure.", "Set both, or neither.")
     return docker
 
 
 def _cdi(data: object, platform: str) -> Cdi:
-    found = _object("cdi", data, (), ("generate", "uuid_names"))
-    cdi = Cdi(**{name: _boolean(f"cdi.{name}", value) for name, value in found.items()})
+    entry = _object("cdi", data, (), ("generate", "uuid_names"))
+    cdi = Cdi(**{name: _boolean(f"cdi.{name}", value) for name, value in entry.items()})
     if cdi.uuid_names and not cdi.generate:
         raise BadInputError("cdi.uuid_names needs cdi.generate.", "Set both, or neither.")
     if cdi.uuid_names and platform != "tegra":

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin")
 _MOST_BYTES = 8 * 1024 * 1024
+_MOST_LINKS = 40
+"""As many as Linux follows for one path."""
 
 
 class Root:
@@ -50,6 +52,34 @@ class Root:
         if found.exists() and not found.is_file():
             raise HostError(f"{host_path} leads to {found}, which is no file.", "Put a file there, or remove it.")
         return found
+
+    def real(self, host_path: str) -> str | None:
+        """Gives a path without links, as the host itself would: an absolute link stays in the tree.
+
+        What is there, if anything, is not asked. None where links lead in a circle.
+        """
+        todo = host_path.split("/")[::-1]
+        done: list[str] = []
+        links = 0
+        while todo:
+            step = todo.pop()
+            if step in ("", "."):
+                continue
+            if step == "..":
+                done = done[:-1]
+                continue
+            try:
+                target = os.readlink(str(self.path("/".join((*done, step)))))
+            except OSError:
+                done.append(step)
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                return None
+            if target.startswith("/"):
+                done = []
+            todo += target.split("/")[::-1]
+        return "/" + "/".join(done)
 
     def exists(self, host_path: str) -> bool:
         """Tells whether something is there; what can't be looked at is not."""

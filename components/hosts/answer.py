@@ -2,7 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from manifests.hosts import HostPlatform
 
@@ -36,6 +37,49 @@ class DriverAnswer(_Answer):
 
     version: _Text | None
     library_folder: _Text | None
+    reasons: _Reasons
+
+
+class FolderAnswer(_Answer):
+    """A folder of libraries: as the host names it, and without links; the latter is None where it is not there."""
+
+    path: _Text
+    real: _Text | None
+    named_by: _Reasons
+
+
+class PlaceAnswer(_Answer):
+    """A file with a library's name; `real` is what it is, or what is missing where it is a link to nothing."""
+
+    folder: _Text
+    path: _Text
+    real: _Text
+    bytes: Annotated[int, Field(ge=0)] | None
+    state: Literal["library", "stub", "dangling"]
+
+
+class LibrariesAnswer(_Answer):
+    """Where the driver's libraries are; `findings` is what is wrong with them."""
+
+    folders: Annotated[list[FolderAnswer], Field(max_length=1000)]
+    nvml: Annotated[list[PlaceAnswer], Field(max_length=1000)]
+    cuda: Annotated[list[PlaceAnswer], Field(max_length=1000)]
+    findings: _Reasons
+
+
+class GapAnswer(_Answer):
+    """A feature that the kernel can't do, and the options that it lacks."""
+
+    feature: _Text
+    options: _Reasons
+
+
+class KernelAnswer(_Answer):
+    """The kernel that runs, and what it lacks."""
+
+    release: _Text | None
+    config: _Text | None
+    gaps: Annotated[list[GapAnswer], Field(max_length=100)]
     reasons: _Reasons
 
 
@@ -96,13 +140,18 @@ class UserAnswer(_Answer):
 
 
 class ProbeAnswer(_Answer):
-    """The whole answer."""
+    """The whole answer.
 
-    version: Literal[1]
+    A state may hold one of version 1, which had neither `libraries` nor `kernel`: a run with `--target` asks no host.
+    """
+
+    version: Literal[1, 2]
     architecture: _Text
     python: _Text
     platform: PlatformAnswer
     driver: DriverAnswer
+    libraries: LibrariesAnswer | None = None
+    kernel: KernelAnswer | None = None
     devices: Annotated[list[_Text], Field(max_length=1000)]
     gpus: Annotated[list[GpuAnswer], Field(max_length=1024)]
     nvml: LibraryAnswer
@@ -112,6 +161,12 @@ class ProbeAnswer(_Answer):
     kubernetes: KubernetesAnswer
     toolkit: ToolkitAnswer
     user: UserAnswer
+
+    @model_validator(mode="after")
+    def _has_what_its_version_has(self) -> "ProbeAnswer":
+        if (self.version == 1) != (self.libraries is None) or (self.version == 1) != (self.kernel is None):
+            raise PydanticCustomError("version", "version 2 has 'libraries' and 'kernel', version 1 neither")
+        return self
 
 
 def read_probe(node: str, text: str) -> ProbeAnswer:

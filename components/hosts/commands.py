@@ -36,16 +36,19 @@ class HostCommands:
         node: the host's name, for messages.
         agent: what runs there.
         host: its settings.
+        library_folders: where the stack says that the driver's libraries are: the probe looks there too.
     """
 
     node: str
     agent: HostAgent
     host: HostSettings
+    library_folders: tuple[str, ...] = ()
 
     @property
     def probe(self) -> str:
         """Asks the host what it is; runs as the login, without sudo and without stdin."""
-        return self._checked(self._launch("probe", self.host.timeouts.probe_seconds), self._revision)
+        folders = "".join(f" {shlex.quote(folder)}" for folder in self.library_folders)
+        return self._checked(self._launch("probe", self.host.timeouts.probe_seconds) + folders, self._revision)
 
     @property
     def configure(self) -> str:

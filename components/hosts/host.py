@@ -61,7 +61,7 @@ class Host(pulumi.ComponentResource):
         super().__init__(tokens.HOST, name, None, opts)
         self._name = name
         self._args = args
-        self._commands = HostCommands(args.plan.node, args.agent, args.host)
+        self._commands = HostCommands(args.plan.node, args.agent, args.host, args.plan.library_folders)
         if args.host.gone:
             self._leave()
         else:
@@ -127,9 +127,12 @@ class Host(pulumi.ComponentResource):
 
     def _judge(self, answer: str) -> HostFacts:
         try:
-            return judge(self._args.plan, read_probe(self._args.plan.node, answer))
+            facts = judge(self._args.plan, read_probe(self._args.plan.node, answer))
         except (HostAnswerError, HostVerdictError) as error:
             raise pulumi.RunError(str(error)) from None
+        for note in facts.notes:
+            pulumi.info(f"host '{self._args.plan.node}': {note}", resource=self)
+        return facts
 
     def _stdin(self, facts: pulumi.Output[HostFacts]) -> pulumi.Output[str]:
         desired = facts.apply(lambda _: f"{self._args.plan.desired_text}\n")

@@ -1,10 +1,12 @@
 #!/bin/sh
 # Starts the host agent, which is the zip archive behind this text:
-#   sh FILE probe|configure|check|restore NODE SECONDS none|password
+#   sh FILE probe|configure|check|restore NODE SECONDS none|password [FOLDER...]
+# The folders are where the stack says that the driver's libraries are; the probe looks there too.
 # On stdin: the sudo password in one line if it is said, then the document in one line.
 set -u
 export LC_ALL=C
 command=$1 node=$2 seconds=$3 secret=$4
+shift 4
 
 fail() {
     printf 'host %s: %s\n' "$node" "$1" >&2
@@ -14,7 +16,7 @@ fail() {
 # `timeout` bounds Python itself, and stands inside sudo: a login can't end a process of root. The agent's own limit
 # comes first, so that it rolls back.
 agent() {
-    as_root timeout -k 10 $((seconds + 15)) python3 -I "$0" "$1" --timeout "$seconds"
+    as_root timeout -k 10 $((seconds + 15)) python3 -I "$0" "$@" --timeout "$seconds"
 }
 
 command -v python3 >/dev/null ||
@@ -22,7 +24,11 @@ command -v python3 >/dev/null ||
 
 if [ "$command" = probe ]; then
     as_root() { "$@"; }
-    agent probe
+    for folder; do
+        shift
+        set -- "$@" --libraries "$folder"
+    done
+    agent probe "$@"
     exit
 fi
 

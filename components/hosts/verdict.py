@@ -1,12 +1,15 @@
 """The verdict on a host, from its own answer, before anything is changed there."""
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from components.hosts.answer import ProbeAnswer
+from components.hosts.answer import LibrariesAnswer, PlaceAnswer, ProbeAnswer
 from manifests.hosts import HostPlan, HostPlatform
 
 _JETPACK_WITHOUT_NVML = "5"
 _LEAST_MEMORY_MIB = 1024
+_NVML = "libnvidia-ml.so.1"
 
 
 class HostVerdictError(Exception):
@@ -21,11 +24,13 @@ class HostFacts:
         platform: what the host is.
         gpu_memory_mib: what KAI may share of one GPU, or None where GPU Feature Discovery labels the node.
         gpu_count: GPUs.
+        notes: what a person should know of it, and nothing is stopped for.
     """
 
     platform: str
     gpu_memory_mib: int | None
     gpu_count: int
+    notes: tuple[str, ...] = ()
 
 
 def judge(plan: HostPlan, answer: ProbeAnswer) -> HostFacts:
@@ -36,8 +41,17 @@ def judge(plan: HostPlan, answer: ProbeAnswer) -> HostFacts:
     """
     _judge_platform(plan, answer)
     _judge_distribution(plan, answer)
+    _judge_libraries(plan, answer)
     count = _gpu_count(plan, answer)
-    return HostFacts(answer.platform.kind.value, _gpu_memory(plan, answer), count)
+    return HostFacts(answer.platform.kind.value, _gpu_memory(plan, answer), count, tuple(_notes(answer)))
+
+
+def _notes(answer: ProbeAnswer) -> Iterator[str]:
+    if answer.libraries is not None:
+        yield from answer.libraries.findings
+    if answer.kernel is not None and answer.kernel.gaps:
+        gaps = "; ".join(f"{gap.feature}: {', '.join(gap.options)}" for gap in answer.kernel.gaps)
+        yield f"its kernel, {answer.kernel.release}, lacks options that some programs need. {gaps}"
 
 
 def _refuse(plan: HostPlan, problem: str, remedy: str) -> HostVerdictError:
@@ -86,6 +100,64 @@ def _judge_distribution(plan: HostPlan, answer: ProbeAnswer) -> None:
             f"({'; '.join(answer.kubernetes.reasons)})",
             f"Correct cluster.distribution or hosts.{plan.node}.distribution, or the address.",
         )
+
+
+def _judge_libraries(plan: HostPlan, answer: ProbeAnswer) -> None:
+    """Whether a reservation pod finds NVML in the folders that it is given, under the paths that they have here."""
+    found = answer.libraries
+    if not plan.library_folders or found is None:
+        return
+    real = {folder.path: folder.real for folder in found.folders}
+    places = {real.get(place.folder): place for place in found.nvml}
+    given = [(folder, real.get(folder)) for folder in plan.library_folders]
+    problems = [f"{folder} is not there" for folder, target in given if target is None]
+    there = [(target, places[target]) for _, target in given if target is not None and target in places]
+    usable = [
+        place
+        for target, place in there
+        if place.state == "library" and _folder(place.real) in {target, *plan.library_folders}
+    ]
+    if usable and not problems:
+        return
+    if not usable:
+        problems += [_trouble(place) for _, place in there]
+        problems = problems or [f"{_NVML} is not in {', '.join(plan.library_folders)}"]
+    raise _refuse(
+        plan,
+        f"its reservation pods would not find the driver's library NVML: {'; '.join(problems)}",
+        _libraries_remedy(plan, found),
+    )
+
+
+def _trouble(place: PlaceAnswer) -> str:
+    match place.state:
+        case "library":
+            return f"{place.path} is a link to {place.real}, which a pod with these folders does not see"
+        case "stub":
+            return f"{place.path} has {place.bytes} bytes and is no library"
+        case "dangling":
+            return f"{place.path} is a link to {place.real}, which is not there"
+
+
+def _libraries_remedy(plan: HostPlan, found: LibrariesAnswer) -> str:
+    real = {folder.path: folder.real or folder.path for folder in found.folders}
+    # A file that is a link needs the folder of the link, and that of what it leads to: one that is none is better.
+    needed = [
+        list(dict.fromkeys([real.get(place.folder) or place.folder, _folder(place.real)]))
+        for place in found.nvml
+        if place.state == "library"
+    ]
+    if not needed:
+        return (
+            f"{_NVML} is nowhere on the machine: install JetPack's driver (the package nvidia-l4t-nvml), or remove the "
+            "node from platform.tegra_nodes and from hosts."
+        )
+    folders = json.dumps(min(needed, key=len))
+    return f"Write platform.tegra_nodes.{plan.node}.driver_library_paths: {folders}, where it really is."
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _gpu_count(plan: HostPlan, answer: ProbeAnswer) -> int:

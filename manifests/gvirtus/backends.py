@@ -53,11 +53,11 @@ def endpoints(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[st
         gvirtus: the settings.
         addresses: the ClusterIP of each backend's Service: GVirtuS' clients resolve no names.
     """
-    found = {}
+    addressed = {}
     for name, backend in sorted(gvirtus.backends.items()):
         host = addresses[name] if backend.kind is BackendKind.GVIRTUS else f"{name}.{gvirtus.namespace}.svc"
-        found[name] = f"{host}:{service_port(backend)}"
-    return found
+        addressed[name] = f"{host}:{service_port(backend)}"
+    return addressed
 
 
 def service_port(backend: GvirtusBackend) -> int:

@@ -157,16 +157,16 @@ def place(pod: Manifest) -> Manifest:
     A selector joins whatever the pod says of nodes itself, so that no affinity needs to be read.
     """
     selector = pod["spec"].get("nodeSelector") or {}
-    wanted = _wanted_label(pod)
-    if wanted is None or pod["spec"].get("nodeName") or wanted in selector:
+    label = _wanted_label(pod)
+    if label is None or pod["spec"].get("nodeName") or label in selector:
         return pod
-    return pod | {"spec": pod["spec"] | {"nodeSelector": selector | {wanted: "true"}}}
+    return pod | {"spec": pod["spec"] | {"nodeSelector": selector | {label: "true"}}}
 
 
 def _wanted_label(pod: Manifest) -> str | None:
     spec = pod["spec"]
     containers = [*spec["containers"], *(spec.get("initContainers") or ())]
-    whole = any(_RESOURCE in ((each.get("resources") or {}).get("limits") or {}) for each in containers)
+    whole = any(_RESOURCE in ((container.get("resources") or {}).get("limits") or {}) for container in containers)
     if (pod["metadata"].get("labels") or {}).get(ENABLED_LABEL) == "true":
         return FRONTEND_ALLOWED if whole else None
     fraction = any(name in (pod["metadata"].get("annotations") or {}) for name in _FRACTIONS)
@@ -176,6 +176,7 @@ def _wanted_label(pod: Manifest) -> str | None:
 def placement_policy(settings: StackSettings) -> Manifest:
     """`place` as a MutatingAdmissionPolicy, for every pod of the cluster that asks for a GPU."""
     return mutating_policy(
+        settings,
         PLACEMENT,
         _pods(settings),
         [json_patch(f"{_remote()} ? {_add_selector(FRONTEND_ALLOWED)} :\n{_add_selector(GPU_PRESENT)}")],

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from config.admission import Webhook
 from config.gvirtus import BackendKind, GvirtusSettings
-from config.reservation import Carrier
 from config.stack import StackSettings
 from manifests import admission
 from manifests.admission_objects import deny_binding, mutating_binding
@@ -26,31 +26,29 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
     gvirtus = settings.gvirtus
     if gvirtus is None:
         return {}
-    found: dict[str, StackObject] = {}
+    listed: dict[str, StackObject] = {}
     if settings.gpu_operator.install:
         # Detected by NFD, which the operator brings; without it, frontends are the nodes that the stack names.
-        found["roles"] = StackObject(frontends.roles_rule(gvirtus), (GPUS,))
-    found["namespace"] = StackObject(backends.backends_namespace(gvirtus))
-    found["clients"] = StackObject(backends.network_policy(gvirtus), ("namespace",))
+        listed["roles"] = StackObject(frontends.roles_rule(gvirtus), (GPUS,))
+    listed["namespace"] = StackObject(backends.backends_namespace(gvirtus))
+    listed["clients"] = StackObject(backends.network_policy(gvirtus), ("namespace",))
     for name in sorted(gvirtus.backends):
-        found[f"{SERVICE}{name}"] = StackObject(backends.service(gvirtus, name), ("namespace",))
+        listed[f"{SERVICE}{name}"] = StackObject(backends.service(gvirtus, name), ("namespace",))
         # Behind the fence before anybody can reach it.
-        found[f"backend-{name}"] = StackObject(backends.deployment(settings, gvirtus, name), ("clients", GPUS))
-    return found | _carrier(settings, gvirtus) | _frontends(settings, gvirtus)
+        listed[f"backend-{name}"] = StackObject(backends.deployment(settings, gvirtus, name), ("clients", GPUS))
+    return listed | _carrier(settings, gvirtus) | _frontends(settings, gvirtus)
 
 
-def addresses_data(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[str, str]:
+def addresses_data(settings: StackSettings, gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[str, str]:
     """The data of the ConfigMap of `ADDRESSES` that the stack has.
 
     Args:
-        gvirtus: the settings.
+        settings: the stack's settings.
+        gvirtus: their section.
         addresses: the address of each backend's Service, by name.
     """
-    match gvirtus.carrier:
-        case Carrier.POLICY:
-            return backends.endpoints(gvirtus, addresses)
-        case Carrier.WEBHOOK:
-            return admission.gvirtus_backends_data(backends.endpoints(gvirtus, addresses))
+    data = backends.endpoints(gvirtus, addresses)
+    return admission.gvirtus_backends_data(data) if Webhook.GVIRTUS in settings.webhooks else data
 
 
 def _carrier(settings: StackSettings, gvirtus: GvirtusSettings) -> dict[str, StackObject]:
@@ -58,29 +56,26 @@ def _carrier(settings: StackSettings, gvirtus: GvirtusSettings) -> dict[str, Sta
     requests = policy.requests_policy(settings, gvirtus)
     binding = StackObject(deny_binding(policy.REQUESTS), ("requests",))
     addresses = dict.fromkeys(gvirtus.backends, _ANY_ADDRESS)
-    match gvirtus.carrier:
-        case Carrier.WEBHOOK:
-            # The server runs since before KAI, and refuses these pods until the kubelet has shown it this ConfigMap.
-            told = StackObject(
-                admission.gvirtus_backends(settings) | {"data": addresses_data(gvirtus, addresses)},
-                ("requests-binding", SERVER),
-            )
-            return {"requests": StackObject(requests), "requests-binding": binding, "webhook-backends": told}
-        case Carrier.POLICY:
-            found = {
-                "endpoints": StackObject(
-                    policy.endpoints_config(gvirtus, backends.endpoints(gvirtus, addresses)), ("namespace",)
-                ),
-                "requests": StackObject(requests, ("endpoints",)),
-                "requests-binding": binding,
-            }
-            for kind in BackendKind:
-                if any(backend.kind is kind for backend in gvirtus.backends.values()):
-                    name = f"{kind.value}-injection"
-                    injection = policy.injection_policy(settings, gvirtus, kind)
-                    found[name] = StackObject(injection, ("requests-binding",))
-                    found[f"{name}-binding"] = StackObject(policy.injection_binding(gvirtus, kind), (name,))
-            return found
+    if Webhook.GVIRTUS in settings.webhooks:
+        # The server runs since before KAI, and refuses these pods until the kubelet has shown it this ConfigMap.
+        backends_of_webhook = StackObject(
+            admission.gvirtus_backends(settings) | {"data": addresses_data(settings, gvirtus, addresses)},
+            ("requests-binding", SERVER),
+        )
+        return {"requests": StackObject(requests), "requests-binding": binding, "webhook-backends": backends_of_webhook}
+    listed = {
+        "endpoints": StackObject(
+            policy.endpoints_config(gvirtus, backends.endpoints(gvirtus, addresses)), ("namespace",)
+        ),
+        "requests": StackObject(requests, ("endpoints",)),
+        "requests-binding": binding,
+    }
+    for kind in BackendKind:
+        if any(backend.kind is kind for backend in gvirtus.backends.values()):
+            name = f"{kind.value}-injection"
+            listed[name] = StackObject(policy.injection_policy(settings, gvirtus, kind), ("requests-binding",))
+            listed[f"{name}-binding"] = StackObject(policy.injection_binding(settings, gvirtus, kind), (name,))
+    return listed
 
 
 def _frontends(settings: StackSettings, gvirtus: GvirtusSettings) -> dict[str, StackObject]:
@@ -91,9 +86,10 @@ def _frontends(settings: StackSettings, gvirtus: GvirtusSettings) -> dict[str, S
     if gvirtus.frontends is None:
         return {}
     placement: dict[str, StackObject] = {}
-    if gvirtus.carrier is Carrier.POLICY:
+    if Webhook.GVIRTUS not in settings.webhooks:
         placement["placement"] = StackObject(frontends.placement_policy(settings))
-        placement["placement-binding"] = StackObject(mutating_binding(frontends.PLACEMENT), ("placement",))
+        binding = mutating_binding(settings, frontends.PLACEMENT)
+        placement["placement-binding"] = StackObject(binding, ("placement",))
     return placement | {
         "guard": StackObject(frontends.guard_policy(settings, gvirtus.frontends), tuple(placement)[1:]),
         "guard-binding": StackObject(deny_binding(frontends.GUARD), ("guard",)),

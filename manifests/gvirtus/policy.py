@@ -61,7 +61,7 @@ def namespaces_left_alone(settings: StackSettings) -> list[str]:
 
 
 def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: BackendKind) -> Manifest:
-    """The MutatingAdmissionPolicy (Kubernetes 1.36) of a kind of backend.
+    """The MutatingAdmissionPolicy of a kind of backend.
 
     ApplyConfiguration merges annotations, containers, env and mounts by their keys, so that a second round changes
     nothing; a downwardAPI volume has an atomic list in it, which only a JSON patch may write.
@@ -86,6 +86,7 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
     )
     # A pod without it ends at once, far from any GPU: refusing it says why.
     return mutating_policy(
+        settings,
         policy_name(kind),
         _labelled_pods(settings),
         [*(json_patch(_volume_patch(volume)) for volume in given.volumes), apply_configuration(expression)],
@@ -95,10 +96,10 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
     )
 
 
-def injection_binding(gvirtus: GvirtusSettings, kind: BackendKind) -> Manifest:
+def injection_binding(settings: StackSettings, gvirtus: GvirtusSettings, kind: BackendKind) -> Manifest:
     """Puts a kind's policy into force, with the ConfigMap of addresses."""
     parameters = {"name": ENDPOINTS, "namespace": gvirtus.namespace, "parameterNotFoundAction": "Deny"}
-    return mutating_binding(policy_name(kind), parameters)
+    return mutating_binding(settings, policy_name(kind), parameters)
 
 
 def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manifest:

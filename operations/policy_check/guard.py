@@ -140,28 +140,28 @@ def _state(resources: Mapping[str, Any]) -> dict[str, Any]:
     stack = {"urn": f"{head}pulumi:pulumi:Stack::canary", "custom": False, "type": "pulumi:pulumi:Stack"}
     canaries = [
         {
-            "urn": f"{head}{each['type']}::{rule}",
+            "urn": f"{head}{resource['type']}::{rule}",
             "custom": True,
             "id": rule,
-            "type": each["type"],
-            "inputs": each["inputs"],
+            "type": resource["type"],
+            "inputs": resource["inputs"],
         }
-        for rule, each in resources.items()
+        for rule, resource in resources.items()
     ]
     manifest = {"time": created, "magic": "", "version": ""}
-    listed = [each | {"created": created} for each in (stack, *canaries)]
+    listed = [resource | {"created": created} for resource in (stack, *canaries)]
     return {"version": 3, "deployment": {"manifest": manifest, "resources": listed}}
 
 
 def _not_refused(policy: str, resources: Mapping[str, Any], findings: Sequence[Finding]) -> list[str]:
-    mandatory = [each for each in findings if each.blocks and each.policy == policy]
+    mandatory = [finding for finding in findings if finding.blocks and finding.policy == policy]
     if not resources:
         return [] if mandatory else [f"{policy}: a stack with an exception that nothing needs"]
     refused = {
         rule
-        for each in mandatory
+        for finding in mandatory
         for rule in resources
-        if each.urn.endswith(f"::{rule}") and f"rule:   {rule}\n" in each.message
+        if finding.urn.endswith(f"::{rule}") and f"rule:   {rule}\n" in finding.message
     }
     return [
         f"{policy}: the canary of the rule {rule} ({resources[rule]['type']})"

@@ -46,7 +46,7 @@ def findings(
         NotJudgedError: if any resource was not judged.
     """
     deadline = time.monotonic() + JUDGE_SECONDS
-    found: list[Finding] = []
+    judged: list[Finding] = []
     try:
         with _running(pack, settings) as analyzer:
             for resource in resources:
@@ -54,13 +54,13 @@ def findings(
                 urn = f"urn:pulumi:plan::plan::{token}::{name}"
                 asked = proto.AnalyzeRequest(type=token, properties=_struct(resource["inputs"]), urn=urn, name=name)
                 said = analyzer.Analyze(asked, timeout=max(deadline - time.monotonic(), 0.0))
-                found += [_finding(each, urn) for each in said.diagnostics]
+                judged += [_finding(diagnostic, urn) for diagnostic in said.diagnostics]
     except grpc.RpcError as error:
         # The client raises one that is a call too; its text may quote the plan.
         raise NotJudgedError(f"the pack did not answer ({error.code().name})") from error
     except (OverflowError, RecursionError, TypeError, ValueError) as error:
         raise NotJudgedError(f"the plan can't be handed to the pack ({type(error).__name__})") from error
-    return tuple(found)
+    return tuple(judged)
 
 
 @contextlib.contextmanager

@@ -95,14 +95,14 @@ def drift_issue(record: Record, occasion: Occasion, redactor: Redactor) -> str:
 
 
 def _headline(record: Record) -> str:
-    told = [
+    changes = [
         f"{record.counts[op]} to be {_WORDS[op]}" if op not in {"delete", "replace"} else f"**{text}**"
         for op in _ORDER
         if record.counts.get(op)
         for text in [f"{record.counts[op]} to be {_WORDS[op]}"]
     ]
-    if told:
-        return ", ".join(told)
+    if changes:
+        return ", ".join(changes)
     return "nothing changes" if record.counts else "no plan"
 
 
@@ -150,8 +150,8 @@ def _values(
 ) -> markdown.Section:
     blocks = []
     for step in steps:
-        if found := compare(step, redactor):
-            shown = "\n".join(line for difference in found for line in _lines(difference))
+        if differences := compare(step, redactor):
+            shown = "\n".join(line for difference in differences for line in _lines(difference))
             summary = f"{step.op} {step.type} {redactor.text(step.name)}"
             blocks.append(markdown.folded(summary, markdown.block(_cut(shown), language="diff", length=8000)))
     return markdown.Section(title, blocks, LIMIT_BYTES)
@@ -178,12 +178,12 @@ def _warnings(record: Record, redactor: Redactor) -> markdown.Section:
 
 
 def _foot(record: Record, occasion: Occasion) -> str:
-    told = [f"policy pack {markdown.code(f'{name} {version}')}" for name, version in sorted(record.packs.items())[:5]]
+    parts = [f"policy pack {markdown.code(f'{name} {version}')}" for name, version in sorted(record.packs.items())[:5]]
     if occasion.commit:
-        told.append(f"commit {markdown.code(occasion.commit)}")
+        parts.append(f"commit {markdown.code(occasion.commit)}")
     if occasion.log_url:
-        told.append(f"[log]({occasion.log_url})")
-    return f"\n{'; '.join(told)}\n" if told else ""
+        parts.append(f"[log]({occasion.log_url})")
+    return f"\n{'; '.join(parts)}\n" if parts else ""
 
 
 def _many(count: int, noun: str) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from policy import grants
-from policy.cel import NotALiteralError, computes_fields, is_always_true, read_literal, takes_objects
+from policy.cel import NotALiteralError, computes_fields, is_always_true, read_choices, takes_objects
 from policy.findings import Told, Violation, told_name
 from policy.reading import Hole, Path, dict_of, list_of, names, text_of
 from policy.rule import Rule
@@ -69,7 +69,7 @@ def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
 def _overrides_binding(document: Document) -> Iterator[Violation]:
     spec = dict_of(document.root.get("spec"))
     parameters = spec.get("paramRef")
-    if document.name == OVERRIDES != spec.get("policyName"):
+    if document.name.startswith(OVERRIDES) and document.name != spec.get("policyName"):
         yield from _elsewhere(document, spec, "reservation pods of Jetsons would lack what they need")
     if not isinstance(parameters, Hole) and grants.binds_overrides_elsewhere(document):
         yield Violation(
@@ -81,7 +81,7 @@ def _overrides_binding(document: Document) -> Iterator[Violation]:
 
 
 def _mutations(document: Document) -> Iterator[Violation]:
-    """What is computed; an expression that writes its object out is judged as that object, by every rule."""
+    """What is computed; an expression that writes its objects out is judged as these, by every rule."""
     parameter = dict_of(dict_of(document.root.get("spec")).get("paramKind"))
     kind = text_of(parameter.get("kind")) if parameter.get("apiVersion") == "v1" else ""
     for field in document.fields("expression"):
@@ -117,7 +117,7 @@ def _takers(document: Document) -> Iterator[Violation]:
     """Roles that may take the guards away; what a wildcard allows is the rule `rbac`'s."""
     for field in document.fields("verbs"):
         rule = field.holder
-        resources = {text_of(each).casefold() for each in list_of(rule.get("resources"))}
+        resources = {text_of(resource).casefold() for resource in list_of(rule.get("resources"))}
         only = rule.get("resourceNames")
         if _GUARD_RESOURCES.isdisjoint(resources) or (
             list_of(only) and _GUARDS.isdisjoint(map(text_of, list_of(only)))
@@ -135,8 +135,8 @@ def _takers(document: Document) -> Iterator[Violation]:
 
 def _elsewhere(document: Document, spec: dict[str, object], why: str) -> Iterator[Violation]:
     path = (*document.path, "spec", "policyName")
-    found = told_name(spec.get("policyName"))
-    yield Violation(path, found, why, "bind the policy of the binding's own name")
+    named = told_name(spec.get("policyName"))
+    yield Violation(path, named, why, "bind the policy of the binding's own name")
 
 
 def _says_yes(document: Document, spec: dict[str, object], why: str) -> Iterator[Violation]:
@@ -146,15 +146,15 @@ def _says_yes(document: Document, spec: dict[str, object], why: str) -> Iterator
     if not isinstance(validations, Hole) and not validations:
         yield Violation(path, validations, why, "leave the policy's validations as the program writes them")
     variables = {
-        text_of(dict_of(each).get("name")): text_of(dict_of(each).get("expression"))
-        for each in list_of(spec.get("variables"))
+        text_of(dict_of(entry).get("name")): text_of(dict_of(entry).get("expression"))
+        for entry in list_of(spec.get("variables"))
     }
-    for key, found in (("validations", "the same for every object"), ("matchConditions", "a condition")):
-        for index, each in enumerate(list_of(spec.get(key))):
-            expression = text_of(dict_of(each).get("expression"))
+    for key, what in (("validations", "the same for every object"), ("matchConditions", "a condition")):
+        for index, entry in enumerate(list_of(spec.get(key))):
+            expression = text_of(dict_of(entry).get("expression"))
             if key == "matchConditions" or is_always_true(expression, variables):
                 where = (*document.path, "spec", key, index, "expression")
-                yield Violation(where, Told(found), why, "remove it")
+                yield Violation(where, Told(what), why, "remove it")
 
 
 def _outside(document: Document) -> Iterator[Violation]:
@@ -172,13 +172,13 @@ def _outside(document: Document) -> Iterator[Violation]:
 def _locations(document: Document) -> Iterator[Violation]:
     """Gatekeeper's mutations name the field that they set in a text."""
     for field in document.fields("location"):
-        if found := _ADDS.search(text_of(field.value)):
-            yield Violation(field.path, Told(found.group()))
+        if privilege := _ADDS.search(text_of(field.value)):
+            yield Violation(field.path, Told(privilege.group()))
 
 
 def _is_literal(text: str) -> bool:
     try:
-        read_literal(text)
+        read_choices(text)
     except NotALiteralError:
         return False
     return True

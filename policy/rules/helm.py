@@ -59,7 +59,7 @@ def _version(path: Path, release: dict[str, object]) -> Iterator[Violation]:
             (*path, "version"),
             told_version(version),
             "the chart's newest version would be installed, whatever it renders by then",
-            "pin one version, such as v0.17.0",
+            "pin one version, such as v0.18.6",
         )
 
 

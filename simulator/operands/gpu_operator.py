@@ -1,6 +1,6 @@
 """The GPU Operator: labels GPU nodes, owns the RuntimeClass, creates the operands that ClusterPolicy enables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,19 +48,30 @@ _MIG_MANAGER = DEPLOY + "mig-manager"
 
 @dataclass(frozen=True)
 class Operand:
-    """One DaemonSet: `spec` is its key in ClusterPolicy, `default` what a missing `enabled` means there."""
+    """One DaemonSet: `spec` is its key in ClusterPolicy, `default` what a missing `enabled` means there.
+
+    It runs where the operator's switch `label` is on and, where it says so, the node is `capable` too.
+    """
 
     spec: str
     name: str
     label: str
     default: bool = True
     runtime_class: bool = True
+    capable: str | None = None
 
 
 OPERANDS = (
     Operand("driver", "nvidia-driver-daemonset", "driver", runtime_class=False),
     Operand("toolkit", "nvidia-container-toolkit-daemonset", "container-toolkit", runtime_class=False),
     Operand("devicePlugin", "nvidia-device-plugin-daemonset", "device-plugin"),
+    # Made wherever the plugin is; GPU Feature Discovery marks the nodes whose profile shares by MPS.
+    Operand(
+        "devicePlugin",
+        "nvidia-device-plugin-mps-control-daemon",
+        "device-plugin",
+        capable="nvidia.com/mps.capable",
+    ),
     Operand("gfd", "gpu-feature-discovery", "gpu-feature-discovery"),
     Operand("dcgm", "nvidia-dcgm", "dcgm"),
     Operand("dcgmExporter", "nvidia-dcgm-exporter", "dcgm-exporter"),
@@ -77,7 +88,7 @@ def decide(world: World) -> Decision:
     if operator is None or policy is None or terminating(policy):
         return Decision()
     namespace = operator["metadata"]["namespace"]
-    changes: list[Change] = [*_node_changes(world.nodes), *_runtime_class(policy, world)]
+    changes: list[Change] = [*_node_changes(world.nodes), *_runtime_classes(policy, world)]
     # Without a GPU node the operator creates no DaemonSet, and deletes none either.
     has_gpu_nodes = any(labels(node).get(PRESENT) == "true" for node in world.nodes)
     for operand in OPERANDS:
@@ -123,31 +134,34 @@ def _node_changes(nodes: tuple[Object, ...]) -> list[Change]:
 
 
 def _runtime_class_name(policy: Object) -> str | None:
-    """The class that the operator owns; in NRI mode it deletes it."""
+    """The class that the operator's operands use; in NRI mode there is none."""
     if at(policy, "spec", "cdi", "nriPluginEnabled") is True:
         return None
     return at(policy, "spec", "operator", "runtimeClass") or "nvidia"
 
 
-def _runtime_class(policy: Object, world: World) -> tuple[Change, ...]:
+def _runtime_classes(policy: Object, world: World) -> Iterator[Change]:
+    """The classes that the operator owns (assets/pre-requisites): its own, and two more while CDI is on."""
     name = _runtime_class_name(policy)
-    outdated = tuple(
-        Delete(Ref("node.k8s.io/v1", "RuntimeClass", existing["metadata"]["name"]))
-        for existing in world.runtime_classes
-        if existing["metadata"]["name"] != name
-        and any(
-            owner["uid"] == policy["metadata"]["uid"] for owner in existing["metadata"].get("ownerReferences") or ()
-        )
-    )
-    if name is None:
-        return outdated
-    wanted = {
-        "apiVersion": "node.k8s.io/v1",
-        "kind": "RuntimeClass",
-        "metadata": {"name": name, "ownerReferences": [owner_reference(policy)]},
-        "handler": name,
-    }
-    return (*outdated, *keep(wanted, world.runtime_classes))
+    cdi = at(policy, "spec", "cdi", "enabled") is not False
+    wanted = () if name is None else (name, *(("nvidia-cdi", "nvidia-legacy") if cdi else ()))
+    for existing in world.runtime_classes:
+        metadata = existing["metadata"]
+        owned = any(owner["uid"] == policy["metadata"]["uid"] for owner in metadata.get("ownerReferences") or ())
+        if owned and metadata["name"] not in wanted:
+            yield Delete(Ref("node.k8s.io/v1", "RuntimeClass", metadata["name"]))
+    for each in wanted:
+        runtime_class = {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {
+                "name": each,
+                "labels": {"app.kubernetes.io/component": "gpu-operator"},
+                "ownerReferences": [owner_reference(policy)],
+            },
+            "handler": each,
+        }
+        yield from keep(runtime_class, world.runtime_classes)
 
 
 def _enabled(policy: Object, operand: Operand) -> bool:
@@ -160,7 +174,7 @@ def _daemon_set(operand: Operand, policy: Object, namespace: str) -> Object:
     common: Mapping[str, Any] = at(policy, "spec", "daemonsets") or {}
     selector = {"app": operand.name}
     pod: dict[str, Any] = {
-        "nodeSelector": {DEPLOY + operand.label: "true"},
+        "nodeSelector": {DEPLOY + operand.label: "true", **({operand.capable: "true"} if operand.capable else {})},
         "tolerations": common.get("tolerations")
         or [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "priorityClassName": common.get("priorityClassName") or "system-node-critical",

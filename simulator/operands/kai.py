@@ -1,5 +1,6 @@
 """KAI: the chart's two hook Jobs that have an effect, and the operator that Config `kai-config` steers."""
 
+import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from simulator.operands.world import (
     Change,
     Decision,
     Delete,
+    Endpoint,
     Merge,
     Object,
     Ref,
@@ -33,25 +35,133 @@ PLAYED_JOBS = (DEPLOYER_JOB, CLEANUP_JOB)
 _CONFIG_API = "kai.scheduler/v1"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _OPERATOR = "kai-operator"
+MADE_BY_OPERATOR = {_MANAGED_BY: _OPERATOR}
+"""The label of what the operator makes."""
+_SCHEDULER = "scheduler"
+"""The service account of every shard's scheduler."""
+_HTTP_METRICS = ("http-metrics", 8080, 8080)
+_CONTROLLER_PORTS = (("webhook", 443, 9443), ("metrics", 8080, 8080))
+_NOT_THESE_NAMESPACES = ("kube-system",)
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """One webhook: of the configuration `configuration`, for writes of `resources`.
+
+    Attributes:
+        kind: of the configuration.
+        configuration: its name.
+        name: the webhook's own.
+        path: where the service serves it.
+        group: the API group of what it judges, with `version`.
+        version: that group's.
+        resource: what it judges.
+        scope: whether that has a namespace.
+        pods_of_kai: only pods that name KAI as their scheduler, outside of KAI's namespace and kube-system.
+    """
+
+    kind: str
+    configuration: str
+    name: str
+    path: str
+    group: str
+    version: str
+    resource: str
+    scope: str
+    pods_of_kai: bool = False
 
 
 @dataclass(frozen=True)
 class Service:
-    """One Deployment: `spec` is its key in the Config, `default` what a missing `service.enabled` means there."""
+    """One Deployment, with a service account of its name and, where it has ports, a Service.
+
+    Attributes:
+        spec: its key in the Config.
+        name: of all its objects.
+        default: what a missing `service.enabled` means in the Config.
+        ports: of its Service: name, port, target port.
+        webhooks: what it serves.
+    """
 
     spec: str
     name: str
     default: bool = True
+    ports: tuple[tuple[str, int, int], ...] = ()
+    webhooks: tuple[Webhook, ...] = ()
 
+
+_MUTATING, _VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 
 SERVICES = (
-    Service("binder", "binder"),
+    Service("binder", "binder", ports=(_HTTP_METRICS,)),
     Service("podGrouper", "pod-grouper"),
-    Service("podGroupController", "podgroup-controller"),
-    Service("queueController", "queue-controller"),
-    Service("admission", "admission"),
+    Service(
+        "podGroupController",
+        "podgroup-controller",
+        ports=_CONTROLLER_PORTS,
+        webhooks=(
+            Webhook(
+                _VALIDATING,
+                "kai-podgroup-validation-v2alpha2",
+                "podgroup-validation.kai.scheduler",
+                "validate-scheduling-run-ai-v2alpha2-podgroup",
+                "scheduling.run.ai",
+                "v2alpha2",
+                "podgroups",
+                "Namespaced",
+            ),
+        ),
+    ),
+    Service(
+        "queueController",
+        "queue-controller",
+        ports=_CONTROLLER_PORTS,
+        webhooks=(
+            Webhook(
+                _VALIDATING,
+                "kai-queue-validation-v2",
+                "queue-validation.kai.scheduler",
+                "validate-scheduling-run-ai-v2-queue",
+                "scheduling.run.ai",
+                "v2",
+                "queues",
+                "Cluster",
+            ),
+        ),
+    ),
+    Service(
+        "admission",
+        "admission",
+        ports=(("webhook", 443, 9443), _HTTP_METRICS),
+        webhooks=(
+            Webhook(
+                _MUTATING,
+                "mutating-kai-admission",
+                "admission.{namespace}.svc",
+                "mutate--v1-pod",
+                "",
+                "v1",
+                "pods",
+                "Namespaced",
+                pods_of_kai=True,
+            ),
+            Webhook(
+                _VALIDATING,
+                "validating-kai-admission",
+                "admission.{namespace}.svc",
+                "validate--v1-pod",
+                "",
+                "v1",
+                "pods",
+                "Namespaced",
+                pods_of_kai=True,
+            ),
+        ),
+    ),
     Service("nodeScaleAdjuster", "node-scale-adjuster", default=False),
 )
+"""Names, ports and webhooks are those of pkg/operator/operands, v0.17.0. The webhook for topologies is left out: no
+stack writes any."""
 
 
 def decide_jobs(world: World) -> Decision:
@@ -84,6 +194,12 @@ def decide(world: World) -> Decision:
     namespace = at(config, "spec", "namespace") or operator["metadata"]["namespace"]
     wanted = {manifest["metadata"]["name"]: manifest for manifest in _deployments(config, namespace, world)}
     changes: list[Change] = []
+    # A pod is refused until its service account is there.
+    for each in _accounts(config, namespace):
+        changes += keep(each, world.service_accounts)
+    for service in _services(config, namespace, world):
+        changes += keep(service, world.services)
+    changes += _webhooks(config, namespace, world)
     for manifest in wanted.values():
         changes += keep(manifest, world.deployments)
     if (account := _reservation_account(config)) is not None:
@@ -97,6 +213,17 @@ def decide(world: World) -> Decision:
         for name in wanted
     )
     return Decision((*changes, *_conditions(config, available=available, now=world.now)))
+
+
+def answering(world: World) -> frozenset[str]:
+    """The services whose webhooks answer: those with an available Deployment."""
+    return frozenset(
+        deployment["metadata"]["name"]
+        for deployment in world.deployments
+        if MADE_BY_OPERATOR.items() <= labels(deployment).items()
+        and has_condition(deployment, "Available")
+        and at(deployment, "status", "availableReplicas")
+    )
 
 
 def _running_pods(job: Object, pods: tuple[Object, ...]) -> Iterator[Object]:
@@ -117,22 +244,135 @@ def _clean_up(job: Object, namespace: str, world: World) -> Iterator[Delete]:
     for deployment in world.deployments:
         if labels(deployment).get(_MANAGED_BY) == _OPERATOR and deployment["metadata"]["namespace"] == namespace:
             yield Delete(Ref("apps/v1", "Deployment", deployment["metadata"]["name"], namespace))
+    # With nobody behind it, each would block what it is about.
+    for configuration in world.webhook_configurations:
+        yield Delete(_webhook_ref(configuration))
     # The chart leaves the Config out of the Job's script where it does not own it (kaiConfigDeployer.enabled=false).
     if CONFIG in str(at(job, "spec", "template", "spec", "containers")):
         yield Delete(Ref(_CONFIG_API, "Config", CONFIG))
 
 
-def _deployments(config: Object, namespace: str, world: World) -> Iterator[Object]:
+def _enabled(config: Object) -> Iterator[Service]:
     for service in SERVICES:
-        spec = _section(config, service.spec)
-        enabled = at(spec, "service", "enabled")
+        enabled = at(_section(config, service.spec), "service", "enabled")
         if service.default if enabled is None else enabled:
-            yield _deployment(service.name, spec, config, namespace)
-    scheduler = _section(config, "scheduler")
-    if at(scheduler, "service", "enabled") is not False:
-        prefix = at(config, "spec", "global", "schedulerName") or "kai-scheduler"
+            yield service
+
+
+def _schedulers(config: Object, world: World) -> Iterator[str]:
+    """One per shard, by the name of its Deployment and Service."""
+    if at(_section(config, "scheduler"), "service", "enabled") is not False:
         for shard in world.scheduling_shards:
-            yield _deployment(f"{prefix}-{shard['metadata']['name']}", scheduler, config, namespace)
+            yield f"{_scheduler_name(config)}-{shard['metadata']['name']}"
+
+
+def _scheduler_name(config: Object) -> str:
+    return str(at(config, "spec", "global", "schedulerName") or "kai-scheduler")
+
+
+def _deployments(config: Object, namespace: str, world: World) -> Iterator[Object]:
+    for service in _enabled(config):
+        yield _deployment(service.name, _section(config, service.spec), config, namespace, account=service.name)
+    for name in _schedulers(config, world):
+        yield _deployment(name, _section(config, "scheduler"), config, namespace, account=_SCHEDULER)
+
+
+def _accounts(config: Object, namespace: str) -> Iterator[Object]:
+    for name in (*(service.name for service in _enabled(config)), _SCHEDULER):
+        yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(name, config, namespace)}
+
+
+def _services(config: Object, namespace: str, world: World) -> Iterator[Object]:
+    for service in _enabled(config):
+        if service.ports:
+            yield _service(service.name, service.ports, config, namespace)
+    for name in _schedulers(config, world):
+        headless = _service(name, (_HTTP_METRICS,), config, namespace)
+        yield {**headless, "spec": {**headless["spec"], "clusterIP": "None"}}
+
+
+def _service(name: str, ports: tuple[tuple[str, int, int], ...], config: Object, namespace: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(name, config, namespace),
+        "spec": {
+            "selector": {"app": name},
+            "ports": [
+                {"name": port, "port": number, "targetPort": target, "protocol": "TCP"}
+                for port, number, target in ports
+            ],
+        },
+    }
+
+
+def _metadata(name: str, config: Object, namespace: str | None = None) -> dict[str, Any]:
+    place = {} if namespace is None else {"namespace": namespace}
+    return {
+        "name": name,
+        **place,
+        "labels": {"app": name, **MADE_BY_OPERATOR},
+        "ownerReferences": [owner_reference(config)],
+    }
+
+
+def _webhooks(config: Object, namespace: str, world: World) -> Iterator[Change]:
+    """The configurations of services that are enabled, at the address of this process; none where it serves none."""
+    wanted: dict[tuple[str, str], Object] = {}
+    if world.webhooks is not None:
+        for service in _enabled(config):
+            for webhook in service.webhooks:
+                configuration = _configuration(service, webhook, config, namespace, world.webhooks)
+                wanted[webhook.kind, webhook.configuration] = configuration
+    for (kind, _), configuration in wanted.items():
+        yield from keep(configuration, (each for each in world.webhook_configurations if each["kind"] == kind))
+    for existing in world.webhook_configurations:
+        if (existing["kind"], existing["metadata"]["name"]) not in wanted and not terminating(existing):
+            yield Delete(_webhook_ref(existing))
+
+
+def _webhook_ref(configuration: Object) -> Ref:
+    return Ref(configuration["apiVersion"], configuration["kind"], configuration["metadata"]["name"])
+
+
+def _configuration(service: Service, webhook: Webhook, config: Object, namespace: str, served: Endpoint) -> Object:
+    entry: dict[str, Any] = {
+        "name": webhook.name.format(namespace=namespace),
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "clientConfig": {
+            "url": f"{served.url}/{service.name}/{webhook.path}",
+            "caBundle": base64.b64encode(served.authority.encode()).decode(),
+        },
+        "rules": [
+            {
+                "operations": ["CREATE"] if webhook.kind == _MUTATING else ["CREATE", "UPDATE"],
+                "apiGroups": [webhook.group],
+                "apiVersions": [webhook.version],
+                "resources": [webhook.resource],
+                "scope": webhook.scope,
+            }
+        ],
+    }
+    if webhook.pods_of_kai:
+        named = f"object.spec.schedulerName == '{_scheduler_name(config)}'"
+        entry["matchConditions"] = [{"name": "scheduler-name-match", "expression": named}]
+        others = {
+            "key": "kubernetes.io/metadata.name",
+            "operator": "NotIn",
+            "values": [*_NOT_THESE_NAMESPACES, namespace],
+        }
+        entry["namespaceSelector"] = {"matchExpressions": [others]}
+    if webhook.kind == _MUTATING:
+        entry["reinvocationPolicy"] = "IfNeeded"
+    metadata = _metadata(webhook.configuration, config)
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": webhook.kind,
+        "metadata": {**metadata, "labels": {"app": service.name, **MADE_BY_OPERATOR}},
+        "webhooks": [entry],
+    }
 
 
 def _reservation_account(config: Object) -> Object | None:
@@ -155,12 +395,13 @@ def _section(config: Object, name: str) -> Mapping[str, Any]:
     return at(config, "spec", name) or {}
 
 
-def _deployment(name: str, spec: Mapping[str, Any], config: Object, namespace: str) -> Object:
+def _deployment(name: str, spec: Mapping[str, Any], config: Object, namespace: str, *, account: str) -> Object:
     common = _section(config, "global")
     image: Mapping[str, Any] = at(spec, "service", "image") or {}
     path = "/".join(part for part in (image.get("repository"), image.get("name") or name) if part)
     selector = {"app": name}
     pod = {
+        "serviceAccountName": account,
         "nodeSelector": common.get("nodeSelector") or {},
         "tolerations": common.get("tolerations") or [],
         "containers": [
@@ -175,12 +416,7 @@ def _deployment(name: str, spec: Mapping[str, Any], config: Object, namespace: s
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {**selector, _MANAGED_BY: _OPERATOR},
-            "ownerReferences": [owner_reference(config)],
-        },
+        "metadata": _metadata(name, config, namespace),
         "spec": {
             "replicas": spec.get("replicas") or common.get("replicaCount") or 1,
             "selector": {"matchLabels": selector},

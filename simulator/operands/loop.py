@@ -12,6 +12,10 @@ import httpx2
 from lightkube import Client
 from lightkube.core.resource import NamespacedResource
 from lightkube.generic_resource import create_global_resource
+from lightkube.resources.admissionregistration_v1 import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
 from lightkube.resources.apps_v1 import DaemonSet, Deployment
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import ConfigMap, Node, Pod, Service, ServiceAccount
@@ -21,7 +25,21 @@ from lightkube.types import PatchType
 from simulator import api
 from simulator.nodes import SIMULATED
 from simulator.operands import device_plugin, gpu_operator, kai, nfd
-from simulator.operands.world import Apply, Change, Decision, Delete, Merge, Object, Ref, World, annotations, at, find
+from simulator.operands.webhooks import Webhooks, serving
+from simulator.operands.world import (
+    Apply,
+    Change,
+    Decision,
+    Delete,
+    Endpoint,
+    Merge,
+    Object,
+    Ref,
+    World,
+    annotations,
+    at,
+    find,
+)
 
 POLL_S = 0.5
 """Fast enough that a person does not see the delay, slow enough for a two-core machine."""
@@ -41,6 +59,8 @@ _RESOURCES: Mapping[tuple[str, str], Any] = MappingProxyType(
         ("apps/v1", "DaemonSet"): DaemonSet,
         ("apps/v1", "Deployment"): Deployment,
         ("node.k8s.io/v1", "RuntimeClass"): RuntimeClass,
+        ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"): MutatingWebhookConfiguration,
+        ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"): ValidatingWebhookConfiguration,
         ("nvidia.com/v1", "ClusterPolicy"): _CLUSTER_POLICY,
         ("kai.scheduler/v1", "Config"): _KAI_CONFIG,
     }
@@ -60,22 +80,23 @@ def run(kubeconfig: Path) -> None:
     """Play the operators until the process is stopped; an API server that does not answer is waited for."""
     complained: frozenset[str] = frozenset()
     _log("playing the operators' pods")
-    with api.client(kubeconfig) as client:
+    with api.client(kubeconfig) as client, serving() as webhooks:
         while True:
-            complaints = frozenset(step(client))
+            complaints = frozenset(step(client, webhooks))
             for complaint in sorted(complaints - complained):
                 _log(complaint)
             complained = complaints
             time.sleep(POLL_S)
 
 
-def step(client: Client) -> Iterator[str]:
+def step(client: Client, webhooks: Webhooks) -> Iterator[str]:
     """Observe, decide and act once; yields what is wrong. One behaviour's failure does not hold up the others."""
     try:
-        world = observe(client)
+        world = observe(client, Endpoint(webhooks.url, webhooks.authority))
     except httpx2.HTTPError as error:
         yield f"the cluster can't be observed: {error}"
         return
+    webhooks.answering = kai.answering(world)
     for behaviour in BEHAVIOURS:
         decision = behaviour(world)
         yield from decision.complaints
@@ -86,8 +107,12 @@ def step(client: Client) -> Iterator[str]:
             yield f"{behaviour.__module__.rpartition('.')[2]}: {error}"
 
 
-def observe(client: Client) -> World:
+def observe(client: Client, webhooks: Endpoint) -> World:
     """Everything that behaviours look at.
+
+    Args:
+        client: the cluster.
+        webhooks: where this process serves KAI's.
 
     Raises:
         httpx2.HTTPError: the API server refuses (`ApiError` is one) or does not answer.
@@ -117,6 +142,11 @@ def observe(client: Client) -> World:
         node_feature_rules=_list(client, _NODE_FEATURE_RULE),
         kai_configs=_list(client, _KAI_CONFIG),
         scheduling_shards=_list(client, _SCHEDULING_SHARD),
+        webhook_configurations=(
+            *_list(client, MutatingWebhookConfiguration, labels=kai.MADE_BY_OPERATOR),
+            *_list(client, ValidatingWebhookConfiguration, labels=kai.MADE_BY_OPERATOR),
+        ),
+        webhooks=webhooks,
     )
 
 

@@ -62,6 +62,14 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class Endpoint:
+    """A server of admission webhooks: its address, and the certificate to trust, as PEM."""
+
+    url: str
+    authority: str
+
+
+@dataclass(frozen=True)
 class World:
     """The objects that behaviours look at; kinds that the cluster does not know are empty."""
 
@@ -81,6 +89,10 @@ class World:
     node_feature_rules: tuple[Object, ...] = ()
     kai_configs: tuple[Object, ...] = ()
     scheduling_shards: tuple[Object, ...] = ()
+    webhook_configurations: tuple[Object, ...] = ()
+    """Both kinds; those of KAI's operator."""
+    webhooks: Endpoint | None = None
+    """Where KAI's webhooks are served, if anybody serves them."""
 
 
 def find(objects: Iterable[Object], name: str, namespace: str | None = None) -> Object | None:

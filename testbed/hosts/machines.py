@@ -30,7 +30,8 @@ _JETSON = {
     "/proc/device-tree/model": "NVIDIA Jetson AGX Orin Developer Kit\0",
     "/etc/nv_tegra_release": "# R36 (release), REVISION: 4.3, GCID: 1, BOARD: generic\n",
     "/sys/devices/soc0/family": "Tegra\n",
-    "/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1": "",
+    "/usr/lib/aarch64-linux-gnu/nvidia/libnvidia-ml.so.1": "\x7fELF",
+    "/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1": "\x7fELF",
     f"{_CSV}/devices.csv": "dev, /dev/nvmap\n",
     f"{_CSV}/drivers.csv": "lib, /usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1\n",
 }

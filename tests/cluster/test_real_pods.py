@@ -68,7 +68,7 @@ class TestPolicies:
         try:
             made.append(post(node.api, gvirtus_policy.endpoints_config(section, endpoints)))
             made.append(post(node.api, gvirtus_policy.injection_policy(settings, section, BackendKind.GVIRTUS)))
-            made.append(post(node.api, gvirtus_policy.injection_binding(section, BackendKind.GVIRTUS)))
+            made.append(post(node.api, gvirtus_policy.injection_binding(settings, section, BackendKind.GVIRTUS)))
             eventually(lambda: injected(node.api))
             yield node.api
         finally:

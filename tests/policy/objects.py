@@ -65,11 +65,11 @@ def pod() -> Json:
 
 def reservation_pod() -> Json:
     """KAI's reservation pod on a Tegra node, with exactly what the platform grants."""
-    fragment = copy.deepcopy(TEGRA.fragment()["spec"])
+    fragment = copy.deepcopy(TEGRA.fragment("jetson-1")["spec"])
     assert isinstance(fragment, dict)
     fragment["nodeName"] = "jetson-1"
     fragment["serviceAccountName"] = "kai-resource-reservation"
-    fragment["containers"][0]["image"] = "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0"
+    fragment["containers"][0]["image"] = "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.18.6"
     fragment["containers"][0]["resources"] = {part: {"nvidia.com/gpu": "1"} for part in ("limits", "requests")}
     metadata = {
         "name": "gpu-reservation-1",

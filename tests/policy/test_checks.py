@@ -56,6 +56,6 @@ def test_a_new_check_is_one_entry_of_the_table_for_the_pack_and_the_guard(
     [found] = findings(POD, change.apply(plain()))
     assert (found.rule, found.why, found.remedy) == (check.rule, check.why, check.remedy)
     assert _of_pods(findings(POD, plain())) == []
-    # That the guard refuses it too is proven on a real API server (tests/engine/test_pod_guard.py).
+    # That the guard refuses it too is proven on a real API server (tests/engine/reservation/test_pod_guard.py).
     variables = pod_guard.guard_policy(parse(jetson()))["spec"]["variables"]
     assert check.name in {variable["name"] for variable in variables}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policy.cel import NotALiteralError, computes_fields, is_always_true, read_literal, takes_objects
+from policy.cel import NotALiteralError, computes_fields, is_always_true, read_choices, read_literal, takes_objects
 
 _SAME: list[tuple[str, dict[str, str]]] = [
     ("true", {}),
@@ -112,3 +112,28 @@ def test_a_maps_key_that_is_computed_makes_no_literal() -> None:
     assert read_literal("Object{spec: Object.spec{nodeSelector: {'a': 'b'}}}") == {"spec": {"nodeSelector": {"a": "b"}}}
     with pytest.raises(NotALiteralError):
         read_literal("Object{spec: Object.spec{nodeSelector: {object.metadata.name: 'b'}}}")
+
+
+def test_every_value_that_a_choice_may_give_is_read() -> None:
+    assert read_choices("Object{a: 1}") == [{"a": 1}]
+    assert read_choices("x in ['?', ':'] ? Object{a: '?'} : Object{b: ':'}") == [{"a": "?"}, {"b": ":"}]
+    assert read_choices("x ? Object{a: 1} : y && z ? Object{b: [2]} : Object{c: 3}") == [{"a": 1}, {"b": [2]}, {"c": 3}]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x ? Object{a: 1} : object.b",
+        "x ? object.b : Object{a: 1}",
+        "x ? Object{a: 1}",
+        "x ? y ? Object{a: 1} : Object{b: 1} : Object{c: 1}",
+        "x ? Object{a: 1} : Object{b: 1} + Object{c: 1}",
+        "x ? (y ? Object{a: 1} : Object{b: 1}) : Object{c: 1}",
+        "Object{a: x ? 1 : 2}",
+        "x ? Object{a: 1} : ",
+        "object.?a.orValue(1)",
+    ],
+)
+def test_a_choice_with_a_computed_value_is_no_literal(expression: str) -> None:
+    with pytest.raises(NotALiteralError):
+        read_choices(expression)

@@ -1,13 +1,15 @@
 """On Tegra exactly the platform's grants pass, on reservation objects alone; on x86 none."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from config.reservation import Privilege
 from manifests import reservation
 from policy.stack_platform import StackFacts, stack_facts
-from testbed.stacks import STACKS, jetson, parse, webhook
+from testbed.stacks import STACKS, jetson, mixed, parse, rungs, rungs_webhook, unprivileged, webhook
 from testbed.stacks import changed as changed_stack
 from tests.policy.objects import STRICT, TEGRA, Json, changed, findings, reservation_pod, without
 from tests.support.pods.reservation_cases import NEAR, OVER_THE_ENTRYPOINT
@@ -25,8 +27,11 @@ def _facts(stack: Json) -> StackFacts:
 
 
 def _overrides(stack: Json | None = None) -> Json:
-    platform: Any = parse(stack or jetson()).platform
-    return reservation.overrides_policy(platform)
+    return reservation.overrides_policy(parse(stack or jetson()), Privilege.PRIVILEGED)
+
+
+def _binding() -> Json:
+    return reservation.overrides_binding(parse(jetson()), Privilege.PRIVILEGED)
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -57,6 +62,95 @@ def _server_settings(stack: Json, path: str = "version", value: object = 1) -> J
     [made] = [item for item in preview(stack).registrations if item.key == "ConfigMap:admission-settings"]
     document = changed(json.loads(made.inputs["data"]["settings.json"]), path, value)
     return {**made.inputs, "data": {"settings.json": json.dumps(document)}}
+
+
+def _of_rung(rung: str, stack: Json | None = None) -> Json:
+    return reservation.overrides_policy(parse(stack or rungs()), Privilege(rung))
+
+
+@pytest.mark.parametrize("rung", ["privileged", "devices", "none"])
+def test_the_overrides_of_a_rung_pass_for_its_own_nodes_alone(rung: str) -> None:
+    policy, facts = _of_rung(rung), _facts(rungs())
+    assert findings(MUTATION, policy, facts) == ()
+    for path, value in (
+        ("spec.matchConditions.1.expression", 'params.metadata.name in ["jetson-1", "jetson-2", "jetson-3"]'),
+        ("spec.matchConditions.1.expression", "true"),
+        ("metadata.name", "kai-anywhere-reservation-overrides-other"),
+    ):
+        assert findings(MUTATION, changed(policy, path, value), facts)
+
+
+def test_the_overrides_of_a_rung_add_nothing_of_a_higher_one() -> None:
+    facts = _facts(rungs())
+    expression = "spec.mutations.0.applyConfiguration.expression"
+    high, low, lowest = (
+        _of_rung(rung)["spec"]["mutations"][0]["applyConfiguration"]["expression"]
+        for rung in ("privileged", "devices", "none")
+    )
+    assert {each.rule for each in findings(MUTATION, changed(_of_rung("devices"), expression, high), facts)} >= {
+        "privileged"
+    }
+    assert {each.rule for each in findings(MUTATION, changed(_of_rung("none"), expression, low), facts)} >= {
+        "host-paths"
+    }
+    assert findings(MUTATION, changed(_of_rung("privileged"), expression, lowest), facts) == ()
+
+
+def test_a_stack_on_the_rung_none_grants_no_privilege_to_anything() -> None:
+    facts = _facts(unprivileged())
+    assert not facts.grants
+    assert findings(MUTATION, _of_rung("none", unprivileged()), facts) == ()
+    assert {each.rule for each in findings(MUTATION, _overrides(), facts)} >= {"privileged", "host-paths"}
+    assert {each.rule for each in findings(POD, reservation_pod(), facts)} >= {"privileged", "host-paths"}
+    level = {"pod-security.kubernetes.io/enforce": "privileged"}
+    namespace = {"kind": "Namespace", "metadata": {"name": "kai-resource-reservation", "labels": level}}
+    assert [each.rule for each in findings(NAMESPACE, namespace, facts)] == ["namespaces"]
+    assert {each.rule for each in findings(CONFIG_MAP, _server_settings(webhook()), facts)} >= {"privileged"}
+
+
+def _pod_of(node: str, rung: str) -> Json:
+    pod = changed(reservation_pod(), "spec.nodeName", node)
+    granted: Any = replace(TEGRA, rung=rung, rungs={}).fragment(node)["spec"]
+    pod["spec"]["volumes"] = granted.get("volumes", [])
+    container = {**pod["spec"]["containers"][0], **granted["containers"][0]}
+    container["securityContext"] = granted["containers"][0].get("securityContext", {})
+    pod["spec"]["containers"] = [container]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("node", "rung", "passes"),
+    [
+        ("jetson-3", "privileged", True),
+        ("jetson-3", "devices", True),
+        ("jetson-2", "privileged", False),
+        ("jetson-2", "devices", True),
+        ("jetson-1", "privileged", False),
+        ("jetson-1", "devices", False),
+    ],
+)
+def test_a_reservation_pod_passes_as_far_as_its_nodes_rung_goes(node: str, rung: str, passes: bool) -> None:
+    assert (findings(POD, _pod_of(node, rung), _facts(rungs())) == ()) == passes
+
+
+def test_the_admission_servers_fragments_pass_for_the_stacks_own_rungs_alone() -> None:
+    settings = _server_settings(rungs_webhook())
+    assert findings(CONFIG_MAP, settings, _facts(rungs_webhook())) == ()
+    higher = changed_stack(rungs_webhook(), "reservation.privilege", "devices")
+    assert findings(CONFIG_MAP, settings, _facts(higher))
+    for path, value in (
+        (f"{_MUTATION}.byNode.jetson-1", "privileged"),
+        (f"{_MUTATION}.fragments.none.securityContext", {"privileged": True}),
+        (f"{_MUTATION}.fragments.none.podSecurityContext.seLinuxOptions", {"type": "spc_t"}),
+    ):
+        assert findings(CONFIG_MAP, _server_settings(rungs_webhook(), path, value), _facts(rungs_webhook())), path
+
+
+@pytest.mark.parametrize("privilege", ["root", 3, None, ["none"]])
+def test_a_rung_that_is_none_of_them_grants_nothing(privilege: object) -> None:
+    facts = _facts(changed_stack(jetson(), "reservation.privilege", privilege))
+    assert not facts.grants
+    assert "reservation.privilege is not one of" in (facts.problem or "")
 
 
 _MUTATION = "mutations.reservation"
@@ -134,14 +228,14 @@ def test_overrides_that_add_more_than_the_grants_fail(old: str, new: str) -> Non
 
 
 def test_overrides_for_every_node_fail() -> None:
-    binding = reservation.overrides_binding()
+    binding = _binding()
     assert findings(BINDING, binding, TEGRA) == ()
     [finding] = findings(BINDING, without(binding, "spec.paramRef"), TEGRA)
     assert finding.rule == "admission"
 
 
 def test_a_second_binding_of_the_overrides_reaches_no_other_nodes() -> None:
-    second = changed(reservation.overrides_binding(), "metadata.name", "second")
+    second = changed(_binding(), "metadata.name", "second")
     assert findings(BINDING, second, TEGRA) == ()
     selector = {"matchLabels": {"kubernetes.io/arch": "amd64"}}
     for wider in (changed(second, "spec.paramRef.selector", selector), without(second, "spec.paramRef")):
@@ -323,7 +417,7 @@ def test_settings_that_can_not_be_read_grant_nothing(text: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/etc", "/usr/lib/../../etc", "usr/lib/x"])
 def test_settings_can_not_grant_any_folder(path: str) -> None:
     facts = _facts(changed_stack(jetson(), "platform.driver_library_path", path))
-    assert facts.libraries == "/usr/lib/aarch64-linux-gnu/nvidia"
+    assert facts.libraries == ("/usr/lib/aarch64-linux-gnu/nvidia",)
     assert facts.problem is not None
 
 
@@ -331,3 +425,39 @@ def test_paths_of_another_jetpack_are_granted() -> None:
     stack = changed_stack(jetson(), "platform.driver_library_path", "/usr/lib/aarch64-linux-gnu/tegra")
     assert findings(MUTATION, _overrides(stack), _facts(stack)) == ()
     assert findings(MUTATION, _overrides(stack), TEGRA) != ()
+
+
+_R39 = ["/usr/lib/aarch64-linux-gnu/nvidia", "/opt/nvidia/l4t-gpu-libs/openrm"]
+
+
+def _own_folders(folders: list[str]) -> Json:
+    return changed_stack(mixed(), "platform.tegra_nodes.jetson-2.driver_library_paths", folders)
+
+
+def test_a_nodes_own_folders_are_granted_in_the_policy_and_to_pods_of_that_node_alone() -> None:
+    facts = _facts(_own_folders(_R39))
+    assert findings(MUTATION, _overrides(_own_folders(_R39)), facts) == ()
+    assert findings(MUTATION, _overrides(_own_folders(_R39)), _facts(mixed())) != ()
+    pod = reservation_pod()
+    given: Any = facts.fragment("jetson-2")["spec"]
+    container = pod["spec"]["containers"][0] | given["containers"][0]
+    pod["spec"] |= given | {"nodeName": "jetson-2", "containers": [container]}
+    assert findings(POD, pod, facts) == ()
+    pod["spec"]["nodeName"] = "jetson-1"
+    assert findings(POD, pod, facts) != ()
+
+
+def test_a_choice_with_anything_beyond_the_grants_is_a_finding() -> None:
+    policy = _overrides(_own_folders(_R39))
+    configuration = policy["spec"]["mutations"][0]["applyConfiguration"]
+    configuration["expression"] = configuration["expression"].replace(f'"{_R39[1]}"', '"/etc"')
+    assert findings(MUTATION, policy, _facts(_own_folders(_R39))) != ()
+
+
+@pytest.mark.parametrize("folder", ["/", "/etc", "/usr/lib/../../etc", "/opt"])
+def test_a_nodes_settings_can_not_grant_any_folder(folder: str) -> None:
+    facts = _facts(_own_folders([_R39[0], folder]))
+    assert facts.node_libraries == {}
+    assert facts.problem == (
+        "driver_library_paths of jetson-2 has what is no library folder; the platform's is granted there"
+    )

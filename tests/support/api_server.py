@@ -25,6 +25,7 @@ ADMISSION_SERVERS = tuple(
     f"/apis/apps/v1/namespaces/{namespace}/deployments/kai-anywhere-admission"
     for namespace in ("kai-anywhere", "gpu-admission")
 )
+QUEUE = "/apis/scheduling.run.ai/v2/queues/default-parent-queue"
 QUEUE_CONTROLLER = "/apis/apps/v1/namespaces/kai-scheduler/deployments/queue-controller"
 
 
@@ -36,11 +37,13 @@ class Request:
         path: without the query.
         query: parameters, each with its values.
         headers: by name in lower case.
+        method: `GET` or `PATCH`.
     """
 
     path: str
     query: Mapping[str, list[str]]
     headers: Mapping[str, str]
+    method: str = "GET"
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,13 @@ class ApiServer:
     Attributes:
         url: its address.
         answers: by path; every other path is a 404.
+        applies: answers to server-side applies, by path; every other one is taken.
         asked: requests so far.
     """
 
     url: str
     answers: dict[str, Answer] = field(default_factory=dict)
+    applies: dict[str, Answer] = field(default_factory=dict)
     asked: list[Request] = field(default_factory=list)
 
     def serve(self, path: str, document: object) -> None:
@@ -77,6 +82,10 @@ class ApiServer:
     def fail(self, path: str, status: int) -> None:
         """Answer a path with an error status."""
         self.answers[path] = Answer(status, json.dumps({"kind": "Status", "code": status}).encode())
+
+    def object_to(self, path: str, status: int, message: str) -> None:
+        """Refuse a server-side apply in the API server's words."""
+        self.applies[path] = Answer(status, json.dumps({"kind": "Status", "code": status, "message": message}).encode())
 
 
 def node(name: str, *, architecture: str = "arm64", memory: str = "128Gi", gpus: int = 1, **labels: str) -> Any:  # noqa: ANN401 - JSON
@@ -109,11 +118,18 @@ def running(tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
     """A server on a free loopback port, without any answer yet."""
 
     class Handler(BaseHTTPRequestHandler):
+        def do_PATCH(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(state.applies, Answer(200, b"{}"))
+
         def do_GET(self) -> None:
+            self._answer(state.answers, Answer(404, b'{"kind":"Status","code":404}'))
+
+        def _answer(self, answers: Mapping[str, Answer], otherwise: Answer) -> None:
             parts = urlsplit(self.path)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            state.asked.append(Request(parts.path, parse_qs(parts.query), headers))
-            answer = state.answers.get(parts.path, Answer(404, b'{"kind":"Status","code":404}'))
+            state.asked.append(Request(parts.path, parse_qs(parts.query), headers, self.command))
+            answer = answers.get(parts.path, otherwise)
             self.send_response(answer.status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(answer.body)))

@@ -120,14 +120,14 @@ def test_programs_of_tests_that_are_skipped_here_are_not_built(monkeypatch: pyte
     [
         ((), "no tests collected (2 deselected)"),
         (("--numprocesses", "1"), "no tests ran"),
-        (("tests/engine/test_workflows.py",), "2 tests collected"),
+        (("tests/engine/policy/test_workflows.py",), "2 tests collected"),
         (("-m", "engine"), "2 tests collected"),
     ],
     ids=["plain", "workers", "a path", "a tier"],
 )
 def test_plain_pytest_is_the_tier_of_seconds(options: tuple[str, ...], says: str) -> None:
     # In place of the whole folder, which takes long to collect.
-    one = "testpaths=tests/engine/test_workflows.py"
+    one = "testpaths=tests/engine/policy/test_workflows.py"
     collect = () if "--numprocesses" in options else ("--collect-only",)
     command = [sys.executable, "-m", "pytest", "--quiet", *collect, "--override-ini", one, *options]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
@@ -161,7 +161,11 @@ def test_what_runs_longest_is_there_and_comes_first() -> None:
     assert [place for place in LONGEST if not (ROOT / place).exists()] == []
     items = [
         SimpleNamespace(path=ROOT / path)
-        for path in ("tests/engine/test_workflows.py", "tests/engine/test_docs.py", "tests/cluster/test_real_pods.py")
+        for path in (
+            "tests/engine/policy/test_workflows.py",
+            "tests/engine/docs/test_guides.py",
+            "tests/cluster/test_real_pods.py",
+        )
     ]
     longest_first(items)
-    assert [item.path.stem for item in items] == ["test_real_pods", "test_docs", "test_workflows"]
+    assert [item.path.stem for item in items] == ["test_real_pods", "test_guides", "test_workflows"]

@@ -143,21 +143,21 @@ def _apply(context: Context, result: Result) -> None:
             files.make_folders(tools.root.target(planned.path).parent)
             written.append(planned)
             write(tools, planned)
-        for each in services:
-            say(f"restarting {each.name}")
-            attempted.append(each)
-            each.bring_up(tools, context.desired.restart_seconds)
-            _refuse_unfound_runtime(context, each)
-            journal.restarted(each.name)
-            result.restarted.append(each.name)
+        for service in services:
+            say(f"restarting {service.name}")
+            attempted.append(service)
+            service.bring_up(tools, context.desired.restart_seconds)
+            _refuse_unfound_runtime(context, service)
+            journal.restarted(service.name)
+            result.restarted.append(service.name)
     except HostError as error:
         if not written:
             raise
         _roll_back(context, written, attempted, error)
-        for each in services:
+        for service in services:
             # One that was not even tried still runs with what is back now.
-            if each.name not in owed:
-                journal.restarted(each.name)
+            if service.name not in owed:
+                journal.restarted(service.name)
         result.rolled_back = True
         raise RolledBackError(f"{error.message} What was there before is back in force.", error.remedy) from error
     journal.forget(leftovers)
@@ -177,7 +177,7 @@ def _begin(context: Context, steps: list[Step], services: list[Service]) -> list
     kept = [copy for _, planned in ours for copy in ownership.before_overwriting(root, journal, planned)]
     for copy in kept:
         say(f"somebody else changed a file that is written again: theirs is kept as {copy.path}")
-    journal.begin(ours, [each.name for each in services])
+    journal.begin(ours, [service.name for service in services])
     return [*kept, *changes]
 
 
@@ -190,9 +190,9 @@ def _roll_back(context: Context, written: list[Change], attempted: list[Service]
             # The write that failed has changed nothing, and would fail again; what somebody changed since is theirs.
             if tools.root.read_bytes(planned.path) == planned.after:
                 write(tools, Change(planned.path, planned.after, planned.before, planned.owner))
-        for each in attempted:
-            each.bring_up(tools, context.desired.restart_seconds)
-            context.journal.restarted(each.name)
+        for service in attempted:
+            service.bring_up(tools, context.desired.restart_seconds)
+            context.journal.restarted(service.name)
     except HostError as second:
         raise HostError(
             f"{error.message} Rolling back failed too: {second.message}",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.host.look import driver_child
-from agents.host.look.driver import CUDA
 from agents.host.look.driver_child import Library
+from agents.host.look.libraries import CUDA
 
 if TYPE_CHECKING:
     from agents.host.commands import Tools
@@ -50,10 +50,10 @@ def ask(tools: Tools, driver: Driver, nvml: Nvml) -> Cuda:
         return Cuda("not asked, since NVML tells the memory of every GPU")
     if nvml.hangs:
         return Cuda("not asked, since the driver does not answer NVML either")
-    folder = driver.cuda_folder
-    if folder is None:
-        return Cuda(f"{CUDA} is in none of {', '.join(driver.folders)}")
-    data = driver_child.ask(tools, _LIBRARY, folder, str(tools.root.path(f"{folder}/{CUDA}")))
+    folder, file = driver.libraries.folder_of(CUDA), driver.libraries.file_of(CUDA)
+    if folder is None or file is None:
+        return Cuda(driver.libraries.where(CUDA))
+    data = driver_child.ask(tools, _LIBRARY, folder, str(tools.root.path(tools.root.real(file) or file)))
     if not data["ok"]:
         return Cuda(str(data["reason"]))
     gpus = tuple(

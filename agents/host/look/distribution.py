@@ -87,11 +87,11 @@ _SNAP_BASE = "/var/snap/k8s/common/lock/.containerd-base-dir"
 
 def detect(root: Root) -> Found:
     """Looks for each distribution's own folder; kubeadm only where no other one is."""
-    found = [(name, f"{path} exists: {name}") for name, path in _SIGNS if root.exists(path)]
+    signs = [(name, f"{path} exists: {name}") for name, path in _SIGNS if root.exists(path)]
     kubeadm = [path for path in _KUBEADM if root.exists(path)]
-    if kubeadm and not found:
-        found.append(("kubeadm", f"{kubeadm[0]} exists: kubeadm"))
-    return Found(tuple(found))
+    if kubeadm and not signs:
+        signs.append(("kubeadm", f"{kubeadm[0]} exists: kubeadm"))
+    return Found(tuple(signs))
 
 
 def chosen(root: Root, wanted: str) -> Layout:
@@ -100,8 +100,8 @@ def chosen(root: Root, wanted: str) -> Layout:
     Raises:
         HostError: It is not there, or `auto` finds none or several.
     """
-    found = detect(root)
-    names = [name for name, _ in found.reasons]
+    present = detect(root)
+    names = [name for name, _ in present.reasons]
     if wanted == "auto":
         if len(names) != 1:
             seen = " and ".join(names) if names else "none"
@@ -183,8 +183,8 @@ def version(tools: Tools, name: str) -> str | None:
         said = tools.said("kubelet", "--version") or ""
     else:
         return None
-    found = re.search(r"v?(\d+\.\d+\.\d+\S*)", said)
-    return found.group(1).strip("'\"") if found else None
+    match = re.search(r"v?(\d+\.\d+\.\d+\S*)", said)
+    return match.group(1).strip("'\"") if match else None
 
 
 def _rancher_unit(root: Root, name: str) -> str:
@@ -201,9 +201,9 @@ def _rancher_unit(root: Root, name: str) -> str:
 
 
 def _snap_base(root: Root) -> str:
-    told = root.read_text(_SNAP_BASE)
-    if told is not None:
-        base = told.strip().rstrip("/")
+    text = root.read_text(_SNAP_BASE)
+    if text is not None:
+        base = text.strip().rstrip("/")
         if base and (not base.startswith("/") or ".." in base.split("/")):
             raise HostError(f"{_SNAP_BASE} holds {base!r}, which is not a folder.", "Repair the k8s snap.")
         return base

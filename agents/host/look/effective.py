@@ -98,26 +98,26 @@ class Effective:
 
 def file_version(text: str) -> int | None:
     """Gives a configuration's version, None where the file has no such line (containerd takes it for version 1)."""
-    found = _VERSION.search(_top(text))
-    return int(found.group(1)) if found else None
+    match = _VERSION.search(_top(text))
+    return int(match.group(1)) if match else None
 
 
 def imports(text: str) -> list[str]:
     """Gives a configuration's imports."""
-    found = _IMPORTS.search(_top(text))
-    return [double or single for double, single in _ENTRY.findall(found.group("entries"))] if found else []
+    match = _IMPORTS.search(_top(text))
+    return [double or single for double, single in _ENTRY.findall(match.group("entries"))] if match else []
 
 
 def with_import(text: str, pattern: str) -> str:
     """Gives a configuration that imports a pattern as its last; the rest of the file, comments included, stays."""
     if pattern in imports(text):
         return text
-    found = _IMPORTS.search(_top(text))
-    if found:
-        entries = found.group("entries").rstrip()
+    match = _IMPORTS.search(_top(text))
+    if match:
+        entries = match.group("entries").rstrip()
         comma = "" if not entries.strip() or entries.endswith(",") else ","
         space = " " if entries.strip() else ""
-        return f'{text[: found.start("entries")]}{entries}{comma}{space}"{pattern}"{text[found.end("entries") :]}'
+        return f'{text[: match.start("entries")]}{entries}{comma}{space}"{pattern}"{text[match.end("entries") :]}'
     line = f'imports = ["{pattern}"]\n'
     version = _VERSION.search(_top(text))
     if version is None:
@@ -134,14 +134,14 @@ def without_import(text: str, pattern: str, *, empty_list: bool) -> str:
         pattern: What it imports.
         empty_list: Whether a list that gets empty stays.
     """
-    found = _IMPORTS.search(_top(text))
-    if found is None or pattern not in imports(text):
+    match = _IMPORTS.search(_top(text))
+    if match is None or pattern not in imports(text):
         return text
-    entries = re.sub(rf"""\s*,?\s*(["']){re.escape(pattern)}\1""", "", found.group("entries"), count=1)
+    entries = re.sub(rf"""\s*,?\s*(["']){re.escape(pattern)}\1""", "", match.group("entries"), count=1)
     if entries.strip(" \t\n,") or empty_list:
-        return text[: found.start("entries")] + entries.lstrip(", ") + text[found.end("entries") :]
-    end = text.find("\n", found.end())
-    return text[: found.start()] + ("" if end < 0 else text[end + 1 :])
+        return text[: match.start("entries")] + entries.lstrip(", ") + text[match.end("entries") :]
+    end = text.find("\n", match.end())
+    return text[: match.start()] + ("" if end < 0 else text[end + 1 :])
 
 
 @dataclass(frozen=True)
@@ -205,5 +205,5 @@ def _moved(tools: Tools, layout: Layout, candidate: Files, staged: str) -> str:
 
 def _top(text: str) -> str:
     """Gives what stands before the first table."""
-    found = _HEAD.search(text)
-    return text[: found.start()] if found else text
+    match = _HEAD.search(text)
+    return text[: match.start()] if match else text

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.host.look import driver_child
-from agents.host.look.driver import NVML
 from agents.host.look.driver_child import Library
+from agents.host.look.libraries import NVML
 
 if TYPE_CHECKING:
     from agents.host.commands import Tools
@@ -47,10 +47,10 @@ def ask(tools: Tools, driver: Driver, *, jetpack: str | None) -> Nvml:
     """Asks NVML in a child process, with the driver's folder on the loader's path; never fails."""
     if jetpack == "5":
         return Nvml("JetPack 5 has no NVML; fractions need JetPack 6 or later")
-    folder = driver.library_folder
+    folder = driver.libraries.folder_of(NVML)
     # The loader would find this machine's own library for a prepared root that has none.
-    if not tools.root.is_machine and not tools.root.exists(f"{folder}/{NVML}"):
-        return Nvml(driver.reasons[-1])
+    if folder is None and not tools.root.is_machine:
+        return Nvml(driver.libraries.where(NVML))
     data = driver_child.ask(tools, _LIBRARY, folder)
     if not data["ok"]:
         return Nvml(str(data["reason"]), hangs=bool(data.get("hangs")))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from agents.host.errors import HostError
-from agents.host.look import board, cuda, distribution, driver, gpus, nvml, toolkit
+from agents.host.look import board, cuda, distribution, driver, gpus, kernel, nvml, toolkit
 
 if TYPE_CHECKING:
     from agents.host.commands import Tools
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MEM_TOTAL = re.compile(r"^MemTotal:\s*(\d+)\s*kB", re.MULTILINE)
 _KIB_PER_MIB = 1024
+_VERSION = 2
+"""Of the answer: 1 had neither `libraries` nor `kernel`."""
 
 
 @dataclass(frozen=True)
@@ -30,23 +32,28 @@ class Hardware:
     nvml: Nvml
 
 
-def hardware(tools: Tools) -> Hardware:
-    """Looks at the hardware; NVML may correct the first view of the board."""
+def hardware(tools: Tools, folders: tuple[str, ...] = ()) -> Hardware:
+    """Looks at the hardware, and in further folders for the driver; NVML may correct the first view of the board."""
     first = board.detect(tools.root)
-    seen = driver.detect(tools.root, first)
+    seen = driver.detect(tools.root, first, folders)
     answer = nvml.ask(tools, seen, jetpack=first.jetpack)
     return Hardware(board.detect(tools.root, tuple(gpu.name for gpu in answer.gpus)), seen, answer)
 
 
-def probe(tools: Tools) -> dict[str, Any]:
-    """Gives the probe's answer; what is missing on the host is missing in the answer, never a failure."""
-    seen = hardware(tools)
+def probe(tools: Tools, folders: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Gives the probe's answer; what is missing on the host is missing in the answer, never a failure.
+
+    Args:
+        tools: The host's programs.
+        folders: Where the driver's libraries are looked for too.
+    """
+    seen = hardware(tools, folders)
     found = distribution.detect(tools.root)
     installed = toolkit.detect(tools)
     total = _memory_mib(tools)
     by_cuda = cuda.ask(tools, seen.driver, seen.nvml)
     return {
-        "version": 1,
+        "version": _VERSION,
         "architecture": seen.board.architecture,
         "python": platform.python_version(),
         "platform": {
@@ -61,6 +68,8 @@ def probe(tools: Tools) -> dict[str, Any]:
             "library_folder": seen.driver.library_folder,
             "reasons": list(seen.driver.reasons),
         },
+        "libraries": asdict(seen.driver.libraries),
+        "kernel": asdict(kernel.review(tools.root)),
         "devices": driver.devices(tools.root),
         "gpus": gpus.listed(tools.root, seen.board, seen.nvml, by_cuda, total_mib=total),
         "nvml": {"ok": seen.nvml.ok, "reason": seen.nvml.reason},
@@ -83,8 +92,8 @@ def probe(tools: Tools) -> dict[str, Any]:
 
 
 def _memory_mib(tools: Tools) -> int:
-    found = _MEM_TOTAL.search(tools.root.read_text("/proc/meminfo") or "")
-    return int(found.group(1)) // _KIB_PER_MIB if found else 0
+    match = _MEM_TOTAL.search(tools.root.read_text("/proc/meminfo") or "")
+    return int(match.group(1)) // _KIB_PER_MIB if match else 0
 
 
 def _runtimes(tools: Tools, name: str) -> list[dict[str, Any]]:
@@ -125,5 +134,5 @@ def _containerd_version(tools: Tools, program: str | None) -> str | None:
 
 
 def _number(text: str) -> str | None:
-    found = re.search(r"v?(\d+\.\d+\.\d+[^\s,]*)", text)
-    return found.group(1) if found else None
+    match = re.search(r"v?(\d+\.\d+\.\d+[^\s,]*)", text)
+    return match.group(1) if match else None

@@ -94,7 +94,7 @@ def without_ours(path: str, original: bytes | None, current: bytes) -> bytes | N
 
 def needed_by_others(root: Root, journal: Journal, original: Original) -> str:
     """Tells why a file has to stay: something that others set up since needs it; empty where nothing does."""
-    ours = [each.path for each in journal.originals.values() if each.step == NAME]
+    ours = [kept.path for kept in journal.originals.values() if kept.step == NAME]
     mains = [path for path in ours if not is_whole(path)]
     folders = {path.rpartition("/")[0] for path in ours if is_whole(path)} | {_default_folder(path) for path in mains}
     theirs = [
@@ -154,22 +154,22 @@ def _drop_in(context: Context) -> Step:
 
     base = _merged(context, "base", main, others, folder)
     new_main = effective.with_import(main, f"{folder}/*.toml")
-    wanted = dict(others)
+    drop_ins = dict(others)
     if major >= _MERGES_SINCE:
-        wanted[RUNC_FILE] = _runc_table(base, version).encode()
+        drop_ins[RUNC_FILE] = _runc_table(base, version).encode()
     if by_host:
         # On 1.x the last file replaces the plugin's whole section, so it has to hold all of it.
-        source = wanted[RUNC_FILE] if major >= _MERGES_SINCE else base.text.encode()
-        wanted[NVIDIA_FILE] = _with_nvidia(context, source)
+        source = drop_ins[RUNC_FILE] if major >= _MERGES_SINCE else base.text.encode()
+        drop_ins[NVIDIA_FILE] = _with_nvidia(context, source)
     elif NVIDIA_FILE in files and not _is_ours(root, context.journal, f"{folder}/{NVIDIA_FILE}"):
-        wanted[NVIDIA_FILE] = files[NVIDIA_FILE]  # The GPU Operator's, which stays.
-    candidate = _merged(context, "candidate", new_main, wanted, folder)
+        drop_ins[NVIDIA_FILE] = files[NVIDIA_FILE]  # The GPU Operator's, which stays.
+    candidate = _merged(context, "candidate", new_main, drop_ins, folder)
     if by_host:
         candidate.refuse_worse_than(base)
     changes = change_of(root, layout.config, content, new_main.encode())
     for name in (RUNC_FILE, NVIDIA_FILE):
-        if name in wanted:
-            changes += change(root, f"{folder}/{name}", wanted[name], like=layout.config)
+        if name in drop_ins:
+            changes += change(root, f"{folder}/{name}", drop_ins[name], like=layout.config)
     restart = candidate.in_force != now.in_force or context.owes_restart(layout.unit)
     return Step(
         NAME,
@@ -221,8 +221,8 @@ def _template(context: Context) -> Step:
 
 
 def _rendered(template: str) -> str:
-    known = {"SNAPSHOTTER": "overlayfs", "RUNTIME": "runc", "RUNTIME_TYPE": "io.containerd.runc.v2"}
-    return _PLACEHOLDER.sub(lambda found: known.get(found.group(1), f"/{found.group(1).lower()}"), template)
+    values = {"SNAPSHOTTER": "overlayfs", "RUNTIME": "runc", "RUNTIME_TYPE": "io.containerd.runc.v2"}
+    return _PLACEHOLDER.sub(lambda match: values.get(match.group(1), f"/{match.group(1).lower()}"), template)
 
 
 def _merged(context: Context, name: str, main: str, drop_ins: Mapping[str, bytes], folder: str) -> Effective:
@@ -277,10 +277,10 @@ def _major(context: Context) -> int:
         where = ", ".join(context.layout.programs) or "PATH"
         raise HostError(f"The containerd of {context.layout.name} is not found in {where}.", "Install it first.")
     said = context.tools.check([program, "--version"], "Repair the installation of containerd.").output
-    found = re.search(r"\sv?(\d+)\.\d+\.\d+", said)
-    if found is None:
+    match = re.search(r"\sv?(\d+)\.\d+\.\d+", said)
+    if match is None:
         raise HostError(f"`{program} --version` prints no version: {said.strip()!r}.", "Repair containerd.")
-    return int(found.group(1))
+    return int(match.group(1))
 
 
 def _refuse_without_cri(now: Effective, config: str) -> None:

@@ -32,16 +32,18 @@ def plan(context: Context) -> Step:
     tools.need("docker", "Install Docker, or switch docker.configure off.")
     toolkit.refuse_two_owners(root)
     before = root.read_bytes(CONFIG)
-    wanted = _with_former_default(context, _parsed(before))
+    configuration = _with_former_default(context, _parsed(before))
     owed = context.owes_restart("docker")
-    if "nvidia" not in wanted.get("runtimes", {}) or (docker.default_runtime and wanted.get(_DEFAULT) != "nvidia"):
+    if "nvidia" not in configuration.get("runtimes", {}) or (
+        docker.default_runtime and configuration.get(_DEFAULT) != "nvidia"
+    ):
         staged = context.staging / "daemon.json"
         if before is not None:
-            staged.write_text(json.dumps(wanted), encoding="utf-8")
+            staged.write_text(json.dumps(configuration), encoding="utf-8")
         made = ctk.docker_runtime(tools, staged, toolkit.runtime_path(root), default=docker.default_runtime)
         # The tool has replaced keys before (NVIDIA/nvidia-container-toolkit#2049): only what was asked for is taken.
-        wanted = _merged(wanted, _parsed(made), default=docker.default_runtime)
-    content = before if before is not None and wanted == _parsed(before) else _text(wanted)
+        configuration = _merged(configuration, _parsed(made), default=docker.default_runtime)
+    content = before if before is not None and configuration == _parsed(before) else _text(configuration)
     changes = change_of(root, CONFIG, before, content)
     if changes:
         _validate(context, content)

@@ -39,10 +39,10 @@ def plan(context: Context) -> Step:
     """
     if not context.desired.images:
         return Step(NAME, "none asked for")
-    wanted = {reference: _in_docker(context.tools, reference) for reference in context.desired.images}
+    identities = {reference: _in_docker(context.tools, reference) for reference in context.desired.images}
     missing = tuple(
         reference
-        for reference, identity in wanted.items()
+        for reference, identity in identities.items()
         if identity not in _in_containerd(context.tools, context.layout, reference)
     )
     detail = f"to import: {', '.join(missing)}" if missing else "containerd holds what Docker holds"
@@ -132,8 +132,8 @@ def _in_containerd(tools: Tools, layout: Layout, reference: str) -> frozenset[st
     """
     ctr = _ctr(tools, layout)
     listed = tools.check([*ctr, "images", "ls", f"name=={full_name(reference)}"], "See that containerd runs.")
-    found = next((part for line in listed.output.splitlines()[1:] for part in line.split() if _is_digest(part)), None)
-    return frozenset() if found is None else frozenset((found, *_named_in(tools, ctr, found)))
+    digest = next((part for line in listed.output.splitlines()[1:] for part in line.split() if _is_digest(part)), None)
+    return frozenset() if digest is None else frozenset((digest, *_named_in(tools, ctr, digest)))
 
 
 def _is_digest(text: str) -> bool:
@@ -148,12 +148,12 @@ def _named_in(tools: Tools, ctr: list[str], digest: str) -> list[str]:
         manifest = json.loads(finished.output)
         descriptors = [*manifest.get("manifests", []), *([manifest["config"]] if "config" in manifest else [])]
         inner = [descriptor["digest"] for descriptor in manifest.get("manifests", [])]
-        found = [descriptor["digest"] for descriptor in descriptors]
+        digests = [descriptor["digest"] for descriptor in descriptors]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
     for manifest_digest in inner[:_MOST_MANIFESTS]:
-        found += _named_in(tools, ctr, manifest_digest)
-    return found
+        digests += _named_in(tools, ctr, manifest_digest)
+    return digests
 
 
 def _ctr(tools: Tools, layout: Layout) -> list[str]:

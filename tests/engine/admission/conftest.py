@@ -6,12 +6,13 @@ import httpx2
 import pytest
 
 import simulator
+from config.reservation import Privilege
 from manifests import reservation
 from testbed.admission.deployment import Deployment, deployment, make, prepare, remove
 from testbed.admission.objects import ENDPOINTS, stack
 from testbed.inventory import connect
 from testbed.simulated import start
-from testbed.stacks import Json, parse, webhook
+from testbed.stacks import Json, jetson, parse, webhook
 from testbed.waiting import eventually
 from tests.support.admission.pods import (
     LIFETIME_S,
@@ -40,10 +41,10 @@ def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
 @pytest.fixture(scope="package")
 def by_policy(api: httpx2.Client) -> dict[str, Json | None]:
     """What the carrier `policy` makes of every case, before there is a webhook."""
-    settings = parse(webhook())
+    settings = parse(jetson())
     objects = [
-        reservation.overrides_policy(settings.platform),  # type: ignore[arg-type]  # a Tegra stack
-        reservation.overrides_binding(),
+        reservation.overrides_policy(settings, Privilege.PRIVILEGED),
+        reservation.overrides_binding(settings, Privilege.PRIVILEGED),
     ]
     for manifest in objects:
         make(api, manifest)

@@ -49,6 +49,10 @@ def test_kai_may_patch_the_pod_and_remove_its_finalizer(api: httpx2.Client, two_
     for change in ({"annotations": {"run.ai/reserve_for_gpu_index": "GPU-1"}}, {"labels": {"a": "b"}}):
         answer = api.patch(path, json={"metadata": change}, headers=headers)
         assert answer.status_code == httpx2.codes.OK, answer.text
+        annotations = answer.json()["metadata"]["annotations"]
+        # As the policy has it: tests/engine/reservation/test_pods.py.
+        assert annotations["run.ai/reserve_for_gpu_index"] == "0"
+        assert annotations["kai-anywhere.io/gpu-uuid"] == "GPU-1"
     api.delete(path, params={"gracePeriodSeconds": "0"})
     answer = api.patch(path, json={"metadata": {"finalizers": None}}, headers=headers)
     assert answer.status_code == httpx2.codes.OK, answer.text

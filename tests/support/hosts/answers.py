@@ -2,11 +2,20 @@
 
 from testbed.stacks import Json, changed
 
+NVIDIA = "/usr/lib/aarch64-linux-gnu/nvidia"
+
+
+def place(folder: str, *, state: str = "library", real: str | None = None) -> Json:
+    """Where NVML's library is, or what stands there instead of it."""
+    path = f"{folder}/libnvidia-ml.so.1"
+    size = {"library": 2048, "stub": 0}.get(state)
+    return {"folder": folder, "path": path, "real": real or path, "bytes": size, "state": state}
+
 
 def jetson_answer() -> Json:
     """A Jetson Orin with JetPack 6 and k3s."""
     return {
-        "version": 1,
+        "version": 2,
         "architecture": "aarch64",
         "python": "3.10.12",
         "platform": {
@@ -16,7 +25,14 @@ def jetson_answer() -> Json:
             "jetpack": "6.2",
             "reasons": ["/etc/nv_tegra_release exists"],
         },
-        "driver": {"version": "540.4.0", "library_folder": "/usr/lib/aarch64-linux-gnu/nvidia", "reasons": []},
+        "driver": {"version": "540.4.0", "library_folder": NVIDIA, "reasons": []},
+        "libraries": {
+            "folders": [{"path": NVIDIA, "real": NVIDIA, "named_by": []}],
+            "nvml": [place(NVIDIA)],
+            "cuda": [],
+            "findings": [],
+        },
+        "kernel": {"release": "5.15.148-tegra", "config": "/proc/config.gz", "gaps": [], "reasons": []},
         "devices": ["/dev/nvmap"],
         "gpus": [
             {

@@ -126,6 +126,8 @@ mode = "auto"
 runtimes = ["docker-runc", "runc", "crun"]
 """
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
+ELF = b"\x7fELF"
+"""Begins a library; one that has no more than this can't be loaded."""
 _MOCKS = {NVML: "mock_nvml.c", CUDA: "mock_cuda.c"}
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 _CSV = "/etc/nvidia-container-runtime/host-files-for-container.d"
@@ -357,7 +359,7 @@ def _board(host: HostRoot, board: Board) -> None:
     host.write("/proc/meminfo", f"MemTotal:       {kibibytes} kB\n")
     for device in ("nvmap", "nvhost-ctrl-gpu", "nvgpu/igpu0/ctrl"):
         host.device(f"/dev/{device}")
-    host.write("/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1")
+    host.write("/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1", ELF)
     host.write(f"{_CSV}/devices.csv", "dev, /dev/nvmap\ndev, /dev/nvhost-ctrl-gpu\n")
     host.write(f"{_CSV}/drivers.csv", "lib, /usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1\n")
 

@@ -22,14 +22,14 @@ NEAR: list[tuple[str, object]] = [
         (f"{_CONTAINER}.image", image)
         for image in (
             "evil:1.0",
-            "resourcereservation:v0.17.0",
-            "registry.example.com/resourcereservation:v0.17.0",
+            "resourcereservation:v0.18.6",
+            "registry.example.com/resourcereservation:v0.18.6",
             "registry.example.com/resourcereservation@sha256:" + "0" * 64,
-            "registry.example.com/ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0",
-            "ghcr.io/kai-scheduler/kai-scheduler/binder:v0.17.0",
-            "ghcr.io/kai-scheduler/kai-scheduler/evil/resourcereservation:v0.17.0",
-            "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation/evil:v0.17.0",
-            "ghcr-io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0",
+            "registry.example.com/ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.18.6",
+            "ghcr.io/kai-scheduler/kai-scheduler/binder:v0.18.6",
+            "ghcr.io/kai-scheduler/kai-scheduler/evil/resourcereservation:v0.18.6",
+            "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation/evil:v0.18.6",
+            "ghcr-io/kai-scheduler/kai-scheduler/resourcereservation:v0.18.6",
             "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation",
         )
     ),

@@ -123,11 +123,16 @@ def test_a_runtime_class_is_there_or_not(api: ApiServer, cluster: Cluster) -> No
 
 
 def test_mutating_policies_are_served_only_where_the_group_lists_them(api: ApiServer, cluster: Cluster) -> None:
-    assert cluster.serves_mutating_admission_policies()
+    assert cluster.mutating_policy_versions() == {"v1"}
+    both = {"resources": [{"name": "validatingadmissionpolicies"}, {"name": "mutatingadmissionpolicies"}]}
+    api.serve(POLICIES.replace("/v1", "/v1beta1"), both)
+    assert cluster.mutating_policy_versions() == {"v1", "v1beta1"}
     api.serve(POLICIES, {"resources": [{"name": "validatingadmissionpolicies"}]})
-    assert not cluster.serves_mutating_admission_policies()
-    del api.answers[POLICIES]
-    assert not cluster.serves_mutating_admission_policies()
+    assert cluster.mutating_policy_versions() == {"v1beta1"}
+    api.serve(POLICIES.replace("/v1", "/v1beta1"), {"resources": []})
+    assert cluster.mutating_policy_versions() == frozenset()
+    del api.answers[POLICIES], api.answers[POLICIES.replace("/v1", "/v1beta1")]
+    assert cluster.mutating_policy_versions() == frozenset()
 
 
 def test_a_helm_release_is_read_by_its_labels_without_its_content(api: ApiServer, cluster: Cluster) -> None:

@@ -11,6 +11,7 @@ from testbed.stacks import Json, jetson, operator_elsewhere, parse
 from tests.support.api_server import DEPLOYMENTS, ApiServer
 
 _POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
+_GPU_CLUSTERS = "/apis/nvidia.com/v1alpha1/gpuclusters"
 _NEVER_DEPLOYED = DeployedState()
 _BOTH = DeployedState(
     deployed=True, releases=frozenset({("kai-scheduler", "kai-scheduler"), ("gpu-operator", "gpu-operator")})
@@ -32,7 +33,7 @@ def _found(cluster: Cluster, stack: Json, state: DeployedState = _NEVER_DEPLOYED
 @pytest.mark.parametrize(
     "image",
     [
-        "ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.17.0",
+        "ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.18.6",
         "ghcr.io/nvidia/kai-scheduler/binder:v0.4.0",
         "registry.example.com:5000/mirror/kai-scheduler/operator@sha256:00",
     ],
@@ -71,7 +72,27 @@ def test_an_operator_elsewhere_is_what_the_stack_wants(api: ApiServer, cluster: 
 
 def test_what_the_stack_installed_is_not_looked_for(api: ApiServer, cluster: Cluster) -> None:
     assert _found(cluster, jetson(), _BOTH) == Installations()
-    assert api.asked == []
+    assert [request.path for request in api.asked] == [_GPU_CLUSTERS]
+
+
+@pytest.mark.parametrize("stack", [jetson(), operator_elsewhere()])
+@pytest.mark.parametrize("state", [_NEVER_DEPLOYED, _BOTH])
+def test_a_gpu_cluster_is_found_whoever_runs_the_operator(
+    api: ApiServer, cluster: Cluster, stack: Json, state: DeployedState
+) -> None:
+    annotations = {"meta.helm.sh/release-name": "gpus", "meta.helm.sh/release-namespace": "nvidia"}
+    api.serve(_GPU_CLUSTERS, {"items": [{"metadata": {"name": "gpu-cluster", "annotations": annotations}}]})
+    place = "GPUCluster 'gpu-cluster' (Helm release 'gpus' in namespace 'nvidia')"
+    assert _found(cluster, stack, state) == Installations(gpu_clusters=(place,))
+
+
+def test_a_gpu_cluster_stops_a_stack_and_is_left_to_its_owner() -> None:
+    [finding] = judge_installations(Installations(gpu_clusters=("GPUCluster 'gpu-cluster'",)))
+    assert finding.fatal
+    assert finding.what.startswith("the cluster has GPUCluster 'gpu-cluster': ")
+    assert finding.remedy.startswith("Choose another context. Or ask whoever made it")
+    assert "it is not this stack's to delete" in finding.remedy
+    assert "kubectl delete" not in finding.remedy
 
 
 def test_what_our_own_killed_run_left_is_none(api: ApiServer, cluster: Cluster) -> None:

@@ -11,6 +11,7 @@ from cluster.findings import Finding
 from cluster.first_contact import meet
 from cluster.installations import Installations
 from cluster.preflight import ClusterFacts, judge
+from config.cluster import Distribution
 from testbed.stacks import (
     Json,
     changed,
@@ -64,7 +65,7 @@ _READY = ClusterFacts(
     nodes={"jetson-1": _node("jetson-1"), "gpu-1": _node("gpu-1", architecture="amd64")},
     namespaces={},
     runtime_class=False,
-    mutating_policies=True,
+    mutating_policies=frozenset({"v1"}),
     revisions={},
 )
 """A cluster that the Jetson stack can be installed on."""
@@ -117,16 +118,16 @@ def test_a_frontend_with_a_gpu_of_its_own_is_refused(label: str) -> None:
 
 def test_remote_gpus_need_mutating_policies() -> None:
     stack = changed(gvirtus(), "reservation.overrides", "never")
-    found = _findings(stack, nodes=_READY.nodes | _FRONTEND, mutating_policies=False)
+    found = _findings(stack, nodes=_READY.nodes | _FRONTEND, mutating_policies=frozenset())
     ways_out = ("use gvirtus.carrier: webhook", "remove the section gvirtus")
     _only(found, "gvirtus.carrier 'policy' can't work", *ways_out)
-    assert _findings(never(), mutating_policies=False) == []
+    assert _findings(never(), mutating_policies=frozenset()) == []
 
 
 @pytest.mark.parametrize("minor", ["33", "36"])
 def test_remote_gpus_by_the_webhook_need_no_mutating_policies(minor: str) -> None:
     nodes = _READY.nodes | _FRONTEND
-    assert _findings(gvirtus_webhook(), nodes=nodes, version=_version(minor), mutating_policies=False) == []
+    assert _findings(gvirtus_webhook(), nodes=nodes, version=_version(minor), mutating_policies=frozenset()) == []
 
 
 def test_another_cluster_stops_at_once() -> None:
@@ -160,19 +161,60 @@ def test_a_cluster_older_than_the_stack_says_is_refused() -> None:
 def test_a_cluster_too_old_for_the_policy_is_refused() -> None:
     stack = without(jetson(), "cluster.kubernetes_version")
     _only(
-        _findings(stack, version=_version("35"), mutating_policies=False),
-        "reservation.carrier 'policy' can't work: the API server is v1.35.0, which is older than 1.36",
+        _findings(stack, version=_version("35"), mutating_policies=frozenset()),
+        "reservation.carrier 'policy' can't work: the API server is v1.35.0, which serves "
+        "MutatingAdmissionPolicy v1beta1 only where somebody switched it on",
+        "use reservation.carrier: webhook",
         "reservation.overrides: never",
+        "in /etc/rancher/k3s/config.yaml the list kube-apiserver-arg gets",
+        "'feature-gates=MutatingAdmissionPolicy=true' and 'runtime-config=admissionregistration.k8s.io/v1beta1=true'",
+    )
+    _only(
+        _findings(stack, version=_version("33"), mutating_policies=frozenset()),
+        "the API server is v1.33.0, which is older than 1.34",
     )
 
 
+@pytest.mark.parametrize("distribution", list(Distribution))
+def test_where_v1beta1_can_be_switched_on_the_distribution_says_how(distribution: Distribution) -> None:
+    stack = changed(without(jetson(), "cluster.kubernetes_version"), "cluster.distribution", distribution.value)
+    _only(
+        _findings(stack, version=_version("34"), mutating_policies=frozenset()),
+        "To switch it on, on every server, in /",
+        "feature-gates=MutatingAdmissionPolicy=true",
+        "runtime-config=admissionregistration.k8s.io/v1beta1=true",
+    )
+
+
+def test_the_version_that_the_settings_say_must_be_the_one_that_is_served() -> None:
+    stack = without(jetson(), "cluster.kubernetes_version")
+    beta = changed(stack, "cluster.mutating_policies", "v1beta1")
+    on_beta: dict[str, Any] = {"version": _version("35"), "mutating_policies": frozenset({"v1beta1"})}
+    assert _findings(beta, **on_beta) == []
+    _only(
+        _findings(stack, **on_beta),
+        "which serves MutatingAdmissionPolicy v1beta1 and not v1",
+        "Set cluster.mutating_policies: v1beta1",
+    )
+    _only(
+        _findings(beta, mutating_policies=frozenset({"v1"})),
+        "which serves MutatingAdmissionPolicy v1 and not v1beta1",
+        "Remove cluster.mutating_policies.",
+    )
+    # In between: 1.36 with the switches of before.
+    both = frozenset({"v1", "v1beta1"})
+    assert _findings(beta, mutating_policies=both) == _findings(stack, mutating_policies=both) == []
+
+
 def test_a_new_cluster_with_the_policy_switched_off_is_refused_for_that_reason() -> None:
-    _only(_findings(jetson(), mutating_policies=False), "does not serve MutatingAdmissionPolicy v1", "switched off")
+    _only(
+        _findings(jetson(), mutating_policies=frozenset()), "does not serve MutatingAdmissionPolicy v1", "switched off"
+    )
 
 
 @pytest.mark.parametrize("stack", [x86(), never()])
 def test_a_stack_without_overrides_needs_no_mutating_policy(stack: Json) -> None:
-    assert _findings(stack, mutating_policies=False) == []
+    assert _findings(stack, mutating_policies=frozenset()) == []
 
 
 def test_a_node_that_is_not_there_is_named_with_the_near_one() -> None:
@@ -333,7 +375,7 @@ def test_every_finding_is_told_at_once() -> None:
     findings = _findings(
         stack,
         version=_version("35"),
-        mutating_policies=False,
+        mutating_policies=frozenset(),
         nodes={"jetson-1": _node("jetson-1", architecture="amd64", memory_mib=1024)},
         installations=Installations(kais=("Deployment 'binder' in namespace 'kai'",)),
         revisions={_KAI: [_revision("pending-install")]},

@@ -9,8 +9,8 @@ import pytest
 from cluster import waiting
 from cluster.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.waiting import Condition, deployment_available, gpus_advertised, runtime_class, wait_for
-from tests.support.api_server import QUEUE_CONTROLLER, RUNTIME_CLASS, ApiServer, node
+from cluster.waiting import Condition, deployment_available, gpus_advertised, runtime_class, wait_for, webhook_answers
+from tests.support.api_server import QUEUE, QUEUE_CONTROLLER, RUNTIME_CLASS, Answer, ApiServer, node
 
 
 @pytest.fixture(autouse=True)
@@ -156,3 +156,60 @@ def test_a_deployment_is_available_with_all_its_replicas(
     assert _missing(condition, cluster) == missing
     assert condition.what == "Deployment 'queue-controller' in namespace 'kai-scheduler'"
     assert condition.causes.startswith("Because.\nLook at: kubectl --namespace kai-scheduler get ")
+
+
+_QUEUE = {
+    "apiVersion": "scheduling.run.ai/v2",
+    "kind": "Queue",
+    "metadata": {"name": "default-parent-queue"},
+    "spec": {"displayName": "default-parent-queue"},
+}
+_SILENT = (
+    'Internal error occurred: failed calling webhook "queue-validation.kai.scheduler": failed to call webhook: Post '
+    '"https://queue-controller.kai-scheduler.svc:443/validate?timeout=10s": no endpoints available'
+)
+
+
+def test_a_webhook_is_asked_by_a_dry_run_that_stores_nothing(api: ApiServer, cluster: Cluster) -> None:
+    assert _missing(webhook_answers(_QUEUE, causes="Because."), cluster) is None
+    [asked] = api.asked
+    assert (asked.method, asked.path, asked.query["dryRun"]) == ("PATCH", QUEUE, ["All"])
+
+
+def test_a_silent_webhook_is_waited_for_and_its_last_words_are_told(api: ApiServer, cluster: Cluster) -> None:
+    api.object_to(QUEUE, 500, _SILENT)
+    condition = webhook_answers(_QUEUE, causes="Because.")
+    with pytest.raises(ClusterError) as caught:
+        wait_for(cluster, condition, timeout_seconds=0.1, report=lambda _: None)
+    text = str(caught.value)
+    assert "for the admission webhook of Queue 'default-parent-queue' to answer without success: last heard: " in text
+    assert f"{_SILENT}.\nBecause.\nLook at: kubectl get validatingwebhookconfigurations" in text
+    timer = threading.Timer(0.1, api.applies.pop, (QUEUE,))
+    timer.start()
+    wait_for(cluster, condition, timeout_seconds=10, report=lambda _: None)
+    timer.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "settled"),
+    [
+        (403, 'admission webhook "queue-validation.kai.scheduler" denied the request: resources must be said', True),
+        (422, 'Queue.scheduling.run.ai "default-parent-queue" is invalid: spec.resources', True),
+        (403, 'queues "default-parent-queue" is forbidden: not yet ready to handle request', False),
+        (429, "too many requests", False),
+        (404, "the server could not find the requested resource", False),
+        (504, "Timeout: request did not complete within the allotted time", False),
+    ],
+)
+def test_a_refusal_is_an_answer_and_what_may_pass_by_is_none(
+    api: ApiServer, cluster: Cluster, status: int, message: str, *, settled: bool
+) -> None:
+    api.object_to(QUEUE, status, message)
+    expected = None if settled else f"last heard: {message}"
+    assert _missing(webhook_answers(_QUEUE, causes="Because."), cluster) == expected
+
+
+def test_an_answer_in_plain_text_is_told_by_its_status(api: ApiServer, cluster: Cluster) -> None:
+    api.applies[QUEUE] = Answer(404, b"404 page not found")
+    missing = _missing(webhook_answers(_QUEUE, causes="Because."), cluster)
+    assert missing == "last heard: the API server answered with status 404"

@@ -13,7 +13,7 @@ from components.gates import gate
 from config.cluster import ClusterSettings, Distribution
 from testbed.stacks import changed, jetson
 from testbed.waiting import eventually
-from tests.support.api_server import QUEUE_CONTROLLER, RUNTIME_CLASS, ApiServer, node
+from tests.support.api_server import QUEUE, QUEUE_CONTROLLER, RUNTIME_CLASS, ApiServer, node
 from tests.support.recording_monitor import Graph, record
 from tests.unit.components.programs import preview, up
 
@@ -86,11 +86,12 @@ def test_a_gate_without_a_cluster_fails_with_that_reason(tmp_path: Path) -> None
         _gated(str(tmp_path / "gone"), preview=False)
 
 
-def test_kai_comes_after_runtime_class_and_gpus_and_queues_after_the_queue_controller(
+def test_kai_comes_after_runtime_class_and_gpus_and_queues_after_their_webhook_answers(
     api: ApiServer, config_path: str
 ) -> None:
     runtime_class, controller = api.answers.pop(RUNTIME_CLASS), api.answers.pop(QUEUE_CONTROLLER)
     api.serve("/api/v1/nodes", {"items": [node("jetson-1", gpus=0)]})
+    api.object_to(QUEUE, 500, 'failed calling webhook "queue-validation.kai.scheduler"')
     ready: dict[str, float] = {}
 
     def after_asked_for(path: str) -> None:
@@ -106,6 +107,8 @@ def test_kai_comes_after_runtime_class_and_gpus_and_queues_after_the_queue_contr
         api.serve("/api/v1/nodes", {"items": [node("jetson-1")]})
         after_asked_for(QUEUE_CONTROLLER)
         api.answers[QUEUE_CONTROLLER] = controller
+        after_asked_for(QUEUE)
+        del api.applies[QUEUE]
 
     thread = threading.Thread(target=make_ready, daemon=True)
     thread.start()
@@ -115,4 +118,4 @@ def test_kai_comes_after_runtime_class_and_gpus_and_queues_after_the_queue_contr
     assert graph.by_key["Release:gpu-operator"].at < ready[RUNTIME_CLASS] < ready["/api/v1/nodes"] < release
     queues = [registered.at for key, registered in graph.by_key.items() if key.startswith("Queue:")]
     assert len(queues) == 4
-    assert release < ready[QUEUE_CONTROLLER] < min(queues)
+    assert release < ready[QUEUE_CONTROLLER] < ready[QUEUE] < min(queues)

@@ -62,6 +62,8 @@ def test_the_jetson_stack_is_this_tree() -> None:
         "ValidatingAdmissionPolicyBinding:reservation-guard-binding",
         "MutatingAdmissionPolicy:reservation-policy",
         "MutatingAdmissionPolicyBinding:reservation-binding",
+        "MutatingAdmissionPolicy:reservation-index-policy",
+        "MutatingAdmissionPolicyBinding:reservation-index-binding",
     }
     assert graph.below("KaiScheduler:kai-scheduler") == {
         "Namespace:kai-scheduler-namespace",
@@ -94,6 +96,8 @@ def test_overrides_never_take_the_mutation_away_and_nothing_else() -> None:
     assert on.by_key.keys() - off.by_key.keys() == {
         "MutatingAdmissionPolicy:reservation-policy",
         "MutatingAdmissionPolicyBinding:reservation-binding",
+        "MutatingAdmissionPolicy:reservation-index-policy",
+        "MutatingAdmissionPolicyBinding:reservation-index-binding",
     }
     assert not off.by_key.keys() - on.by_key.keys()
     labels = off.by_key["Namespace:reservation-namespace"].inputs["metadata"]["labels"]
@@ -329,6 +333,8 @@ def test_a_webhook_stack_has_the_server_instead_of_the_policy() -> None:
     assert by_policy.by_key.keys() - by_webhook.by_key.keys() == {
         "MutatingAdmissionPolicy:reservation-policy",
         "MutatingAdmissionPolicyBinding:reservation-binding",
+        "MutatingAdmissionPolicy:reservation-index-policy",
+        "MutatingAdmissionPolicyBinding:reservation-index-binding",
     }
     added = by_webhook.by_key.keys() - by_policy.by_key.keys()
     assert added == {_ADMISSION} | by_webhook.below(_ADMISSION)

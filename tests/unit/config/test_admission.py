@@ -45,6 +45,10 @@ def test_the_server_carries_what_its_carrier_settings_say() -> None:
 def test_remote_gpus_alone_need_the_image_too() -> None:
     stack = without(changed(gvirtus_webhook(), "reservation.overrides", "never"), "admission.image")
     assert_refused(stack, "", "a carrier is 'webhook' (gvirtus.carrier)", "admission.image is not set")
+    by_auto = changed(without(gvirtus_webhook(), "admission.image"), "reservation.carrier", "auto")
+    ways_out = ("Build it with agents/Containerfile", "1.36 or later", "cluster.mutating_policies: v1beta1")
+    why = "(reservation.carrier: auto, with cluster.kubernetes_version 1.33, gvirtus.carrier)"
+    assert_refused(by_auto, "", f"a carrier is 'webhook' {why}", *ways_out)
     both = without(gvirtus_webhook(), "admission.image")
     assert_refused(both, "", "a carrier is 'webhook' (reservation.carrier, gvirtus.carrier)")
 
@@ -56,7 +60,7 @@ def test_a_webhook_without_an_image_is_refused_with_both_ways_out() -> None:
         "a carrier is 'webhook' (reservation.carrier)",
         "admission.image is not set",
         "agents/Containerfile",
-        "use carrier: policy on Kubernetes 1.36 or later",
+        "Kubernetes 1.36 or later",
     )
 
 

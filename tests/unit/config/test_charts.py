@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.charts import ChartSettings
+from config.charts import ChartSettings, release_line
 from testbed.stacks import assert_refused, changed, parse, x86
 
 _RELEASES = pytest.mark.parametrize("release", ["kai", "gpu_operator"])
@@ -86,3 +86,22 @@ def test_a_toolkit_that_would_ignore_fractions_is_refused(said: str) -> None:
     assert_refused(stack, "gpu_operator.toolkit_env", "would start without it", "pod-guard=enforce")
     for harmless in ({name: "true"}, {"ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS": "false"}):
         parse(changed(x86(), "gpu_operator.toolkit_env", harmless))
+
+
+@pytest.mark.parametrize(
+    ("version", "line"),
+    [
+        ("v0.18.6", (0, 18)),
+        ("0.17.0", (0, 17)),
+        ("v26.7.0", (26, 7)),
+        ("v0.19.0-rc1", (0, 19)),
+        ("0.18.6+site", (0, 18)),
+        (None, None),
+        ("~0.18.0", None),
+        ("0.18", None),
+        ("0.18.x", None),
+        ("0.0.0-41a22cd", None),
+    ],
+)
+def test_a_release_line_is_known_of_one_release_alone(version: str | None, line: tuple[int, int] | None) -> None:
+    assert release_line(version) == line

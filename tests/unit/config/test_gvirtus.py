@@ -27,7 +27,7 @@ def test_without_the_section_there_is_nothing() -> None:
 def test_a_section_with_one_backend_needs_no_more() -> None:
     parsed = parse(changed(x86(), "gvirtus", {"backends": {"a": {"image": "gvirtus/gvirtus:1"}}})).gvirtus
     assert parsed is not None
-    assert (parsed.namespace, parsed.carrier, parsed.frontends) == ("gvirtus-system", Carrier.POLICY, None)
+    assert (parsed.namespace, parsed.carrier, parsed.frontends) == ("gvirtus-system", Carrier.AUTO, None)
     backend = parsed.backends["a"]
     assert (backend.kind, backend.gpu_resource, backend.port) == (BackendKind.GVIRTUS, "nvidia.com/gpu", None)
     assert parsed.default == "a", "one backend alone is the default"
@@ -129,8 +129,9 @@ def test_backends_have_a_namespace_of_their_own(namespace: str) -> None:
 def test_the_policy_carrier_needs_kubernetes_1_36() -> None:
     stack = changed(x86(), "gvirtus", {"backends": {"a": {"image": "a:1"}}})
     assert parse(changed(stack, "cluster.kubernetes_version", "1.36")).gvirtus is not None
+    stack = changed(stack, "gvirtus.carrier", "policy")
     old = changed(stack, "cluster.kubernetes_version", "1.35")
-    ways_out = ("Upgrade the cluster", "use gvirtus.carrier: webhook", "remove the section gvirtus")
+    ways_out = ("Upgrade the cluster", "use gvirtus.carrier: webhook", "remove the section gvirtus", "v1beta1")
     assert_refused(old, "", "gvirtus.carrier 'policy' needs Kubernetes 1.36", "is 1.35", *ways_out)
 
 

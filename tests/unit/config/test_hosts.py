@@ -1,5 +1,6 @@
 """Hosts of a stack: how each is reached, by the names of secrets, and what the platform must agree with."""
 
+import base64
 import json
 from typing import Any
 
@@ -20,6 +21,8 @@ from tests.support.hosts.settings import (
 
 _HOST = "hosts.jetson-1"
 _SSH = f"{_HOST}.ssh"
+_RSA_KEY = "ssh-rsa " + base64.b64encode(b"\0\0\0\x07ssh-rsa" + bytes(range(250))).decode() + " root@jetson-1"
+_ECDSA_KEY = "ecdsa-sha2-nistp256 " + base64.b64encode(b"\0\0\0\x13ecdsa-sha2-nistp256" + bytes(range(85))).decode()
 
 
 def test_a_stack_without_hosts_leaves_every_machine_alone() -> None:
@@ -69,13 +72,22 @@ def test_what_a_connection_needs_is_required(key: str) -> None:
         ("port", 65536, "less than or equal to 65535"),
         ("host_key", "AAAAC3NzaC1lZDI1NTE5AAAAIBlFmcklCxzuuKgauv", "not a host's public key"),
         ("host_key", f"192.0.2.21 {HOST_KEY}", "from known_hosts, leave the host name out"),
-        ("host_key", HOST_KEY.replace("ssh-ed25519", "ssh-rsa"), "not a host's public key"),
+        ("host_key", HOST_KEY.replace("ssh-ed25519", "ecdsa-sha2-nistp256"), "not a host's public key"),
+        ("host_key", _RSA_KEY, "an RSA key, which no connection can be pinned to"),
+        ("host_key", _RSA_KEY, "`ssh-keyscan -t ed25519 ADDRESS`"),
         ("host_key", HOST_KEY[:-9] + "!", "not a host's public key"),
         ("host_key", f"{HOST_KEY}\nssh-rsa AAAA", "not a host's public key"),
     ],
 )
 def test_a_value_that_is_no_part_of_a_connection_is_refused(key: str, value: object, says: str) -> None:
     assert_refused(changed(jetson_with_host(), f"{_SSH}.{key}", value), f"{_SSH}.{key}", says, found=value)
+
+
+@pytest.mark.parametrize("key", [HOST_KEY, f"{HOST_KEY} root@jetson-1", _ECDSA_KEY])
+def test_a_host_key_that_a_connection_can_be_pinned_to_is_taken(key: str) -> None:
+    ssh = parse(changed(jetson_with_host(), f"{_SSH}.host_key", key)).hosts["jetson-1"].ssh
+    assert ssh is not None
+    assert ssh.host_key == key
 
 
 @pytest.mark.parametrize("value", ["192.0.2.21", "2001:db8::21", "jetson-1", "jetson-1.lab.example.com"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.stacks import Json, assert_refused, changed, parse, x86
+from testbed.stacks import Json, assert_refused, changed, jetson, mixed, parse, spark, x86
 
 
 def _queues(**queues: Json) -> Json:
@@ -95,3 +95,70 @@ def test_a_namespace_is_a_dns_label(name: str) -> None:
 @pytest.mark.parametrize("seconds", [29, 7201])
 def test_a_wait_is_bounded(key: str, seconds: int) -> None:
     assert_refused(changed(x86(), key, seconds), key, "or equal to", found=seconds)
+
+
+_MODE = "kai.gpu_sharing_mode"
+_ENFORCING = pytest.mark.parametrize("mode", ["hami_core", "nv_fractions"])
+
+
+def test_an_unknown_mode_names_the_known_ones() -> None:
+    known = "'non_memory_enforced', 'hami_core', 'nv_fractions' or 'disabled'"
+    assert_refused(changed(x86(), _MODE, "NvFractions"), _MODE, known, found="NvFractions")
+
+
+@pytest.mark.parametrize(
+    ("mode", "version", "since"),
+    [("nv_fractions", "v0.17.0", "0.18"), ("nv_fractions", "0.17.1", "0.18"), ("hami_core", "v0.16.4", "0.17")],
+)
+def test_a_chart_that_lacks_the_mode_is_refused(mode: str, version: str, since: str) -> None:
+    stack = changed(changed(x86(), _MODE, mode), "kai.chart", {"version": version})
+    assert_refused(
+        stack, "kai", f"'{mode}' needs KAI {since} or later; chart.version is {version}", "Remove the version"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "version"),
+    [
+        ("nv_fractions", "v0.18.0"),
+        ("hami_core", "v0.17.0"),
+        ("non_memory_enforced", "v0.16.4"),
+        ("disabled", "v0.16.4"),
+        # Which release that is, nobody knows here.
+        ("nv_fractions", "~0.17.0"),
+    ],
+)
+def test_a_chart_that_has_the_mode_is_accepted(mode: str, version: str) -> None:
+    stack = changed(changed(x86(), _MODE, mode), "kai.chart", {"version": version})
+    assert parse(stack).kai.gpu_sharing_mode == mode
+
+
+@_ENFORCING
+@pytest.mark.parametrize(
+    ("stack", "node", "where"),
+    [
+        (jetson(), "jetson-1", "platform.tegra_nodes"),
+        (mixed(), "jetson-1", "platform.tegra_nodes"),
+        (spark(), "spark-1", "platform.unified_memory_nodes"),
+    ],
+)
+def test_memory_is_enforced_on_no_node_that_shares_it_with_its_gpu(
+    mode: str, stack: Json, node: str, where: str
+) -> None:
+    assert_refused(
+        changed(stack, _MODE, mode),
+        "",
+        f"kai.gpu_sharing_mode '{mode}' is for every node",
+        f"'{node}' ({where}) can't have it",
+        "Use non_memory_enforced",
+    )
+
+
+@pytest.mark.parametrize("mode", ["non_memory_enforced", "disabled"])
+def test_what_enforces_nothing_is_accepted_everywhere(mode: str) -> None:
+    assert parse(changed(mixed(), _MODE, mode)).kai.enforces_memory is False
+
+
+@_ENFORCING
+def test_memory_is_enforced_on_discrete_gpus(mode: str) -> None:
+    assert parse(changed(x86(), _MODE, mode)).kai.enforces_memory is True

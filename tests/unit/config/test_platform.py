@@ -2,7 +2,21 @@
 
 import pytest
 
-from testbed.stacks import STACKS, assert_refused, changed, jetson, mixed, never, parse, without, x86
+from config.admission import Webhook
+from testbed.stacks import (
+    STACKS,
+    assert_refused,
+    changed,
+    jetson,
+    mixed,
+    never,
+    parse,
+    refusal,
+    rungs,
+    unprivileged,
+    without,
+    x86,
+)
 
 
 def test_tegra_nodes_in_an_x86_stack_say_what_would_happen_and_what_to_do() -> None:
@@ -120,12 +134,46 @@ def test_the_toolkit_has_one_owner() -> None:
 
 def test_the_policy_carrier_needs_kubernetes_1_36() -> None:
     assert_refused(
-        changed(jetson(), "cluster.kubernetes_version", "1.35"),
+        changed(changed(jetson(), "reservation.carrier", "policy"), "cluster.kubernetes_version", "1.35"),
         "",
         "needs Kubernetes 1.36 or later",
         "cluster.kubernetes_version is 1.35",
-        "Upgrade the cluster, use reservation.carrier: webhook, or set reservation.overrides: never",
+        "Upgrade the cluster",
+        "set cluster.mutating_policies: v1beta1",
+        "use reservation.carrier: webhook",
+        "set reservation.overrides: never",
     )
+
+
+@pytest.mark.parametrize("version", ["1.34", "v1.35", None])
+@pytest.mark.parametrize("carrier", ["policy", "auto"])
+def test_policies_are_v1beta1_where_the_stack_says_so(version: str | None, carrier: str) -> None:
+    stack = changed(jetson(), "cluster.mutating_policies", "v1beta1")
+    stack = changed(changed(stack, "cluster.kubernetes_version", version), "reservation.carrier", carrier)
+    settings = parse(stack)
+    assert settings.cluster.policies_version == "v1beta1"
+    assert (settings.policy_carriers, settings.webhooks) == (("reservation",), ())
+
+
+def test_v1beta1_is_refused_where_no_api_server_has_it() -> None:
+    stack = changed(changed(jetson(), "cluster.mutating_policies", "v1beta1"), "cluster.kubernetes_version", "1.33")
+    assert_refused(stack, "cluster", "is for Kubernetes 1.34 and later", "is 1.33", "Remove mutating_policies")
+
+
+def test_another_version_of_policies_is_refused() -> None:
+    key = "cluster.mutating_policies"
+    assert_refused(changed(jetson(), key, "v1"), key, "'v1beta1'", found="v1")
+
+
+@pytest.mark.parametrize(("version", "policies"), [(None, "v1"), ("1.36", "v1"), ("2.0", "v1"), ("1.35", None)])
+def test_auto_is_the_policy_where_the_stated_version_serves_it_and_else_the_webhook(
+    version: str | None, policies: str | None
+) -> None:
+    stack = changed(without(jetson(), "reservation.carrier"), "cluster.kubernetes_version", version)
+    settings = parse(changed(stack, "admission.image", "registry.example.com/agents:1"))
+    assert settings.cluster.policies_version == policies
+    expected = (("reservation",), ()) if policies else ((), (Webhook.RESERVATION,))
+    assert (settings.policy_carriers, settings.webhooks) == expected
 
 
 @pytest.mark.parametrize("version", ["1.36", "v1.36", "1.37", "2.0"])
@@ -164,3 +212,82 @@ def test_overrides_always_in_an_x86_stack_say_what_would_happen() -> None:
 )
 def test_overrides_apply_to_tegra_unless_they_are_turned_off(name: str, overrides: str, *, apply: bool) -> None:
     assert parse(changed(STACKS[name](), "reservation.overrides", overrides)).overrides_apply is apply
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("privilege", "none"), ("privilege_by_node", {}), ("supplemental_groups", [44])]
+)
+def test_an_x86_stack_says_nothing_of_privilege(key: str, value: object) -> None:
+    assert_refused(
+        changed(x86(), f"reservation.{key}", value),
+        "",
+        f"reservation.{key} in an x86 stack",
+        f"Remove reservation.{key}",
+    )
+
+
+def test_the_privilege_of_a_node_that_is_not_listed_names_those_that_are() -> None:
+    assert_refused(
+        changed(mixed(), "reservation.privilege_by_node", {"jetson-9": "none"}),
+        "",
+        "reservation.privilege_by_node has 'jetson-9'",
+        "There are: jetson-1, jetson-2.",
+    )
+
+
+@pytest.mark.parametrize("path", ["reservation.privilege", "reservation.privilege_by_node.jetson-1"])
+def test_an_unknown_rung_names_the_known_ones(path: str) -> None:
+    assert_refused(changed(jetson(), path, "root"), path, "'privileged', 'devices' or 'none'", found="root")
+
+
+def test_groups_are_for_pods_that_are_not_root() -> None:
+    assert_refused(
+        changed(jetson(), "reservation.supplemental_groups", [44]),
+        "",
+        "every Jetson's reservation pod is privileged",
+        "set reservation.privilege to devices or none",
+    )
+    parse(changed(unprivileged(), "reservation.privilege_by_node", {"jetson-1": "devices"}))
+
+
+@pytest.mark.parametrize("group", [0, -1, 2**31])
+def test_no_group_is_roots(group: int) -> None:
+    stack = changed(unprivileged(), "reservation.supplemental_groups", [group])
+    assert_refused(stack, "reservation.supplemental_groups.0", "Input should be", found=group)
+
+
+def test_a_node_may_be_on_another_rung_than_its_stack() -> None:
+    assert parse(rungs()).privileges == {"jetson-1": "none", "jetson-2": "devices", "jetson-3": "privileged"}
+    assert parse(jetson()).privileges == {"jetson-1": "privileged"}
+    assert parse(changed(rungs(), "reservation.overrides", "never")).privileges == {}
+    assert parse(x86()).privileges == {}
+
+
+def test_a_node_may_say_its_own_library_folders_and_all_others_have_the_platforms() -> None:
+    folders = ["/usr/lib/aarch64-linux-gnu/nvidia", "/opt/nvidia/l4t-gpu-libs/openrm"]
+    platform = parse(
+        changed(mixed(), "platform.tegra_nodes.jetson-2.driver_library_paths", folders)
+    ).overridden_platform
+    assert platform is not None
+    assert platform.library_folders("jetson-1") == ("/usr/lib/aarch64-linux-gnu/nvidia",)
+    assert platform.library_folders("jetson-2") == tuple(folders)
+    assert platform.declared_library_folders == {tuple(folders): ["jetson-2"]}
+
+
+@pytest.mark.parametrize(
+    ("folders", "says"),
+    [
+        ([], "at least 1 item"),
+        ([f"/opt/{number}" for number in range(9)], "at most 8 items"),
+        (["/opt/a", "/opt/a"], "'/opt/a' is listed twice: remove one"),
+        (["opt/a"], "not a host path"),
+        (["/opt/../etc"], "not a host path"),
+        (["/opt/a:/opt/b"], "':' separates folders in LD_LIBRARY_PATH"),
+        ("/opt/a", "valid array"),
+    ],
+)
+def test_library_folders_are_a_short_list_of_host_paths(folders: object, says: str) -> None:
+    key = "platform.tegra_nodes.jetson-1.driver_library_paths"
+    text = refusal(changed(jetson(), key, folders))
+    assert key in text
+    assert says in text

@@ -115,6 +115,10 @@ def test_a_misspelt_key_names_the_allowed_keys_and_the_near_one(model: type[Sett
 
 def test_a_key_that_is_near_to_none_gets_no_guess() -> None:
     stack = changed(mixed(), "reservation.zzz", 1)
-    assert_refused(stack, "reservation", "unknown key 'zzz'. Allowed here: overrides, carrier.")
+    assert_refused(
+        stack,
+        "reservation",
+        "unknown key 'zzz'. Allowed here: overrides, privilege, privilege_by_node, supplemental_groups, carrier.",
+    )
     with pytest.raises(AssertionError):
         assert_refused(stack, "reservation", "Did you mean")

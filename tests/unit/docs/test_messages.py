@@ -12,6 +12,7 @@ GUIDES = ("jetson", "distributions", "mixed-clusters", "air-gapped", "upgrade", 
 PACKAGES = ("agents", "cluster", "components", "config", "manifests", "operations")
 ELSEWHERE = {
     "ERROR_LIBRARY_NOT_FOUND": "NVML, in KAI's reservation pod",
+    "hostPath type check failed": "the kubelet",
     "found N devices, 1 was expected": "KAI's reservation pod",
     "unsupported device id": "NVIDIA's container runtime",
     "unresolvable CDI devices": "containerd",
@@ -23,6 +24,7 @@ ELSEWHERE = {
     'failed calling webhook "reservation.kai-anywhere.io"': "the API server",
     'failed calling webhook "gvirtus.kai-anywhere.io"': "the API server",
     "after 60 failed attempts": "the command provider",
+    "proxy: after N failed attempts: ssh: handshake failed: EOF": "the command provider, with a number filled in",
     "knownhosts": "Go's SSH client, in the command provider",
     "Host key verification failed": "OpenSSH",
     "host key mismatch": "Go's SSH client, in the command provider",

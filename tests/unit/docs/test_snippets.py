@@ -37,18 +37,24 @@ class NotRun:
 
 
 _PICTURE = NotRun("a picture")
-_DOCS = "engine/test_docs.py"
-_SITE = "engine/test_docs_air_gapped.py"
+_DOCS = "engine/docs/test_guides.py"
+_README = "engine/docs/test_readme.py"
+_RECOVERY = "engine/stack/test_recovery.py"
+_S3 = "engine/stack/test_s3_state.py"
+_SITE = "engine/docs/test_air_gapped.py"
 _FEWER = "without the packages of the tests"
 _ANSWERED = "the question of `pulumi up` is answered with yes"
 _PULLED = "the chart is made here: the official one needs the internet"
+
+_IMAGES = "engine/charts/test_images.py"
+_STAND_INS = "the charts are the stand-ins; no registry can be asked"
 
 HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
     "README.md": [
         (
             "make up",
             RunBy(
-                "engine/test_readme.py",
+                _README,
                 "test_make_up_installs_the_jetson_stack_and_says_what_is_there",
                 but="`make test` is what runs this test",
             ),
@@ -56,27 +62,32 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         ("Pulumi.<stack>.yaml ──► settings ──► manifests ──► components ──► Kubernetes", _PICTURE),
         (
             'eval "$(make env)"',
-            RunBy("engine/test_readme.py", "test_the_reservation_pod_of_the_readme_becomes_privileged"),
+            RunBy(_README, "test_the_reservation_pod_of_the_readme_becomes_privileged"),
         ),
-        ('eval "$(make env)"', RunBy("engine/test_readme.py", "test_the_third_step_works_on_a_cluster_of_ones_own")),
-        ("pulumi up", RunBy("engine/test_readme.py", "test_the_third_step_works_on_a_cluster_of_ones_own", _ANSWERED)),
+        (
+            'eval "$(make env)"',
+            RunBy(_README, "test_the_third_step_works_on_a_cluster_of_ones_own"),
+        ),
+        (
+            "pulumi up",
+            RunBy(_README, "test_the_third_step_works_on_a_cluster_of_ones_own", _ANSWERED),
+        ),
     ],
     "docs/admission.md": [
         (
             "docker buildx build --platform linux/amd64,linux/arm64 --file agents/Containerfile \\",
-            NotRun(
-                "no Docker and no registry; engine/test_agents_image.py builds the same file where buildah is there"
-            ),
+            NotRun("no Docker and no registry; engine/programs/test_agents_image.py builds it where buildah is there"),
         ),
     ],
     "docs/air-gapped.md": [
         (
-            "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.17.0",
+            "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.18.6",
             NotRun("the internet; unit/docs/test_facts.py compares address and version with the pins"),
         ),
+        ('make images CHARTS="$(echo *.tgz)"', RunBy(_IMAGES, "test_the_guide_copies_every_image", _STAND_INS)),
         (
-            "helm template kai-scheduler kai-scheduler-v0.17.0.tgz | grep -E '(image|repository|name|tag):'",
-            NotRun("the official charts"),
+            r"""jq --raw-output '.images[] | "\(.pinned) \(.used_by[0])/\(.name)"' images.jetson.lock.json |""",
+            RunBy(_IMAGES, "test_the_guide_copies_every_image", but="a script stands in for skopeo"),
         ),
         ("kubectl get pods --all-namespaces \\", RunBy(_DOCS, "test_the_images_of_a_running_stack_are_listed")),
         ("kubectl create namespace gpu-operator", RunBy(_DOCS, "test_a_login_for_the_registry_comes_before_the_stack")),
@@ -129,6 +140,14 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy(_DOCS, "test_the_jetson_page_installs_the_stack", but="the state is elsewhere; yes is answered"),
         ),
         ("kubectl apply -f examples/fraction.yaml", RunBy(_DOCS, "test_a_fraction_is_taken")),
+        (
+            "make probe-privilege NODE=jetson-1 KUBECONFIG=~/.kube/config",
+            RunBy(
+                "unit/operations/privilege_probe/test_command.py",
+                "test_the_command_of_the_guide_names_node_and_kubeconfig",
+                but="no board: a script stands in for Python",
+            ),
+        ),
     ],
     "docs/mixed-clusters.md": [
         (
@@ -146,27 +165,27 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
     "docs/policy.md": [
         (
             "make policy",
-            RunBy("engine/test_policy_docs.py", "test_the_two_commands_show_every_stack_and_every_exception"),
+            RunBy("engine/policy/test_policy_docs.py", "test_the_two_commands_show_every_stack_and_every_exception"),
         ),
         (
             'eval "$(make --no-print-directory --directory ../kai-anywhere env)"',
-            RunBy("engine/test_policy_docs.py", "test_a_program_of_ones_own_is_stopped_as_the_sample_says"),
+            RunBy("engine/policy/test_policy_docs.py", "test_a_program_of_ones_own_is_stopped_as_the_sample_says"),
         ),
         (
             "Pod default/web: spec.containers[0].securityContext.privileged",
-            RunBy("engine/test_policy_docs.py", "test_a_program_of_ones_own_is_stopped_as_the_sample_says"),
+            RunBy("engine/policy/test_policy_docs.py", "test_a_program_of_ones_own_is_stopped_as_the_sample_says"),
         ),
-        ("{", RunBy("engine/test_policy_docs.py", "test_the_configuration_of_the_page_grants_what_it_says")),
+        ("{", RunBy("engine/policy/test_policy_docs.py", "test_the_configuration_of_the_page_grants_what_it_says")),
         ("- rule: host-paths", RunBy("policy/test_choices.py", "test_the_exception_of_the_page_covers_what_it_says")),
     ],
     "docs/recovery.md": [
         (
             "pulumi cancel --yes --stack jetson",
-            RunBy("engine/test_recovery.py", "test_a_run_killed_between_objects_goes_on_where_it_was", _ANSWERED),
+            RunBy(_RECOVERY, "test_a_run_killed_between_objects_goes_on_where_it_was", _ANSWERED),
         ),
         (
             "kubectl --namespace kai-scheduler delete secret sh.helm.release.v1.kai-scheduler.v2",
-            RunBy("engine/test_recovery.py", "test_a_run_killed_while_helm_upgrades_is_repaired"),
+            RunBy(_RECOVERY, "test_a_run_killed_while_helm_upgrades_is_repaired"),
         ),
         (
             "pulumi destroy --run-program --stack jetson",
@@ -175,7 +194,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         (
             "make repair KUBECONFIG=~/.kube/config",
             RunBy(
-                "engine/test_recovery.py",
+                _RECOVERY,
                 "test_somebody_who_changes_the_cluster_by_hand_is_overruled",
                 but="the stack is elsewhere; what the target does is called, without make",
             ),
@@ -183,31 +202,37 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         (
             "find ~/.pulumi/stacks -name '*.attrs' -delete",
             RunBy(
-                "engine/test_recovery.py", "test_a_run_killed_while_it_wrote_attributes_left_a_whole_state", _ANSWERED
+                _RECOVERY,
+                "test_a_run_killed_while_it_wrote_attributes_left_a_whole_state",
+                _ANSWERED,
             ),
         ),
         (
             "pulumi stack import --stack jetson --file backup.json",
-            RunBy("engine/test_recovery.py", "test_a_state_put_back_from_an_older_one_catches_up", _ANSWERED),
+            RunBy(_RECOVERY, "test_a_state_put_back_from_an_older_one_catches_up", _ANSWERED),
         ),
     ],
     "docs/teams.md": [
         (
             "pulumi login 's3://kai-anywhere-state?region=eu-central-1'",
-            RunBy("engine/test_s3_state.py", "test_the_commands_of_the_teams_guide_work", but="S3 and KMS are moto's"),
+            RunBy(
+                _S3,
+                "test_the_commands_of_the_teams_guide_work",
+                but="S3 and KMS are moto's",
+            ),
         ),
         (
             "pulumi login 's3://kai-anywhere-state?region=eu-central-1'",
-            RunBy("engine/test_s3_state.py", "test_the_commands_of_the_teams_guide_work", but="S3 is moto's"),
+            RunBy(_S3, "test_the_commands_of_the_teams_guide_work", but="S3 is moto's"),
         ),
-        ("make review", RunBy("engine/test_readme.py", "test_the_review_and_the_drift_of_the_teams_guide_work")),
+        ("make review", RunBy(_README, "test_the_review_and_the_drift_of_the_teams_guide_work")),
         (
             "cd examples/yaml",
-            RunBy("engine/test_package.py", "test_the_commands_of_the_teams_guide_preview_the_example"),
+            RunBy("engine/stack/test_package.py", "test_the_commands_of_the_teams_guide_preview_the_example"),
         ),
-        ("make drift", RunBy("engine/test_readme.py", "test_the_review_and_the_drift_of_the_teams_guide_work")),
+        ("make drift", RunBy(_README, "test_the_review_and_the_drift_of_the_teams_guide_work")),
         (
-            "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.17.0",
+            "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.18.6",
             RunBy(_DOCS, "test_a_newer_chart_is_checked", _PULLED),
         ),
     ],
@@ -218,12 +243,20 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy(
                 _DOCS,
                 "test_another_version_of_the_program_takes_the_stack_over",
-                but="`make policy` is run by engine/test_policy_docs.py",
+                but="`make policy` is run by engine/policy/test_policy_docs.py",
             ),
         ),
         (
             "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version NEWER",
             RunBy(_DOCS, "test_a_newer_chart_is_checked", _PULLED),
+        ),
+        (
+            "helm uninstall kai-scheduler --namespace kai-scheduler",
+            RunBy(
+                "engine/stack/test_kai_upgrade.py",
+                "test_the_way_back_takes_kai_out_and_leaves_fractions_and_queues",
+                but="the provider's uninstall stands in for Helm's command line",
+            ),
         ),
         (
             "make preflight KUBECONFIG=~/.kube/config",

@@ -12,7 +12,8 @@ from agents.admission.endpoints import EndpointsFile
 from agents.admission.mutation import Mutation
 from agents.admission.settings import MountedCertificate, OwnCertificate, Settings, SignedCertificate
 from config.gvirtus import BackendKind
-from manifests import admission, reservation
+from config.reservation import Privilege
+from manifests import admission, reservation, reservation_index
 from manifests.gvirtus import backends as remote_gpus
 from manifests.gvirtus import policy as gvirtus_policy
 from manifests.gvirtus.injection import NOT_YET
@@ -39,7 +40,8 @@ def test_other_stacks_have_none_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("kind", BackendKind)
 def test_the_webhook_of_remote_gpus_reaches_exactly_what_the_policies_reach(kind: BackendKind) -> None:
-    settings = parse(gvirtus_webhook())
+    # Where a cluster could have either carrier.
+    settings = parse(changed(gvirtus_webhook(), "cluster.kubernetes_version", "1.36"))
     assert settings.gvirtus is not None
     [hook] = admission.gvirtus_webhook(settings)["webhooks"]
     for policy in (
@@ -112,14 +114,26 @@ def test_other_backends_make_no_other_pods_of_the_server() -> None:
     assert before == after
 
 
+def test_nodes_with_several_gpus_alone_bring_the_server_no_updates() -> None:
+    settings = parse(changed(webhook(), "platform.tegra_nodes.jetson-1.gpu_count", 2))
+    [hook] = admission.reservation_webhook(settings)["webhooks"]
+    assert [rule["operations"] for rule in hook["rules"]] == [["CREATE"]]
+    assert [each["name"] for each in hook["matchConditions"]] == ["the-pod-has-a-node"]
+    assert "rewrite" not in admission.server_settings(settings)["mutations"]["reservation"]
+
+
 def test_the_webhook_reaches_exactly_what_the_policy_reaches() -> None:
     [hook] = admission.reservation_webhook(parse(webhook()))["webhooks"]
-    platform = parse(jetson()).platform
-    policy = reservation.overrides_policy(platform)  # type: ignore[arg-type]  # Tegra
+    settings = parse(jetson())
+    policy = reservation.overrides_policy(settings, Privilege.PRIVILEGED)
     constraints = policy["spec"]["matchConstraints"]
     assert hook["namespaceSelector"] == constraints["namespaceSelector"]
     assert hook["objectSelector"] == constraints["objectSelector"]
-    assert hook["rules"] == [constraints["resourceRules"][0] | {"scope": "Namespaced"}]
+    index = reservation_index.objects(settings)["index-policy"].manifest["spec"]["matchConstraints"]
+    assert {key: index[key] for key in ("namespaceSelector", "objectSelector")} == {
+        key: constraints[key] for key in ("namespaceSelector", "objectSelector")
+    }
+    assert hook["rules"] == [each["resourceRules"][0] | {"scope": "Namespaced"} for each in (constraints, index)]
     assert (hook["failurePolicy"], hook["reinvocationPolicy"]) == ("Fail", policy["spec"]["reinvocationPolicy"])
     assert hook["sideEffects"] == "None", "or a dry-run would be refused"
     assert "caBundle" not in hook["clientConfig"], "the server owns it"

@@ -1,7 +1,8 @@
 """Every value path that is passed to a chart exists in that chart at the pinned version, with the same type.
 
 `tests/data/charts` was read from the charts' `values.yaml` and templates. Helm ignores an unknown path without a word,
-so a wrong one is found nowhere else.
+so a wrong one is found nowhere else. `commit` is where they were read: of KAI v0.18.6 the newest readable commit of
+October 2026, since the release's own was not within reach.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,8 @@ class _Chart(BaseModel):
     model_config = ConfigDict(extra="forbid")
     chart: str
     version: str
+    read_at: str | None = None
+    """The release whose sources were read, where it is an earlier patch release than `version`."""
     repository: str
     commit: str
     value_paths: dict[str, str]

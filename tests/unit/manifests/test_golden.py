@@ -11,18 +11,23 @@ from tests.support.values import documents_of
 
 _DIFFERENCES = {
     "never": "jetson",
+    "unprivileged": "jetson",
+    "rungs": "jetson",
     "mixed": "jetson",
     "operator-elsewhere": "jetson",
     "webhook": "jetson",
+    "rungs-webhook": "webhook",
     "cert-manager": "webhook",
     "stack-certificates": "webhook",
     "spark": "x86",
+    "hami-core": "x86",
     "time-slicing": "x86",
     "k8s-snap": "x86",
     "air-gapped": "x86",
     "gvirtus": "jetson",
     "gvirtus-full": "operator-elsewhere",
     "gvirtus-webhook": "gvirtus",
+    "beta-policies": "gvirtus",
 }
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from config.kai import GpuSharingMode
 from manifests import kai
 from testbed.stacks import STACKS, Json, air_gapped, changed, jetson, parse, x86
 
@@ -15,9 +16,54 @@ def _values(stack: Json) -> Json:
 @pytest.mark.parametrize("name", STACKS)
 def test_every_stack_shares_gpus_under_the_runtime_class_nvidia(name: str) -> None:
     values = _values(STACKS[name]())
-    assert values["global"]["gpuSharing"] is True
+    assert values["global"]["gpuSharingMode"] in {"NonMemoryEnforced", "HamiCore"}
     assert values["binder"]["runtimeClassName"] == "nvidia"
     assert values["admission"]["gpuFractionRuntimeClassName"] == "nvidia"
+
+
+_MODES = {
+    "non_memory_enforced": "NonMemoryEnforced",
+    "hami_core": "HamiCore",
+    "nv_fractions": "NvFractions",
+    "disabled": "Disabled",
+}
+_every_mode = pytest.mark.parametrize(("mode", "upstreams"), _MODES.items())
+
+
+def _shared(mode: str, chart: Json) -> Json:
+    """How GPUs are shared, among the values."""
+    values = _values(changed(changed(x86(), "kai.gpu_sharing_mode", mode), "kai.chart", chart))
+    said = {key: value for key, value in values["global"].items() if key.startswith("gpuSharing")}
+    return said | ({"plugins": values["binder"]["plugins"]} if "plugins" in values["binder"] else {})
+
+
+def test_every_mode_is_tested() -> None:
+    assert _MODES.keys() == set(GpuSharingMode)
+
+
+@_every_mode
+@pytest.mark.parametrize("chart", [{}, {"version": "v0.18.0"}, {"version": "0.18.6"}, {"version": "v1.0.0-rc1"}])
+def test_from_0_18_on_the_mode_alone_is_passed(mode: str, upstreams: str, chart: Json) -> None:
+    assert _shared(mode, chart) == {"gpuSharingMode": upstreams}
+
+
+@pytest.mark.parametrize("version", ["v0.17.0", "0.17.1"])
+def test_0_17_gets_what_it_knows(version: str) -> None:
+    chart = {"version": version}
+    assert _shared("non_memory_enforced", chart) == {"gpuSharing": True}
+    assert _shared("disabled", chart) == {"gpuSharing": False}
+    assert _shared("hami_core", chart) == {"gpuSharing": True, "plugins": {"hamicore": {"enabled": True}}}
+
+
+@_every_mode
+@pytest.mark.parametrize("chart", [{"source": "./kai"}, {"version": "~0.18.0"}, {"version": "0.0.0-41a22cd"}])
+def test_a_chart_of_unknown_version_gets_both_spellings_and_never_fractions_that_it_can_not_enforce(
+    mode: str, upstreams: str, chart: Json
+) -> None:
+    shared = _shared(mode, chart)
+    assert shared["gpuSharingMode"] == upstreams
+    assert shared["gpuSharing"] is (mode in {"non_memory_enforced", "hami_core"})
+    assert ("plugins" in shared) == (mode == "hami_core")
 
 
 def test_the_reservation_namespace_is_ours_and_its_account_the_operators() -> None:
@@ -57,7 +103,7 @@ def test_optional_values_are_absent_unless_a_stack_says_them() -> None:
 def test_everything_that_a_stack_says_reaches_the_chart() -> None:
     values = _values(air_gapped())
     assert values["global"]["registry"] == "registry.example.com:5000/kai"
-    assert values["global"]["tag"] == "v0.17.0-site"
+    assert values["global"]["tag"] == "v0.18.6-site"
     assert values["global"]["imagePullSecrets"] == [{"name": "site"}, {"name": "team"}]
     assert values["scheduler"]["args"] == {"full-hierarchy-fairness": "true", "v": "4"}
     assert list(values["scheduler"]["args"]) == ["full-hierarchy-fairness", "v"], "sorted"

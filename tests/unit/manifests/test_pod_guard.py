@@ -125,6 +125,9 @@ def test_a_stack_without_overrides_grants_no_node_and_no_folder(stack: Json) -> 
     assert "jetson" not in json.dumps(_policy(stack))
 
 
-def test_kais_binder_is_known_by_the_stacks_namespace() -> None:
-    variables = _variables(changed(x86(), "kai.namespace", "kai-elsewhere"))
-    assert '"system:serviceaccount:kai-elsewhere:binder"' in variables["node_was_chosen"]
+def test_kais_binder_is_known_by_the_stacks_namespace_and_account() -> None:
+    stack = changed(x86(), "kai.namespace", "kai-elsewhere")
+    assert '"system:serviceaccount:kai-elsewhere:binder"' in _variables(stack)["node_was_chosen"]
+    renamed = _variables(changed(stack, "kai.binder_service_account", "product-binder"))
+    assert '"system:serviceaccount:kai-elsewhere:product-binder"' in renamed["node_was_chosen"]
+    assert ":binder" not in renamed["node_was_chosen"]

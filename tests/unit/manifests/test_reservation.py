@@ -7,24 +7,20 @@ import json
 
 import pytest
 
-from config.platform import TegraPlatform
+from config.reservation import Privilege
 from manifests import every_object, pod_guard, reservation, reservation_guard
 from manifests.reservation import tegra_fragment
-from testbed.stacks import STACKS, changed, jetson, mixed, never, parse, spark, x86
+from testbed.stacks import STACKS, changed, jetson, mixed, never, parse, rungs, spark, unprivileged, x86
 from tests.support.values import documents_of
 
 _X86 = ["x86", "spark", "time-slicing", "k8s-snap", "air-gapped"]
 
 
-def _tegra(stack: dict[str, object]) -> TegraPlatform:
-    platform = parse(stack).platform
-    assert isinstance(platform, TegraPlatform)
-    return platform
-
-
 def test_the_fragment_is_the_platform_table() -> None:
     libraries = "/usr/lib/aarch64-linux-gnu/nvidia"
-    assert tegra_fragment(_tegra(jetson())).model_dump(exclude={"container_missing"}, exclude_defaults=True) == {
+    assert tegra_fragment(parse(jetson()), Privilege.PRIVILEGED).model_dump(
+        exclude={"container_missing"}, exclude_defaults=True
+    ) == {
         "container": "resource-reservation",
         "runtimeClassName": "nvidia",
         "env": [
@@ -48,13 +44,111 @@ def test_the_fragment_is_the_platform_table() -> None:
     }
 
 
+def _given(stack: dict[str, object], rung: Privilege) -> dict[str, object]:
+    return tegra_fragment(parse(stack), rung).model_dump(exclude={"container_missing"}, exclude_defaults=True)
+
+
+def test_the_rung_none_adds_variables_and_groups_and_no_power_over_the_node() -> None:
+    libraries = "/usr/lib/aarch64-linux-gnu/nvidia"
+    assert _given(unprivileged(), Privilege.NONE) == {
+        "container": "resource-reservation",
+        "runtimeClassName": "nvidia",
+        "env": [
+            {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
+            {"name": "LD_LIBRARY_PATH", "value": libraries},
+        ],
+        "podSecurityContext": {"supplementalGroups": [44, 104]},
+    }
+
+
+def test_the_rung_devices_adds_the_libraries_read_only_to_the_rung_none() -> None:
+    libraries = "/usr/lib/aarch64-linux-gnu/nvidia"
+    assert _given(rungs(), Privilege.DEVICES) == _given(rungs(), Privilege.NONE) | {
+        "volumes": [{"name": "nvidia-libs", "hostPath": {"path": libraries, "type": "Directory"}}],
+        "volumeMounts": [{"name": "nvidia-libs", "mountPath": libraries, "readOnly": True}],
+    }
+
+
+def test_a_privileged_pod_is_root_and_gets_no_groups() -> None:
+    assert _given(rungs(), Privilege.PRIVILEGED) == _given(jetson(), Privilege.PRIVILEGED)
+
+
+def test_each_rung_has_a_policy_that_names_its_nodes() -> None:
+    objects = every_object.objects(parse(rungs()))
+    names = {"": "jetson-1", "-devices": "jetson-2", "-privileged": "jetson-3"}
+    for suffix, node in names.items():
+        policy, binding = objects[f"reservation-policy{suffix}"], objects[f"reservation-binding{suffix}"]
+        assert policy["metadata"]["name"] == f"kai-anywhere-reservation-overrides{suffix}"
+        assert [each["expression"] for each in policy["spec"]["matchConditions"]][1:] == [
+            f'params.metadata.name in ["{node}"]'
+        ]
+        assert binding["spec"]["policyName"] == binding["metadata"]["name"] == policy["metadata"]["name"]
+    assert {name for name in objects if name.startswith(("reservation-policy", "reservation-binding"))} == {
+        f"reservation-{kind}{suffix}" for kind in ("policy", "binding") for suffix in names
+    }
+
+
+@pytest.mark.parametrize("rung", ["devices", "none"])
+def test_only_a_policy_of_the_rung_privileged_speaks_of_privilege(rung: str) -> None:
+    text = json.dumps(every_object.objects(parse(changed(unprivileged(), "reservation.privilege", rung))))
+    policies = json.loads(text)
+    policy = json.dumps(policies["reservation-policy"])
+    for word in ("privileged", "allowPrivilegeEscalation", "runAsUser", "/dev"):
+        assert word not in policy
+    assert ("hostPath" in policy) == (rung == "devices")
+    assert "supplementalGroups" in policy
+
+
 def test_the_folders_of_another_jetpack_reach_mounts_and_environment() -> None:
     stack = changed(jetson(), "platform.driver_library_path", "/usr/lib/aarch64-linux-gnu/tegra")
-    fragment = tegra_fragment(_tegra(changed(stack, "platform.device_path", "/host/dev")))
+    fragment = tegra_fragment(parse(changed(stack, "platform.device_path", "/host/dev")), Privilege.PRIVILEGED)
     folders = ["/usr/lib/aarch64-linux-gnu/tegra", "/host/dev"]
     assert fragment.env[-1] == {"name": "LD_LIBRARY_PATH", "value": folders[0]}
     assert [volume["hostPath"]["path"] for volume in fragment.volumes] == folders
     assert [mount["mountPath"] for mount in fragment.volume_mounts] == folders
+
+
+_R39 = ["/usr/lib/aarch64-linux-gnu/nvidia", "/opt/nvidia/l4t-gpu-libs/openrm"]
+
+
+def _with_own_folders() -> dict[str, object]:
+    return changed(mixed(), "platform.tegra_nodes.jetson-2.driver_library_paths", _R39)
+
+
+def test_several_folders_are_several_mounts_and_one_search_path() -> None:
+    fragment = tegra_fragment(parse(jetson()), Privilege.PRIVILEGED, _R39)
+    assert fragment.env[-1] == {"name": "LD_LIBRARY_PATH", "value": ":".join(_R39)}
+    assert [(volume["name"], volume["hostPath"]["path"]) for volume in fragment.volumes] == [
+        ("nvidia-libs", _R39[0]),
+        ("nvidia-libs-2", _R39[1]),
+        ("dev-nvidia", "/dev"),
+    ]
+    assert [(mount["name"], mount["mountPath"], mount.get("readOnly")) for mount in fragment.volume_mounts] == [
+        ("nvidia-libs", _R39[0], True),
+        ("nvidia-libs-2", _R39[1], True),
+        ("dev-nvidia", "/dev", None),
+    ]
+
+
+def test_both_carriers_give_a_node_its_own_folders_and_all_others_the_platforms() -> None:
+    settings = parse(_with_own_folders())
+    [merged] = every_object.objects(settings)["reservation-policy"]["spec"]["mutations"]
+    own, others = merged["applyConfiguration"]["expression"].split(" : ")
+    assert own.startswith('object.spec.nodeName in ["jetson-2"] ? Object{')
+    assert _R39[1] in own
+    assert _R39[1] not in others
+    mutation = reservation.mutation(settings)
+    given = {node: mutation.fragments[name].env[-1]["value"] for node, name in mutation.by_node.items()}
+    assert given == {"jetson-1": _R39[0], "jetson-2": ":".join(_R39)}
+
+
+def test_nodes_with_the_same_folders_are_written_once() -> None:
+    stack = changed(_with_own_folders(), "platform.tegra_nodes.jetson-1.driver_library_paths", _R39)
+    [mutation] = every_object.objects(parse(stack))["reservation-policy"]["spec"]["mutations"]
+    expression = mutation["applyConfiguration"]["expression"]
+    assert expression.startswith("Object{")
+    assert expression.count(":".join(_R39)) == 1
+    assert " ? " not in expression
 
 
 def test_the_policy_reaches_reservation_pods_at_creation_and_nothing_else() -> None:
@@ -120,6 +214,8 @@ def test_a_tegra_feature_rule_belongs_to_tegra_stacks(name: str) -> None:
     [
         ("jetson", "privileged"),
         ("mixed", "privileged"),
+        ("rungs", "privileged"),
+        ("unprivileged", "baseline"),
         ("never", "baseline"),
         ("x86", "baseline"),
         ("spark", "baseline"),
@@ -178,6 +274,43 @@ def test_the_guard_of_a_stack_without_overrides_grants_nothing(stack: dict[str, 
     assert "jetson" not in text
 
 
-def test_the_guard_knows_kais_binder_by_the_stacks_namespace() -> None:
-    text = json.dumps(reservation_guard.guard_policy(parse(changed(jetson(), "kai.namespace", "kai-elsewhere"))))
-    assert "system:serviceaccount:kai-elsewhere:binder" in text
+def test_the_guard_knows_kais_binder_by_the_stacks_namespace_and_account() -> None:
+    stack = changed(jetson(), "kai.namespace", "kai-elsewhere")
+    assert "system:serviceaccount:kai-elsewhere:binder" in json.dumps(reservation_guard.guard_policy(parse(stack)))
+    renamed = changed(stack, "kai.binder_service_account", "product-binder")
+    text = json.dumps(reservation_guard.guard_policy(parse(renamed)))
+    assert "system:serviceaccount:kai-elsewhere:product-binder" in text
+    assert ":binder" not in text
+
+
+def test_the_guard_grants_nothing_on_the_rung_none() -> None:
+    text = json.dumps(reservation_guard.guard_policy(parse(unprivileged())))
+    assert "no pod here may, since reservation.privilege is none" in text
+    assert "nvidia-libs" not in text
+    assert "jetson" not in text
+    [variable] = [
+        each
+        for each in reservation_guard.guard_policy(parse(unprivileged()))["spec"]["variables"]
+        if each["name"] == "specs"
+    ]
+    assert variable["expression"].endswith("dyn(false)])")
+
+
+def test_the_guard_lifts_the_check_of_privilege_on_nodes_of_that_rung_alone() -> None:
+    def expression(stack: dict[str, object], name: str) -> str:
+        variables = reservation_guard.guard_policy(parse(stack))["spec"]["variables"]
+        return str({each["name"]: each["expression"] for each in variables}[name])
+
+    devices = changed(jetson(), "reservation.privilege", "devices")
+    assert "(b[3]) ? []" in expression(jetson(), "privileged")
+    assert "(b[3] && b[2].spec.?nodeName.orValue('') in [\"jetson-3\"]) ? []" in expression(rungs(), "privileged")
+    assert "(false) ? []" in expression(devices, "privileged")
+    for stack in (jetson(), rungs(), devices):
+        assert "(b[3]) ? []" in expression(stack, "host_paths")
+    assert "/dev" not in expression(devices, "differences")
+
+
+def test_the_guard_says_who_may_what() -> None:
+    text = json.dumps(reservation_guard.guard_policy(parse(rungs())))
+    assert "only KAI's own reservation pod may, on these Tegra nodes: jetson-3; " in text
+    assert "only KAI's own reservation pod may read its driver's libraries, on these Tegra nodes: jetson-2" in text

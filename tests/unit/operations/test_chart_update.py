@@ -1,82 +1,34 @@
-"""`make update`: a newer chart is checked before it is pinned."""
+"""What `make update` reads of a chart before helm renders it; tests/engine/charts has the rest."""
 
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
-from operations.chart_update import Chart, check, read_chart
+from manifests.versions import KAI_SCHEDULER
+from operations.chart_update import Report, leaves, read_chart
 from operations.errors import OperationError
-from testbed.stacks import jetson, parse, x86
-from tests.support.charts import FACTS, official_chart
+from operations.helm import Definitions, fields, objects
+from testbed.stacks import ROOT
 
-STACKS = {"jetson": parse(jetson()), "x86": parse(x86())}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """KAI's chart."""
-    return official_chart(tmp_path / "kai-scheduler", "kai-scheduler")
+FOLDER = ROOT / "simulator" / "charts" / "kai-scheduler"
 
 
-def _edit(folder: Path, old: str, new: str) -> Chart:
-    for file in folder.rglob("*"):
-        if file.is_file():
-            file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
-    return read_chart(folder)
-
-
-@pytest.mark.parametrize("name", ["kai-scheduler", "gpu-operator"])
-def test_the_pinned_version_fits_and_nothing_changed(tmp_path: Path, name: str) -> None:
-    report = check(read_chart(official_chart(tmp_path / name, name)), STACKS, FACTS)
-    assert report.missing == ()
-    assert report.absent == ()
-    assert [change for change in report.changes if "is gone" in change or " was " in change] == []
-    assert "It has what the stacks pass to it." in report.text()
-
-
-def test_a_renamed_value_is_found(folder: Path) -> None:
-    report = check(_edit(folder, "placementStrategy", "placement"), STACKS, FACTS)
-    assert "scheduler.placementStrategy: no such value (stack jetson)" in report.missing
-    assert "scheduler.placementStrategy is gone" in report.changes
-    assert "scheduler.placement is new (string)" in report.changes
-    assert not report.fits
-    assert "Do not pin it" in report.text()
-
-
-def test_a_value_of_another_type_is_found(folder: Path) -> None:
-    values = yaml.safe_load((folder / "values.yaml").read_text(encoding="utf-8"))
-    values["scheduler"]["placementStrategy"] = ["binpack"]
-    (folder / "values.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    report = check(read_chart(folder), STACKS, FACTS)
-    assert "scheduler.placementStrategy: array, where string is passed (stack jetson)" in report.missing
-    assert "scheduler.placementStrategy was string, is array" in report.changes
-
-
-def test_a_renamed_label_is_found(folder: Path) -> None:
-    report = check(_edit(folder, "kai-resource-reservation", "kai-reservation"), STACKS, FACTS)
-    assert report.absent == ("kai-resource-reservation",)
-
-
-def test_an_archive_is_read_as_its_folder_is(folder: Path, tmp_path: Path) -> None:
+def test_an_archive_is_read_as_its_folder_is(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "chart.tgz", "w:gz") as archive:
-        archive.add(folder, "kai-scheduler")
-    packed, unpacked = read_chart(tmp_path / "chart.tgz"), read_chart(folder)
+        archive.add(FOLDER, "kai-scheduler")
+    packed, unpacked = read_chart(tmp_path / "chart.tgz"), read_chart(FOLDER)
     assert (packed.name, packed.version, packed.values) == (unpacked.name, unpacked.version, unpacked.values)
-    assert check(packed, STACKS, FACTS) == check(unpacked, STACKS, FACTS)
+    assert sorted(packed.text) == sorted(unpacked.text)
 
 
-def test_the_values_of_a_sub_chart_count_below_its_name(folder: Path) -> None:
-    (folder / "charts" / "sub").mkdir(parents=True)
-    (folder / "charts" / "sub" / "values.yaml").write_text("a: 1\nb: 2\n", encoding="utf-8")
-    (folder / "values.yaml").write_text("sub: {b: 3}\n", encoding="utf-8")
-    assert read_chart(folder).values == {"sub": {"a": 1, "b": 3}}
-
-
-def test_another_chart_is_refused_with_those_that_are_used() -> None:
-    with pytest.raises(OperationError, match="'nginx'; this program uses gpu-operator and kai-scheduler"):
-        check(Chart("nginx", "1.0.0", {}, ""), STACKS, FACTS)
+def test_the_values_of_a_sub_chart_count_below_its_name(tmp_path: Path) -> None:
+    (tmp_path / "charts" / "sub").mkdir(parents=True)
+    (tmp_path / "Chart.yaml").write_text("name: outer\nversion: 1.0.0\n", encoding="utf-8")
+    (tmp_path / "charts" / "sub" / "values.yaml").write_text("a: 1\nb: 2\n", encoding="utf-8")
+    (tmp_path / "values.yaml").write_text("sub: {b: 3}\n", encoding="utf-8")
+    assert read_chart(tmp_path).values == {"sub": {"a": 1, "b": 3}}
 
 
 def test_what_is_no_chart_is_refused(tmp_path: Path) -> None:
@@ -87,3 +39,64 @@ def test_what_is_no_chart_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text", encoding="utf-8")
     with pytest.raises(OperationError, match="neither a folder nor a chart archive"):
         read_chart(tmp_path / "file")
+
+
+def test_values_are_followed_to_their_ends() -> None:
+    values = {"a": {"b": 1, "c": {}}, "d": [{"e": 2}]}
+    assert list(leaves(values)) == [(("a", "b"), 1), (("a", "c"), {}), (("d",), [{"e": 2}])]
+
+
+def test_an_object_that_a_config_map_carries_counts_as_itself() -> None:
+    found = objects(
+        "kind: ConfigMap\nmetadata: {name: m}\ndata:\n"
+        "  o.yaml: |\n    apiVersion: a/v1\n    kind: Config\n    spec: {x: 1}\n"
+        "  s.sh: |\n    echo apiVersion: none\n"
+    )
+    assert [each["kind"] for each in found] == ["ConfigMap", "Config"]
+    assert found[0]["data"] == {"s.sh": "echo apiVersion: none\n"}
+    assert fields(found[1:])["Config /.spec.x"] == "1"
+
+
+def test_a_definition_keeps_what_it_names_and_drops_the_rest() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "properties": {
+                    "named": {"type": "string"},
+                    "free": {"x-kubernetes-preserve-unknown-fields": True},
+                    "map": {"additionalProperties": {"properties": {"a": {}}}},
+                    "list": {"items": {"properties": {"a": {}}}},
+                }
+            }
+        },
+    }
+    names = {"kind": "Thing"}
+    versions = [
+        {"name": "v1", "served": True, "schema": {"openAPIV3Schema": schema}},
+        {"name": "v0", "served": False, "schema": {"openAPIV3Schema": schema}},
+    ]
+    spec = {"group": "example.com", "names": names, "versions": versions}
+    definitions = Definitions([{"kind": "CustomResourceDefinition", "spec": spec}])
+    assert definitions.serves("example.com/v1", "Thing")
+    assert not definitions.serves("example.com/v0", "Thing")
+    kept = {"named": "x", "free": {"any": 1}, "map": {"k": {"a": 1}}, "list": [{"a": 1}]}
+    more = kept | {"unknown": 1, "map": {"k": {"a": 1, "b": 2}}, "list": [{"a": 1, "b": 2}]}
+    head = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+    assert definitions.kept({**head, "spec": more}) == {**head, "spec": kept}
+    other = {"apiVersion": "v1", "kind": "Secret", "data": {"a": "b"}}
+    assert definitions.kept(other) == other
+
+
+def test_a_report_names_what_is_wrong_and_only_then_says_no() -> None:
+    fine = Report(KAI_SCHEDULER, "v9", (), (), (), ("a is new (string)",), 3, ("b",))
+    assert fine.fits
+    assert fine.text().splitlines() == [
+        f"kai-scheduler: pinned {KAI_SCHEDULER.version}, this chart v9",
+        "  changed: a is new (string)",
+        "  It has what the stacks pass to it: 3 values, 1 of them its defaults.",
+    ]
+    for report in (replace(fine, refused=("x",)), replace(fine, missing=("x",)), replace(fine, absent=("x",))):
+        assert not report.fits
+        assert "Do not pin it before these are solved." in report.text()
+        assert "It has what" not in report.text()

@@ -22,7 +22,7 @@ def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.parametrize("command", ["up", "repair", "preview", "down", "preflight"])
+@pytest.mark.parametrize("command", ["up", "repair", "preview", "down", "preflight", "images"])
 def test_an_unknown_stack_names_those_that_exist(command: str) -> None:
     done = _run(command, "--stack", "roof")
     assert done.returncode == 1

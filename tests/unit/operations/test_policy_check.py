@@ -1,4 +1,4 @@
-"""What `make policy` reads, writes and shows; the real engine is in tests/engine/test_policy.py."""
+"""What `make policy` reads, writes and shows; the real engine is in tests/engine/policy/test_policy.py."""
 
 import json
 import os

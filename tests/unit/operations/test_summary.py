@@ -2,11 +2,11 @@
 
 from cluster.client import Node
 from operations.summary import render
-from testbed.stacks import Json, jetson, never, operator_elsewhere, parse, time_slicing, x86
+from testbed.stacks import Json, jetson, never, operator_elsewhere, parse, rungs, time_slicing, unprivileged, x86
 
 OUTPUTS: dict[str, object] = {
-    "gpu_operator_version": "v26.7.0",
-    "kai_version": "v0.17.0",
+    "gpu_operator_version": "v26.7.2",
+    "kai_version": "v0.18.6",
     "queues": ["default-queue", "edge"],
 }
 
@@ -48,8 +48,8 @@ def _row(text: str, node: str) -> str:
 def test_it_says_what_runs_where() -> None:
     text = _text(jetson())
     assert text.startswith("Stack 'edge' is up on https://127.0.0.1:6443 (Kubernetes v1.36.3).")
-    assert "GPU Operator v26.7.0 in namespace gpu-operator" in text
-    assert "KAI scheduler v0.17.0 in namespace kai-scheduler; queues: default-queue, edge" in text
+    assert "GPU Operator v26.7.2 in namespace gpu-operator" in text
+    assert "KAI scheduler v0.18.6 in namespace kai-scheduler; queues: default-queue, edge" in text
     assert _row(text, "jetson-1") == "jetson-1 tegra 1 122880 KAI, in fractions with Tegra overrides"
     assert _row(text, "cpu-1") == "cpu-1 - - - - -"
 
@@ -58,6 +58,18 @@ def test_a_node_without_overrides_keeps_reservation_pods_as_kai_makes_them() -> 
     assert _row(_text(never()), "jetson-1").endswith("as KAI makes them")
     assert "get libraries, devices and privilege" not in _text(never())
     assert "get libraries, devices and privilege" not in _text(x86())
+
+
+def test_what_reservation_pods_get_is_told_by_rung() -> None:
+    def told(stack: Json) -> str:
+        return " ".join(_text(stack).split())
+
+    assert "get libraries, devices and privilege on Tegra nodes, and nothing on others" in told(jetson())
+    assert "get variables on Tegra nodes, and nothing on others" in told(unprivileged())
+    assert (
+        "get libraries, devices and privilege on jetson-3, libraries on jetson-2, variables on jetson-1, and nothing"
+        in told(rungs())
+    )
 
 
 def test_a_sliced_node_says_so() -> None:

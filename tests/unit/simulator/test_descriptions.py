@@ -59,7 +59,7 @@ def test_kwok_leaves_the_pods_of_emulated_jobs_to_us() -> None:
     assert sorted(excluded) == sorted(PLAYED_JOBS)
 
 
-@pytest.mark.parametrize(("name", "version"), [("kai-scheduler", "0.17.0"), ("gpu-operator", "v26.7.0")])
+@pytest.mark.parametrize(("name", "version"), [("kai-scheduler", "0.18.6"), ("gpu-operator", "v26.7.2")])
 def test_charts_have_the_official_version_and_say_what_they_are(name: str, version: str) -> None:
     chart = yaml.safe_load((simulator.chart_path(name) / "Chart.yaml").read_text())
     assert (chart["name"], chart["version"]) == (name, version)
@@ -72,6 +72,7 @@ def test_every_value_that_a_template_reads_has_a_default(name: str) -> None:
     folder = simulator.chart_path(name)
     values = yaml.safe_load((folder / "values.yaml").read_text())
     optional = {"binder.runtimeClassName", "binder.resourceReservationPodResources", "binder.cdiEnabled"}
+    optional |= {"global.gpuSharing"}
     optional |= {"operator.resources", "operator.version"}
     read = {
         path

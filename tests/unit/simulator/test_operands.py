@@ -9,7 +9,18 @@ from manifests.gvirtus import frontends as gvirtus_frontends
 from manifests.gvirtus.frontends import roles_rule
 from simulator.nodes import NodeKind, manifest
 from simulator.operands import device_plugin, gpu_operator, kai, nfd
-from simulator.operands.world import APPLIED_ANNOTATION, Apply, Decision, Delete, Merge, Object, Ref, World, keep
+from simulator.operands.world import (
+    APPLIED_ANNOTATION,
+    Apply,
+    Decision,
+    Delete,
+    Endpoint,
+    Merge,
+    Object,
+    Ref,
+    World,
+    keep,
+)
 from testbed.stacks import changed, gvirtus, parse
 
 PCI = "feature.node.kubernetes.io/pci-10de.present"
@@ -55,8 +66,9 @@ def names(decision: Decision, kind: type, of: str) -> set[str]:
     return found
 
 
-def applied(decision: Decision, name: str) -> Object:
-    [found] = [c.manifest for c in decision.changes if isinstance(c, Apply) and c.manifest["metadata"]["name"] == name]
+def applied(decision: Decision, name: str, kind: str | None = None) -> Object:
+    manifests = [change.manifest for change in decision.changes if isinstance(change, Apply)]
+    [found] = [m for m in manifests if m["metadata"]["name"] == name and kind in {None, m["kind"]}]
     return found
 
 
@@ -203,6 +215,7 @@ def test_enabled_operands_get_a_daemon_set_with_the_real_name() -> None:
     assert names(decision, Apply, "DaemonSet") == {
         "nvidia-container-toolkit-daemonset",
         "nvidia-device-plugin-daemonset",
+        "nvidia-device-plugin-mps-control-daemon",
         "gpu-feature-discovery",
         "nvidia-dcgm-exporter",
         "nvidia-mig-manager",
@@ -212,6 +225,8 @@ def test_enabled_operands_get_a_daemon_set_with_the_real_name() -> None:
     plugin = applied(decision, "nvidia-device-plugin-daemonset")["spec"]["template"]["spec"]
     assert plugin["runtimeClassName"] == "nvidia"
     assert plugin["nodeSelector"] == {"nvidia.com/gpu.deploy.device-plugin": "true"}
+    mps = applied(decision, "nvidia-device-plugin-mps-control-daemon")["spec"]["template"]["spec"]
+    assert mps["nodeSelector"] == plugin["nodeSelector"] | {"nvidia.com/mps.capable": "true"}
     toolkit = applied(decision, "nvidia-container-toolkit-daemonset")["spec"]["template"]["spec"]
     assert "runtimeClassName" not in toolkit, "the toolkit makes the class work, so it can't need it"
 
@@ -225,6 +240,29 @@ def test_the_runtime_class_has_the_name_of_the_policy_and_belongs_to_it() -> Non
     assert made["handler"] == "other"
     assert made["metadata"]["ownerReferences"][0]["uid"] == "policy-uid"
     assert names(decision, Delete, "RuntimeClass") == {"nvidia"}
+
+
+@pytest.mark.parametrize("cdi", [{}, {"enabled": True}], ids=["by default", "said"])
+def test_with_cdi_there_are_two_more_runtime_classes(cdi: dict[str, bool]) -> None:
+    decision = gpu_operator.decide(gpu_world({"cdi": cdi}))
+    assert names(decision, Apply, "RuntimeClass") == {"nvidia", "nvidia-cdi", "nvidia-legacy"}
+    assert applied(decision, "nvidia-legacy")["handler"] == "nvidia-legacy"
+    assert applied(decision, "nvidia-cdi")["metadata"]["labels"] == {"app.kubernetes.io/component": "gpu-operator"}
+
+
+def test_without_cdi_the_two_are_deleted_unless_they_are_somebody_elses() -> None:
+    ours = {"metadata": {"name": "nvidia-cdi", "ownerReferences": [{"uid": "policy-uid"}]}}
+    theirs = {"metadata": {"name": "nvidia-legacy"}}
+    world = replace(gpu_world({"cdi": {"enabled": False}}), runtime_classes=(ours, theirs))
+    decision = gpu_operator.decide(world)
+    assert names(decision, Apply, "RuntimeClass") == {"nvidia"}
+    assert names(decision, Delete, "RuntimeClass") == {"nvidia-cdi"}
+
+
+def test_without_the_plugin_there_is_no_control_daemon_either() -> None:
+    existing = {"metadata": {"name": "nvidia-device-plugin-mps-control-daemon", "namespace": "ns"}}
+    world = replace(gpu_world({"devicePlugin": {"enabled": False}}), daemon_sets=(existing,))
+    assert names(gpu_operator.decide(world), Delete, "DaemonSet") == {"nvidia-device-plugin-mps-control-daemon"}
 
 
 def test_in_nri_mode_there_is_no_runtime_class() -> None:
@@ -244,7 +282,7 @@ def test_without_a_gpu_node_no_daemon_set_is_created() -> None:
     world = World(nodes=(node(NodeKind.CPU),), deployments=(deployment("gpu-operator"),), cluster_policies=(policy(),))
     decision = gpu_operator.decide(world)
     assert names(decision, Apply, "DaemonSet") == set()
-    assert names(decision, Apply, "RuntimeClass") == {"nvidia"}
+    assert "nvidia" in names(decision, Apply, "RuntimeClass")
 
 
 @pytest.mark.parametrize(
@@ -337,9 +375,17 @@ KAI_CONFIG: dict[str, Any] = {
 SHARD = {"metadata": {"name": "default"}}
 
 
-def kai_world() -> World:
+def kai_world(webhooks: Endpoint | None = None) -> World:
     operator = deployment("kai-operator", "kai")
-    return World(deployments=(operator,), kai_configs=(KAI_CONFIG,), scheduling_shards=(SHARD,))
+    return World(deployments=(operator,), kai_configs=(KAI_CONFIG,), scheduling_shards=(SHARD,), webhooks=webhooks)
+
+
+SERVED = Endpoint("https://127.0.0.1:7", "-----BEGIN CERTIFICATE-----")
+_CONFIGURATIONS = {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
+
+
+def webhook_configurations(decision: Decision, change: type[Apply] | type[Delete] = Apply) -> set[str]:
+    return {name for kind in _CONFIGURATIONS for name in names(decision, change, kind)}
 
 
 def job(name: str, args: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -401,7 +447,8 @@ def test_the_config_brings_the_services_of_kai() -> None:
         "admission",
         "kai-scheduler-default",
     }
-    binder = applied(decision, "binder")
+    binder = applied(decision, "binder", "Deployment")
+    assert binder["spec"]["template"]["spec"]["serviceAccountName"] == "binder"
     assert binder["metadata"]["namespace"] == "kai"
     assert binder["metadata"]["ownerReferences"][0]["uid"] == "u"
     assert binder["spec"]["template"]["spec"]["containers"][0]["image"] == "r/b:t"
@@ -421,7 +468,103 @@ def test_the_config_brings_the_service_account_of_reservation_pods_with_its_pull
     assert account["kind"] == "ServiceAccount"
     assert account["metadata"]["namespace"] == "kai-resource-reservation"
     assert account["imagePullSecrets"] == [{"name": "site"}]
-    assert names(kai.decide(kai_world()), Apply, "ServiceAccount") == set()
+    assert "reserver" not in names(kai.decide(kai_world()), Apply, "ServiceAccount")
+
+
+def test_each_service_of_kai_has_its_account_before_its_pods_and_its_ports() -> None:
+    decision = kai.decide(kai_world())
+    kinds = [change.manifest["kind"] for change in decision.changes if isinstance(change, Apply)]
+    assert max(i for i, kind in enumerate(kinds) if kind == "ServiceAccount") < kinds.index("Deployment")
+    assert names(decision, Apply, "ServiceAccount") == {
+        "binder",
+        "pod-grouper",
+        "podgroup-controller",
+        "queue-controller",
+        "admission",
+        "scheduler",
+    }
+    assert names(decision, Apply, "Service") == {
+        "binder",
+        "podgroup-controller",
+        "queue-controller",
+        "admission",
+        "kai-scheduler-default",
+    }
+    ports = applied(decision, "queue-controller", "Service")["spec"]["ports"]
+    assert [(port["name"], port["port"], port["targetPort"]) for port in ports] == [
+        ("webhook", 443, 9443),
+        ("metrics", 8080, 8080),
+    ]
+    scheduler = applied(decision, "kai-scheduler-default", "Deployment")["spec"]["template"]["spec"]
+    assert scheduler["serviceAccountName"] == "scheduler"
+    assert applied(decision, "kai-scheduler-default", "Service")["spec"]["clusterIP"] == "None"
+
+
+def test_kai_validates_queues_at_the_address_where_its_webhooks_are_served() -> None:
+    decision = kai.decide(kai_world(SERVED))
+    assert webhook_configurations(decision) == {
+        "kai-queue-validation-v2",
+        "kai-podgroup-validation-v2alpha2",
+        "mutating-kai-admission",
+        "validating-kai-admission",
+    }
+    configuration = applied(decision, "kai-queue-validation-v2")
+    assert configuration["metadata"]["ownerReferences"][0]["uid"] == "u"
+    [webhook] = configuration["webhooks"]
+    assert (webhook["name"], webhook["failurePolicy"]) == ("queue-validation.kai.scheduler", "Fail")
+    assert webhook["clientConfig"]["url"] == (
+        "https://127.0.0.1:7/queue-controller/validate-scheduling-run-ai-v2-queue"
+    )
+    [pods] = applied(decision, "mutating-kai-admission")["webhooks"]
+    assert pods["rules"][0]["operations"] == ["CREATE"]
+    assert pods["namespaceSelector"]["matchExpressions"][0]["values"] == ["kube-system", "kai"]
+    assert pods["matchConditions"][0]["expression"] == "object.spec.schedulerName == 'kai-scheduler'"
+
+
+def test_no_webhook_is_made_that_nobody_serves_and_one_that_is_left_is_deleted() -> None:
+    assert webhook_configurations(kai.decide(kai_world())) == set()
+    made = kai.decide(kai_world(SERVED))
+    left = tuple(c.manifest for c in made.changes if isinstance(c, Apply) and c.manifest["kind"] in _CONFIGURATIONS)
+    assert len(left) == 4
+    nobody = kai.decide(replace(kai_world(), webhook_configurations=left))
+    assert len(webhook_configurations(nobody, Delete)) == 4
+    config = {**KAI_CONFIG, "spec": {"namespace": "kai", "queueController": {"service": {"enabled": False}}}}
+    off = kai.decide(replace(kai_world(SERVED), kai_configs=(config,), webhook_configurations=left))
+    assert webhook_configurations(off, Delete) == {"kai-queue-validation-v2"}
+    assert webhook_configurations(off) == set(), "the others are there already"
+
+
+def test_the_webhooks_of_a_process_that_listens_elsewhere_are_made_anew() -> None:
+    made = kai.decide(kai_world(SERVED))
+    there = tuple(c.manifest for c in made.changes if isinstance(c, Apply) and c.manifest["kind"] in _CONFIGURATIONS)
+    moved = kai.decide(replace(kai_world(Endpoint("https://127.0.0.1:8", "x")), webhook_configurations=there))
+    assert len(webhook_configurations(moved)) == 4
+
+
+def test_the_cleanup_leaves_no_webhook_behind_even_where_the_config_stays() -> None:
+    made, pod = job("post-delete-cleanup")
+    decided = kai.decide(kai_world(SERVED))
+    there = tuple(c.manifest for c in decided.changes if isinstance(c, Apply) and c.manifest["kind"] in _CONFIGURATIONS)
+    decision = kai.decide_jobs(World(jobs=(made,), pods=(pod,), webhook_configurations=there))
+    assert len(webhook_configurations(decision, Delete)) == 4
+    assert decision.changes[-1] == SUCCEED
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "answers"),
+    [
+        ({"app.kubernetes.io/managed-by": "kai-operator"}, {**AVAILABLE, "availableReplicas": 1}, True),
+        ({"app.kubernetes.io/managed-by": "kai-operator"}, AVAILABLE, False),
+        ({"app.kubernetes.io/managed-by": "kai-operator"}, {"availableReplicas": 1}, False),
+        ({}, {**AVAILABLE, "availableReplicas": 1}, False),
+    ],
+    ids=["a pod is available", "scaled to none", "not yet", "somebody else's"],
+)
+def test_a_webhook_answers_while_its_service_has_an_available_pod(
+    labels: dict[str, str], status: dict[str, object], *, answers: bool
+) -> None:
+    service = deployment("queue-controller", "kai", labels=labels) | {"status": status}
+    assert kai.answering(World(deployments=(service,))) == (frozenset({"queue-controller"}) if answers else frozenset())
 
 
 def test_a_service_that_the_config_switches_off_is_deleted() -> None:
@@ -436,10 +579,13 @@ def test_a_service_that_the_config_switches_off_is_deleted() -> None:
 
 def test_kai_is_ready_when_every_service_is_available_and_then_rests() -> None:
     first = kai.decide(kai_world())
-    services = tuple({**change.manifest, "status": AVAILABLE} for change in first.changes if isinstance(change, Apply))
+    made = [{**change.manifest, "status": AVAILABLE} for change in first.changes if isinstance(change, Apply)]
+    services = (each for each in made if each["kind"] == "Deployment")
     world = World(
         now="t",
         deployments=(deployment("kai-operator", "kai"), *services),
+        services=tuple(each for each in made if each["kind"] == "Service"),
+        service_accounts=tuple(each for each in made if each["kind"] == "ServiceAccount"),
         kai_configs=(KAI_CONFIG,),
         scheduling_shards=(SHARD,),
     )
@@ -447,7 +593,7 @@ def test_kai_is_ready_when_every_service_is_available_and_then_rests() -> None:
     assert isinstance(status, Merge)
     assert {c["status"] for c in status.patch["status"]["conditions"]} == {"True"}
     ready = {**KAI_CONFIG, **status.patch}
-    rested = World(deployments=world.deployments, kai_configs=(ready,), scheduling_shards=(SHARD,))
+    rested = replace(world, kai_configs=(ready,))
     assert kai.decide(rested) == Decision()
 
 

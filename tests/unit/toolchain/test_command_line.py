@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.waiting import eventually
-from toolchain.programs import Program
+from toolchain.programs import ENGINE, Program
 
 _REPOSITORY = Path(__file__).parents[3]
 _PROGRAMS = {
@@ -20,6 +20,7 @@ _PROGRAMS = {
     "pulumi-resource-kubernetes": "",
     "etcd": "etcd Version: 3.6.6",
     "kube-apiserver": "Kubernetes v1.36.1",
+    "kube-apiserver-1.34": "Kubernetes v1.34.1",
     "kube-controller-manager": "Kubernetes v1.36.1",
     "kube-scheduler": "Kubernetes v1.36.1",
     "kwok": "kwok version v0.8.0",
@@ -31,6 +32,7 @@ _PROGRAMS = {
     "nvidia-ctk": "NVIDIA Container Toolkit CLI version 1.20.0",
     "containerd": "containerd github.com/containerd/containerd/v2 v2.4.1 1234567",
     "dockerd": "Docker version 29.1.2, build 1234567",
+    "helm": 'version.BuildInfo{Version:"v4.3.0", GitCommit:"1234567", GitTreeState:"clean", GoVersion:"go1.26.8"}',
 }
 
 
@@ -94,12 +96,21 @@ def test_install_takes_a_group_or_single_programs(toolchain: Toolchain) -> None:
     assert len(toolchain("install", "--group", "simulator").stdout.splitlines()) == 1 + 6
     assert len(toolchain("install", "--group", "hosts").stdout.splitlines()) == 1 + 3
     assert len(toolchain("install", "--group", "node").stdout.splitlines()) == 1 + 4
-    assert len(toolchain("install", "--group", "shell").stdout.splitlines()) == 1 + 5
+    assert len(toolchain("install", "--group", "charts").stdout.splitlines()) == 1 + 1
+    assert len(toolchain("install", "--group", "shell").stdout.splitlines()) == 1 + 4
     assert len(toolchain("install", "--group", "engine", "--group", "simulator").stdout.splitlines()) == 1 + 9
     assert len(toolchain("install", "etcd", "kwok").stdout.splitlines()) == 1 + 2
-    unknown = toolchain("install", "helm")
+    unknown = toolchain("install", "terraform")
     assert unknown.returncode == 2
-    assert "helm" in unknown.stderr
+    assert "terraform" in unknown.stderr
+
+
+def test_a_shell_gets_no_language_host_that_nobody_asked_for(toolchain: Toolchain) -> None:
+    (toolchain.bin / "pulumi-language-yaml").unlink()
+    shown = toolchain("list", "--group", "shell").stdout
+    assert {line.split()[0] for line in shown.splitlines()[1:]} == {*ENGINE, Program.KUBECTL}
+    assert "pulumi-language-yaml" not in shown
+    assert "pulumi-language-yaml" in toolchain("list", "--group", "languages").stdout
 
 
 def test_list_shows_what_is_missing_and_passed_over(toolchain: Toolchain) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from toolchain.programs import (
+    CHARTS,
     CONTAINERD_VERSION,
     DOCKERD_VERSION,
     ENGINE,
     ETCD_VERSION,
+    HELM_VERSION,
     HOSTS,
     KUBERNETES_PROVIDER_VERSION,
     KUBERNETES_VERSION,
@@ -22,6 +24,8 @@ from toolchain.programs import (
     NFD_VERSION,
     NODE,
     NVIDIA_CTK_VERSION,
+    OLDER,
+    OLDER_KUBERNETES_VERSION,
     PULUMI_VERSION,
     RECIPES,
     SIMULATOR,
@@ -45,6 +49,7 @@ _REPOSITORY = Path(__file__).parents[3]
         ("nfd-worker v0.18.3", (0, 18, 3)),
         ("Client Version: v1.32.4-dispatcher\nKustomize Version: v5.5.0", (1, 32, 4)),
         ("go1.26.8 alone is not the program's version", None),
+        ('version.BuildInfo{Version:"v4.3.1", GoVersion:"go1.26.8", KubeClientVersion:"v1.37"}', (4, 3, 1)),
         ("", None),
     ],
 )
@@ -72,7 +77,7 @@ def test_what_is_built_would_also_be_accepted_on_path() -> None:
 
 
 def test_the_groups_cover_every_program_once() -> None:
-    assert sorted((*ENGINE, *SIMULATOR, *LANGUAGES, *HOSTS, *NODE)) == sorted(Program)
+    assert sorted((*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS)) == sorted(Program)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +89,13 @@ def test_the_groups_cover_every_program_once() -> None:
         ("language-yaml", "github.com/pulumi/pulumi-yaml", f"v{LANGUAGE_YAML_BUILT_VERSION}"),
         ("etcd", "go.etcd.io/etcd/server/v3", f"v{ETCD_VERSION}"),
         ("kubernetes", "k8s.io/kubernetes", f"v{KUBERNETES_VERSION}"),
+        ("kubernetes-1.34", "k8s.io/kubernetes", f"v{OLDER_KUBERNETES_VERSION}"),
         ("kwok", "sigs.k8s.io/kwok", f"v{KWOK_VERSION}"),
         ("node-feature-discovery", "sigs.k8s.io/node-feature-discovery", f"v{NFD_VERSION}"),
         ("pod-security-fixtures", "k8s.io/pod-security-admission", f"v0.{KUBERNETES_VERSION.removeprefix('1.')}"),
         ("nvidia-container-toolkit", "github.com/NVIDIA/nvidia-container-toolkit", f"v{NVIDIA_CTK_VERSION}"),
         ("containerd", "github.com/containerd/containerd/v2", f"v{CONTAINERD_VERSION}"),
+        ("helm", "helm.sh/helm/v4", f"v{HELM_VERSION}"),
         ("docker", "github.com/moby/moby/v2", f"v{DOCKERD_VERSION}"),
     ],
 )

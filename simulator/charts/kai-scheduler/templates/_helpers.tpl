@@ -42,6 +42,20 @@ resources: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
+{{- /* How GPUs are shared, as upstream decides: the subchart's switch, the mode, what 0.17 called gpuSharing, the
+default. A copy of this chart with a version of 0.17 knows the last but one alone, and its default is no sharing. */}}
+{{- define "stand-in.mode" -}}
+{{- if semverCompare ">=0.18.0-0" .Chart.Version }}
+{{- if .Values.global.nvFractions.set -}}
+NvFractions
+{{- else if .Values.global.gpuSharingMode -}}
+{{ .Values.global.gpuSharingMode }}
+{{- else if not (hasKey .Values.global "gpuSharing") -}}
+NonMemoryEnforced
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* The Config that steers the operator: a hook applies it, or the release carries it (kaiConfig.render). */}}
 {{- define "stand-in.config" -}}
 {{- $values := .Values -}}
@@ -61,6 +75,9 @@ spec:
     {{ $key }}: {{ toJson $value }}
     {{- end }}
     {{- end }}
+    {{- end }}
+    {{- with include "stand-in.mode" . }}
+    gpuSharingMode: {{ . }}
     {{- end }}
     {{- with $values.global.imagePullSecrets }}
     additionalImagePullSecrets:
@@ -101,9 +118,15 @@ spec:
     service: {{- include "stand-in.service" (list . $values.scheduler $values.scheduler.enabled) | nindent 6 }}
   nodeScaleAdjuster:
     service: {{- include "stand-in.service" (list . $values.nodescaleadjuster $values.global.clusterAutoscaling) | nindent 6 }}
+    args:
+      scalingPodImage: {{- (include "stand-in.service" (list . (dict "image" $values.nodescaleadjuster.scalingPodImage) true) | fromYaml).image | toYaml | nindent 8 }}
+  numaPlacementExporter:
+    service: {{- include "stand-in.service" (list . $values.numaPlacementExporter false) | nindent 6 }}
   admission:
     service: {{- include "stand-in.service" (list . $values.admission $values.admission.enabled) | nindent 6 }}
-    gpuSharing: {{ $values.global.gpuSharing }}
+    {{- if not (include "stand-in.mode" .) }}
+    gpuSharing: {{ $values.global.gpuSharing | default false }}
+    {{- end }}
     blockNvidiaVisibleDevices: {{ $values.global.blockNvidiaVisibleDevices }}
     gpuFractionRuntimeClassName: {{ $values.admission.gpuFractionRuntimeClassName | quote }}
 {{- end }}

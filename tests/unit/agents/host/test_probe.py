@@ -141,7 +141,7 @@ def test_nvml_is_loaded_from_the_tegra_folder_and_without_cuda_the_kernel_tells_
     assert (gpu["index"], gpu["uuid"], gpu["name"]) == (0, "54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1", "Orin (nvgpu)")
     assert (gpu["memory_mib"], gpu["memory_source"]) == (62841, "meminfo")
     assert gpu["memory_reasons"][0] == "NVML does not tell it: Not Supported (NVML error 3)"
-    assert "file too short" in gpu["memory_reasons"][1], "what stands for CUDA's library there is an empty file"
+    assert "file too short" in gpu["memory_reasons"][1], "CUDA's library there ends with its first bytes"
 
 
 @needs_compiler

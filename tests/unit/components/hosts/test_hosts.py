@@ -257,3 +257,18 @@ class TestSecrets:
             jetson_with_host(ssh_host(gone=True)), "platform.tegra_nodes.jetson-1", {"gpu_memory_mib": 32768}
         )
         assert self._read({}, host=stack) == set()
+
+
+def test_what_is_odd_on_a_host_is_told_with_its_name_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(pulumi, "info", lambda text, **_options: told.append(text))
+    before = graph_of_hosts(jetson_with_host())
+    assert told == []
+    gap = {"feature": "Longhorn's v1 volumes (iSCSI)", "options": ["CONFIG_ISCSI_TCP"]}
+    odd = changed(json.loads(_PRINTED["hosts-jetson-1-probe"]), "kernel.gaps", [gap])
+    odd = changed(odd, "libraries.findings", ["/usr/lib/libcuda.so.1 has 0 bytes and is no library"])
+    monkeypatch.setitem(_PRINTED, "hosts-jetson-1-probe", json.dumps(odd))
+    assert graph_of_hosts(jetson_with_host()).by_key.keys() == before.by_key.keys()
+    assert told[0] == "host 'jetson-1': /usr/lib/libcuda.so.1 has 0 bytes and is no library"
+    assert "Longhorn's v1 volumes (iSCSI): CONFIG_ISCSI_TCP" in told[1]
+    assert len(told) == 2

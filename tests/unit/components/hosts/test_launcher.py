@@ -108,6 +108,13 @@ _SSH = {
 }
 
 
+def test_the_probe_is_told_the_folders_of_the_stack_whatever_is_in_their_names(login: Login) -> None:
+    commands = replace(login.commands, library_folders=("/opt/a b", "/opt/it's; echo $HOME"))
+    done = login.run(commands.probe)
+    told = ["--libraries", "/opt/a b", "--libraries", "/opt/it's; echo $HOME", "--timeout", "60"]
+    assert (done.returncode, done.stdout) == (0, f"probe {told} \n")
+
+
 def test_the_probe_needs_neither_sudo_nor_stdin(login: Login) -> None:
     login.is_no_administrator(password=None)
     done = login.run(login.commands.probe)

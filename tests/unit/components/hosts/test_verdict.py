@@ -8,7 +8,7 @@ from components.hosts.answer import LONGEST_ANSWER, HostAnswerError, read_probe
 from components.hosts.verdict import HostFacts, HostVerdictError, judge
 from manifests.hosts import host_plans
 from testbed.stacks import Json, changed, parse, spark, without, x86
-from tests.support.hosts.answers import jetson_answer, spark_answer, x86_answer
+from tests.support.hosts.answers import NVIDIA, jetson_answer, place, spark_answer, x86_answer
 from tests.support.hosts.settings import jetson_with_host, local_host, ssh_host
 
 
@@ -124,7 +124,13 @@ def test_another_distribution_names_both_and_none_is_fine() -> None:
         (json.dumps(changed(jetson_answer(), "memory.total_mib", "62841")), "memory.total_mib: "),
         (json.dumps(changed(jetson_answer(), "memory.total_mib", -1)), "memory.total_mib: "),
         (json.dumps(changed(jetson_answer(), "extra", 1)), "extra: "),
-        (json.dumps(changed(jetson_answer(), "version", 2)), "version: "),
+        (json.dumps(changed(jetson_answer(), "version", 3)), "version: "),
+        (json.dumps(without(jetson_answer(), "kernel")), "the answer: version 2 has"),
+        (json.dumps(changed(jetson_answer(), "version", 1)), "the answer: version 2 has"),
+        (
+            json.dumps(changed(jetson_answer(), "libraries.nvml", [place("/a", state="odd")])),
+            "libraries.nvml.0.state: ",
+        ),
         (json.dumps(changed(jetson_answer(), "platform.model", "x" * 5000)), "platform.model: "),
         (
             json.dumps(changed(jetson_answer(), "gpus", [jetson_answer()["gpus"][0] | {"memory_reasons": []}] * 1100)),
@@ -144,3 +150,107 @@ def test_what_is_no_answer_of_the_agent_is_told_and_not_repeated(text: str, says
 def test_an_endless_answer_is_not_even_read() -> None:
     with pytest.raises(HostAnswerError, match="more than 262144"):
         read_probe("jetson-1", "{" * (LONGEST_ANSWER + 1))
+
+
+_OPT = "/opt/nvidia/l4t-gpu-libs/openrm"
+_OWN = "platform.tegra_nodes.jetson-1.driver_library_paths"
+
+
+def _libraries(*nvml: Json, **real: str | None) -> Json:
+    """An answer's libraries; what is said of a folder is where it really is."""
+    folders = {NVIDIA: NVIDIA, _OPT: _OPT, "/usr/lib": "/usr/lib"} | real
+    named: list[Json] = [{"path": path, "real": target, "named_by": []} for path, target in folders.items()]
+    return changed(jetson_answer(), "libraries", {"folders": named, "nvml": [*nvml], "cuda": [], "findings": []})
+
+
+def _declares(*folders: str) -> Json:
+    return changed(jetson_with_host(), _OWN, list(folders))
+
+
+@pytest.mark.parametrize(
+    ("stack", "answer"),
+    [
+        (jetson_with_host(), _libraries(place(NVIDIA))),
+        (_declares(NVIDIA, _OPT), _libraries(place(NVIDIA))),
+        (_declares(_OPT), _libraries(place(_OPT))),
+        # Another name of the folder.
+        (_declares("/tegra"), _libraries(place(NVIDIA), **{"/tegra": NVIDIA})),
+        # A link within the folder, and one into another that is given too.
+        (jetson_with_host(), _libraries(place(NVIDIA, real=f"{NVIDIA}/libnvidia-ml.so.595.78"))),
+        (_declares("/usr/lib", NVIDIA), _libraries(place("/usr/lib", real=f"{NVIDIA}/libnvidia-ml.so.1"))),
+        (_declares("/usr/lib", NVIDIA), _libraries(place("/usr/lib", state="stub"), place(NVIDIA))),
+    ],
+)
+def test_folders_with_nvml_in_them_are_taken(stack: Json, answer: Json) -> None:
+    assert _judge(stack, answer).platform == "tegra"
+
+
+@pytest.mark.parametrize(
+    ("stack", "answer", "problem"),
+    [
+        (
+            jetson_with_host(),
+            _libraries(place(_OPT)),
+            f"libnvidia-ml.so.1 is not in {NVIDIA}.",
+        ),
+        (
+            jetson_with_host(),
+            _libraries(place(NVIDIA, state="stub"), place(_OPT)),
+            f"{NVIDIA}/libnvidia-ml.so.1 has 0 bytes and is no library",
+        ),
+        (
+            jetson_with_host(),
+            _libraries(place(NVIDIA, state="dangling", real="/gone/libnvidia-ml.so.1"), place(_OPT)),
+            f"{NVIDIA}/libnvidia-ml.so.1 is a link to /gone/libnvidia-ml.so.1, which is not there",
+        ),
+        (
+            jetson_with_host(),
+            _libraries(place(NVIDIA, real=f"{_OPT}/libnvidia-ml.so.1"), place(_OPT)),
+            f"is a link to {_OPT}/libnvidia-ml.so.1, which a pod with these folders does not see",
+        ),
+        (_declares(_OPT, "/gone"), _libraries(place(_OPT), **{"/gone": None}), "/gone is not there"),
+    ],
+)
+def test_a_folder_without_nvml_stops_with_the_line_to_write(stack: Json, answer: Json, problem: str) -> None:
+    text = _refusal(stack, answer)
+    assert "host 'jetson-1': its reservation pods would not find the driver's library NVML: " in text
+    assert problem in text
+    assert f'Write {_OWN}: ["{_OPT}"], where it really is.' in text
+
+
+def test_a_link_that_needs_two_folders_is_written_with_both_and_a_plain_file_is_preferred() -> None:
+    linked = place("/usr/lib", real=f"{_OPT}/libnvidia-ml.so.595")
+    assert f'{_OWN}: ["/usr/lib", "{_OPT}"]' in _refusal(jetson_with_host(), _libraries(linked))
+    assert f'{_OWN}: ["{_OPT}"]' in _refusal(jetson_with_host(), _libraries(linked, place(_OPT)))
+
+
+def test_a_jetson_without_any_nvml_says_what_to_install() -> None:
+    text = _refusal(jetson_with_host(), _libraries(place(NVIDIA, state="stub")))
+    assert "libnvidia-ml.so.1 is nowhere on the machine: install JetPack's driver" in text
+    assert "driver_library_paths" not in text
+
+
+def test_where_reservation_pods_are_given_no_folders_none_are_judged() -> None:
+    nothing: Json = {"folders": [], "nvml": [], "cuda": [], "findings": []}
+    without_overrides = changed(jetson_with_host(), "reservation.overrides", "never")
+    assert _judge(without_overrides, changed(jetson_answer(), "libraries", nothing)).platform == "tegra"
+    assert _judge(_spark_with_host(), changed(spark_answer(), "libraries", nothing)).platform == "spark"
+
+
+def test_an_answer_of_an_earlier_agent_in_the_state_is_judged_by_what_it_says() -> None:
+    earlier = changed(without(without(jetson_answer(), "libraries"), "kernel"), "version", 1)
+    assert _judge(jetson_with_host(), earlier) == HostFacts("tegra", 62841 - 2048, 1)
+
+
+def test_findings_and_what_the_kernel_lacks_are_notes_and_stop_nothing() -> None:
+    gaps = [
+        {"feature": "Calico", "options": ["CONFIG_IP6_NF_MATCH_RPFILTER"]},
+        {"feature": "the kubelet's pressure metrics (PSI)", "options": ["CONFIG_PSI"]},
+    ]
+    answer = changed(changed(jetson_answer(), "kernel.gaps", gaps), "libraries.findings", ["a stub"])
+    lacks = (
+        "its kernel, 5.15.148-tegra, lacks options that some programs need. Calico: CONFIG_IP6_NF_MATCH_RPFILTER; "
+        "the kubelet's pressure metrics (PSI): CONFIG_PSI"
+    )
+    assert _judge(jetson_with_host(), answer).notes == ("a stub", lacks)
+    assert _judge(jetson_with_host(), jetson_answer()).notes == ()

@@ -1,0 +1,86 @@
+"""Who else writes the labels by which KAI knows a GPU: what the stack sets there would not stay."""
+
+from collections.abc import Iterator, Mapping
+
+from cluster.client import Node
+from cluster.findings import Finding
+from manifests.node_labels import GPU_COUNT, GPU_MEMORY
+from manifests.ownership import owner, stack_of
+
+SATURATED_MIB = "4095"
+"""2^32 - 1 bytes in MiB. GPU Feature Discovery asks CUDA for the memory by a call whose answer has 32 bits and
+saturates (k8s-device-plugin up to v0.20.1, internal/cuda; #2061, fixed in no release)."""
+
+_PERSON = "kubectl"
+"""Who writes once: first contact asks about his values."""
+_RANDOM_MANAGER = "pulumi-kubernetes-"
+"""The stack's own name before its field managers had names of their own."""
+
+
+def judge_writers(
+    nodes: Mapping[str, Node], planned: Mapping[str, Mapping[str, str | None]], stack: str
+) -> Iterator[Finding]:
+    """Every node whose memory or count of GPUs somebody else writes, or tells wrongly.
+
+    Args:
+        nodes: the cluster's nodes, by name.
+        planned: the labels of every node that the stack labels; None where a host is asked for the value.
+        stack: the stack, as project/name.
+    """
+    for name, node in sorted(nodes.items()):
+        ours = planned.get(name, {})
+        saturated = _is_saturated(node, ours, stack)
+        if saturated:
+            yield _saturated(node, _others(node, GPU_MEMORY, stack))
+        written = {
+            label: others
+            for label in (GPU_MEMORY, GPU_COUNT)
+            if label in ours and not (saturated and label == GPU_MEMORY) and (others := _others(node, label, stack))
+        }
+        if written:
+            yield _written(node, written)
+
+
+def _others(node: Node, label: str, stack: str) -> list[str]:
+    """Field managers that own a label and will write it again; other stacks are first contact's."""
+    managers = dict.fromkeys(each.manager for each in node.owners if each.owns_label(label))
+    return [
+        manager
+        for manager in managers
+        if not manager.startswith((owner(stack), _PERSON, _RANDOM_MANAGER)) and stack_of(manager) is None
+    ]
+
+
+def _is_saturated(node: Node, ours: Mapping[str, str | None], stack: str) -> bool:
+    """Only an integrated GPU is told so, of which amd64 has none; a graphics card may have 4095 MiB."""
+    if node.labels.get(GPU_MEMORY) != SATURATED_MIB or ours.get(GPU_MEMORY) == SATURATED_MIB:
+        return False
+    if any(each.manager.startswith(owner(stack)) and each.owns_label(GPU_MEMORY) for each in node.owners):
+        return False
+    return GPU_MEMORY in ours or node.architecture == "arm64"
+
+
+def _saturated(node: Node, managers: list[str]) -> Finding:
+    by = f" by {', '.join(managers)}" if managers else ""
+    return Finding(
+        f"node '{node.name}' has {GPU_MEMORY}={SATURATED_MIB}{by}: GPU Feature Discovery up to 0.20.1 tells this of "
+        "every integrated GPU above 4 GiB, and KAI shares no more than it says.",
+        "Keep GPU Feature Discovery off the node. A stack does so on the Tegra nodes that it lists, for the GPU "
+        f"Operator's own: nvidia.com/gpu.deploy.gpu-feature-discovery=false. One that is installed apart is somebody "
+        "else's: ask whoever runs it. What it found stays a NodeFeature, and is written again, until it goes: "
+        f"kubectl get nodefeatures --all-namespaces | grep {node.name}",
+        fatal=False,
+    )
+
+
+def _written(node: Node, written: Mapping[str, list[str]]) -> Finding:
+    told = "; ".join(
+        f"{label} ('{node.labels.get(label)}') is written by {', '.join(managers)}"
+        for label, managers in sorted(written.items())
+    )
+    return Finding(
+        f"node '{node.name}': {told} too, and whoever writes last wins: what KAI promises would change under running "
+        "pods.",
+        "Ask whoever runs it to leave these labels of this node alone, or leave the node out of the stack.",
+        fatal=False,
+    )

@@ -1,0 +1,186 @@
+"""What a probe found, for people and for programs. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from config.reservation import Overrides, Privilege
+from config.stack import StackSettings
+from operations.privilege_probe.ladder import MEANINGS, Attempt, Feature, Rung, Symptom, answer
+
+NOT_SEEN = (
+    "the version of the container toolkit",
+    "the L4T release behind kernel and OS image",
+    "the node's CDI specifications and CSV files",
+)
+"""What an answer depends on and the cluster does not tell."""
+FOUND, NOT_RUN, NOT_HELD = 0, 1, 3
+"""Exit codes: an answer; the probe could not run; no rung held."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A probe that came to its end.
+
+    Attributes:
+        node: the Jetson.
+        settings: of the stack, as they were.
+        groups: that the rungs with groups had.
+        attempts: the rungs that were tried, in their order.
+        valid_for: what the answer holds for, as far as the cluster tells.
+    """
+
+    node: str
+    settings: StackSettings
+    groups: tuple[int, ...]
+    attempts: Sequence[Attempt]
+    valid_for: Mapping[str, str]
+
+    @property
+    def rung(self) -> Rung | None:
+        """The lowest rung that held and that settings can say."""
+        return answer(self.attempts)
+
+    @property
+    def status(self) -> int:
+        """The exit code."""
+        if self.rung:
+            return FOUND
+        return NOT_HELD if MEANINGS[self.attempts[-1].symptom].answers else NOT_RUN
+
+    @property
+    def needed(self) -> bool | None:
+        """Whether the pod still needs more than the container toolkit gives it; None where that is not known."""
+        return None if self.rung is None else self.rung.privilege is not Privilege.NONE
+
+    @property
+    def sentence(self) -> str:
+        """Whether the workaround is still needed."""
+        match self.rung.privilege if self.rung else None:
+            case Privilege.NONE:
+                return (
+                    f"The workaround is not needed on {self.node}: KAI's reservation pod told its GPU without "
+                    "privilege and without a folder of the host."
+                )
+            case Privilege.DEVICES:
+                return (
+                    f"A part of the workaround is needed on {self.node}: the driver's libraries from the host, and no "
+                    "privilege."
+                )
+            case Privilege.PRIVILEGED:
+                if self._unknown:
+                    return (
+                        f"Privilege works on {self.node}; whether less would do is not known, since admission refused "
+                        f"{self._unknown}."
+                    )
+                return f"The workaround is still needed on {self.node}: of what settings can say, only privilege held."
+            case None if self.status == NOT_RUN:
+                return f"The probe could not find out whether the workaround is needed on {self.node}."
+            case None:
+                return f"No rung held on {self.node}, so whether the workaround is needed is not known."
+
+    @property
+    def settings_to_write(self) -> dict[str, Any]:
+        """What stands under `reservation` with the answer; empty without one."""
+        if self.rung is None or self.rung.privilege is None:
+            return {}
+        reservation = self.settings.reservation
+        others = {name: each.value for name, each in reservation.privilege_by_node.items()}
+        by_node = others | {self.node: self.rung.privilege.value}
+        written: dict[str, Any] = {"privilege_by_node": by_node}
+        if reservation.overrides is Overrides.NEVER:
+            if self._as_kai_makes_it:
+                return {}
+            written = {"overrides": Overrides.AUTO.value} | written
+        rungs = {by_node.get(node, reservation.privilege.value) for node in self.settings.platform.jetsons}
+        if Feature.GROUPS in self.rung.features and self.rung.privilege is not Privilege.PRIVILEGED:
+            written["supplemental_groups"] = sorted({*reservation.supplemental_groups, *self.groups})
+        elif reservation.supplemental_groups and rungs == {Privilege.PRIVILEGED.value}:
+            # Settings refuse groups that no pod would get.
+            written["supplemental_groups"] = []
+        return {"reservation": written}
+
+    @property
+    def remarks(self) -> list[str]:
+        """What else a person should know."""
+        said = []
+        held = [each.rung for each in self.attempts if each.symptom is Symptom.HELD]
+        if held and held[0] is not self.rung:
+            then = f"{self.rung.name} does, too" if self.rung else "of those that it can say none held"
+            said.append(f"The rung {held[0].name} ({held[0].adds}) held, which no setting says; {then}.")
+        if self._as_kai_makes_it:
+            said.append(
+                "The pod held as KAI makes it: once that is so on every Jetson of the stack, reservation.overrides: "
+                "never leaves out the variables, too."
+            )
+        if self._unknown:
+            said.append(
+                f"Not known, since admission refused it: {self._unknown}. With pod_guard.scope: cluster, list the "
+                "probe's namespace under pod_guard.exempt_namespaces while you probe."
+            )
+        return said
+
+    @property
+    def _as_kai_makes_it(self) -> bool:
+        """Whether the pod held with the runtime class alone, which KAI itself sets in our stacks."""
+        only = frozenset({Feature.RUNTIME_CLASS})
+        return any(each.symptom is Symptom.HELD and each.rung.features == only for each in self.attempts)
+
+    @property
+    def _unknown(self) -> str:
+        return ", ".join(each.rung.name for each in self.attempts if each.symptom is Symptom.REFUSED)
+
+    def text(self) -> str:
+        """For a person."""
+        lines = []
+        for each in self.attempts:
+            lines += [f"{each.rung.name}: {each.symptom.value}", f"  adds: {each.rung.adds}"]
+            lines.append(f"  means: {MEANINGS[each.symptom].means}")
+            lines += [f"    {line}" for line in each.evidence]
+        lines += ["", self.sentence, *self.remarks]
+        if self.settings_to_write:
+            lines += ["", "Write into the stack's settings:", ""]
+            lines += yaml.safe_dump(self.settings_to_write, sort_keys=False, default_flow_style=None).splitlines()
+        if self.rung:
+            lines += ["", "The answer holds for:"]
+            lines += [f"  {name}: {value}" for name, value in self.valid_for.items()]
+            lines.append(
+                f"Probe again when one of them changes, or what the cluster does not tell: {_joined(NOT_SEEN)}."
+            )
+        return "\n".join(lines)
+
+    def json(self) -> str:
+        """For a program."""
+        return json.dumps(
+            {
+                "node": self.node,
+                "status": self.status,
+                "rung": self.rung.name if self.rung else None,
+                "privilege": self.rung.privilege.value if self.rung and self.rung.privilege else None,
+                "workaround_needed": self.needed,
+                "sentence": self.sentence,
+                "remarks": self.remarks,
+                "settings": self.settings_to_write,
+                "attempts": [
+                    {
+                        "rung": each.rung.name,
+                        "adds": [feature.name.lower() for feature in Feature if feature in each.rung.features],
+                        "pod_security": each.rung.pod_security,
+                        "symptom": each.symptom.name.lower(),
+                        "means": MEANINGS[each.symptom].means,
+                        "evidence": [*each.evidence],
+                    }
+                    for each in self.attempts
+                ],
+                "valid_for": dict(self.valid_for),
+                "not_seen": [*NOT_SEEN],
+            },
+            indent=2,
+        )
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"

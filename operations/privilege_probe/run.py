@@ -1,0 +1,331 @@
+"""The cluster's side of the probe: one pod after the other, and nothing left behind."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from cluster.client import Cluster, Node, Pod
+from cluster.errors import ClusterUnreachableError
+from config.charts import release_line
+from config.stack import StackSettings
+from manifests.kai import registry
+from manifests.objects import Manifest, resolve_chart
+from manifests.versions import KAI_SCHEDULER
+from operations.errors import OperationError
+from operations.privilege_probe import ladder
+from operations.privilege_probe.ladder import (
+    ANSWER,
+    LABEL,
+    NAMESPACE,
+    VIDEO,
+    Attempt,
+    Rung,
+    Seen,
+    Symptom,
+    probe_namespace,
+    rights,
+)
+from operations.privilege_probe.report import Result
+
+POLL_SECONDS = 1.0
+GONE_SECONDS = 90.0
+"""How long a deleted pod or namespace may take to be gone."""
+_MANAGER = "kai-anywhere-privilege-probe"
+_LINES = 12
+_RESOURCE = "nvidia.com/gpu"
+_CONFLICT = 409
+_REFUSALS = frozenset({400, 403, 422})
+_NO_RIGHT = "cannot create resource"
+"""In the API server's words where the user lacks the right, which is no refusal of the pod."""
+_STUCK = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+"""Reasons of a waiting container that no wait makes good, or only one of hours."""
+_NO_NEWS = frozenset({"ContainerCreating", "PodInitializing"})
+_KEY_LABELS = ("toolkit", "driver", "device-plugin")
+"""Parts of the node's labels of nvidia.com that tell a version or a configuration."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A probe of one node.
+
+    Attributes:
+        cluster: where it is.
+        settings: of the stack that names it.
+        node: its name.
+        image: KAI's resource reservation.
+        groups: of the device files, for the rungs that have them.
+        report: is told what happens, a line each.
+    """
+
+    cluster: Cluster
+    settings: StackSettings
+    node: str
+    image: str
+    groups: tuple[int, ...]
+    report: Callable[[str], None]
+
+    def run(self) -> Result:
+        """Climb until a rung holds or none is left; remove everything, also when a signal ends it.
+
+        Raises:
+            OperationError: the node can't be probed, or the namespace is somebody else's; nothing was changed then.
+            ClusterError: the cluster does not answer or refuses what the probe needs.
+        """
+        node = self._node()
+        self._stop_at_somebody_elses()
+        with _signals_end_it():
+            self._remove()
+            self._check_free(node)
+            try:
+                attempts = self._climb()
+                return Result(self.node, self.settings, self.groups, attempts, self._valid_for(node))
+            finally:
+                _ignore_signals()
+                self._remove_at_last()
+
+    def _node(self) -> Node:
+        node = self.cluster.nodes().get(self.node)
+        if node is None:
+            raise OperationError(
+                f"The cluster has no node '{self.node}'. Look at: kubectl --context {self.cluster.context} get nodes"
+            )
+        if node.conditions.get("Ready") != "True":
+            raise OperationError(f"The node '{self.node}' is not Ready, so no pod starts there. Probe it once it is.")
+        if not node.gpus:
+            raise OperationError(
+                f"The node '{self.node}' advertises no {_RESOURCE}: the device plugin does not run there, or finds no "
+                "GPU. Install the stack first."
+            )
+        return node
+
+    def _check_free(self, node: Node) -> None:
+        """A reservation pod of KAI's, or any other with the GPU, is left alone: the probe does not run beside it."""
+        holders = [pod for pod in self.cluster.pods(node=self.node) if pod.gpus and not pod.ended]
+        if sum(pod.gpus for pod in holders) >= node.gpus:
+            names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in holders)
+            raise OperationError(
+                f"The node '{self.node}' has no free GPU; it is held by {names}. End the pods that use it, and probe "
+                "again."
+            )
+
+    def _stop_at_somebody_elses(self) -> None:
+        found = self.cluster.namespace(NAMESPACE)
+        if found is not None and LABEL not in found.labels:
+            raise OperationError(
+                f"The namespace '{NAMESPACE}' exists and is not the probe's: it lacks the label {LABEL}. Nothing was "
+                "changed. Remove or rename it, and probe again."
+            )
+
+    def _climb(self) -> list[Attempt]:
+        attempts: list[Attempt] = []
+        while rung := ladder.next_rung(attempts):
+            self._prepare(rung, first=not attempts)
+            self.report(f"{rung.name}: a pod with {rung.adds}")
+            attempt = self._attempt(rung)
+            self.report(f"{rung.name}: {attempt.symptom.value}")
+            attempts.append(attempt)
+        return attempts
+
+    def _prepare(self, rung: Rung, *, first: bool) -> None:
+        if not first:
+            self.cluster.apply(probe_namespace(rung), manager=_MANAGER)
+            return
+        for manifest in (probe_namespace(rung), *rights()):
+            self._create(manifest)
+
+    def _create(self, manifest: Manifest) -> None:
+        objection = self.cluster.create(manifest)
+        if objection is not None:
+            what = f"{manifest['kind']} '{manifest['metadata']['name']}'"
+            also = " Somebody else probes, or took the name." if objection.code == _CONFLICT else ""
+            raise OperationError(f"The cluster does not take the probe's {what}: {objection.message}.{also}")
+
+    def _attempt(self, rung: Rung) -> Attempt:
+        manifest = ladder.pod(self.settings, rung, self.node, self.image, self.groups)
+        objection = self.cluster.create(manifest)
+        if objection is not None:
+            if objection.code in _REFUSALS and _NO_RIGHT not in objection.message:
+                return Attempt(rung, Symptom.REFUSED, (objection.message,))
+            raise OperationError(f"The cluster does not take the probe's pod: {objection.message}")
+        name = manifest["metadata"]["name"]
+        symptom, seen = self._watch(name)
+        self.cluster.delete(manifest)
+        self._until_gone(f"pod '{name}'", lambda: self.cluster.pod(NAMESPACE, name) is None)
+        return Attempt(rung, symptom, seen.evidence)
+
+    def _watch(self, name: str) -> tuple[Symptom, Seen]:
+        since, started = time.monotonic(), False
+        while True:
+            try:
+                pod = self.cluster.pod(NAMESPACE, name)
+                if pod is None:
+                    raise OperationError(f"Somebody removed the probe's pod '{name}' while it ran. Probe again.")
+                if not started and _started(pod):
+                    since, started = time.monotonic(), True
+                seen = self._look(pod, started=started, seconds=time.monotonic() - since)
+                if symptom := ladder.read(seen):
+                    return symptom, seen
+            except ClusterUnreachableError:
+                # Away for a moment: that only costs time.
+                if time.monotonic() - since >= ladder.START_SECONDS:
+                    raise
+            time.sleep(POLL_SECONDS)
+
+    def _look(self, pod: Pod, *, started: bool, seconds: float) -> Seen:
+        states = [(kind, state) for status in pod.statuses for kind, state in status.state.items()]
+        told = [(pod.reason, pod.message), *((state.reason, state.message) for _, state in states)]
+        lines = [": ".join(filter(None, each)) for each in told if any(each) and each[0] not in _NO_NEWS]
+        if not started:
+            lines += self.cluster.warnings(NAMESPACE, pod.name)
+        return Seen(
+            answer=pod.annotations.get(ANSWER, ""),
+            ended=pod.ended or any(kind == "waiting" and state.reason in _STUCK for kind, state in states),
+            started=started,
+            log=self.cluster.log(NAMESPACE, pod.name, lines=_LINES) if started else "",
+            told=tuple(dict.fromkeys(lines)),
+            seconds=seconds,
+        )
+
+    def _valid_for(self, node: Node) -> dict[str, str]:
+        images = {
+            container.image
+            for pod in self.cluster.pods(node=self.node)
+            for container in pod.containers
+            if "device-plugin" in container.image
+        }
+        return {
+            "kernel": node.kernel,
+            "os_image": node.os_image,
+            "kubelet": node.kubelet,
+            "container_runtime": node.container_runtime,
+            "device_plugin_image": ", ".join(sorted(images)) or "not found on the node",
+            "kai_image": self.image,
+        } | {
+            label: value
+            for label, value in sorted(node.labels.items())
+            if label.startswith("nvidia.com/") and any(part in label for part in _KEY_LABELS)
+        }
+
+    def _remove(self) -> None:
+        """Remove what carries the probe's label: of this run, or of one that was killed."""
+        found = self.cluster.namespace(NAMESPACE)
+        if found is None or LABEL not in found.labels:
+            return
+        pods = self.cluster.pods(namespace=NAMESPACE)
+        for pod in pods:
+            if LABEL in pod.labels:
+                metadata = {"name": pod.name, "namespace": NAMESPACE}
+                self.cluster.delete({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+        if others := [pod.name for pod in pods if LABEL not in pod.labels]:
+            for manifest in rights():
+                right = self.cluster.find_object(manifest)
+                if right is not None and LABEL in right.content["metadata"].get("labels", {}):
+                    self.cluster.delete(manifest)
+            raise OperationError(
+                f"The namespace '{NAMESPACE}' stays, since pods are in it that are not the probe's: "
+                f"{', '.join(others)}. Remove them, then the namespace: kubectl delete namespace {NAMESPACE}"
+            )
+        self.cluster.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        self._until_gone(f"namespace '{NAMESPACE}'", lambda: self.cluster.namespace(NAMESPACE) is None)
+
+    def _remove_at_last(self) -> None:
+        """Remove everything; an API server that is away for a moment only costs time."""
+        since = time.monotonic()
+        while True:
+            try:
+                self._remove()
+            except ClusterUnreachableError as error:
+                if time.monotonic() - since >= GONE_SECONDS:
+                    raise OperationError(
+                        f"{error}\nThe namespace '{NAMESPACE}' may be left. The next probe removes it, or: kubectl "
+                        f"delete namespace {NAMESPACE}"
+                    ) from error
+                time.sleep(POLL_SECONDS)
+            else:
+                return
+
+    def _until_gone(self, what: str, gone: Callable[[], bool]) -> None:
+        since = time.monotonic()
+        while not gone():
+            if time.monotonic() - since >= GONE_SECONDS:
+                raise OperationError(
+                    f"The probe's {what} was deleted and is still there after {GONE_SECONDS:.0f} s. The next probe "
+                    f"removes it, or: kubectl delete namespace {NAMESPACE}"
+                )
+            time.sleep(POLL_SECONDS)
+
+
+def check_stack(settings: StackSettings, node: str) -> None:
+    """Refuse what no cluster has to be asked for.
+
+    Raises:
+        OperationError: the stack is of x86, or does not name the node.
+    """
+    jetsons = settings.platform.jetsons
+    if not jetsons:
+        raise OperationError(
+            "This is an x86 stack: its reservation pods get nothing beyond what KAI gives them, so there is nothing to "
+            "probe. Choose a Jetson stack with STACK=name."
+        )
+    if node not in jetsons:
+        raise OperationError(
+            f"The node '{node}' is not listed under platform.tegra_nodes. There are: {', '.join(sorted(jetsons))}. "
+            "Correct the name, or list the node."
+        )
+
+
+def kai_image(settings: StackSettings) -> str:
+    """The image of KAI's reservation pods in this stack.
+
+    Raises:
+        OperationError: the settings do not tell its tag.
+    """
+    tag = settings.kai.image_tag or resolve_chart(settings.kai.chart, KAI_SCHEDULER).version
+    if tag is None or (settings.kai.image_tag is None and release_line(tag) is None):
+        raise OperationError(
+            "The settings do not tell the tag of KAI's images: kai.chart is a local chart, or its version is no single "
+            "release. Name the image: --image REGISTRY/resourcereservation:TAG"
+        )
+    return f"{registry(settings)}/resourcereservation:{tag}"
+
+
+def device_groups(settings: StackSettings, named: Sequence[int]) -> tuple[int, ...]:
+    """The groups that were named, else those of the settings, else `video`."""
+    return tuple(named or settings.reservation.supplemental_groups or [VIDEO])
+
+
+def _started(pod: Pod) -> bool:
+    return any(kind in {"running", "terminated"} for status in pod.statuses for kind in status.state)
+
+
+@contextmanager
+def _signals_end_it() -> Iterator[None]:
+    """SIGINT and SIGTERM end the block by SystemExit, the first of them alone, so that what follows it is not cut."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        _ignore_signals()
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,129 @@
+"""`make images` with the stand-ins: every image that a chart's values name is in the list, and nothing that is off."""
+
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from manifests import kai
+from manifests.versions import DEVICE_PLUGIN_IMAGE
+from operations.errors import OperationError
+from operations.helm import Helm
+from operations.images import images
+from testbed.stacks import ROOT, STACKS, changed, jetson, parse, webhook
+from tests.support.checkout import fresh, shell
+from tests.support.docs import blocks
+
+pytestmark = pytest.mark.engine
+
+CHARTS = tuple(ROOT / "simulator" / "charts" / name for name in ("gpu-operator", "kai-scheduler"))
+# Not started: the driver is the host's, these are off by default, and nothing scales the cluster.
+OFF = {"driver", "dcgm", "nodescaleadjuster", "scalingpod", "numa-placement-exporter"}
+
+
+@pytest.fixture(scope="module")
+def helm() -> Helm:
+    """The program."""
+    return Helm.installed()
+
+
+def _names(values: object) -> Iterator[str]:
+    """The last part of each image that values name, in either chart's way."""
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            if key == "image" and isinstance(value, str):
+                yield value
+            elif key.lower().endswith("image") and isinstance(value, Mapping):
+                yield value["name"] if "name" in value else value["repository"].rpartition("/")[2]
+            else:
+                yield from _names(value)
+
+
+def test_every_image_of_the_charts_values_is_in_the_list(helm: Helm) -> None:
+    found = images(parse(jetson()), CHARTS, ROOT, helm)
+    values: list[Any] = [yaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8")) for chart in CHARTS]
+    wanted = {name for each in values for name in _names(each)}
+    assert len(wanted) > 15, "the values name images"
+    assert {each.name.partition(":")[0] for each in found} == wanted - OFF
+    assert {by for each in found for by in each.used_by} == {"gpu-operator", "kai-scheduler"}
+    assert all(each.name.partition(":")[2] for each in found), "each has a tag"
+
+
+def test_the_settings_of_a_mirror_reach_every_image(helm: Helm) -> None:
+    stack = jetson()
+    for section in ("gpu_operator", "kai"):
+        stack = changed(stack, f"{section}.images.registry", f"registry.example.com:5000/{section}")
+    found = images(parse(stack), CHARTS, ROOT, helm)
+    assert found
+    assert [each.image for each in found if not each.image.startswith("registry.example.com:5000/")] == []
+
+
+@pytest.mark.parametrize("name", sorted(STACKS))
+def test_a_stacks_own_images_are_in_the_list(helm: Helm, name: str) -> None:
+    settings = parse(STACKS[name]())
+    charts = CHARTS if settings.gpu_operator.install else CHARTS[1:]
+    found = {each.image for each in images(settings, charts, ROOT, helm) if "kai-anywhere" in each.used_by}
+    wanted: set[str] = set()
+    if settings.gvirtus is not None:
+        wanted |= {backend.image for backend in settings.gvirtus.backends.values()}
+        if settings.gvirtus.frontends is not None:
+            wanted.add(settings.gvirtus.frontends.device_plugin_image or DEVICE_PLUGIN_IMAGE)
+    if name == "webhook":
+        wanted.add(webhook()["admission"]["image"])
+    if name in {"jetson", "x86"}:
+        assert found == set()
+    assert wanted <= found
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="the guide's command needs jq")
+def test_the_guide_copies_every_image(helm: Helm, tmp_path: Path) -> None:
+    """What docs/air-gapped.md says, where no registry can be asked."""
+    skopeo = tmp_path / "bin" / "skopeo"
+    skopeo.parent.mkdir()
+    skopeo.write_text('#!/bin/sh\necho "$@" >> copied\n', encoding="utf-8")
+    skopeo.chmod(0o755)
+    environment = {"PATH": f"{skopeo.parent}:{os.environ['PATH']}", "HTTPS_PROXY": "http://127.0.0.1:1"}
+    listing, copying = (
+        next(block.text for block in blocks(ROOT / "docs" / "air-gapped.md") if block.first_line.startswith(first))
+        for first in ("make images ", "jq ")
+    )
+    with fresh(tmp_path / "kai-anywhere") as checkout:
+        for chart in CHARTS:
+            with tarfile.open(checkout / f"{chart.name}.tgz", "w:gz") as archive:
+                archive.add(chart, arcname=chart.name)
+        said = shell(listing, checkout, environment)
+        shell(copying, checkout, environment)
+        copied = [line.split() for line in (checkout / "copied").read_text(encoding="utf-8").splitlines()]
+        content = json.loads((checkout / "images.jetson.lock.json").read_text(encoding="utf-8"))
+    wanted = {each.image: f"{each.used_by[0]}/{each.name}" for each in images(parse(jetson()), CHARTS, ROOT, helm)}
+    assert {line[-2].removeprefix("docker://"): line[-1] for line in copied} == {
+        image: f"docker://registry.example.com:5000/{name}" for image, name in wanted.items()
+    }
+    assert {each["image"] for each in content["images"]} == wanted.keys()
+    assert all(each["digest"] is None and "can't be asked" in each["problem"] for each in content["images"])
+    assert said.count("without digest: ") == len(wanted)
+
+
+def test_a_chart_that_the_stack_does_not_have_is_refused(helm: Helm, tmp_path: Path) -> None:
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: nginx\nversion: 1.0.0\n", encoding="utf-8")
+    (tmp_path / "values.yaml").write_text("", encoding="utf-8")
+    with pytest.raises(OperationError, match="The stack has no chart nginx; it has gpu-operator, kai-scheduler"):
+        images(parse(jetson()), [tmp_path], ROOT, helm)
+
+
+def test_a_chart_that_can_not_be_fetched_says_what_to_do(helm: Helm) -> None:
+    stack = changed(jetson(), "kai.chart", {"source": "oci://127.0.0.1:1/charts/kai-scheduler", "version": "v9.9.9"})
+    with pytest.raises(OperationError, match="make images CHARTS=path"):
+        images(parse(stack), CHARTS[:1], ROOT, helm)
+
+
+def test_a_chart_on_this_machine_needs_no_network(helm: Helm) -> None:
+    stack = changed(jetson(), "kai.chart", {"source": "./simulator/charts/kai-scheduler"})
+    found = images(parse(stack), CHARTS[:1], ROOT, helm)
+    assert any(each.image.startswith(f"{kai.REGISTRY}/binder:") for each in found)

@@ -1,0 +1,1 @@
+"""The commands of the guides, run as they stand there."""

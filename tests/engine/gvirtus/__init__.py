@@ -1,0 +1,1 @@
+"""Remote GPUs on a real API server."""

@@ -1,0 +1,297 @@
+"""Pods that ask for remote GPUs on a real API server: the policies give what the admission server does, pod by pod.
+
+What holds for the carrier `webhook` too stands in tests/support/gvirtus/contract.py.
+"""
+
+from collections.abc import Callable, Iterator
+
+import httpx2
+import pytest
+from typing_extensions import override
+
+import simulator
+from config.gvirtus import BackendKind
+from manifests.admission_objects import deny_binding, mutating_binding
+from manifests.gvirtus import backends as gvirtus
+from manifests.gvirtus import frontends as gvirtus_frontends
+from manifests.gvirtus import policy as gvirtus_policy
+from manifests.gvirtus.frontends import place
+from manifests.gvirtus.injection import NOT_SERVED, PATH, VOLUME
+from manifests.objects import Manifest
+from testbed.inventory import connect
+from testbed.stacks import Json, parse
+from testbed.stacks import gvirtus as gvirtus_stack
+from testbed.waiting import eventually
+from tests.support.gvirtus.cases import (
+    CASES,
+    GPU,
+    LOCKED,
+    RESTRICTED,
+    TEAM,
+    annotated,
+    create,
+    created,
+    generated_name,
+    namespace,
+    pod,
+    post,
+    refused,
+    remote_and_gpu,
+    stack_of,
+    unlabelled,
+)
+from tests.support.gvirtus.contract import ENDPOINTS, CarrierTests
+
+pytestmark = pytest.mark.engine
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+SETTINGS = parse(stack_of(gvirtus_stack()))
+assert SETTINGS.gvirtus is not None
+REMOTE = SETTINGS.gvirtus
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: simulator.ControlPlane) -> Iterator[httpx2.Client]:
+    """The cluster with the policies in force; all of it is gone afterwards."""
+    with connect(control_plane) as connected:
+        made: list[str] = []
+        try:
+            for manifest in objects():
+                path = post(connected, manifest)
+                made.append(path)
+            for owner in (TEAM, RESTRICTED):
+                account = f"/api/v1/namespaces/{owner}/serviceaccounts/default"
+                eventually(lambda path=account: connected.get(path).status_code == httpx2.codes.OK)  # type: ignore[misc]
+            eventually(lambda: in_force(connected))
+            yield connected
+        finally:
+            for path in reversed(made):
+                connected.delete(path)
+            for path in made:
+                eventually(lambda path=path: connected.get(path).status_code == httpx2.codes.NOT_FOUND)  # type: ignore[misc]
+            eventually(lambda: not changes_anything(connected))
+
+
+def objects() -> list[Manifest]:
+    frontends = REMOTE.frontends
+    assert frontends is not None
+    policies: list[Manifest] = []
+    for kind in BackendKind:
+        policies.append(gvirtus_policy.injection_policy(SETTINGS, REMOTE, kind))
+        policies.append(gvirtus_policy.injection_binding(SETTINGS, REMOTE, kind))
+    return [
+        gvirtus.backends_namespace(REMOTE),
+        namespace(TEAM, {}),
+        namespace(RESTRICTED, {"pod-security.kubernetes.io/enforce": "restricted"}),
+        gvirtus_policy.endpoints_config(REMOTE, ENDPOINTS),
+        gvirtus_policy.requests_policy(SETTINGS, REMOTE),
+        deny_binding(gvirtus_policy.REQUESTS),
+        *policies,
+        gvirtus_frontends.placement_policy(SETTINGS),
+        mutating_binding(SETTINGS, gvirtus_frontends.PLACEMENT),
+        gvirtus_frontends.guard_policy(SETTINGS, frontends),
+        deny_binding(gvirtus_frontends.GUARD),
+    ]
+
+
+def in_force(api: httpx2.Client) -> bool:
+    """Whether every policy works; each comes into force in its own time."""
+    answers = [create(api, case()) for case in (pod, CASES["lupine"], remote_and_gpu)]
+    if any(answer.status_code != httpx2.codes.CREATED for answer in answers):
+        return False
+    plain, lupine, device = (answer.json() for answer in answers)
+    return (
+        "gvirtus.io/properties" in plain["metadata"].get("annotations", {})
+        and any(e["name"] == "LUPINE_SERVER" for e in lupine["spec"]["containers"][0].get("env", []))
+        and gvirtus_frontends.FRONTEND_ALLOWED in device["spec"]["nodeSelector"]
+        and create(api, annotated(gvirtus_io__backend="nowhere")).status_code != httpx2.codes.CREATED
+        and create(api, on_the_frontend()).status_code != httpx2.codes.CREATED
+    )
+
+
+def changes_anything(api: httpx2.Client) -> bool:
+    """Whether any policy still works, in a namespace that stays."""
+    for case in (pod, CASES["lupine"], remote_and_gpu, lambda: annotated(gvirtus_io__backend="x"), on_the_frontend):
+        wanted = case()
+        wanted["metadata"]["namespace"] = "default"
+        answer = create(api, wanted)
+        if answer.status_code != httpx2.codes.CREATED:
+            return True
+        made = answer.json()
+        if made["metadata"].get("annotations", {}) != wanted["metadata"].get("annotations", {}):
+            return True
+        if made["spec"].get("nodeSelector") != wanted["spec"].get("nodeSelector"):
+            return True
+    return False
+
+
+def on_the_frontend() -> Json:
+    ordinary = unlabelled(pod(resources=GPU))
+    ordinary["spec"]["nodeName"] = "cpu-1"
+    return ordinary
+
+
+class TestPolicies(CarrierTests):
+    """The carrier `policy`."""
+
+    @override
+    def placed(self, of: Manifest) -> Manifest:
+        return place(of)
+
+    def test_a_changed_address_reaches_new_pods_alone(self, api: httpx2.Client, pods: str) -> None:
+        path = f"/api/v1/namespaces/{REMOTE.namespace}/configmaps/{gvirtus_policy.ENDPOINTS}"
+        before = created(api, pod(), dry_run=False)["metadata"]["annotations"]["gvirtus.io/properties"]
+
+        def write(endpoints: Json) -> None:
+            api.patch(
+                path, json={"data": endpoints}, headers={"Content-Type": "application/merge-patch+json"}
+            ).raise_for_status()
+
+        def new_pods_have(host: str) -> bool:
+            return host in created(api, generated_name())["metadata"]["annotations"]["gvirtus.io/properties"]
+
+        write(ENDPOINTS | {"gpu-a": "10.96.9.9:9999"})
+        try:
+            eventually(lambda: new_pods_have("10.96.9.9"))
+            assert api.get(f"{pods}/app").json()["metadata"]["annotations"]["gvirtus.io/properties"] == before
+        finally:
+            write(ENDPOINTS)
+            eventually(lambda: new_pods_have("10.96.7.7"))
+
+
+@pytest.mark.parametrize("owner", gvirtus_policy.namespaces_left_alone(SETTINGS))
+def test_the_operators_namespaces_are_left_alone(api: httpx2.Client, owner: str) -> None:
+    if owner not in {item["metadata"]["name"] for item in api.get("/api/v1/namespaces").json()["items"]}:
+        policy = gvirtus_policy.injection_policy(SETTINGS, REMOTE, BackendKind.GVIRTUS)
+        [expression] = policy["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+        assert owner in expression["values"]
+        return
+    wanted = pod(securityContext=LOCKED)
+    wanted["metadata"]["namespace"] = owner
+    assert "annotations" not in created(api, wanted)["metadata"]
+
+
+def test_a_container_that_comes_in_later_gets_it_too(api: httpx2.Client) -> None:
+    """Another policy adds a sidecar after ours: a new round reaches it, and adds nothing twice."""
+    for path, body in ((POLICIES, sidecar_policy()), (BINDINGS, sidecar_binding())):
+        assert api.post(path, json=body).status_code == httpx2.codes.CREATED
+    try:
+        eventually(lambda: len(created(api, pod())["spec"]["containers"]) == 2)
+        made = created(api, pod())
+        for container in made["spec"]["containers"]:
+            assert [e["name"] for e in container["env"]] == ["GVIRTUS_CONFIG"]
+            assert [m["mountPath"] for m in container["volumeMounts"]].count(PATH) == 1
+        assert [v["name"] for v in made["spec"]["volumes"]].count(VOLUME) == 1
+    finally:
+        api.delete(f"{BINDINGS}/zzz-sidecar")
+        api.delete(f"{POLICIES}/zzz-sidecar")
+        eventually(lambda: len(created(api, pod())["spec"]["containers"]) == 1)
+
+
+class TestFrontends:
+    """Ordinary CUDA pods stay away from nodes whose GPUs stand for remote ones."""
+
+    @pytest.mark.parametrize("request_", ["whole", "init", "fraction", "memory"])
+    def test_a_pod_that_wants_a_real_gpu_is_sent_to_one(self, api: httpx2.Client, request_: str) -> None:
+        wanted = unlabelled(pod(resources=GPU) if request_ == "whole" else pod())
+        if request_ == "init":
+            wanted["spec"]["initContainers"] = [{"name": "first", "image": "b:1", "resources": GPU}]
+        if request_ == "fraction":
+            wanted["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+        if request_ == "memory":
+            wanted["metadata"]["annotations"] = {"gpu-memory": "2000"}
+        made = created(api, wanted)
+        assert made["spec"]["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
+        assert place(wanted)["spec"]["nodeSelector"] == made["spec"]["nodeSelector"]
+
+    def test_what_the_pod_says_of_nodes_stays(self, api: httpx2.Client) -> None:
+        wanted = unlabelled(remote_and_gpu())
+        assert created(api, wanted)["spec"]["nodeSelector"] == {"disk": "ssd", "nvidia.com/gpu.present": "true"}
+
+    def test_a_pod_without_a_gpu_is_left_alone(self, api: httpx2.Client) -> None:
+        assert "nodeSelector" not in created(api, unlabelled(pod()))["spec"]
+
+    def test_a_remote_pod_without_a_device_runs_anywhere(self, api: httpx2.Client) -> None:
+        assert "nodeSelector" not in created(api, pod())["spec"]
+
+    def test_a_remote_pod_with_a_device_takes_a_frontends(self, api: httpx2.Client) -> None:
+        made = created(api, pod(resources=GPU))
+        assert made["spec"]["nodeSelector"] == {"gvirtus.io/frontend.allowed": "true"}
+
+    def test_an_ordinary_pod_bound_to_a_frontend_is_refused(self, api: httpx2.Client) -> None:
+        message = refused(api, on_the_frontend())
+        assert "the GPUs of these nodes stand for remote ones: cpu-1" in message
+        assert "nodeSelector nvidia.com/gpu.present: 'true'" in message
+
+    def test_an_ordinary_pod_bound_to_a_gpu_node_is_welcome(self, api: httpx2.Client) -> None:
+        wanted = unlabelled(pod(resources=GPU))
+        wanted["spec"]["nodeName"] = "x86-1"
+        assert "nodeSelector" not in created(api, wanted)["spec"]
+
+    def test_an_ordinary_pod_that_says_it_needs_no_gpu_node_is_refused(self, api: httpx2.Client) -> None:
+        wanted = unlabelled(pod(resources=GPU))
+        wanted["spec"]["nodeSelector"] = {"nvidia.com/gpu.present": "false"}
+        assert "stand for remote ones" in refused(api, wanted)
+
+
+def test_no_policy_has_type_errors(api: httpx2.Client) -> None:
+    policies = api.get("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies").json()["items"]
+    ours = {p["metadata"]["name"]: p["status"]["typeChecking"] for p in policies if "gvirtus" in p["metadata"]["name"]}
+    assert ours == {gvirtus_policy.REQUESTS: {}, gvirtus_frontends.GUARD: {}}
+
+
+def test_without_the_addresses_a_pod_is_refused_and_not_let_in_unchanged(api: httpx2.Client) -> None:
+    path = f"/api/v1/namespaces/{REMOTE.namespace}/configmaps/{gvirtus_policy.ENDPOINTS}"
+    assert api.delete(path).status_code == httpx2.codes.OK
+    try:
+        eventually(lambda: create(api, pod()).status_code != httpx2.codes.CREATED)
+        created(api, unlabelled(pod()))
+    finally:
+        post(api, gvirtus_policy.endpoints_config(REMOTE, ENDPOINTS))
+        eventually(lambda: in_force(api))
+
+
+@pytest.mark.parametrize(("kind", "case"), [(BackendKind.GVIRTUS, pod), (BackendKind.LUPINE, CASES["lupine"])])
+def test_a_pod_that_nobody_served_is_refused_and_not_let_in_unchanged(
+    api: httpx2.Client, kind: BackendKind, case: Callable[[], Json]
+) -> None:
+    """What a pod meets while the policies learn of another set of backends, each in its own time."""
+    path = f"{BINDINGS}/{gvirtus_policy.policy_name(kind)}"
+    assert api.delete(path).status_code == httpx2.codes.OK
+    try:
+        eventually(lambda: NOT_SERVED in create(api, case()).text)
+        created(api, unlabelled(case()))
+    finally:
+        post(api, gvirtus_policy.injection_binding(SETTINGS, REMOTE, kind))
+        eventually(lambda: in_force(api))
+    created(api, case())
+
+
+def sidecar_policy() -> Json:
+    expression = 'Object{spec: Object.spec{containers: [Object.spec.containers{name: "late", image: "late:1"}]}}'
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": "zzz-sidecar"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": TEAM}},
+                "resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+                ],
+            },
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
+        },
+    }
+
+
+def sidecar_binding() -> Json:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": "zzz-sidecar"},
+        "spec": {"policyName": "zzz-sidecar"},
+    }

@@ -1,0 +1,1 @@
+"""The policy pack and what a pull request shows, with the real engine."""

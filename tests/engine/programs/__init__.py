@@ -1,0 +1,1 @@
+"""The programs that are built, and the agents' image."""

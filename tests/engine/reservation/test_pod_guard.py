@@ -1,0 +1,414 @@
+"""One corpus for the policy pack and for its twin in the cluster: both must give the same verdict on every object.
+
+The pack judges the object as a program would register it; the API server gets it as a creation that it does not store
+(dry run), with the twin in force and nothing else of a stack.
+"""
+
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from manifests import pod_guard
+from pod_checks import table
+from testbed.inventory import connect
+from testbed.simulated import start
+from testbed.stacks import Json, jetson, parse
+from testbed.waiting import eventually
+from tests.policy.objects import changed, reservation_pod, without
+from tests.support.pods.corpus import (
+    CHANGES,
+    COMBINATIONS,
+    CONTAINER,
+    FORBIDDEN,
+    FORBIDDEN_TOGETHER,
+    IMAGE,
+    IN_EPHEMERAL,
+    KINDS,
+    NEW,
+    REFUSED_BY_KUBERNETES,
+    plain,
+)
+from tests.support.pods.reservation_cases import NEAR
+from tests.support.pods.twin import (
+    BINDER,
+    DRY,
+    FREE,
+    GUARDED,
+    MERGE,
+    OFFENCES,
+    POLICIES,
+    RESERVATION,
+    as_sidecar,
+    compare,
+    create,
+    denied,
+    disagreement,
+    findings,
+    make_namespace,
+    path_of,
+    places,
+    post,
+    prepare,
+)
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    """A cluster with the twin of the Jetson stack, a guarded namespace, one without the label, and what was before."""
+    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane, connect(control_plane) as connected:
+        prepare(connected)
+        yield connected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_welcome_a_compliant_object(api: httpx2.Client, kind: str) -> None:
+    body = KINDS[kind](plain())
+    assert findings(body) == set()
+    assert create(api, body).is_success
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pack_and_twin_agree_on_every_change_in_every_place(api: httpx2.Client, kind: str) -> None:
+    differences, refused = [], 0
+    for change in CHANGES:
+        for place in places(change):
+            body = KINDS[kind](change.apply(as_sidecar(plain()), place))
+            assert bool(findings(body)) is not change.allowed, f"{change.path}={change.value} at {place}"
+            refused += not change.allowed
+            if difference := disagreement(api, body):
+                differences.append(f"{change.path}={change.value} at {place}: {difference}")
+    assert differences == []
+    assert refused > len(FORBIDDEN)
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_pack_and_twin_agree_on_what_takes_several_changes(api: httpx2.Client, name: str) -> None:
+    bodies = [KINDS[kind](COMBINATIONS[name](plain())) for kind in KINDS]
+    assert [difference for body in bodies if (difference := disagreement(api, body))] == []
+    assert {bool(findings(body)) for body in bodies} == {name in FORBIDDEN_TOGETHER}
+
+
+def test_every_check_of_the_table_is_in_the_corpus_as_refused_and_as_allowed() -> None:
+    refused = {change.check for change in FORBIDDEN} | {"host_processes", "proc_mounts"}
+    allowed = {change.check for change in CHANGES if change.allowed}
+    assert refused == allowed == {check.name for check in table.CHECKS}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_KUBERNETES)
+def test_kubernetes_itself_refuses_what_the_twin_leaves_out(api: httpx2.Client, name: str) -> None:
+    body = REFUSED_BY_KUBERNETES[name](plain())
+    assert findings(body)
+    response = create(api, body)
+    assert response.status_code == httpx2.codes.UNPROCESSABLE_CONTENT
+    assert "ValidatingAdmissionPolicy" not in response.text
+
+
+def test_pack_and_twin_agree_on_random_objects(api: httpx2.Client) -> None:
+    chance = random.Random(20261122)  # noqa: S311 - a corpus that repeats itself
+    differences, refused = [], 0
+    for _ in range(150):
+        pod = as_sidecar(plain())
+        by_check = {change.check: change for change in chance.sample(CHANGES, 6)}
+        if "profiles" in by_check:
+            # Kubernetes refuses a field and an annotation that contradict each other.
+            by_check.pop("profile_annotations", None)
+        if "sysctls" in by_check:
+            by_check.pop("host_namespaces", None)
+        for change in list(by_check.values())[: chance.randint(1, 5)]:
+            pod = change.apply(pod, chance.choice(places(change)))
+        body = KINDS[chance.choice(list(KINDS))](pod)
+        refused += bool(findings(body))
+        if difference := disagreement(api, body):
+            differences.append(difference)
+    assert differences == []
+    assert 30 < refused < 145, "both verdicts must occur"
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("Deployment", "metadata.annotations"),
+        ("CronJob", "metadata.annotations"),
+        ("CronJob", "spec.jobTemplate.metadata.annotations"),
+    ],
+)
+def test_pack_and_twin_agree_on_annotations_outside_the_template(api: httpx2.Client, kind: str, path: str) -> None:
+    body = changed(KINDS[kind](plain()), path, {"cdi.k8s.io/x": "nvidia.com/gpu=all"})
+    assert findings(body)
+    assert not disagreement(api, body)
+
+
+class TestEphemeralContainers:
+    """The subresource of a pod that runs, and so has a node's name."""
+
+    def patch(self, api: httpx2.Client, container: Json, pod: str = "running") -> httpx2.Response:
+        path = f"/api/v1/namespaces/{GUARDED}/pods/{pod}/ephemeralcontainers"
+        return api.patch(path, json={"spec": {"ephemeralContainers": [container]}}, headers=MERGE, params=DRY)
+
+    def test_pack_and_twin_agree_on_every_change(self, api: httpx2.Client) -> None:
+        differences = []
+        tried = [change for change in CHANGES if change.everywhere and change.check in IN_EPHEMERAL]
+        for change in tried:
+            container = {"name": "debug", "image": IMAGE, "env": [{}], "volumeMounts": [{"name": "cache"}]}
+            container["env"] = [{"name": "MODE", "value": "fast"}]
+            container["volumeMounts"] = [{"name": "cache", "mountPath": "/cache"}]
+            pod = change.apply(changed(plain(), "spec.ephemeralContainers", [container]), "spec.ephemeralContainers.0")
+            difference = compare(findings(pod), self.patch(api, pod["spec"]["ephemeralContainers"][0]))
+            if difference:
+                differences.append(f"{change.path}={change.value}: {difference}")
+        assert differences == []
+        assert len(tried) > 30
+
+    def test_a_pod_with_power_over_its_node_gets_none(self, api: httpx2.Client) -> None:
+        response = self.patch(api, {"name": "debug", "image": IMAGE}, "old-pod")
+        assert denied(response), "it would share the node's processes"
+        assert "spec.hostPID is true" in response.json()["message"]
+        assert "spec.nodeName" not in response.json()["message"]
+
+
+class TestUpdates:
+    """What was there before the guard stays usable; what an update adds is judged."""
+
+    def patch(self, api: httpx2.Client, path: str, patch: Json, *, dry: bool = True) -> httpx2.Response:
+        return api.patch(path, json=patch, headers=MERGE, params=DRY if dry else {})
+
+    @pytest.mark.parametrize(
+        "patch",
+        [
+            {"metadata": {"finalizers": None}},
+            {"metadata": {"labels": {"a": "b"}}},
+            {"spec": {"activeDeadlineSeconds": 1000}},
+        ],
+    )
+    def test_an_old_pod_takes_what_does_not_touch_its_offences(self, api: httpx2.Client, patch: Json) -> None:
+        assert self.patch(api, f"/api/v1/namespaces/{GUARDED}/pods/old-pod", patch).is_success
+
+    def test_an_old_pod_takes_no_other_image(self, api: httpx2.Client) -> None:
+        containers = [changed(plain(), f"{CONTAINER}.image", "app:2")["spec"]["containers"][0]]
+        body = api.get(f"/api/v1/namespaces/{GUARDED}/pods/old-pod").json()
+        body["spec"]["containers"][0]["image"] = containers[0]["image"]
+        response = api.put(f"/api/v1/namespaces/{GUARDED}/pods/old-pod", json=body, params=DRY)
+        assert denied(response), "the image would get the old one's power"
+
+    def test_a_running_pod_takes_another_image(self, api: httpx2.Client) -> None:
+        body = api.get(f"/api/v1/namespaces/{GUARDED}/pods/running").json()
+        body["spec"]["containers"][0]["image"] = "app:2"
+        assert api.put(f"/api/v1/namespaces/{GUARDED}/pods/running", json=body, params=DRY).is_success
+        body["spec"]["containers"][0]["image"] = "app:latest"
+        assert denied(api.put(f"/api/v1/namespaces/{GUARDED}/pods/running", json=body, params=DRY))
+
+    def test_an_old_pod_takes_a_status_and_can_be_deleted(self, api: httpx2.Client) -> None:
+        path = f"/api/v1/namespaces/{GUARDED}/pods/old-pod"
+        assert self.patch(api, f"{path}/status", {"status": {"message": "x"}}).is_success
+        assert api.delete(path, params=DRY).is_success
+
+    @pytest.mark.parametrize(
+        "patch",
+        [
+            {"spec": {"replicas": 1}},
+            {"spec": {"paused": True}},
+            {"spec": {"template": {"metadata": {"annotations": {"restarted": "now"}}}}},
+            {"spec": {"template": {"spec": {"hostPID": None}}}},
+        ],
+    )
+    def test_an_old_deployment_takes_what_adds_no_offence(self, api: httpx2.Client, patch: Json) -> None:
+        assert self.patch(api, f"/apis/apps/v1/namespaces/{GUARDED}/deployments/old", patch).is_success
+
+    def test_an_old_deployment_takes_no_further_offence_and_is_told_of_that_alone(self, api: httpx2.Client) -> None:
+        patch = {"spec": {"template": {"spec": {"hostIPC": True}}}}
+        response = self.patch(api, f"/apis/apps/v1/namespaces/{GUARDED}/deployments/old", patch)
+        assert denied(response)
+        message = response.json()["message"]
+        assert "spec.template.spec.hostIPC is true" in message
+        assert "hostPID" not in message
+        assert "privileged is true" not in message
+
+    def test_new_pods_of_an_old_deployment_are_judged(self, api: httpx2.Client) -> None:
+        assert denied(create(api, OFFENCES(plain())))
+
+    @pytest.mark.parametrize(
+        "kind",
+        ["PodTemplate", "ReplicationController", "ReplicaSet", "Deployment", "DaemonSet", "StatefulSet", "CronJob"],
+    )
+    def test_pack_and_twin_agree_on_updates_of_what_was_compliant(self, api: httpx2.Client, kind: str) -> None:
+        body = KINDS[kind](plain(f"updated-{kind.lower()}"))
+        if kind == "DaemonSet":
+            body["spec"]["template"]["spec"]["nodeSelector"] = {"example.com/no": "node"}
+        elif kind == "CronJob":
+            body["spec"]["suspend"] = True
+        elif kind != "PodTemplate":
+            body["spec"]["replicas"] = 0
+        path = f"{path_of(body, GUARDED)}/{body['metadata']['name']}"
+        stored = post(api, path_of(body, GUARDED), body)
+        differences = []
+        for change in [*FORBIDDEN, *(change for change in CHANGES if change.allowed and change.check == "images")]:
+            wanted = KINDS[kind](change.apply(plain(f"updated-{kind.lower()}"), CONTAINER))
+            there = (
+                "template" if kind == "PodTemplate" else "spec.jobTemplate" if kind == "CronJob" else "spec.template"
+            )
+            update = changed(stored, there, wanted["template"] if kind == "PodTemplate" else wanted["spec"][there[5:]])
+            difference = compare(
+                findings(wanted), api.put(path, json=without(update, "metadata.resourceVersion"), params=DRY)
+            )
+            if difference:
+                differences.append(f"{change.path}={change.value}: {difference}")
+        assert differences == []
+
+
+class TestGrants:
+    """KAI's reservation pods on Tegra nodes, and what comes near them."""
+
+    @pytest.mark.parametrize(
+        ("path", "value"),
+        [
+            *NEAR,
+            ("metadata.labels.a", "b"),
+            ("spec.containers.0.image", "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0"),
+            ("spec.containers.0.env.2", {"name": "GODEBUG", "value": "fips140=only,tlsmlkem=0"}),
+            ("spec.volumes.0.hostPath.path", "/"),
+            ("spec.volumes.1.hostPath.path", "/"),
+            ("spec.volumes.1.hostPath.type", "DirectoryOrCreate"),
+            ("spec.volumes.2", {"name": "more", "hostPath": {"path": "/dev", "type": "Directory"}}),
+            ("spec.volumes.2", {"name": "more", "emptyDir": {}}),
+            ("spec.containers.0.volumeMounts.0.readOnly", False),
+            ("spec.containers.0.volumeMounts.1.readOnly", True),
+            ("spec.containers.0.volumeMounts.1.subPath", "sda"),
+            ("spec.containers.0.volumeMounts.1.mountPath", "/devices"),
+            ("spec.containers.0.volumeMounts.1.mountPropagation", "Bidirectional"),
+        ],
+    )
+    def test_pack_and_twin_agree_on_what_comes_near_a_reservation_pod(
+        self, api: httpx2.Client, path: str, value: object
+    ) -> None:
+        pod = reservation_pod()
+        token = {
+            "sources": [{"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}}]
+        }
+        pod["spec"]["volumes"].append({"name": "spare", "projected": token})
+        pod["spec"]["containers"][0]["env"].append({"name": "GODEBUG", "value": "a=1"})
+        body = changed(pod, path, value)
+        assert not disagreement(api, body, RESERVATION)
+        welcome = path == "metadata.labels.a" or "v0.17.0" in str(value) or "fips140" in str(value)
+        assert bool(findings(body)) is not welcome
+
+    def test_both_refuse_another_container_beside_kais(self, api: httpx2.Client) -> None:
+        body = reservation_pod()
+        body["spec"]["containers"].append({"name": "other", "image": IMAGE})
+        assert findings(body)
+        assert not disagreement(api, body, RESERVATION)
+
+    def test_both_welcome_the_reservation_pod_on_tegra_and_nowhere_else(self, api: httpx2.Client) -> None:
+        assert findings(reservation_pod()) == set()
+        assert create(api, reservation_pod(), RESERVATION).is_success
+        assert findings(changed(reservation_pod(), "metadata.namespace", FREE))
+        body = without(reservation_pod(), "spec.serviceAccountName")
+        assert denied(create(api, body, GUARDED))
+        assert findings(changed(body, "metadata.namespace", GUARDED))
+
+    def test_a_controller_of_reservation_pods_gets_no_grant(self, api: httpx2.Client) -> None:
+        body = KINDS["Deployment"](changed(reservation_pod(), "metadata.labels", {"app": "web"}))
+        assert findings(body)
+        assert not disagreement(api, body, RESERVATION)
+
+    def test_kais_binder_names_the_node_of_reservation_pods_on_every_platform(self, api: httpx2.Client) -> None:
+        pod = changed(plain(), "spec.nodeName", "x86-1")
+        assert denied(create(api, pod, RESERVATION))
+        # Its rights take a moment to be in force.
+        eventually(lambda: create(api, pod, RESERVATION, user=BINDER).is_success)
+        assert denied(create(api, pod, GUARDED, user=BINDER))
+        assert denied(create(api, changed(pod, "spec.hostPID", True), RESERVATION, user=BINDER))
+        deployment = KINDS["Deployment"](pod)
+        assert denied(create(api, deployment, RESERVATION, user=BINDER))
+
+
+def test_a_namespace_without_the_label_is_not_guarded(api: httpx2.Client) -> None:
+    assert create(api, OFFENCES(plain()), FREE).is_success
+
+
+def test_a_guarded_cluster_leaves_out_what_is_privileged_by_design(api: httpx2.Client) -> None:
+    for name in ("gpu-operator", "longhorn-system"):
+        make_namespace(api, name)
+    path = f"{POLICIES}/{pod_guard.POD_GUARD}"
+    settings = changed(jetson(), "pod_guard", {"scope": "cluster", "exempt_namespaces": ["longhorn-system"]})
+    labelled = pod_guard.guard_policy(parse(jetson()))["spec"]
+    try:
+        replace(api, path, pod_guard.guard_policy(parse(settings))["spec"])
+        eventually(lambda: not create(api, OFFENCES(plain()), FREE).is_success)
+        for namespace in (FREE, GUARDED, RESERVATION, "default"):
+            assert denied(create(api, OFFENCES(plain()), namespace))
+        for namespace in ("kube-system", "gpu-operator", "longhorn-system"):
+            assert create(api, OFFENCES(plain()), namespace).is_success
+    finally:
+        replace(api, path, labelled)
+        eventually(lambda: create(api, OFFENCES(plain()), FREE).is_success)
+
+
+def test_a_new_entry_of_the_table_is_refused_by_pack_and_guard(
+    api: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{POLICIES}/{pod_guard.POD_GUARD}"
+    usual = pod_guard.guard_policy(parse(jetson()))["spec"]
+    bodies = [change.apply(plain()) for _, change in NEW]
+    assert all(create(api, body).is_success for body in bodies)
+    monkeypatch.setattr(table, "CHECKS", (*table.CHECKS, *(check for check, _ in NEW)))
+    try:
+        replace(api, path, pod_guard.guard_policy(parse(jetson()))["spec"])
+        eventually(lambda: not create(api, bodies[0]).is_success)
+        assert [disagreement(api, body) for body in [*bodies, plain()]] == [""] * (len(NEW) + 1)
+        assert all(findings(body) for body in bodies)
+    finally:
+        replace(api, path, usual)
+        eventually(lambda: create(api, bodies[0]).is_success)
+
+
+def replace(api: httpx2.Client, path: str, spec: Json) -> None:
+    """Give the policy another spec, whatever its status controller writes meanwhile."""
+    patch = [{"op": "replace", "path": "/spec", "value": spec}]
+    response = api.patch(path, json=patch, headers={"Content-Type": "application/json-patch+json"})
+    assert response.is_success, response.text
+
+
+def test_a_pod_of_many_containers_is_judged_within_the_servers_budget(api: httpx2.Client) -> None:
+    pod = plain()
+    many = [
+        copy.deepcopy(pod["spec"]["containers"][0])
+        | {"name": f"c{index}", "env": [{"name": f"E{each}", "value": "x" * 20} for each in range(50)]}
+        for index in range(60)
+    ]
+    pod = changed(pod, "spec.containers", many)
+    assert create(api, pod).is_success
+    worse = changed(pod, "spec.containers.59.securityContext.privileged", True)
+    response = create(api, worse)
+    assert denied(response)
+    assert "spec.containers[c59].securityContext.privileged is true" in response.json()["message"]
+
+
+def test_a_message_names_object_field_value_rule_reason_and_remedy_on_one_line(api: httpx2.Client) -> None:
+    body = changed(KINDS["CronJob"](plain()), "metadata.annotations", {"cdi.k8s.io/x": "one\ntwo"})
+    message = create(api, body).json()["message"]
+    assert message.endswith(
+        "denied request: CronJob web: metadata.annotations[cdi.k8s.io/x] is one two (devices: the runtime injects "
+        "devices that nobody requested; request the GPU: nvidia.com/gpu under resources.limits, or KAI's annotation "
+        "gpu-fraction)"
+    )
+
+
+def test_a_message_about_very_much_is_cut(api: httpx2.Client) -> None:
+    names = [f"cdi.k8s.io/{index}" for index in range(100)]
+    response = create(api, changed(plain(), "metadata.annotations", dict.fromkeys(names, "é" * 100)))
+    assert denied(response)
+    assert response.json()["message"].endswith("...")
+
+
+def test_the_policy_has_no_type_errors(api: httpx2.Client) -> None:
+    def checked() -> Any:  # noqa: ANN401 - JSON
+        return api.get(f"{POLICIES}/{pod_guard.POD_GUARD}").json().get("status", {}).get("typeChecking")
+
+    eventually(lambda: checked() is not None)
+    assert checked() == {}

@@ -1,0 +1,1 @@
+"""A whole stack on a real control plane: made, changed, broken, remembered."""

@@ -1,0 +1,253 @@
+"""The main job: a stack's whole life on the real engine, the real Kubernetes provider and a real API server."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+
+import simulator
+from testbed.engine import Stack
+from testbed.inventory import inventory
+from testbed.simulated import stack_settings
+from testbed.stacks import STACKS, changed
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.engine
+
+KINDS = ("jetson", "x86")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def before(api: httpx2.Client, kind: str) -> set[str]:
+    """What the cluster holds before the stack; `kind` makes it one inventory per stack."""
+    assert kind
+    return inventory(api)
+
+
+@pytest.fixture(scope="module")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory,
+    cluster: simulator.ControlPlane,
+    engine_environment: dict[str, str],
+    kind: str,
+    before: set[str],
+) -> Iterator[Stack]:
+    """The stack, up; every test leaves it so."""
+    assert before
+    folder: Path = tmp_path_factory.mktemp(kind)
+    made = Stack(folder, stack_settings(STACKS[kind](), cluster), engine_environment)
+    assert made.up().changes["create"] > 15
+    yield made
+    # What is left when a test failed; the next stack comes to the same cluster.
+    if made.resources():
+        made.destroy()
+
+
+def test_a_second_up_changes_nothing(stack: Stack) -> None:
+    assert set(stack.up().changes) == {"same"}
+
+
+def test_a_preview_after_up_shows_nothing_to_do(stack: Stack) -> None:
+    assert stack.preview("--expect-no-changes").changed == frozenset()
+
+
+def test_a_refresh_changes_nothing(stack: Stack) -> None:
+    assert set(stack.refresh().changes) == {"same"}
+
+
+def test_what_was_edited_and_deleted_by_hand_is_found_and_repaired(stack: Stack, api: httpx2.Client, kind: str) -> None:
+    registration = "/apis/admissionregistration.k8s.io/v1"
+    namespace = "/api/v1/namespaces/kai-resource-reservation"
+    guard = f"{registration}/validatingadmissionpolicies/kai-anywhere-reservation-guard"
+    overrides = f"{registration}/mutatingadmissionpolicies/kai-anywhere-reservation-overrides"
+    enforced, memory = "pod-security.kubernetes.io/enforce", "nvidia.com/gpu.memory"
+    ours = api.get(namespace).json()["metadata"]["labels"][enforced]
+    guarded = api.get(guard).json()["spec"]
+    by_hand(api, namespace, {"metadata": {"labels": {enforced: "restricted"}}})
+    by_hand(api, guard, {"spec": {"failurePolicy": "Ignore", "validations": guarded["validations"][:1]}})
+    differs = {"reservation-namespace", "reservation-guard"}
+    overriding = api.get(overrides).json().get("spec")
+    if kind == "jetson":
+        by_hand(api, "/api/v1/nodes/jetson-1", {"metadata": {"labels": {memory: "100"}}})
+        assert api.delete(overrides).status_code == httpx2.codes.OK
+        differs |= {"node-labels-jetson-1", "reservation-policy"}
+
+    assert stack.preview("--refresh").changed == differs
+    assert stack.up("--refresh").changed == differs
+    assert api.get(namespace).json()["metadata"]["labels"][enforced] == ours
+    assert api.get(guard).json()["spec"] == guarded
+    if kind == "jetson":
+        assert api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"][memory] == "122880"
+        assert api.get(overrides).json()["spec"] == overriding is not None
+
+
+def test_the_releases_are_what_the_stack_says(stack: Stack) -> None:
+    releases = {r["outputs"]["name"]: r["outputs"] for r in stack.resources() if r["type"].endswith(":Release")}
+    assert set(releases) == {"gpu-operator", "kai-scheduler"}
+    assert releases["kai-scheduler"]["values"]["global"]["gpuSharingMode"] == "NonMemoryEnforced"
+    assert releases["gpu-operator"]["values"]["driver"] == {"enabled": False}
+
+
+def test_every_gpu_node_advertises_its_gpus_and_no_other_node_does(stack: Stack, api: httpx2.Client) -> None:
+    nodes = {n["metadata"]["name"]: n["status"]["allocatable"] for n in api.get("/api/v1/nodes").json()["items"]}
+    gpus = {name: int(allocatable.get("nvidia.com/gpu", 0)) for name, allocatable in nodes.items()}
+    assert gpus["x86-1"] == 2
+    assert gpus["cpu-1"] == 0
+    # On x86 nobody says that the Jetson has a GPU: it is no PCI device.
+    assert gpus["jetson-1"] == (1 if "tegra_nodes" in stack.settings["platform"] else 0)
+
+
+def test_queues_exist_and_follow_the_settings(stack: Stack, api: httpx2.Client) -> None:
+    queues = "/apis/scheduling.run.ai/v2/queues"
+    before = stack.settings
+    stack.settings = changed(before, "kai.queues", {"night": {"parent": "default-parent-queue", "gpu": {"quota": 2}}})
+    assert stack.up().changes["create"] == 1
+    found = {q["metadata"]["name"]: q["spec"] for q in api.get(queues).json()["items"]}
+    assert set(found) == {"default-parent-queue", "default-queue", "night"}
+    assert found["night"]["parentQueue"] == "default-parent-queue"
+    assert found["night"]["resources"]["gpu"] == {"quota": 2, "limit": -1, "overQuotaWeight": 1}
+    stack.settings = before
+    stack.up()
+
+
+@pytest.mark.parametrize("kind", ["jetson"], indirect=True)
+class TestTegra:
+    """What exists on Tegra stacks only."""
+
+    @pytest.mark.usefixtures("stack")
+    def test_the_jetson_has_our_labels_and_keeps_its_operands_off(self, api: httpx2.Client) -> None:
+        labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
+        assert labels["kai-anywhere.io/platform"] == "tegra"
+        assert labels["nvidia.com/gpu.memory"] == "122880"
+        assert labels["nvidia.com/gpu.count"] == "1"
+        assert labels["nvidia.com/gpu.present"] == "true"
+        pods = api.get("/api/v1/namespaces/gpu-operator/pods").json()["items"]
+        operands = {p["metadata"]["name"].rsplit("-", 1)[0] for p in pods if p["spec"].get("nodeName") == "jetson-1"}
+        assert "nvidia-device-plugin-daemonset" in operands
+        off = ("nvidia-container-toolkit-daemonset", "nvidia-dcgm-exporter", "gpu-feature-discovery")
+        assert operands.isdisjoint(off)
+
+    @pytest.mark.usefixtures("stack")
+    def test_nodes_that_the_stack_does_not_name_have_no_label_of_ours(self, api: httpx2.Client) -> None:
+        for node in ("x86-1", "cpu-1"):
+            labels = api.get(f"/api/v1/nodes/{node}").json()["metadata"]["labels"]
+            assert "kai-anywhere.io/platform" not in labels
+
+    def test_overrides_never_takes_the_policy_away_and_auto_brings_it_back(
+        self, stack: Stack, api: httpx2.Client
+    ) -> None:
+        policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+        namespace = "/api/v1/namespaces/kai-resource-reservation"
+        auto = stack.settings
+        stack.settings = changed(auto, "reservation.overrides", "never")
+        off = stack.up()
+        assert off.changed == {
+            "reservation-policy",
+            "reservation-binding",
+            "reservation-index-policy",
+            "reservation-index-binding",
+            "reservation-guard",
+            "reservation-namespace",
+            "pod-guard-policy",
+        }
+        assert off.changes["delete"] == 4
+        assert api.get(policies).json()["items"] == []
+        labels = api.get(namespace).json()["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
+        stack.settings = auto
+        assert stack.up().changes["create"] == 4
+        assert [p["metadata"]["name"] for p in api.get(policies).json()["items"]] == [
+            "kai-anywhere-reservation-index",
+            "kai-anywhere-reservation-overrides",
+        ]
+
+    def test_a_node_taken_out_of_the_stack_loses_our_labels(
+        self, stack: Stack, api: httpx2.Client, cluster: simulator.ControlPlane
+    ) -> None:
+        simulator.up(cluster.folder, nodes={"jetson-2": simulator.NodeKind.JETSON})
+        one = stack.settings
+        two = one["platform"]["tegra_nodes"] | {"jetson-2": {"gpu_memory_mib": 61440}}
+        stack.settings = changed(one, "platform.tegra_nodes", two)
+        stack.up()
+        node = "/api/v1/nodes/jetson-2"
+        assert api.get(node).json()["metadata"]["labels"]["nvidia.com/gpu.memory"] == "61440"
+        stack.settings = one
+        stack.up()
+        labels = api.get(node).json()["metadata"]["labels"]
+        assert {"nvidia.com/gpu.memory", "nvidia.com/gpu.count", "kai-anywhere.io/platform"}.isdisjoint(labels)
+        assert not any(value == "false" for key, value in labels.items() if key.startswith("nvidia.com/gpu.deploy."))
+        api.delete(node)
+
+
+@pytest.mark.parametrize("kind", ["x86"], indirect=True)
+class TestX86:
+    """What must not exist on x86 stacks."""
+
+    @pytest.mark.usefixtures("stack")
+    def test_nothing_is_mutated_and_the_reservation_namespace_is_not_privileged(self, api: httpx2.Client) -> None:
+        assert api.get("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies").json()["items"] == []
+        labels = api.get("/api/v1/namespaces/kai-resource-reservation").json()["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
+
+    @pytest.mark.usefixtures("stack")
+    def test_the_nodes_keep_the_labels_of_gpu_feature_discovery(self, api: httpx2.Client) -> None:
+        node = api.get("/api/v1/nodes/x86-1").json()["metadata"]
+        assert node["labels"]["nvidia.com/gpu.memory"] == "46068"
+        assert "kai-anywhere.io/platform" not in node["labels"]
+        assert not any(f["manager"].startswith("pulumi") for f in node["managedFields"])
+
+    def test_a_time_slicing_profile_multiplies_the_gpus_and_takes_the_node_from_kai(
+        self, stack: Stack, api: httpx2.Client
+    ) -> None:
+        node = "/api/v1/nodes/x86-1"
+        plain = stack.settings
+        profile = {"sharing": "time_slicing", "nodes": ["x86-1"], "replicas": 4}
+        stack.settings = changed(plain, "node_profiles", {"sliced": profile})
+        stack.up()
+        eventually(lambda: api.get(node).json()["status"]["allocatable"]["nvidia.com/gpu"] == "8")
+        labels = api.get(node).json()["metadata"]["labels"]
+        assert labels["nvidia.com/device-plugin.config"] == "sliced"
+        assert labels["kai.scheduler/node-pool"] == "time-slicing"
+        stack.settings = plain
+        stack.up()
+        eventually(lambda: api.get(node).json()["status"]["allocatable"]["nvidia.com/gpu"] == "2")
+        assert "kai.scheduler/node-pool" not in api.get(node).json()["metadata"]["labels"]
+
+
+def test_destroy_leaves_nothing_behind(stack: Stack, api: httpx2.Client, before: set[str]) -> None:
+    stack.destroy()
+    assert [r["type"] for r in stack.resources()] == []
+
+    ours = ("kai-anywhere.io/", "kai.scheduler/", "/nvidia.com/gpu.memory", "/nvidia.com/gpu.count", "=false")
+
+    def left() -> set[str]:
+        new = inventory(api) - before
+        # Others label nodes too: the node controller, and the GPU Operator, whose gpu.present=false stays.
+        return {
+            item
+            for item in new
+            if not item.startswith("Node/") or (any(mark in item for mark in ours) and "gpu.present" not in item)
+        }
+
+    eventually(lambda: left() == set())
+
+
+def by_hand(api: httpx2.Client, path: str, patch: object) -> None:
+    """Change an object as `kubectl edit` does, under another field manager."""
+    response = api.patch(
+        path,
+        params={"fieldManager": "kubectl-edit"},
+        json=patch,
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+    response.raise_for_status()

@@ -1,0 +1,160 @@
+"""A cluster with one Jetson behind the real client: its pods end as a script says, by rung."""
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+
+from cluster.client import Cluster
+from cluster.kubeconfig import ChosenContext
+from operations.privilege_probe.ladder import ANSWER, NAMESPACE
+from tests.support.api_server import kubeconfig, node
+
+Json = dict[str, Any]
+
+UUID = "GPU-5d41402a-bc4b-2a76-b971-9d911017c592"
+HELD: Json = {"annotations": {ANSWER: UUID}, "log": "Found 1 GPU devices", "state": {"running": {}}}
+
+
+def failed(log: str) -> Json:
+    """A pod whose program ended with this log."""
+    return {"phase": "Failed", "log": log, "state": {"terminated": {"reason": "Error", "exitCode": 1}}}
+
+
+def not_created(message: str) -> Json:
+    """A pod whose container the runtime does not create."""
+    return {"phase": "Pending", "state": {"waiting": {"reason": "CreateContainerError", "message": message}}}
+
+
+def refused(message: str, code: int = 403) -> Json:
+    """A pod that admission refuses."""
+    return {"refused": message, "code": code}
+
+
+def jetson(name: str = "jetson-1", *, gpus: int = 1, ready: str = "True") -> Json:
+    """The node as the API server shows it."""
+    found: Json = node(name, gpus=gpus, **{"nvidia.com/gpu.deploy.container-toolkit": "false", "other": "label"})
+    found["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    found["status"]["nodeInfo"] |= {
+        "kernelVersion": "6.8.12-tegra",
+        "osImage": "Ubuntu 24.04.3 LTS",
+        "containerRuntimeVersion": "containerd://2.1.4",
+    }
+    return found
+
+
+@dataclass
+class Board:
+    """The cluster.
+
+    Attributes:
+        script: what comes of a pod, by the rung's name.
+        nodes: of the cluster.
+        objects: what there is, by path.
+        made: every object that was created, in order.
+        levels: the Pod Security level of the namespace when each pod came.
+        deleted: the paths that were deleted, in order.
+        before: is called before each request is answered.
+        stays: paths that a deletion does not remove.
+        deletes: the status and message that a deletion of these paths is refused with.
+    """
+
+    script: Mapping[str, Json]
+    nodes: list[Json] = field(default_factory=lambda: [jetson()])
+    objects: dict[str, Json] = field(default_factory=dict)
+    made: list[Json] = field(default_factory=list)
+    levels: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    before: Callable[[httpx2.Request], None] = lambda _: None
+    stays: frozenset[str] = frozenset()
+    deletes: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def connect(self) -> Cluster:
+        """The program's client."""
+        config = KubeConfig.from_dict(kubeconfig("https://board.example")).get()
+        assert isinstance(config, SingleConfig)
+        http = httpx2.Client(base_url="https://board.example", transport=httpx2.MockTransport(self._answer))
+        return Cluster(ChosenContext("loopback", "kubeconfig", config, {}), http)
+
+    @property
+    def pods(self) -> list[Json]:
+        """The pods that were made."""
+        return [each for each in self.made if each["kind"] == "Pod"]
+
+    @property
+    def changes(self) -> int:
+        """How many objects were made or deleted."""
+        return len(self.made) + len(self.deleted)
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        self.before(request)
+        path = request.url.path
+        match request.method:
+            case "POST":
+                return self._create(path, json.loads(request.content))
+            case "PATCH":
+                self.objects[path] |= json.loads(request.content)
+                return httpx2.Response(200, json={})
+            case "DELETE":
+                return self._delete(path)
+            case _:
+                return self._read(path, request.url.params)
+
+    def _create(self, collection: str, content: Json) -> httpx2.Response:
+        path = f"{collection}/{content['metadata']['name']}"
+        if path in self.objects:
+            return _status(409, "it exists already")
+        self.made.append(copy.deepcopy(content))
+        if content["kind"] == "Pod":
+            labels = self.objects[f"/api/v1/namespaces/{NAMESPACE}"]["metadata"]["labels"]
+            self.levels.append(labels["pod-security.kubernetes.io/enforce"])
+            becomes = self.script[content["metadata"]["name"].removeprefix("probe-")]
+            if "refused" in becomes:
+                return _status(becomes["code"], becomes["refused"])
+            content["metadata"]["annotations"] = becomes.get("annotations", {})
+            content["status"] = {"phase": becomes.get("phase", "Running")} | becomes.get("status", {})
+            if "state" in becomes:
+                content["status"]["containerStatuses"] = [{"imageID": "", "state": becomes["state"]}]
+        self.objects[path] = content
+        return httpx2.Response(201, json=content)
+
+    def _delete(self, path: str) -> httpx2.Response:
+        self.deleted.append(path)
+        if path not in self.objects:
+            return _status(404, "not found")
+        if path in self.deletes:
+            return _status(*self.deletes[path])
+        if path not in self.stays:
+            # What is in a namespace goes with it, of every group of the API.
+            inside = f"{path.removeprefix('/api/v1')}/"
+            self.objects = {at: each for at, each in self.objects.items() if at != path and inside not in at}
+        return httpx2.Response(200, json={})
+
+    def _read(self, path: str, params: httpx2.QueryParams) -> httpx2.Response:
+        if path == "/api/v1/nodes":
+            return httpx2.Response(200, json={"items": self.nodes})
+        if path.endswith("/pods"):
+            namespace = path.removeprefix("/api/v1").removesuffix("/pods")
+            found = [each for at, each in self.objects.items() if "/pods/" in at and namespace in at]
+            return httpx2.Response(200, json={"items": found})
+        if path.endswith("/log"):
+            name = path.split("/")[-2].removeprefix("probe-")
+            return httpx2.Response(200, text=self.script[name].get("log", ""))
+        if path.endswith("/events"):
+            name = params["fieldSelector"].split(",")[0].removeprefix("involvedObject.name=probe-")
+            return httpx2.Response(
+                200, json={"items": [{"message": each} for each in self.script[name].get("events", [])]}
+            )
+        if path in self.objects:
+            content = self.objects[path]
+            content["metadata"].setdefault("uid", "1")
+            return httpx2.Response(200, json=content)
+        return _status(404, "not found")
+
+
+def _status(code: int, message: str) -> httpx2.Response:
+    return httpx2.Response(code, json={"kind": "Status", "code": code, "message": message})
