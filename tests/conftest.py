@@ -47,6 +47,8 @@ LONGEST = (
     "tests/engine/stack/test_first_contact.py",
     "tests/engine/gvirtus/test_stack.py",
     "tests/engine/gvirtus/test_webhook.py",
+    "tests/engine/stack/test_admission.py",
+    "tests/engine/stack/test_admission_certificates.py",
     "tests/engine/stack/test_cluster_identity.py",
     "tests/engine/policy/test_pull_request.py",
     "tests/engine/stack/test_s3_state.py",
