@@ -3,12 +3,12 @@
 import pulumi
 
 from cluster.errors import ClusterError
-from components.installation import install
+from components.installation import install, plain_keys
 from config.stack import SETTINGS_KEY, StackConfigError
 
 try:
-    settings_json = pulumi.Config().get(SETTINGS_KEY)
-    top = install("kai-anywhere", settings_json, file=f"Pulumi.{pulumi.get_stack()}.yaml")
+    file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys()
+    top = install("kai-anywhere", pulumi.Config().get(SETTINGS_KEY), file=file, other_keys=other_keys)
 except (StackConfigError, ClusterError) as error:
     raise pulumi.RunError(str(error)) from None
 

@@ -1,6 +1,7 @@
 """Finds the kubeconfig and context that a stack means, as kubectl does."""
 
 import os
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,12 +66,20 @@ def choose_context(settings: ClusterSettings) -> ChosenContext:
 def _read(name: str) -> tuple[KubeConfig, Mapping[str, Any]]:
     path = Path(name).expanduser()
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = _sections(yaml.safe_load(path.read_text(encoding="utf-8")))
         return KubeConfig.from_dict(content, path), content
     except (ConfigError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OSError) as error:
         raise ClusterError(
             f"The kubeconfig {name} can't be read: {error}\nCheck it with: kubectl --kubeconfig {name} config view"
         ) from error
+
+
+def _sections(content: object) -> dict[str, Any]:
+    """A kubeconfig's content; a section that is absent or empty is an empty list, as kubectl reads it."""
+    if not isinstance(content, dict | types.NoneType):
+        raise ConfigError("it is not a mapping")
+    said = {key: value for key, value in (content or {}).items() if value is not None}
+    return {"clusters": [], "contexts": [], "users": []} | said
 
 
 def _single(name: str, config: KubeConfig, context: str) -> SingleConfig:

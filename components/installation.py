@@ -1,6 +1,10 @@
 """The steps before anything is registered, the same for the program and for the package."""
 
+from collections.abc import Iterable
+
 import pulumi
+from pulumi.runtime import get_config_env, is_config_secret
+from pulumi.runtime.config import CONFIG
 
 from cluster.binding import NO_CLUSTER, bind, bound, is_verified
 from cluster.preflight import run_preflight
@@ -12,8 +16,20 @@ from components.stack_state import read_stack_state
 from config.stack import parse_settings
 
 
+def plain_keys() -> list[str]:
+    """The project's keys in the stack's configuration that are no secrets, without the project's name."""
+    prefix = f"{pulumi.get_project()}:"
+    keys = {*get_config_env(), *CONFIG.get()}
+    return sorted(key.removeprefix(prefix) for key in keys if key.startswith(prefix) and not is_config_secret(key))
+
+
 def install(
-    name: str, settings_json: str | None, *, file: str, opts: pulumi.ResourceOptions | None = None
+    name: str,
+    settings_json: str | None,
+    *,
+    file: str,
+    other_keys: Iterable[str] = (),
+    opts: pulumi.ResourceOptions | None = None,
 ) -> KaiAnywhere:
     """Validate the settings, look at the cluster, register everything.
 
@@ -21,13 +37,14 @@ def install(
         name: the component's name.
         settings_json: the settings as JSON, or None where there are none.
         file: where they stand, for error messages.
+        other_keys: what else stands there in plain text, which nothing reads.
         opts: the component's options.
 
     Raises:
         StackConfigError: if a setting is wrong.
         ClusterError: if the cluster can't be read or is not ready.
     """
-    settings = parse_settings(settings_json, file=file)
+    settings = parse_settings(settings_json, file=file, other_keys=other_keys)
     host_secrets = read_host_secrets(settings.hosts)
     preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run(), stack=this_stack())
     for warning in preflight.warnings:

@@ -1,6 +1,7 @@
 """Everything that a stack can say, and the one place where it is validated."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, ValidationError, model_validator
@@ -274,12 +275,13 @@ class StackConfigError(Exception):
     """A stack's settings are wrong; the text names file, key, value and what is allowed."""
 
 
-def parse_settings(settings_json: str | None, *, file: str) -> StackSettings:
+def parse_settings(settings_json: str | None, *, file: str, other_keys: Iterable[str] = ()) -> StackSettings:
     """Validate a stack's settings.
 
     Args:
         settings_json: the value of `kai-anywhere:settings` as JSON, or None if the key is absent.
         file: the stack file's name, for the message.
+        other_keys: what else stands in the stack file in plain text below `kai-anywhere:`, without that prefix.
 
     Raises:
         StackConfigError: if anything in it is not allowed.
@@ -288,22 +290,32 @@ def parse_settings(settings_json: str | None, *, file: str) -> StackSettings:
         raise StackConfigError(
             f"{file}: the key kai-anywhere:{SETTINGS_KEY} is missing, so the stack has no settings.\n"
             "Copy it from Pulumi.jetson.yaml or Pulumi.x86.yaml and edit the nodes."
+            + "".join(f"\nIs kai-anywhere:{key} meant for it?" for key in get_close_matches(SETTINGS_KEY, other_keys))
         )
     try:
-        return StackSettings.model_validate_json(settings_json)
+        settings = StackSettings.model_validate_json(settings_json)
     except ValidationError as error:
         problems = error.errors(include_url=False)
         count = "1 setting is" if len(problems) == 1 else f"{len(problems)} settings are"
         lines = [f"{file}: {count} wrong. Nothing was changed."]
         lines += [line for problem in problems for line in _explain(problem)]
         raise StackConfigError("\n".join(lines)) from None
+    secrets = {name for host in settings.hosts.values() for name in host.secret_names}
+    if unknown := sorted(set(other_keys) - {SETTINGS_KEY} - secrets):
+        raise StackConfigError(
+            f"{file}: nothing reads {', '.join(f'kai-anywhere:{key}' for key in unknown)}. Nothing was changed.\n"
+            f"Move what belongs to the settings below kai-anywhere:{SETTINGS_KEY}, or remove it: pulumi config rm "
+            f"{unknown[0]}"
+        )
+    return settings
+
+
+_A_JETSON = {"jetson": ". A Jetson is 'tegra'"}
 
 
 def _explain(problem: ErrorDetails) -> Sequence[str]:
-    lines = [f"  kai-anywhere:{_key(problem['loc'])}"]
-    hidden = problem["type"] in {"missing", SECRET_NAME_ERROR} or isinstance(problem["input"], dict | list)
-    if not hidden:
-        lines.append(f"    found:   {problem['input']!r}")
+    key, value = _key(problem["loc"]), problem["input"]
+    hidden = problem["type"] in {"missing", SECRET_NAME_ERROR} or isinstance(value, dict | list)
     match problem["type"]:
         case "missing":
             reason = "required, but missing"
@@ -311,12 +323,28 @@ def _explain(problem: ErrorDetails) -> Sequence[str]:
             reason = (
                 f"the key {problem['ctx']['discriminator']} is required here: it decides which other keys are allowed"
             )
+        case "union_tag_invalid":
+            key = f"{key}.{problem['ctx']['discriminator']}".replace("'", "")
+            value, hidden = problem["ctx"]["tag"], False
+            reason = f"must be one of {problem['ctx']['expected_tags']}" + _A_JETSON.get(value, "")
+        case "too_short" if not value:
+            reason = f"at least {problem['ctx']['min_length']} item is required, but there is none"
+        case "model_type" | "model_attributes_type" | "dict_type" | "tuple_type" | "list_type" if value is None:
+            hidden = True
+            reason = (
+                "empty: indent what belongs to this key below it, write {} or [] for nothing at all, or remove the key"
+            )
+        case kind if kind.endswith("_type") and value is None:
+            hidden = True
+            reason = "empty: write a value, or remove the key"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            reason = "must be a mapping: `key: value` lines, indented below this key"
         case "string_type":
             reason = f"{problem['msg']}: put it in quotes"
         case _:
             reason = problem["msg"]
-    lines.append(f"    problem: {reason}")
-    return lines
+    found = [] if hidden else [f"    found:   {value!r}"]
+    return [f"  kai-anywhere:{key}", *found, f"    problem: {reason}"]
 
 
 def _key(location: tuple[int | str, ...]) -> str:

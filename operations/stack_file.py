@@ -1,10 +1,12 @@
 """Reads a stack file without the engine."""
 
 import json
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 import yaml
+from typing_extensions import override
 
 from config.stack import SETTINGS_KEY, StackSettings, parse_settings
 from operations.errors import OperationError
@@ -15,6 +17,19 @@ SIMULATED_MEMORY_MIB = 65536
 """Of one GPU where a simulated node stands for a host that would be asked."""
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that stands twice in a mapping, as Pulumi does; YAML's own way is that the last one wins."""
+
+    @override
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT002 - PyYAML
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if (first := lines.setdefault(str(key.value), line)) != line:
+                raise yaml.YAMLError(f"key '{key.value}' stands in lines {first} and {line}: remove one")
+        return super().construct_mapping(node, deep)
+
+
 def read_stack_file(path: Path) -> dict[str, Any]:
     """The file's content, as YAML says it.
 
@@ -22,11 +37,16 @@ def read_stack_file(path: Path) -> dict[str, Any]:
         OperationError: if there is no such file, or it is not a stack file.
     """
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)  # noqa: S506 - a SafeLoader
     except FileNotFoundError as error:
         known = ", ".join(stack_names(path.parent))
         raise OperationError(
             f"There is no {path.name}, so no such stack.\nStacks: {known}. Choose one with STACK=name."
+        ) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise OperationError(
+            f"{path.name} is not UTF-8: byte {error.object[error.start]:#04x} in line {line}. Save it as UTF-8."
         ) from error
     except yaml.YAMLError as error:
         raise OperationError(f"{path.name} is not YAML: {error}") from error
@@ -56,8 +76,11 @@ def settings_of(content: dict[str, Any], file: str) -> StackSettings:
     Raises:
         StackConfigError: if a setting is wrong.
     """
-    settings = content.get("config", {}).get(_KEY)
-    return parse_settings(None if settings is None else json.dumps(settings), file=file)
+    config = content.get("config", {})
+    plain = (key for key, value in config.items() if not (isinstance(value, dict) and value.keys() == {"secure"}))
+    other_keys = [name for prefix, _, name in (str(key).partition(":") for key in plain) if prefix == PROJECT]
+    settings = config.get(_KEY)
+    return parse_settings(None if settings is None else json.dumps(settings), file=file, other_keys=other_keys)
 
 
 def raw_settings(path: Path) -> dict[str, Any]:

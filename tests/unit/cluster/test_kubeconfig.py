@@ -58,3 +58,18 @@ def test_without_any_of_the_files_there_is_no_cluster(tmp_path: Path, monkeypatc
 def test_a_file_in_the_settings_wins_over_the_environment(two_files: tuple[str, str]) -> None:
     settings = ClusterSettings(distribution=Distribution.K3S, kubeconfig=two_files[1])
     assert choose_context(settings).name == "lab"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "contexts:\nclusters:\nusers:\n"])
+def test_an_empty_file_has_no_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    (tmp_path / "config").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(ClusterError, match=r"has no current context\. Contexts: none\."):
+        choose_context(_settings())
+
+
+def test_a_file_that_is_no_mapping_is_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config").write_text("apiVersion", encoding="utf-8")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(ClusterError, match=r"can't be read: it is not a mapping"):
+        choose_context(_settings())

@@ -117,7 +117,7 @@ def test_a_wrong_kind_of_issuer_or_certificates_is_refused_with_those_there_are(
     stack = changed(cert_manager(), "admission.certificates.issuer_kind", "Vault")
     assert_refused(stack, "admission.certificates.issuer_kind", "'Issuer' or 'ClusterIssuer'", found="Vault")
     stack = changed(webhook(), "admission.certificates", {"kind": "mine"})
-    assert_refused(stack, "admission.certificates", "'own', 'cert-manager', 'stack'")
+    assert_refused(stack, "admission.certificates.kind", "'own', 'cert-manager', 'stack'", found="mine")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_text_that_is_no_json_is_an_error_of_the_settings() -> None:
 
 
 def test_a_list_is_no_settings() -> None:
-    with pytest.raises(StackConfigError, match="should be an object"):
+    with pytest.raises(StackConfigError, match="must be a mapping"):
         parse_settings("[]", file=FILE)
 
 
@@ -62,7 +62,6 @@ def test_a_required_section_is_named(section: str) -> None:
         ("kai.queues.research.gpu.quota", "1", "valid number"),
         ("kai.image_tag", 0.17, "put it in quotes"),
         ("kai.namespace", 7, "put it in quotes"),
-        ("reservation", None, "should be an object"),
     ],
 )
 def test_nothing_is_read_as_what_it_is_not(key: str, value: object, says: str) -> None:
@@ -116,3 +115,52 @@ def test_whatever_stands_in_one_place_is_accepted_or_explained(stack: object) ->
 @given(_json.map(json.dumps) | st.text(max_size=40))
 def test_whatever_the_settings_are_they_are_accepted_or_explained(text: str) -> None:
     _returns_or_explains(text)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("platform.kind", "jetson", "must be one of 'tegra', 'x86'. A Jetson is 'tegra'"),
+        ("platform.kind", "arm64", "must be one of 'tegra', 'x86'"),
+        ("platform", "tegra", "must be a mapping: `key: value` lines, indented below this key"),
+        ("platform.tegra_nodes.jetson-1", 30, "must be a mapping: `key: value` lines, indented below this key"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_told_in_our_words(key: str, value: object, says: str) -> None:
+    assert_refused(changed(jetson(), key, value), key, says, found=value)
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("platform", "empty: indent what belongs to this key below it, write {} or [] for nothing at all"),
+        ("platform.tegra_nodes.jetson-1", "empty: indent what belongs to this key below it"),
+        ("cluster.adopt", "empty: indent what belongs to this key below it"),
+        ("kai.namespace", "empty: write a value, or remove the key"),
+    ],
+)
+def test_a_key_left_empty_says_what_to_write(key: str, says: str) -> None:
+    assert_refused(changed(jetson(), key, None), key, says, "remove the key")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("platform.tegra_nodes", {}), ("platform.tegra_nodes.jetson-1.driver_library_paths", [])],
+)
+def test_a_collection_that_needs_entries_is_not_empty(key: str, value: object) -> None:
+    assert_refused(changed(jetson(), key, value), key, "at least 1 item is required, but there is none")
+
+
+def test_a_key_beside_the_settings_that_nothing_reads_is_refused() -> None:
+    with pytest.raises(StackConfigError) as caught:
+        parse_settings(json.dumps(jetson()), file=FILE, other_keys=["settings", "setings"])
+    assert str(caught.value).splitlines() == [
+        f"{FILE}: nothing reads kai-anywhere:setings. Nothing was changed.",
+        "Move what belongs to the settings below kai-anywhere:settings, or remove it: pulumi config rm setings",
+    ]
+
+
+def test_a_misspelt_key_of_the_settings_is_recognized() -> None:
+    with pytest.raises(StackConfigError) as caught:
+        parse_settings(None, file=FILE, other_keys=["setings", "lab-key"])
+    assert str(caught.value).endswith("Is kai-anywhere:setings meant for it?")

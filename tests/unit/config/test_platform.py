@@ -36,7 +36,7 @@ def test_no_other_tegra_setting_exists_in_an_x86_stack(key: str) -> None:
 
 
 def test_an_unknown_platform_names_the_known_ones() -> None:
-    assert_refused(changed(x86(), "platform.kind", "arm"), "platform", "'arm'", "'tegra', 'x86'")
+    assert_refused(changed(x86(), "platform.kind", "arm"), "platform.kind", "'tegra', 'x86'", found="arm")
 
 
 def test_a_platform_has_a_kind() -> None:

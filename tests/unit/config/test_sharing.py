@@ -50,7 +50,7 @@ def test_the_name_of_the_default_profile_is_taken() -> None:
 
 def test_an_unknown_way_of_sharing_names_the_known_ones() -> None:
     stack = changed(time_slicing(), "node_profiles.sliced.sharing", "mps")
-    assert_refused(stack, "node_profiles.sliced", "'mps'", "'kai', 'time_slicing'")
+    assert_refused(stack, "node_profiles.sliced.sharing", "'kai', 'time_slicing'", found="mps")
 
 
 def test_a_profile_says_how_it_shares() -> None:

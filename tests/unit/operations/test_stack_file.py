@@ -13,6 +13,7 @@ from operations.stack_file import (
     for_simulator,
     read_settings,
     read_stack_file,
+    settings_of,
     with_settings,
 )
 from testbed.stacks import STACK_FILES
@@ -86,3 +87,33 @@ def test_memory_that_a_host_would_be_asked_for_is_a_fixed_one(said: object, tmp_
     jetsons = read_settings(file).platform.jetsons
     assert jetsons["jetson-9"].gpu_memory_mib == SIMULATED_MEMORY_MIB
     assert jetsons["jetson-1"].gpu_memory_mib == settings["platform"]["tegra_nodes"]["jetson-1"]["gpu_memory_mib"]
+
+
+def test_a_key_that_stands_twice_is_refused_as_pulumi_does(tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.twice.yaml"
+    file.write_text("config:\n  kai-anywhere:settings:\n    kai: {}\n    cluster: {}\n    kai: {}\n", encoding="utf-8")
+    with pytest.raises(OperationError, match=r"key 'kai' stands in lines 3 and 5: remove one"):
+        read_stack_file(file)
+
+
+def test_the_same_key_in_two_mappings_is_no_duplicate(tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.fine.yaml"
+    file.write_text("config: {a: {name: 1}, b: {name: 2}}\n", encoding="utf-8")
+    assert read_stack_file(file) == {"config": {"a": {"name": 1}, "b": {"name": 2}}}
+
+
+def test_a_file_in_another_encoding_names_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.latin.yaml"
+    file.write_bytes(b"config:\n  a: caf\xe9\n")
+    with pytest.raises(OperationError, match=r"Pulumi\.latin\.yaml is not UTF-8: byte 0xe9 in line 2\."):
+        read_stack_file(file)
+
+
+def test_a_plain_key_beside_the_settings_is_refused_and_a_secret_is_not() -> None:
+    content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")
+    beside = {"kai-anywhere:lab-key": {"secure": "v1:x"}, "aws:region": "eu-west-1"}
+    content["config"] |= beside
+    assert settings_of(content, "Pulumi.jetson.yaml").platform.kind == "tegra"
+    content["config"]["kai-anywhere:setings"] = {}
+    with pytest.raises(StackConfigError, match=r"nothing reads kai-anywhere:setings\."):
+        settings_of(content, "Pulumi.jetson.yaml")
