@@ -21,7 +21,7 @@ class _UniqueKeys(yaml.SafeLoader):
     """Refuses a key that stands twice in a mapping, as Pulumi does; YAML's own way is that the last one wins."""
 
     @override
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT002 - PyYAML
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         lines: dict[str, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1
