@@ -59,18 +59,21 @@ def preview(stack: Stack = "jetson") -> None:
 @app.command()
 def down(stack: Stack = "jetson") -> None:
     """Remove the stack; the simulator is stopped and keeps its data."""
-    with open_target(stack) as target:
+    with open_target(stack, start=False) as target:
         engine.destroy(target)
         if target.simulated:
             simulator.down(folder(stack) / "cluster")
+            typer.echo(f"The simulator of stack '{stack}' is stopped. `make reset STACK={stack}` forgets its data.")
 
 
 @app.command()
 def reset(stack: Stack = "jetson") -> None:
     """Stop the stack's simulator and forget it, with the stack's state."""
+    existed = folder(stack).exists()
     simulator.reset(folder(stack) / "cluster")
     for name in ("project", "state"):
         shutil.rmtree(folder(stack) / name, ignore_errors=True)
+    typer.echo(f"The simulator of stack '{stack}' {'is gone, with its data' if existed else 'was never started'}.")
 
 
 @app.command()
@@ -81,7 +84,10 @@ def preflight(stack: Stack = "jetson") -> None:
         result = run_preflight(target.settings, engine.deployed_state(target), preview=False, stack=known)
         for warning in result.warnings:
             typer.echo(f"warning: {warning}")
-        typer.echo(f"The cluster is ready for stack '{stack}'. {result.checked}")
+        place = "simulator" if target.simulated else "cluster"
+        typer.echo(f"The {place} is ready for stack '{stack}'. {result.checked}")
+        for what in target.simulated:
+            typer.echo(what)
 
 
 @app.command()

@@ -46,14 +46,20 @@ def folder(stack: str) -> Path:
 
 
 @contextmanager
-def open_target(stack: str) -> Iterator[Target]:
+def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
     """The reader's own cluster if a kubeconfig is chosen (KUBECONFIG, or in the stack's settings), else the simulator.
 
+    A simulator's own kubeconfig chooses no cluster.
+
+    Args:
+        stack: its name.
+        start: whether the simulator is made where there is none yet.
+
     Raises:
-        OperationError: if another command works on the same simulator.
+        OperationError: if another command works on the same simulator, or there is none.
     """
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
-    chosen = os.environ.get("KUBECONFIG")
+    chosen = _own_kubeconfig()
     if chosen or settings.cluster.kubeconfig or settings.cluster.context:
         environment = toolchain.environment(toolchain.ENGINE)
         if chosen:
@@ -62,6 +68,11 @@ def open_target(stack: str) -> Iterator[Target]:
         yield Target(stack, settings, ROOT, environment, ())
         return
     place = folder(stack)
+    if not start and not (place / "state").exists():
+        raise OperationError(
+            f"Stack '{stack}' has no simulator. If it is on a cluster of yours, give that: make down STACK={stack} "
+            "KUBECONFIG=~/.kube/config"
+        )
     place.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(place / "command.lock", timeout=0):
@@ -70,6 +81,13 @@ def open_target(stack: str) -> Iterator[Target]:
         raise OperationError(
             f"Another command works on the simulator of stack '{stack}'. Wait for it to end, or choose another STACK."
         ) from error
+
+
+def _own_kubeconfig() -> str | None:
+    """KUBECONFIG, unless it names a simulator's: whoever exported that for kubectl still means the simulator."""
+    chosen = os.environ.get("KUBECONFIG")
+    simulators = (ROOT / ".simulator").resolve()
+    return None if chosen and Path(chosen).expanduser().resolve().is_relative_to(simulators) else chosen
 
 
 def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:

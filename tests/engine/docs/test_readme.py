@@ -78,10 +78,12 @@ class TestOnTheSimulator:
         assert yaml.safe_load(output)["spec"]["containers"][0]["securityContext"]["privileged"] is True
 
     def test_the_next_steps_of_the_summary_work(self, checkout: Path) -> None:
-        assert "The cluster is ready for stack 'jetson'. Looked at the cluster at https://" in shell(
-            "make preflight", checkout
-        )
-        assert re.search(r"\d+ unchanged", shell("make preview", checkout))
+        output = shell("make preflight", checkout)
+        assert "The simulator is ready for stack 'jetson'. Looked at the cluster at https://" in output
+        assert "Simulated:" in output
+        # As the summary says it: with the simulator's kubeconfig exported, `make` still means the simulator.
+        exported = {"KUBECONFIG": str(checkout / _KUBECONFIG)}
+        assert re.search(r"\d+ unchanged", shell("make preview", checkout, exported))
 
     def test_the_review_and_the_drift_of_the_teams_guide_work(self, checkout: Path) -> None:
         guide = (checkout / "docs" / "teams.md").read_text(encoding="utf-8")
@@ -118,9 +120,11 @@ class TestOnTheSimulator:
         assert re.search(r"\d+ unchanged", shell("make preview", checkout))
 
     def test_make_down_removes_the_stack_and_stops_the_simulator(self, checkout: Path) -> None:
-        assert re.search(r"\d+ deleted", shell("make down", checkout))
+        output = shell("make down", checkout)
+        assert re.search(r"\d+ deleted", output)
+        assert output.endswith("is stopped. `make reset STACK=jetson` forgets its data.\n")
         assert not simulator.status(checkout / ".simulator/jetson/cluster").running
-        shell("make reset", checkout)
+        assert "The simulator of stack 'jetson' is gone, with its data." in shell("make reset", checkout)
         assert not (checkout / ".simulator/jetson/cluster").exists()
 
     def test_the_checkout_is_as_clean_as_before(self, checkout: Path) -> None:

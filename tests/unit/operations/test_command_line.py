@@ -43,3 +43,4 @@ def test_a_cache_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:
 def test_resetting_what_was_never_started_is_no_error() -> None:
     done = _run("reset", "--stack", "never-started")
     assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "The simulator of stack 'never-started' was never started.\n"

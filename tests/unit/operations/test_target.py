@@ -1,9 +1,11 @@
 """Where a command works."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from operations.errors import OperationError
 from operations.target import ROOT, folder, open_target
 from testbed.stacks import STACK_FILES
 from toolchain import Program
@@ -34,6 +36,25 @@ def test_a_chosen_kubeconfig_means_the_readers_own_cluster(monkeypatch: pytest.M
         assert target.environment["KUBECONFIG"] == "/home/reader/.kube/config:/etc/lab"
         assert "PULUMI_BACKEND_URL" not in target.environment, "the reader's own backend is used"
         assert target.settings.kai.chart.source is None, "the official chart"
+
+
+def test_removing_a_stack_starts_no_simulator_to_remove_it_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copy(STACK_FILES / "Pulumi.jetson.yaml", tmp_path)
+    monkeypatch.setattr("operations.target.ROOT", tmp_path)
+    own = tmp_path / ".simulator" / "jetson" / "cluster" / "kubeconfig"
+    for chosen in (None, str(own)):
+        if chosen is None:
+            monkeypatch.delenv("KUBECONFIG", raising=False)
+        else:
+            monkeypatch.setenv("KUBECONFIG", chosen)
+        with (
+            pytest.raises(OperationError, match=r"no simulator\..*make down STACK=jetson KUBECONFIG="),
+            open_target("jetson", start=False),
+        ):
+            pytest.fail("there is nothing to work on")
+        assert not (tmp_path / ".simulator").exists()
 
 
 def test_each_stack_has_a_simulator_of_its_own() -> None:
