@@ -58,7 +58,7 @@ def reachable(url: str) -> bool:
 
 @functools.cache
 def _say_offline() -> None:
-    say(f"{OFFLINE_VARIABLE} is set: building from Go modules instead of downloading")
+    say(f"{OFFLINE_VARIABLE} is set: nothing is downloaded")
 
 
 @functools.cache
@@ -81,7 +81,7 @@ def _host_answers(address: str) -> bool:
     asking.join(_PROBE_SECONDS)
     problem = outcome[0] if outcome else f"no answer within {_PROBE_SECONDS:.0f} s"
     if problem:
-        say(f"cannot reach {urlsplit(address).hostname} ({problem}): building from Go modules instead")
+        say(f"cannot reach {urlsplit(address).hostname} ({problem})")
     return not problem
 
 
