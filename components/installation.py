@@ -1,8 +1,10 @@
 """The steps before anything is registered, the same for the program and for the package."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pulumi
+import yaml
 from pulumi.runtime import get_config_env, is_config_secret
 from pulumi.runtime.config import CONFIG
 
@@ -21,6 +23,18 @@ def plain_keys() -> list[str]:
     prefix = f"{pulumi.get_project()}:"
     keys = {*get_config_env(), *CONFIG.get()}
     return sorted(key.removeprefix(prefix) for key in keys if key.startswith(prefix) and not is_config_secret(key))
+
+
+def _top_level_keys(file: Path) -> list[str]:
+    """What stands in a stack file at the beginning of a line; nothing where the file is elsewhere.
+
+    `pulumi config set` may write the comments at its end without their indentation; the engine reads no such section.
+    """
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return []
+    return [str(key) for key in content] if isinstance(content, dict) else []
 
 
 def install(
@@ -44,7 +58,12 @@ def install(
         StackConfigError: if a setting is wrong.
         ClusterError: if the cluster can't be read or is not ready.
     """
-    settings = parse_settings(settings_json, file=file, other_keys=other_keys)
+    settings = parse_settings(
+        settings_json,
+        file=file,
+        other_keys=other_keys,
+        top_level_keys=_top_level_keys(Path(pulumi.get_root_directory() or ".", file)),
+    )
     host_secrets = read_host_secrets(settings.hosts)
     preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run(), stack=this_stack())
     for warning in preflight.warnings:

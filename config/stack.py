@@ -275,17 +275,25 @@ class StackConfigError(Exception):
     """A stack's settings are wrong; the text names file, key, value and what is allowed."""
 
 
-def parse_settings(settings_json: str | None, *, file: str, other_keys: Iterable[str] = ()) -> StackSettings:
+def parse_settings(
+    settings_json: str | None, *, file: str, other_keys: Iterable[str] = (), top_level_keys: Iterable[str] = ()
+) -> StackSettings:
     """Validate a stack's settings.
 
     Args:
         settings_json: the value of `kai-anywhere:settings` as JSON, or None if the key is absent.
         file: the stack file's name, for the message.
         other_keys: what else stands in the stack file in plain text below `kai-anywhere:`, without that prefix.
+        top_level_keys: what stands there beside `config:`.
 
     Raises:
         StackConfigError: if anything in it is not allowed.
     """
+    if misplaced := sorted(set(top_level_keys) & set(StackSettings.model_fields)):
+        raise StackConfigError(
+            f"{file}: {', '.join(misplaced)} at the beginning of a line is not a setting of this program. Nothing was "
+            f"changed.\nIndent it by four spaces, below kai-anywhere:{SETTINGS_KEY}."
+        )
     if settings_json is None:
         raise StackConfigError(
             f"{file}: the key kai-anywhere:{SETTINGS_KEY} is missing, so the stack has no settings.\n"

@@ -80,7 +80,9 @@ def settings_of(content: dict[str, Any], file: str) -> StackSettings:
     plain = (key for key, value in config.items() if not (isinstance(value, dict) and value.keys() == {"secure"}))
     other_keys = [name for prefix, _, name in (str(key).partition(":") for key in plain) if prefix == PROJECT]
     settings = config.get(_KEY)
-    return parse_settings(None if settings is None else json.dumps(settings), file=file, other_keys=other_keys)
+    return parse_settings(
+        None if settings is None else json.dumps(settings), file=file, other_keys=other_keys, top_level_keys=content
+    )
 
 
 def raw_settings(path: Path) -> dict[str, Any]:

@@ -160,6 +160,15 @@ def test_a_key_beside_the_settings_that_nothing_reads_is_refused() -> None:
     ]
 
 
+def test_a_section_that_lost_its_indentation_is_refused() -> None:
+    with pytest.raises(StackConfigError) as caught:
+        parse_settings(json.dumps(jetson()), file=FILE, top_level_keys=["config", "encryptionsalt", "gvirtus"])
+    assert str(caught.value).splitlines() == [
+        f"{FILE}: gvirtus at the beginning of a line is not a setting of this program. Nothing was changed.",
+        "Indent it by four spaces, below kai-anywhere:settings.",
+    ]
+
+
 def test_a_misspelt_key_of_the_settings_is_recognized() -> None:
     with pytest.raises(StackConfigError) as caught:
         parse_settings(None, file=FILE, other_keys=["setings", "lab-key"])
