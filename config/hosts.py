@@ -178,9 +178,9 @@ class CdiSettings(Settings):
     generate: bool = False
 
     removed_keys: ClassVar[Mapping[str, str]] = {
-        "uuid_names": "Remove the line: KAI's workloads are told index 0 of a Jetson's one GPU, which a specification "
-        "names without it. The next pulumi up takes the UUID out of the host's specification "
-        "(docs/upgrade.md#uuid-names-of-hosts)."
+        "uuid_names": "Remove the line: KAI's workloads are told index 0 of a Jetson's one GPU, which every "
+        "specification names, unless reservation.overrides is never. The next pulumi up takes the UUID out of the "
+        "host's specification (docs/upgrade.md#uuid-names-of-hosts)."
     }
 
 

@@ -182,7 +182,7 @@ def test_what_is_no_image_is_refused(reference: str) -> None:
 def test_a_stack_file_that_still_has_uuid_names_is_told_to_remove_the_line(*, value: bool) -> None:
     cdi = {"generate": True, "uuid_names": value}
     says = "the key 'uuid_names' does not exist any more. Remove the line: KAI's workloads are told index 0"
-    assert_refused(changed(jetson_with_host(), f"{_HOST}.cdi", cdi), f"{_HOST}.cdi", says, "pulumi up")
+    assert_refused(changed(jetson_with_host(), f"{_HOST}.cdi", cdi), f"{_HOST}.cdi", says, "docs/upgrade.md#uuid-names")
     assert_refused(x86_with_host(ssh_host(cdi=cdi)), "hosts.gpu-1.cdi", says)
     assert parse(changed(jetson_with_host(), f"{_HOST}.cdi", {"generate": True})).hosts["jetson-1"].cdi.generate
 

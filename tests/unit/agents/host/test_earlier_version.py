@@ -17,6 +17,10 @@ _STATE = "/var/lib/kai-anywhere/host"
 _UUID = "54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1"
 _GENERATED = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0"}, {"name": "all"}]}
 """What `nvidia-ctk cdi generate` writes for a Jetson, in short."""
+_GENERATES = f"""
+while [ "$1" != --output ]; do shift; done
+echo '{json.dumps(_GENERATED)}' > "$2"
+"""
 _STAYS = desired(Board.JETPACK_6, cdi={"generate": True})
 _GOES = desired(Board.JETPACK_6)
 
@@ -61,20 +65,18 @@ def earlier(journal: int, former: str | None, tmp_path: Path) -> Earlier:
     config = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
     host.write(config, host.read(config) + "[plugins.x.containerd.runtimes.'nvidia']\n", 0o600)
     host.program("systemctl", "exit 1")
-    host.program(
-        "nvidia-ctk", f"""while [ "$1" != --output ]; do shift; done\necho '{json.dumps(_GENERATED)}' > "$2\""""
-    )
+    host.program("nvidia-ctk", _GENERATES)
     if former is not None:
         host.write(_CDI, former)
     before = host.snapshot()
     named = _GENERATED | {"devices": [*_GENERATED["devices"], {"name": _UUID}]}
     written = json.dumps(named, indent=2, sort_keys=True) + "\n"
     host.write(_CDI, written)
-    owner = {"mode": None, "uid": None, "gid": None}
+    owner: dict[str, object] = {"mode": None, "uid": None, "gid": None}
     if former is not None:
         found = host.path(_CDI).stat()
         owner = {"mode": 0o644, "uid": found.st_uid, "gid": found.st_gid}
-    entry = {"path": _CDI, "step": "cdi", "sha256": former and _sha256(former), **owner}
+    entry: dict[str, object] = {"path": _CDI, "step": "cdi", "sha256": former and _sha256(former), **owner}
     if journal == 2:
         entry |= {"written": [_sha256(written)], "target": str(host.path(_CDI))}
     for text in (former, written if "written" in entry else None):
