@@ -30,13 +30,6 @@ def check_hosts_of_platform(
                 "hosts.{node}.images is for k3s; the distribution is '{distribution}'. Push the images to a registry.",
                 {"node": node, "distribution": distribution.value},
             )
-        if host.cdi.uuid_names and tegra is None:
-            raise PydanticCustomError(
-                "host_uuid_names",
-                "hosts.{node}.cdi.uuid_names is for Tegra nodes, and '{node}' is none: elsewhere the container toolkit "
-                "names GPUs by UUID itself. Remove it.",
-                {"node": node},
-            )
     _memory_is_known(hosts, platform)
 
 

@@ -8,8 +8,9 @@ import base64
 import binascii
 import ipaddress
 import re
+from collections.abc import Mapping
 from enum import StrEnum, unique
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -172,16 +173,15 @@ class DockerSettings(Settings):
 
 
 class CdiSettings(Settings):
-    """CDI specifications; `uuid_names` adds the GPU's UUID, by which KAI asks, to what Tegra's have."""
+    """Whether a CDI specification is written."""
 
     generate: bool = False
-    uuid_names: bool = False
 
-    @model_validator(mode="after")
-    def _names_are_added_to_something(self) -> Self:
-        if self.uuid_names and not self.generate:
-            raise PydanticCustomError("cdi_uuid_names", "uuid_names is true, but generate is false: set generate: true")
-        return self
+    removed_keys: ClassVar[Mapping[str, str]] = {
+        "uuid_names": "Remove the line: KAI's workloads are told index 0 of a Jetson's one GPU, which every "
+        "specification names, unless reservation.overrides is never. The next pulumi up takes the UUID out of the "
+        "host's specification (docs/upgrade.md#uuid-names-of-hosts)."
+    }
 
 
 class HostTimeouts(Settings):

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -13,6 +13,8 @@ class Settings(BaseModel):
     """A frozen, strict settings model: an unknown key is an error that names the keys there are."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    removed_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys that earlier versions knew, and what to do about each."""
 
     @model_validator(mode="before")
     @classmethod
@@ -20,6 +22,12 @@ class Settings(BaseModel):
         if not isinstance(data, Mapping):
             return data
         for key in data:
+            if key in cls.removed_keys:
+                raise PydanticCustomError(
+                    "removed_key",
+                    "the key '{key}' does not exist any more. {remedy}",
+                    {"key": str(key), "remedy": cls.removed_keys[key]},
+                )
             if key not in cls.model_fields:
                 near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
                 hint = f" Did you mean '{near[0]}'?" if near else ""

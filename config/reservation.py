@@ -25,7 +25,8 @@ POLICY_CARRIER_WAYS_OUT = {
 class Overrides(StrEnum):
     """Whether reservation pods of Tegra nodes get libraries, devices and privilege.
 
-    `auto` follows the platform; `never` turns Tegra mode off once the container toolkit does this work by itself.
+    `auto` follows the platform; `never` turns Tegra mode off once the container toolkit does this work by itself. It
+    leaves workloads with the GPU's UUID, too (manifests/reservation_index.py).
     """
 
     AUTO = "auto"

@@ -87,7 +87,7 @@ def _plan(settings: StackSettings, node: str, host: HostSettings) -> HostPlan:
             },
             "distribution": distribution,
             "docker": {"configure": host.docker.configure, "default_runtime": host.docker.default_runtime},
-            "cdi": {"generate": host.cdi.generate, "uuid_names": host.cdi.uuid_names},
+            "cdi": {"generate": host.cdi.generate},
             "images": [{"reference": reference} for reference in host.images],
             "restart": {"timeout_seconds": host.timeouts.restart_seconds},
         },

@@ -48,10 +48,9 @@ class Docker:
 
 @dataclass(frozen=True)
 class Cdi:
-    """Whether a CDI specification is written, and whether it names the GPU by its UUID as well (Tegra)."""
+    """Whether a CDI specification is written."""
 
     generate: bool = False
-    uuid_names: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def parse(document: bytes) -> Desired:
         toolkit=_toolkit(top["toolkit"], platform),
         distribution=_choice("distribution", top["distribution"], (*DISTRIBUTIONS, "auto")),
         docker=_docker(top.get("docker", {})),
-        cdi=_cdi(top.get("cdi", {}), platform),
+        cdi=_cdi(top.get("cdi", {})),
         images=_images(top.get("images", [])),
         restart_seconds=_restart(top.get("restart", {})),
     )
@@ -135,17 +134,9 @@ def _docker(data: object) -> Docker:
     return docker
 
 
-def _cdi(data: object, platform: str) -> Cdi:
-    entry = _object("cdi", data, (), ("generate", "uuid_names"))
-    cdi = Cdi(**{name: _boolean(f"cdi.{name}", value) for name, value in entry.items()})
-    if cdi.uuid_names and not cdi.generate:
-        raise BadInputError("cdi.uuid_names needs cdi.generate.", "Set both, or neither.")
-    if cdi.uuid_names and platform != "tegra":
-        raise BadInputError(
-            f"cdi.uuid_names is for Tegra, and platform is '{platform}': elsewhere the toolkit resolves UUIDs itself.",
-            "Switch it off.",
-        )
-    return cdi
+def _cdi(data: object) -> Cdi:
+    entry = _object("cdi", data, (), ("generate",))
+    return Cdi(**{name: _boolean(f"cdi.{name}", value) for name, value in entry.items()})
 
 
 def _images(data: object) -> tuple[str, ...]:

@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.hosts.roots import (
-    NVML,
     Board,
     Distribution,
     HostRoot,
     Serve,
     desired,
     install_toolkit,
-    mock_library,
     prepare,
 )
 from toolchain import Program
@@ -157,7 +155,7 @@ def _needs_devices(host: HostRoot) -> None:
 def test_cdi_describes_what_the_csv_files_list(host: HostRoot) -> None:
     _needs_devices(host)
     before = host.snapshot()
-    wanted = desired(Board.JETPACK_6, cdi={"generate": True, "uuid_names": False})
+    wanted = desired(Board.JETPACK_6, cdi={"generate": True})
     run = host.run("configure", desired=wanted)
     assert (run.code, run.answer["restarted"]) == (0, []), run.errors
     specification = json.loads(host.read(_CDI))
@@ -171,25 +169,9 @@ def test_cdi_describes_what_the_csv_files_list(host: HostRoot) -> None:
     assert host.snapshot() == before
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_cdi_names_the_gpu_by_its_uuid_too(host: HostRoot) -> None:
-    _needs_devices(host)
-    wanted = desired(Board.JETPACK_6, cdi={"generate": True, "uuid_names": True})
-    refused = host.run("configure", desired=wanted)
-    assert refused.code == 1
-    assert "UUID can't be told" in refused.answer["error"]["message"]
-    assert not host.path(_CDI).exists()
-
-    mock_library(host.path("/usr/lib/aarch64-linux-gnu/nvidia"), NVML)
-    assert host.run("configure", desired=wanted).code == 0
-    devices = {device["name"]: device["containerEdits"] for device in json.loads(host.read(_CDI))["devices"]}
-    assert sorted(devices) == ["0", "54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1", "all"]
-    assert devices["54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1"] == devices["0"]
-
-
 def test_cdi_without_csv_files_is_refused(host: HostRoot) -> None:
     shutil.rmtree(host.path("/etc/nvidia-container-runtime/host-files-for-container.d"))
-    run = host.run("configure", desired=desired(Board.JETPACK_6, cdi={"generate": True, "uuid_names": False}))
+    run = host.run("configure", desired=desired(Board.JETPACK_6, cdi={"generate": True}))
     assert run.code == 1
     assert "devices.csv" in run.answer["error"]["message"]
 

@@ -1,8 +1,4 @@
-"""The step `cdi`: a CDI specification of the host's GPU, on Tegra also under the GPU's UUID.
-
-KAI asks for a GPU by its UUID, but the specification for Tegra names only `0` and `all` (NVIDIA Container Toolkit 1.19
-on, csv mode). containerd watches the folder: no restart.
-"""
+"""The step `cdi`: a CDI specification of the host's GPU. containerd watches the folder: no restart."""
 
 from __future__ import annotations
 
@@ -30,10 +26,9 @@ def plan(context: Context) -> Step:
     """Plans the CDI specification.
 
     Raises:
-        HostError: It can't be generated, or the UUID is asked for and not known.
+        HostError: It can't be generated.
     """
-    cdi = context.desired.cdi
-    if not cdi.generate:
+    if not context.desired.cdi.generate:
         return Step(NAME, "not asked for")
     root = context.tools.root
     toolkit.refuse_two_owners(root)
@@ -46,12 +41,7 @@ def plan(context: Context) -> Step:
         )
     mode = "csv" if tegra else "auto"
     specification = ctk.cdi_specification(context.tools, context.staging / "cdi.json", mode, csv)
-    detail = f"generated in mode {mode}"
-    if cdi.uuid_names:
-        uuid = _uuid(context)
-        specification["devices"] = _named(specification["devices"], uuid)
-        detail += f", the GPU also named {uuid}"
-    return Step(NAME, detail, change(root, SPECIFICATION, _text(specification)))
+    return Step(NAME, f"generated in mode {mode}", change(root, SPECIFICATION, _text(specification)))
 
 
 def looks_written(content: bytes) -> bool:
@@ -64,23 +54,3 @@ def looks_written(content: bytes) -> bool:
 
 def _text(specification: dict[str, Any]) -> bytes:
     return (json.dumps(specification, indent=2, sort_keys=True) + "\n").encode()
-
-
-def _uuid(context: Context) -> str:
-    gpus = context.hardware.nvml.gpus
-    if len(gpus) != 1 or gpus[0].uuid is None:
-        why = context.hardware.nvml.reason or f"it lists {len(gpus)} GPUs"
-        raise HostError(
-            f"The GPU's UUID can't be told by NVML ({why}), so CDI can't name it.",
-            "Use JetPack 6 or later with a working driver, or switch cdi.uuid_names off.",
-        )
-    return gpus[0].uuid
-
-
-def _named(devices: list[dict[str, Any]], uuid: str) -> list[dict[str, Any]]:
-    first = next((device for device in devices if device.get("name") == "0"), None)
-    if first is None:
-        names = ", ".join(str(device.get("name")) for device in devices) or "none"
-        raise HostError(f"`nvidia-ctk cdi generate` names no device '0', but {names}.", "Install a newer toolkit.")
-    others = [device for device in devices if device.get("name") != uuid]
-    return [*others, dict(first, name=uuid)]

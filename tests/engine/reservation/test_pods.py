@@ -1,6 +1,7 @@
 """Reservation pods on a real API server: what KAI's binder creates, and what admission makes of it per node."""
 
 import copy
+import json
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,10 @@ NAMESPACE = "kai-resource-reservation"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 BINDER = "system:serviceaccount:kai-scheduler:binder"
 UNLISTED = "jetson-unlisted"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:kai-resource-reservation"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+INDEX, UUID = "run.ai/reserve_for_gpu_index", "kai-anywhere.io/gpu-uuid"
+GPU = "GPU-54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1"
 
 
 @pytest.fixture(scope="module", params=["v1", "v1beta1"])
@@ -90,6 +95,29 @@ def refused(api: httpx2.Client, pod: Json, *, user: str | None = BINDER) -> str:
     response = create(api, pod, user=user)
     assert response.status_code in {httpx2.codes.FORBIDDEN, httpx2.codes.UNPROCESSABLE_CONTENT}, response.text
     return str(response.json()["message"])
+
+
+def pod_path(pod: Json) -> str:
+    return f"{PODS}/{pod['metadata']['name']}"
+
+
+def say(api: httpx2.Client, pod: Json, *, dry_run: bool = False) -> httpx2.Response:
+    """A reservation pod writes its GPU's UUID into its own annotation (KAI v0.17.0, cmd/resourcereservation)."""
+    headers = MERGE | {"Impersonate-User": ACCOUNT}
+    note = {"metadata": {"annotations": {INDEX: GPU}}}
+    return api.patch(pod_path(pod), json=note, headers=headers, params={"dryRun": "All"} if dry_run else {})
+
+
+def said(pod: Json) -> Json:
+    return {key: text for key, text in pod["metadata"].get("annotations", {}).items() if key in {INDEX, UUID}}
+
+
+def since(api: httpx2.Client, pod: Json) -> list[Json]:
+    """Every state of a pod after the one given, as a watch shows them."""
+    metadata = pod["metadata"]
+    watch = {"watch": "true", "resourceVersion": metadata["resourceVersion"], "timeoutSeconds": "2"}
+    answer = api.get(PODS, params=watch | {"fieldSelector": f"metadata.name={metadata['name']}"})
+    return [json.loads(line)["object"] for line in answer.text.splitlines()]
 
 
 def stable(pod: Json) -> Json:
@@ -263,30 +291,42 @@ class TestTheGuard:
         assert response.status_code == httpx2.codes.UNPROCESSABLE_CONTENT
         assert "does not change" in response.json()["message"]
 
-    def test_kai_may_write_the_gpu_uuid_onto_its_pod(self, api: httpx2.Client) -> None:
-        pod = created(api, as_binder_creates("jetson-1"))
-        path = f"{PODS}/{pod['metadata']['name']}"
-        note = {"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": "GPU-1234"}}}
-        headers = {
-            "Content-Type": "application/merge-patch+json",
-            "Impersonate-User": f"system:serviceaccount:{NAMESPACE}:kai-resource-reservation",
-        }
-        answer = api.patch(path, json=note, headers=headers)
-        assert answer.status_code == httpx2.codes.OK
-        # The index is what workloads are told: nothing on a Jetson resolves the UUID.
-        said = {"run.ai/reserve_for_gpu_index": "0", "kai-anywhere.io/gpu-uuid": "GPU-1234"}
-        assert said.items() <= answer.json()["metadata"]["annotations"].items()
-        again = api.patch(path, json={"metadata": {"labels": {"again": "yes"}}}, headers=headers)
-        assert said.items() <= again.json()["metadata"]["annotations"].items()
 
-    def test_on_other_nodes_the_uuid_stays(self, api: httpx2.Client) -> None:
-        pod = created(api, as_binder_creates("x86-1"))
-        path = f"{PODS}/{pod['metadata']['name']}"
-        note = {"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": "GPU-1234"}}}
-        headers = {"Content-Type": "application/merge-patch+json"}
-        said = api.patch(path, json=note, headers=headers).json()["metadata"]["annotations"]
-        assert said["run.ai/reserve_for_gpu_index"] == "GPU-1234"
-        assert "kai-anywhere.io/gpu-uuid" not in said
+class TestTheIndex:
+    """What a reservation pod writes about its GPU, as its own account, and what KAI's binder then reads there."""
+
+    @pytest.fixture(autouse=True)
+    def in_force(self, api: httpx2.Client) -> None:
+        """Rights and policies hold some time after they were made."""
+        pod = created(api, changed(as_binder_creates("jetson-1"), "metadata.name", "gpu-reservation-0000000000000000"))
+        eventually(lambda: (answer := say(api, pod, dry_run=True)).is_success and said(answer.json()) != {INDEX: GPU})
+
+    def test_on_a_jetson_the_binder_reads_index_0_and_at_no_moment_the_uuid(self, api: httpx2.Client) -> None:
+        pod = created(api, as_binder_creates("jetson-1"))
+        assert said(pod) == {}
+        answer = say(api, pod)
+        assert answer.status_code == httpx2.codes.OK, answer.text
+        assert said(answer.json()) == {INDEX: "0", UUID: GPU}
+        later = api.patch(pod_path(pod), json={"metadata": {"labels": {"later": "yes"}}}, headers=MERGE)
+        assert later.status_code == httpx2.codes.OK, later.text
+        # The binder watches its pod until the annotation is there: every state since the pod was made.
+        states = [found for state in since(api, pod) if (found := said(state))]
+        assert len(states) >= 2, "one for each patch"
+        assert all(state == {INDEX: "0", UUID: GPU} for state in states)
+
+    @pytest.mark.parametrize("node", ["x86-1", UNLISTED])
+    def test_on_other_nodes_the_pod_says_its_uuid_and_is_not_touched(self, api: httpx2.Client, node: str) -> None:
+        pod = created(api, as_binder_creates(node))
+        answer = say(api, pod)
+        assert answer.status_code == httpx2.codes.OK, answer.text
+        pod["metadata"]["annotations"][INDEX] = GPU
+        assert stable(answer.json()) == stable(pod)
+
+    def test_another_pod_of_that_namespace_keeps_what_it_says(self, api: httpx2.Client) -> None:
+        pod = created(api, plain_pod("jetson-1"), user=None)
+        answer = say(api, pod)
+        assert answer.status_code == httpx2.codes.OK, answer.text
+        assert said(answer.json()) == {INDEX: GPU}
 
 
 def test_in_other_namespaces_nothing_is_changed_and_nothing_is_refused(api: httpx2.Client) -> None:

@@ -313,7 +313,7 @@ def desired(board: Board, **changes: object) -> dict[str, object]:
         "toolkit": {"owner": "host", "mode": "auto"},
         "distribution": "auto",
         "docker": {"configure": False, "default_runtime": False},
-        "cdi": {"generate": False, "uuid_names": False},
+        "cdi": {"generate": False},
         "images": [],
         "restart": {"timeout_seconds": 60},
     }

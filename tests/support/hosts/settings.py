@@ -27,7 +27,7 @@ def full_host() -> Json:
         distribution="k3s",
         toolkit={"owner": "host", "mode": "csv"},
         docker={"configure": True, "default_runtime": True},
-        cdi={"generate": True, "uuid_names": True},
+        cdi={"generate": True},
         images=["registry.example.com:5000/team/app:1.0", "busybox"],
         gpu_memory_reserve_mib=4096,
         timeouts={"probe_seconds": 30, "configure_seconds": 600, "restart_seconds": 120},

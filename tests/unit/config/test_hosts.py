@@ -127,7 +127,6 @@ def test_a_bastion_logs_in_as_any_endpoint_does() -> None:
     ("key", "value", "where", "says"),
     [
         ("docker", {"default_runtime": True}, "docker", "set configure: true"),
-        ("cdi", {"uuid_names": True}, "cdi", "set generate: true"),
         ("timeouts", {"configure_seconds": 300}, "timeouts", "set it above 360"),
         ("ssh.private_key_password_secret", "a", None, ""),
     ],
@@ -179,9 +178,13 @@ def test_what_is_no_image_is_refused(reference: str) -> None:
     assert_refused(stack, f"{_HOST}.images.0", "not an image reference", found=reference)
 
 
-def test_uuid_names_are_for_tegra() -> None:
-    stack = x86_with_host(ssh_host(cdi={"generate": True, "uuid_names": True}))
-    assert_refused(stack, "", "hosts.gpu-1.cdi.uuid_names is for Tegra nodes")
+@pytest.mark.parametrize("value", [True, False])
+def test_a_stack_file_that_still_has_uuid_names_is_told_to_remove_the_line(*, value: bool) -> None:
+    cdi = {"generate": True, "uuid_names": value}
+    says = "the key 'uuid_names' does not exist any more. Remove the line: KAI's workloads are told index 0"
+    assert_refused(changed(jetson_with_host(), f"{_HOST}.cdi", cdi), f"{_HOST}.cdi", says, "docs/upgrade.md#uuid-names")
+    assert_refused(x86_with_host(ssh_host(cdi=cdi)), "hosts.gpu-1.cdi", says)
+    assert parse(changed(jetson_with_host(), f"{_HOST}.cdi", {"generate": True})).hosts["jetson-1"].cdi.generate
 
 
 @pytest.mark.parametrize(("section", "node"), [("tegra_nodes", "jetson-1"), ("unified_memory_nodes", "spark-1")])

@@ -113,6 +113,11 @@ def test_a_misspelt_key_names_the_allowed_keys_and_the_near_one(model: type[Sett
     )
 
 
+@pytest.mark.parametrize("model", _LEVELS)
+def test_a_removed_key_is_none_that_there_is(model: type[Settings]) -> None:
+    assert model.removed_keys.keys().isdisjoint(model.model_fields)
+
+
 def test_a_key_that_is_near_to_none_gets_no_guess() -> None:
     stack = changed(mixed(), "reservation.zzz", 1)
     assert_refused(
