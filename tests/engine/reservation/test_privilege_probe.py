@@ -41,6 +41,8 @@ from tests.support.privilege_probe.outcomes import HELD, failed
 pytestmark = pytest.mark.engine
 
 NODE = "board-1"
+BOARD = changed(jetson(), f"platform.tegra_nodes.{NODE}", {"gpu_memory_mib": 57344})
+"""The Jetson stack with the board."""
 IMAGE = "registry.example.com/kai/resourcereservation:v0.18.6"
 BINDER = "system:serviceaccount:kai-scheduler:binder"
 BINDINGS = POLICIES.removesuffix("policies") + "policybindings"
@@ -71,8 +73,7 @@ commands.main()
 
 @pytest.fixture(scope="module")
 def stack(cluster: simulator.ControlPlane) -> Json:
-    """The Jetson stack with the board."""
-    return stack_settings(changed(jetson(), f"platform.tegra_nodes.{NODE}", {"gpu_memory_mib": 57344}), cluster)
+    return stack_settings(BOARD, cluster)
 
 
 @pytest.fixture(scope="module")
@@ -220,9 +221,7 @@ def _pod_guard(api: httpx2.Client, exempt: list[str]) -> Iterator[None]:
 
 
 def _pod_guard_policy(exempt: list[str]) -> Json:
-    return pod_guard.guard_policy(
-        parse(changed(jetson(), "pod_guard", {"scope": "cluster", "exempt_namespaces": exempt}))
-    )
+    return pod_guard.guard_policy(parse(changed(BOARD, "pod_guard", {"scope": "cluster", "exempt_namespaces": exempt})))
 
 
 def _is_guarded(api: httpx2.Client) -> bool:
