@@ -183,6 +183,12 @@ def test_a_refusal_is_told_in_its_words_and_is_no_failure_of_the_rung() -> None:
     assert "pod_guard.exempt_namespaces" in result.text()
 
 
+def test_refusals_alone_are_no_answer_of_the_board() -> None:
+    result = _probe(Board({"plain": refused(GUARD)}))
+    assert (result.status, _tried(result)) == (NOT_RUN, ["plain"])
+    assert result.sentence == "The probe could not find out whether the workaround is needed on jetson-1."
+
+
 def test_a_pod_whose_namespace_somebody_removes_is_not_refused() -> None:
     message = f"pods is forbidden: unable to create new content in namespace {NAMESPACE} because it is being terminated"
     board = Board({"plain": refused(message)})
