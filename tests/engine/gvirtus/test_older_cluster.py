@@ -11,7 +11,7 @@ import pytest
 from manifests.gvirtus.frontends import FRONTEND_ALLOWED, place
 from testbed.inventory import connect
 from testbed.simulated import start
-from testbed.stacks import beta_policies, parse
+from testbed.stacks import ROOT, beta_policies, parse
 from testbed.waiting import eventually
 from tests.engine.gvirtus.test_injection import in_force, objects, on_the_frontend
 from tests.policy.objects import changed
@@ -20,6 +20,7 @@ from tests.support.gvirtus.cases import (
     GPU,
     annotated,
     as_defaulted,
+    create,
     created,
     pod,
     post,
@@ -48,10 +49,25 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
         yield connected
 
 
-@pytest.mark.parametrize("name", CASES)
+TWICE = "a variable said twice"
+"""What Kubernetes 1.34 can't merge."""
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {TWICE}))
 def test_a_pod_becomes_what_the_server_says(api: httpx2.Client, name: str) -> None:
     wanted = CASES[name]()
     assert stable(created(api, wanted)) == stable(place(served(as_defaulted(api, wanted))))
+
+
+def test_a_variable_said_twice_is_refused_as_the_guide_says(api: httpx2.Client) -> None:
+    answer = create(api, CASES[TWICE]())
+    assert answer.status_code == httpx2.codes.FORBIDDEN
+    assert "duplicate entries for key" in answer.json()["message"]
+    assert "`duplicate entries for key`" in (ROOT / "docs/distributions.md").read_text(encoding="utf-8")
+    assert created(api, unlabelled(CASES[TWICE]()))["spec"]["containers"][0]["env"] == [
+        {"name": "A", "value": "1"},
+        {"name": "A", "value": "2"},
+    ]
 
 
 def test_a_pod_that_does_not_ask_is_left_alone(api: httpx2.Client) -> None:
