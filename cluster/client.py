@@ -27,6 +27,8 @@ _KI = 1024
 _QUANTITY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?")
 _BYTES = {None: 1, "Ki": _KI, "Mi": _KI**2, "Gi": _KI**3, "Ti": _KI**4}
 
+_PULL_TYPES = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
+
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 
@@ -225,6 +227,17 @@ class _Items(_Answer):
     items: list[dict[str, Any]] | None
 
 
+class PullSecret(_Answer):
+    """A Secret with the login of a registry, its content included."""
+
+    type: str = ""
+    data: dict[str, str] = Field(default={}, repr=False)
+
+
+class _Review(_Answer):
+    allowed: bool = Field(validation_alias=AliasPath("status", "allowed"))
+
+
 class Objection(_Answer):
     """What the API server has against a request: its status, and its own words."""
 
@@ -332,16 +345,37 @@ class Cluster:
         """A pod, or None."""
         return self._find(f"/api/v1/namespaces/{namespace}/pods/{name}", Pod.model_validate)
 
+    def pull_secret(self, namespace: str, name: str) -> PullSecret | None:
+        """A Secret that pods pull images with, for a copy of it; None where there is none, or one of another type."""
+        found = self._find(f"/api/v1/namespaces/{namespace}/secrets/{name}", PullSecret.model_validate)
+        return found if found and found.type in _PULL_TYPES else None
+
     def log(self, namespace: str, pod: str, *, lines: int) -> str:
-        """The last lines of a pod's log; empty while its container has none."""
+        """The last lines of a pod's log, or why they can't be read; empty while its container has none."""
         response = self._send(f"/api/v1/namespaces/{namespace}/pods/{pod}/log", params={"tailLines": str(lines)})
-        return response.text if response.is_success else ""
+        objection = _objection(response)
+        if objection is None:
+            return response.text
+        none_yet = {httpx2.codes.BAD_REQUEST, httpx2.codes.NOT_FOUND}
+        return "" if objection.code in none_yet else f"(its log can't be read: {objection.message})"
 
     def warnings(self, namespace: str, pod: str) -> list[str]:
         """What the pod's events of type Warning say."""
         selector = f"involvedObject.name={pod},type=Warning"
         path = f"/api/v1/namespaces/{namespace}/events"
         return [event.message for event in self._list(path, _Event, params={"fieldSelector": selector})]
+
+    def allows(self, verb: str, resource: str, *, group: str = "", namespace: str = "") -> bool:
+        """Whether the user may do this to every object of a resource; a subresource stands behind a slash."""
+        name, _, subresource = resource.partition("/")
+        asked = {"verb": verb, "resource": name, "subresource": subresource, "group": group, "namespace": namespace}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        return self._read(path, _Review.model_validate, method="POST", body=json.dumps(review)).allowed
 
     def create(self, manifest: Mapping[str, Any]) -> Objection | None:
         """Create an object that is not there yet.
@@ -470,19 +504,20 @@ class Cluster:
         except _NotFoundError:
             return None
 
-    def _read(
+    def _read(  # noqa: PLR0913 - the parts of a request
         self,
         path: str,
         parse: Callable[[Any], T],
         *,
         params: dict[str, str] | None = None,
         accept: str = _JSON,
+        method: str | None = None,
         body: str | None = None,
     ) -> T:
-        method = "GET" if body is None else "PATCH"
-        response = self._send(path, params=params, accept=accept, body=body)
+        method = method or ("GET" if body is None else "PATCH")
+        response = self._send(path, params=params, accept=accept, method=method, body=body)
         match response.status_code:
-            case httpx2.codes.OK:
+            case httpx2.codes.OK | httpx2.codes.CREATED:
                 pass
             case httpx2.codes.NOT_FOUND:
                 raise _NotFoundError(path)

@@ -140,8 +140,8 @@ MEANINGS: Mapping[Symptom, Meaning] = MappingProxyType(
             answers=False,
         ),
         Symptom.NO_IMAGE: Meaning(
-            "the node can't pull KAI's image into the probe's namespace, which has no pull secrets: import the image "
-            "on the node, or name another with --image",
+            "the node can't pull KAI's image: import it there, or name another with --image. Of the Secrets under "
+            "kai.images.pull_secrets the probe has those of the namespace kai-resource-reservation, as KAI's own pods",
             pattern=_like("ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"),
             answers=False,
         ),
@@ -302,6 +302,11 @@ def rights() -> list[Manifest]:
     ]
 
 
+def pull_secret(name: str, kind: str = "", data: Mapping[str, str] = MappingProxyType({})) -> Manifest:
+    """A copy of a Secret that KAI's own reservation pods are pulled with."""
+    return _object("v1", "Secret", {"type": kind, "data": dict(data)}, name=name)
+
+
 def pod(settings: StackSettings, rung: Rung, node: str, image: str, groups: Sequence[int]) -> Manifest:
     """The pod of a rung: KAI's own program as KAI starts it, with what the rung adds.
 
@@ -340,6 +345,8 @@ def pod(settings: StackSettings, rung: Rung, node: str, image: str, groups: Sequ
         "tolerations": [{"operator": "Exists"}],
         "containers": [container],
     }
+    if secrets := settings.kai.images.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in secrets]
     if Feature.RUNTIME_CLASS in rung.features:
         spec["runtimeClassName"] = RUNTIME_CLASS
     if Feature.GROUPS in rung.features:

@@ -49,7 +49,8 @@ class Result:
         """The exit code."""
         if self.rung:
             return FOUND
-        return NOT_HELD if MEANINGS[self.attempts[-1].symptom].answers else NOT_RUN
+        ran = [each.symptom for each in self.attempts if each.symptom is not Symptom.REFUSED]
+        return NOT_HELD if ran and MEANINGS[ran[-1]].answers else NOT_RUN
 
     @property
     def needed(self) -> bool | None:

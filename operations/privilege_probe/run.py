@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from cluster.client import Cluster, Node, Pod
+from cluster.client import Cluster, Node, Objection, Pod
 from cluster.errors import ClusterUnreachableError
 from config.charts import release_line
 from config.stack import StackSettings
+from manifests import reservation
 from manifests.kai import registry
 from manifests.objects import Manifest, resolve_chart
 from manifests.versions import KAI_SCHEDULER
 from operations.errors import OperationError
-from operations.privilege_probe import ladder
+from operations.privilege_probe import access, ladder
 from operations.privilege_probe.ladder import (
     ANSWER,
     LABEL,
@@ -38,8 +39,10 @@ _LINES = 12
 _RESOURCE = "nvidia.com/gpu"
 _CONFLICT = 409
 _REFUSALS = frozenset({400, 403, 422})
-_NO_RIGHT = "cannot create resource"
-"""In the API server's words where the user lacks the right, which is no refusal of the pod."""
+_GOES = "because it is being terminated"
+"""In the API server's words where somebody removed the namespace, which is no refusal of the pod."""
+SETTLED_SECONDS = 5.0
+"""How long a refusal must stand: admission learns of a namespace's new level and exceptions in its own time."""
 _STUCK = frozenset(
     {
         "CreateContainerConfigError",
@@ -84,6 +87,7 @@ class Probe:
             ClusterError: the cluster does not answer or refuses what the probe needs.
         """
         node = self._node()
+        self._check_rights()
         self._stop_at_somebody_elses()
         with _signals_end_it():
             self._remove()
@@ -109,6 +113,14 @@ class Probe:
                 "GPU. Install the stack first."
             )
         return node
+
+    def _check_rights(self) -> None:
+        """Who may not remove what he makes, or not read what a pod says, makes nothing."""
+        if lacking := access.lacking(self.cluster, self.settings):
+            raise OperationError(
+                f"Context '{self.cluster.context}' may not {', '.join(lacking)}, which the probe needs. Nothing was "
+                "changed. Use a context with cluster-admin rights."
+            )
 
     def _check_free(self, node: Node) -> None:
         """A reservation pod of KAI's, or any other with the GPU, is left alone: the probe does not run beside it."""
@@ -142,23 +154,29 @@ class Probe:
         if not first:
             self.cluster.apply(probe_namespace(rung), manager=_MANAGER)
             return
-        for manifest in (probe_namespace(rung), *rights()):
+        for manifest in (probe_namespace(rung), *self._pull_secrets(), *rights()):
             self._create(manifest)
+
+    def _pull_secrets(self) -> Iterator[Manifest]:
+        """What the node pulls KAI's image with. One that is missing may not matter, and the kubelet tells of it."""
+        for name in self.settings.kai.images.pull_secrets:
+            if found := self.cluster.pull_secret(reservation.NAMESPACE, name):
+                yield ladder.pull_secret(name, found.type, found.data)
 
     def _create(self, manifest: Manifest) -> None:
         objection = self.cluster.create(manifest)
         if objection is not None:
-            what = f"{manifest['kind']} '{manifest['metadata']['name']}'"
-            also = " Somebody else probes, or took the name." if objection.code == _CONFLICT else ""
-            raise OperationError(f"The cluster does not take the probe's {what}: {objection.message}.{also}")
+            raise _not_taken(manifest, objection)
 
     def _attempt(self, rung: Rung) -> Attempt:
         manifest = ladder.pod(self.settings, rung, self.node, self.image, self.groups)
-        objection = self.cluster.create(manifest)
-        if objection is not None:
-            if objection.code in _REFUSALS and _NO_RIGHT not in objection.message:
+        since = time.monotonic()
+        while objection := self.cluster.create(manifest):
+            if objection.code not in _REFUSALS or _GOES in objection.message:
+                raise _not_taken(manifest, objection)
+            if time.monotonic() - since >= SETTLED_SECONDS:
                 return Attempt(rung, Symptom.REFUSED, (objection.message,))
-            raise OperationError(f"The cluster does not take the probe's pod: {objection.message}")
+            time.sleep(POLL_SECONDS)
         name = manifest["metadata"]["name"]
         symptom, seen = self._watch(name)
         self.cluster.delete(manifest)
@@ -171,7 +189,9 @@ class Probe:
             try:
                 pod = self.cluster.pod(NAMESPACE, name)
                 if pod is None:
-                    raise OperationError(f"Somebody removed the probe's pod '{name}' while it ran. Probe again.")
+                    raise OperationError(
+                        f"Somebody removed the probe's pod '{name}' while it ran. Probe again, one node at a time."
+                    )
                 if not started and _started(pod):
                     since, started = time.monotonic(), True
                 seen = self._look(pod, started=started, seconds=time.monotonic() - since)
@@ -229,9 +249,9 @@ class Probe:
                 metadata = {"name": pod.name, "namespace": NAMESPACE}
                 self.cluster.delete({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
         if others := [pod.name for pod in pods if LABEL not in pod.labels]:
-            for manifest in rights():
-                right = self.cluster.find_object(manifest)
-                if right is not None and LABEL in right.content["metadata"].get("labels", {}):
+            for manifest in (*rights(), *map(ladder.pull_secret, self.settings.kai.images.pull_secrets)):
+                ours = self.cluster.find_object(manifest)
+                if ours is not None and LABEL in ours.content["metadata"].get("labels", {}):
                     self.cluster.delete(manifest)
             raise OperationError(
                 f"The namespace '{NAMESPACE}' stays, since pods are in it that are not the probe's: "
@@ -304,6 +324,13 @@ def kai_image(settings: StackSettings) -> str:
 def device_groups(settings: StackSettings, named: Sequence[int]) -> tuple[int, ...]:
     """The groups that were named, else those of the settings, else `video`."""
     return tuple(named or settings.reservation.supplemental_groups or [VIDEO])
+
+
+def _not_taken(manifest: Manifest, objection: Objection) -> OperationError:
+    what = f"{manifest['kind']} '{manifest['metadata']['name']}'"
+    other = objection.code == _CONFLICT or _GOES in objection.message
+    also = " Somebody else probes, or took the name." if other else ""
+    return OperationError(f"The cluster does not take the probe's {what}: {objection.message}.{also}")
 
 
 def _started(pod: Pod) -> bool:

@@ -39,8 +39,8 @@ _PATHS = {
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
     "MutatingWebhookConfiguration": CONFIGURATIONS,
-    "MutatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
-    "MutatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
+    "MutatingAdmissionPolicy": "/apis/{version}/mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "/apis/{version}/mutatingadmissionpolicybindings",
     "Certificate": "/apis/cert-manager.io/v1/namespaces/{}/certificates",
     "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
 }
@@ -48,16 +48,20 @@ _PATHS = {
 
 def make(api: httpx2.Client, manifest: Manifest) -> None:
     """Create an object."""
-    path = _PATHS[manifest["kind"]].format(manifest["metadata"].get("namespace"))
+    path = _path(manifest)
     response = api.post(path, json=manifest)
     assert response.status_code == httpx2.codes.CREATED, response.text
 
 
 def remove(api: httpx2.Client, manifest: Manifest) -> None:
     """Delete an object."""
-    path = _PATHS[manifest["kind"]].format(manifest["metadata"].get("namespace"))
+    path = _path(manifest)
     response = api.delete(f"{path}/{manifest['metadata']['name']}")
     assert response.status_code == httpx2.codes.OK, response.text
+
+
+def _path(manifest: Manifest) -> str:
+    return _PATHS[manifest["kind"]].format(manifest["metadata"].get("namespace"), version=manifest["apiVersion"])
 
 
 def prepare(api: httpx2.Client, settings: StackSettings, node: str) -> None:

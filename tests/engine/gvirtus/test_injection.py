@@ -11,6 +11,7 @@ from typing_extensions import override
 
 import simulator
 from config.gvirtus import BackendKind
+from config.stack import StackSettings
 from manifests.admission_objects import deny_binding, mutating_binding
 from manifests.gvirtus import backends as gvirtus
 from manifests.gvirtus import frontends as gvirtus_frontends
@@ -57,7 +58,7 @@ def api(control_plane: simulator.ControlPlane) -> Iterator[httpx2.Client]:
     with connect(control_plane) as connected:
         made: list[str] = []
         try:
-            for manifest in objects():
+            for manifest in objects(SETTINGS):
                 path = post(connected, manifest)
                 made.append(path)
             for owner in (TEAM, RESTRICTED):
@@ -73,24 +74,26 @@ def api(control_plane: simulator.ControlPlane) -> Iterator[httpx2.Client]:
             eventually(lambda: not changes_anything(connected))
 
 
-def objects() -> list[Manifest]:
-    frontends = REMOTE.frontends
-    assert frontends is not None
+def objects(settings: StackSettings) -> list[Manifest]:
+    """The policies of a stack with remote GPUs, and the namespaces of the tests' pods."""
+    remote = settings.gvirtus
+    assert remote is not None
+    assert remote.frontends is not None
     policies: list[Manifest] = []
     for kind in BackendKind:
-        policies.append(gvirtus_policy.injection_policy(SETTINGS, REMOTE, kind))
-        policies.append(gvirtus_policy.injection_binding(SETTINGS, REMOTE, kind))
+        policies.append(gvirtus_policy.injection_policy(settings, remote, kind))
+        policies.append(gvirtus_policy.injection_binding(settings, remote, kind))
     return [
-        gvirtus.backends_namespace(REMOTE),
+        gvirtus.backends_namespace(remote),
         namespace(TEAM, {}),
         namespace(RESTRICTED, {"pod-security.kubernetes.io/enforce": "restricted"}),
-        gvirtus_policy.endpoints_config(REMOTE, ENDPOINTS),
-        gvirtus_policy.requests_policy(SETTINGS, REMOTE),
+        gvirtus_policy.endpoints_config(remote, ENDPOINTS),
+        gvirtus_policy.requests_policy(settings, remote),
         deny_binding(gvirtus_policy.REQUESTS),
         *policies,
-        gvirtus_frontends.placement_policy(SETTINGS),
-        mutating_binding(SETTINGS, gvirtus_frontends.PLACEMENT),
-        gvirtus_frontends.guard_policy(SETTINGS, frontends),
+        gvirtus_frontends.placement_policy(settings),
+        mutating_binding(settings, gvirtus_frontends.PLACEMENT),
+        gvirtus_frontends.guard_policy(settings, remote.frontends),
         deny_binding(gvirtus_frontends.GUARD),
     ]
 

@@ -1,4 +1,4 @@
-"""Who wants power over a Jetson by way of KAI's reservation namespace, on a real API server, as the attacker.
+"""Who wants power over a Jetson by way of KAI's reservation namespace, on real API servers, as the attacker.
 
 The attacker has ClusterRole edit in KAI's namespace and in that of the reservation pods. So he may impersonate KAI's
 binder, create pods, and get into them. The objects are the stack's own.
@@ -17,6 +17,7 @@ from manifests.admission_objects import deny_binding
 from manifests.reservation_guard import GUARD, guard_policy
 from testbed.admission.deployment import make, prepare, remove
 from testbed.inventory import connect
+from testbed.simulated import start
 from testbed.stacks import Json, jetson, never, parse
 from testbed.waiting import eventually
 from tests.policy.objects import changed
@@ -37,18 +38,43 @@ OURS = f"ValidatingAdmissionPolicy '{GUARD}'"
 FEW = "only KAI's own reservation pod may, on these Tegra nodes: jetson-1"
 
 
+@pytest.fixture(scope="module", params=["v1", "v1beta1"])
+def stack(request: pytest.FixtureRequest) -> Json:
+    """The Jetson stack for a cluster that serves this version of MutatingAdmissionPolicy."""
+    if request.param == "v1":
+        return jetson()
+    return changed(changed(jetson(), "cluster.kubernetes_version", "1.34"), "cluster.mutating_policies", request.param)
+
+
 @pytest.fixture(scope="module")
-def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
+def cluster(stack: Json, tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+    older = "mutating_policies" in stack["cluster"]
+    with start(tmp_path_factory.mktemp("cluster") / "simulator", older=older) as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="module")
+def overrides(stack: Json) -> tuple[Json, Json]:
+    """The policy that adds to reservation pods, and its binding."""
+    settings = parse(stack)
+    return (
+        reservation.overrides_policy(settings, Privilege.PRIVILEGED),
+        reservation.overrides_binding(settings, Privilege.PRIVILEGED),
+    )
+
+
+@pytest.fixture(scope="module")
+def api(cluster: simulator.ControlPlane, stack: Json, overrides: tuple[Json, Json]) -> Iterator[httpx2.Client]:
     """The cluster with what the Jetson stack makes for reservation pods, KAI's binder, and the attacker."""
     with connect(cluster) as admin:
-        settings = parse(jetson())
+        settings = parse(stack)
         prepare(admin, settings, NODE)
         for name in ("default", reservation.SERVICE_ACCOUNT):
             there = f"/api/v1/namespaces/{reservation.NAMESPACE}/serviceaccounts/{name}"
             eventually(lambda there=there: admin.get(there).is_success)  # type: ignore[misc]
         _accounts(admin)
-        make(admin, _overrides())
-        make(admin, _binding())
+        for each in overrides:
+            make(admin, each)
         _post(admin, POLICIES, guard_policy(settings))
         _post(admin, BINDINGS, deny_binding(GUARD))
         eventually(lambda: _create(admin, as_binder_creates(), user=BINDER).is_success)
@@ -78,14 +104,6 @@ def stored(api: httpx2.Client) -> Iterator[str]:
     yield path
     api.delete(path, params={"gracePeriodSeconds": "0"})
     eventually(lambda: api.get(path).status_code == httpx2.codes.NOT_FOUND)
-
-
-def _overrides() -> Json:
-    return reservation.overrides_policy(parse(jetson()), Privilege.PRIVILEGED)
-
-
-def _binding() -> Json:
-    return reservation.overrides_binding(parse(jetson()), Privilege.PRIVILEGED)
 
 
 def _accounts(api: httpx2.Client) -> None:
@@ -293,16 +311,16 @@ def test_a_reservation_pod_takes_no_ephemeral_container(
 class TestPolicies:
     """Admission policies of the attacker's own."""
 
-    def test_none_writes_the_reservation_container(self, api: httpx2.Client, mallory: httpx2.Client) -> None:
+    def test_none_writes_the_reservation_container(
+        self, api: httpx2.Client, mallory: httpx2.Client, overrides: tuple[Json, Json]
+    ) -> None:
         expression = (
             'Object{spec: Object.spec{containers: [Object.spec.containers{name: "resource-reservation", '
             'image: "registry.example.com/rootkit:1"}]}}'
         )
-        overrides = _overrides()
-        policy = changed(overrides, "metadata.name", "zzz-rewrites")
+        policy, binding = (changed(each, "metadata.name", "zzz-rewrites") for each in overrides)
         del policy["spec"]["paramKind"], policy["spec"]["matchConditions"]
         policy["spec"]["mutations"][0]["applyConfiguration"]["expression"] = expression
-        binding = changed(_binding(), "metadata.name", "zzz-rewrites")
         binding["spec"] = {"policyName": "zzz-rewrites"}
         make(mallory, policy)
         make(mallory, binding)
@@ -315,9 +333,9 @@ class TestPolicies:
             eventually(lambda: _create(api, as_binder_creates(), user=BINDER).is_success)
 
     def test_a_second_binding_brings_the_overrides_to_no_other_node(
-        self, api: httpx2.Client, mallory: httpx2.Client
+        self, api: httpx2.Client, mallory: httpx2.Client, overrides: tuple[Json, Json]
     ) -> None:
-        binding = changed(_binding(), "metadata.name", "second")
+        binding = changed(overrides[1], "metadata.name", "second")
         binding = changed(binding, "spec.paramRef.selector", {})
         assert _is_plain(_create(api, as_binder_creates("x86-1"), user=BINDER))
         make(mallory, binding)
@@ -386,9 +404,9 @@ class TestUpdates:
             assert api.delete(stored, params=DRY).is_success
 
 
-@pytest.mark.parametrize("stack", [jetson(), never()])
-def test_the_guard_has_no_type_errors(api: httpx2.Client, stack: Json) -> None:
-    policy = changed(guard_policy(parse(stack)), "metadata.name", "only-checked")
+@pytest.mark.parametrize("of", [jetson(), never()])
+def test_the_guard_has_no_type_errors(api: httpx2.Client, of: Json) -> None:
+    policy = changed(guard_policy(parse(of)), "metadata.name", "only-checked")
     made = _post(api, POLICIES, policy)
     try:
         generation = made["metadata"]["generation"]

@@ -4,35 +4,15 @@ import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import httpx2
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 
 from cluster.client import Cluster
 from cluster.kubeconfig import ChosenContext
-from operations.privilege_probe.ladder import ANSWER, NAMESPACE
+from operations.privilege_probe.ladder import NAMESPACE
+from testbed.stacks import Json
 from tests.support.api_server import kubeconfig, node
-
-Json = dict[str, Any]
-
-UUID = "GPU-5d41402a-bc4b-2a76-b971-9d911017c592"
-HELD: Json = {"annotations": {ANSWER: UUID}, "log": "Found 1 GPU devices", "state": {"running": {}}}
-
-
-def failed(log: str) -> Json:
-    """A pod whose program ended with this log."""
-    return {"phase": "Failed", "log": log, "state": {"terminated": {"reason": "Error", "exitCode": 1}}}
-
-
-def not_created(message: str) -> Json:
-    """A pod whose container the runtime does not create."""
-    return {"phase": "Pending", "state": {"waiting": {"reason": "CreateContainerError", "message": message}}}
-
-
-def refused(message: str, code: int = 403) -> Json:
-    """A pod that admission refuses."""
-    return {"refused": message, "code": code}
 
 
 def jetson(name: str = "jetson-1", *, gpus: int = 1, ready: str = "True") -> Json:
@@ -61,6 +41,8 @@ class Board:
         before: is called before each request is answered.
         stays: paths that a deletion does not remove.
         deletes: the status and message that a deletion of these paths is refused with.
+        lacking: what the user may not do, as verb and resource.
+        unreadable: what the API server says in place of a log.
     """
 
     script: Mapping[str, Json]
@@ -72,6 +54,8 @@ class Board:
     before: Callable[[httpx2.Request], None] = lambda _: None
     stays: frozenset[str] = frozenset()
     deletes: dict[str, tuple[int, str]] = field(default_factory=dict)
+    lacking: frozenset[str] = frozenset()
+    unreadable: str = ""
 
     def connect(self) -> Cluster:
         """The program's client."""
@@ -94,6 +78,10 @@ class Board:
         self.before(request)
         path = request.url.path
         match request.method:
+            case "POST" if path.endswith("/selfsubjectaccessreviews"):
+                asked = json.loads(request.content)["spec"]["resourceAttributes"]
+                what = f"{asked['verb']} {asked['resource']}{'/' if asked['subresource'] else ''}{asked['subresource']}"
+                return httpx2.Response(201, json={"status": {"allowed": what not in self.lacking}})
             case "POST":
                 return self._create(path, json.loads(request.content))
             case "PATCH":
@@ -143,7 +131,8 @@ class Board:
             return httpx2.Response(200, json={"items": found})
         if path.endswith("/log"):
             name = path.split("/")[-2].removeprefix("probe-")
-            return httpx2.Response(200, text=self.script[name].get("log", ""))
+            text = self.script[name].get("log", "")
+            return _status(500, self.unreadable) if self.unreadable else httpx2.Response(200, text=text)
         if path.endswith("/events"):
             name = params["fieldSelector"].split(",")[0].removeprefix("involvedObject.name=probe-")
             return httpx2.Response(

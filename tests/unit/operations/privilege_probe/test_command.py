@@ -15,7 +15,8 @@ from operations.privilege_probe import run
 from operations.privilege_probe.ladder import LADDER
 from testbed.stacks import ROOT, Json, changed, jetson, parse, x86
 from tests.support.docs import command
-from tests.unit.operations.privilege_probe.board import HELD, Board, failed
+from tests.support.privilege_probe.outcomes import HELD, failed
+from tests.unit.operations.privilege_probe.board import Board
 
 IMAGE = "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.18.6"
 ALL_FAIL = dict.fromkeys((rung.name for rung in LADDER), failed("ERROR_LIBRARY_NOT_FOUND"))

@@ -18,14 +18,8 @@ from operations.privilege_probe.report import FOUND, NOT_HELD, NOT_RUN, Result
 from operations.privilege_probe.run import Probe, check_stack, device_groups, kai_image
 from testbed.stacks import Json, changed, parse, rungs, x86
 from testbed.stacks import jetson as stack_of_one
-from tests.unit.operations.privilege_probe.board import (
-    HELD,
-    Board,
-    failed,
-    jetson,
-    not_created,
-    refused,
-)
+from tests.support.privilege_probe.outcomes import HELD, failed, not_created, refused
+from tests.unit.operations.privilege_probe.board import Board, jetson
 
 IMAGE = "registry.example.com/kai/resourcereservation:v0.18.6"
 PLACE = f"/api/v1/namespaces/{NAMESPACE}"
@@ -38,6 +32,7 @@ GUARD = "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard' denied request: host
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(run, "SETTLED_SECONDS", 0.0)
 
 
 def _probe(board: Board, stack: Json | None = None, told: list[str] | None = None) -> Result:
@@ -188,11 +183,83 @@ def test_a_refusal_is_told_in_its_words_and_is_no_failure_of_the_rung() -> None:
     assert "pod_guard.exempt_namespaces" in result.text()
 
 
-def test_a_user_without_the_right_gets_no_answer_of_the_board() -> None:
-    board = Board({"plain": refused('pods is forbidden: User "ada" cannot create resource "pods"')})
-    with pytest.raises(OperationError, match='User "ada" cannot create resource'):
+def test_refusals_alone_are_no_answer_of_the_board() -> None:
+    result = _probe(Board({"plain": refused(GUARD)}))
+    assert (result.status, _tried(result)) == (NOT_RUN, ["plain"])
+    assert result.sentence == "The probe could not find out whether the workaround is needed on jetson-1."
+
+
+def test_a_pod_whose_namespace_somebody_removes_is_not_refused() -> None:
+    message = f"pods is forbidden: unable to create new content in namespace {NAMESPACE} because it is being terminated"
+    board = Board({"plain": refused(message)})
+    with pytest.raises(OperationError, match=r"because it is being terminated\. Somebody else probes"):
         _probe(board)
     assert board.objects == {}
+
+
+def test_a_refusal_that_does_not_last_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "SETTLED_SECONDS", 60.0)
+    script = {**ALL_FAIL, "libraries": refused("violates PodSecurity")}
+    board = Board(script)
+
+    def settle(_: httpx2.Request) -> None:
+        if len(board.pods) == 6:
+            script["libraries"] = HELD
+
+    board.before = settle
+    result = _probe(board)
+    assert (result.status, result.settings_to_write["reservation"]["privilege_by_node"]["jetson-1"]) == (
+        FOUND,
+        "devices",
+    )
+    assert len(board.pods) == 7
+
+
+@pytest.mark.parametrize("right", ["create namespaces", "delete namespaces", "create pods", "get pods/log"])
+def test_who_lacks_a_right_makes_nothing(right: str) -> None:
+    board = Board(ALL_FAIL, lacking=frozenset({right}))
+    with pytest.raises(OperationError, match=rf"may not {right}, which the probe needs\. Nothing was changed"):
+        _probe(board)
+    assert board.changes == 0
+
+
+def _secret(name: str, kind: str) -> Json:
+    return {"metadata": {"name": name}, "type": kind, "data": {".dockerconfigjson": "e30="}}
+
+
+def test_the_pods_are_pulled_with_what_kais_own_are_pulled_with() -> None:
+    stack = changed(stack_of_one(), "kai.images.pull_secrets", ["site", "team", "missing"])
+    theirs = {
+        f"/api/v1/namespaces/kai-resource-reservation/secrets/{name}": _secret(name, kind)
+        for name, kind in (("site", "kubernetes.io/dockerconfigjson"), ("team", "Opaque"))
+    }
+    board = Board({**ALL_FAIL, "variables": HELD}, objects=dict(theirs))
+    assert _probe(board, stack).status == FOUND
+    [copied] = [each for each in board.made if each["kind"] == "Secret"]
+    assert copied["metadata"] == {"name": "site", "namespace": NAMESPACE, "labels": board.pods[0]["metadata"]["labels"]}
+    assert {key: copied[key] for key in ("type", "data")} == {
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {".dockerconfigjson": "e30="},
+    }
+    names = [{"name": name} for name in ("site", "team", "missing")]
+    assert all(pod["spec"]["imagePullSecrets"] == names for pod in board.pods)
+    assert board.objects == theirs
+
+
+def test_secrets_are_asked_for_only_where_the_settings_name_some() -> None:
+    lacking = frozenset({"get secrets"})
+    board = Board({**ALL_FAIL, "variables": HELD}, lacking=lacking)
+    assert _probe(board).status == FOUND
+    assert not any("imagePullSecrets" in pod["spec"] for pod in board.pods)
+    with pytest.raises(OperationError, match="may not get secrets"):
+        _probe(Board(ALL_FAIL, lacking=lacking), changed(stack_of_one(), "kai.images.pull_secrets", ["site"]))
+
+
+def test_a_log_that_can_not_be_read_is_told() -> None:
+    board = Board(ALL_FAIL, unreadable="dial tcp 10.0.0.7:10250: i/o timeout")
+    result = _probe(board)
+    assert "(its log can't be read: dial tcp 10.0.0.7:10250: i/o timeout)" in result.attempts[0].evidence
+    assert result.attempts[0].symptom is ladder.Symptom.OTHER
 
 
 def test_a_failing_admission_webhook_is_no_refusal() -> None:
@@ -282,9 +349,10 @@ def test_pods_of_others_in_the_probes_namespace_stay_and_so_does_it() -> None:
     board.objects[ours] = {"metadata": {"name": "privilege-probe", "labels": {LABEL: "true"}}}
     board.objects[theirs] = {"metadata": {"name": "privilege-probe"}}
     board.objects[f"{PLACE}/pods/probe-root"] = _pod(NAMESPACE, "probe-root", {LABEL: "true"})
+    board.objects[f"{PLACE}/secrets/site"] = {"metadata": {"name": "site", "labels": {LABEL: "true"}}}
     with pytest.raises(OperationError, match="pods are in it that are not the probe's: guest"):
-        _probe(board)
-    assert board.deleted == [f"{PLACE}/pods/probe-root", ours]
+        _probe(board, changed(stack_of_one(), "kai.images.pull_secrets", ["site"]))
+    assert board.deleted == [f"{PLACE}/pods/probe-root", ours, f"{PLACE}/secrets/site"]
 
 
 def test_somebody_elses_namespace_is_left_alone() -> None:

@@ -1,0 +1,1 @@
+"""What boards do to the privilege probe's pods, as a script says it."""
