@@ -2,8 +2,9 @@
 
 from toolchain.download import reachable
 from toolchain.errors import ToolchainError
+from toolchain.image_programs import ImageProgram, program_of
 from toolchain.install import environment, install
-from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, SIMULATOR, Program
+from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, REGISTRIES, SIMULATOR, Program
 
 __all__ = [
     "CHARTS",
@@ -12,10 +13,13 @@ __all__ = [
     "LANGUAGES",
     "NODE",
     "OLDER",
+    "REGISTRIES",
     "SIMULATOR",
+    "ImageProgram",
     "Program",
     "ToolchainError",
     "environment",
     "install",
+    "program_of",
     "reachable",
 ]
