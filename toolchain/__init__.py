@@ -1,4 +1,7 @@
-"""One place that yields the programs which this project runs: from PATH, official downloads, or pinned Go modules."""
+"""One place that yields the programs which this project runs.
+
+They come from PATH, official downloads, pinned Go modules, or container images.
+"""
 
 from toolchain.download import reachable
 from toolchain.errors import ToolchainError

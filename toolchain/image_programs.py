@@ -22,6 +22,7 @@ from toolchain import cache
 from toolchain.errors import ToolchainError
 from toolchain.executable import problem
 from toolchain.official import this_platform
+from toolchain.progress import say
 from toolchain.registry import Crane, RegistryError, host
 
 FOLDER_VARIABLE = "KAI_PROGRAMS"
@@ -251,7 +252,9 @@ def _noted(image: str) -> str | None:
 
 
 def _ask(image: str) -> str:
-    pinned = Crane.installed().pinned(image, this_platform())
+    crane = Crane.installed()
+    say(f"asking {host(image)} for the digest of {image}")
+    pinned = crane.pinned(image, this_platform())
     note = _note(image)
     noted = _Noted(image=image, platform=str(this_platform()), pinned=pinned)
     try:

@@ -100,6 +100,29 @@ def test_the_program_for_this_processor_comes_out_with_what_its_containers_say(t
     assert sorted(each.name for each in program.path.parent.iterdir()) == ["binder", "configuration.json"]
 
 
+def test_an_image_that_was_pushed_to_another_registry_works_alike(there: Registry, tmp_path: Path) -> None:
+    """go-containerregistry's own registry, and an image of Docker's older media types, as crane makes them."""
+    crane = Crane.installed().program
+    (tmp_path / "layer.tar").write_bytes(archive([file("workspace/app", _TRUE)]))
+    call = [crane, "registry", "serve", "--address", "127.0.0.1:0"]
+    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as other:
+        assert other.stderr is not None
+        try:
+            port = next(line.split()[-1] for line in other.stderr if "serving on port" in line)
+            image = f"127.0.0.1:{port}/kai/binder:v1"
+            for arguments in (
+                ["append", "--new_layer", tmp_path / "layer.tar", "--new_tag", image],
+                ["mutate", image, "--entrypoint", "/workspace/app", "--set-platform", f"linux/{_HERE}", "--tag", image],
+            ):
+                subprocess.run([crane, *arguments], check=True, capture_output=True, timeout=_SECONDS)
+            program = from_image(image)
+        finally:
+            other.kill()
+    assert _run(program) == 0
+    assert program.source.startswith(f"127.0.0.1:{port}/kai/binder@sha256:")
+    assert there.asked == []
+
+
 def test_what_is_there_is_used_without_asking_the_registry(there: Registry) -> None:
     _kai(there)
     first = from_image(f"{there.host}/kai/binder:v1")
