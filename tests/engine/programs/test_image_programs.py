@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from manifests import kai
+from manifests.versions import KAI_SCHEDULER
+from testbed.stacks import ROOT
+from tests.support.docs import command
 from tests.support.registry_server import Registry, archive, file, link, running
 from toolchain import ToolchainError, cache, registry
 from toolchain.image_programs import ImageProgram, from_image
@@ -303,15 +307,35 @@ def test_an_image_without_a_program_of_its_own_is_refused(there: Registry) -> No
         from_image(f"{there.host}/script:v1")
 
 
+def _start(command: list[str]) -> subprocess.Popen[str]:
+    variables = os.environ | {"PATH": f"{Crane.installed().program.parent}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.Popen(command, env=variables, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def test_the_guides_command_shows_where_the_program_lies(there: Registry) -> None:
+    repository = kai.REGISTRY.partition("/")[2]
+    there.image(
+        f"{repository}/binder",
+        KAI_SCHEDULER.version,
+        archive([file("workspace/app", _TRUE)]),
+        architecture=_HERE,
+        container=_CONTAINER,
+    )
+    image = f"{kai.REGISTRY}/binder:{KAI_SCHEDULER.version}"
+    line = command("air-gapped.md", f".venv/bin/python -m toolchain image {image}")
+    words = line.replace(kai.REGISTRY, f"{there.host}/{repository}").split()
+    run = _start([sys.executable, *words[1:]])
+    shown = run.communicate(timeout=_SECONDS)[0]
+    assert run.returncode == 0
+    there.status = 500
+    program = from_image(words[-1])
+    assert shown == f"{program.path}\n  from {program.source}\n"
+
+
 def test_runs_at_the_same_time_fetch_once(there: Registry) -> None:
     _kai(there)
     image = f"{there.host}/kai/binder:v1"
-    call = [sys.executable, "-m", "toolchain", "image", image]
-    variables = os.environ | {"PATH": f"{Crane.installed().program.parent}{os.pathsep}{os.environ['PATH']}"}
-    runs = [
-        subprocess.Popen(call, env=variables, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, text=True)
-        for _ in range(4)
-    ]
+    runs = [_start([sys.executable, "-m", "toolchain", "image", image]) for _ in range(4)]
     said = {run.communicate(timeout=_SECONDS)[0] for run in runs}
     assert [run.returncode for run in runs] == [0] * 4
     there.status = 500
