@@ -23,7 +23,7 @@ from toolchain.errors import ToolchainError
 from toolchain.executable import problem
 from toolchain.official import this_platform
 from toolchain.progress import say
-from toolchain.registry import Crane, RegistryError, host
+from toolchain.registry import Crane, LoginRegistryError, RegistryError, host
 
 FOLDER_VARIABLE = "KAI_PROGRAMS"
 _CONFIGURATION = "configuration.json"
@@ -143,10 +143,10 @@ def from_image(image: str, *, anew: bool = False) -> ImageProgram:
         pinned = (None if anew else _noted(image)) or _ask(image)
         folder = _kept(image, pinned)
         configuration = _configuration((folder / _CONFIGURATION).read_bytes())
-    except RegistryError as error:
-        login = f"where the registry wants a login, `docker login {host(image)}` or `podman login {host(image)}`; or "
+    except LoginRegistryError as error:
+        login = f"`docker login {host(image)}` or `podman login {host(image)}`, then again; or "
         raise _not_had(image, str(error), login) from error
-    except _NoProgramError as error:
+    except (RegistryError, _NoProgramError) as error:
         raise _not_had(image, str(error)) from error
     file = folder / _name(image)
     if why := problem(file, alone=True):

@@ -1,7 +1,8 @@
 """Asks image registries with `crane`: what a name stands for, and what is in an image.
 
 crane speaks the registries' protocol, compares all content with its digest, and tries again what failed for a moment.
-It uses the logins that `docker login`, `podman login` or `crane auth login` left on this machine, and no others.
+It uses the logins that `docker login`, `podman login` or `crane auth login` left on this machine, and no others. With a
+registry that is named by a loopback or private address and does not speak TLS, it speaks plain HTTP.
 """
 
 import errno
@@ -30,6 +31,10 @@ _LOGIN = re.compile(r"UNAUTHORIZED|DENIED|401 Unauthorized|403 Forbidden")
 
 class RegistryError(Exception):
     """What a registry does not give; the message is a sentence without its full stop."""
+
+
+class LoginRegistryError(RegistryError):
+    """A registry that shows an image only to others than this machine's user."""
 
 
 class UnreachableRegistryError(RegistryError):
@@ -143,7 +148,7 @@ def _explained(image: str, said: str) -> Exception:
         if _NOT_THERE.search(answer[1]):
             return RegistryError(f"{host(image)} has no such image")
         if _LOGIN.search(answer[1]):
-            return RegistryError(f"{host(image)} shows it only to those who log in")
+            return LoginRegistryError(f"{host(image)} shows it only to those who log in")
         return RegistryError(f"{host(image)} answers: {answer[1]}")
     if failure := _NO_ANSWER.search(last):
         return UnreachableRegistryError(f"{host(image)} can't be asked: {failure[1]}")

@@ -1,6 +1,6 @@
 """A registry on loopback, with the tokens that public registries give, logins, and what can go wrong.
 
-It speaks plain HTTP, which crane accepts from loopback only.
+It speaks plain HTTP, which crane accepts from loopback.
 """
 
 import base64

@@ -226,8 +226,9 @@ def test_a_login_of_the_user_is_used_and_without_one_the_way_to_it_is_said(there
 
 def test_what_is_not_there_is_said(there: Registry) -> None:
     _kai(there)
-    with pytest.raises(ToolchainError, match=f"{there.host} has no such image"):
+    with pytest.raises(ToolchainError, match=f"{there.host} has no such image") as refused:
         from_image(f"{there.host}/kai/binder:v2")
+    assert "login" not in str(refused.value), "it would not help"
     with pytest.raises(ToolchainError, match=r"can't be asked: .*refused"):
         from_image("127.0.0.1:1/kai/binder:v1")
     with pytest.raises(ToolchainError, match="could not parse reference"):
