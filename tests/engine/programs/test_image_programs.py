@@ -115,7 +115,7 @@ def test_an_image_that_was_pushed_to_another_registry_works_alike(there: Registr
             port = next(line.split()[-1] for line in other.stderr if "serving on port" in line)
             image = f"127.0.0.1:{port}/kai/binder:v1"
             for arguments in (
-                ["append", "--new_layer", tmp_path / "layer.tar", "--new_tag", image],
+                ["append", "--new_layer", str(tmp_path / "layer.tar"), "--new_tag", image],
                 ["mutate", image, "--entrypoint", "/workspace/app", "--set-platform", f"linux/{_HERE}", "--tag", image],
             ):
                 subprocess.run([crane, *arguments], check=True, capture_output=True, timeout=_SECONDS)
