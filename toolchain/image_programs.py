@@ -196,7 +196,7 @@ def _take_program(tar: tarfile.TarFile, container: _Container, target: Path) -> 
     members = {posixpath.normpath(f"/{member.name}"): member for member in tar}
     for path in _places(container):
         member = _follow(members, path)
-        content = tar.extractfile(member) if member and member.isreg() else None
+        content = tar.extractfile(member) if member else None
         if content:
             with content, target.open("wb") as file:
                 shutil.copyfileobj(content, file)
