@@ -26,6 +26,7 @@ from operations.registry import Registries
 from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
 from operations.target import ROOT, Target, folder, open_target
 from toolchain.progress import say
+from toolchain.registry import Crane
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(pull_request_app)
@@ -147,7 +148,7 @@ def images(
     """Print every image of the stack, and write them with their digests into a lock file."""
     found = stack_images.images(read_settings(ROOT / f"Pulumi.{stack}.yaml"), chart or (), ROOT, Helm.installed())
     if ask:
-        found = stack_images.with_digests(found, Registries().content)
+        found = stack_images.with_digests(found, Registries(Crane.installed()).content)
     content = stack_images.lock(stack, found)
     (lock or ROOT / f"images.{stack}.lock.json").write_text(content, encoding="utf-8")
     typer.echo(content if as_json else stack_images.table(found), nl=not as_json)

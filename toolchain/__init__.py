@@ -1,9 +1,13 @@
-"""One place that yields the programs which this project runs: from PATH, official downloads, or pinned Go modules."""
+"""One place that yields the programs which this project runs.
+
+They come from PATH, official downloads, pinned Go modules, or container images.
+"""
 
 from toolchain.download import reachable
 from toolchain.errors import ToolchainError
+from toolchain.image_programs import ImageProgram, program_of
 from toolchain.install import environment, install
-from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, SIMULATOR, Program
+from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, REGISTRIES, SIMULATOR, Program
 
 __all__ = [
     "CHARTS",
@@ -12,10 +16,13 @@ __all__ = [
     "LANGUAGES",
     "NODE",
     "OLDER",
+    "REGISTRIES",
     "SIMULATOR",
+    "ImageProgram",
     "Program",
     "ToolchainError",
     "environment",
     "install",
+    "program_of",
     "reachable",
 ]

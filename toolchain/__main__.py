@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from toolchain.errors import ToolchainError
+from toolchain.image_programs import from_image
 from toolchain.install import Located, environment, install_located, survey
-from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, RECIPES, SIMULATOR, Program
+from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, RECIPES, REGISTRIES, SIMULATOR, Program
 from toolchain.progress import say
 
 _COMMAND_NOT_FOUND = 127
@@ -28,6 +29,7 @@ class Group(StrEnum):
     HOSTS = "hosts"
     NODE = "node"
     CHARTS = "charts"
+    REGISTRIES = "registries"
     OLDER = "older"
     SHELL = "shell"
     ALL = "all"
@@ -45,9 +47,10 @@ _PROGRAMS = {
     Group.HOSTS: HOSTS,
     Group.NODE: NODE,
     Group.CHARTS: CHARTS,
+    Group.REGISTRIES: REGISTRIES,
     Group.OLDER: OLDER,
     Group.SHELL: (*ENGINE, Program.KUBECTL),
-    Group.ALL: (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS),
+    Group.ALL: (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS, *REGISTRIES),
 }
 
 
@@ -55,6 +58,7 @@ _GROUP_HELP = (
     "engine: what `pulumi up` needs; simulator: what the simulated cluster needs; "
     "languages: what programs in other languages than Python need; hosts: what the tests of the host agent need; "
     "node: what a real node beside the simulated ones needs; charts: what renders Helm charts; "
+    "registries: what asks registries for images; "
     "older: what makes that cluster an older one; shell: what a person calls by hand."
 )
 GroupOption = Annotated[Group | None, typer.Option(help=_GROUP_HELP)]
@@ -81,6 +85,18 @@ def list_programs(group: GroupOption = None) -> None:
     chosen = _chosen(filter(None, [group]), ())
     there = survey(chosen)
     _show(chosen, there.located, there.notes)
+
+
+@app.command()
+def image(
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help="Names as pods say them.")],
+    *,
+    anew: Annotated[bool, typer.Option("--anew", help="Ask the registry again what a tag stands for.")] = False,
+) -> None:
+    """Gets the programs of images, for machines without a container engine, and shows where they lie."""
+    for each in images:
+        program = from_image(each, anew=anew)
+        typer.echo(f"{program.path}\n  from {program.source}")
 
 
 @app.command()

@@ -56,7 +56,7 @@ def obtain(entry: str, files: Iterable[str], *, what: str, fill: Callable[[Path]
             _remove_leftovers(entry)
             return _fill(entry, files, fill)
     except OSError as error:
-        raise _explained(error, what) from error
+        raise unusable(error, what) from error
 
 
 @contextmanager
@@ -104,7 +104,8 @@ def _remove_leftovers(held: str) -> None:
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def _explained(error: OSError, what: str) -> ToolchainError:
+def unusable(error: OSError, what: str) -> ToolchainError:
+    """Gives the error for a cache folder that can't be written, or whose disk is full."""
     if error.errno == errno.ENOSPC:
         return disk_full(root(), what)
     return ToolchainError(

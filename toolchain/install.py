@@ -1,8 +1,6 @@
 """Yields the programs: what the user has, else the cache, else an official download, else a build."""
 
-import functools
 import os
-import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -14,7 +12,7 @@ from types import MappingProxyType
 from toolchain import cache
 from toolchain.build import built, title
 from toolchain.download import DownloadUnavailableError, downloaded, reachable
-from toolchain.official import Download, Platform, official_download
+from toolchain.official import Download, official_download, this_platform
 from toolchain.path_lookup import PassedOver, Present, look_up, search_path
 from toolchain.programs import KUBERNETES_PROVIDER_VERSION, RECIPES, Program, Recipe
 from toolchain.progress import say
@@ -125,14 +123,8 @@ def build_minutes(recipes: Iterable[Recipe]) -> int:
     return sum(recipe.minutes for recipe in {recipe.name: recipe for recipe in recipes}.values())
 
 
-@functools.cache
-def _platform() -> Platform:
-    processor = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    return Platform(platform.system().lower(), processor)
-
-
 def _cached(program: Program) -> Located | None:
-    download = official_download(program, _platform())
+    download = official_download(program, this_platform())
     if isinstance(download, Download) and (folder := cache.find(download.entry, download.files)):
         return Located(folder / program, download.version, Origin.DOWNLOADED)
     recipe = RECIPES[program]
@@ -145,7 +137,7 @@ def _means(program: Program) -> Download | _Plugin | Recipe:
     recipe = RECIPES[program]
     if program is Program.KUBERNETES_PROVIDER:
         return _Plugin() if reachable(_PLUGIN_HOST) else recipe
-    download = official_download(program, _platform())
+    download = official_download(program, this_platform())
     if isinstance(download, str):
         say(f"{program} has no official download that can be used: {download}")
         return recipe

@@ -1,11 +1,16 @@
 """Where upstream projects publish the programs, and what their checksums are."""
 
+import functools
+import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
+from typing_extensions import override
+
 from toolchain.programs import (
     CONTAINERD_VERSION,
+    CRANE_VERSION,
     ETCD_VERSION,
     HELM_VERSION,
     KUBE_NODE,
@@ -70,6 +75,17 @@ class Platform:
     system: str
     processor: str
 
+    @override
+    def __str__(self) -> str:
+        return f"{self.system}/{self.processor}"
+
+
+@functools.cache
+def this_platform() -> Platform:
+    """Gives what this machine is."""
+    processor = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return Platform(platform.system().lower(), processor)
+
 
 _PLATFORMS = frozenset(
     Platform(system, processor) for system in ("linux", "darwin") for processor in ("amd64", "arm64")
@@ -122,6 +138,8 @@ def _published(program: Program, platform: Platform) -> Download | str:  # noqa:
             return "Docker publishes its archives without checksums"
         case Program.HELM:
             return _helm(platform)
+        case Program.CRANE:
+            return _crane(platform)
 
 
 def _pulumi(platform: Platform) -> Download:
@@ -173,6 +191,14 @@ def _helm(platform: Platform) -> Download:
     url = f"https://get.helm.sh/helm-v{HELM_VERSION}-{platform.system}-{platform.processor}.tar.gz"
     asset = Asset(url, ChecksumFile(f"{url}.sha256sum"), (Program.HELM,))
     return Download("helm", HELM_VERSION, (asset,))
+
+
+def _crane(platform: Platform) -> Download:
+    base = f"https://github.com/google/go-containerregistry/releases/download/v{CRANE_VERSION}"
+    processor = {"amd64": "x86_64", "arm64": "arm64"}[platform.processor]
+    archive = f"go-containerregistry_{platform.system.title()}_{processor}.tar.gz"
+    asset = Asset(f"{base}/{archive}", ChecksumFile(f"{base}/checksums.txt"), (Program.CRANE,))
+    return Download("crane", CRANE_VERSION, (asset,))
 
 
 def _kwok(platform: Platform) -> Download | str:

@@ -85,6 +85,7 @@ def look_up(program: Program) -> Present | PassedOver | None:
             | Program.KUBE_PROXY
             | Program.NFD_MASTER
             | Program.NFD_WORKER
+            | Program.CRANE
         ):
             return _checked(program)
 

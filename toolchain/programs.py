@@ -37,6 +37,8 @@ CONTAINERD_VERSION = "2.4.2"
 DOCKERD_VERSION = "2.0.0-beta.6"
 # renovate: datasource=go depName=helm.sh/helm/v4
 HELM_VERSION = "4.3.1"
+# renovate: datasource=go depName=github.com/google/go-containerregistry
+CRANE_VERSION = "0.22.1"
 
 Version = tuple[int, int, int]
 _VERSION = re.compile(r"(?<![\w.])v?(\d+)\.(\d+)\.(\d+)")
@@ -70,6 +72,7 @@ class Program(StrEnum):
     CONTAINERD = "containerd"
     DOCKERD = "dockerd"
     HELM = "helm"
+    CRANE = "crane"
 
 
 LANGUAGE_EXEC = "pulumi-language-python-exec"
@@ -101,6 +104,9 @@ HOSTS = (Program.NVIDIA_CTK, Program.CONTAINERD, Program.DOCKERD)
 
 CHARTS = (Program.HELM,)
 """What renders a chart: the checks of charts and the list of images need it, an installation does not."""
+
+REGISTRIES = (Program.CRANE,)
+"""What asks registries for images: the list of images, and KAI's own programs on the simulator."""
 
 
 def parse_version(text: str) -> Version | None:
@@ -166,6 +172,8 @@ VERSION_CHECKS: Mapping[Program, VersionCheck] = MappingProxyType(
         Program.DOCKERD: VersionCheck(("--version",), VersionRange((23, 0, 0))),
         # The provider renders with Helm 4; Helm 3 renders these charts alike.
         Program.HELM: VersionCheck(("version",), VersionRange((3, 18, 0), (5, 0, 0))),
+        # Before 0.21.8 `export` did not check a layer to its end.
+        Program.CRANE: VersionCheck(("version",), VersionRange((0, 21, 8), (1, 0, 0))),
     }
 )
 """The programs that can tell their version; language hosts and the provider plugin can't."""
@@ -253,6 +261,7 @@ _NFD = "sigs.k8s.io/node-feature-discovery"
 _TOOLKIT = "github.com/NVIDIA/nvidia-container-toolkit"
 _CONTAINERD = "github.com/containerd/containerd/v2"
 _DOCKER = "github.com/moby/moby/v2"
+_CONTAINER_REGISTRY = "github.com/google/go-containerregistry"
 _COMPONENT_BASE = "k8s.io/component-base/version"
 
 
@@ -433,6 +442,16 @@ _RECIPES = (
         minutes=4,
         go_cache_mib=2000,
         result_mib=70,
+    ),
+    Recipe(
+        name="crane",
+        version=CRANE_VERSION,
+        folder="crane",
+        packages=((Program.CRANE, f"{_CONTAINER_REGISTRY}/cmd/crane"),),
+        variables=((f"{_CONTAINER_REGISTRY}/cmd/crane/cmd.Version", CRANE_VERSION),),
+        minutes=1,
+        go_cache_mib=400,
+        result_mib=15,
     ),
 )
 

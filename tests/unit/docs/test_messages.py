@@ -9,7 +9,7 @@ import pytest
 from testbed.stacks import ROOT
 
 GUIDES = ("jetson", "distributions", "mixed-clusters", "air-gapped", "upgrade", "gvirtus", "admission", "hosts")
-PACKAGES = ("agents", "cluster", "components", "config", "manifests", "operations")
+PACKAGES = ("agents", "cluster", "components", "config", "manifests", "operations", "toolchain")
 ELSEWHERE = {
     "ERROR_LIBRARY_NOT_FOUND": "NVML, in KAI's reservation pod",
     "hostPath type check failed": "the kubelet",

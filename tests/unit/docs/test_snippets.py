@@ -103,6 +103,14 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             ),
             RunBy(_SITE, "test_plugins_are_installed_from_archives", but="the archives hold scripts of ours"),
         ),
+        (
+            ".venv/bin/python -m toolchain image ghcr.io/kai-scheduler/kai-scheduler/binder:v0.18.6",
+            RunBy(
+                "engine/programs/test_image_programs.py",
+                "test_the_guides_command_shows_where_the_program_lies",
+                but="a registry on loopback has an image of KAI's form",
+            ),
+        ),
     ],
     "docs/architecture.md": [("flowchart LR", _PICTURE)],
     "docs/distributions.md": [

@@ -33,6 +33,7 @@ _PROGRAMS = {
     "containerd": "containerd github.com/containerd/containerd/v2 v2.4.1 1234567",
     "dockerd": "Docker version 29.1.2, build 1234567",
     "helm": 'version.BuildInfo{Version:"v4.3.0", GitCommit:"1234567", GitTreeState:"clean", GoVersion:"go1.26.8"}',
+    "crane": "0.22.1",
 }
 
 

@@ -10,6 +10,7 @@ import pytest
 from toolchain.programs import (
     CHARTS,
     CONTAINERD_VERSION,
+    CRANE_VERSION,
     DOCKERD_VERSION,
     ENGINE,
     ETCD_VERSION,
@@ -28,6 +29,7 @@ from toolchain.programs import (
     OLDER_KUBERNETES_VERSION,
     PULUMI_VERSION,
     RECIPES,
+    REGISTRIES,
     SIMULATOR,
     VERSION_CHECKS,
     Program,
@@ -50,6 +52,7 @@ _REPOSITORY = Path(__file__).parents[3]
         ("Client Version: v1.32.4-dispatcher\nKustomize Version: v5.5.0", (1, 32, 4)),
         ("go1.26.8 alone is not the program's version", None),
         ('version.BuildInfo{Version:"v4.3.1", GoVersion:"go1.26.8", KubeClientVersion:"v1.37"}', (4, 3, 1)),
+        ("0.22.1", (0, 22, 1)),
         ("", None),
     ],
 )
@@ -77,7 +80,7 @@ def test_what_is_built_would_also_be_accepted_on_path() -> None:
 
 
 def test_the_groups_cover_every_program_once() -> None:
-    assert sorted((*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS)) == sorted(Program)
+    assert sorted((*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS, *REGISTRIES)) == sorted(Program)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +99,7 @@ def test_the_groups_cover_every_program_once() -> None:
         ("nvidia-container-toolkit", "github.com/NVIDIA/nvidia-container-toolkit", f"v{NVIDIA_CTK_VERSION}"),
         ("containerd", "github.com/containerd/containerd/v2", f"v{CONTAINERD_VERSION}"),
         ("helm", "helm.sh/helm/v4", f"v{HELM_VERSION}"),
+        ("crane", "github.com/google/go-containerregistry", f"v{CRANE_VERSION}"),
         ("docker", "github.com/moby/moby/v2", f"v{DOCKERD_VERSION}"),
     ],
 )
