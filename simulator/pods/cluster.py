@@ -10,8 +10,7 @@ from lightkube import AsyncClient, KubeConfig
 from lightkube.resources.core_v1 import ConfigMap, Node, Pod, Secret, Service, ServiceAccountToken
 from lightkube.types import PatchType
 
-from simulator.nodes import SIMULATED
-from simulator.operands.world import Object, annotations
+from simulator.operands.world import Object
 from simulator.pods import container
 
 _NOT_FOUND = 404
@@ -24,10 +23,9 @@ class Cluster:
     def __init__(self, client: AsyncClient) -> None:
         self._client: Any = client  # its overloads ask for classes known when this is written
 
-    async def simulated_nodes(self) -> dict[str, Object]:
-        """The nodes that are records, by name."""
-        nodes = [node.to_dict() async for node in self._client.list(Node)]
-        return {node["metadata"]["name"]: node for node in nodes if SIMULATED in annotations(node).items()}
+    async def nodes(self) -> list[Object]:
+        """All nodes."""
+        return [node.to_dict() async for node in self._client.list(Node)]
 
     async def pods(self) -> list[Object]:
         """All pods."""
@@ -55,9 +53,10 @@ class Cluster:
         """A token of the pod's ServiceAccount, which dies with the pod."""
         metadata = pod["metadata"]
         bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+        spec = {"audiences": [], "expirationSeconds": _TOKEN_LIFE_S, "boundObjectRef": bound}
         request: Any = ServiceAccountToken
         issued = await self._client.create(
-            request.from_dict({"spec": {"audiences": [], "expirationSeconds": _TOKEN_LIFE_S, "boundObjectRef": bound}}),
+            request.from_dict({"metadata": {}, "spec": spec}),
             pod["spec"].get("serviceAccountName") or "default",
             namespace=metadata["namespace"],
         )

@@ -45,14 +45,26 @@ def configuration(pki: Pki, port: int) -> bytes:
     ).encode()
 
 
-def destination(host: str, port: int, services: Sequence[Object], runners: Sequence[Runner]) -> Address | None:
-    """Where a connection goes: a process, straight on where no pod of ours is meant, None where none is ready."""
+def destination(
+    host: str, port: int, services: Sequence[Object], runners: Sequence[Runner], *, has_network: bool
+) -> Address | None:
+    """Where a connection goes: to a process, or straight on; None where nobody is behind a Service.
+
+    Args:
+        host: the address that the API server asks for.
+        port: there.
+        services: all there are.
+        runners: the pods that are processes.
+        has_network: whether there are real nodes, whose pods have addresses.
+    """
     for runner in runners:
         if runner.ip == host:
             return (runner.address, port) if runner.address else None
     for service in services:
         if service["spec"].get("clusterIP") == host:
-            return _behind(service, port, runners) if _selected(service, runners) else (host, port)
+            if has_network and not _selected(service, runners):
+                return host, port
+            return _behind(service, port, runners)
     return host, port
 
 

@@ -11,7 +11,8 @@ import ssl
 import httpx2
 
 from simulator.layout import Layout
-from simulator.operands.world import Object, at, terminating
+from simulator.nodes import SIMULATED
+from simulator.operands.world import Object, annotations, at, terminating
 from simulator.pki import Pki
 from simulator.pods import egress, reservation
 from simulator.pods.cluster import connected
@@ -44,6 +45,7 @@ class Pods:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._runners: dict[str, Runner] = {}
+        self._has_network = False
         self._leaving: dict[str, asyncio.Task[None]] = {}
 
     async def step(self) -> None:
@@ -52,7 +54,11 @@ class Pods:
         Raises:
             httpx2.HTTPError: the API server refuses or does not answer.
         """
-        nodes, pods = await self._place.cluster.simulated_nodes(), await self._place.cluster.pods()
+        for runner in self._runners.values():
+            runner.check()
+        all_nodes, pods = await self._place.cluster.nodes(), await self._place.cluster.pods()
+        nodes = {node["metadata"]["name"]: node for node in all_nodes if SIMULATED in annotations(node).items()}
+        self._has_network = len(nodes) < len(all_nodes)
         for gone in self._runners.keys() - {pod["metadata"]["uid"] for pod in pods}:
             self._leave(gone)
         for pod in pods:
@@ -65,7 +71,7 @@ class Pods:
     async def resolve(self, host: str, port: int) -> egress.Address | None:
         """Where a connection of the API server goes."""
         services = await self._place.cluster.services()
-        return egress.destination(host, port, services, list(self._runners.values()))
+        return egress.destination(host, port, services, list(self._runners.values()), has_network=self._has_network)
 
     async def stop(self) -> None:
         """End every process."""

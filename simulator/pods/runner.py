@@ -77,6 +77,11 @@ class Runner:
         """Namespace and name."""
         return f"{self.pod['metadata']['namespace']}/{self.pod['metadata']['name']}"
 
+    def check(self) -> None:
+        """Raise what ended the task that runs the pod: nothing should."""
+        if self._task.done() and not self._task.cancelled():
+            self._task.result()
+
     async def stop(self, grace_s: float | None = None) -> None:
         """End the process, within the pod's own time or `grace_s`, and delete what the pod left here."""
         self.ready = False
