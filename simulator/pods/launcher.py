@@ -5,7 +5,7 @@ of an inherited socket by which the parent gets the filter's listener.
 
 Two of KAI's programs open ports that no flag of theirs moves (v0.17.0: 9443 for webhooks, 8080 for metrics), and two
 simulators on one machine would share every port. In a cluster, pods have addresses. Here a filter (seccomp) holds each
-call of `bind` until the parent has written the pod's address into it.
+call of `bind` and `connect` until the parent has written the pod's address into it.
 """
 
 import array
@@ -22,8 +22,8 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _SET_MODE_FILTER, _GET_ACTION_AVAILABLE, _NEW_LISTENER = 1, 2, 1 << 3
 _ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
-_MACHINES = {"x86_64": (0xC000003E, 317, 49), "aarch64": (0xC00000B7, 277, 200)}
-"""Architecture, and the numbers of the calls `seccomp` and `bind` there."""
+_MACHINES = {"x86_64": (0xC000003E, 317, 49, 42), "aarch64": (0xC00000B7, 277, 200, 203)}
+"""Architecture, and the numbers of the calls `seccomp`, `bind` and `connect` there."""
 
 
 class _Program(ctypes.Structure):
@@ -35,10 +35,15 @@ def unavailable() -> str | None:
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         return f"they need Linux on {' or '.join(_MACHINES)}, this is {platform.system()} on {platform.machine()}"
     action = ctypes.c_uint32(_NOTIFY)
-    _, seccomp, _ = _MACHINES[platform.machine()]
+    _, seccomp, _, _ = _MACHINES[platform.machine()]
     if ctypes.CDLL(None, use_errno=True).syscall(seccomp, _GET_ACTION_AVAILABLE, 0, ctypes.byref(action)) != 0:
         return "this kernel has no seccomp notification, which gives each pod its address (Linux 5.5 has it)"
     return None
+
+
+def bind_number() -> int:
+    """The number of the call `bind` on this machine."""
+    return _MACHINES[platform.machine()][2]
 
 
 def _called(name: str, answer: int) -> int:
@@ -49,15 +54,16 @@ def _called(name: str, answer: int) -> int:
 
 
 def _listener() -> int:
-    """The descriptor at which each `bind` of this process and its children waits for an answer."""
-    architecture, seccomp, bind = _MACHINES[platform.machine()]
+    """The descriptor at which each `bind` and `connect` of this process and its children waits for an answer."""
+    architecture, seccomp, bind, connect = _MACHINES[platform.machine()]
     instructions = b"".join(
         struct.pack("HBBI", *instruction)
         for instruction in (
             (_LOAD, 0, 0, 4),
-            (_JUMP_IF_EQUAL, 0, 2, architecture),
+            (_JUMP_IF_EQUAL, 0, 3, architecture),
             (_LOAD, 0, 0, 0),
-            (_JUMP_IF_EQUAL, 1, 0, bind),
+            (_JUMP_IF_EQUAL, 2, 0, bind),
+            (_JUMP_IF_EQUAL, 1, 0, connect),
             (_RETURN, 0, 0, _ALLOW),
             (_RETURN, 0, 0, _NOTIFY),
         )

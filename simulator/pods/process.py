@@ -19,8 +19,9 @@ class Process:
         address: where each of its ports is.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, address: str, listener: int | None) -> None:
-        self.address = address
+    def __init__(self, process: asyncio.subprocess.Process, listener: int | None) -> None:
+        self.address = addresses.any_address()
+        self._answers = addresses.Answers(self.address)
         self._process = process
         self._listener = listener
         if listener is not None:
@@ -50,7 +51,7 @@ class Process:
 
     def _answer(self, listener: int) -> None:
         try:
-            more = addresses.answer(listener, self.address)
+            more = self._answers.answer(listener)
         except OSError:
             more = False
         if not more:
@@ -91,4 +92,4 @@ async def start(command: Sequence[str], variables: Mapping[str, str], directory:
     with ours:
         # Nothing comes where the launcher fails.
         _, descriptors, _, _ = await asyncio.to_thread(socket.recv_fds, ours, 1, 1)
-    return Process(process, addresses.any_address(), descriptors[0] if descriptors else None)
+    return Process(process, descriptors[0] if descriptors else None)
