@@ -150,7 +150,7 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
     if kai_programs is None and previous is not None and previous.programs is not None:
         kai_programs = Path(previous.programs)
     if kai_programs is not None:
-        _check(kai_programs)
+        _check(kai_programs, previous)
     for subfolder in (layout.logs, layout.home):
         subfolder.mkdir(mode=0o700, exist_ok=True)
     identities = pki.ensure(layout.pki)
@@ -209,12 +209,17 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
     return ControlPlane(layout.folder, layout.kubeconfig, server, api_version(server, identities) or "unknown")
 
 
-def _check(kai_programs: Path) -> None:
+def _check(kai_programs: Path, previous: Records | None) -> None:
+    if previous is not None and previous.programs is None:
+        raise SimulatorError(
+            "This simulator has played KAI so far, with other CustomResourceDefinitions. Forget it with `make reset`, "
+            "then run the same command again."
+        )
     if reason := launcher.unavailable():
         raise SimulatorError(f"KAI's programs can't be run here: {reason}. Without KAI_PROGRAMS, KAI is played.")
     if not kai_programs.is_dir():
         raise SimulatorError(
-            f"{kai_programs} is no folder, where this simulator has KAI's programs from. Give it again with "
+            f"{kai_programs} is no folder, and KAI's programs are to come from there. Give another one with "
             "KAI_PROGRAMS, or forget it with `make reset`: then KAI is played."
         )
 

@@ -25,6 +25,25 @@ def port_of(container: Object, port: int | str) -> int:
         raise ProgramError(f"container {container['name']} has no port called {port}") from None
 
 
+def check(container: Object) -> None:
+    """Refuse probes that are not understood here.
+
+    Raises:
+        ProgramError: there is one, or a port has no number.
+    """
+    for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+        match container.get(kind):
+            case None:
+                pass
+            case {"httpGet": {"port": port}} | {"tcpSocket": {"port": port}} if kind != "startupProbe":
+                port_of(container, port)
+            case _:
+                raise ProgramError(
+                    f"container {container['name']} has a {kind} that is not understood here: only readiness and "
+                    "liveness are, by httpGet or tcpSocket"
+                )
+
+
 async def verdicts(container: Object, probe: Object, address: str) -> AsyncGenerator[bool, None]:
     """What the probe makes of the process, each time that it is asked: changes take as many answers as it says."""
     await asyncio.sleep(probe.get("initialDelaySeconds") or 0)
@@ -56,5 +75,5 @@ async def _answer(container: Object, probe: Object, address: str) -> bool:
                 writer.close()
                 return True
             case _:
-                raise ProgramError(f"container {container['name']}: probes are httpGet or tcpSocket here")
+                pass
     return False

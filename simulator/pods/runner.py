@@ -122,6 +122,7 @@ class Runner:
 
     async def _start(self) -> Process:
         declared = container.only_container(self.pod)
+        probes.check(declared)
         program = self._place.program_of(declared["image"])
         self._files.mkdir(mode=0o700, parents=True, exist_ok=True)
         await self._refresh()
