@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 import simulator
-from simulator import DEFAULT_FOLDER, NodeKind, SimulatorError, Status
+from simulator import DEFAULT_FOLDER, NodeKind, SimulatorError, Status, programs
 from simulator.layout import Layout
 from simulator.operands import loop
 from simulator.pods import images
@@ -77,15 +77,15 @@ def operands(kubeconfig: Annotated[Path, typer.Option()], *, kai: Annotated[bool
     loop.run(kubeconfig, with_kai=kai)
 
 
-@app.command(hidden=True)
+@app.command(programs.PODS, hidden=True)
 def pods(
     folder: Annotated[Path, typer.Option()],
     server: Annotated[str, typer.Option()],
-    programs: Annotated[Path, typer.Option()],
+    kai_programs: Annotated[Path, typer.Option()],
     port: Annotated[int, typer.Option()],
 ) -> None:
     """Run KAI's pods as processes until stopped; `up` starts this where it has the programs."""
-    pod_loop.run(Layout.of(folder), server, images.in_folder(programs), port)
+    pod_loop.run(Layout.of(folder), server, images.in_folder(kai_programs), port)
 
 
 def _parse_node(text: str) -> tuple[str, NodeKind]:

@@ -18,8 +18,8 @@ from toolchain import Program
 OPERANDS = "operands"
 """The name of our own process, see `simulator.operands`."""
 
-PODS = "pods"
-"""The name of the process that runs pods, see `simulator.pods`."""
+PODS = "pod-processes"
+"""The name of the process that runs pods, see `simulator.pods`: no word that a person's kubectl is given."""
 
 SERVICE_RANGE = "10.96.0.0/16"
 ETCD_MEMBER_URL = "https://127.0.0.1:2380"
@@ -188,22 +188,24 @@ def kwok(programs: Mapping[Program, Path], layout: Layout, stages: Path = STAGES
 
 def operands(layout: Layout, *, kai: bool) -> Command:
     """Our own loop, with or without KAI."""
-    return _ours(OPERANDS, layout, f"--kubeconfig={layout.kubeconfig}", "--kai" if kai else "--no-kai")
+    place = f"--kubeconfig={layout.kubeconfig}"
+    return _ours(OPERANDS, "operands", layout, place, "--kai" if kai else "--no-kai")
 
 
-def pods(layout: Layout, programs: Path, ports: Ports) -> Command:
+def pods(layout: Layout, kai_programs: Path, ports: Ports) -> Command:
     """Runs the pods that are processes."""
     server = f"https://{LOOPBACK}:{ports.api_server}"
     place = f"--folder={layout.folder}/"
-    return _ours(PODS, layout, place, f"--server={server}", f"--programs={programs}", f"--port={ports.egress}")
+    port = f"--port={ports.egress}"
+    return _ours(PODS, "pods", layout, place, f"--server={server}", f"--kai-programs={kai_programs}", port)
 
 
-def _ours(name: str, layout: Layout, *arguments: str) -> Command:
-    """A process of this package, run by the interpreter that runs us."""
+def _ours(name: str, folder: str, layout: Layout, *arguments: str) -> Command:
+    """A process of this package, its code in `folder`, run by the interpreter that runs us."""
     package = Path(__file__).parent
     return Command(
         name,
         (sys.executable, "-m", "simulator", name, *arguments),
-        reads=(layout.kubeconfig, *sorted((package / name).glob("*.py"))),
+        reads=(layout.kubeconfig, *sorted((package / folder).glob("*.py"))),
         variables={"PYTHONPATH": str(package.parent), "PYTHONUNBUFFERED": "1"},
     )

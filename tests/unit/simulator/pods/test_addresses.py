@@ -70,6 +70,11 @@ def test_addresses_are_loopback_and_not_the_machines_own() -> None:
     assert "127.0.0.1" not in some
 
 
+def test_other_systems_are_told_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert "they need Linux on x86_64 or aarch64, this is" in str(launcher.unavailable())
+
+
 PROGRAM = """
 import os, socket, sys, time
 server = socket.create_server(("", 9443), family=socket.AF_INET6, dualstack_ipv6=True)
