@@ -47,9 +47,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("pods") / "simulator"
-    simulator.up(folder, kai_programs=programs)
-    yield folder
-    simulator.reset(folder)
+    try:
+        simulator.up(folder, kai_programs=programs)
+        yield folder
+    finally:
+        simulator.reset(folder)
     assert running(folder) == [], "reset leaves nothing"
     assert not folder.exists()
 
