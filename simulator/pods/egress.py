@@ -1,8 +1,8 @@
 """The way of the API server into the cluster: an HTTP CONNECT proxy that takes Services to processes.
 
-kube-proxy and a pod network would need root. The API server's egress selector does not: webhooks, APIs of other servers
-and `kubectl port-forward`'s kin go through this proxy, which knows each pod's process. What is no pod of ours is
-reached as without a proxy: a node that is real has a network of its own.
+kube-proxy and a pod network would need root. The API server's egress selector does not: whatever it asks of Services
+and pods, webhooks above all, goes through this proxy, which knows each pod's process. What is no pod of ours is reached
+as without a proxy: a node that is real has a network of its own.
 """
 
 import asyncio

@@ -159,7 +159,7 @@ async def _serve(layout: Layout, server: str, program_of: ProgramOf, port: int) 
                 except httpx2.HTTPError as error:
                     if complained != str(error):
                         complained = str(error)
-                        log(f"the cluster can't be observed: {error}")
+                        log(f"not everything could be done: {error}")
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stopped.wait(), POLL_S)
         finally:

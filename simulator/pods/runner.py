@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import time
-from collections.abc import Mapping  # noqa: TC003 (a dataclass needs it when it runs)
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +66,7 @@ class Runner:
         self._place = place
         self._folder = place.folder / str(pod["metadata"]["uid"])
         self._starting: asyncio.Task[Process] | None = None
-        before: Mapping[str, Any] = next(iter(at(pod, "status", "containerStatuses") or ()), {})
+        before: dict[str, Any] = next(iter(at(pod, "status", "containerStatuses") or ()), {})
         # One that ran already died with the simulator.
         self._restarts = int(before.get("restartCount") or 0) + ("running" in (before.get("state") or {}))
         self._task = asyncio.create_task(self._run())
@@ -97,7 +96,7 @@ class Runner:
 
     async def _run(self) -> None:
         delay_s = _FIRST_DELAY_S
-        last: Mapping[str, Any] | None = None
+        last: dict[str, Any] | None = None
         while True:
             try:
                 self._starting = asyncio.create_task(self._start())
