@@ -18,6 +18,8 @@ from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
 from operations.errors import OperationError
 from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_settings, read_stack_file, with_settings
 
+KAI_PROGRAMS = ("admission", "binder", "operator", "podgroupcontroller", "podgrouper", "queuecontroller", "scheduler")
+"""What a folder of KAI's programs must have: what KAI's operator starts where nothing more is switched on."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -92,7 +94,12 @@ def _own_kubeconfig() -> str | None:
 
 def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     environment = toolchain.environment((*toolchain.ENGINE, *toolchain.SIMULATOR))
-    control_plane = simulator.up(place / "cluster", nodes=_nodes(settings))
+    charts = {
+        "kai": _chart(settings.kai.chart.source, KAI_SCHEDULER),
+        "gpu_operator": _chart(settings.gpu_operator.chart.source, GPU_OPERATOR),
+    }
+    kai_programs = _kai_programs(official_chart=charts["kai"] is None)
+    control_plane = simulator.up(place / "cluster", nodes=_nodes(settings), kai_programs=kai_programs)
     project = place / "project"
     state = place / "state"
     project.mkdir(exist_ok=True)
@@ -101,8 +108,6 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     own["main"] = str(ROOT)
     own["runtime"]["options"]["virtualenv"] = str(ROOT / ".venv")
     (project / "Pulumi.yaml").write_text(yaml.safe_dump(own))
-    charts = {"kai": _chart(settings.kai.chart.source, KAI_SCHEDULER)}
-    charts["gpu_operator"] = _chart(settings.gpu_operator.chart.source, GPU_OPERATOR)
     content = for_simulator(read_stack_file(ROOT / f"Pulumi.{stack}.yaml"))
     changes: dict[str, dict[str, Any]] = {
         section: {"chart": {"source": str(path)}} for section, path in charts.items() if path is not None
@@ -119,7 +124,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
         "PULUMI_CONFIG_PASSPHRASE": "",
     }
     stand_ins = [pin.name for pin, path in zip((KAI_SCHEDULER, GPU_OPERATOR), charts.values(), strict=True) if path]
-    simulated = [simulator.SIMULATED]
+    simulated = [simulator.simulated(simulator.status(control_plane.folder).kai_programs)]
     if stand_ins:
         simulated.append(
             f"Charts: {' and '.join(stand_ins)} are stand-ins of ours with the official value paths, since the "
@@ -143,6 +148,29 @@ def _nodes(settings: StackSettings) -> dict[str, simulator.NodeKind]:
         case X86Platform():
             pass
     return nodes
+
+
+def _kai_programs(*, official_chart: bool) -> Path | None:
+    """The folder that KAI_PROGRAMS names, or None: then KAI is played, or run from the folder of the last time.
+
+    Raises:
+        OperationError: it lacks a program, or KAI's chart is our stand-in, whose RBAC and CRDs KAI can't work with.
+    """
+    chosen = os.environ.get("KAI_PROGRAMS")
+    if not chosen:
+        return None
+    place = Path(chosen).expanduser().resolve()
+    if missing := [name for name in KAI_PROGRAMS if not os.access(place / name, os.X_OK)]:
+        raise OperationError(
+            f"KAI_PROGRAMS={chosen} lacks {', '.join(missing)}. It is a folder with one executable for each of KAI's "
+            "images, called as the last part of the image's name."
+        )
+    if not official_chart:
+        raise OperationError(
+            "KAI_PROGRAMS needs KAI's own chart, which can't be reached from here, and our stand-in has neither its "
+            "RBAC nor its CRDs. Say where a copy lies: kai.chart.source in the stack file, a folder or an archive."
+        )
+    return place
 
 
 def _chart(source: str | None, pin: ChartPin) -> Path | None:

@@ -5,12 +5,11 @@ from pathlib import Path
 from simulator.control_plane import DEFAULT_FOLDER, ControlPlane, down, reset, up
 from simulator.errors import SimulatorError
 from simulator.nodes import DEFAULT_NODES, NodeKind
-from simulator.status import SIMULATED, Status, status
+from simulator.status import Status, simulated, status
 
 __all__ = [
     "DEFAULT_FOLDER",
     "DEFAULT_NODES",
-    "SIMULATED",
     "ControlPlane",
     "NodeKind",
     "SimulatorError",
@@ -18,6 +17,7 @@ __all__ = [
     "chart_path",
     "down",
     "reset",
+    "simulated",
     "status",
     "up",
 ]

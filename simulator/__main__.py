@@ -9,8 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 import simulator
-from simulator import DEFAULT_FOLDER, NodeKind, SimulatorError, Status
+from simulator import DEFAULT_FOLDER, NodeKind, SimulatorError, Status, programs
+from simulator.layout import Layout
 from simulator.operands import loop
+from simulator.pods import images
+from simulator.pods import loop as pod_loop
 from toolchain import ToolchainError
 
 app = typer.Typer(
@@ -32,11 +35,15 @@ def up(
         list[str] | None,
         typer.Option(metavar="NAME=KIND", help=f"A further node, repeatable; kinds: {', '.join(NodeKind)}."),
     ] = None,
+    kai_programs: Annotated[
+        Path | None, typer.Option(help="A folder with KAI's programs, to be run (default: as the last time).")
+    ] = None,
 ) -> None:
     """Start the simulator, or start again what died of it."""
-    plane = simulator.up(folder, port=port, nodes=dict(map(_parse_node, node or ())))
+    plane = simulator.up(folder, port=port, nodes=dict(map(_parse_node, node or ())), kai_programs=kai_programs)
     typer.echo(
-        f"Kubernetes {plane.version} is ready on {plane.server}\n\n{simulator.SIMULATED}\n\n"
+        f"Kubernetes {plane.version} is ready on {plane.server}\n\n"
+        f"{simulator.simulated(simulator.status(folder).kai_programs)}\n\n"
         f"Use it with: export KUBECONFIG={plane.kubeconfig}"
     )
 
@@ -65,9 +72,20 @@ def reset(folder: Folder = DEFAULT_FOLDER) -> None:
 
 
 @app.command(hidden=True)
-def operands(kubeconfig: Annotated[Path, typer.Option()]) -> None:
+def operands(kubeconfig: Annotated[Path, typer.Option()], *, kai: Annotated[bool, typer.Option()] = True) -> None:
     """Play the operators' pods until stopped; `up` starts this."""
-    loop.run(kubeconfig)
+    loop.run(kubeconfig, with_kai=kai)
+
+
+@app.command(programs.PODS, hidden=True)
+def pods(
+    folder: Annotated[Path, typer.Option()],
+    server: Annotated[str, typer.Option()],
+    kai_programs: Annotated[Path, typer.Option()],
+    port: Annotated[int, typer.Option()],
+) -> None:
+    """Run KAI's pods as processes until stopped; `up` starts this where it has the programs."""
+    pod_loop.run(Layout.of(folder), server, images.in_folder(kai_programs), port)
 
 
 def _parse_node(text: str) -> tuple[str, NodeKind]:
@@ -95,7 +113,10 @@ def _show(seen: Status) -> None:
         console.print("No API server answers. Start it with: python -m simulator up", markup=False)
         return
     console.print(nodes)
-    console.print(f"Kubernetes {seen.version}, kubeconfig {seen.kubeconfig}\n\n{simulator.SIMULATED}", markup=False)
+    console.print(
+        f"Kubernetes {seen.version}, kubeconfig {seen.kubeconfig}\n\n{simulator.simulated(seen.kai_programs)}",
+        markup=False,
+    )
 
 
 def main() -> None:

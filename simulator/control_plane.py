@@ -15,16 +15,20 @@ from cluster.binding import unbind
 from simulator import api, kubeconfig, pki, ports, programs, records
 from simulator.errors import SimulatorError, disk_errors_explained
 from simulator.files import write_private
-from simulator.layout import Layout
+from simulator.layout import STAGES, Layout
 from simulator.nodes import DEFAULT_NODES, NodeKind
 from simulator.pki import ADMINISTRATOR, CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDULER, Pki
+from simulator.pods import egress, launcher
+from simulator.pods.stages import render as render_stages
 from simulator.ports import LOOPBACK
 from simulator.processes import alive
 from simulator.records import Ports, Records
 from simulator.supervisor import Report, Supervisor, stop_all, stop_leftovers
 
 PROCESSES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", programs.OPERANDS)
-"""Every process, in the order of starting."""
+"""Every simulator's processes, in the order of starting."""
+ALL_PROCESSES = (*PROCESSES, programs.PODS)
+"""The same with the one that runs KAI's programs, where there are any."""
 
 DEFAULT_FOLDER = Path(".simulator")
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -47,12 +51,13 @@ def to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 (progress is for a person)
 
 
-def up(
+def up(  # noqa: PLR0913 - all by name
     folder: Path,
     *,
     port: int | None = None,
     nodes: Mapping[str, NodeKind] = MappingProxyType({}),
     older: bool = False,
+    kai_programs: Path | None = None,
     report: Report = to_stderr,
 ) -> ControlPlane:
     """Have the cluster of `folder` running, with the default nodes and `nodes`.
@@ -65,10 +70,12 @@ def up(
         nodes: beside the default ones, by name.
         older: with the API server before MutatingAdmissionPolicy v1, and v1beta1 switched on in it. Without it the same
             cluster is upgraded.
+        kai_programs: the folder of KAI's programs, to be run and not played; None for what was said the last time.
         report: is given each line of progress.
 
     Raises:
-        SimulatorError: the folder can't be written, `port` is taken, a process dies at its start.
+        SimulatorError: the folder can't be written, `port` is taken, a process dies at its start, KAI's programs can't
+            be run here.
         toolchain.ToolchainError: a program can't be had.
     """
     for name in nodes:
@@ -82,7 +89,8 @@ def up(
     with disk_errors_explained(layout.folder):
         layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(layout, report):
-            return _up(installed, layout, port, {**DEFAULT_NODES, **nodes}, report, older=older)
+            all_nodes = {**DEFAULT_NODES, **nodes}
+            return _up(installed, layout, port, all_nodes, kai_programs, report, older=older)
 
 
 def down(folder: Path, *, report: Report = to_stderr) -> None:
@@ -127,17 +135,22 @@ def _locked(layout: Layout, report: Report) -> Iterator[None]:
         lock.release()
 
 
-def _up(  # noqa: PLR0913 - what `up` was told, and what it looked up
+def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
     installed: Mapping[toolchain.Program, Path],
     layout: Layout,
     port: int | None,
     nodes: Mapping[str, NodeKind],
+    kai_programs: Path | None,
     report: Report,
     *,
     older: bool,
 ) -> ControlPlane:
     previous = records.read(layout.records)
-    stop_leftovers(layout, previous, PROCESSES, report)
+    stop_leftovers(layout, previous, ALL_PROCESSES, report)
+    if kai_programs is None and previous is not None and previous.programs is not None:
+        kai_programs = Path(previous.programs)
+    if kai_programs is not None:
+        _check(kai_programs, previous)
     for subfolder in (layout.logs, layout.home):
         subfolder.mkdir(mode=0o700, exist_ok=True)
     identities = pki.ensure(layout.pki)
@@ -147,14 +160,28 @@ def _up(  # noqa: PLR0913 - what `up` was told, and what it looked up
     for identity in (CONTROLLER_MANAGER, SCHEDULER):
         write_private(layout.component_kubeconfig(identity.file), kubeconfig.render(identities, identity, server))
 
-    supervisor = Supervisor(layout, Records(ports=chosen, processes=previous.processes if previous else {}), report)
+    stages = STAGES
+    if kai_programs is not None:
+        write_private(layout.egress, egress.configuration(identities, chosen.egress))
+        render_stages(STAGES, stages := layout.stages)
+
+    supervisor = Supervisor(
+        layout,
+        Records(
+            ports=chosen,
+            programs=str(kai_programs) if kai_programs else None,
+            processes=previous.processes if previous else {},
+        ),
+        report,
+    )
     if supervisor.ensure(programs.etcd(installed, layout, identities, chosen)):
         # Each of the API server's hundred connections to a lost etcd waits for its own next attempt: requests hang for
         # up to 15 s (seen with 1.36.3) where a new server is ready in 3.
         supervisor.stop("kube-apiserver")
     etcd_health = f"https://{LOOPBACK}:{chosen.etcd}/health"
     supervisor.wait("etcd", lambda: api.answers(etcd_health, identities, ETCD_CLIENT), "etcd ready")
-    supervisor.ensure(programs.api_server(installed, identities, chosen, older=older))
+    way = layout.egress if kai_programs else None
+    supervisor.ensure(programs.api_server(installed, identities, chosen, older=older, egress=way))
     supervisor.wait(
         "kube-apiserver",
         lambda: api.answers(f"{server}/readyz", identities, ADMINISTRATOR),
@@ -163,8 +190,9 @@ def _up(  # noqa: PLR0913 - what `up` was told, and what it looked up
     for command in (
         programs.controller_manager(installed, layout, identities),
         programs.scheduler(installed, layout),
-        programs.kwok(installed, layout),
-        programs.operands(layout),
+        programs.kwok(installed, layout, stages),
+        programs.operands(layout, kai=kai_programs is None),
+        *([programs.pods(layout, kai_programs, chosen)] if kai_programs else []),
     ):
         supervisor.ensure(command)
 
@@ -181,8 +209,23 @@ def _up(  # noqa: PLR0913 - what `up` was told, and what it looked up
     return ControlPlane(layout.folder, layout.kubeconfig, server, api_version(server, identities) or "unknown")
 
 
+def _check(kai_programs: Path, previous: Records | None) -> None:
+    if previous is not None and previous.programs is None:
+        raise SimulatorError(
+            "This simulator has played KAI so far, with other CustomResourceDefinitions. Forget it with `make reset`, "
+            "then run the same command again."
+        )
+    if reason := launcher.unavailable():
+        raise SimulatorError(f"KAI's programs can't be run here: {reason}. Without KAI_PROGRAMS, KAI is played.")
+    if not kai_programs.is_dir():
+        raise SimulatorError(
+            f"{kai_programs} is no folder, and KAI's programs are to come from there. Give another one with "
+            "KAI_PROGRAMS, or forget it with `make reset`: then KAI is played."
+        )
+
+
 def _down(layout: Layout, report: Report) -> None:
-    left = stop_all(layout, records.read(layout.records), PROCESSES, report)
+    left = stop_all(layout, records.read(layout.records), ALL_PROCESSES, report)
     if left:
         records.write(layout.records, left)
 
@@ -195,7 +238,7 @@ def api_version(server: str, identities: Pki) -> str | None:
 
 def _choose_ports(previous: Records | None, wanted: int | None, report: Report) -> Ports:
     """The ports of last time where they are ours or free, else others; the API server's as the user wants it."""
-    fresh = ports.free_ports(3)
+    fresh = ports.free_ports(4)
 
     def usable(process: str, port: int) -> bool:
         record = previous.processes.get(process) if previous else None
@@ -203,12 +246,13 @@ def _choose_ports(previous: Records | None, wanted: int | None, report: Report) 
         return ours or ports.becomes_free(port)
 
     if previous is None:
-        etcd, etcd_peers, server = fresh
+        etcd, etcd_peers, server, way = fresh
     else:
         last = previous.ports
         etcd = last.etcd if usable("etcd", last.etcd) else fresh[0]
         etcd_peers = last.etcd_peers if usable("etcd", last.etcd_peers) else fresh[1]
         server = last.api_server if usable("kube-apiserver", last.api_server) else fresh[2]
+        way = last.egress if usable(programs.PODS, last.egress) else fresh[3]
         if wanted is None and server != last.api_server:
             report(
                 f"port {last.api_server} is taken by {ports.owner(last.api_server) or 'another process'}: the API "
@@ -221,4 +265,4 @@ def _choose_ports(previous: Records | None, wanted: int | None, report: Report) 
                 f"listen there. Stop that process, or choose another port: python -m simulator up --port {fresh[2]}"
             )
         server = wanted
-    return Ports(etcd=etcd, etcd_peers=etcd_peers, api_server=server)
+    return Ports(etcd=etcd, etcd_peers=etcd_peers, api_server=server, egress=way)

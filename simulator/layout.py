@@ -45,6 +45,26 @@ class Layout:
         return self.folder / "logs"
 
     @property
+    def stages(self) -> Path:
+        """KWOK's rules where some pods are processes."""
+        return self.folder / "stages"
+
+    @property
+    def egress(self) -> Path:
+        """The API server's way to pods that are processes."""
+        return self.folder / "egress.yaml"
+
+    @property
+    def pods(self) -> Path:
+        """A folder for each pod that is a process."""
+        return self.folder / "pods"
+
+    @property
+    def pod_logs(self) -> Path:
+        """One log for each pod that is a process."""
+        return self.logs / "pods"
+
+    @property
     def kubeconfig(self) -> Path:
         """The user's way in, as cluster administrator."""
         return self.folder / "kubeconfig"
@@ -64,9 +84,9 @@ class Layout:
 
     def delete(self) -> None:
         """Delete the simulator's data, and the folder too where nothing else lies in it."""
-        for path in (self.pki, self.etcd, self.logs, self.home):
+        for path in (self.pki, self.etcd, self.logs, self.home, self.stages, self.pods):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (self.records, self.kubeconfig, self.lock):
+        for path in (self.records, self.kubeconfig, self.egress, self.lock):
             path.unlink(missing_ok=True)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()

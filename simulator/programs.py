@@ -18,6 +18,9 @@ from toolchain import Program
 OPERANDS = "operands"
 """The name of our own process, see `simulator.operands`."""
 
+PODS = "pod-processes"
+"""The name of the process that runs pods, see `simulator.pods`: no word that a person's kubectl is given."""
+
 SERVICE_RANGE = "10.96.0.0/16"
 ETCD_MEMBER_URL = "https://127.0.0.1:2380"
 """What etcd calls itself to other members. There are none, and a changed value would not fit the stored one."""
@@ -76,7 +79,9 @@ def etcd(programs: Mapping[Program, Path], layout: Layout, pki: Pki, ports: Port
     )
 
 
-def api_server(programs: Mapping[Program, Path], pki: Pki, ports: Ports, *, older: bool = False) -> Command:
+def api_server(
+    programs: Mapping[Program, Path], pki: Pki, ports: Ports, *, older: bool = False, egress: Path | None = None
+) -> Command:
     """The API server, with the admission plugins that a stock cluster has (its own defaults) and RBAC.
 
     Args:
@@ -84,6 +89,7 @@ def api_server(programs: Mapping[Program, Path], pki: Pki, ports: Ports, *, olde
         pki: its certificates.
         ports: where it listens.
         older: whether it is the one before MutatingAdmissionPolicy v1, with v1beta1 switched on.
+        egress: its way to pods, where some are processes.
     """
     certificate, key = pki.server
     etcd_certificate, etcd_key = pki.client(ETCD_CLIENT)
@@ -112,7 +118,9 @@ def api_server(programs: Mapping[Program, Path], pki: Pki, ports: Ports, *, olde
             "--endpoint-reconciler-type=none",
             "--profiling=false",
             *([f"--{FEATURE_GATES}", f"--{RUNTIME_CONFIG}"] if older else []),
+            *([f"--egress-selector-config-file={egress}"] if egress else []),
         ),
+        reads=(egress,) if egress else (),
     )
 
 
@@ -159,9 +167,9 @@ def scheduler(programs: Mapping[Program, Path], layout: Layout) -> Command:
     )
 
 
-def kwok(programs: Mapping[Program, Path], layout: Layout) -> Command:
+def kwok(programs: Mapping[Program, Path], layout: Layout, stages: Path = STAGES) -> Command:
     """Plays the kubelets of nodes with our annotation; other nodes (a real kubelet's) are left alone."""
-    stages = tuple(sorted(STAGES.glob("*.yaml")))
+    files = tuple(sorted(stages.glob("*.yaml")))
     return Command(
         "kwok",
         (
@@ -172,18 +180,32 @@ def kwok(programs: Mapping[Program, Path], layout: Layout) -> Command:
             # the heartbeat stage keeps nodes Ready instead.
             "--node-lease-duration-seconds=0",
             "--cidr=10.244.0.0/16",
-            *(f"--config={stage}" for stage in stages),
+            *(f"--config={file}" for file in files),
         ),
-        reads=(layout.kubeconfig, *stages),
+        reads=(layout.kubeconfig, *files),
     )
 
 
-def operands(layout: Layout) -> Command:
-    """Our own loop, run by the interpreter that runs us."""
+def operands(layout: Layout, *, kai: bool) -> Command:
+    """Our own loop, with or without KAI."""
+    place = f"--kubeconfig={layout.kubeconfig}"
+    return _ours(OPERANDS, "operands", layout, place, "--kai" if kai else "--no-kai")
+
+
+def pods(layout: Layout, kai_programs: Path, ports: Ports) -> Command:
+    """Runs the pods that are processes."""
+    server = f"https://{LOOPBACK}:{ports.api_server}"
+    place = f"--folder={layout.folder}/"
+    port = f"--port={ports.egress}"
+    return _ours(PODS, "pods", layout, place, f"--server={server}", f"--kai-programs={kai_programs}", port)
+
+
+def _ours(name: str, folder: str, layout: Layout, *arguments: str) -> Command:
+    """A process of this package, its code in `folder`, run by the interpreter that runs us."""
     package = Path(__file__).parent
     return Command(
-        OPERANDS,
-        (sys.executable, "-m", "simulator", OPERANDS, f"--kubeconfig={layout.kubeconfig}"),
-        reads=(layout.kubeconfig, *sorted((package / "operands").glob("*.py"))),
+        name,
+        (sys.executable, "-m", "simulator", name, *arguments),
+        reads=(layout.kubeconfig, *sorted((package / folder).glob("*.py"))),
         variables={"PYTHONPATH": str(package.parent), "PYTHONUNBUFFERED": "1"},
     )

@@ -31,17 +31,20 @@ class Ports(_Strict):
     etcd: int = Field(ge=1, le=65535)
     etcd_peers: int = Field(ge=1, le=65535)
     api_server: int = Field(ge=1, le=65535)
+    egress: int = Field(ge=1, le=65535)
 
 
 class Records(_Strict):
     """The whole file."""
 
     ports: Ports
+    programs: str | None = None
+    """The folder of KAI's programs; None where KAI is played."""
     processes: dict[str, ProcessRecord] = {}
 
     def with_process(self, name: str, record: ProcessRecord) -> "Records":
         """The same with one process more."""
-        return Records(ports=self.ports, processes={**self.processes, name: record})
+        return self.model_copy(update={"processes": {**self.processes, name: record}})
 
 
 def read(path: Path) -> Records | None:

@@ -13,12 +13,29 @@ from simulator.nodes import KIND_ANNOTATION
 from simulator.pki import Pki
 from simulator.ports import LOOPBACK
 from simulator.processes import alive
+from simulator.programs import PODS
 
-SIMULATED = (
-    "Simulated: nodes and pods (records that KWOK keeps; no container runs, no GPU is there) and what the pods of the "
-    "GPU Operator and of KAI would do.\n"
-    "Real: etcd, the API server with its admission, RBAC, the controllers, the scheduler; so Helm and Pulumi too."
-)
+_REAL = "Real: etcd, the API server with its admission, RBAC, the controllers, the scheduler; so Helm and Pulumi too"
+_RECORDS = "Simulated: nodes and pods (records that KWOK keeps; no container runs, no GPU is there)"
+
+
+def simulated(kai_programs: str | None) -> str:
+    """What is real in a simulator and what is not, in words.
+
+    Args:
+        kai_programs: the folder of KAI's programs where they run; None where KAI is played.
+    """
+    if kai_programs is None:
+        return (
+            f"{_RECORDS} and what the pods of the GPU Operator and of KAI would do.\n{_REAL}.\n"
+            "Not checked by KAI: which pod gets which share of a GPU, its webhooks' verdicts, its RBAC. Its programs "
+            "check them: KAI_PROGRAMS=<folder> and kai.chart with KAI's own chart (docs/simulator.md)."
+        )
+    return (
+        f"{_RECORDS}; what the GPU Operator's pods would do, KAI's hook Jobs, and in its reservation pods the GPU that "
+        f"NVML would name.\n{_REAL}; and KAI: its Deployments run as processes, with their own ServiceAccounts and "
+        f"webhooks, by the programs in {kai_programs}."
+    )
 
 
 @dataclass(frozen=True)
@@ -50,6 +67,7 @@ class Status:
     processes: tuple[ProcessStatus, ...]
     version: str | None
     nodes: tuple[NodeStatus, ...]
+    kai_programs: str | None = None
 
     @property
     def running(self) -> bool:
@@ -63,7 +81,7 @@ def status(folder: Path) -> Status:
     state = records.read(layout.records)
     ports = {"etcd": state.ports.etcd, "kube-apiserver": state.ports.api_server} if state else {}
     processes = []
-    for name in PROCESSES:
+    for name in (*PROCESSES, *([PODS] if state and state.programs else [])):
         recorded = state.processes.get(name) if state else None
         lives = recorded is not None and alive(recorded.running)
         processes.append(
@@ -79,7 +97,7 @@ def status(folder: Path) -> Status:
                 nodes = tuple(map(_node_status, api.list_nodes(client)))
         except httpx2.HTTPError:
             version = None
-    return Status(layout.folder, layout.kubeconfig, tuple(processes), version, nodes)
+    return Status(layout.folder, layout.kubeconfig, tuple(processes), version, nodes, state.programs if state else None)
 
 
 def _node_status(node: Node) -> NodeStatus:

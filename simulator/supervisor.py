@@ -121,7 +121,7 @@ def stop_all(layout: Layout, state: Records | None, names: Sequence[str], report
             processes.stop(recorded.running)
             report(f"{name} stopped")
     stop_leftovers(layout, None, names, report)
-    return Records(ports=state.ports) if state else None
+    return state.model_copy(update={"processes": {}}) if state else None
 
 
 def stop_leftovers(layout: Layout, state: Records | None, names: Sequence[str], report: Report) -> None:

@@ -3,7 +3,7 @@
 import datetime as dt
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -67,7 +67,8 @@ _RESOURCES: Mapping[tuple[str, str], Any] = MappingProxyType(
 )
 """What a change may be about."""
 
-BEHAVIOURS: tuple[Callable[[World], Decision], ...] = (
+Behaviour = Callable[[World], Decision]
+BEHAVIOURS: tuple[Behaviour, ...] = (
     nfd.decide,
     gpu_operator.decide,
     device_plugin.decide,
@@ -76,20 +77,26 @@ BEHAVIOURS: tuple[Callable[[World], Decision], ...] = (
 )
 
 
-def run(kubeconfig: Path) -> None:
-    """Play the operators until the process is stopped; an API server that does not answer is waited for."""
+def run(kubeconfig: Path, *, with_kai: bool = True) -> None:
+    """Play the operators until the process is stopped; an API server that does not answer is waited for.
+
+    Args:
+        kubeconfig: of the cluster.
+        with_kai: whether KAI's operator is played too; its hooks are in any case.
+    """
     complained: frozenset[str] = frozenset()
+    behaviours = tuple(behaviour for behaviour in BEHAVIOURS if with_kai or behaviour is not kai.decide)
     _log("playing the operators' pods")
     with api.client(kubeconfig) as client, serving() as webhooks:
         while True:
-            complaints = frozenset(step(client, webhooks))
+            complaints = frozenset(step(client, webhooks, behaviours))
             for complaint in sorted(complaints - complained):
                 _log(complaint)
             complained = complaints
             time.sleep(POLL_S)
 
 
-def step(client: Client, webhooks: Webhooks) -> Iterator[str]:
+def step(client: Client, webhooks: Webhooks, behaviours: Sequence[Behaviour] = BEHAVIOURS) -> Iterator[str]:
     """Observe, decide and act once; yields what is wrong. One behaviour's failure does not hold up the others."""
     try:
         world = observe(client, Endpoint(webhooks.url, webhooks.authority))
@@ -97,7 +104,7 @@ def step(client: Client, webhooks: Webhooks) -> Iterator[str]:
         yield f"the cluster can't be observed: {error}"
         return
     webhooks.answering = kai.answering(world)
-    for behaviour in BEHAVIOURS:
+    for behaviour in behaviours:
         decision = behaviour(world)
         yield from decision.complaints
         try:

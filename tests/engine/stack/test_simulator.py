@@ -375,3 +375,11 @@ def test_free_ports_are_different_ones() -> None:
 def test_no_free_port_is_one_that_the_kernel_gives_to_outgoing_connections() -> None:
     first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     assert not [port for port in free_ports(200) if first <= port <= last]
+
+
+def test_kai_is_not_run_where_it_was_played(own_folder: Path, tmp_path: Path) -> None:
+    before = pids(own_folder)
+    with pytest.raises(simulator.SimulatorError, match="has played KAI so far"):
+        simulator.up(own_folder, kai_programs=tmp_path)
+    assert pids(own_folder) == before
+    assert simulator.status(own_folder).kai_programs is None

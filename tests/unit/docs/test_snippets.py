@@ -220,6 +220,9 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy(_RECOVERY, "test_a_state_put_back_from_an_older_one_catches_up", _ANSWERED),
         ),
     ],
+    "docs/simulator.md": [
+        ("make reset", NotRun("KAI's programs and its chart are of no package registry; run by hand with v0.17.0")),
+    ],
     "docs/teams.md": [
         (
             "pulumi login 's3://kai-anywhere-state?region=eu-central-1'",

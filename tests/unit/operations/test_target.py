@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from operations.errors import OperationError
-from operations.target import ROOT, folder, open_target
+from operations.target import KAI_PROGRAMS, ROOT, _kai_programs, folder, open_target
 from testbed.stacks import STACK_FILES
 from toolchain import Program
 
@@ -60,3 +60,20 @@ def test_removing_a_stack_starts_no_simulator_to_remove_it_from(
 def test_each_stack_has_a_simulator_of_its_own() -> None:
     assert folder("jetson") != folder("x86")
     assert folder("jetson").is_relative_to(ROOT / ".simulator")
+
+
+def test_kai_is_played_where_no_programs_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAI_PROGRAMS", raising=False)
+    assert _kai_programs(official_chart=True) is None
+
+
+def test_programs_need_each_other_and_kais_own_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAI_PROGRAMS", str(tmp_path))
+    for name in KAI_PROGRAMS[1:]:
+        (tmp_path / name).touch(mode=0o700)
+    with pytest.raises(OperationError, match="lacks admission"):
+        _kai_programs(official_chart=True)
+    (tmp_path / KAI_PROGRAMS[0]).touch(mode=0o700)
+    assert _kai_programs(official_chart=True) == tmp_path
+    with pytest.raises(OperationError, match=r"kai\.chart\.source"):
+        _kai_programs(official_chart=False)

@@ -118,7 +118,7 @@ def test_charts_bring_cluster_scoped_definitions() -> None:
 
 def test_no_command_line_holds_a_secret_and_each_names_its_folder(tmp_path: Path) -> None:
     layout = Layout.of(tmp_path)
-    ports = Ports(etcd=1, etcd_peers=2, api_server=3)
+    ports = Ports(etcd=1, etcd_peers=2, api_server=3, egress=4)
     identities = Pki(layout.pki)
     installed = {program: Path("/bin") / program for program in SIMULATOR}
     for command in (
@@ -127,7 +127,8 @@ def test_no_command_line_holds_a_secret_and_each_names_its_folder(tmp_path: Path
         programs.controller_manager(installed, layout, identities),
         programs.scheduler(installed, layout),
         programs.kwok(installed, layout),
-        programs.operands(layout),
+        programs.operands(layout, kai=True),
+        programs.pods(layout, tmp_path, ports),
     ):
         assert any(f"={layout.folder}/" in argument for argument in command.arguments), "how a leftover is recognised"
         assert not [argument for argument in command.arguments if "token" in argument]

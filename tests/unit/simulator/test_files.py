@@ -86,7 +86,7 @@ def test_a_private_file_is_replaced_in_one_step(tmp_path: Path) -> None:
 
 
 RECORDS = Records(
-    ports=Ports(etcd=1, etcd_peers=2, api_server=3),
+    ports=Ports(etcd=1, etcd_peers=2, api_server=3, egress=4),
     processes={"etcd": ProcessRecord(pid=4, started="then", fingerprint="f")},
 )
 

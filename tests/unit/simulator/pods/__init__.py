@@ -1,0 +1,1 @@
+"""Tests of pods that are processes, without a control plane."""

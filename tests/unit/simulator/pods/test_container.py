@@ -1,0 +1,143 @@
+"""What a container becomes as a process."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator.pods import container, probes
+from simulator.pods.images import Program, ProgramError, in_folder, name_of
+
+PROGRAM = Program(Path("/programs/scheduler"), "a test", environment={"FROM": "the image", "SAID": "by the image"})
+MAIN: dict[str, Any] = {
+    "name": "main",
+    "image": "ghcr.io/kai/scheduler:v1",
+    "args": ["--scheduler-conf=/etc/config/config.yaml", "--v", "3"],
+    "env": [
+        {"name": "SAID", "value": "by the container"},
+        {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+    ],
+    "volumeMounts": [
+        {"name": "config", "mountPath": "/etc/config/config.yaml", "subPath": "config.yaml"},
+        {"name": "certificate", "mountPath": "/tmp/certs"},  # noqa: S108 (the container's)
+        {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"},
+    ],
+    "ports": [{"name": "metrics", "containerPort": 8080}],
+}
+POD: dict[str, Any] = {
+    "metadata": {"name": "scheduler-1", "namespace": "kai"},
+    "spec": {
+        "containers": [MAIN],
+        "volumes": [
+            {"name": "config", "configMap": {"name": "settings"}},
+            {"name": "certificate", "secret": {"secretName": "tls"}},
+            {"name": "token", "projected": {}},
+        ],
+    },
+}
+DATA = {
+    ("ConfigMap", "settings"): {"config.yaml": b"actions: allocate", "other": b"x"},
+    ("Secret", "tls"): {"tls.crt": b"certificate"},
+}
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "binder",
+        "binder:v1",
+        "registry:5000/kai/binder",
+        "ghcr.io/kai/binder:v1@sha256:00",
+        "ghcr.io/kai/binder@sha256:00",
+    ],
+)
+def test_an_images_program_is_called_as_the_last_part_of_its_name(image: str) -> None:
+    assert name_of(image) == "binder"
+
+
+def test_a_folder_gives_executables_only(tmp_path: Path) -> None:
+    (tmp_path / "binder").touch(mode=0o700)
+    (tmp_path / "scheduler").touch(mode=0o600)
+    program_of = in_folder(tmp_path)
+    assert program_of("ghcr.io/kai/binder:v1") == Program(tmp_path / "binder", f"folder {tmp_path}")
+    for name in ("scheduler", "operator"):
+        with pytest.raises(ProgramError, match=f"image ghcr.io/kai/{name}:v1: {tmp_path / name} is no executable file"):
+            program_of(f"ghcr.io/kai/{name}:v1")
+
+
+def test_arguments_name_the_files_where_they_are(tmp_path: Path) -> None:
+    assert container.arguments(PROGRAM, MAIN, tmp_path) == [
+        "/programs/scheduler",
+        f"--scheduler-conf={tmp_path}/etc/config/config.yaml",
+        "--v",
+        "3",
+    ]
+    image_has_some = Program(Path("/p"), "a test", arguments=("--default",))
+    assert container.arguments(image_has_some, {"name": "main"}, tmp_path) == ["/p", "--default"]
+
+
+def test_variables_are_the_containers_then_the_images(tmp_path: Path) -> None:
+    assert container.environment(PROGRAM, POD, MAIN, tmp_path) == {
+        "FROM": "the image",
+        "SAID": "by the container",
+        "NAMESPACE": "kai",
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path / "tmp"),
+    }
+
+
+@pytest.mark.parametrize(
+    "source", [{"secretKeyRef": {"name": "s", "key": "k"}}, {"fieldRef": {"fieldPath": "status.hostIP"}}]
+)
+def test_a_variable_that_is_not_the_pods_is_refused(source: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="variable ODD"):
+        container.environment(PROGRAM, POD, {**MAIN, "env": [{"name": "ODD", "valueFrom": source}]}, tmp_path)
+
+
+def test_files_of_volumes_are_written_for_their_owner_alone(tmp_path: Path) -> None:
+    assert list(container.sources(POD)) == list(DATA)
+    container.write_files(POD, MAIN, tmp_path, DATA)
+    files = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob("*") if path.is_file()}
+    assert {name: path.read_bytes() for name, path in files.items()} == {
+        "etc/config/config.yaml": b"actions: allocate",
+        "tmp/certs/tls.crt": b"certificate",
+    }
+    assert all(path.stat().st_mode & 0o077 == 0 for path in files.values())
+
+
+def test_a_missing_secret_and_a_volume_of_another_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="volume certificate: Secret tls does not exist"):
+        container.write_files(POD, MAIN, tmp_path, {key: DATA[key] for key in DATA if key[0] == "ConfigMap"})
+    host = {**POD, "spec": {**POD["spec"], "volumes": [{"name": "config", "hostPath": {"path": "/etc"}}]}}
+    with pytest.raises(ProgramError, match="volume config is neither of a Secret nor of a ConfigMap"):
+        container.write_files(host, MAIN, tmp_path, DATA)
+
+
+def test_secrets_are_decoded_and_config_maps_are_not() -> None:
+    encoded = base64.b64encode(b"key").decode()
+    assert container.decoded("Secret", {"data": {"tls.key": encoded}}) == {"tls.key": b"key"}
+    assert container.decoded("ConfigMap", {"data": {"a": encoded}}) == {"a": encoded.encode()}
+    assert container.decoded("ConfigMap", {}) == {}
+
+
+@pytest.mark.parametrize("containers", [[MAIN, MAIN], [{**MAIN, "command": ["/bin/sh"]}]])
+def test_only_one_container_that_runs_its_images_program_is_a_process(containers: list[Any]) -> None:
+    assert container.only_container(POD) == MAIN
+    with pytest.raises(ProgramError):
+        container.only_container({**POD, "spec": {"containers": containers}})
+
+
+def test_probes_that_are_not_understood_are_refused() -> None:
+    probes.check(MAIN)
+    probes.check(
+        {**MAIN, "readinessProbe": {"httpGet": {"port": "metrics"}}, "livenessProbe": {"tcpSocket": {"port": 1}}}
+    )
+    assert probes.port_of(MAIN, "metrics") == 8080
+    for odd in (
+        {"readinessProbe": {"exec": {"command": ["true"]}}},
+        {"startupProbe": {"httpGet": {"port": 8080}}},
+        {"livenessProbe": {"httpGet": {"port": "none"}}},
+    ):
+        with pytest.raises(ProgramError):
+            probes.check({**MAIN, **odd})
