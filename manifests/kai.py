@@ -68,6 +68,17 @@ def registry(settings: StackSettings) -> str:
     return settings.kai.images.registry or REGISTRY
 
 
+def image(settings: StackSettings, name: str) -> str | None:
+    """The reference of one of KAI's images, such as `binder`; None where the settings do not tell its tag.
+
+    They do not where the chart is a local one, or its version no single release.
+    """
+    tag = settings.kai.image_tag or resolve_chart(settings.kai.chart, KAI_SCHEDULER).version
+    if tag is None or (settings.kai.image_tag is None and release_line(tag) is None):
+        return None
+    return f"{registry(settings)}/{name}:{tag}"
+
+
 def kai_namespace(settings: StackSettings) -> Manifest:
     """The namespace of KAI's control plane."""
     return namespace(settings.kai.namespace)

@@ -14,12 +14,13 @@ import simulator
 import toolchain
 from config.platform import TegraPlatform, X86Platform
 from config.stack import StackSettings
+from manifests import kai
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
 from operations.errors import OperationError
 from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_settings, read_stack_file, with_settings
 
 KAI_PROGRAMS = ("admission", "binder", "operator", "podgroupcontroller", "podgrouper", "queuecontroller", "scheduler")
-"""What a folder of KAI's programs must have: what KAI's operator starts where nothing more is switched on."""
+"""The images whose programs are needed: what KAI's operator starts where nothing more is switched on."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -98,7 +99,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
         "kai": _chart(settings.kai.chart.source, KAI_SCHEDULER),
         "gpu_operator": _chart(settings.gpu_operator.chart.source, GPU_OPERATOR),
     }
-    kai_programs = _kai_programs(official_chart=charts["kai"] is None)
+    kai_programs = _kai_programs(settings, official_chart=charts["kai"] is None)
     control_plane = simulator.up(place / "cluster", nodes=_nodes(settings), kai_programs=kai_programs)
     project = place / "project"
     state = place / "state"
@@ -150,27 +151,32 @@ def _nodes(settings: StackSettings) -> dict[str, simulator.NodeKind]:
     return nodes
 
 
-def _kai_programs(*, official_chart: bool) -> Path | None:
-    """The folder that KAI_PROGRAMS names, or None: then KAI is played, or run from the folder of the last time.
+def _kai_programs(settings: StackSettings, *, official_chart: bool) -> str | None:
+    """What KAI_PROGRAMS says, or None: then KAI is played, or run as the last time.
 
     Raises:
-        OperationError: it lacks a program, or KAI's chart is our stand-in, whose RBAC and CRDs KAI can't work with.
+        OperationError: KAI's chart is our stand-in, whose RBAC and CRDs KAI can't work with, or the settings do not
+            tell which images.
+        ToolchainError: a program can't be had from there.
     """
     chosen = os.environ.get("KAI_PROGRAMS")
     if not chosen:
         return None
-    place = Path(chosen).expanduser().resolve()
-    if missing := [name for name in KAI_PROGRAMS if not os.access(place / name, os.X_OK)]:
-        raise OperationError(
-            f"KAI_PROGRAMS={chosen} lacks {', '.join(missing)}. It is a folder with one executable for each of KAI's "
-            "images, called as the last part of the image's name."
-        )
     if not official_chart:
         raise OperationError(
             "KAI_PROGRAMS needs KAI's own chart, which can't be reached from here, and our stand-in has neither its "
             "RBAC nor its CRDs. Say where a copy lies: kai.chart.source in the stack file, a folder or an archive."
         )
-    return place
+    programs = chosen if chosen == toolchain.IMAGES else str(Path(chosen).expanduser().resolve())
+    for name in KAI_PROGRAMS:
+        image = kai.image(settings, name)
+        if image is None and programs == toolchain.IMAGES:
+            raise OperationError(
+                "KAI_PROGRAMS=images: the settings do not tell the tag of KAI's images: kai.chart is a local chart, or "
+                "its version is no single release. Set kai.image_tag."
+            )
+        toolchain.program_of(image or name, programs)
+    return programs
 
 
 def _chart(source: str | None, pin: ChartPin) -> Path | None:

@@ -36,7 +36,8 @@ def up(
         typer.Option(metavar="NAME=KIND", help=f"A further node, repeatable; kinds: {', '.join(NodeKind)}."),
     ] = None,
     kai_programs: Annotated[
-        Path | None, typer.Option(help="A folder with KAI's programs, to be run (default: as the last time).")
+        str | None,
+        typer.Option(help="Run KAI's programs: a folder of them, or `images` (default: as the last time)."),
     ] = None,
 ) -> None:
     """Start the simulator, or start again what died of it."""
@@ -81,11 +82,11 @@ def operands(kubeconfig: Annotated[Path, typer.Option()], *, kai: Annotated[bool
 def pods(
     folder: Annotated[Path, typer.Option()],
     server: Annotated[str, typer.Option()],
-    kai_programs: Annotated[Path, typer.Option()],
+    kai_programs: Annotated[str, typer.Option()],
     port: Annotated[int, typer.Option()],
 ) -> None:
     """Run KAI's pods as processes until stopped; `up` starts this where it has the programs."""
-    pod_loop.run(Layout.of(folder), server, images.in_folder(kai_programs), port)
+    pod_loop.run(Layout.of(folder), server, images.programs_of(kai_programs), port)
 
 
 def _parse_node(text: str) -> tuple[str, NodeKind]:

@@ -57,7 +57,7 @@ def up(  # noqa: PLR0913 - all by name
     port: int | None = None,
     nodes: Mapping[str, NodeKind] = MappingProxyType({}),
     older: bool = False,
-    kai_programs: Path | None = None,
+    kai_programs: str | None = None,
     report: Report = to_stderr,
 ) -> ControlPlane:
     """Have the cluster of `folder` running, with the default nodes and `nodes`.
@@ -70,7 +70,8 @@ def up(  # noqa: PLR0913 - all by name
         nodes: beside the default ones, by name.
         older: with the API server before MutatingAdmissionPolicy v1, and v1beta1 switched on in it. Without it the same
             cluster is upgraded.
-        kai_programs: the folder of KAI's programs, to be run and not played; None for what was said the last time.
+        kai_programs: where KAI's programs come from, to be run and not played: a folder, or `images`; None for what was
+            said the last time.
         report: is given each line of progress.
 
     Raises:
@@ -140,7 +141,7 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
     layout: Layout,
     port: int | None,
     nodes: Mapping[str, NodeKind],
-    kai_programs: Path | None,
+    kai_programs: str | None,
     report: Report,
     *,
     older: bool,
@@ -148,7 +149,7 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
     previous = records.read(layout.records)
     stop_leftovers(layout, previous, ALL_PROCESSES, report)
     if kai_programs is None and previous is not None and previous.programs is not None:
-        kai_programs = Path(previous.programs)
+        kai_programs = previous.programs
     if kai_programs is not None:
         _check(kai_programs, previous)
     for subfolder in (layout.logs, layout.home):
@@ -169,7 +170,7 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
         layout,
         Records(
             ports=chosen,
-            programs=str(kai_programs) if kai_programs else None,
+            programs=kai_programs,
             processes=previous.processes if previous else {},
         ),
         report,
@@ -209,7 +210,7 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
     return ControlPlane(layout.folder, layout.kubeconfig, server, api_version(server, identities) or "unknown")
 
 
-def _check(kai_programs: Path, previous: Records | None) -> None:
+def _check(kai_programs: str, previous: Records | None) -> None:
     if previous is not None and previous.programs is None:
         raise SimulatorError(
             "This simulator has played KAI so far, with other CustomResourceDefinitions. Forget it with `make reset`, "
@@ -217,7 +218,7 @@ def _check(kai_programs: Path, previous: Records | None) -> None:
         )
     if reason := launcher.unavailable():
         raise SimulatorError(f"KAI's programs can't be run here: {reason}. Without KAI_PROGRAMS, KAI is played.")
-    if not kai_programs.is_dir():
+    if kai_programs != toolchain.IMAGES and not Path(kai_programs).is_dir():
         raise SimulatorError(
             f"{kai_programs} is no folder, and KAI's programs are to come from there. Give another one with "
             "KAI_PROGRAMS, or forget it with `make reset`: then KAI is played."

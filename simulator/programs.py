@@ -4,7 +4,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cluster.policy_switches import FEATURE_GATES, RUNTIME_CONFIG
@@ -13,7 +13,7 @@ from simulator.nodes import SIMULATED
 from simulator.pki import CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDULER, Pki
 from simulator.ports import LOOPBACK
 from simulator.records import Ports
-from toolchain import Program
+from toolchain import Program, cache
 
 OPERANDS = "operands"
 """The name of our own process, see `simulator.operands`."""
@@ -192,12 +192,14 @@ def operands(layout: Layout, *, kai: bool) -> Command:
     return _ours(OPERANDS, "operands", layout, place, "--kai" if kai else "--no-kai")
 
 
-def pods(layout: Layout, kai_programs: Path, ports: Ports) -> Command:
+def pods(layout: Layout, kai_programs: str, ports: Ports) -> Command:
     """Runs the pods that are processes."""
     server = f"https://{LOOPBACK}:{ports.api_server}"
     place = f"--folder={layout.folder}/"
     port = f"--port={ports.egress}"
-    return _ours(PODS, "pods", layout, place, f"--server={server}", f"--kai-programs={kai_programs}", port)
+    command = _ours(PODS, "pods", layout, place, f"--server={server}", f"--kai-programs={kai_programs}", port)
+    # Where programs of images were put for it; its HOME is another.
+    return replace(command, variables={**command.variables, cache.LOCATION_VARIABLE: str(cache.location())})
 
 
 def _ours(name: str, folder: str, layout: Layout, *arguments: str) -> Command:

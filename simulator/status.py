@@ -14,6 +14,7 @@ from simulator.pki import Pki
 from simulator.ports import LOOPBACK
 from simulator.processes import alive
 from simulator.programs import PODS
+from toolchain import IMAGES
 
 _REAL = "Real: etcd, the API server with its admission, RBAC, the controllers, the scheduler; so Helm and Pulumi too"
 _RECORDS = "Simulated: nodes and pods (records that KWOK keeps; no container runs, no GPU is there)"
@@ -23,7 +24,7 @@ def simulated(kai_programs: str | None) -> str:
     """What is real in a simulator and what is not, in words.
 
     Args:
-        kai_programs: the folder of KAI's programs where they run; None where KAI is played.
+        kai_programs: the folder of KAI's programs, or `images`, where they run; None where KAI is played.
     """
     if kai_programs is None:
         return (
@@ -34,7 +35,7 @@ def simulated(kai_programs: str | None) -> str:
     return (
         f"{_RECORDS}; what the GPU Operator's pods would do, KAI's hook Jobs, and in its reservation pods the GPU that "
         f"NVML would name.\n{_REAL}; and KAI: its Deployments run as processes, with their own ServiceAccounts and "
-        f"webhooks, by the programs in {kai_programs}."
+        f"webhooks, by the programs {'of their images' if kai_programs == IMAGES else f'in {kai_programs}'}."
     )
 
 

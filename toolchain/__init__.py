@@ -5,7 +5,7 @@ They come from PATH, official downloads, pinned Go modules, or container images.
 
 from toolchain.download import reachable
 from toolchain.errors import ToolchainError
-from toolchain.image_programs import ImageProgram, program_of
+from toolchain.image_programs import IMAGES, ImageProgram, program_of
 from toolchain.install import environment, install
 from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, REGISTRIES, SIMULATOR, Program
 
@@ -13,6 +13,7 @@ __all__ = [
     "CHARTS",
     "ENGINE",
     "HOSTS",
+    "IMAGES",
     "LANGUAGES",
     "NODE",
     "OLDER",

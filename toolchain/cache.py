@@ -24,9 +24,13 @@ _PARTIAL = ".partial-"
 
 def root() -> Path:
     """Gives the cache folder of the toolchain; it need not exist yet."""
+    return location() / "toolchain"
+
+
+def location() -> Path:
+    """Gives the folder that KAI_ANYWHERE_CACHE names, or the user's own."""
     chosen = os.environ.get(LOCATION_VARIABLE)
-    base = Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("kai-anywhere")
-    return base / "toolchain"
+    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("kai-anywhere")
 
 
 def find(entry: str, files: Iterable[str]) -> Path | None:

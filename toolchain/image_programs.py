@@ -26,6 +26,8 @@ from toolchain.progress import say
 from toolchain.registry import Crane, LoginRegistryError, RegistryError, host
 
 FOLDER_VARIABLE = "KAI_PROGRAMS"
+IMAGES = "images"
+"""Of KAI_PROGRAMS: each image gives its program itself."""
 _CONFIGURATION = "configuration.json"
 _MOST_LINKS = 40
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -93,18 +95,17 @@ class _NoProgramError(Exception):
     """Why an image gives no program; the message is part of a sentence."""
 
 
-def program_of(image: str, environment: Mapping[str, str] = os.environ) -> ImageProgram:
-    """Gives the program of an image, from the folder of KAI_PROGRAMS where that is set, else from the image itself.
+def program_of(image: str, programs: str) -> ImageProgram:
+    """Gives the program of an image, from a folder or from the image itself.
 
     Args:
         image: Its name as a pod says it.
-        environment: The variables in which KAI_PROGRAMS is looked up.
+        programs: What KAI_PROGRAMS says: a folder, or `images`.
 
     Raises:
         ToolchainError: It can't be had, or this machine can't run it.
     """
-    folder = environment.get(FOLDER_VARIABLE)
-    return from_folder(image, Path(folder).expanduser().absolute()) if folder else from_image(image)
+    return from_image(image) if programs == IMAGES else from_folder(image, Path(programs).expanduser().absolute())
 
 
 def from_folder(image: str, folder: Path) -> ImageProgram:
@@ -286,5 +287,5 @@ def _unusable_folder(why: str) -> ToolchainError:
         f"{FOLDER_VARIABLE} does not give the program.",
         why=why,
         remedy=f"lay an executable for {this_platform()} there, named as the image is without registry and tag; or "
-        f"unset {FOLDER_VARIABLE}: then it comes from the image",
+        f"let it come from the image: {FOLDER_VARIABLE}={IMAGES}",
     )

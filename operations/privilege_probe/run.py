@@ -9,12 +9,9 @@ from types import FrameType
 
 from cluster.client import Cluster, Node, Objection, Pod
 from cluster.errors import ClusterUnreachableError
-from config.charts import release_line
 from config.stack import StackSettings
-from manifests import reservation
-from manifests.kai import registry
-from manifests.objects import Manifest, resolve_chart
-from manifests.versions import KAI_SCHEDULER
+from manifests import kai, reservation
+from manifests.objects import Manifest
 from operations.errors import OperationError
 from operations.privilege_probe import access, ladder
 from operations.privilege_probe.ladder import (
@@ -312,13 +309,13 @@ def kai_image(settings: StackSettings) -> str:
     Raises:
         OperationError: the settings do not tell its tag.
     """
-    tag = settings.kai.image_tag or resolve_chart(settings.kai.chart, KAI_SCHEDULER).version
-    if tag is None or (settings.kai.image_tag is None and release_line(tag) is None):
+    image = kai.image(settings, "resourcereservation")
+    if image is None:
         raise OperationError(
             "The settings do not tell the tag of KAI's images: kai.chart is a local chart, or its version is no single "
             "release. Name the image: --image REGISTRY/resourcereservation:TAG"
         )
-    return f"{registry(settings)}/resourcereservation:{tag}"
+    return image
 
 
 def device_groups(settings: StackSettings, named: Sequence[int]) -> tuple[int, ...]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from simulator.files import write_private
 from simulator.operands.world import Object, at
-from simulator.pods.images import Program, ProgramError
+from simulator.pods.images import ProgramError
+from toolchain import ImageProgram
 
 Files = Mapping[str, bytes]
 """By name."""
@@ -29,16 +30,16 @@ def only_container(pod: Object) -> Object:
     return container
 
 
-def arguments(program: Program, container: Object, files: Path) -> list[str]:
+def arguments(program: ImageProgram, container: Object, files: Path) -> list[str]:
     """The command line: the container's own, with the places of its mounts as they are here."""
-    said = [str(argument) for argument in container.get("args") or program.arguments]
+    said = [*program.arguments, *(str(argument) for argument in container.get("args") or program.default_arguments)]
     # A longer path first: a mount may lie in another.
     for mount in sorted((mount["mountPath"] for mount in container.get("volumeMounts") or ()), key=len, reverse=True):
         said = [argument.replace(mount, str(_below(files, mount))) for argument in said]
     return [str(program.path), *said]
 
 
-def environment(program: Program, pod: Object, container: Object, files: Path) -> dict[str, str]:
+def environment(program: ImageProgram, pod: Object, container: Object, files: Path) -> dict[str, str]:
     """The variables: the image's, the container's, and the folder that stands for /tmp, where KAI has certificates.
 
     Raises:

@@ -1,9 +1,8 @@
 """Which images become processes, and where their programs come from."""
 
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
+
+from toolchain import ImageProgram, ToolchainError, program_of
 
 REAL = (
     "admission",
@@ -23,26 +22,7 @@ class ProgramError(Exception):
     """An image has no program here: the message says why, for the pod's status."""
 
 
-@dataclass(frozen=True)
-class Program:
-    """What an image runs.
-
-    Attributes:
-        path: the executable.
-        source: where it comes from, in words.
-        arguments: of a container that says none.
-        environment: which the container's own goes before.
-        working_directory: where it starts; None for the pod's own folder.
-    """
-
-    path: Path
-    source: str
-    arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    working_directory: Path | None = None
-
-
-ProgramOf = Callable[[str], Program]
+ProgramOf = Callable[[str], ImageProgram]
 """Gives an image's program, or raises ProgramError."""
 
 
@@ -51,13 +31,13 @@ def name_of(image: str) -> str:
     return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
-def in_folder(folder: Path) -> ProgramOf:
-    """The executables of a folder, each called as the last part of its image."""
+def programs_of(place: str) -> ProgramOf:
+    """The programs of a folder, or with `images` those of the images themselves."""
 
-    def program_of(image: str) -> Program:
-        path = folder / name_of(image)
-        if not (path.is_file() and os.access(path, os.X_OK)):
-            raise ProgramError(f"image {image}: {path} is no executable file. Build or copy that program there.")
-        return Program(path, f"folder {folder}")
+    def give(image: str) -> ImageProgram:
+        try:
+            return program_of(image, place)
+        except ToolchainError as error:
+            raise ProgramError(str(error)) from error
 
-    return program_of
+    return give

@@ -122,7 +122,8 @@ class Runner:
     async def _start(self) -> Process:
         declared = container.only_container(self.pod)
         probes.check(declared)
-        program = self._place.program_of(declared["image"])
+        # From a registry, it takes its time.
+        program = await asyncio.to_thread(self._place.program_of, declared["image"])
         self._files.mkdir(mode=0o700, parents=True, exist_ok=True)
         await self._refresh()
         pod = {**self.pod, "status": {**(self.pod.get("status") or {}), "podIP": self.ip}}
@@ -130,7 +131,7 @@ class Runner:
         return await start(
             container.arguments(program, declared, self._files),
             {**variables, "KUBECONFIG": str(self._folder / "kubeconfig")},
-            program.working_directory or self._files,
+            self._files,
             self._log,
         )
 

@@ -48,7 +48,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("pods") / "simulator"
     try:
-        simulator.up(folder, kai_programs=programs)
+        simulator.up(folder, kai_programs=str(programs))
         yield folder
     finally:
         simulator.reset(folder)

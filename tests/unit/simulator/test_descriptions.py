@@ -128,8 +128,10 @@ def test_no_command_line_holds_a_secret_and_each_names_its_folder(tmp_path: Path
         programs.scheduler(installed, layout),
         programs.kwok(installed, layout),
         programs.operands(layout, kai=True),
-        programs.pods(layout, tmp_path, ports),
+        programs.pods(layout, str(tmp_path), ports),
     ):
         assert any(f"={layout.folder}/" in argument for argument in command.arguments), "how a leftover is recognised"
         assert not [argument for argument in command.arguments if "token" in argument]
-        assert set(command.environment(layout)) <= {"PATH", "HOME", "PYTHONPATH", "PYTHONUNBUFFERED"}
+        assert set(command.environment(layout)) <= {
+            *("PATH", "HOME", "PYTHONPATH", "PYTHONUNBUFFERED", "KAI_ANYWHERE_CACHE")
+        }

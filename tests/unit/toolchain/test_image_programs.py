@@ -59,42 +59,42 @@ class TestAFolder:
         program.write_bytes(_PROGRAM)
         program.chmod(0o755)
         for image in (_IMAGE, _PINNED, "registry.example.com:5000/mirror/binder", "binder"):
-            found = program_of(image, {"KAI_PROGRAMS": str(tmp_path)})
+            found = program_of(image, str(tmp_path))
             assert (found.path, found.source) == (program, str(program))
             assert (found.arguments, found.default_arguments, found.environment) == ((), (), {})
 
     def test_that_is_not_there_is_told(self, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match=f"{tmp_path / 'none'} is no folder"):
-            program_of(_IMAGE, {"KAI_PROGRAMS": str(tmp_path / "none")})
+            program_of(_IMAGE, str(tmp_path / "none"))
 
     def test_without_the_program_tells_what_it_has(self, tmp_path: Path) -> None:
         (tmp_path / "scheduler").touch()
         (tmp_path / "binder").mkdir()
         with pytest.raises(ToolchainError, match=f"has no program binder, for {_IMAGE}; it has scheduler"):
-            program_of(_IMAGE, {"KAI_PROGRAMS": str(tmp_path)})
+            program_of(_IMAGE, str(tmp_path))
 
     def test_with_a_file_that_is_not_executable_tells_it(self, tmp_path: Path) -> None:
         (tmp_path / "binder").write_bytes(_PROGRAM)
         (tmp_path / "binder").chmod(0o644)
         with pytest.raises(ToolchainError, match="binder is not executable"):
-            program_of(_IMAGE, {"KAI_PROGRAMS": str(tmp_path)})
+            program_of(_IMAGE, str(tmp_path))
 
     def test_with_a_program_for_another_processor_tells_both(self, tmp_path: Path) -> None:
         (tmp_path / "binder").write_bytes(elf(183))
         (tmp_path / "binder").chmod(0o755)
         with pytest.raises(ToolchainError, match=r"can't run here: .*linux/arm64, and this machine is linux/amd64"):
-            program_of(_IMAGE, {"KAI_PROGRAMS": str(tmp_path)})
+            program_of(_IMAGE, str(tmp_path))
 
     def test_comes_before_the_image(self, tmp_path: Path, crane: Crane) -> None:
         log = crane()
         with pytest.raises(ToolchainError, match="is no folder"):
-            program_of(_IMAGE, {"KAI_PROGRAMS": str(tmp_path / "none")})
+            program_of(_IMAGE, str(tmp_path / "none"))
         assert not log.exists()
 
 
 def test_without_a_folder_the_image_is_fetched_by_its_digest(crane: Crane) -> None:
     log = crane()
-    program = program_of(_IMAGE, {"KAI_PROGRAMS": ""})
+    program = program_of(_IMAGE, "images")
     assert program.path.read_bytes() == _PROGRAM
     assert (program.arguments, program.default_arguments, program.source) == (("--all",), (), _PINNED)
     asked = [line for line in log.read_text().splitlines() if line != "version"]

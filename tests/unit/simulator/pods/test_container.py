@@ -1,15 +1,20 @@
 """What a container becomes as a process."""
 
 import base64
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from simulator.pods import container, probes
-from simulator.pods.images import Program, ProgramError, in_folder, name_of
+from simulator.pods.images import ProgramError, name_of, programs_of
+from toolchain import ImageProgram
 
-PROGRAM = Program(Path("/programs/scheduler"), "a test", environment={"FROM": "the image", "SAID": "by the image"})
+PROGRAM = ImageProgram(
+    Path("/programs/scheduler"), (), (), {"FROM": "the image", "SAID": "by the image"}, None, "a test"
+)
 MAIN: dict[str, Any] = {
     "name": "main",
     "image": "ghcr.io/kai/scheduler:v1",
@@ -56,14 +61,12 @@ def test_an_images_program_is_called_as_the_last_part_of_its_name(image: str) ->
     assert name_of(image) == "binder"
 
 
-def test_a_folder_gives_executables_only(tmp_path: Path) -> None:
-    (tmp_path / "binder").touch(mode=0o700)
-    (tmp_path / "scheduler").touch(mode=0o600)
-    program_of = in_folder(tmp_path)
-    assert program_of("ghcr.io/kai/binder:v1") == Program(tmp_path / "binder", f"folder {tmp_path}")
-    for name in ("scheduler", "operator"):
-        with pytest.raises(ProgramError, match=f"image ghcr.io/kai/{name}:v1: {tmp_path / name} is no executable file"):
-            program_of(f"ghcr.io/kai/{name}:v1")
+def test_a_program_that_can_not_be_had_is_told_of_its_pod(tmp_path: Path) -> None:
+    shutil.copy("/bin/true", tmp_path / "binder")
+    program_of = programs_of(str(tmp_path))
+    assert program_of("ghcr.io/kai/binder:v1").path == tmp_path / "binder"
+    with pytest.raises(ProgramError, match=r"has no program operator, for ghcr\.io/kai/operator:v1"):
+        program_of("ghcr.io/kai/operator:v1")
 
 
 def test_arguments_name_the_files_where_they_are(tmp_path: Path) -> None:
@@ -73,8 +76,9 @@ def test_arguments_name_the_files_where_they_are(tmp_path: Path) -> None:
         "--v",
         "3",
     ]
-    image_has_some = Program(Path("/p"), "a test", arguments=("--default",))
-    assert container.arguments(image_has_some, {"name": "main"}, tmp_path) == ["/p", "--default"]
+    image_has_some = replace(PROGRAM, arguments=("--always",), default_arguments=("--default",))
+    assert container.arguments(image_has_some, {"name": "main"}, tmp_path)[1:] == ["--always", "--default"]
+    assert container.arguments(image_has_some, {"name": "main", "args": ["-v"]}, tmp_path)[1:] == ["--always", "-v"]
 
 
 def test_variables_are_the_containers_then_the_images(tmp_path: Path) -> None:
