@@ -20,6 +20,7 @@ ELSEWHERE = {
     "NvRmMemInitNvmap failed: Permission denied": "NVIDIA's driver library",
     "error getting device memory: Not Supported": "NVIDIA's device plugin",
     "ImagePullBackOff": "the kubelet",
+    "NonPreemptibleOverQuota": "KAI's scheduler",
     "no such host": "Go's resolver, in pulumi",
     'failed calling webhook "reservation.kai-anywhere.io"': "the API server",
     'failed calling webhook "gvirtus.kai-anywhere.io"': "the API server",
