@@ -16,7 +16,7 @@ from cluster.client import Cluster
 from cluster.errors import ClusterError
 from cluster.preflight import run_preflight
 from config.stack import StackConfigError
-from operations import chart_update, engine, policy_check, summary
+from operations import chart_update, engine, policy_check, sharing, summary
 from operations import images as stack_images
 from operations.errors import OperationError
 from operations.helm import Helm
@@ -25,6 +25,7 @@ from operations.pull_request.commands import app as pull_request_app
 from operations.registry import Registries
 from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
 from operations.target import ROOT, Target, folder, open_target
+from simulator.api import client
 from toolchain.progress import say
 from toolchain.registry import Crane
 
@@ -190,6 +191,9 @@ def _up(target: Target, *options: str) -> None:
     engine.up(target, *options)
     typer.echo()
     typer.echo(_summary(target))
+    if target.runs_kai and target.settings.platform.jetsons:
+        with client(Path(str(target.settings.cluster.kubeconfig))) as api:
+            typer.echo(sharing.share(api, ROOT))
 
 
 def _summary(target: Target) -> str:
@@ -203,6 +207,7 @@ def _summary(target: Target) -> str:
             nodes=connection.nodes(),
             outputs=engine.outputs(target),
             simulated=target.simulated,
+            runs_kai=target.runs_kai,
             kubeconfig=connection.kubeconfig,
         )
     finally:

@@ -27,6 +27,7 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
     nodes: Mapping[str, Node],
     outputs: Mapping[str, object],
     simulated: tuple[str, ...],
+    runs_kai: bool,
     kubeconfig: str,
 ) -> str:
     """The summary as plain text.
@@ -39,6 +40,7 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
         nodes: the cluster's nodes by name.
         outputs: the stack's outputs.
         simulated: what is not real, in words.
+        runs_kai: whether KAI's own programs run where the rest is simulated.
         kubeconfig: the file to use with kubectl.
     """
     out = io.StringIO()
@@ -57,7 +59,7 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
     for what in simulated:
         console.print(f"\n{what}")
     console.print("\nTry next:")
-    for line in _next_steps(stack, settings, simulated, kubeconfig):
+    for line in _next_steps(stack, settings, kubeconfig, simulated=bool(simulated), runs_kai=runs_kai):
         console.print(f"  {line}", soft_wrap=True)
     return out.getvalue()
 
@@ -103,15 +105,16 @@ def _node_table(settings: StackSettings, nodes: Mapping[str, Node]) -> Table:
     return table
 
 
-def _next_steps(stack: str, settings: StackSettings, simulated: tuple[str, ...], kubeconfig: str) -> list[str]:
+def _next_steps(stack: str, settings: StackSettings, kubeconfig: str, *, simulated: bool, runs_kai: bool) -> list[str]:
     steps = [
         'eval "$(make env)"   # pulumi, kubectl and the Python environment on PATH',
         f"export KUBECONFIG={kubeconfig}",
     ]
+    fraction = "kubectl apply -f examples/fraction.yaml   # a pod that asks for 4 GiB of a GPU"
     if not simulated:
         return [
             *steps,
-            "kubectl apply -f examples/fraction.yaml   # a pod that asks for 4 GiB of a GPU",
+            fraction,
             f"make preview STACK={stack}   # what another `up` would change",
         ]
     if settings.overrides_apply:
@@ -119,6 +122,8 @@ def _next_steps(stack: str, settings: StackSettings, simulated: tuple[str, ...],
         steps.append(
             f"kubectl create -f examples/reservation-pod.yaml --as {user} -o yaml   # as KAI does; see what it became"
         )
+    if runs_kai:
+        steps.append(fraction)
     return [
         *steps,
         "kubectl get pods --all-namespaces --output wide",

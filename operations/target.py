@@ -34,6 +34,7 @@ class Target:
         project: the folder of its Pulumi.yaml.
         environment: of every program that is run for it.
         simulated: what stands in for the real thing, in words; empty on the reader's own cluster.
+        runs_kai: whether that is a simulator with KAI's own programs.
     """
 
     stack: str
@@ -41,6 +42,7 @@ class Target:
     project: Path
     environment: Mapping[str, str]
     simulated: tuple[str, ...]
+    runs_kai: bool = False
 
 
 def folder(stack: str) -> Path:
@@ -125,7 +127,8 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
         "PULUMI_CONFIG_PASSPHRASE": "",
     }
     stand_ins = [pin.name for pin, path in zip((KAI_SCHEDULER, GPU_OPERATOR), charts.values(), strict=True) if path]
-    simulated = [simulator.simulated(simulator.status(control_plane.folder).kai_programs)]
+    running = simulator.status(control_plane.folder).kai_programs
+    simulated = [simulator.simulated(running)]
     if stand_ins:
         simulated.append(
             f"Charts: {' and '.join(stand_ins)} are stand-ins of ours with the official value paths, since the "
@@ -136,7 +139,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
             f"Hosts: {', '.join(sorted(settings.hosts))} are not contacted, and GPU memory that they would be asked "
             f"for is {SIMULATED_MEMORY_MIB} MiB; give KUBECONFIG to prepare them."
         )
-    return Target(stack, read_settings(file), project, environment, tuple(simulated))
+    return Target(stack, read_settings(file), project, environment, tuple(simulated), runs_kai=running is not None)
 
 
 def _nodes(settings: StackSettings) -> dict[str, simulator.NodeKind]:

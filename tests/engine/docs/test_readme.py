@@ -122,7 +122,7 @@ class TestOnTheSimulator:
     def test_make_down_removes_the_stack_and_stops_the_simulator(self, checkout: Path) -> None:
         output = shell("make down", checkout)
         assert re.search(r"\d+ deleted", output)
-        assert output.endswith("is stopped. `make reset STACK=jetson` forgets its data.\n")
+        assert "is stopped. `make reset STACK=jetson` forgets its data.\n" in output
         assert not simulator.status(checkout / ".simulator/jetson/cluster").running
         assert "The simulator of stack 'jetson' is gone, with its data." in shell("make reset", checkout)
         assert not (checkout / ".simulator/jetson/cluster").exists()

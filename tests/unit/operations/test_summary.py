@@ -28,7 +28,7 @@ NODES = {
 }
 
 
-def _text(stack: Json, *, simulated: tuple[str, ...] = ()) -> str:
+def _text(stack: Json, *, simulated: tuple[str, ...] = (), runs_kai: bool = False) -> str:
     return render(
         stack="edge",
         server="https://127.0.0.1:6443",
@@ -37,6 +37,7 @@ def _text(stack: Json, *, simulated: tuple[str, ...] = ()) -> str:
         nodes=NODES,
         outputs=OUTPUTS,
         simulated=simulated,
+        runs_kai=runs_kai,
         kubeconfig="/home/me/.kube/config",
     )
 
@@ -92,6 +93,10 @@ def test_on_the_simulator_it_says_what_is_not_real_and_leads_on_to_a_real_cluste
     assert "--as system:serviceaccount:kai-scheduler:binder" in text
     assert "KUBECONFIG=~/.kube/config" in text
     assert "examples/fraction.yaml" not in text, "KAI does not run on the simulator, so nothing would schedule it"
+
+
+def test_where_kai_runs_on_the_simulator_a_fraction_is_the_next_step() -> None:
+    assert "examples/fraction.yaml" in _text(jetson(), simulated=("Simulated.",), runs_kai=True)
 
 
 def test_an_x86_stack_is_not_told_to_look_at_a_mutation_that_does_not_happen() -> None:

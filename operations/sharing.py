@@ -1,0 +1,95 @@
+"""The end of `make up` where KAI is real on the simulator: a workload that shares a GPU, as KAI schedules it."""
+
+import io
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import yaml
+from lightkube import Client, codecs
+from lightkube.core.exceptions import ApiError
+from lightkube.resources.core_v1 import Pod
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from operations.errors import OperationError
+
+if TYPE_CHECKING:
+    from lightkube.resources.apps_v1 import Deployment
+
+WORKLOAD = Path("examples/sharing.yaml")
+NAMESPACE = "default"
+_MEMORY = "gpu-memory"
+"""The annotation with the MiB that a pod asks for."""
+_FIELD_MANAGER = "kai-anywhere-make-up"
+_WITHIN_S, _POLL_S = 60.0, 0.5
+_WIDTH = 110
+
+
+def share(api: Client, folder: Path) -> str:
+    """Apply the workload, and tell once KAI has decided about each of its pods.
+
+    Args:
+        api: the simulator's administrator.
+        folder: where `WORKLOAD` is.
+
+    Raises:
+        OperationError: the API server refuses the workload.
+    """
+    manifest = yaml.safe_load((folder / WORKLOAD).read_text(encoding="utf-8"))
+    manifest["metadata"]["namespace"] = NAMESPACE
+    workload = cast("Deployment", codecs.from_dict(manifest))
+    try:
+        api.apply(workload, field_manager=_FIELD_MANAGER, force=True)
+    except ApiError as error:
+        raise OperationError(f"The API server refuses {WORKLOAD}: {error.status.message}") from error
+    selector = manifest["spec"]["selector"]["matchLabels"]
+    pods = decided(
+        lambda: [pod.to_dict() for pod in api.list(Pod, namespace=NAMESPACE, labels=selector)],
+        manifest["spec"]["replicas"],
+    )
+    return table(pods)
+
+
+def decided(pods: Callable[[], Sequence[Mapping[str, Any]]], count: int) -> list[Mapping[str, Any]]:
+    """The workload's pods, once each runs or has KAI's word why it does not; as they are after a minute, otherwise."""
+    deadline = time.monotonic() + _WITHIN_S
+    while True:
+        there = sorted(pods(), key=lambda pod: (_phase(pod) != "Running", pod["metadata"]["name"]))
+        if len(there) == count and all(_phase(pod) == "Running" or reason(pod) for pod in there):
+            return there
+        if time.monotonic() > deadline:
+            return there
+        time.sleep(_POLL_S)
+
+
+def reason(pod: Mapping[str, Any]) -> str:
+    """Why a pod is not scheduled, in the scheduler's words; empty where nothing is said."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message") or "")
+    return ""
+
+
+def table(pods: Sequence[Mapping[str, Any]]) -> str:
+    """The pods with their shares, and how many run."""
+    running = sum(_phase(pod) == "Running" for pod in pods)
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("Pod", "MiB", "Phase", "Node", "Why not"):
+        shown.add_column(column)
+    for pod in pods:
+        metadata = pod["metadata"]
+        asked = (metadata.get("annotations") or {}).get(_MEMORY, "-")
+        node = pod["spec"].get("nodeName") or "-"
+        shown.add_row(metadata["name"], asked, _phase(pod), node, reason(pod))
+    out = io.StringIO()
+    console = Console(file=out, width=_WIDTH, color_system=None, highlight=False)
+    console.print(f"Scheduled by KAI ({WORKLOAD}): {running} Running, {len(pods) - running} Pending.\n")
+    console.print(shown)
+    return out.getvalue().rstrip()
+
+
+def _phase(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")
