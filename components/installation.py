@@ -30,6 +30,8 @@ def _top_level_keys(file: Path) -> list[str]:
 
     `pulumi config set` may write the comments at its end without their indentation; the engine reads no such section.
     """
+    if not file.is_file():
+        return []
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
