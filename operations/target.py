@@ -131,8 +131,8 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     simulated = [simulator.simulated(running)]
     if stand_ins:
         simulated.append(
-            f"Charts: {' and '.join(stand_ins)} are stand-ins of ours with the official value paths, since the "
-            "official charts can't be reached from here."
+            f"Charts: {' and '.join(stand_ins)} {'is a stand-in' if len(stand_ins) == 1 else 'are stand-ins'} of ours "
+            "with the official value paths, since what is official can't be reached from here."
         )
     if settings.hosts:
         simulated.append(
@@ -155,7 +155,7 @@ def _nodes(settings: StackSettings) -> dict[str, simulator.NodeKind]:
 
 
 def _kai_programs(settings: StackSettings, *, official_chart: bool) -> str | None:
-    """What KAI_PROGRAMS says, or None: then KAI is played, or run as the last time.
+    """What KAI_PROGRAMS says, or None: then KAI is emulated, or run as the last time.
 
     Raises:
         OperationError: KAI's chart is our stand-in, whose RBAC and CRDs KAI can't work with, or the settings do not

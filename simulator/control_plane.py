@@ -70,8 +70,8 @@ def up(  # noqa: PLR0913 - all by name
         nodes: beside the default ones, by name.
         older: with the API server before MutatingAdmissionPolicy v1, and v1beta1 switched on in it. Without it the same
             cluster is upgraded.
-        kai_programs: where KAI's programs come from, to be run and not played: a folder, or `images`; None for what was
-            said the last time.
+        kai_programs: where KAI's programs come from, to be run and not emulated: a folder, or `images`; None for what
+            was said the last time.
         report: is given each line of progress.
 
     Raises:
@@ -213,15 +213,15 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
 def _check(kai_programs: str, previous: Records | None) -> None:
     if previous is not None and previous.programs is None:
         raise SimulatorError(
-            "This simulator has played KAI so far, with other CustomResourceDefinitions. Forget it with `make reset`, "
-            "then run the same command again."
+            "This simulator has emulated KAI so far, with other CustomResourceDefinitions. Forget it with "
+            "`make reset`, then run the same command again."
         )
     if reason := launcher.unavailable():
-        raise SimulatorError(f"KAI's programs can't be run here: {reason}. Without KAI_PROGRAMS, KAI is played.")
+        raise SimulatorError(f"KAI's programs can't be run here: {reason}. Without KAI_PROGRAMS, KAI is emulated.")
     if kai_programs != toolchain.IMAGES and not Path(kai_programs).is_dir():
         raise SimulatorError(
             f"{kai_programs} is no folder, and KAI's programs are to come from there. Give another one with "
-            "KAI_PROGRAMS, or forget it with `make reset`: then KAI is played."
+            "KAI_PROGRAMS, or forget it with `make reset`: then KAI is emulated."
         )
 
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 SIMULATED = ("kwok.x-k8s.io/node", "fake")
-"""The annotation of nodes that are records: KWOK plays their kubelet, `simulator.operands` their device plugins."""
+"""The annotation of nodes that are records: KWOK emulates their kubelet, `simulator.operands` their device plugins."""
 
 GPUS_ANNOTATION = "simulator.kai-anywhere.io/gpus"
 """How many GPUs the machine has; nobody but `simulator.operands` reads it."""

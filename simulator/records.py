@@ -39,7 +39,7 @@ class Records(_Strict):
 
     ports: Ports
     programs: str | None = None
-    """The folder of KAI's programs, or `images`; None where KAI is played."""
+    """The folder of KAI's programs, or `images`; None where KAI is emulated."""
     processes: dict[str, ProcessRecord] = {}
 
     def with_process(self, name: str, record: ProcessRecord) -> "Records":

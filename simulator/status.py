@@ -24,7 +24,7 @@ def simulated(kai_programs: str | None) -> str:
     """What is real in a simulator and what is not, in words.
 
     Args:
-        kai_programs: the folder of KAI's programs, or `images`, where they run; None where KAI is played.
+        kai_programs: the folder of KAI's programs, or `images`, where they run; None where KAI is emulated.
     """
     if kai_programs is None:
         return (

@@ -82,7 +82,7 @@ def run(kubeconfig: Path, *, with_kai: bool = True) -> None:
 
     Args:
         kubeconfig: of the cluster.
-        with_kai: whether KAI's operator is played too; its hooks are in any case.
+        with_kai: whether KAI's operator is emulated too; its hooks are in any case.
     """
     complained: frozenset[str] = frozenset()
     behaviours = tuple(behaviour for behaviour in BEHAVIOURS if with_kai or behaviour is not kai.decide)

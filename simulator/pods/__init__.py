@@ -1,4 +1,4 @@
-"""Pods that are processes: KAI's programs, started here as their Deployments say, with nothing played.
+"""Pods that are processes: KAI's programs, started here as their Deployments say, with nothing emulated.
 
 A kubelet gives a container a network, a file system and an identity of its own. A process of ours has: a loopback
 address of its own, which `launcher` and `addresses` put under every port that it opens; a folder with the files of its

@@ -14,7 +14,7 @@ REAL = (
     "queuecontroller",
     "scheduler",
 )
-"""The last parts of the images that run. KAI's others are played: hooks need a shell and kubectl at fixed paths, and
+"""The last parts of the images that run. KAI's others are emulated: hooks need a shell and kubectl at fixed paths, and
 reservation pods need NVML."""
 
 

@@ -124,7 +124,7 @@ class Pods:
 
 
 def is_real(pod: Object) -> bool:
-    """Whether a pod is run, not played."""
+    """Whether a pod is run, not emulated."""
     return any(name_of(each["image"]) in REAL for each in pod["spec"]["containers"])
 
 

@@ -1,4 +1,4 @@
-"""What is played for KAI's reservation pods: NVML's answer, which GPU the device plugin gave to the pod."""
+"""What is emulated for KAI's reservation pods: NVML's answer, which GPU the device plugin gave to the pod."""
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence

@@ -17,6 +17,6 @@ def render(stages: Path, folder: Path) -> None:
     for file in stages.glob("*.yaml"):
         stage = yaml.safe_load(file.read_text(encoding="utf-8"))
         if stage["spec"]["resourceRef"]["kind"] == "Pod":
-            played = {"key": _NAME, "operator": "NotIn", "values": list(REAL)}
-            stage["spec"]["selector"]["matchExpressions"].append({"jq": played})
+            emulated = {"key": _NAME, "operator": "NotIn", "values": list(REAL)}
+            stage["spec"]["selector"]["matchExpressions"].append({"jq": emulated})
         write_private(folder / file.name, yaml.safe_dump(stage, sort_keys=False).encode())

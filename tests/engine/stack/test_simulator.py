@@ -379,7 +379,7 @@ def test_no_free_port_is_one_that_the_kernel_gives_to_outgoing_connections() -> 
 
 def test_kai_is_not_run_where_it_was_played(own_folder: Path, tmp_path: Path) -> None:
     before = pids(own_folder)
-    with pytest.raises(simulator.SimulatorError, match="has played KAI so far"):
+    with pytest.raises(simulator.SimulatorError, match="has emulated KAI so far"):
         simulator.up(own_folder, kai_programs=str(tmp_path))
     assert pids(own_folder) == before
     assert simulator.status(own_folder).kai_programs is None

@@ -1,4 +1,4 @@
-"""What is said of pods that are processes, what is played for reservation pods, and where connections go."""
+"""What is said of pods that are processes, what is emulated for reservation pods, and where connections go."""
 
 import json
 import shutil
