@@ -82,6 +82,7 @@ def reset(stack: Stack = "jetson") -> None:
 def preflight(stack: Stack = "jetson") -> None:
     """Check the cluster against the stack; change nothing."""
     with open_target(stack) as target:
+        engine.check_context(target)
         known = f"{yaml.safe_load((target.project / 'Pulumi.yaml').read_text())['name']}/{stack}"
         result = run_preflight(target.settings, engine.deployed_state(target), preview=False, stack=known)
         for warning in result.warnings:

@@ -10,6 +10,7 @@ from cluster.binding import bind
 from cluster.client import Cluster
 from cluster.deployed_state import DeployedState
 from cluster.errors import ClusterError
+from cluster.kubeconfig import choose_context
 from cluster.preflight import another_cluster, where
 from operations.errors import OperationError
 from operations.target import Target
@@ -54,8 +55,10 @@ def up(target: Target, *options: str) -> None:
     """`pulumi up` on the stack's own cluster.
 
     Raises:
+        ClusterError: if there is no such kubeconfig or context.
         OperationError: if the cluster is another one, or pulumi fails.
     """
+    check_context(target)
     select_stack(target)
     bind_cluster(target)
     pulumi(target, "up", "--stack", target.stack, *options, *_unattended(target))
@@ -65,13 +68,24 @@ def destroy(target: Target) -> None:
     """`pulumi destroy` on the stack's own cluster.
 
     Raises:
+        ClusterError: if there is no such kubeconfig or context.
         OperationError: if the cluster is another one, or pulumi fails.
     """
+    check_context(target)
     select_stack(target)
     bind_cluster(target)
     # What the stack adopted is given back by the program.
     program = ["--run-program"] if target.settings.cluster.adopt else []
     pulumi(target, "destroy", "--stack", target.stack, *program, *_unattended(target))
+
+
+def check_context(target: Target) -> None:
+    """Before anything else: who gave a wrong kubeconfig needs no login to a backend to hear it.
+
+    Raises:
+        ClusterError: if there is no such kubeconfig or context.
+    """
+    choose_context(target.settings.cluster)
 
 
 def _unattended(target: Target) -> list[str]:
