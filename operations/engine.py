@@ -15,6 +15,11 @@ from cluster.preflight import another_cluster, where
 from operations.errors import OperationError
 from operations.target import Target
 
+_ENCRYPTED = (
+    "Give the passphrase with which the stack was made: export PULUMI_CONFIG_PASSPHRASE, or "
+    "PULUMI_CONFIG_PASSPHRASE_FILE with the name of a file that holds it."
+)
+
 
 class _Resource(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -99,7 +104,7 @@ def select_stack(target: Target) -> None:
     if asked.returncode != 0:
         raise OperationError(
             f"pulumi can't open the stack '{target.stack}': {asked.stderr.strip()}\n"
-            "Log in to a backend first, for example: pulumi login --local"
+            + (_ENCRYPTED if "passphrase" in asked.stderr else "Log in to a backend first: pulumi login --local")
         )
     if target.simulated:
         # This command holds the simulator's lock, so whoever holds the state's lock is dead.
@@ -118,7 +123,7 @@ def deployed_state(target: Target) -> DeployedState:
     if asked.returncode != 0:
         raise OperationError(
             f"The state of stack '{target.stack}' can't be read: {asked.stderr.strip()}\n"
-            "Log in to the backend that holds it, and set its passphrase, for example PULUMI_CONFIG_PASSPHRASE."
+            + (_ENCRYPTED if "passphrase" in asked.stderr else "Log in to the backend that holds it.")
         )
     try:
         export = _Export.model_validate_json(asked.stdout)

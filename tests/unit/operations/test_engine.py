@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterUnreachableError
-from operations.engine import destroy, pulumi, up
+from operations.engine import destroy, pulumi, select_stack, up
 from operations.errors import OperationError
 from operations.target import Target
 from testbed.stacks import Json, jetson, parse
@@ -36,3 +36,26 @@ def test_a_kubeconfig_that_is_not_there_is_told_before_a_login_is_asked_for(
     target = Target("jetson", parse(jetson()), tmp_path, {"PATH": str(tmp_path)}, ())
     with pytest.raises(ClusterUnreachableError, match=f"No kubeconfig at {tmp_path / 'missing'}"):
         command(target)
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("error: passphrase must be set with PULUMI_CONFIG_PASSPHRASE", "export PULUMI_CONFIG_PASSPHRASE, or"),
+        ("error: PULUMI_ACCESS_TOKEN must be set for login", "Log in to a backend first: pulumi login --local"),
+    ],
+)
+def test_a_stack_that_can_not_be_opened_has_the_remedy_of_its_cause(
+    said: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "pulumi"
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 255\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    target = Target("jetson", parse(jetson()), tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
+    with pytest.raises(OperationError) as caught:
+        select_stack(target)
+    lines = str(caught.value).splitlines()
+    assert said in lines[0]
+    assert remedy in lines[1]
+    assert len(lines) == 2, "one remedy, not both"
