@@ -1,0 +1,33 @@
+"""Kubernetes quantities: `500m`, `2Gi`, `1e3`."""
+
+import re
+from fractions import Fraction
+
+_NUMBER = re.compile(r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+))(?P<suffix>[eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+MIB = 1 << 20
+"""In bytes."""
+
+
+class QuantityError(ValueError):
+    """A text is no Kubernetes quantity."""
+
+
+def quantity(value: str | float) -> Fraction:
+    """The number that a quantity says, exactly.
+
+    Args:
+        value: as a manifest or the API server says it; YAML makes numbers of `1` and `0.5`.
+
+    Raises:
+        QuantityError: if it is none.
+    """
+    parsed = _NUMBER.fullmatch(str(value))
+    if parsed is None or isinstance(value, bool):
+        raise QuantityError(f"'{value}' is not a Kubernetes quantity such as '500m', '2' or '2Gi'")
+    number, suffix = Fraction(parsed["number"]), parsed["suffix"] or ""
+    if suffix in _BINARY:
+        return number * (1 << _BINARY[suffix])
+    exponent = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:] or 0)
+    return number * Fraction(10) ** exponent

@@ -1,0 +1,246 @@
+"""KAI's queues: what they may use, what is charged to them, and whose turn it is.
+
+KAI v0.17.0 pkg/scheduler/plugins/proportion. Amounts are GPUs, millicpus and bytes, in this order.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+UNLIMITED = -1.0
+_RESOURCES = ("GPUs", "cores", "MiB of memory")
+_UNITS = (1, 1000, 1 << 20)
+"""Of amounts in one of these."""
+_NO_SHARE_FACTOR = 1000
+"""A queue that uses what it has no share of comes last (resource_share, noFairShareDrfMultiplier)."""
+
+Amounts = tuple[float, float, float]
+NOTHING: Amounts = (0.0, 0.0, 0.0)
+
+
+def add(one: Amounts, other: Amounts) -> Amounts:
+    """The sum, resource by resource."""
+    return (one[0] + other[0], one[1] + other[1], one[2] + other[2])
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue, as its object says it.
+
+    Attributes:
+        name: of the object.
+        parent: the queue above it; None for a top queue.
+        priority: KAI's default is 100.
+        quota: what it is promised; `UNLIMITED` means everything.
+        limit: what it may use at most; `UNLIMITED` means everything.
+        weight: by which it gets of what is left over.
+    """
+
+    name: str
+    parent: str | None = None
+    priority: int = 100
+    quota: Amounts = NOTHING
+    limit: Amounts = (UNLIMITED, UNLIMITED, UNLIMITED)
+    weight: Amounts = (1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Why a queue has no room.
+
+    Attributes:
+        queue: it, or one above it.
+        resource: what is short, with its unit.
+        allowed: the limit or quota.
+        used: so far.
+        asked: in addition.
+        over_quota: whether it is the quota, which pods that may not be interrupted must keep to.
+    """
+
+    queue: str
+    resource: str
+    allowed: float
+    used: float
+    asked: float
+    over_quota: bool
+
+
+@dataclass
+class _Account:
+    queue: Queue
+    used: Amounts = NOTHING
+    used_for_good: Amounts = NOTHING
+    requested: Amounts = NOTHING
+    fair: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+
+    def allocatable(self, index: int) -> float:
+        """What the queue should have (resource_share.go, GetAllocatableShare)."""
+        quota, limit = self.queue.quota[index], self.queue.limit[index]
+        if quota == UNLIMITED:
+            return limit
+        share = max(quota, self.fair[index])
+        return share if limit == UNLIMITED else min(limit, share)
+
+    def requestable(self, index: int) -> float:
+        """What it asks for, up to its limit."""
+        limit = self.queue.limit[index]
+        return self.requested[index] if limit == UNLIMITED else min(limit, self.requested[index])
+
+
+class Ledger:
+    """What the queues of a cluster use.
+
+    Args:
+        queues: all of them.
+        total: what the cluster has.
+    """
+
+    def __init__(self, queues: Iterable[Queue], total: Amounts) -> None:
+        self._accounts = {queue.name: _Account(queue) for queue in queues}
+        self._total = total
+
+    def leaf(self, name: str) -> bool | None:
+        """Whether pods can be submitted to a queue; None where there is no such queue."""
+        if name not in self._accounts:
+            return None
+        return all(account.queue.parent != name for account in self._accounts.values())
+
+    def charge(self, queue: str, amounts: Amounts, *, preemptible: bool) -> None:
+        """Add what a placed pod uses to its queue and to those above it."""
+        for account in self._up(queue):
+            account.used = add(account.used, amounts)
+            if not preemptible:
+                account.used_for_good = add(account.used_for_good, amounts)
+
+    def objection(self, queue: str, amounts: Amounts, *, preemptible: bool) -> Objection | None:
+        """Why a queue, or one above it, has no room for so much (capacity_policy); None where it has."""
+        for account in self._up(queue):
+            if over := _over(account.queue.name, account.queue.limit, account.used, amounts, over_quota=False):
+                return over
+        for account in [] if preemptible else self._up(queue):
+            if over := _over(account.queue.name, account.queue.quota, account.used_for_good, amounts, over_quota=True):
+                return over
+        return None
+
+    def divide(self, requested: Mapping[str, Amounts]) -> None:
+        """Give every queue its fair share of the cluster.
+
+        Args:
+            requested: what the pods of each leaf queue ask for together, whether they run or not.
+        """
+        for name, amounts in requested.items():
+            for account in self._up(name):
+                account.requested = add(account.requested, amounts)
+        self._divide_below(None, self._total)
+
+    def first(self, waiting: Mapping[str, Amounts]) -> str:
+        """The leaf queue whose turn it is (queue_order.go).
+
+        Args:
+            waiting: what the next pods of each leaf queue ask for; not empty.
+        """
+        active = {account.queue.name for leaf in waiting for account in self._up(leaf)}
+
+        def best(name: str | None) -> str:
+            if name in waiting:
+                return str(name)
+            below = {child: best(child) for child in sorted(active) if self._accounts[child].queue.parent == name}
+            return below[min(below, key=lambda child: _rank(self._accounts[child], waiting[below[child]], self._total))]
+
+        return best(None)
+
+    def _up(self, name: str) -> Iterator[_Account]:
+        account = self._accounts.get(name)
+        while account is not None:
+            yield account
+            account = self._accounts.get(account.queue.parent or "")
+
+    def _divide_below(self, parent: str | None, total: Amounts) -> None:
+        level = [account for name, account in sorted(self._accounts.items()) if account.queue.parent == parent]
+        for index in range(len(_RESOURCES)):
+            _divide(level, total[index], index)
+        for account in level:
+            self._divide_below(account.queue.name, (account.fair[0], account.fair[1], account.fair[2]))
+
+
+def _over(name: str, allowed: Amounts, used: Amounts, asked: Amounts, *, over_quota: bool) -> Objection | None:
+    for index, resource in enumerate(_RESOURCES):
+        if allowed[index] != UNLIMITED and asked[index] and allowed[index] < used[index] + asked[index]:
+            unit = _UNITS[index]
+            return Objection(name, resource, allowed[index] / unit, used[index] / unit, asked[index] / unit, over_quota)
+    return None
+
+
+def _rank(account: _Account, asked: Amounts, total: Amounts) -> tuple[float, ...]:
+    """What decides whose turn it is, the first difference counts, the smaller one wins.
+
+    Queues that are alike are taken by name; KAI takes the older one.
+    """
+    queue, every = account.queue, range(len(_RESOURCES))
+    then = add(account.used, asked)
+    allocatable = [account.allocatable(index) for index in every]
+    return (
+        all(account.fair[index] < account.used[index] for index in every),
+        not all(queue.quota[index] == UNLIMITED or then[index] <= queue.quota[index] for index in every),
+        -queue.priority,
+        any(not allocatable[index] and then[index] for index in every),
+        max(_part(then[index], allocatable[index], total[index]) for index in every),
+        max(_part(account.used[index], allocatable[index], total[index]) for index in every),
+    )
+
+
+def _part(used: float, allocatable: float, total: float) -> float:
+    of = total if allocatable == UNLIMITED else allocatable
+    return used / of if of else used * _NO_SHARE_FACTOR
+
+
+def _divide(level: list[_Account], total: float, index: int) -> None:
+    """Divide one resource among the queues of one level (resource_division.go)."""
+    left = total
+    for account in level:
+        quota = account.queue.quota[index]
+        share = min(total if quota == UNLIMITED else quota, account.requestable(index))
+        account.fair[index] += share
+        left -= share
+    if left <= 0:
+        return
+    priorities = sorted({account.queue.priority for account in level}, reverse=True)
+    remainders: dict[int, dict[str, float]] = {}
+    for priority in priorities:
+        same = [account for account in level if account.queue.priority == priority]
+        left, remainders[priority] = _divide_by_weight(same, left, index)
+    accounts = {account.queue.name: account for account in level}
+    for priority in priorities:
+        for name, _ in sorted(remainders[priority].items(), key=lambda each: (-each[1], each[0])):
+            share = min(1.0, max(left, 0.0))
+            accounts[name].fair[index] += share
+            left -= share
+
+
+def _divide_by_weight(level: list[_Account], left: float, index: int) -> tuple[float, dict[str, float]]:
+    """Give whole units by weight, in rounds.
+
+    Returns:
+        What is left, and by queue what it would get beyond whole units.
+    """
+    remainders: dict[str, float] = {}
+    while left > 0:
+        unsatisfied = [each for each in level if each.requestable(index) > each.fair[index]]
+        weights = sum(account.queue.weight[index] for account in unsatisfied)
+        if not weights:
+            break
+        again, round_total = False, left
+        for account in unsatisfied:
+            asked = account.requestable(index) - account.fair[index]
+            share = round_total * account.queue.weight[index] / weights
+            given = asked if asked <= share else float(math.floor(share))
+            if asked <= share:
+                remainders.pop(account.queue.name, None)
+            elif share > given:
+                remainders[account.queue.name] = share - given
+            account.fair[index] += given
+            left -= given
+            again = again or (bool(given) and asked < share)
+        if not again:
+            break
+    return left, remainders

@@ -1,0 +1,190 @@
+"""Clusters whose GPUs are shared, as the API server shows them: what `status` is tested and measured on."""
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+QUEUES = "/apis/scheduling.run.ai/v2/queues"
+POD_GROUPS = "/apis/scheduling.run.ai/v2alpha2/podgroups"
+BIND_REQUESTS = "/apis/scheduling.run.ai/v1alpha2/bindrequests"
+RESERVATIONS = "kai-resource-reservation"
+CREATED = "2026-11-01T10:00:00Z"
+_MEMORY = "nvidia.com/gpu.memory"
+_COUNT = "nvidia.com/gpu.count"
+
+Manifest = dict[str, Any]
+
+
+def gpu_node(
+    name: str,
+    *,
+    memory_mib: int | None = 131072,
+    gpus: int = 1,
+    advertised: int | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Manifest:
+    """A node.
+
+    Args:
+        name: of the node.
+        memory_mib: of its memory label; None for none.
+        gpus: physical ones.
+        advertised: allocatable `nvidia.com/gpu`, where that differs.
+        labels: more labels.
+    """
+    known = {"kubernetes.io/hostname": name, "kai-anywhere.io/platform": "tegra", _COUNT: str(gpus)}
+    known |= {} if memory_mib is None else {_MEMORY: str(memory_mib)}
+    known |= labels or {}
+    return {
+        "metadata": {
+            "name": name,
+            "uid": _uid(name),
+            "labels": known,
+            "managedFields": [_written("kai-anywhere", labels=known)],
+            "creationTimestamp": CREATED,
+        },
+        "spec": {"podCIDR": "10.42.0.0/24"},
+        "status": {
+            "nodeInfo": {"architecture": "arm64", "kubeletVersion": "v1.36.2", "kernelVersion": "6.8.12-tegra"},
+            "capacity": {"memory": "128Gi", "cpu": "14"},
+            "allocatable": {"nvidia.com/gpu": str(gpus if advertised is None else advertised), "cpu": "14"},
+            "conditions": [
+                {"type": "MemoryPressure", "status": "False", "lastTransitionTime": CREATED},
+                {"type": "Ready", "status": "True", "lastTransitionTime": CREATED, "reason": "KubeletReady"},
+            ],
+        },
+    }
+
+
+def pod(  # noqa: PLR0913 - what makes a pod
+    name: str,
+    *,
+    namespace: str = "robots",
+    node: str | None = "jetson-1",
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+    phase: str = "Running",
+    queue: str | None = "robots",
+) -> Manifest:
+    """A pod of KAI's.
+
+    Args:
+        name: of the pod.
+        namespace: its namespace.
+        node: where it is; None while it waits.
+        annotations: by which it asks for a share.
+        labels: more labels, as those of its GPU groups.
+        limits: resources of its container.
+        phase: its phase.
+        queue: of KAI.
+    """
+    known = {"app": name, **({"kai.scheduler/queue": queue} if queue else {}), **(labels or {})}
+    scheduled = {"type": "PodScheduled", "status": "True" if node else "False", "lastTransitionTime": CREATED}
+    ready = {"type": "Ready", "status": "True" if phase == "Running" else "False", "lastTransitionTime": CREATED}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": _uid(f"{namespace}/{name}"),
+            "labels": known,
+            "annotations": dict(annotations or {}),
+            "creationTimestamp": CREATED,
+            "ownerReferences": [{"kind": "ReplicaSet", "name": name, "apiVersion": "apps/v1", "uid": _uid(name)}],
+            "managedFields": [_written("kube-controller-manager", labels=known, annotations=annotations or {})],
+        },
+        "spec": {
+            "schedulerName": "kai-scheduler",
+            **({"nodeName": node} if node else {}),
+            "containers": [{"name": "main", "image": "ubuntu:24.04", "resources": {"limits": dict(limits or {})}}],
+            "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 300}],
+        },
+        "status": {"phase": phase, "conditions": [scheduled, ready] if node else [scheduled]},
+    }
+
+
+def share(name: str, group: str, *, mib: int = 30000, **others: Any) -> Manifest:  # noqa: ANN401 - those of `pod`
+    """A pod with so many MiB of the GPU of a group."""
+    return pod(name, annotations={"gpu-memory": str(mib)}, labels={"runai-gpu-group": group}, **others)
+
+
+def reservation(
+    group: str, *, node: str = "jetson-1", uuid: str | None = "GPU-1111", phase: str = "Running"
+) -> Manifest:
+    """The pod that holds a GPU for a group; it has not answered yet where the UUID is None."""
+    told = {} if uuid is None else {"run.ai/reserve_for_gpu_index": uuid}
+    return pod(
+        f"gpu-reservation-{sha256(f'{node}/{group}'.encode()).hexdigest()[:16]}",
+        namespace=RESERVATIONS,
+        node=node,
+        annotations=told,
+        labels={"app": RESERVATIONS, "runai-gpu-group": group},
+        limits={"nvidia.com/gpu": "1"},
+        phase=phase,
+        queue=None,
+    )
+
+
+def queue(name: str, parent: str = "", *, quota: float = -1, limit: float = -1, used: str | None = None) -> Manifest:
+    """A queue; `used` is what the queue controller says."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            **({"parentQueue": parent} if parent else {}),
+            "resources": {"gpu": {"quota": quota, "limit": limit, "overQuotaWeight": 1}},
+        },
+        "status": {} if used is None else {"allocated": {"nvidia.com/gpu": used}},
+    }
+
+
+def fleet(nodes: int, pods_of_node: int = 5) -> Mapping[str, list[Manifest]]:
+    """A cluster of equal nodes: the answers by path. Of the pods of a node four have a share, and the rest wait."""
+    running = min(pods_of_node, 4)
+    pods = []
+    for index in range(nodes):
+        name, group = f"jetson-{index}", _uid(f"group-{index}")
+        pods.append(reservation(group, node=name, uuid=f"GPU-{_uid(name)}"))
+        pods += [share(f"arm-{index}-{part}", group, node=name) for part in range(running)]
+        pods += [waiting(f"arm-{index}-{part}") for part in range(running, pods_of_node)]
+    return {
+        NODES: [gpu_node(f"jetson-{index}") for index in range(nodes)],
+        PODS: pods,
+        QUEUES: [queue("all"), queue("robots", "all", quota=nodes / 2, used=f"{nodes * 0.92:.2f}")],
+        POD_GROUPS: [],
+        BIND_REQUESTS: [],
+    }
+
+
+def waiting(name: str, *, mib: int = 30000, message: str = "no node has the GPU memory") -> Manifest:
+    """A pod that KAI can't place."""
+    made = pod(name, node=None, annotations={"gpu-memory": str(mib)}, phase="Pending")
+    made["status"]["conditions"][0] |= {"reason": "Unschedulable", "message": message}
+    return made
+
+
+def pages(items: list[Manifest], size: int = 500) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """A list as the API server gives it out: each page with the token by which it is asked for."""
+    for start in range(0, len(items) or 1, size):
+        after = {"continue": f"from-{start + size}"} if start + size < len(items) else {}
+        yield (
+            f"from-{start}" if start else "",
+            {"kind": "List", "metadata": after, "items": items[start : start + size]},
+        )
+
+
+def _written(manager: str, **parts: Mapping[str, str]) -> Manifest:
+    metadata: Manifest = {f"f:{part}": {f"f:{name}": {} for name in names} for part, names in parts.items() if names}
+    return {
+        "manager": manager,
+        "operation": "Apply",
+        "apiVersion": "v1",
+        "time": CREATED,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": metadata},
+    }
+
+
+def _uid(of: str) -> str:
+    text = sha256(of.encode()).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
