@@ -4,16 +4,32 @@ The program itself only reads with it, but for giving back what it adopted; the 
 """
 
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx2
 from lightkube.config import client_adapter
 from lightkube.core.exceptions import ConfigError
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from cluster.answers import (
+    AccessReview,
+    Deployment,
+    Event,
+    HelmRevision,
+    Installed,
+    Items,
+    LiveObject,
+    Namespace,
+    Node,
+    Objection,
+    Pod,
+    PullSecret,
+    Resources,
+    Status,
+    Version,
+)
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.kubeconfig import ChosenContext, choose_context
 from config.cluster import POLICIES_SINCE, ClusterSettings
@@ -23,238 +39,15 @@ TIMEOUT_SECONDS = 5
 _WEBHOOK_SECONDS = 30
 """What the API server may wait for one admission webhook at most (ValidatingWebhook, timeoutSeconds)."""
 
-_KI = 1024
-_QUANTITY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?")
-_BYTES = {None: 1, "Ki": _KI, "Mi": _KI**2, "Gi": _KI**3, "Ti": _KI**4}
-
 _PULL_TYPES = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
 
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 
+_PAGE = 500
+"""Objects per answer to a list, as kubectl asks for them: a large cluster's objects are never in memory all at once."""
+
 T = TypeVar("T")
-
-
-def _statuses(conditions: object) -> object:
-    """Conditions as a mapping of type to status."""
-    return {each["type"]: each["status"] for each in conditions} if isinstance(conditions, list) else conditions
-
-
-def _mebibytes(quantity: object) -> object:
-    """Read the binary quantities that kubelet reports (`128Gi`, `131072Mi`) as MiB."""
-    match = _QUANTITY.fullmatch(str(quantity))
-    return int(match[1]) * _BYTES[match[2]] // _KI**2 if match else quantity
-
-
-class _Answer(BaseModel):
-    """An answer of the API server: the fields we read, with their types; it may hold more."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class FieldOwner(_Answer):
-    """An entry of `metadata.managedFields`: who last wrote which fields."""
-
-    manager: str = ""
-    subresource: str = ""
-    fields: dict[str, Any] = Field(default={}, alias="fieldsV1")
-
-    def owns_label(self, label: str) -> bool:
-        """Whether it wrote this label."""
-        labels = self.fields.get("f:metadata", {}).get("f:labels", {})
-        return f"f:{label}" in labels
-
-
-class LiveObject(_Answer):
-    """An object of any kind as it is now, and who wrote it."""
-
-    content: dict[str, Any]
-    owners: list[FieldOwner] = Field(
-        default=[], validation_alias=AliasPath("content", "metadata", "managedFields"), exclude=True
-    )
-    annotations: dict[str, str] = Field(
-        default={}, validation_alias=AliasPath("content", "metadata", "annotations"), exclude=True
-    )
-
-    @property
-    def managers(self) -> list[str]:
-        """Who wrote anything of it but its status, in the order of the API server."""
-        return list(dict.fromkeys(owner.manager for owner in self.owners if not owner.subresource))
-
-
-class Node(_Answer):
-    """A node, as far as the program looks at it."""
-
-    name: str = Field(validation_alias=AliasPath("metadata", "name"))
-    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
-    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
-    owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
-    architecture: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "architecture"))
-    kernel: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "kernelVersion"))
-    os_image: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "osImage"))
-    kubelet: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "kubeletVersion"))
-    container_runtime: str = Field(
-        default="", validation_alias=AliasPath("status", "nodeInfo", "containerRuntimeVersion")
-    )
-    memory_mib: Annotated[int, BeforeValidator(_mebibytes)] = Field(
-        default=0, validation_alias=AliasPath("status", "capacity", "memory")
-    )
-    """MemTotal in MiB, as kubelet reports it."""
-    gpus: int = Field(default=0, validation_alias=AliasPath("status", "allocatable", "nvidia.com/gpu"))
-    """Allocatable `nvidia.com/gpu`: physical GPUs times replicas."""
-    conditions: Annotated[dict[str, str], BeforeValidator(_statuses)] = Field(
-        default={}, validation_alias=AliasPath("status", "conditions")
-    )
-    """What the node says of itself: type to status."""
-
-
-class Namespace(_Answer):
-    """A namespace and its labels."""
-
-    name: str = Field(validation_alias=AliasPath("metadata", "name"))
-    uid: str = Field(validation_alias=AliasPath("metadata", "uid"))
-    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
-
-
-class Container(_Answer):
-    """A container of a pod template."""
-
-    image: str = ""
-
-
-class PodContainer(_Answer):
-    """A container of a pod, and the resources that it is limited to."""
-
-    image: str = ""
-    limits: dict[str, str] = Field(default={}, validation_alias=AliasPath("resources", "limits"))
-
-
-class ContainerState(_Answer):
-    """Why a container waits, or how it ended."""
-
-    reason: str = ""
-    message: str = ""
-
-
-class ContainerStatus(_Answer):
-    """What the kubelet says of a container."""
-
-    image_id: str = Field(default="", alias="imageID")
-    state: dict[str, ContainerState] = {}
-    """By `waiting`, `running` or `terminated`; one of them."""
-
-
-class Pod(_Answer):
-    """A pod, as far as the privilege probe looks at it."""
-
-    name: str = Field(validation_alias=AliasPath("metadata", "name"))
-    namespace: str = Field(validation_alias=AliasPath("metadata", "namespace"))
-    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
-    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
-    containers: list[PodContainer] = Field(default=[], validation_alias=AliasPath("spec", "containers"))
-    phase: str = Field(default="", validation_alias=AliasPath("status", "phase"))
-    reason: str = Field(default="", validation_alias=AliasPath("status", "reason"))
-    message: str = Field(default="", validation_alias=AliasPath("status", "message"))
-    statuses: list[ContainerStatus] = Field(default=[], validation_alias=AliasPath("status", "containerStatuses"))
-
-    @property
-    def ended(self) -> bool:
-        """Whether it holds no resources any more."""
-        return self.phase in {"Succeeded", "Failed"}
-
-    @property
-    def gpus(self) -> int:
-        """How many `nvidia.com/gpu` its containers have."""
-        return sum(int(container.limits.get("nvidia.com/gpu", 0)) for container in self.containers)
-
-
-class _Event(_Answer):
-    message: str = ""
-
-
-class Deployment(_Answer):
-    """A Deployment's readiness."""
-
-    desired: int = Field(default=1, validation_alias=AliasPath("spec", "replicas"))
-    available: int = Field(default=0, validation_alias=AliasPath("status", "availableReplicas"))
-    updated: int = Field(default=0, validation_alias=AliasPath("status", "updatedReplicas"))
-    """Replicas of the present template."""
-    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
-    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
-    """The generation that the status speaks of."""
-
-
-class Installed(_Answer):
-    """An object that says which Helm release it came with, if it came with one."""
-
-    name: str = Field(validation_alias=AliasPath("metadata", "name"))
-    namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
-    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
-    containers: list[Container] = Field(
-        default=[], validation_alias=AliasPath("spec", "template", "spec", "containers")
-    )
-
-    @property
-    def release(self) -> tuple[str, str] | None:
-        """Namespace and name of its Helm release."""
-        name = self.annotations.get("meta.helm.sh/release-name")
-        return (self.annotations.get("meta.helm.sh/release-namespace", self.namespace), name) if name else None
-
-
-class HelmRevision(_Answer):
-    """One stored revision of a Helm release: the Secret's labels, never its content."""
-
-    secret: str = Field(validation_alias=AliasPath("metadata", "name"))
-    status: str = Field(default="", validation_alias=AliasPath("metadata", "labels", "status"))
-    created: str = Field(default="", validation_alias=AliasPath("metadata", "creationTimestamp"))
-
-
-class Version(_Answer):
-    """The API server's version."""
-
-    git: str = Field(alias="gitVersion")
-    major: Annotated[str, Field(pattern=r"^\d+$")]
-    minor: Annotated[str, Field(pattern=r"^\d+\+?$")]
-
-    @property
-    def minor_version(self) -> tuple[int, int]:
-        """Major and minor as numbers; managed clusters write the minor as `36+`."""
-        return int(self.major), int(self.minor.rstrip("+"))
-
-
-class _Items(_Answer):
-    # An empty list of metadata comes as null (kube-apiserver 1.36).
-    items: list[dict[str, Any]] | None
-
-
-class PullSecret(_Answer):
-    """A Secret with the login of a registry, its content included."""
-
-    type: str = ""
-    data: dict[str, str] = Field(default={}, repr=False)
-
-
-class _Review(_Answer):
-    allowed: bool = Field(validation_alias=AliasPath("status", "allowed"))
-
-
-class Objection(_Answer):
-    """What the API server has against a request: its status, and its own words."""
-
-    code: int
-    message: str
-
-
-class _Status(_Answer):
-    message: str = ""
-
-
-class _Named(_Answer):
-    name: str
-
-
-class _Resources(_Answer):
-    resources: list[_Named] = []
 
 
 @dataclass(frozen=True)
@@ -285,13 +78,18 @@ class Cluster:
 
     @classmethod
     def connect(cls, settings: ClusterSettings) -> Self:
-        """Open the cluster that a stack names, or kubectl's current one.
+        """Open the cluster that a stack names, or kubectl's current one."""
+        return cls.open(settings.kubeconfig, settings.context)
+
+    @classmethod
+    def open(cls, kubeconfig: str | None = None, context: str | None = None) -> Self:
+        """Open a cluster: kubectl's own file and current context where nothing else is named.
 
         Raises:
             ClusterUnreachableError: if there is no kubeconfig.
             ClusterError: if it can't be read, or has no such context.
         """
-        chosen = choose_context(settings)
+        chosen = choose_context(kubeconfig, context)
         timeout = httpx2.Timeout(TIMEOUT_SECONDS)
         try:
             http = client_adapter.Client(chosen.config, client_adapter.ConnectionParams(timeout=timeout))
@@ -350,9 +148,29 @@ class Cluster:
         found = self._find(f"/api/v1/namespaces/{namespace}/secrets/{name}", PullSecret.model_validate)
         return found if found and found.type in _PULL_TYPES else None
 
-    def log(self, namespace: str, pod: str, *, lines: int) -> str:
-        """The last lines of a pod's log, or why they can't be read; empty while its container has none."""
-        response = self._send(f"/api/v1/namespaces/{namespace}/pods/{pod}/log", params={"tailLines": str(lines)})
+    def log(  # noqa: PLR0913 - the parts of a request
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        lines: int,
+        container: str | None = None,
+        previous: bool = False,
+        limit_bytes: int | None = None,
+    ) -> str:
+        """The last lines of a container's log, or why they can't be read; empty while there is none.
+
+        Args:
+            namespace: the pod's.
+            pod: its name.
+            lines: at most.
+            container: which, where there are several.
+            previous: whether to read the log of the one that ran before the last restart.
+            limit_bytes: at most.
+        """
+        params = {"tailLines": str(lines), "container": container, "limitBytes": limit_bytes and str(limit_bytes)}
+        chosen = {name: value for name, value in params.items() if value} | ({"previous": "true"} if previous else {})
+        response = self._send(f"/api/v1/namespaces/{namespace}/pods/{pod}/log", params=chosen)
         objection = _objection(response)
         if objection is None:
             return response.text
@@ -363,7 +181,7 @@ class Cluster:
         """What the pod's events of type Warning say."""
         selector = f"involvedObject.name={pod},type=Warning"
         path = f"/api/v1/namespaces/{namespace}/events"
-        return [event.message for event in self._list(path, _Event, params={"fieldSelector": selector})]
+        return [event.message for event in self._list(path, Event, params={"fieldSelector": selector})]
 
     def allows(self, verb: str, resource: str, *, group: str = "", namespace: str = "") -> bool:
         """Whether the user may do this to every object of a resource; a subresource stands behind a slash."""
@@ -375,7 +193,7 @@ class Cluster:
             "spec": {"resourceAttributes": asked},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        return self._read(path, _Review.model_validate, method="POST", body=json.dumps(review)).allowed
+        return self._read(path, AccessReview.model_validate, method="POST", body=json.dumps(review)).allowed
 
     def create(self, manifest: Mapping[str, Any]) -> Objection | None:
         """Create an object that is not there yet.
@@ -394,6 +212,29 @@ class Cluster:
                 timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
             )
         )
+
+    def dry_run(self, manifest: Mapping[str, Any], *, user: str) -> dict[str, Any] | Objection:
+        """What the cluster would make of a new object of this user's; nothing is stored.
+
+        Args:
+            manifest: the object.
+            user: as whom to ask, such as a service account's name; the connection's user must be allowed to.
+
+        Returns:
+            The object as admission leaves it, or what the API server or its admission has against it.
+
+        Raises:
+            ClusterError: if the API server can't be asked.
+        """
+        response = self._send(
+            _path(manifest).rpartition("/")[0],
+            method="POST",
+            params={"dryRun": "All"},
+            headers={"Impersonate-User": user},
+            body=json.dumps(manifest),
+            timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
+        )
+        return _objection(response) or dict(response.json())
 
     def delete(self, manifest: Mapping[str, Any]) -> None:
         """Delete an object, which may be gone already, or be on its way: some answer a conflict to that.
@@ -436,23 +277,33 @@ class Cluster:
         )
         return _objection(response)
 
+    def objects(self, path: str, kind: type[T], *, params: dict[str, str] | None = None) -> list[T]:
+        """Every object under a path of the API, page by page; none where the API server does not know the kind.
+
+        Args:
+            path: of a list, as `/apis/scheduling.run.ai/v2/queues`.
+            kind: the model that each object is read as.
+            params: of the request, such as a selector.
+
+        Raises:
+            ClusterError: if the API server can't be asked, or refuses.
+        """
+        try:
+            return self._list(path, kind, params=params)
+        except _NotFoundError:
+            return []
+
     def deployments(self) -> list[Installed]:
         """Every Deployment of every namespace."""
         return self._list("/apis/apps/v1/deployments", Installed)
 
     def cluster_policies(self) -> list[Installed]:
         """The GPU Operator's ClusterPolicies, whoever made them; none where their kind does not exist."""
-        try:
-            return self._list("/apis/nvidia.com/v1/clusterpolicies", Installed)
-        except _NotFoundError:
-            return []
+        return self.objects("/apis/nvidia.com/v1/clusterpolicies", Installed)
 
     def gpu_clusters(self) -> list[Installed]:
         """The GPU Operator's GPUClusters, whoever made them; none where their kind does not exist."""
-        try:
-            return self._list("/apis/nvidia.com/v1alpha1/gpuclusters", Installed)
-        except _NotFoundError:
-            return []
+        return self.objects("/apis/nvidia.com/v1alpha1/gpuclusters", Installed)
 
     def has_runtime_class(self, name: str) -> bool:
         """Whether a RuntimeClass of this name exists."""
@@ -466,7 +317,7 @@ class Cluster:
     def mutating_policy_versions(self) -> frozenset[str]:
         """The versions of admissionregistration.k8s.io that have MutatingAdmissionPolicy; empty where none has."""
         served = {
-            version: self._find(f"/apis/admissionregistration.k8s.io/{version}", _Resources.model_validate)
+            version: self._find(f"/apis/admissionregistration.k8s.io/{version}", Resources.model_validate)
             for version in POLICIES_SINCE
         }
         return frozenset(
@@ -474,6 +325,11 @@ class Cluster:
             for version, group in served.items()
             if group is not None and any(each.name == "mutatingadmissionpolicies" for each in group.resources)
         )
+
+    def has_kind(self, version: str, plural: str) -> bool:
+        """Whether the API server knows a kind, as `scheduling.run.ai/v2` and `queues`."""
+        group = self._find(f"/apis/{version}", Resources.model_validate)
+        return group is not None and any(each.name == plural for each in group.resources)
 
     def helm_revisions(self, namespace: str, release: str) -> list[HelmRevision]:
         """The stored revisions of a Helm release. Only metadata is asked for: the content holds the chart's values."""
@@ -492,11 +348,22 @@ class Cluster:
         params: dict[str, str] | None = None,
         accept: str = _JSON,
     ) -> list[T]:
-        listed = self._read(path, _Items.model_validate, params=params, accept=accept)
-        try:
-            return TypeAdapter(list[kind]).validate_python(listed.items or [])  # type: ignore[valid-type]  # kind is a runtime class
-        except ValidationError as error:
-            raise _not_understood(path, error) from error
+        return [item for page in self._pages(path, kind, params=params or {}, accept=accept) for item in page]
+
+    def _pages(self, path: str, kind: type[T], *, params: dict[str, str], accept: str) -> Iterator[list[T]]:
+        adapter = TypeAdapter(list[kind])  # type: ignore[valid-type]  # kind is a runtime class
+        after: dict[str, str] = {}
+        while True:
+            listed = self._read(
+                path, Items.model_validate, params=params | {"limit": str(_PAGE)} | after, accept=accept
+            )
+            try:
+                yield adapter.validate_python(listed.items or [])
+            except ValidationError as error:
+                raise _not_understood(path, error) from error
+            if not listed.next_page:
+                return
+            after = {"continue": listed.next_page}
 
     def _find(self, path: str, parse: Callable[[Any], T], *, accept: str = _JSON) -> T | None:
         try:
@@ -543,19 +410,20 @@ class Cluster:
         accept: str = _JSON,
         method: str | None = None,
         body: str | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
     ) -> httpx2.Response:
         """A GET, or with a body a server-side apply, unless a method is named; whatever the answer says."""
         method = method or ("GET" if body is None else "PATCH")
-        headers = {"Accept": accept}
+        sent = {"Accept": accept} | dict(headers or {})
         if body is not None:
-            headers["Content-Type"] = "application/apply-patch+yaml" if method == "PATCH" else _JSON
+            sent["Content-Type"] = "application/apply-patch+yaml" if method == "PATCH" else _JSON
         try:
             return self._http.request(
                 method,
                 path,
                 params=params,
-                headers=headers,
+                headers=sent,
                 content=body,
                 timeout=TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
             )
@@ -574,7 +442,7 @@ def _objection(response: httpx2.Response) -> Objection | None:
     if response.is_success:
         return None
     try:
-        said = _Status.model_validate_json(response.content).message
+        said = Status.model_validate_json(response.content).message
     except ValidationError:
         # For a kind that it does not know yet, the API server answers in plain text.
         said = ""

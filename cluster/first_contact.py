@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.client import Cluster, LiveObject, Node
+from cluster.answers import LiveObject, Node
+from cluster.client import Cluster
 from cluster.deployed_state import DeployedState
 from cluster.findings import Finding
 from cluster.label_writers import judge_writers

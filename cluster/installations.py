@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cluster.client import Cluster, Installed
+from cluster.answers import Installed
+from cluster.client import Cluster
 from cluster.deployed_state import DeployedState
 from cluster.findings import Finding
 from config.stack import StackSettings

@@ -12,7 +12,6 @@ from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 
 from cluster.errors import ClusterError, ClusterUnreachableError
-from config.cluster import ClusterSettings
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,8 @@ class ChosenContext:
     content: Mapping[str, Any] = field(repr=False)
 
 
-def choose_context(settings: ClusterSettings) -> ChosenContext:
-    """The stack's context, or kubectl's current one.
+def choose_context(kubeconfig: str | None = None, context: str | None = None) -> ChosenContext:
+    """The named context of the named file, or kubectl's own.
 
     KUBECONFIG may name several files, joined as in PATH; missing ones are passed over. A context's cluster and user
     must stand in the file that defines the context.
@@ -42,8 +41,8 @@ def choose_context(settings: ClusterSettings) -> ChosenContext:
         ClusterUnreachableError: if there is no kubeconfig.
         ClusterError: if one can't be read, or has no such context.
     """
-    chosen = settings.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    names = [chosen] if settings.kubeconfig else [name for name in chosen.split(os.pathsep) if name]
+    chosen = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    names = [chosen] if kubeconfig else [name for name in chosen.split(os.pathsep) if name]
     files = {name: _read(name) for name in names if Path(name).expanduser().is_file()}
     if not files:
         raise ClusterUnreachableError(
@@ -51,7 +50,7 @@ def choose_context(settings: ClusterSettings) -> ChosenContext:
             "Set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that kubectl can use."
         )
     current = [config.current_context for config, _ in files.values() if config.current_context]
-    context = settings.context or next(iter(current), None)
+    context = context or next(iter(current), None)
     for name, (config, content) in files.items():
         if context is not None and context in config.contexts:
             return ChosenContext(context, name, _single(name, config, context), content)

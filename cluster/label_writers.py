@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from cluster.client import Node
+from cluster.answers import Node
 from cluster.findings import Finding
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY
 from manifests.ownership import owner, stack_of
@@ -29,16 +29,26 @@ def judge_writers(
     """
     for name, node in sorted(nodes.items()):
         ours = planned.get(name, {})
-        saturated = _is_saturated(node, ours, stack)
-        if saturated:
-            yield _saturated(node, _others(node, GPU_MEMORY, stack))
-        written = {
-            label: others
-            for label in (GPU_MEMORY, GPU_COUNT)
-            if label in ours and not (saturated and label == GPU_MEMORY) and (others := _others(node, label, stack))
-        }
-        if written:
-            yield _written(node, written)
+        yield from judge_memory(node, ours, stack)
+        yield from judge_owners(node, ours, stack)
+
+
+def judge_memory(node: Node, ours: Mapping[str, str | None], stack: str) -> Iterator[Finding]:
+    """A node of which GPU Feature Discovery tells less memory than it has."""
+    if _is_saturated(node, ours, stack):
+        yield _saturated(node, _others(node, GPU_MEMORY, stack))
+
+
+def judge_owners(node: Node, ours: Mapping[str, str | None], stack: str) -> Iterator[Finding]:
+    """A node whose labels of ours somebody else writes too."""
+    saturated = _is_saturated(node, ours, stack)
+    written = {
+        label: others
+        for label in (GPU_MEMORY, GPU_COUNT)
+        if label in ours and not (saturated and label == GPU_MEMORY) and (others := _others(node, label, stack))
+    }
+    if written:
+        yield _written(node, written)
 
 
 def _others(node: Node, label: str, stack: str) -> list[str]:

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterator, Mapping
 
-from cluster.client import Node
+from cluster.answers import Node
 from cluster.findings import Finding
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
@@ -13,6 +13,12 @@ from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
 
 def judge_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
     """Every finding about nodes."""
+    yield from judge_stack_nodes(settings, nodes)
+    yield from judge_fake_gpus(nodes)
+
+
+def judge_stack_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    """Every finding that comes from what the stack says of nodes."""
     yield from _nodes(settings, nodes)
     yield from _frontends(settings, nodes)
     yield from _platform(settings, nodes)
@@ -31,6 +37,10 @@ def _nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Findi
                 f"the stack names the node '{name}', which the cluster does not have.{hint}",
                 f"Correct the name or join the node. Nodes: {known}.",
             )
+
+
+def judge_fake_gpus(nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    """Nodes that make every reservation pod of the cluster a dummy."""
     for name, node in sorted(nodes.items()):
         if node.labels.get("run.ai/fake.gpu") == "true":
             yield Finding(

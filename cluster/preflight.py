@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.client import Cluster, HelmRevision, LiveObject, Namespace, Node, Version
+from cluster.answers import HelmRevision, LiveObject, Namespace, Node, Version
+from cluster.client import Cluster
 from cluster.deployed_state import DeployedState
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.findings import Finding
@@ -15,6 +16,7 @@ from cluster.kubeconfig import ChosenContext
 from cluster.node_findings import judge_nodes
 from cluster.policy_switches import switch_on
 from cluster.sharing_findings import ISOLATOR_WEBHOOK, judge_sharing
+from cluster.unified_memory import judge_unified_memory, read_system_requests
 from config.cluster import POLICIES_SINCE, minor_version
 from config.gvirtus import FRONTENDS_NAMESPACE
 from config.kai import GpuSharingMode
@@ -45,6 +47,7 @@ class ClusterFacts:
         installations: GPU Operators and KAI schedulers that are not the stack's.
         unknown: what is there under the names of the stack's objects and is not in its state.
         isolator: whether the webhook is there that gives pods HAMi-core; read only where the stack needs it.
+        system_requests: MiB that pods request of the system's memory, by node with unified memory.
     """
 
     server: str
@@ -59,6 +62,7 @@ class ClusterFacts:
     installations: Installations = field(default_factory=Installations)
     unknown: Mapping[str, LiveObject] = field(default_factory=dict)
     isolator: bool = False
+    system_requests: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
@@ -196,6 +200,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         unknown=read_unknown(cluster, settings, state),
         isolator=settings.kai.gpu_sharing_mode is GpuSharingMode.HAMI_CORE
         and cluster.has_mutating_webhook(ISOLATOR_WEBHOOK),
+        system_requests=read_system_requests(cluster, settings),
     )
 
 
@@ -213,6 +218,7 @@ def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, co
         return
     yield from _version(settings, facts)
     yield from judge_nodes(settings, facts.nodes)
+    yield from judge_unified_memory(settings, facts.nodes, facts.system_requests)
     yield from judge_sharing(settings, facts.nodes, isolator=facts.isolator)
     yield from _runtime_class(settings, facts)
     yield from judge_installations(facts.installations)

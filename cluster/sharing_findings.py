@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from cluster.client import Node
+from cluster.answers import Node
 from cluster.findings import Finding
 from config.kai import LEAST_NV_FRACTIONS_DRIVER, NOT_ON_SHARED_MEMORY, GpuSharingMode
 from config.sharing import TimeSlicingProfile
@@ -46,7 +46,7 @@ def judge_sharing(settings: StackSettings, nodes: Mapping[str, Node], *, isolato
     for name, node in sorted(nodes.items()):
         if name in sliced or (node.labels.get(GPU_PRESENT) != "true" and not node.gpus):
             continue
-        if shares := _shares_memory(node):
+        if shares := shares_memory(node):
             yield Finding(
                 f"kai.gpu_sharing_mode '{mode.value}' is for every node of the cluster, and '{name}' ({shares}) can't "
                 f"have it: {NOT_ON_SHARED_MEMORY[mode]}.",
@@ -58,7 +58,7 @@ def judge_sharing(settings: StackSettings, nodes: Mapping[str, Node], *, isolato
             yield from _nv_fractions(name, node)
 
 
-def _shares_memory(node: Node) -> str | None:
+def shares_memory(node: Node) -> str | None:
     """By what a node is known to share its memory with its GPU, or None."""
     if node.kernel.endswith("-tegra"):
         return f"kernel {node.kernel}"

@@ -33,7 +33,7 @@ def _settings(path: str, context: str | None = None) -> ClusterSettings:
 
 
 def _chosen(folder: Path, content: Json) -> ChosenContext:
-    return choose_context(_settings(write_kubeconfig(folder / "kubeconfig", content)))
+    return choose_context(write_kubeconfig(folder / "kubeconfig", content))
 
 
 def _content(**user: Any) -> Json:  # noqa: ANN401 - JSON
@@ -106,7 +106,7 @@ def test_a_renewed_credential_replaces_the_old_one(tmp_path: Path) -> None:
 
 def test_the_copy_reaches_the_cluster_after_its_context_means_another_one(tmp_path: Path, api: Any) -> None:  # noqa: ANN401
     path = write_kubeconfig(tmp_path / "kubeconfig", kubeconfig(api.url))
-    bind(choose_context(_settings(path)), UID)
+    bind(choose_context(path), UID)
     write_kubeconfig(tmp_path / "kubeconfig", kubeconfig("https://127.0.0.1:1"))
     connection = Cluster.connect(bound(_settings(path, "gone"), UID))
     try:

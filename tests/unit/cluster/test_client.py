@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from cluster import client
-from cluster.client import Cluster, Deployment, HelmRevision, Version
+from cluster.answers import Deployment, HelmRevision, Version
+from cluster.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from config.cluster import ClusterSettings, Distribution
 from tests.support.api_server import (
@@ -143,7 +144,7 @@ def test_a_helm_release_is_read_by_its_labels_without_its_content(api: ApiServer
     assert isinstance(revision, HelmRevision)
     assert (revision.secret, revision.status) == ("sh.helm.release.v1.kai-scheduler.v1", "pending-install")
     [asked] = api.asked
-    assert asked.query == {"labelSelector": ["owner=helm,name=kai-scheduler"]}
+    assert asked.query == {"labelSelector": ["owner=helm,name=kai-scheduler"], "limit": ["500"]}
     assert "as=PartialObjectMetadataList" in asked.headers["accept"], "the content would hold the chart's values"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cluster.client import LiveObject, Node
+from cluster.answers import LiveObject, Node
 from cluster.deployed_state import DeployedState
 from cluster.first_contact import Contact, meet, planned_objects
 from manifests.ownership import field_manager

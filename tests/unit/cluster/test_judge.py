@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cluster.client import HelmRevision, Namespace, Node, Version
+from cluster.answers import HelmRevision, Namespace, Node, Version
 from cluster.deployed_state import DeployedState
 from cluster.findings import Finding
 from cluster.first_contact import meet

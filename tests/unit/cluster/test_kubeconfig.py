@@ -7,13 +7,8 @@ import pytest
 
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.kubeconfig import choose_context
-from config.cluster import ClusterSettings, Distribution
 from testbed.stacks import Json
 from tests.support.api_server import kubeconfig, write_kubeconfig
-
-
-def _settings(context: str | None = None) -> ClusterSettings:
-    return ClusterSettings(distribution=Distribution.K3S, context=context)
 
 
 def _named(context: str, server: str) -> Json:
@@ -32,13 +27,13 @@ def two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str
 
 
 def test_of_several_files_the_first_current_context_counts(two_files: tuple[str, str]) -> None:
-    chosen = choose_context(_settings())
+    chosen = choose_context()
     assert (chosen.name, chosen.file) == ("edge", two_files[0])
     assert chosen.config.cluster.server == "https://127.0.0.1:1"
 
 
 def test_of_several_files_the_one_with_the_named_context_counts(two_files: tuple[str, str]) -> None:
-    chosen = choose_context(_settings("lab"))
+    chosen = choose_context(context="lab")
     assert (chosen.name, chosen.file) == ("lab", two_files[1])
     assert chosen.config.cluster.server == "https://127.0.0.1:2"
 
@@ -46,18 +41,17 @@ def test_of_several_files_the_one_with_the_named_context_counts(two_files: tuple
 @pytest.mark.usefixtures("two_files")
 def test_a_context_in_none_of_several_files_is_an_error_with_all_that_exist() -> None:
     with pytest.raises(ClusterError, match=r"has no context 'roof'. Contexts: edge, lab\."):
-        choose_context(_settings("roof"))
+        choose_context(context="roof")
 
 
 def test_without_any_of_the_files_there_is_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(tmp_path / "a"), str(tmp_path / "b")]))
     with pytest.raises(ClusterUnreachableError, match="No kubeconfig at"):
-        choose_context(_settings())
+        choose_context()
 
 
 def test_a_file_in_the_settings_wins_over_the_environment(two_files: tuple[str, str]) -> None:
-    settings = ClusterSettings(distribution=Distribution.K3S, kubeconfig=two_files[1])
-    assert choose_context(settings).name == "lab"
+    assert choose_context(two_files[1]).name == "lab"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "contexts:\nclusters:\nusers:\n"])
@@ -65,11 +59,11 @@ def test_an_empty_file_has_no_context(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "config").write_text(text, encoding="utf-8")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with pytest.raises(ClusterError, match=r"has no current context\. Contexts: none\."):
-        choose_context(_settings())
+        choose_context()
 
 
 def test_a_file_that_is_no_mapping_is_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config").write_text("apiVersion", encoding="utf-8")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with pytest.raises(ClusterError, match=r"can't be read: it is not a mapping"):
-        choose_context(_settings())
+        choose_context()

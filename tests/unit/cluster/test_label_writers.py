@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cluster.client import Node
+from cluster.answers import Node
 from cluster.deployed_state import DeployedState
 from cluster.findings import Finding
 from cluster.first_contact import meet, planned_labels

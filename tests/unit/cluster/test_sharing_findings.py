@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster.client import Cluster, Node
+from cluster.answers import Node
+from cluster.client import Cluster
 from cluster.deployed_state import DeployedState
 from cluster.findings import Finding
 from cluster.preflight import read_facts

@@ -103,7 +103,7 @@ def test_of_nodes_where_the_operator_found_a_gpu_one_is_enough(
     api: ApiServer, cluster: Cluster, gpus: tuple[int, int], missing: str | None
 ) -> None:
     found = {"nvidia.com/gpu.present": "true"}
-    nodes = [node(name, gpus=count, **found) for name, count in zip("ab", gpus, strict=True)]
+    nodes = [node(name, gpus=count, labels=found) for name, count in zip("ab", gpus, strict=True)]
     api.serve("/api/v1/nodes", {"items": [*nodes, node("plain", gpus=0)]})
     assert _missing(gpus_advertised(frozenset(), operator_namespace="gpu-operator"), cluster) == missing
 

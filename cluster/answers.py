@@ -1,0 +1,355 @@
+"""The answers of the API server, as far as they are read: each is validated once, by its model."""
+
+import re
+import sys
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+
+_KI = 1024
+_QUANTITY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?")
+_BYTES = {None: 1, "Ki": _KI, "Mi": _KI**2, "Gi": _KI**3, "Ti": _KI**4}
+
+
+def _statuses(conditions: object) -> object:
+    """Conditions as a mapping of type to status."""
+    return {each["type"]: each["status"] for each in conditions} if isinstance(conditions, list) else conditions
+
+
+def _changes(conditions: object) -> object:
+    """Conditions as a mapping of type to when the status changed last."""
+    if not isinstance(conditions, list):
+        return conditions
+    return {each["type"]: since for each in conditions if (since := each.get("lastTransitionTime"))}
+
+
+def _metadata_writes(managed_fields: object) -> object:
+    """`metadata.managedFields` as a mapping of label or annotation to when its last writer wrote."""
+    if not isinstance(managed_fields, list):
+        return managed_fields
+    writes: dict[str, str] = {}
+    for entry in managed_fields:
+        metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+        for part in ("f:labels", "f:annotations"):
+            for name in metadata.get(part) or ():
+                if entry.get("time"):
+                    key = sys.intern(name.removeprefix("f:"))
+                    writes[key] = max(entry["time"], writes.get(key, ""))
+    return writes
+
+
+def _messages(conditions: object) -> object:
+    """Conditions as a mapping of type to what they say of themselves."""
+    return (
+        {each["type"]: each.get("message", "") for each in conditions} if isinstance(conditions, list) else conditions
+    )
+
+
+def _mebibytes(quantity: object) -> object:
+    """Read the binary quantities that kubelet reports (`128Gi`, `131072Mi`) as MiB."""
+    match = _QUANTITY.fullmatch(str(quantity))
+    return int(match[1]) * _BYTES[match[2]] // _KI**2 if match else quantity
+
+
+class Answer(BaseModel):
+    """An answer of the API server: the fields we read, with their types; it may hold more."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class FieldOwner(Answer):
+    """An entry of `metadata.managedFields`: who last wrote which fields."""
+
+    manager: str = ""
+    subresource: str = ""
+    time: datetime | None = None
+    """When it last wrote any of its fields."""
+    fields: dict[str, Any] = Field(default={}, alias="fieldsV1")
+
+    def owns_label(self, label: str) -> bool:
+        """Whether it wrote this label."""
+        labels = self.fields.get("f:metadata", {}).get("f:labels", {})
+        return f"f:{label}" in labels
+
+
+class LiveObject(Answer):
+    """An object of any kind as it is now, and who wrote it."""
+
+    content: dict[str, Any]
+    owners: list[FieldOwner] = Field(
+        default=[], validation_alias=AliasPath("content", "metadata", "managedFields"), exclude=True
+    )
+    annotations: dict[str, str] = Field(
+        default={}, validation_alias=AliasPath("content", "metadata", "annotations"), exclude=True
+    )
+
+    @property
+    def managers(self) -> list[str]:
+        """Who wrote anything of it but its status, in the order of the API server."""
+        return list(dict.fromkeys(owner.manager for owner in self.owners if not owner.subresource))
+
+
+class Node(Answer):
+    """A node, as far as the program looks at it."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
+    architecture: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "architecture"))
+    kernel: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "kernelVersion"))
+    os_image: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "osImage"))
+    kubelet: str = Field(default="", validation_alias=AliasPath("status", "nodeInfo", "kubeletVersion"))
+    container_runtime: str = Field(
+        default="", validation_alias=AliasPath("status", "nodeInfo", "containerRuntimeVersion")
+    )
+    memory_mib: Annotated[int, BeforeValidator(_mebibytes)] = Field(
+        default=0, validation_alias=AliasPath("status", "capacity", "memory")
+    )
+    """MemTotal in MiB, as kubelet reports it."""
+    gpus: int = Field(default=0, validation_alias=AliasPath("status", "allocatable", "nvidia.com/gpu"))
+    """Allocatable `nvidia.com/gpu`: physical GPUs times replicas."""
+    allocatable: dict[str, str] = Field(default={}, validation_alias=AliasPath("status", "allocatable"))
+    """What pods may have of it, by resource."""
+    taints: list[dict[str, Any]] = Field(default=[], validation_alias=AliasPath("spec", "taints"))
+    unschedulable: bool = Field(default=False, validation_alias=AliasPath("spec", "unschedulable"))
+    conditions: Annotated[dict[str, str], BeforeValidator(_statuses)] = Field(
+        default={}, validation_alias=AliasPath("status", "conditions")
+    )
+    """What the node says of itself: type to status."""
+    condition_changes: Annotated[dict[str, datetime], BeforeValidator(_changes)] = Field(
+        default={}, validation_alias=AliasPath("status", "conditions")
+    )
+    """Since when it says so, by type."""
+    messages: Annotated[dict[str, str], BeforeValidator(_messages)] = Field(
+        default={}, validation_alias=AliasPath("status", "conditions")
+    )
+    """The same: type to message."""
+
+    def label_since(self, label: str) -> datetime | None:
+        """When a label's writer wrote last; None where the API server does not tell."""
+        return max((each.time for each in self.owners if each.time and each.owns_label(label)), default=None)
+
+
+class Namespace(Answer):
+    """A namespace and its labels."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    uid: str = Field(validation_alias=AliasPath("metadata", "uid"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+
+
+class Container(Answer):
+    """A container of a pod template."""
+
+    image: str = ""
+
+
+class PodContainer(Answer):
+    """A container of a pod, and the resources that it asks for and is limited to."""
+
+    name: str = ""
+    image: str = ""
+    requests: dict[str, str] = Field(default={}, validation_alias=AliasPath("resources", "requests"))
+    limits: dict[str, str] = Field(default={}, validation_alias=AliasPath("resources", "limits"))
+    restart_policy: str = Field(default="", alias="restartPolicy")
+    """`Always` makes a sidecar of an init container."""
+
+    def as_manifest(self) -> dict[str, Any]:
+        """What was read, as it stands in a manifest."""
+        resources = {"requests": self.requests, "limits": self.limits}
+        return {"name": self.name, "resources": resources, "restartPolicy": self.restart_policy}
+
+
+class ContainerState(Answer):
+    """Why a container waits, or how it ended."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStatus(Answer):
+    """What the kubelet says of a container."""
+
+    name: str = ""
+    image_id: str = Field(default="", alias="imageID")
+    ready: bool = False
+    restarts: int = Field(default=0, alias="restartCount")
+    state: dict[str, ContainerState] = {}
+    """By `waiting`, `running` or `terminated`; one of them."""
+
+
+class Condition(Answer):
+    """What an object says of itself."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = Field(default=None, alias="lastTransitionTime")
+    """When the status changed last."""
+
+
+class Owner(Answer):
+    """The object that made this one."""
+
+    kind: str
+    name: str
+
+
+class Pod(Answer):
+    """A pod, as far as the commands look at it."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(validation_alias=AliasPath("metadata", "namespace"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    created: datetime | None = Field(default=None, validation_alias=AliasPath("metadata", "creationTimestamp"))
+    deleted: datetime | None = Field(default=None, validation_alias=AliasPath("metadata", "deletionTimestamp"))
+    """Since when it is being deleted."""
+    metadata_writes: Annotated[dict[str, datetime], BeforeValidator(_metadata_writes)] = Field(
+        default={}, validation_alias=AliasPath("metadata", "managedFields")
+    )
+    """When the last writer of a label or annotation wrote, by its name."""
+    owned_by: list[Owner] = Field(default=[], validation_alias=AliasPath("metadata", "ownerReferences"))
+    node: str = Field(default="", validation_alias=AliasPath("spec", "nodeName"))
+    """Empty where it is not bound to one."""
+    scheduler: str = Field(default="", validation_alias=AliasPath("spec", "schedulerName"))
+    runtime_class: str = Field(default="", validation_alias=AliasPath("spec", "runtimeClassName"))
+    containers: list[PodContainer] = Field(default=[], validation_alias=AliasPath("spec", "containers"))
+    init_containers: list[PodContainer] = Field(default=[], validation_alias=AliasPath("spec", "initContainers"))
+    node_selector: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "nodeSelector"))
+    tolerations: list[dict[str, Any]] = Field(default=[], validation_alias=AliasPath("spec", "tolerations"))
+    overhead: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "overhead"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+    phase: str = Field(default="", validation_alias=AliasPath("status", "phase"))
+    reason: str = Field(default="", validation_alias=AliasPath("status", "reason"))
+    message: str = Field(default="", validation_alias=AliasPath("status", "message"))
+    statuses: list[ContainerStatus] = Field(default=[], validation_alias=AliasPath("status", "containerStatuses"))
+
+    @property
+    def ended(self) -> bool:
+        """Whether it holds no resources any more."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def gpus(self) -> int:
+        """How many `nvidia.com/gpu` its containers have."""
+        return sum(int(container.limits.get("nvidia.com/gpu", 0)) for container in self.containers)
+
+    def as_manifest(self) -> dict[str, Any]:
+        """What a pod asks for, as it stands in a manifest: what `gpu_sharing.request` reads."""
+        spec = {
+            "containers": [container.as_manifest() for container in self.containers],
+            "initContainers": [container.as_manifest() for container in self.init_containers],
+            "overhead": self.overhead,
+        }
+        return {"metadata": {"labels": self.labels, "annotations": self.annotations}, "spec": spec}
+
+
+class Event(Answer):
+    """What happened to an object."""
+
+    message: str = ""
+    reason: str = ""
+    kind: str = Field(default="", validation_alias=AliasPath("involvedObject", "kind"))
+    name: str = Field(default="", validation_alias=AliasPath("involvedObject", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
+
+
+class Deployment(Answer):
+    """A Deployment's readiness."""
+
+    desired: int = Field(default=1, validation_alias=AliasPath("spec", "replicas"))
+    available: int = Field(default=0, validation_alias=AliasPath("status", "availableReplicas"))
+    updated: int = Field(default=0, validation_alias=AliasPath("status", "updatedReplicas"))
+    """Replicas of the present template."""
+    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
+    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
+    """The generation that the status speaks of."""
+
+
+class Installed(Answer):
+    """An object that says which Helm release it came with, if it came with one."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    containers: list[Container] = Field(
+        default=[], validation_alias=AliasPath("spec", "template", "spec", "containers")
+    )
+
+    @property
+    def release(self) -> tuple[str, str] | None:
+        """Namespace and name of its Helm release."""
+        name = self.annotations.get("meta.helm.sh/release-name")
+        return (self.annotations.get("meta.helm.sh/release-namespace", self.namespace), name) if name else None
+
+
+class HelmRevision(Answer):
+    """One stored revision of a Helm release: the Secret's labels, never its content."""
+
+    secret: str = Field(validation_alias=AliasPath("metadata", "name"))
+    status: str = Field(default="", validation_alias=AliasPath("metadata", "labels", "status"))
+    created: str = Field(default="", validation_alias=AliasPath("metadata", "creationTimestamp"))
+
+
+class Version(Answer):
+    """The API server's version."""
+
+    git: str = Field(alias="gitVersion")
+    major: Annotated[str, Field(pattern=r"^\d+$")]
+    minor: Annotated[str, Field(pattern=r"^\d+\+?$")]
+
+    @property
+    def minor_version(self) -> tuple[int, int]:
+        """Major and minor as numbers; managed clusters write the minor as `36+`."""
+        return int(self.major), int(self.minor.rstrip("+"))
+
+
+class Items(Answer):
+    """One page of a list."""
+
+    # An empty list of metadata comes as null (kube-apiserver 1.36).
+    items: list[dict[str, Any]] | None
+    next_page: str = Field(default="", validation_alias=AliasPath("metadata", "continue"))
+    """Where the list goes on; empty at its end."""
+
+
+class PullSecret(Answer):
+    """A Secret with the login of a registry, its content included."""
+
+    type: str = ""
+    data: dict[str, str] = Field(default={}, repr=False)
+
+
+class AccessReview(Answer):
+    """Whether the user may do something."""
+
+    allowed: bool = Field(validation_alias=AliasPath("status", "allowed"))
+
+
+class Objection(Answer):
+    """What the API server has against a request: its status, and its own words."""
+
+    code: int
+    message: str
+
+
+class Status(Answer):
+    """What the API server says of a request that it did not fulfil."""
+
+    message: str = ""
+
+
+class ResourceName(Answer):
+    """A kind, by its plural."""
+
+    name: str
+
+
+class Resources(Answer):
+    """The kinds of one version of an API group."""
+
+    resources: list[ResourceName] = []

@@ -1,0 +1,205 @@
+"""What of a cluster concerns shared GPUs, read once: nodes, pods, and KAI's queues, pod groups and bind requests.
+
+Read-only, with whatever rights the user has: what the API server refuses is noted down, and the rest is read.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from pydantic import AliasPath, Field
+
+from cluster.answers import Answer, Condition, Node, Pod
+from cluster.client import Cluster
+from cluster.errors import ClusterError, ClusterUnreachableError
+
+PODS = "pods"
+"""What pods are called where they could not be read."""
+_PARALLEL = 5
+_KAI = "/apis/scheduling.run.ai"
+
+T = TypeVar("T")
+
+
+class QueueResource(Answer):
+    """What a queue may have of one resource; -1 stands for no limit, in `quota` too.
+
+    Source: KAI v0.17.0 pkg/apis/scheduling/v2/queue_types.go. GPUs are counted in GPUs, of which fractions are parts.
+    """
+
+    quota: float = 0
+    limit: float = -1
+    over_quota_weight: float = Field(default=1, alias="overQuotaWeight")
+
+
+class Queue(Answer):
+    """A queue of KAI's (scheduling.run.ai/v2)."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    parent: str = Field(default="", validation_alias=AliasPath("spec", "parentQueue"))
+    gpu: QueueResource = Field(default=QueueResource(), validation_alias=AliasPath("spec", "resources", "gpu"))
+    cpu: QueueResource = Field(default=QueueResource(), validation_alias=AliasPath("spec", "resources", "cpu"))
+    """In millicpus."""
+    memory: QueueResource = Field(default=QueueResource(), validation_alias=AliasPath("spec", "resources", "memory"))
+    """In MB, of 10^6 bytes."""
+    priority: int = Field(default=100, validation_alias=AliasPath("spec", "priority"))
+    allocated: dict[str, str] = Field(default={}, validation_alias=AliasPath("status", "allocated"))
+    """What its pods have, as the queue controller counts it, by resource."""
+
+
+class Explanation(Answer):
+    """One of the scheduler's reasons why pods can't be placed."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class SchedulingCondition(Condition):
+    """What the scheduler says of a pod group (KAI v0.17.0 pkg/apis/scheduling/v2alpha2/podgroup_types.go)."""
+
+    reasons: list[Explanation] = Field(default=[])
+
+
+class PodGroup(Answer):
+    """The pods that KAI schedules together (scheduling.run.ai/v2alpha2)."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(validation_alias=AliasPath("metadata", "namespace"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    queue: str = Field(default="", validation_alias=AliasPath("spec", "queue"))
+    min_member: int = Field(default=1, validation_alias=AliasPath("spec", "minMember"))
+    priority_class: str = Field(default="", validation_alias=AliasPath("spec", "priorityClassName"))
+    preemptibility: str = Field(default="", validation_alias=AliasPath("spec", "preemptibility"))
+    """Empty where the priority decides."""
+    scheduling_conditions: list[SchedulingCondition] = Field(
+        default=[], validation_alias=AliasPath("status", "schedulingConditions")
+    )
+
+
+class FractionalGroup(Answer):
+    """A GPU group of a bind request, as KAI v0.18 says it."""
+
+    id: str
+
+
+class BindRequest(Answer):
+    """What the scheduler asks of the binder for one pod (scheduling.run.ai/v1alpha2)."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(validation_alias=AliasPath("metadata", "namespace"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    pod: str = Field(default="", validation_alias=AliasPath("spec", "podName"))
+    node: str = Field(default="", validation_alias=AliasPath("spec", "selectedNode"))
+    created: datetime | None = Field(default=None, validation_alias=AliasPath("metadata", "creationTimestamp"))
+    gpu_groups: list[str] = Field(default=[], validation_alias=AliasPath("spec", "selectedGPUGroups"))
+    """Up to KAI v0.17."""
+    fractional_groups: list[FractionalGroup] = Field(
+        default=[], validation_alias=AliasPath("spec", "selectedFractionalGpuGroups")
+    )
+    """From KAI v0.18 on."""
+    phase: str = Field(default="", validation_alias=AliasPath("status", "phase"))
+    reason: str = Field(default="", validation_alias=AliasPath("status", "reason"))
+    failed_attempts: int = Field(default=0, validation_alias=AliasPath("status", "failedAttempts"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The GPU groups that the scheduler chose."""
+        return tuple(each.id for each in self.fractional_groups) or tuple(self.gpu_groups)
+
+    @property
+    def open(self) -> bool:
+        """Whether the binder is still at it: the scheduler counts the pod's share already."""
+        return self.phase not in {"Succeeded", "Failed"}
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What could not be read.
+
+    Attributes:
+        what: in words, as `pods`.
+        why: the API server's answer.
+    """
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A cluster at one moment, each list in the order of names.
+
+    Attributes:
+        taken: when it was read.
+        unseen: what could not be read; its list is empty.
+    """
+
+    taken: datetime
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    pod_groups: tuple[PodGroup, ...] = ()
+    bind_requests: tuple[BindRequest, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
+
+
+@dataclass
+class _Reader:
+    """Reads lists beside each other, and notes down what is refused.
+
+    Attributes:
+        unseen: what could not be read so far.
+    """
+
+    unseen: list[Unseen] = field(default_factory=list)
+
+    def take(self, what: str, answer: "Future[list[T]]") -> tuple[T, ...]:
+        """A list, or nothing where the API server refuses it.
+
+        Raises:
+            ClusterUnreachableError: if it does not answer.
+        """
+        try:
+            return tuple(answer.result())
+        except ClusterUnreachableError:
+            raise
+        except ClusterError as error:
+            self.unseen.append(Unseen(what, str(error).splitlines()[0]))
+            return ()
+
+
+def read_snapshot(cluster: Cluster) -> Snapshot:
+    """Read everything, several lists at a time.
+
+    Raises:
+        ClusterUnreachableError: if the API server does not answer.
+    """
+    reader = _Reader()
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+
+        def ask(path: str, kind: type[T]) -> "Future[list[T]]":
+            return pool.submit(cluster.objects, path, kind)
+
+        nodes, pods = ask("/api/v1/nodes", Node), ask("/api/v1/pods", Pod)
+        queues = ask(f"{_KAI}/v2/queues", Queue)
+        groups = ask(f"{_KAI}/v2alpha2/podgroups", PodGroup)
+        requests = ask(f"{_KAI}/v1alpha2/bindrequests", BindRequest)
+        return Snapshot(
+            taken=datetime.now(UTC),
+            nodes=_sorted(reader.take("nodes", nodes), lambda node: (node.name,)),
+            pods=_sorted(reader.take(PODS, pods), lambda pod: (pod.namespace, pod.name)),
+            queues=_sorted(reader.take("KAI's queues", queues), lambda queue: (queue.name,)),
+            pod_groups=_sorted(reader.take("KAI's pod groups", groups), lambda group: (group.namespace, group.name)),
+            bind_requests=_sorted(
+                reader.take("KAI's bind requests", requests), lambda request: (request.namespace, request.name)
+            ),
+            unseen=tuple(reader.unseen),
+        )
+
+
+def _sorted(objects: tuple[T, ...], by: Callable[[T], tuple[str, ...]]) -> tuple[T, ...]:
+    return tuple(sorted(objects, key=by))

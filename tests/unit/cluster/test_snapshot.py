@@ -1,0 +1,89 @@
+"""What is read of a cluster at once, and what is said of the rest."""
+
+import json
+
+import pytest
+
+from cluster.client import Cluster
+from cluster.errors import ClusterUnreachableError
+from cluster.snapshot import read_snapshot
+from tests.support.api_server import Answer, ApiServer, node
+
+_QUEUES = "/apis/scheduling.run.ai/v2/queues"
+_REQUESTS = "/apis/scheduling.run.ai/v1alpha2/bindrequests"
+
+
+def _pod(name: str, **status: object) -> dict[str, object]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "robots",
+            "annotations": {"gpu-memory": "30720"},
+            "creationTimestamp": "2026-11-01T10:00:00Z",
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "arm"}],
+        },
+        "spec": {"schedulerName": "kai-scheduler", "nodeName": "jetson-1", "containers": [{"name": "main"}]},
+        "status": status,
+    }
+
+
+def test_nodes_pods_and_what_kai_keeps_are_read(api: ApiServer, cluster: Cluster) -> None:
+    api.serve("/api/v1/nodes", {"items": [node("jetson-2"), node("jetson-1")]})
+    api.serve("/api/v1/pods", {"items": [_pod("b", phase="Running"), _pod("a", phase="Pending")]})
+    limits = {"gpu": {"quota": 2, "limit": -1, "overQuotaWeight": 1}}
+    queue = {
+        "metadata": {"name": "robots"},
+        "spec": {"parentQueue": "all", "resources": limits},
+        "status": {"allocated": {"nvidia.com/gpu": "500m"}},
+    }
+    api.serve(_QUEUES, {"items": [queue]})
+    request = {
+        "metadata": {"name": "a", "namespace": "robots"},
+        "spec": {"podName": "a", "selectedNode": "jetson-1", "selectedGPUGroups": ["g"]},
+        "status": {"phase": "Failed", "reason": "no answer"},
+    }
+    api.serve(_REQUESTS, {"items": [request]})
+    snapshot = read_snapshot(cluster)
+    assert [each.name for each in snapshot.nodes] == ["jetson-1", "jetson-2"]
+    pending, running = snapshot.pods
+    assert (pending.name, pending.phase, running.phase) == ("a", "Pending", "Running")
+    assert (pending.scheduler, pending.node, pending.owned_by[0].name) == ("kai-scheduler", "jetson-1", "arm")
+    [read] = snapshot.queues
+    assert (read.name, read.parent, read.gpu.quota, read.gpu.limit) == ("robots", "all", 2, -1)
+    assert read.allocated == {"nvidia.com/gpu": "500m"}
+    [failed] = snapshot.bind_requests
+    assert (failed.pod, failed.gpu_groups, failed.phase, failed.reason) == ("a", ["g"], "Failed", "no answer")
+    assert snapshot.pod_groups == ()
+    assert snapshot.unseen == ()
+
+
+def test_what_the_user_may_not_read_is_named_and_the_rest_is_read(api: ApiServer, cluster: Cluster) -> None:
+    api.fail("/api/v1/pods", 403)
+    snapshot = read_snapshot(cluster)
+    assert [each.name for each in snapshot.nodes] == ["jetson-1"]
+    [unseen] = snapshot.unseen
+    assert unseen.what == "pods"
+    assert "refuses GET /api/v1/pods" in unseen.why
+    assert "\n" not in unseen.why
+
+
+def test_a_cluster_that_does_not_answer_is_an_error(api: ApiServer, cluster: Cluster) -> None:
+    api.fail("/api/v1/pods", 503)
+    with pytest.raises(ClusterUnreachableError, match="503"):
+        read_snapshot(cluster)
+
+
+def test_a_long_list_is_read_page_by_page(api: ApiServer, cluster: Cluster) -> None:
+    first = {"metadata": {"continue": "next"}, "items": [_pod("a")]}
+    api.pages("/api/v1/pods", {"": first, "next": {"metadata": {}, "items": [_pod("b")]}})
+    assert [pod.name for pod in read_snapshot(cluster).pods] == ["a", "b"]
+    asked = [request.query for request in api.asked if request.path == "/api/v1/pods"]
+    assert asked == [{"limit": ["500"]}, {"limit": ["500"], "continue": ["next"]}]
+
+
+def test_an_answer_that_is_no_list_is_an_error_that_names_the_path(api: ApiServer, cluster: Cluster) -> None:
+    api.answers["/api/v1/nodes"] = Answer(200, json.dumps({"items": [{"metadata": {}}]}).encode())
+    snapshot = read_snapshot(cluster)
+    assert snapshot.nodes == ()
+    assert [each.what for each in snapshot.unseen] == ["nodes"]
+    assert "/api/v1/nodes" in snapshot.unseen[0].why
