@@ -35,6 +35,7 @@ class OwnCertificates(Settings):
     """The server makes its certificates itself and keeps them in a Secret; nothing else has to be installed."""
 
     kind: Literal["own"]
+    """The admission server makes its certificates."""
     lifetime_seconds: Annotated[int, Field(ge=60, le=365 * _DAY_SECONDS)] = 30 * _DAY_SECONDS
     """The next certificate is made after two thirds of it."""
     propagation_seconds: Annotated[int, Field(ge=1, le=3600)] = 30
@@ -61,6 +62,7 @@ class CertManagerCertificates(Settings):
     """cert-manager makes the certificates and writes caBundle; it is installed already."""
 
     kind: Literal["cert-manager"]
+    """cert-manager makes them."""
     issuer: Name
     """A CA issuer: API servers trust what it writes as ca.crt."""
     issuer_kind: Annotated[IssuerKind, Field(strict=False)] = IssuerKind.ISSUER
@@ -74,6 +76,7 @@ class StackCertificates(Settings):
     """
 
     kind: Literal["stack"]
+    """The program makes the authority."""
     authorities: Annotated[tuple[Name, ...], Field(strict=False, min_length=1, max_length=4)] = ("a",)
     """Names of your choice: the first one signs, all are trusted. A new name is a new authority."""
     lifetime_seconds: Annotated[int, Field(ge=60, le=365 * _DAY_SECONDS)] = 30 * _DAY_SECONDS
@@ -112,8 +115,10 @@ class AdmissionSettings(Settings):
     pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     """Names of existing docker-registry Secrets in the server's namespace."""
     namespace: Annotated[Name, AfterValidator(_fits_a_certificate)] = "kai-anywhere"
+    """Its namespace, which no other part of the stack uses."""
     replicas: Annotated[int, Field(ge=2, le=10)] = 2
     """At least two: while none runs, the pods that it is for are refused."""
     certificates: Certificates = OwnCertificates(kind="own")
+    """Who makes the certificate that API servers check."""
     timeout_seconds: Annotated[int, Field(ge=1, le=10)] = 5
     """How long an API server waits for an answer before it refuses the pod."""

@@ -45,8 +45,17 @@ def _known_source(value: str) -> str:
 class ChartSettings(Settings):
     """A chart's source and version; by default the official chart at the version it was checked with."""
 
-    source: Annotated[str, AfterValidator(_known_source)] | None = None
-    version: Annotated[str, Field(min_length=1)] | None = None
+    source: (
+        Annotated[
+            str,
+            AfterValidator(_known_source),
+            Field(title="chart source", examples=["oci://registry.example.com:5000/charts/name", "./charts/name.tgz"]),
+        ]
+        | None
+    ) = None
+    """An OCI reference, a chart repository, or a local folder or archive; by default the official one."""
+    version: Annotated[str, Field(min_length=1, title="chart version")] | None = None
+    """The chart's version; by default the one that this program was checked with. A local chart has its own."""
 
     @model_validator(mode="after")
     def _a_local_chart_has_its_own_version(self) -> Self:
@@ -65,8 +74,18 @@ class ChartSettings(Settings):
 class ImageSettings(Settings):
     """Where a chart's images are pulled from."""
 
-    registry: Annotated[str, Field(pattern=r"^[^\s/:]+(:\d+)?(/[^\s:]+)?$")] | None = None
-    """Registry and path before the image's name, such as `registry.example.com:5000/kai`; default: the chart's own."""
+    registry: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^[^\s/:]+(:\d+)?(/[^\s:]+)?$",
+                title="registry and path",
+                examples=["registry.example.com:5000/mirror"],
+            ),
+        ]
+        | None
+    ) = None
+    """Registry and path before the image's name; default: the chart's own."""
     pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
     pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     """Names of existing docker-registry Secrets in the release's namespace."""

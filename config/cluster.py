@@ -63,21 +63,27 @@ def _object_name(value: str) -> str:
     return value
 
 
+ObjectName = Annotated[str, AfterValidator(_object_name), Field(title="object name", examples=["Queue/default-queue"])]
+"""A Kubernetes object: kind and name, with the namespace between them where the kind has namespaces."""
+
+
 class ClusterSettings(Settings):
     """How to reach the cluster, and its distribution."""
 
     distribution: Distribution
-    kubeconfig: Annotated[str, Field(min_length=1)] | None = None
+    kubeconfig: Annotated[str, Field(min_length=1, title="path", examples=["~/.kube/config"])] | None = None
     """Path of a kubeconfig; without it, KUBECONFIG or ~/.kube/config as kubectl does."""
-    context: Annotated[str, Field(min_length=1)] | None = None
+    context: Annotated[str, Field(min_length=1, title="context name")] | None = None
     """A context of that kubeconfig; without it, its current one."""
-    kubernetes_version: Annotated[str, AfterValidator(_known_form)] | None = None
+    kubernetes_version: (
+        Annotated[str, AfterValidator(_known_form), Field(title="version", examples=["1.36"])] | None
+    ) = None
     """The oldest API server that this stack must work on (`1.36`), checked without a cluster; preflight compares it
     with the server's own."""
     mutating_policies: Literal["v1beta1"] | None = None
     """Kubernetes 1.34 and 1.35: their API servers serve MutatingAdmissionPolicy v1beta1, since it was switched on there
     (docs/distributions.md). From 1.36 on v1 is served by itself, and nothing is to be said."""
-    adopt: Annotated[tuple[Annotated[str, AfterValidator(_object_name)], ...], Field(strict=False)] = ()
+    adopt: Annotated[tuple[ObjectName, ...], Field(strict=False)] = ()
     """Objects that exist already and that the stack may change all the same: `Queue/default-queue`,
     `ConfigMap/gpu-operator/gpu-operator-endpoints`, `Node/jetson-1` for its labels. Their values are given back."""
     containerd_base_dir: HostPath | None = None

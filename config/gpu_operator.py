@@ -54,6 +54,7 @@ class DcgmExporterSettings(Settings):
     """GPU metrics for Prometheus on port 9400. DCGM has no Tegra support: never deployed on Tegra nodes."""
 
     enabled: bool = True
+    """Whether DCGM Exporter is deployed."""
     service_monitor: bool = False
     """Needs the Prometheus operator's CRDs; the chart's own default is on since v26.7."""
 
@@ -64,6 +65,7 @@ class GpuOperatorSettings(Settings):
     install: bool = True
     """False where somebody else runs it: RuntimeClass `nvidia` must then exist before the first `up`."""
     namespace: Name = "gpu-operator"
+    """The operator's namespace, also where somebody else installed it."""
     chart: ChartSettings = ChartSettings()
     images: ImageSettings = ImageSettings()
     toolkit_env: Annotated[

@@ -54,8 +54,8 @@ def _labels(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-BackendName = Annotated[str, AfterValidator(_service_name)]
-Quantity = Annotated[str, AfterValidator(_quantity)]
+BackendName = Annotated[str, AfterValidator(_service_name), Field(title="name")]
+Quantity = Annotated[str, AfterValidator(_quantity), Field(title="Kubernetes quantity")]
 Labels = Annotated[dict[str, str], AfterValidator(_labels)]
 
 
@@ -64,17 +64,29 @@ class GvirtusBackend(Settings):
 
     kind: BackendKind = BackendKind.GVIRTUS
     image: PinnedImage
+    """The server's image."""
     node: NodeName | None = None
     """The node it runs on."""
-    node_selector: Annotated[Labels, Field(min_length=1)] | None = None
+    node_selector: (
+        Annotated[dict[str, str], Field(min_length=1, examples=[{"example.com/gpu": "true"}]), AfterValidator(_labels)]
+        | None
+    ) = None
     """Labels of the nodes it may run on; without `node` and this, nodes where a GPU was detected."""
-    gpu_resource: Annotated[str, Field(pattern=r"^nvidia\.com/(gpu|gpu\.shared|mig-[a-z0-9.]+)$")] = "nvidia.com/gpu"
+    gpu_resource: Annotated[
+        str,
+        Field(
+            pattern=r"^nvidia\.com/(gpu|gpu\.shared|mig-[a-z0-9.]+)$",
+            title="resource name",
+            examples=["nvidia.com/mig-1g.5gb"],
+        ),
+    ] = "nvidia.com/gpu"
     """What it requests one of."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Port of its Service; by default the program's own."""
     run_as_user: Annotated[int, Field(ge=1, le=2**31 - 1)] = 65532
     """The uid in the container; the GPU's device files must be open to it."""
     cpu: Quantity = "500m"
+    """CPU that it requests."""
     memory: Quantity = "2Gi"
     """Limit of the server's own memory: what clients copy passes through it."""
 
@@ -83,6 +95,7 @@ class FrontendSettings(Settings):
     """Nodes without a GPU that advertise `nvidia.com/gpu`, so that pods with remote GPUs are scheduled and counted."""
 
     nodes: Annotated[tuple[NodeName, ...], Field(min_length=1, strict=False)]
+    """Nodes without a GPU."""
     gpus_per_node: Annotated[int, Field(ge=1, le=1000)] = 8
     """How many pods with one GPU each a node takes."""
     device_plugin_image: DigestImage | None = None
@@ -101,13 +114,15 @@ class GvirtusSettings(Settings):
     """Remote GPUs. Without this section nothing of it is installed."""
 
     namespace: Name = "gvirtus-system"
+    """The namespace of the backends."""
     carrier: Carrier = Carrier.AUTO
     """`webhook` is for Kubernetes before 1.36, and needs `admission.image`. It adds no node selectors: see
     docs/gvirtus.md."""
     backends: Annotated[dict[BackendName, GvirtusBackend], Field(min_length=1)]
+    """The backends by name; pods ask for one by this name."""
     default_backend: str | None = None
     """What pods get that name no backend; where there is one backend alone, it is the default."""
-    client_namespace_labels: Labels = {}
+    client_namespace_labels: Annotated[Labels, Field(examples=[{"example.com/team": "robots"}])] = {}
     """Namespaces whose labelled pods reach the backends; empty means any namespace."""
     pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     """Names of existing docker-registry Secrets in the namespace."""

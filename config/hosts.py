@@ -90,11 +90,18 @@ def _host_key(value: str) -> str:
     )
 
 
-SecretName = Annotated[str, BeforeValidator(_secret_name)]
+SecretName = Annotated[str, BeforeValidator(_secret_name), Field(title="secret name", examples=["lab-key"])]
 """The name of a secret in the stack's own configuration."""
-Address = Annotated[str, AfterValidator(_address)]
-User = Annotated[str, AfterValidator(_user)]
-HostKey = Annotated[str, AfterValidator(_host_key)]
+Address = Annotated[str, AfterValidator(_address), Field(title="host name or IP address", examples=["192.168.1.21"])]
+User = Annotated[str, AfterValidator(_user), Field(title="login name", examples=["ubuntu"])]
+HostKey = Annotated[
+    str,
+    AfterValidator(_host_key),
+    Field(
+        title="SSH host key",
+        examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlFmcklCxzuuKgauv/SV1Xb/Di/+2Y4hmFkoW6xI8tk"],
+    ),
+]
 """A host's public key, which the connection is pinned to."""
 
 
@@ -114,19 +121,28 @@ class DialSettings(Settings):
     """How long a connection is tried: 60 refused attempts are about 260 s, enough for a host that reboots."""
 
     attempts: Annotated[int, Field(ge=1, le=1000)] = 60
+    """How often a connection is tried."""
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 15
+    """How long one attempt may take."""
 
 
 class SshEndpoint(Settings):
     """One SSH server and how to log in there."""
 
     address: Address
+    """Host name or IP address of the machine."""
     port: Annotated[int, Field(ge=1, le=65535)] = 22
+    """Port of its SSH server."""
     user: User
+    """The account to log in as."""
     host_key: HostKey
+    """The host's own public key, from /etc/ssh/ssh_host_ed25519_key.pub there. No other machine is accepted."""
     private_key_secret: SecretName | None = None
+    """Name of the secret that holds the private key. Either this or `password_secret` is required."""
     private_key_password_secret: SecretName | None = None
+    """Name of the secret that holds the private key's password, if it has one."""
     password_secret: SecretName | None = None
+    """Name of the secret that holds the account's password, instead of a private key."""
 
     @model_validator(mode="after")
     def _one_way_to_log_in(self) -> Self:
@@ -161,7 +177,9 @@ class DockerSettings(Settings):
     """Docker's daemon.json, which is merged, never overwritten."""
 
     configure: bool = False
+    """Whether the NVIDIA runtime is added to Docker."""
     default_runtime: bool = False
+    """Whether it is Docker's default runtime too. Needs `configure`."""
 
     @model_validator(mode="after")
     def _default_runtime_is_configured(self) -> Self:
@@ -176,6 +194,7 @@ class CdiSettings(Settings):
     """Whether a CDI specification is written."""
 
     generate: bool = False
+    """Whether /etc/cdi/nvidia.yaml is written with the names of the GPU."""
 
     removed_keys: ClassVar[Mapping[str, str]] = {
         "uuid_names": "Remove the line: KAI's workloads are told index 0 of a Jetson's one GPU, which every "
@@ -188,7 +207,9 @@ class HostTimeouts(Settings):
     """Bounds of what runs on a host."""
 
     probe_seconds: Annotated[int, Field(ge=5, le=3600)] = 60
+    """How long it may take to look at a host."""
     configure_seconds: Annotated[int, Field(ge=30, le=7200)] = 900
+    """How long it may take to change a host. More than twice `restart_seconds`."""
     restart_seconds: Annotated[int, Field(ge=10, le=1800)] = 180
     """How long a restarted container runtime may take to answer, before everything is rolled back."""
 
@@ -217,6 +238,7 @@ class HostSettings(Settings):
     gone: bool = False
     """The machine does not exist any more: it is left as it is and never contacted again."""
     sudo_password_secret: SecretName | None = None
+    """Name of the secret that holds the password for sudo, where sudo asks for one."""
     revision: Annotated[int, Field(ge=0)] = 0
     """Raise it to run everything again, for example after a repair by hand."""
     check: HostCheck = HostCheck.ON_CHANGE

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 _REFERENCE = re.compile(
@@ -39,9 +39,15 @@ def _digest(value: str) -> str:
     return value
 
 
-ImageReference = Annotated[str, AfterValidator(_reference)]
+ImageReference = Annotated[
+    str, AfterValidator(_reference), Field(title="image reference", examples=["registry.example.com/app:1.0"])
+]
 """Any reference."""
-PinnedImage = Annotated[str, AfterValidator(_pinned)]
+PinnedImage = Annotated[
+    str,
+    AfterValidator(_pinned),
+    Field(title="image with a tag or digest", examples=["registry.example.com/app:1.0"]),
+]
 """With a tag other than `latest`, or a digest."""
-DigestImage = Annotated[str, AfterValidator(_digest)]
+DigestImage = Annotated[str, AfterValidator(_digest), Field(title="image with a digest")]
 """With a digest."""

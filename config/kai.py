@@ -62,8 +62,11 @@ class QueueShare(Settings):
     """One resource of a queue; -1 means without limit."""
 
     quota: Annotated[float, Field(ge=-1)] = 0
+    """What the queue is promised, in GPUs, millicpus or MB; -1 is without limit."""
     limit: Annotated[float, Field(ge=-1)] = -1
+    """The most that it can use, in GPUs, millicpus or MB; -1 is without limit."""
     over_quota_weight: Annotated[float, Field(ge=0)] = 1
+    """Its weight when queues share what nobody was promised."""
 
     @model_validator(mode="after")
     def _quota_fits_the_limit(self) -> Self:
@@ -84,15 +87,18 @@ class QueueSettings(Settings):
     priority: Annotated[int, Field(ge=0)] | None = None
     """KAI's default is 100."""
     gpu: QueueShare = QueueShare()
+    """In GPUs."""
     cpu: QueueShare = QueueShare()
+    """In millicpus."""
     memory: QueueShare = QueueShare()
+    """In MB (10^6 bytes)."""
 
 
 class SchedulerSettings(Settings):
     """The scheduler's own options."""
 
     placement: Placement = Placement.BINPACK
-    args: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], str] = {}
+    args: Annotated[dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], str], Field(examples=[{"v": "4"}])] = {}
     """Flags without dashes, values as strings: `{v: "4"}` (`scheduler.args`, which v0.9's additionalArgs became)."""
 
 
@@ -100,9 +106,10 @@ class KaiSettings(Settings):
     """The KAI scheduler's release, its reservation namespace and its queues."""
 
     namespace: Name = "kai-scheduler"
+    """KAI's namespace."""
     chart: ChartSettings = ChartSettings()
     images: ImageSettings = ImageSettings()
-    image_tag: Annotated[str, Field(min_length=1)] | None = None
+    image_tag: Annotated[str, Field(min_length=1, title="image tag")] | None = None
     """`global.tag`, for images that were built locally."""
     gpu_sharing_mode: GpuSharingMode = GpuSharingMode.NON_MEMORY_ENFORCED
     binder_service_account: Name = "binder"
@@ -114,6 +121,7 @@ class KaiSettings(Settings):
     default_queue: bool = True
     """Whether to make `default-parent-queue` and `default-queue`, as KAI's chart would; ours are removed on destroy."""
     queues: dict[Name, QueueSettings] = {}
+    """Queues by name. Pods name one in the label kai.scheduler/queue."""
     timeout_seconds: Annotated[int, Field(ge=30, le=7200)] = 600
     """Bound of the release's own wait, and of the wait for the queue controller after it."""
 

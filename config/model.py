@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 class Settings(BaseModel):
     """A frozen, strict settings model: an unknown key is an error that names the keys there are."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
     removed_keys: ClassVar[Mapping[str, str]] = {}
     """Keys that earlier versions knew, and what to do about each."""
 
@@ -71,13 +71,13 @@ def _absolute_path(value: str) -> str:
     return value
 
 
-NodeName = Annotated[str, AfterValidator(_kubernetes_name)]
+NodeName = Annotated[str, AfterValidator(_kubernetes_name), Field(title="node name")]
 """A Kubernetes node's name, as `kubectl get nodes` prints it."""
 
-Name = Annotated[str, AfterValidator(_dns_label)]
+Name = Annotated[str, AfterValidator(_dns_label), Field(title="name")]
 """A name that must fit a label value too: namespaces, queues, profiles."""
 
-HostPath = Annotated[str, AfterValidator(_absolute_path)]
+HostPath = Annotated[str, AfterValidator(_absolute_path), Field(title="absolute path")]
 """An absolute path on a node."""
 
 _MIB_PER_GIB = 1024
@@ -121,9 +121,5 @@ def _mib(value: object) -> object:
     )
 
 
-GpuMemoryMib = Annotated[
-    int,
-    BeforeValidator(_mib),
-    Field(ge=_LEAST_GPU_MIB, lt=_NOT_MIB_FROM, description="Memory of one GPU in MiB"),
-]
+GpuMemoryMib = Annotated[int, Field(ge=_LEAST_GPU_MIB, lt=_NOT_MIB_FROM, examples=[57344]), BeforeValidator(_mib)]
 """Memory of one GPU in MiB, the unit of the node label `nvidia.com/gpu.memory`."""

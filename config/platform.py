@@ -58,10 +58,15 @@ class TegraNode(Settings):
     """
 
     gpu_memory_mib: GpuMemoryMib | None = None
+    """Memory that KAI may share on this node. Stay below MemTotal (`free --mebi`): the system needs its part. Without
+    it, the node's host is asked."""
     gpu_count: Annotated[int, Field(ge=1, le=16)] = 1
+    """How many GPUs the node has."""
     driver_library_paths: (
         Annotated[list[LibraryFolder], Field(min_length=1, max_length=8), AfterValidator(_each_once)] | None
     ) = None
+    """Folders to look for libnvidia-ml.so.1 on this node, if not in `driver_library_path`; the first that has it is
+    used."""
 
 
 class UnifiedMemoryNode(Settings):
@@ -71,18 +76,25 @@ class UnifiedMemoryNode(Settings):
     """
 
     gpu_memory_mib: GpuMemoryMib | None = None
+    """Memory that KAI may share on this node. Stay below MemTotal (`free --mebi`): the system needs its part. Without
+    it, the node's host is asked."""
 
 
 class TegraPlatform(Settings):
     """Jetson. Nodes listed here get labels and reservation overrides; other nodes of the cluster get neither."""
 
     kind: Literal["tegra"]
+    """Jetson."""
     tegra_nodes: Annotated[dict[NodeName, TegraNode], Field(min_length=1)]
+    """Every Jetson by its node name (`kubectl get nodes`)."""
     driver_library_path: LibraryFolder = "/usr/lib/aarch64-linux-gnu/nvidia"
+    """Where JetPack puts libnvidia-ml.so.1 on the Jetsons. JetPack 6 and 7 use the default."""
     device_path: HostPath = "/dev"
+    """Where the Jetsons have their device files."""
     container_runtime_mode: RuntimeMode = RuntimeMode.AUTO
     container_toolkit: ToolkitOwner = ToolkitOwner.HOST
     unified_memory_nodes: dict[NodeName, UnifiedMemoryNode] = {}
+    """Nodes that share their memory with the GPU, but are no Jetson (DGX Spark, GB10), by node name."""
 
     @model_validator(mode="after")
     def _a_node_is_one_thing(self) -> "TegraPlatform":
@@ -129,8 +141,10 @@ class X86Platform(Settings):
     """Nodes where the NVIDIA Container Toolkit does its whole work: discrete GPUs, and DGX Spark."""
 
     kind: Literal["x86"]
+    """Discrete GPUs, and DGX Spark."""
     container_runtime_mode: RuntimeMode = RuntimeMode.AUTO
     unified_memory_nodes: dict[NodeName, UnifiedMemoryNode] = {}
+    """Nodes that share their memory with the GPU, but are no Jetson (DGX Spark, GB10), by node name."""
 
     @model_validator(mode="before")
     @classmethod

@@ -20,15 +20,20 @@ class KaiProfile(Settings):
     """Nodes whose GPUs KAI shares in fractions; the device plugin advertises each GPU once."""
 
     sharing: Literal["kai"]
+    """KAI shares the GPUs in fractions."""
     nodes: Annotated[tuple[NodeName, ...], Field(min_length=1, strict=False)]
+    """The nodes. A node is in one profile at most."""
 
 
 class TimeSlicingProfile(Settings):
     """Nodes whose GPUs the device plugin advertises several times, without memory accounting; KAI leaves them alone."""
 
     sharing: Literal["time_slicing"]
+    """The device plugin advertises each GPU several times."""
     nodes: Annotated[tuple[NodeName, ...], Field(min_length=1, strict=False)]
+    """The nodes. A node is in one profile at most."""
     replicas: Annotated[int, Field(ge=2, le=1000)]
+    """How often each GPU is advertised."""
     fail_requests_greater_than_one: bool = False
     """Refuse pods that ask for several replicas, since these may be the same GPU."""
 
@@ -49,7 +54,9 @@ def _one_way_of_sharing(data: object) -> object:
 
 
 NodeProfile = Annotated[
-    KaiProfile | TimeSlicingProfile, Field(discriminator="sharing"), BeforeValidator(_one_way_of_sharing)
+    KaiProfile | TimeSlicingProfile,
+    Field(discriminator="sharing", description="How the pods of some nodes share their GPUs."),
+    BeforeValidator(_one_way_of_sharing),
 ]
 
 

@@ -29,14 +29,20 @@ class StackSettings(Settings):
 
     cluster: ClusterSettings
     platform: Platform
+    """The kind of GPU nodes, which decides which other keys are allowed."""
     hosts: Annotated[dict[NodeName, HostSettings], AfterValidator(check_hosts)] = {}
+    """Machines that `pulumi up` prepares before everything else, by node name (docs/hosts.md). Without any, the
+    machines are left alone."""
     reservation: ReservationSettings = ReservationSettings()
     pod_guard: PodGuardSettings = PodGuardSettings()
     gpu_operator: GpuOperatorSettings = GpuOperatorSettings()
     kai: KaiSettings = KaiSettings()
     admission: AdmissionSettings = AdmissionSettings()
     node_profiles: Annotated[dict[Name, NodeProfile], AfterValidator(check_profiles)] = {}
+    """How the pods of a node share its GPUs, by the profile's name. Nodes in no profile are shared in fractions by
+    KAI."""
     gvirtus: GvirtusSettings | None = None
+    """GPUs over the network, for pods on nodes without one (docs/gvirtus.md)."""
 
     @model_validator(mode="after")
     def _the_cluster_serves_policies(self) -> Self:
@@ -345,10 +351,17 @@ def _explain(problem: ErrorDetails) -> Sequence[str]:
         case kind if kind.endswith("_type") and value is None:
             hidden = True
             reason = "empty: write a value, or remove the key"
+        case "int_type" | "float_type" | "bool_type" if isinstance(value, str):
+            as_type = problem["type"].removesuffix("_type")
+            # Pulumi (3.259) keeps a value's quotes when it is set again, whatever --type says.
+            reason = (
+                f"{problem['msg']}: write it without quotes; with Pulumi, run pulumi config rm --path, then "
+                f"pulumi config set --path with --type {as_type}"
+            )
         case "model_type" | "model_attributes_type" | "dict_type":
             reason = "must be a mapping: `key: value` lines, indented below this key"
         case "string_type":
-            reason = f"{problem['msg']}: put it in quotes"
+            reason = f"{problem['msg']}: put it in quotes; pulumi config set --path does so with --type string"
         case _:
             reason = problem["msg"]
     found = [] if hidden else [f"    found:   {value!r}"]

@@ -68,6 +68,21 @@ def test_nothing_is_read_as_what_it_is_not(key: str, value: object, says: str) -
     assert_refused(changed(x86(), key, value), key, says, found=value)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "option"),
+    [
+        ("kai.queues.research.gpu.quota", "0.5", "--type float"),
+        ("kai.timeout_seconds", "600.0", "--type int"),
+        ("kai.default_queue", "True", "--type bool"),
+        ("kai.scheduler.args", {"v": 4}, "--type string"),
+    ],
+)
+def test_what_pulumi_wrote_as_another_type_names_the_option(key: str, value: object, option: str) -> None:
+    refused = refusal(changed(x86(), key, value))
+    assert option in refused
+    assert ("pulumi config rm --path, then" in refused) == isinstance(value, str)
+
+
 def test_settings_are_frozen() -> None:
     parsed = parse_settings(json.dumps(x86()), file=FILE)
     with pytest.raises(ValueError, match="frozen"):

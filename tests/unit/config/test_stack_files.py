@@ -3,12 +3,14 @@
 No other test of this tier reads them (tests/conftest.py); all others have stack files of their own, testbed/data.
 """
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pulumi
 import pytest
 import yaml
@@ -17,11 +19,12 @@ from pydantic import BaseModel
 from cluster.binding import NO_CLUSTER
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from config.stack import SETTINGS_KEY
+from gpu_sharing.arithmetic import shared_mib
 from manifests.versions import DEVICE_PLUGIN_IMAGE, GPU_OPERATOR, KAI_SCHEDULER
 from operations.stack_file import read_settings, stack_names
-from testbed.fractions import fitting, shared_mib
 from testbed.stacks import ROOT, STACK_FILES, Json, changed, jetson, parse, read_stack_file, x86
 from tests.support.checkout import copy_tracked
+from tests.support.fractions import fitting
 from tests.support.golden import Golden
 from tests.support.recording_monitor import record
 
@@ -129,6 +132,15 @@ def test_a_shipped_stack_says_its_settings_and_beside_them_only_secrets(path: Pa
 
 
 @every_shipped_file
+def test_editors_find_the_schema_of_a_shipped_stack_and_it_takes_the_file(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    named = re.findall(r"\A# yaml-language-server: \$schema=(\S+)\n", text)
+    for schema in named:
+        jsonschema.validate(yaml.safe_load(text), json.loads((path.parent / schema).read_text(encoding="utf-8")))
+    assert named or _COMPLETE not in text, "the line stands in every file that its user left as it was"
+
+
+@every_shipped_file
 def test_what_stands_in_comments_is_valid_too(path: Path) -> None:
     parse(_with_commented(path.read_text(encoding="utf-8")))
 
@@ -195,6 +207,7 @@ def test_the_edits_that_the_guides_ask_for_break_no_test(tmp_path: Path) -> None
     assert "edited-profile" in own.node_profiles
 
     copy_tracked(tmp_path)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
     for name in stack_names(ROOT):
         file = tmp_path / f"Pulumi.{name}.yaml"
         text = (ROOT / file.name).read_text(encoding="utf-8")

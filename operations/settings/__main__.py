@@ -1,0 +1,22 @@
+"""`make reference`: writes the files that are made of the settings models."""
+
+import json
+from pathlib import Path
+
+from config.reference import stack_file_schema
+from operations.settings.page import page
+
+ROOT = Path(__file__).parents[2]
+
+
+def files() -> dict[Path, str]:
+    """What stands in each file, by path in the checkout."""
+    return {
+        Path("docs/settings.md"): page(),
+        Path("config/stack.schema.json"): json.dumps(stack_file_schema(), indent=2, ensure_ascii=False) + "\n",
+    }
+
+
+if __name__ == "__main__":
+    for path, text in files().items():
+        (ROOT / path).write_text(text, encoding="utf-8")
