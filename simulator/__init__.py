@@ -5,17 +5,20 @@ from pathlib import Path
 from simulator.control_plane import DEFAULT_FOLDER, ControlPlane, down, reset, up
 from simulator.errors import SimulatorError
 from simulator.nodes import DEFAULT_NODES, NodeKind
-from simulator.status import Status, simulated, status
+from simulator.pods.launcher import unavailable as no_programs
+from simulator.status import NOT_CHECKED, Status, simulated, status
 
 __all__ = [
     "DEFAULT_FOLDER",
     "DEFAULT_NODES",
+    "NOT_CHECKED",
     "ControlPlane",
     "NodeKind",
     "SimulatorError",
     "Status",
     "chart_path",
     "down",
+    "no_programs",
     "reset",
     "simulated",
     "status",

@@ -19,6 +19,9 @@ from toolchain import IMAGES
 _REAL = "Real: etcd, the API server with its admission, RBAC, the controllers, the scheduler; so Helm and Pulumi too"
 _RECORDS = "Simulated: nodes and pods (records that KWOK keeps; no container runs, no GPU is there)"
 
+NOT_CHECKED = "Not checked by KAI: which pod gets which share of a GPU, its webhooks' verdicts, its RBAC."
+"""Where KAI is emulated."""
+
 
 def simulated(kai_programs: str | None) -> str:
     """What is real in a simulator and what is not, in words.
@@ -29,8 +32,8 @@ def simulated(kai_programs: str | None) -> str:
     if kai_programs is None:
         return (
             f"{_RECORDS} and what the pods of the GPU Operator and of KAI would do.\n{_REAL}.\n"
-            "Not checked by KAI: which pod gets which share of a GPU, its webhooks' verdicts, its RBAC. Its programs "
-            "check them: KAI_PROGRAMS=<folder> and kai.chart with KAI's own chart (docs/simulator.md)."
+            f"{NOT_CHECKED} Its programs check them: KAI_PROGRAMS=<folder> and kai.chart with KAI's own chart "
+            "(docs/simulator.md)."
         )
     return (
         f"{_RECORDS}; what the GPU Operator's pods would do, KAI's hook Jobs, and in its reservation pods the GPU that "
@@ -61,13 +64,17 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A folder's simulator; `version` is None and `nodes` is empty where no API server answers."""
+    """A folder's simulator; `version` is None and `nodes` is empty where no API server answers.
+
+    `exists` where it was started before; `kai_programs` is where the programs of KAI that run come from.
+    """
 
     folder: Path
     kubeconfig: Path
     processes: tuple[ProcessStatus, ...]
     version: str | None
     nodes: tuple[NodeStatus, ...]
+    exists: bool = False
     kai_programs: str | None = None
 
     @property
@@ -98,7 +105,15 @@ def status(folder: Path) -> Status:
                 nodes = tuple(map(_node_status, api.list_nodes(client)))
         except httpx2.HTTPError:
             version = None
-    return Status(layout.folder, layout.kubeconfig, tuple(processes), version, nodes, state.programs if state else None)
+    return Status(
+        layout.folder,
+        layout.kubeconfig,
+        tuple(processes),
+        version,
+        nodes,
+        exists=state is not None,
+        kai_programs=state.programs if state else None,
+    )
 
 
 def _node_status(node: Node) -> NodeStatus:

@@ -1,6 +1,8 @@
 """Stacks on simulators."""
 
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +10,8 @@ from pathlib import Path
 import yaml
 
 import simulator
+from simulator import records
+from simulator.layout import Layout
 from testbed.stacks import Json, changed
 
 
@@ -18,6 +22,13 @@ def start(folder: Path, *, older: bool = False) -> Iterator[simulator.ControlPla
         yield simulator.up(folder, older=older)
     finally:
         simulator.reset(folder)
+
+
+def kill(control_plane: simulator.ControlPlane, process: str) -> None:
+    """Kill one process of a simulator, as the machine's OOM killer would."""
+    state = records.read(Layout.of(control_plane.folder).records)
+    assert state is not None
+    os.kill(state.processes[process].pid, signal.SIGKILL)
 
 
 def older_kai(folder: Path, version: str) -> Path:

@@ -5,13 +5,15 @@ They come from PATH, official downloads, pinned Go modules, or container images.
 
 from toolchain.download import reachable
 from toolchain.errors import ToolchainError
-from toolchain.image_programs import IMAGES, ImageProgram, program_of
+from toolchain.image_programs import FOLDER_VARIABLE, IMAGES, ImageProgram, name_of, program_of
 from toolchain.install import environment, install
 from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, REGISTRIES, SIMULATOR, Program
+from toolchain.registry import reachable as registry_reachable
 
 __all__ = [
     "CHARTS",
     "ENGINE",
+    "FOLDER_VARIABLE",
     "HOSTS",
     "IMAGES",
     "LANGUAGES",
@@ -24,6 +26,8 @@ __all__ = [
     "ToolchainError",
     "environment",
     "install",
+    "name_of",
     "program_of",
     "reachable",
+    "registry_reachable",
 ]

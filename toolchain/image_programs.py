@@ -95,6 +95,11 @@ class _NoProgramError(Exception):
     """Why an image gives no program; the message is part of a sentence."""
 
 
+def name_of(image: str) -> str:
+    """Gives the last part of an image's name, which its program has: `binder` of `registry:5000/kai/binder:v1`."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
 def program_of(image: str, programs: str) -> ImageProgram:
     """Gives the program of an image, from a folder or from the image itself.
 
@@ -114,7 +119,7 @@ def from_folder(image: str, folder: Path) -> ImageProgram:
     Raises:
         ToolchainError: There is no such program, or this machine can't run it.
     """
-    name = _name(image)
+    name = name_of(image)
     file = folder / name
     if not folder.is_dir():
         raise _unusable_folder(f"{folder} is no folder")
@@ -149,7 +154,7 @@ def from_image(image: str, *, anew: bool = False) -> ImageProgram:
         raise _not_had(image, str(error), login) from error
     except (RegistryError, _NoProgramError) as error:
         raise _not_had(image, str(error)) from error
-    file = folder / _name(image)
+    file = folder / name_of(image)
     if why := problem(file, alone=True):
         raise _not_had(image, f"this machine can't run {file}: {why}")
     container = configuration.container
@@ -161,7 +166,7 @@ def from_image(image: str, *, anew: bool = False) -> ImageProgram:
 
 def _kept(image: str, pinned: str) -> Path:
     """Gives the cache entry with the program and the configuration of an image."""
-    name = _name(image)
+    name = name_of(image)
 
     def fill(into: Path) -> None:
         crane = Crane.installed()
@@ -268,16 +273,11 @@ def _ask(image: str) -> str:
     return pinned
 
 
-def _name(image: str) -> str:
-    """The last part of an image's name: `binder`."""
-    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
-
-
 def _not_had(image: str, why: str, remedy: str = "") -> ToolchainError:
     return ToolchainError(
         f"The program of the image {image} can't be had.",
         why=why,
-        remedy=f"{remedy}give a folder with programs, each named as its image is ({_name(image)}): "
+        remedy=f"{remedy}give a folder with programs, each named as its image is ({name_of(image)}): "
         f"export {FOLDER_VARIABLE}=/a/folder",
     )
 

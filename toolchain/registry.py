@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from toolchain import download
 from toolchain.install import install
 from toolchain.official import Platform
 from toolchain.programs import Program
@@ -123,6 +124,11 @@ def host(image: str) -> str:
     """Gives the registry of an image's name, with its port: Docker Hub where the name says none."""
     first, _, rest = image.partition("/")
     return first if rest and ("." in first or ":" in first or first == "localhost") else "docker.io"
+
+
+def reachable(image: str) -> bool:
+    """Tells within seconds whether the registry of an image answers; by plain HTTP too, as crane asks private ones."""
+    return any(download.reachable(f"{scheme}://{host(image)}/") for scheme in ("https", "http"))
 
 
 def _watch(process: "subprocess.Popen[bytes]", image: str, target: Path) -> None:

@@ -121,7 +121,9 @@ def _available_operator(world: World) -> Object | None:
     for deployment in world.deployments:
         selects = at(deployment, "spec", "selector", "matchLabels", "app")
         if deployment["metadata"]["name"] == "gpu-operator" and selects == "gpu-operator":
-            return deployment if has_condition(deployment, "Available") else None
+            # Without pods a Deployment says that it is available.
+            runs = at(deployment, "spec", "replicas") != 0 and has_condition(deployment, "Available")
+            return deployment if runs else None
     return None
 
 

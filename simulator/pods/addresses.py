@@ -1,6 +1,8 @@
-"""Answers the calls that `launcher` holds: a server on every address, or on loopback, gets the pod's own instead.
+"""Answers the calls that `launcher` holds: a program gets the pod's own address, files and name.
 
-Who connects to such a server from the same process, as controller-runtime's health check does, is led there too.
+A server on every address, or on loopback, gets the pod's address instead. Who connects to such a server from the same
+process, as controller-runtime's health check does, is led there too. A file below a mount of the container is looked
+for in the pod's folder, where the program runs.
 """
 
 import fcntl
@@ -11,6 +13,7 @@ import select
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 
 from simulator.pods import launcher
@@ -20,8 +23,16 @@ _RECEIVE, _SEND = 0xC0502100, 0xC0182101
 _NOTIFICATION = struct.Struct("QII iIQ6Q")
 _ANSWER = struct.Struct("QqiI")
 _CONTINUE = 1
+_NAMES = struct.Struct("65s" * 6)
+"""struct new_utsname (linux/utsname.h): the second one is the machine's name."""
 _V4, _V6 = struct.Struct("!HH4s"), struct.Struct("!HHI16s")
 """Family (in the machine's own order), port, address."""
+_LONGEST_PATH = 4096
+"""PATH_MAX (linux/limits.h)."""
+_HERE = 0xFFFFFF9C
+"""AT_FDCWD (linux/fcntl.h), as 32 bits."""
+_LONGEST_NAME = 63
+"""Of a container's host name, in characters: the kubelet cuts a longer pod's name."""
 _POD_RANGE = ipaddress.ip_network("127.64.0.0/10")
 
 
@@ -35,10 +46,14 @@ class Answers:
 
     Attributes:
         address: the pod's.
+        name: the pod's, as its programs' machine is called.
+        mounts: the paths that are in the pod's folder.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, name: str = "pod", mounts: Sequence[str] = ()) -> None:
         self.address = address
+        self.name = name
+        self.mounts = tuple(mount.rstrip("/").encode() for mount in mounts)
         self._ports: set[int] = set()
 
     def answer(self, listener: int) -> bool:
@@ -49,22 +64,61 @@ class Answers:
         """
         poll = select.poll()
         poll.register(listener, select.POLLIN)
-        # Where all processes behind a filter have ended, receiving would block in older kernels.
-        if not any(event & select.POLLIN for _, event in poll.poll(0)):
-            return False
+        events = [event for _, event in poll.poll(0)]
+        if any(event & select.POLLIN for event in events):
+            self._answer(listener)
+            return True
+        # Nothing waits: either a signal has interrupted the call meanwhile, or all processes behind the filter ended.
+        # Receiving would block then in older kernels.
+        return not any(event & select.POLLHUP for event in events)
+
+    def _answer(self, listener: int) -> None:
         received = bytearray(_NOTIFICATION.size)
-        fcntl.ioctl(listener, _RECEIVE, received)
-        number, thread, _, call, _, _, _, pointer, length, *_ = _NOTIFICATION.unpack(received)
-        with suppress(OSError):
-            memory = os.open(f"/proc/{thread}/mem", os.O_RDWR)
-            try:
-                said = os.pread(memory, length, pointer)
-                if (moved := self.moved(said, listens=call == launcher.bind_number())) != said:
-                    os.pwrite(memory, moved, pointer)
-            finally:
-                os.close(memory)
-        fcntl.ioctl(listener, _SEND, _ANSWER.pack(number, 0, 0, _CONTINUE))
-        return True
+        # A call that a signal interrupts is no longer there; the program makes it again.
+        with suppress(FileNotFoundError):
+            fcntl.ioctl(listener, _RECEIVE, received)
+            number, thread, _, call, _, _, *arguments = _NOTIFICATION.unpack(received)
+            then = _CONTINUE
+            with suppress(OSError):
+                then = self._change(thread, call, arguments)
+            fcntl.ioctl(listener, _SEND, _ANSWER.pack(number, 0, 0, then))
+
+    def _change(self, thread: int, call: int, arguments: Sequence[int]) -> int:
+        """Write into the program's memory what it names or asks for; gives what the kernel shall do then."""
+        held = launcher.calls()
+        first, pointer, length, *_ = arguments
+        is_file = call in {held.open, held.stat}
+        memory = os.open(f"/proc/{thread}/mem", os.O_RDWR)
+        try:
+            if call == held.uname:
+                os.pwrite(memory, self.names(), first)
+                return 0
+            named = os.pread(memory, _LONGEST_PATH if is_file else length, pointer)
+            if is_file:
+                named = named.partition(b"\0")[0]
+                changed = self.own_file(named) if first & 0xFFFFFFFF == _HERE else named
+            else:
+                changed = self.moved(named, listens=call == held.bind)
+            if changed != named:
+                os.pwrite(memory, changed, pointer)
+        finally:
+            os.close(memory)
+        return _CONTINUE
+
+    def names(self) -> bytes:
+        """What `uname` tells: this machine's names, and the pod's as its own."""
+        there = os.uname()
+        said = (there.sysname, self.name[:_LONGEST_NAME], there.release, there.version, there.machine, "(none)")
+        return _NAMES.pack(*(each.encode() for each in said))
+
+    def own_file(self, path: bytes) -> bytes:
+        """The same below the folder where the program runs, with its end, where a mount has it; else unchanged.
+
+        A path grows no longer: it has room in the program for as much as it was.
+        """
+        if any(path == mount or path.startswith(mount + b"/") for mount in self.mounts):
+            return path[1:] + b"\0"
+        return path
 
     def moved(self, sockaddr: bytes, *, listens: bool) -> bytes:
         """The same port at the pod's address, where it is the pod's own port; anything else unchanged.

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from simulator.files import write_private
 from simulator.operands.world import Object, at
@@ -12,6 +13,8 @@ from toolchain import ImageProgram
 Files = Mapping[str, bytes]
 """By name."""
 
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where a container finds its ServiceAccount's token, the authority to trust, and its namespace."""
 _TEMPORARY = "/tmp"  # noqa: S108 (the container's, not this machine's)
 
 
@@ -39,13 +42,22 @@ def arguments(program: ImageProgram, container: Object, files: Path) -> list[str
     return [str(program.path), *said]
 
 
-def environment(program: ImageProgram, pod: Object, container: Object, files: Path) -> dict[str, str]:
-    """The variables: the image's, the container's, and the folder that stands for /tmp, where KAI has certificates.
+def environment(program: ImageProgram, pod: Object, container: Object, files: Path, server: str) -> dict[str, str]:
+    """The variables: the image's, the container's, the API server's address, and the folder that stands for /tmp.
+
+    KAI has certificates in that one.
 
     Raises:
         ProgramError: one comes from something else than the pod itself.
     """
-    variables = {**program.environment, "HOME": str(files), "TMPDIR": str(_below(files, _TEMPORARY))}
+    address = urlsplit(server)
+    variables = {
+        **program.environment,
+        "HOME": str(files),
+        "TMPDIR": str(_below(files, _TEMPORARY)),
+        "KUBERNETES_SERVICE_HOST": str(address.hostname),
+        "KUBERNETES_SERVICE_PORT": str(address.port),
+    }
     for variable in container.get("env") or ():
         if "valueFrom" in variable:
             path = at(variable, "valueFrom", "fieldRef", "fieldPath")
@@ -58,11 +70,25 @@ def environment(program: ImageProgram, pod: Object, container: Object, files: Pa
     return variables
 
 
+def mounts(container: Object) -> tuple[str, ...]:
+    """The paths that the container has of its own, and not of this machine."""
+    return (ACCOUNT, *(mount["mountPath"] for mount in container.get("volumeMounts") or ()))
+
+
+def write_account(files: Path, token: str, authority: bytes, namespace: str) -> Path:
+    """Write what a container has of its ServiceAccount; gives the token's place."""
+    place = _below(files, ACCOUNT)
+    place.mkdir(parents=True, exist_ok=True)
+    for name, content in (("token", token.encode()), ("ca.crt", authority), ("namespace", namespace.encode())):
+        write_private(place / name, content)
+    return place / "token"
+
+
 def sources(pod: Object) -> Iterator[tuple[str, str]]:
     """The Secrets and ConfigMaps that the pod's volumes come from: kind and name."""
     for volume in pod["spec"].get("volumes") or ():
-        if source := _source(volume):
-            yield source
+        for kind, name, _ in _sources(volume):
+            yield kind, name
 
 
 def write_files(pod: Object, container: Object, files: Path, data: Mapping[tuple[str, str], Files]) -> None:
@@ -75,31 +101,33 @@ def write_files(pod: Object, container: Object, files: Path, data: Mapping[tuple
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
     for mount in container.get("volumeMounts") or ():
         volume, place = volumes[mount["name"]], _below(files, mount["mountPath"])
-        source = _source(volume)
-        if source is None:
-            # A projected one is the ServiceAccount's token, which the process gets in its kubeconfig.
-            if not volume.keys() & {"emptyDir", "projected"}:
-                raise ProgramError(f"volume {volume['name']} is neither of a Secret nor of a ConfigMap")
-            place.mkdir(parents=True, exist_ok=True)
-            continue
-        if source not in data:
-            raise ProgramError(f"volume {volume['name']}: {' '.join(source)} does not exist")
-        content = data[source]
-        if key := mount.get("subPath"):
+        if not volume.keys() & {"emptyDir", "projected", "secret", "configMap"}:
+            raise ProgramError(f"volume {volume['name']} is neither of a Secret nor of a ConfigMap")
+        content: dict[str, bytes] = {}
+        for kind, name, optional in _sources(volume):
+            if (kind, name) in data:
+                content |= data[kind, name]
+            elif not optional:
+                raise ProgramError(f"volume {volume['name']}: {kind} {name} does not exist")
+        if content and (key := mount.get("subPath")):
             place, content = place.parent, {place.name: content.get(key, b"")}
         place.mkdir(parents=True, exist_ok=True)
         for name, value in content.items():
             write_private(place / name, value)
 
 
-def _source(volume: Object) -> tuple[str, str] | None:
-    match volume:
-        case {"secret": {"secretName": name}}:
-            return "Secret", name
-        case {"configMap": {"name": name}}:
-            return "ConfigMap", name
-        case _:
-            return None
+def _sources(volume: Object) -> Iterator[tuple[str, str, bool]]:
+    """Kind, name, and whether it may be missing."""
+    projected = at(volume, "projected", "sources") or ()
+    # The ServiceAccount's, see `write_account`.
+    for source in () if any("serviceAccountToken" in each for each in projected) else (volume, *projected):
+        match source:
+            case {"secret": {"secretName": name} | {"name": name} as said}:
+                yield "Secret", name, bool(said.get("optional"))
+            case {"configMap": {"name": name} as said}:
+                yield "ConfigMap", name, bool(said.get("optional"))
+            case _:
+                pass
 
 
 def decoded(kind: str, found: Object) -> Files:

@@ -1,11 +1,16 @@
 """Which images become processes, and where their programs come from."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from toolchain import ImageProgram, ToolchainError, program_of
+from toolchain import ImageProgram, ToolchainError, name_of, program_of
 
+AGENTS = "agents"
+"""Our own image (agents/Containerfile): its admission server runs from this checkout."""
 REAL = (
     "admission",
+    AGENTS,
     "binder",
     "nodescaleadjuster",
     "operator",
@@ -14,8 +19,18 @@ REAL = (
     "queuecontroller",
     "scheduler",
 )
-"""The last parts of the images that run. KAI's others are emulated: hooks need a shell and kubectl at fixed paths, and
-reservation pods need NVML."""
+"""The last parts of the names of images that run. KAI's others are emulated: hooks need a shell and kubectl at fixed
+paths, and reservation pods need NVML."""
+_CHECKOUT = Path(__file__).resolve().parents[2]
+_OWN = ImageProgram(
+    path=Path(sys.executable),
+    arguments=("-m",),
+    default_arguments=("agents.admission",),
+    environment={"PYTHONPATH": str(_CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"},
+    working_directory=None,
+    source=str(_CHECKOUT / AGENTS),
+)
+"""As the image says it."""
 
 
 class ProgramError(Exception):
@@ -26,15 +41,12 @@ ProgramOf = Callable[[str], ImageProgram]
 """Gives an image's program, or raises ProgramError."""
 
 
-def name_of(image: str) -> str:
-    """The last part of an image's name: `binder` of `registry:5000/kai/binder:v0.17.0@sha256:...`."""
-    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
-
-
 def programs_of(place: str) -> ProgramOf:
-    """The programs of a folder, or with `images` those of the images themselves."""
+    """The programs of a folder, or with `images` those of the images themselves; ours is always here."""
 
     def give(image: str) -> ImageProgram:
+        if name_of(image) == AGENTS:
+            return _OWN
         try:
             return program_of(image, place)
         except ToolchainError as error:

@@ -1,11 +1,12 @@
-"""Becomes a pod's program: dies with its parent, and lets it choose the address of every server that it starts.
+"""Becomes a pod's program: dies with its parent, which chooses the addresses, the files and the name that it gets.
 
 Run as a script with the standard library alone: `launcher.py SOCKET PARENT PROGRAM [ARGUMENT...]`. SOCKET is the number
 of an inherited socket by which the parent gets the filter's listener.
 
 Two of KAI's programs open ports that no flag of theirs moves (v0.17.0: 9443 for webhooks, 8080 for metrics), and two
 simulators on one machine would share every port. In a cluster, pods have addresses. Here a filter (seccomp) holds each
-call of `bind` and `connect` until the parent has written the pod's address into it.
+call that names an address or a file until the parent has written the pod's own into it, and the one that asks for the
+machine's name until the parent has answered with the pod's.
 """
 
 import array
@@ -16,14 +17,31 @@ import signal
 import socket
 import struct
 import sys
+from typing import NamedTuple
 
 # linux/prctl.h, linux/seccomp.h, linux/filter.h, linux/audit.h
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _SET_MODE_FILTER, _GET_ACTION_AVAILABLE, _NEW_LISTENER = 1, 2, 1 << 3
 _ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
-_MACHINES = {"x86_64": (0xC000003E, 317, 49, 42), "aarch64": (0xC00000B7, 277, 200, 203)}
-"""Architecture, and the numbers of the calls `seccomp`, `bind` and `connect` there."""
+
+
+class Calls(NamedTuple):
+    """The numbers of the calls that are held. All but `uname` have what they name as their second argument."""
+
+    bind: int
+    connect: int
+    open: int
+    stat: int
+    uname: int
+
+
+_MACHINES = {
+    "x86_64": (0xC000003E, 317, Calls(bind=49, connect=42, open=257, stat=262, uname=63)),
+    "aarch64": (0xC00000B7, 277, Calls(bind=200, connect=203, open=56, stat=79, uname=160)),
+}
+"""Architecture, the number of the call `seccomp` there, and those of `bind`, `connect`, `openat`, `newfstatat` and
+`uname`."""
 
 
 class _Program(ctypes.Structure):
@@ -35,14 +53,14 @@ def unavailable() -> str | None:
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         return f"they need Linux on {' or '.join(_MACHINES)}, this is {platform.system()} on {platform.machine()}"
     action = ctypes.c_uint32(_NOTIFY)
-    _, seccomp, _, _ = _MACHINES[platform.machine()]
+    _, seccomp, _ = _MACHINES[platform.machine()]
     if ctypes.CDLL(None, use_errno=True).syscall(seccomp, _GET_ACTION_AVAILABLE, 0, ctypes.byref(action)) != 0:
         return "this kernel has no seccomp notification, which gives each pod its address (Linux 5.5 has it)"
     return None
 
 
-def bind_number() -> int:
-    """The number of the call `bind` on this machine."""
+def calls() -> Calls:
+    """What is held on this machine."""
     return _MACHINES[platform.machine()][2]
 
 
@@ -54,16 +72,16 @@ def _called(name: str, answer: int) -> int:
 
 
 def _listener() -> int:
-    """The descriptor at which each `bind` and `connect` of this process and its children waits for an answer."""
-    architecture, seccomp, bind, connect = _MACHINES[platform.machine()]
+    """The descriptor at which each held call of this process and its children waits for an answer."""
+    architecture, seccomp, held = _MACHINES[platform.machine()]
     instructions = b"".join(
         struct.pack("HBBI", *instruction)
         for instruction in (
             (_LOAD, 0, 0, 4),
-            (_JUMP_IF_EQUAL, 0, 3, architecture),
+            (_JUMP_IF_EQUAL, 0, 1 + len(held), architecture),
             (_LOAD, 0, 0, 0),
-            (_JUMP_IF_EQUAL, 2, 0, bind),
-            (_JUMP_IF_EQUAL, 1, 0, connect),
+            # How many instructions are left before the last one.
+            *((_JUMP_IF_EQUAL, len(held) - place, 0, call) for place, call in enumerate(held)),
             (_RETURN, 0, 0, _ALLOW),
             (_RETURN, 0, 0, _NOTIFY),
         )

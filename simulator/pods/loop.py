@@ -16,8 +16,9 @@ from simulator.operands.world import Object, annotations, at, terminating
 from simulator.pki import Pki
 from simulator.pods import egress, reservation
 from simulator.pods.cluster import connected
-from simulator.pods.images import REAL, ProgramOf, name_of
+from simulator.pods.images import REAL, ProgramOf
 from simulator.pods.runner import Place, Runner
+from toolchain import name_of
 
 POLL_S = 0.5
 """As the operands' loop."""

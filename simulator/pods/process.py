@@ -19,9 +19,9 @@ class Process:
         address: where each of its ports is.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, listener: int | None) -> None:
-        self.address = addresses.any_address()
-        self._answers = addresses.Answers(self.address)
+    def __init__(self, process: asyncio.subprocess.Process, listener: int | None, answers: addresses.Answers) -> None:
+        self.address = answers.address
+        self._answers = answers
         self._process = process
         self._listener = listener
         if listener is not None:
@@ -64,8 +64,23 @@ class Process:
             self._listener = None
 
 
-async def start(command: Sequence[str], variables: Mapping[str, str], directory: Path, log: Path) -> Process:
+async def start(  # noqa: PLR0913, PLR0917 - what a process has
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    directory: Path,
+    log: Path,
+    name: str = "pod",
+    mounts: Sequence[str] = (),
+) -> Process:
     """Start a program; it dies with this process. What goes wrong after the start stands in its log.
+
+    Args:
+        command: the program and its arguments.
+        variables: its environment.
+        directory: where it runs.
+        log: gets its output.
+        name: how its machine is called.
+        mounts: paths that it has below `directory`, and not on this machine.
 
     Raises:
         OSError: the log or the folder can't be used.
@@ -92,4 +107,5 @@ async def start(command: Sequence[str], variables: Mapping[str, str], directory:
     with ours:
         # Nothing comes where the launcher fails.
         _, descriptors, _, _ = await asyncio.to_thread(socket.recv_fds, ours, 1, 1)
-    return Process(process, descriptors[0] if descriptors else None)
+    answers = addresses.Answers(addresses.any_address(), name, mounts)
+    return Process(process, descriptors[0] if descriptors else None, answers)

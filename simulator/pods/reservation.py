@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from simulator.nodes import GPUS_ANNOTATION
 from simulator.operands.world import Object, annotations, at, terminating
-from simulator.pods.images import name_of
+from toolchain import name_of
 
 IMAGE = "resourcereservation"
 ANNOTATION = "run.ai/reserve_for_gpu_index"

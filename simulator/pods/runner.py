@@ -127,12 +127,14 @@ class Runner:
         self._files.mkdir(mode=0o700, parents=True, exist_ok=True)
         await self._refresh()
         pod = {**self.pod, "status": {**(self.pod.get("status") or {}), "podIP": self.ip}}
-        variables = container.environment(program, pod, declared, self._files)
+        variables = container.environment(program, pod, declared, self._files, self._place.server)
         return await start(
             container.arguments(program, declared, self._files),
             {**variables, "KUBECONFIG": str(self._folder / "kubeconfig")},
             self._files,
             self._log,
+            self.pod["metadata"]["name"],
+            container.mounts(declared),
         )
 
     async def _watch(self, process: Process, state: status.State) -> int:
@@ -181,9 +183,10 @@ class Runner:
         """The files of the volumes, the token, and the kubeconfig that leads a program to both."""
         declared = container.only_container(self.pod)
         container.write_files(self.pod, declared, self._files, await self._place.cluster.data(self.pod))
-        token = self._folder / "token"
-        write_private(token, (await self._place.cluster.token(self.pod)).encode())
         name, namespace = "pod", self.pod["metadata"]["namespace"]
+        token = container.write_account(
+            self._files, await self._place.cluster.token(self.pod), self._place.authority.read_bytes(), namespace
+        )
         kubeconfig = {
             "apiVersion": "v1",
             "kind": "Config",

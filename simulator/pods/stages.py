@@ -7,8 +7,8 @@ import yaml
 from simulator.files import write_private
 from simulator.pods.images import REAL
 
-_NAME = '.spec.containers[].image | split("/") | last | split("@") | first | split(":") | first'
-"""`images.name_of` in jq."""
+_NAME = '.spec.containers[].image | split("@") | first | split("/") | last | split(":") | first'
+"""`toolchain.name_of` in jq."""
 
 
 def render(stages: Path, folder: Path) -> None:

@@ -290,9 +290,13 @@ def test_without_a_gpu_node_no_daemon_set_is_created() -> None:
     [
         World(cluster_policies=(policy(),)),
         World(deployments=({**deployment("gpu-operator"), "status": {}},), cluster_policies=(policy(),)),
+        World(
+            deployments=({**deployment("gpu-operator"), "spec": deployment("gpu-operator")["spec"] | {"replicas": 0}},),
+            cluster_policies=(policy(),),
+        ),
         World(deployments=(deployment("gpu-operator"),)),
     ],
-    ids=["no operator", "operator not available", "no policy"],
+    ids=["no operator", "operator not available", "operator scaled to none", "no policy"],
 )
 def test_the_gpu_operator_acts_only_when_it_runs_and_has_a_policy(world: World) -> None:
     assert gpu_operator.decide(world) == Decision()

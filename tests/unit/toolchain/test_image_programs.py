@@ -15,7 +15,7 @@ from tests.support.registry_server import archive, file
 from tests.unit.toolchain.conftest import Program as Lay
 from tests.unit.toolchain.test_executable import elf
 from toolchain import ToolchainError, executable, image_programs, program_of, registry
-from toolchain.image_programs import from_image
+from toolchain.image_programs import from_image, name_of
 from toolchain.official import Platform
 
 _IMAGE = "ghcr.io/kai-scheduler/kai-scheduler/binder:v0.18.6"
@@ -90,6 +90,20 @@ class TestAFolder:
         with pytest.raises(ToolchainError, match="is no folder"):
             program_of(_IMAGE, str(tmp_path / "none"))
         assert not log.exists()
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "binder",
+        "binder:v1",
+        "registry:5000/kai/binder",
+        "ghcr.io/kai/binder:v1@sha256:00",
+        "ghcr.io/kai/binder@sha256:00",
+    ],
+)
+def test_an_images_program_is_called_as_the_last_part_of_its_name(image: str) -> None:
+    assert name_of(image) == "binder"
 
 
 def test_without_a_folder_the_image_is_fetched_by_its_digest(crane: Crane) -> None:

@@ -63,6 +63,23 @@ def test_only_who_connects_to_a_port_of_its_own_is_led_to_the_pods_address() -> 
     assert answers.moved(v4("192.0.2.1", 9443), listens=False) == v4("192.0.2.1", 9443)
 
 
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        (b"/etc/config/config.yaml", b"etc/config/config.yaml\0"),
+        (b"/var/run/secrets", b"var/run/secrets\0"),
+        (b"/var/run/secrets/token", b"var/run/secrets/token\0"),
+        (b"/var/run/secretsandmore", b"/var/run/secretsandmore"),
+        (b"/etc/config/config.yaml.old", b"/etc/config/config.yaml.old"),
+        (b"/var/run", b"/var/run"),
+        (b"var/run/secrets", b"var/run/secrets"),
+        (b"", b""),
+    ],
+)
+def test_a_path_below_a_mount_is_the_pods_own_and_no_other_is(path: bytes, own: bytes) -> None:
+    assert Answers(OURS, mounts=["/var/run/secrets/", "/etc/config/config.yaml"]).own_file(path) == own
+
+
 def test_addresses_are_loopback_and_not_the_machines_own() -> None:
     some = {any_address() for _ in range(200)}
     assert len(some) > 190
@@ -104,6 +121,39 @@ def test_two_programs_with_one_port_run_beside_each_other_and_their_children_end
             assert await process.ended() == -signal.SIGTERM
 
     asyncio.run(run())
+
+
+READER = """
+import os, signal, socket, sys
+print(socket.gethostname(), os.uname().machine, flush=True)
+place = "/var/run/secrets/of-a-test/namespace"
+print(os.stat(place).st_size, open(place).read(), os.listdir("/var/run/secrets/of-a-test"), flush=True)
+print(os.path.exists("/etc/passwd"), os.path.exists("/var/run/secrets/of-another"), flush=True)
+# Signals interrupt calls that wait for their answer.
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+for _ in range(500):
+    open(place).close()
+signal.setitimer(signal.ITIMER_REAL, 0)
+print("all answered", flush=True)
+"""
+
+
+@here
+def test_a_program_has_its_pods_name_what_that_mounts_and_this_machines_other_files(tmp_path: Path) -> None:
+    folder = tmp_path / "var/run/secrets/of-a-test"
+    folder.mkdir(parents=True)
+    (folder / "namespace").write_text("kai")
+    log = tmp_path / "log"
+
+    async def run() -> int:
+        command = [sys.executable, "-c", READER]
+        return await (await start(command, {}, tmp_path, log, "binder-1", ["/var/run/secrets/of-a-test"])).ended()
+
+    assert asyncio.run(run()) == 0, log.read_text()
+    name, *rest = log.read_text().splitlines()
+    assert name == f"binder-1 {os.uname().machine}"
+    assert rest == ["3 kai ['namespace']", "True False", "all answered"]
 
 
 @here

@@ -2,6 +2,7 @@
 
 import base64
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from simulator.pods import container, probes
-from simulator.pods.images import ProgramError, name_of, programs_of
+from simulator.pods.images import ProgramError, programs_of
 from toolchain import ImageProgram
 
 PROGRAM = ImageProgram(
@@ -37,28 +38,15 @@ POD: dict[str, Any] = {
         "volumes": [
             {"name": "config", "configMap": {"name": "settings"}},
             {"name": "certificate", "secret": {"secretName": "tls"}},
-            {"name": "token", "projected": {}},
+            {"name": "token", "projected": {"sources": [{"serviceAccountToken": {}}, {"configMap": {"name": "ca"}}]}},
         ],
     },
 }
+SERVER = "https://127.0.0.1:6443"
 DATA = {
     ("ConfigMap", "settings"): {"config.yaml": b"actions: allocate", "other": b"x"},
     ("Secret", "tls"): {"tls.crt": b"certificate"},
 }
-
-
-@pytest.mark.parametrize(
-    "image",
-    [
-        "binder",
-        "binder:v1",
-        "registry:5000/kai/binder",
-        "ghcr.io/kai/binder:v1@sha256:00",
-        "ghcr.io/kai/binder@sha256:00",
-    ],
-)
-def test_an_images_program_is_called_as_the_last_part_of_its_name(image: str) -> None:
-    assert name_of(image) == "binder"
 
 
 def test_a_program_that_can_not_be_had_is_told_of_its_pod(tmp_path: Path) -> None:
@@ -67,6 +55,13 @@ def test_a_program_that_can_not_be_had_is_told_of_its_pod(tmp_path: Path) -> Non
     assert program_of("ghcr.io/kai/binder:v1").path == tmp_path / "binder"
     with pytest.raises(ProgramError, match=r"has no program operator, for ghcr\.io/kai/operator:v1"):
         program_of("ghcr.io/kai/operator:v1")
+
+
+def test_our_own_admission_server_runs_from_this_checkout(tmp_path: Path) -> None:
+    program = programs_of(str(tmp_path))("registry.example.com/kai-anywhere/agents:0.1.0")
+    assert program.path == Path(sys.executable)
+    assert (program.arguments, program.default_arguments) == (("-m",), ("agents.admission",))
+    assert (Path(program.environment["PYTHONPATH"]) / "agents" / "admission" / "__main__.py").is_file()
 
 
 def test_arguments_name_the_files_where_they_are(tmp_path: Path) -> None:
@@ -82,12 +77,14 @@ def test_arguments_name_the_files_where_they_are(tmp_path: Path) -> None:
 
 
 def test_variables_are_the_containers_then_the_images(tmp_path: Path) -> None:
-    assert container.environment(PROGRAM, POD, MAIN, tmp_path) == {
+    assert container.environment(PROGRAM, POD, MAIN, tmp_path, SERVER) == {
         "FROM": "the image",
         "SAID": "by the container",
         "NAMESPACE": "kai",
         "HOME": str(tmp_path),
         "TMPDIR": str(tmp_path / "tmp"),
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": "6443",
     }
 
 
@@ -96,7 +93,7 @@ def test_variables_are_the_containers_then_the_images(tmp_path: Path) -> None:
 )
 def test_a_variable_that_is_not_the_pods_is_refused(source: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="variable ODD"):
-        container.environment(PROGRAM, POD, {**MAIN, "env": [{"name": "ODD", "valueFrom": source}]}, tmp_path)
+        container.environment(PROGRAM, POD, {**MAIN, "env": [{"name": "ODD", "valueFrom": source}]}, tmp_path, SERVER)
 
 
 def test_files_of_volumes_are_written_for_their_owner_alone(tmp_path: Path) -> None:
@@ -108,6 +105,33 @@ def test_files_of_volumes_are_written_for_their_owner_alone(tmp_path: Path) -> N
         "tmp/certs/tls.crt": b"certificate",
     }
     assert all(path.stat().st_mode & 0o077 == 0 for path in files.values())
+
+
+def test_the_accounts_files_are_where_a_container_has_them(tmp_path: Path) -> None:
+    token = container.write_account(tmp_path, "secret", b"certificate", "kai")
+    folder = tmp_path / "var/run/secrets/kubernetes.io/serviceaccount"
+    assert token == folder / "token"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "token": b"secret",
+        "ca.crt": b"certificate",
+        "namespace": b"kai",
+    }
+    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir())
+
+
+def test_a_projected_volume_has_the_files_of_all_its_sources(tmp_path: Path) -> None:
+    sources = [
+        {"configMap": {"name": "settings"}},
+        {"secret": {"name": "tls"}},
+        {"configMap": {"name": "later", "optional": True}},
+    ]
+    pod = {**POD, "spec": {**POD["spec"], "volumes": [{"name": "all", "projected": {"sources": sources}}]}}
+    main = {"volumeMounts": [{"name": "all", "mountPath": "/etc/all"}]}
+    assert list(container.sources(pod)) == [("ConfigMap", "settings"), ("Secret", "tls"), ("ConfigMap", "later")]
+    container.write_files(pod, main, tmp_path, DATA)
+    assert sorted(path.name for path in (tmp_path / "etc/all").iterdir()) == ["config.yaml", "other", "tls.crt"]
+    with pytest.raises(ProgramError, match="volume all: Secret tls does not exist"):
+        container.write_files(pod, main, tmp_path, {key: DATA[key] for key in DATA if key[0] == "ConfigMap"})
 
 
 def test_a_missing_secret_and_a_volume_of_another_kind_are_refused(tmp_path: Path) -> None:
