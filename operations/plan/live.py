@@ -1,0 +1,186 @@
+"""What a cluster has: its nodes, the pods that run and wait, and KAI's queues."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+
+from cluster.answers import Node as LiveNode
+from cluster.answers import Pod as LivePod
+from cluster.sharing_findings import shares_memory
+from cluster.snapshot import PodGroup, Snapshot
+from cluster.snapshot import Queue as LiveQueue
+from config.stack import StackSettings
+from gpu_sharing.arithmetic import read_label, shared_mib
+from gpu_sharing.placement import MigStrategy, Node, Pod, Strategy, Workload
+from gpu_sharing.quantities import quantity
+from gpu_sharing.queues import Queue
+from gpu_sharing.request import MIG_PREFIX, RequestError, gpu_groups, pod_request
+from manifests import reservation
+from manifests.node_labels import GPU_COUNT, GPU_MEMORY, KAI_NODE_POOL, PLATFORM, PLATFORM_TEGRA
+from operations.errors import OperationError
+from operations.plan.machines import Machine, Scene, in_bytes
+from operations.plan.workloads import PRIORITIES, SCHEDULER, TRAIN, accepted, is_preemptible
+
+_POD_GROUP = "pod-group-name"
+"""Annotation with a pod's group (KAI v0.17.0 pkg/common/constants)."""
+_MIG_STRATEGY = "nvidia.com/mig.strategy"
+_MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
+
+
+def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placement: Strategy | None) -> Scene:
+    """What is there.
+
+    Args:
+        snapshot: of the cluster.
+        settings: of the stack, where one was named: they say which GPUs share their node's memory.
+        placement: how KAI fills GPUs; without it what the stack says, or KAI's default.
+
+    Raises:
+        OperationError: if the nodes or pods could not be read.
+    """
+    for unseen in snapshot.unseen:
+        if unseen.what in {"nodes", "pods"}:
+            raise OperationError(f"The cluster's {unseen.what} can't be read: {unseen.why}")
+    remarks = [f"Not looked at: {unseen.what} ({unseen.why})" for unseen in snapshot.unseen]
+    platform = settings.platform if settings else None
+    unified = {*platform.jetsons, *platform.unified_memory_nodes} if platform else set()
+    machines = []
+    for node in snapshot.nodes:
+        if not node.gpus and GPU_MEMORY not in node.labels and not _slices(node):
+            continue
+        if pool := node.labels.get(KAI_NODE_POOL):
+            remarks.append(f"{node.name} is left out: it is in the node pool '{pool}'.")
+            continue
+        if node.unschedulable or node.conditions.get("Ready", "True") != "True":
+            # Kubernetes gives such a node a taint, so that no pod of the plan gets there.
+            remarks.append(
+                f"{node.name} is {'cordoned' if node.unschedulable else 'not Ready'}: nothing is placed there."
+            )
+        machines.append(_machine(node, unified))
+    read = _Pods(snapshot, machines)
+    said = Strategy(settings.kai.scheduler.placement.value) if settings else Strategy.BINPACK
+    return Scene(
+        tuple(machines),
+        tuple(_queue(queue) for queue in snapshot.queues),
+        placement or said,
+        tuple(read.workloads()),
+        remarks=(*remarks, *read.remarks),
+    )
+
+
+def _slices(node: LiveNode) -> dict[str, int]:
+    return {
+        name: int(quantity(count))
+        for name, count in node.allocatable.items()
+        if name.startswith(MIG_PREFIX) and int(quantity(count))
+    }
+
+
+def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
+    slices, count = _slices(node), node.labels.get(GPU_COUNT, "")
+    said = node.labels.get(_MIG_ENABLED)
+    mig = None
+    if bool(slices) if said is None else said.lower() in {"1", "t", "true"}:
+        strategy = node.labels.get(_MIG_STRATEGY)
+        mig = MigStrategy(strategy) if strategy in set(MigStrategy) else MigStrategy.NONE
+    memory = read_label(node.labels.get(GPU_MEMORY))
+    return Machine(
+        Node(
+            node.name,
+            None if memory is None else shared_mib(memory),
+            node.gpus,
+            int(count) if count.isdecimal() else None,
+            slices,
+            mig,
+            quantity(node.allocatable["cpu"]) if "cpu" in node.allocatable else None,
+            quantity(node.allocatable["memory"]) if "memory" in node.allocatable else None,
+        ),
+        memory,
+        node.labels,
+        all_labels=True,
+        taints=node.taints,
+        unified=node.name in unified or node.labels.get(PLATFORM) == PLATFORM_TEGRA or shares_memory(node) is not None,
+        memory_mib=node.memory_mib or None,
+    )
+
+
+def _queue(queue: LiveQueue) -> Queue:
+    gpu, cpu, memory = queue.gpu, queue.cpu, queue.memory
+    return Queue(
+        queue.name,
+        queue.parent or None,
+        queue.priority,
+        quota=in_bytes(gpu.quota, cpu.quota, memory.quota),
+        limit=in_bytes(gpu.limit, cpu.limit, memory.limit),
+        weight=(gpu.over_quota_weight, cpu.over_quota_weight, memory.over_quota_weight),
+    )
+
+
+@dataclass
+class _Pods:
+    """The pods of a cluster, as KAI groups them.
+
+    Attributes:
+        snapshot: of the cluster.
+        machines: the nodes.
+        remarks: what a person should know.
+    """
+
+    snapshot: Snapshot
+    machines: list[Machine]
+    remarks: list[str] = field(default_factory=list)
+
+    def workloads(self) -> Iterator[Workload]:
+        """In the order of their creation; who runs comes with its place."""
+        groups = {(group.namespace, group.name): group for group in self.snapshot.pod_groups}
+        members: dict[tuple[str, str], list[LivePod]] = {}
+        for pod in sorted(self.snapshot.pods, key=lambda pod: (str(pod.created or ""), pod.namespace, pod.name)):
+            if not pod.ended:
+                group = pod.annotations.get(_POD_GROUP) if pod.scheduler == SCHEDULER else None
+                members.setdefault((pod.namespace, group or f"pod/{pod.name}"), []).append(pod)
+        for key, pods in members.items():
+            asked = [read for pod in pods if (read := self._pod(pod)) is not None]
+            if asked:
+                yield self._workload(groups.get(key), pods[0], asked)
+
+    def _workload(self, group: PodGroup | None, pod: LivePod, asked: list[Pod]) -> Workload:
+        if pod.scheduler != SCHEDULER or group is None:
+            if pod.scheduler == SCHEDULER and any(each.node is None for each in asked):
+                self.remarks.append(f"{asked[0].name}: KAI has made no pod group of it yet, so no queue is kept to.")
+            return Workload(tuple(asked))
+        priority = PRIORITIES.get(group.priority_class, PRIORITIES[TRAIN])
+        return Workload(
+            tuple(asked),
+            group.queue or None,
+            priority,
+            is_preemptible(group.preemptibility, priority),
+            group.min_member,
+        )
+
+    def _pod(self, pod: LivePod) -> Pod | None:
+        """A pod with its place; None where it is of no concern: what waits for no GPU, or for another scheduler."""
+        name = pod.name if pod.namespace == "default" else f"{pod.namespace}/{pod.name}"
+        node, groups = self._place(pod)
+        if node is None and pod.scheduler != SCHEDULER:
+            return None
+        try:
+            request = pod_request(pod.as_manifest())
+        except RequestError as error:
+            self.remarks.append(f"{name} is left out: {error}")
+            return None
+        if node is None and request.gpu is None:
+            return None
+        if pod.namespace == reservation.NAMESPACE and pod.labels.get("app") == reservation.APP_LABEL:
+            # It stands for the GPU that pods share, which they are counted with.
+            request = replace(request, gpu=None)
+        may_run_on, _ = accepted(pod.node_selector, pod.tolerations, self.machines)
+        return Pod(name, request, may_run_on, node, groups)
+
+    def _place(self, pod: LivePod) -> tuple[str | None, tuple[str, ...]]:
+        """Where a pod runs, or is about to be bound."""
+        groups = gpu_groups(pod.as_manifest())
+        if pod.node:
+            return pod.node, groups
+        for request in self.snapshot.bind_requests:
+            if (request.namespace, request.pod) == (pod.namespace, pod.name) and request.phase != "Failed":
+                return request.node or None, groups or tuple(request.gpu_groups)
+        return None, ()

@@ -1,0 +1,318 @@
+"""What a plan says, for people and for programs. Pure."""
+
+import io
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict, Field
+from rich.console import Console
+
+from cluster.unified_memory import REMEDY, sold_twice
+from gpu_sharing.nearest import nearest
+from gpu_sharing.placement import GpuUse, NodeUse, Packing, Pod, Reason, Workload, describe, place
+from gpu_sharing.request import FractionShare, GpuShare, MemoryShare
+from operations.exit_status import ExitStatus
+from operations.plan.machines import Machine, Scene
+
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
+_FREE = "."
+_BAR = 60
+_WIDTH = 120
+_NAMES = 6
+"""Pods that are named where many wait for the same reason."""
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ShareReport(_Answer):
+    """A pod's part of a GPU."""
+
+    pod: str
+    mib: int
+
+
+class GpuReport(_Answer):
+    """One GPU."""
+
+    group: str | None = Field(description="KAI's GPU group; null where the GPU is idle or one pod has all of it.")
+    shares: list[ShareReport]
+    whole: str | None = Field(description="The pod that has all of the GPU.")
+    free_mib: int
+
+
+class SystemMemoryReport(_Answer):
+    """The second column of a machine with unified memory: what the kubelet gives away of the same bytes."""
+
+    gpu_mib: int = Field(description="What KAI may give away: the label nvidia.com/gpu.memory.")
+    requests_mib: int = Field(description="Memory that the node's pods, with those of the plan, ask of the system.")
+    machine_mib: int | None = Field(description="All of its memory (MemTotal); null where it is not known.")
+
+
+class NodeReport(_Answer):
+    """A node."""
+
+    name: str
+    label_mib: int | None = Field(description="Its label nvidia.com/gpu.memory; null where KAI can't read it.")
+    shared_mib: int | None = Field(description="What KAI shares of each GPU: the label, rounded down to hundreds.")
+    gpus: list[GpuReport]
+    slices: dict[str, int] = Field(description="MIG slices in use, by resource.")
+    system_memory: SystemMemoryReport | None = Field(description="Of machines with unified memory only.")
+
+
+class PodReport(_Answer):
+    """A pod of the plan."""
+
+    name: str
+    asks: str
+    queue: str | None
+    node: str | None = Field(description="Where it runs; null where it stays Pending.")
+    groups: list[str] = Field(description="The GPU groups that it shares.")
+    reason: Reason | None = Field(description="Why it stays Pending; null where it runs.")
+    why: str | None = Field(description="The same as a sentence.")
+
+
+class NearestReport(_Answer):
+    """The largest request with which all pods of a workload run."""
+
+    pods: list[str]
+    request_mib: int | None = Field(description="For gpu-memory; null where the pods ask by fraction.")
+    fraction: float | None = Field(description="For gpu-fraction; null where the pods ask by memory.")
+
+
+class PlanReport(_Answer):
+    """The whole answer, as `--json` prints it."""
+
+    running: int = Field(description="Pods that run.")
+    pending: int = Field(description="Pods that stay Pending.")
+    nodes: list[NodeReport]
+    pods: list[PodReport]
+    nearest: list[NearestReport] = Field(description="For workloads with Pending pods, where a smaller request helps.")
+    warnings: list[str] = Field(description="What is wrong with the cluster or the plan: the exit status is 4.")
+    remarks: list[str] = Field(description="What the plan could not look at, or left out.")
+
+
+def plan(scene: Scene, workloads: Sequence[Workload]) -> PlanReport:
+    """Place the workloads, and say what came of it.
+
+    Args:
+        scene: nodes, queues, and what is there already.
+        workloads: what is asked for.
+    """
+    nodes = [machine.node for machine in scene.machines]
+
+    def packed(asked: Sequence[Workload]) -> Packing:
+        return place(nodes, [*scene.workloads, *asked], scene.queues, scene.strategy)
+
+    packing = packed(workloads)
+    machines = {machine.node.name: machine for machine in scene.machines}
+    uses = [_node(use, machines[use.node.name]) for use in packing.nodes]
+    queues = {pod.name: workload.queue for workload in [*scene.workloads, *workloads] for pod in workload.pods}
+    counted = {pod.name for pod in _counted(scene, workloads)}
+    placed = [_placed(each.pod, each.node, each.groups, queues) for each in packing.placed if each.pod.name in counted]
+    pending = [
+        PodReport(
+            name=each.pod.name,
+            asks=describe(each.pod.request),
+            queue=queues[each.pod.name],
+            node=None,
+            groups=[],
+            reason=each.why.reason,
+            why=each.why.text,
+        )
+        for each in packing.pending
+    ]
+    return PlanReport(
+        running=len(placed),
+        pending=len(pending),
+        nodes=uses,
+        pods=[*placed, *pending],
+        nearest=list(_nearest(packing, workloads, packed)),
+        warnings=list(_warnings(packing, uses)),
+        remarks=list(scene.remarks),
+    )
+
+
+def _counted(scene: Scene, workloads: Sequence[Workload]) -> Iterable[Pod]:
+    """The pods that the answer is about: all that are asked for, and of those that are there the ones with a GPU."""
+    for workload in workloads:
+        yield from workload.pods
+    for workload in scene.workloads:
+        yield from (pod for pod in workload.pods if pod.request.gpu is not None or pod.node is None)
+
+
+def _placed(pod: Pod, node: str, groups: Sequence[str], queues: Mapping[str, str | None]) -> PodReport:
+    return PodReport(
+        name=pod.name,
+        asks=describe(pod.request),
+        queue=queues[pod.name],
+        node=node,
+        groups=list(groups),
+        reason=None,
+        why=None,
+    )
+
+
+def _node(use: NodeUse, machine: Machine) -> NodeReport:
+    system = None
+    if machine.unified:
+        system = SystemMemoryReport(
+            gpu_mib=(machine.label_mib or 0) * max(use.node.gpus, 1),
+            requests_mib=-(-use.memory // (1 << 20)),
+            machine_mib=machine.memory_mib,
+        )
+    return NodeReport(
+        name=use.node.name,
+        label_mib=machine.label_mib,
+        shared_mib=use.node.shared_mib,
+        gpus=[_gpu(gpu) for gpu in use.gpus],
+        slices={name: count for name, count in use.slices.items() if count},
+        system_memory=system,
+    )
+
+
+def _gpu(gpu: GpuUse) -> GpuReport:
+    return GpuReport(
+        group=gpu.group or None,
+        shares=[ShareReport(pod=pod, mib=mib) for pod, mib in gpu.shares],
+        whole=gpu.whole,
+        free_mib=gpu.free_mib,
+    )
+
+
+def _nearest(
+    packing: Packing, workloads: Sequence[Workload], packed: Callable[[Sequence[Workload]], Packing]
+) -> Iterable[NearestReport]:
+    waiting = {each.pod.name for each in packing.pending}
+    for index, workload in enumerate(workloads):
+        names = {pod.name for pod in workload.pods}
+        share = workload.pods[0].request.gpu if workload.pods else None
+        if not names & waiting or not isinstance(share, GpuShare):
+            continue
+
+        def runs(
+            smaller: GpuShare, *, index: int = index, workload: Workload = workload, names: set[str] = names
+        ) -> bool:
+            pods = tuple(replace(pod, request=replace(pod.request, gpu=smaller)) for pod in workload.pods)
+            changed = [*workloads[:index], replace(workload, pods=pods), *workloads[index + 1 :]]
+            return not any(each.pod.name in names for each in packed(changed).pending)
+
+        match nearest(share, runs):
+            case MemoryShare(mib):
+                yield NearestReport(pods=[pod.name for pod in workload.pods], request_mib=mib, fraction=None)
+            case FractionShare(fraction):
+                yield NearestReport(pods=[pod.name for pod in workload.pods], request_mib=None, fraction=fraction)
+            case None:
+                pass
+
+
+def _warnings(packing: Packing, nodes: Sequence[NodeReport]) -> Iterable[str]:
+    for use in packing.nodes:
+        node = use.node
+        oversold = [gpu for gpu in use.gpus if gpu.free_mib < 0]
+        if oversold:
+            yield (
+                f"{node.name}: pods have {-oversold[0].free_mib} MiB more than a GPU has. KAI takes a request of whole "
+                "multiples of a GPU's memory for one GPU: ask for less."
+            )
+        if node.gpu_count is not None and node.gpu_count != node.gpus and node.mig is None:
+            yield (
+                f"{node.name} has {node.gpus} allocatable nvidia.com/gpu and the label nvidia.com/gpu.count="
+                f"{node.gpu_count}: KAI gives the memory of the same GPU away more than once. Both should be the "
+                "number of GPUs."
+            )
+    for report in nodes:
+        system = report.system_memory
+        if system is None or system.machine_mib is None:
+            continue
+        if what := sold_twice(report.name, system.gpu_mib, system.requests_mib, system.machine_mib):
+            yield f"{what} {REMEDY}"
+
+
+def status(report: PlanReport, *, require_all: bool) -> ExitStatus:
+    """The command's exit status."""
+    if require_all and report.pending:
+        return ExitStatus.FAILED
+    return ExitStatus.WARNINGS if report.warnings else ExitStatus.WELL
+
+
+def text(report: PlanReport) -> str:
+    """The plan as a picture."""
+    out = io.StringIO()
+    console = Console(file=out, width=_WIDTH, color_system=None, highlight=False, markup=False)
+    total = report.running + report.pending
+    console.print(f"{report.running} of {total} pods run, {report.pending} Pending.")
+    for node in report.nodes:
+        console.print(f"\n{_headline(node)}")
+        for number, gpu in enumerate(node.gpus, 1):
+            for line in _picture(number, gpu):
+                console.print(f"  {line}", soft_wrap=True)
+        for name, count in node.slices.items():
+            console.print(f"  {count} {name} in use")
+        if node.system_memory:
+            console.print(f"  {_second_column(node.system_memory)}", soft_wrap=True)
+    for heading, lines in (
+        ("Pending", _why(report.pods)),
+        ("Nearest request that fits", [_fitting(each) for each in report.nearest]),
+        ("Warnings", report.warnings),
+        ("Remarks", report.remarks),
+    ):
+        if lines:
+            console.print(f"\n{heading}")
+            for line in lines:
+                console.print(f"  {line}", soft_wrap=True)
+    return out.getvalue().rstrip()
+
+
+def _headline(node: NodeReport) -> str:
+    if node.shared_mib is None:
+        return f"{node.name}: no label nvidia.com/gpu.memory"
+    return f"{node.name}: gpu.memory {node.label_mib} MiB, KAI shares {node.shared_mib} of each GPU"
+
+
+def _picture(number: int, gpu: GpuReport) -> Iterable[str]:
+    if gpu.whole is not None:
+        yield f"GPU {number} |{'#' * _BAR}| all of it: {gpu.whole}"
+        return
+    used = sum(share.mib for share in gpu.shares)
+    total = max(used + gpu.free_mib, 1)
+    bar, end = "", 0
+    letters = [_LETTERS[index % len(_LETTERS)] for index in range(len(gpu.shares))]
+    for letter, share in zip(letters, gpu.shares, strict=True):
+        end += share.mib
+        bar += letter * (min(round(end * _BAR / total), _BAR) - len(bar))
+    yield f"GPU {number} |{bar.ljust(_BAR, _FREE)}| {used} MiB used, {gpu.free_mib} free"
+    shares = [f"{letter} {share.pod} {share.mib}" for letter, share in zip(letters, gpu.shares, strict=True)]
+    for start in range(0, len(shares), _NAMES // 2):
+        yield "       " + "   ".join(shares[start : start + _NAMES // 2])
+
+
+def _second_column(system: SystemMemoryReport) -> str:
+    known = system.machine_mib is not None
+    machine = f"the machine has {system.machine_mib} MiB" if known else "how much the machine has is not known"
+    return (
+        f"Unified memory: KAI may give away {system.gpu_mib} MiB, pods request {system.requests_mib} MiB of the "
+        f"system; {machine}."
+    )
+
+
+def _why(pods: Sequence[PodReport]) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for pod in pods:
+        if pod.why is not None:
+            by_reason.setdefault(pod.why, []).append(pod.name)
+    return [f"{_names(names)}: {why}" for why, names in by_reason.items()]
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES
+    return ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _fitting(each: NearestReport) -> str:
+    asked = f'gpu-memory: "{each.request_mib}"' if each.request_mib else f'gpu-fraction: "{each.fraction:g}"'
+    if len(each.pods) == 1:
+        return f"{each.pods[0]} runs with {asked}"
+    return f"{_names(each.pods)} all run with {asked}"

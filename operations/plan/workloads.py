@@ -1,0 +1,256 @@
+"""The pods of a file of Kubernetes manifests, grouped as KAI groups them. Pure.
+
+KAI v0.17.0 pkg/podgrouper/podgrouper/plugins; a Deployment is one group from v0.18.0 on (KAI #2109).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gpu_sharing.placement import Pod, Workload
+from gpu_sharing.queues import Queue
+from gpu_sharing.request import RequestError, pod_request
+from operations.errors import OperationError
+from operations.plan.machines import Machine
+
+SCHEDULER = "kai-scheduler"
+QUEUE_LABEL = "kai.scheduler/queue"
+DEFAULT_QUEUE = "default-queue"
+PRIORITY_LABEL = "priorityClassName"
+PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
+MIN_MEMBER = ("kai.scheduler/min-member", "kai.scheduler/batch-min-member")
+PRIORITIES = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+"""The PriorityClasses of KAI's chart; from `NOT_PREEMPTIBLE` on nothing interrupts a pod."""
+NOT_PREEMPTIBLE = 100
+TRAIN, INFERENCE = "train", "inference"
+_KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "Job")
+_MOST_PODS = 10_000
+
+
+class _Read(BaseModel):
+    """What is read of a manifest, with the types that the API server insists on; it may hold more."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+
+class _Metadata(_Read):
+    name: str | None = None
+    generate_name: str | None = Field(default=None, alias="generateName")
+    namespace: str = "default"
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Container(_Read):
+    name: str
+    resources: dict[str, Any] | None = None
+    restart_policy: str | None = Field(default=None, alias="restartPolicy")
+
+
+class _PodSpec(_Read):
+    containers: list[_Container] = Field(min_length=1)
+    init_containers: list[_Container] | None = Field(default=None, alias="initContainers")
+    overhead: dict[str, Any] | None = None
+    scheduler_name: str = Field(default="default-scheduler", alias="schedulerName")
+    priority_class: str | None = Field(default=None, alias="priorityClassName")
+    node_selector: dict[str, str] | None = Field(default=None, alias="nodeSelector")
+    tolerations: list[dict[str, Any]] | None = None
+    affinity: dict[str, Any] | None = None
+
+    def as_manifest(self) -> dict[str, Any]:
+        return self.model_dump(by_alias=True, exclude_none=True)
+
+
+class _Template(_Read):
+    metadata: _Metadata = _Metadata()
+    spec: _PodSpec
+
+
+class _WorkloadSpec(_Read):
+    template: _Template
+    replicas: int | None = Field(default=None, ge=0, le=_MOST_PODS)
+    parallelism: int | None = Field(default=None, ge=0, le=_MOST_PODS)
+    completions: int | None = Field(default=None, ge=0)
+    suspend: bool | None = None
+
+    def count(self, kind: str) -> int:
+        """How many pods run at once."""
+        if kind != "Job":
+            return 1 if self.replicas is None else self.replicas
+        if self.suspend:
+            return 0
+        parallel = 1 if self.parallelism is None else self.parallelism
+        return parallel if self.completions is None else min(parallel, self.completions)
+
+
+class _Object(_Read):
+    kind: str
+    metadata: _Metadata = _Metadata()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The workloads of a file.
+
+    Attributes:
+        workloads: in the file's order.
+        remarks: what a person should know.
+    """
+
+    workloads: tuple[Workload, ...]
+    remarks: tuple[str, ...]
+
+
+def read_workloads(text: str, file: str, machines: Sequence[Machine], queues: Sequence[Queue]) -> Asked:
+    """The pods that a file would make.
+
+    Args:
+        text: the file's content, one or more documents.
+        file: its name, for messages.
+        machines: the nodes, by which node selectors and tolerations are judged.
+        queues: all of them; without any, the workloads keep to no queue.
+
+    Raises:
+        OperationError: if anything in it can't be planned; the text says where and why.
+    """
+    workloads: list[Workload] = []
+    remarks: list[str] = []
+    for document in _documents(text, file):
+        where = f"{file}: {document.get('kind', 'an object without a kind')} {_name(document)}"
+        try:
+            planned = _workload(document, where, machines, queues)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            place = ".".join(map(str, problem["loc"]))
+            raise OperationError(f"{where}: {place}: {problem['msg']}; found {problem['input']!r}.") from error
+        except RequestError as error:
+            raise OperationError(f"{where}: {error}") from error
+        if planned is not None:
+            workloads += planned.workloads
+            remarks += planned.remarks
+    if not workloads:
+        said = "".join(f"\n{remark}" for remark in remarks)
+        raise OperationError(f"{file} has no pods for KAI. Kinds that have: {', '.join(_KINDS)}.{said}")
+    return Asked(tuple(workloads), tuple(dict.fromkeys(remarks)))
+
+
+def _documents(text: str, file: str) -> Iterator[Mapping[str, Any]]:
+    try:
+        for document in yaml.safe_load_all(text):
+            if document is None:
+                continue
+            if not isinstance(document, dict):
+                raise OperationError(f"{file} holds {document!r}, which is no Kubernetes object.")
+            yield from document.get("items") or () if document.get("kind") == "List" else (document,)
+    except yaml.YAMLError as error:
+        raise OperationError(f"{file} is not YAML: {error}") from error
+
+
+def _name(document: Mapping[str, Any]) -> str:
+    metadata = document.get("metadata")
+    said = metadata if isinstance(metadata, dict) else {}
+    return str(said.get("name") or said.get("generateName") or "without a name")
+
+
+def _workload(
+    document: Mapping[str, Any], where: str, machines: Sequence[Machine], queues: Sequence[Queue]
+) -> Asked | None:
+    owner = _Object.model_validate(document)
+    if owner.kind not in _KINDS:
+        spec = document.get("spec")
+        if isinstance(spec, dict) and {"template", "jobTemplate"} & spec.keys():
+            raise OperationError(f"{where}: this kind can't be planned. Those that can: {', '.join(_KINDS)}.")
+        return None
+    if owner.kind == "Pod":
+        template, count = _Template.model_validate(document), 1
+    else:
+        spec = _WorkloadSpec.model_validate(document.get("spec"))
+        template, count = spec.template, spec.count(owner.kind)
+    if template.spec.scheduler_name != SCHEDULER:
+        remark = f"{where} is left out: its schedulerName is {template.spec.scheduler_name}, not {SCHEDULER}."
+        return Asked((), (remark,))
+    remarks = []
+    if template.spec.affinity:
+        remarks.append(f"{where}: its affinity is not looked at.")
+    manifest = {
+        "metadata": {"annotations": template.metadata.annotations or {}},
+        "spec": template.spec.as_manifest(),
+    }
+    request = pod_request(manifest)
+    nodes, unknown = accepted(template.spec.node_selector or {}, template.spec.tolerations or (), machines)
+    if unknown:
+        remarks.append(f"{where}: nodeSelector {', '.join(unknown)} is not looked at: the nodes' labels are not known.")
+    labels = {**(template.metadata.labels or {}), **(owner.metadata.labels or {})}
+    said = labels.get(PRIORITY_LABEL) or template.spec.priority_class
+    usual = INFERENCE if owner.kind == "Deployment" else TRAIN
+    if said is not None and said not in PRIORITIES:
+        remarks.append(
+            f"{where}: PriorityClass {said} is not one of KAI's, so {usual} is taken, as KAI does without it."
+        )
+    priority = PRIORITIES.get(said or usual, PRIORITIES[usual])
+    name = _name(document)
+    names = [name] if owner.kind == "Pod" else [f"{name}-{number}" for number in range(1, count + 1)]
+    if owner.metadata.namespace != "default":
+        names = [f"{owner.metadata.namespace}/{each}" for each in names]
+    workload = Workload(
+        pods=tuple(Pod(each, request, nodes) for each in names),
+        queue=labels.get(QUEUE_LABEL, DEFAULT_QUEUE) if queues else None,
+        priority=priority,
+        preemptible=is_preemptible(labels.get(PREEMPTIBILITY_LABEL, ""), priority),
+        min_member=_min_member(owner, where),
+    )
+    return Asked((workload,), tuple(remarks))
+
+
+def is_preemptible(said: str, priority: int) -> bool:
+    """Whether pods may be interrupted (KAI v0.17.0 pkg/common/podgroup/preemptible.go).
+
+    Args:
+        said: the label `kai.scheduler/preemptibility` or the pod group's field; empty where nothing is said.
+        priority: of the PriorityClass, which decides then.
+    """
+    return said.lower() == "preemptible" if said else priority < NOT_PREEMPTIBLE
+
+
+def _min_member(owner: _Object, where: str) -> int:
+    for annotation in MIN_MEMBER:
+        if (said := (owner.metadata.annotations or {}).get(annotation)) is not None:
+            if not said.isdecimal() or not int(said):
+                raise OperationError(f"{where}: {annotation} is '{said}': give a whole number above 0.")
+            return int(said)
+    return 1
+
+
+def accepted(
+    selector: Mapping[str, str], tolerations: Sequence[Mapping[str, Any]], machines: Sequence[Machine]
+) -> tuple[frozenset[str] | None, list[str]]:
+    """The nodes that a pod accepts, by its nodeSelector and tolerations.
+
+    Returns:
+        Their names, None for all; and the labels that it selects by and that are not known of some node.
+    """
+    names, unknown = set(), set()
+    for machine in machines:
+        missing = {key for key in selector if key not in machine.labels}
+        if not machine.all_labels:
+            unknown |= missing
+            missing = set()
+        matches = all(machine.labels.get(key, value) == value for key, value in selector.items())
+        if matches and not missing and all(_tolerated(taint, tolerations) for taint in machine.taints):
+            names.add(machine.node.name)
+    return (None if len(names) == len(machines) else frozenset(names)), sorted(unknown)
+
+
+def _tolerated(taint: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
+    if taint.get("effect") == "PreferNoSchedule":
+        return True
+    for toleration in tolerations:
+        key, operator = toleration.get("key"), toleration.get("operator", "Equal")
+        if toleration.get("effect") not in {None, "", taint.get("effect")} or (key and key != taint.get("key")):
+            continue
+        if operator == "Exists" or (key and toleration.get("value", "") == taint.get("value", "")):
+            return True
+    return False

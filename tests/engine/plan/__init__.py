@@ -1,0 +1,1 @@
+"""`plan` beside the real KAI."""

@@ -1,0 +1,210 @@
+"""The command: what it prints, what it refuses, and its exit status."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner, Result
+
+from config.stack import StackConfigError
+from operations.errors import OperationError
+from operations.plan.commands import plan
+from operations.plan.report import PlanReport
+from testbed.stacks import STACK_FILES
+from tests.support.api_server import ApiServer, node
+
+_GPU = ("--gpu-memory-mib", "131072")
+
+
+def _run(*arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(plan)
+    return CliRunner().invoke(app, arguments, env={"COLUMNS": "400"})
+
+
+def _json(*arguments: str) -> dict[str, Any]:
+    done = _run(*arguments, "--json")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    PlanReport.model_validate_json(done.stdout)
+    return answer
+
+
+def test_five_pods_of_30_gib_on_128_gib_are_four_and_one() -> None:
+    answer = _json(*_GPU, "--request-mib", "30720", "--pods", "5")
+    assert (answer["running"], answer["pending"]) == (4, 1)
+    assert (answer["warnings"], answer["remarks"]) == ([], [])
+    [node] = answer["nodes"]
+    assert (node["label_mib"], node["shared_mib"], node["system_memory"]) == (131072, 131000, None)
+    assert [gpu["free_mib"] for gpu in node["gpus"]] == [8120]
+    [waiting] = [pod for pod in answer["pods"] if pod["node"] is None]
+    assert (waiting["name"], waiting["reason"]) == ("pod-5", "gpu-memory")
+
+
+def test_the_nearest_request_to_an_exact_quarter_is_told() -> None:
+    answer = _json(*_GPU, "--request-mib", "32768", "--pods", "4")
+    assert answer["running"] == 3
+    assert [each["request_mib"] for each in answer["nearest"]] == [32750]
+    assert _json(*_GPU, "--request-mib", "32750", "--pods", "4")["nearest"] == []
+
+
+def test_a_fraction_has_its_nearest_too() -> None:
+    [near] = _json(*_GPU, "--fraction", "0.3", "--pods", "4")["nearest"]
+    assert (near["fraction"], near["request_mib"]) == (0.25, None)
+
+
+def test_gpus_nodes_and_devices_multiply() -> None:
+    answer = _json(*_GPU, "--gpus", "2", "--nodes", "3", "--request-mib", "65500", "--devices", "2", "--pods", "7")
+    assert (answer["running"], answer["pending"]) == (6, 1)
+    assert [len(node["gpus"]) for node in answer["nodes"]] == [2, 2, 2]
+
+
+def test_the_picture_needs_no_colours() -> None:
+    done = _run(*_GPU, "--request-mib", "32768", "--pods", "4")
+    assert done.exit_code == 0
+    assert done.stdout.isascii()
+    assert done.stdout.splitlines() == [
+        "3 of 4 pods run, 1 Pending.",
+        "",
+        "node-1: gpu.memory 131072 MiB, KAI shares 131000 of each GPU",
+        "  GPU 1 |AAAAAAAAAAAAAAABBBBBBBBBBBBBBBCCCCCCCCCCCCCCC...............| 98304 MiB used, 32696 free",
+        "         A pod-1 32768   B pod-2 32768   C pod-3 32768",
+        "",
+        "Pending",
+        "  pod-4: It asks for 32768 MiB; node-1 has at most 32696 MiB left on a GPU.",
+        "",
+        "Nearest request that fits",
+        '  pod-1, pod-2, pod-3, pod-4 all run with gpu-memory: "32750"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("--request-mib", "30720", "--pods", "5"), 0),
+        (("--request-mib", "30720", "--pods", "5", "--require-all"), 3),
+        (("--request-mib", "30720", "--pods", "4", "--require-all"), 0),
+        (("--request-mib", "100", "--machine-memory-mib", "131071"), 4),
+        (("--request-mib", "100", "--machine-memory-mib", "131072"), 0),
+        (("--request-mib", "200000", "--machine-memory-mib", "1", "--require-all"), 3),
+    ],
+)
+def test_the_exit_status_is_that_of_every_command(arguments: tuple[str, ...], status: int) -> None:
+    assert _run(*_GPU, *arguments).exit_code == status
+
+
+def test_the_same_memory_is_not_given_away_twice_without_a_word(tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(_manifest(memory="8Gi"), encoding="utf-8")
+    arguments = ("--gpu-memory-mib", "122880", "--machine-memory-mib", "128000", "--file", str(file))
+    answer = _json(*arguments)
+    assert answer["nodes"][0]["system_memory"] == {"gpu_mib": 122880, "requests_mib": 8192, "machine_mib": 128000}
+    [warning] = answer["warnings"]
+    assert "3072 MiB are given away twice" in warning
+    assert _run(*arguments).exit_code == 4
+    file.write_text(_manifest(memory="5120Mi"), encoding="utf-8")
+    assert _json(*arguments)["warnings"] == []
+
+
+def _manifest(memory: str) -> str:
+    container = {"name": "main", "resources": {"requests": {"memory": memory}}}
+    return yaml.safe_dump(
+        {
+            "kind": "Pod",
+            "metadata": {"name": "one", "annotations": {"gpu-memory": "30000"}},
+            "spec": {"schedulerName": "kai-scheduler", "containers": [container]},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--request-mib", "1"), "Nodes come from one of --gpu-memory-mib, --stack and --live"),
+        ((*_GPU, "--stack", "jetson", "--request-mib", "1"), "Nodes come from one of"),
+        ((*_GPU, "--live", "--request-mib", "1"), "Nodes come from one of"),
+        (_GPU, "Pods come from one of --request-mib, --fraction and --file"),
+        ((*_GPU, "--request-mib", "1", "--fraction", "0.5"), "Pods come from one of"),
+        (("--stack", "jetson", "--request-mib", "1", "--gpus", "2"), "--gpus goes with --gpu-memory-mib only"),
+        (("--stack", "jetson", "--request-mib", "1", "--context", "x"), "--context goes with --live only"),
+        (("--stack", "jetson", "--request-mib", "1", "--placement", "spread"), "whose kai.scheduler.placement says it"),
+        (("--live", "--pods", "2"), "--pods goes with --request-mib or --fraction"),
+        ((*_GPU, "--request-mib", "1", "--queue", "x"), "--queue goes with --stack or --live"),
+        ((*_GPU, "--fraction", "1"), "give a number above 0 and below 1"),
+        ((*_GPU, "--request-mib", "0"), "Input should be greater than or equal to 1"),
+        (("--gpu-memory-mib", "1048576", "--request-mib", "1"), "Input should be less than or equal to 1048575"),
+        ((*_GPU, "--file", "gone.yaml"), "'gone.yaml' does not exist"),
+        ((*_GPU, "--request-mib", "1", "--placement", "pile"), "'binpack', 'spread'"),
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_usage(arguments: tuple[str, ...], why: str) -> None:
+    done = _run(*arguments)
+    assert done.exit_code == 2
+    assert why in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.fixture
+def stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the stack files of the tests, where the command looks."""
+    for name in ("jetson", "x86"):
+        (tmp_path / f"Pulumi.{name}.yaml").write_text(
+            (STACK_FILES / f"Pulumi.{name}.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+        )
+    monkeypatch.setattr("operations.plan.commands.ROOT", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("stacks")
+def test_a_stacks_nodes_and_queues_are_planned_for() -> None:
+    answer = _json("--stack", "jetson", "--request-mib", "30000", "--pods", "5")
+    [node] = answer["nodes"]
+    assert (node["name"], answer["running"], answer["pending"]) == ("jetson-1", 4, 1)
+    assert node["system_memory"]["machine_mib"] is None
+    assert {pod["queue"] for pod in answer["pods"]} == {"default-queue"}
+    unknown = _json("--stack", "jetson", "--request-mib", "1", "--queue", "gone")
+    assert [pod["reason"] for pod in unknown["pods"]] == ["queue-unknown"]
+
+
+def test_a_cluster_is_planned_for(config_path: str, api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", config_path)
+    board = node("jetson-1")
+    board["metadata"]["labels"] = {"nvidia.com/gpu.memory": "131072", "nvidia.com/gpu.count": "1"}
+    api.serve("/api/v1/nodes", {"items": [board]})
+    running = {
+        "metadata": {
+            "name": "old",
+            "namespace": "default",
+            "annotations": {"gpu-memory": "100280"},
+            "labels": {"runai-gpu-group": "abc"},
+        },
+        "spec": {"nodeName": "jetson-1", "schedulerName": "kai-scheduler", "containers": []},
+        "status": {"phase": "Running"},
+    }
+    api.serve("/api/v1/pods", {"items": [running]})
+    answer = _json("--live", "--request-mib", "30720", "--pods", "2")
+    assert (answer["running"], answer["pending"]) == (2, 1)
+    assert {pod["name"]: pod["node"] for pod in answer["pods"]} == {
+        "old": "jetson-1",
+        "pod-1": "jetson-1",
+        "pod-2": None,
+    }
+    assert (_json("--live")["running"], _json("--live")["pending"]) == (1, 0)
+    assert {request.method for request in api.asked} == {"GET"}
+    api.fail("/api/v1/pods", 403)
+    assert "The cluster's pods can't be read" in str(_run("--live").exception)
+
+
+@pytest.mark.usefixtures("stacks")
+def test_a_stack_that_says_no_memory_is_told_the_way_out() -> None:
+    done = _run("--stack", "x86", "--request-mib", "1")
+    assert isinstance(done.exception, OperationError)
+    assert "no node has GPUs whose memory is known. Give --gpu-memory-mib" in str(done.exception)
+
+
+def test_a_wrong_stack_is_an_error_and_no_usage(stacks: Path) -> None:
+    assert isinstance(_run("--stack", "roof", "--request-mib", "1").exception, OperationError)
+    (stacks / "Pulumi.wrong.yaml").write_text("config: {'kai-anywhere:settings': {}}", encoding="utf-8")
+    assert isinstance(_run("--stack", "wrong", "--request-mib", "1").exception, StackConfigError)

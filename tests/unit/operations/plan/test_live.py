@@ -1,0 +1,199 @@
+"""What is read of a cluster: nodes that KAI uses, pods where they are, groups, queues."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cluster.answers import Node, Pod
+from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot, Unseen
+from gpu_sharing.placement import Strategy
+from operations.errors import OperationError
+from operations.plan.live import scene_of_cluster
+from operations.plan.machines import Scene
+from operations.plan.report import PlanReport, plan
+from testbed.stacks import jetson, parse
+
+_QUEUE = {"metadata": {"name": "default-queue"}, "spec": {"resources": {"gpu": {"quota": 0, "limit": 0.75}}}}
+_GPU = {"nvidia.com/gpu.memory": "131072", "nvidia.com/gpu.count": "1"}
+
+
+def _node(name: str = "n", labels: dict[str, str] | None = None, **of_spec: object) -> Node:
+    allocatable = {"cpu": "12", "memory": "125000Mi", "nvidia.com/gpu": "1", "pods": "110"}
+    return Node.model_validate(
+        {
+            "metadata": {"name": name, "labels": _GPU if labels is None else labels},
+            "spec": of_spec,
+            "status": {
+                "allocatable": allocatable,
+                "capacity": {"memory": "128000Mi"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+    )
+
+
+def _pod(name: str, mib: str = "30720", node: str = "", group: str = "", **more: Any) -> Pod:  # noqa: ANN401 - a manifest
+    metadata = {
+        "name": name,
+        "namespace": more.get("namespace", "default"),
+        "creationTimestamp": more.get("created", "2026-11-01T00:00:00Z"),
+        "annotations": {"gpu-memory": mib, "pod-group-name": more.get("pod_group", f"pg-{name}")} if mib else {},
+        "labels": {"runai-gpu-group": group} if group else more.get("labels", {}),
+    }
+    container = {"name": "main", "resources": more.get("resources", {})}
+    spec = {"nodeName": node, "schedulerName": more.get("scheduler", "kai-scheduler"), "containers": [container]}
+    return Pod.model_validate(
+        {"metadata": metadata, "spec": spec | more.get("spec", {}), "status": {"phase": more.get("phase", "Pending")}}
+    )
+
+
+def _group(name: str, **spec: object) -> PodGroup:
+    said = {"queue": "default-queue", "minMember": 1, **spec}
+    return PodGroup.model_validate({"metadata": {"name": name, "namespace": "default"}, "spec": said})
+
+
+def _scene(*pods: Pod, **more: Any) -> Scene:  # noqa: ANN401 - fields of a snapshot
+    snapshot = Snapshot(taken=datetime.now(UTC), **{"nodes": (_node(),), "pods": pods, **more})
+    return scene_of_cluster(snapshot, None, None)
+
+
+def _plan(*pods: Pod, **more: Any) -> PlanReport:  # noqa: ANN401 - fields of a snapshot
+    return plan(_scene(*pods, **more), ())
+
+
+def test_who_runs_stays_where_he_is_and_who_waits_is_placed_beside_him() -> None:
+    running = _pod("old", node="n", group="abc", phase="Running")
+    answer = _plan(running, _pod("new"))
+    assert (answer.running, answer.pending) == (2, 0)
+    [gpu] = answer.nodes[0].gpus
+    assert (gpu.group, [share.pod for share in gpu.shares]) == ("abc", ["old", "new"])
+
+
+def test_five_pods_of_a_cluster_are_four_and_one() -> None:
+    answer = _plan(*[_pod(f"p{number}") for number in range(5)])
+    assert (answer.running, answer.pending) == (4, 1)
+
+
+def test_a_pod_that_is_about_to_be_bound_counts_where_it_goes() -> None:
+    spec = {"podName": "soon", "selectedNode": "n", "selectedGPUGroups": ["abc"]}
+    bound = BindRequest.model_validate({"metadata": {"name": "soon", "namespace": "default"}, "spec": spec})
+    answer = _plan(_pod("soon"), bind_requests=(bound,))
+    assert [gpu.group for gpu in answer.nodes[0].gpus] == ["abc"]
+    failed = bound.model_copy(update={"phase": "Failed"})
+    assert [gpu.group for gpu in _plan(_pod("soon"), bind_requests=(failed,)).nodes[0].gpus] == ["n/1"]
+
+
+def test_a_reservation_pod_takes_no_gpu_away() -> None:
+    resources = {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}}
+    reserved = _pod(
+        "gpu-reservation-1",
+        "",
+        "n",
+        namespace="kai-resource-reservation",
+        labels={"app": "kai-resource-reservation"},
+        scheduler="default-scheduler",
+        resources=resources,
+    )
+    answer = _plan(reserved, _pod("old", node="n", group="abc"))
+    assert [gpu.free_mib for gpu in answer.nodes[0].gpus] == [100280]
+    other = _pod("other", "", "n", scheduler="default-scheduler", resources=resources)
+    assert [gpu.whole for gpu in _plan(other).nodes[0].gpus] == ["other"]
+
+
+def test_who_has_ended_or_waits_for_something_else_is_of_no_concern() -> None:
+    done = _pod("done", node="n", group="g", phase="Succeeded")
+    answer = _plan(done, _pod("other", scheduler="default-scheduler"), _pod("without-gpu", ""))
+    assert (answer.running, answer.pending, answer.nodes[0].gpus[0].shares) == (0, 0, [])
+
+
+def test_a_group_keeps_to_its_queue() -> None:
+    pods = [_pod(f"p{number}", "32750", pod_group="pg") for number in range(4)]
+    answer = _plan(*pods, pod_groups=(_group("pg"),), queues=(Queue.model_validate(_QUEUE),))
+    assert (answer.running, answer.pending) == (3, 1)
+    assert [pod.reason for pod in answer.pods if pod.reason] == ["queue-limit"]
+    for_good = _plan(
+        *pods, pod_groups=(_group("pg", priorityClassName="inference"),), queues=(Queue.model_validate(_QUEUE),)
+    )
+    assert {pod.reason for pod in for_good.pods} == {"queue-quota"}
+
+
+def test_a_pod_without_its_group_is_told() -> None:
+    assert _scene(_pod("young")).remarks == ("young: KAI has made no pod group of it yet, so no queue is kept to.",)
+
+
+def test_the_oldest_is_served_first() -> None:
+    young = _pod("a", "100000", created="2026-11-02T00:00:00Z")
+    old = _pod("b", "100000", created="2026-11-01T00:00:00Z")
+    answer = _plan(young, old)
+    assert [pod.name for pod in answer.pods if pod.node] == ["b"]
+
+
+def test_nodes_of_another_pool_are_left_out_and_named() -> None:
+    scene = _scene(nodes=(_node(), _node("out", _GPU | {"kai.scheduler/node-pool": "time-slicing"})))
+    assert [machine.node.name for machine in scene.machines] == ["n"]
+    assert scene.remarks == ("out is left out: it is in the node pool 'time-slicing'.",)
+
+
+def test_who_runs_on_a_cordoned_node_stays_and_nobody_joins_him() -> None:
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    answer = _plan(_pod("old", node="n", group="g"), _pod("new"), nodes=(_node(unschedulable=True, taints=[taint]),))
+    assert {pod.name: pod.node for pod in answer.pods} == {"old": "n", "new": None}
+    assert answer.remarks[0] == "n is cordoned: nothing is placed there."
+    gone = _node().model_copy(update={"conditions": {"Ready": "Unknown"}})
+    assert _scene(nodes=(gone,)).remarks == ("n is not Ready: nothing is placed there.",)
+
+
+def test_a_node_without_a_gpu_is_not_shown() -> None:
+    plain = _node("cpu", {}).model_copy(update={"gpus": 0})
+    assert [machine.node.name for machine in _scene(nodes=(plain, _node())).machines] == ["n"]
+
+
+def test_mig_and_its_strategy_are_read() -> None:
+    node = _node("m", {"nvidia.com/mig.strategy": "mixed"})
+    sliced = node.model_copy(update={"allocatable": {"nvidia.com/mig-1g.5gb": "2"}})
+    [machine] = _scene(nodes=(sliced,)).machines
+    assert (machine.node.mig, machine.node.slices) == ("mixed", {"nvidia.com/mig-1g.5gb": 2})
+    [unsaid] = _scene(nodes=(sliced.model_copy(update={"labels": {}}),)).machines
+    assert unsaid.node.mig == "none"
+    [switched_off] = _scene(
+        nodes=(sliced.model_copy(update={"labels": {"node-role.kubernetes.io/mig-enabled": "false"}}),)
+    ).machines
+    assert switched_off.node.mig is None
+
+
+def test_time_slicing_is_a_warning() -> None:
+    sliced = _node().model_copy(update={"gpus": 4})
+    [warning] = _plan(nodes=(sliced,)).warnings
+    assert "has 4 allocatable nvidia.com/gpu and the label nvidia.com/gpu.count=1" in warning
+
+
+def test_unified_memory_has_its_second_column() -> None:
+    memory = {"requests": {"memory": "8Gi"}}
+    jetson_node = _node("jetson-1", _GPU | {"kai-anywhere.io/platform": "tegra"})
+    system = _pod("system", "", "jetson-1", scheduler="default-scheduler", resources=memory)
+    answer = _plan(system, nodes=(jetson_node,))
+    column = answer.nodes[0].system_memory
+    assert column is not None
+    assert (column.gpu_mib, column.requests_mib, column.machine_mib) == (131072, 8192, 128000)
+    assert "are given away twice" in answer.warnings[0]
+    assert _plan(system).nodes[0].system_memory is None
+
+
+def test_settings_say_which_nodes_share_their_memory_and_the_strategy() -> None:
+    snapshot = Snapshot(taken=datetime.now(UTC), nodes=(_node("jetson-1"),))
+    scene = scene_of_cluster(snapshot, parse(jetson()), None)
+    assert (scene.machines[0].unified, scene.strategy) == (True, Strategy.BINPACK)
+    assert scene_of_cluster(snapshot, parse(jetson()), Strategy.SPREAD).strategy is Strategy.SPREAD
+
+
+def test_what_cant_be_read_is_said_or_ends_the_plan() -> None:
+    assert _scene(unseen=(Unseen("KAI's queues", "no right"),)).remarks == ("Not looked at: KAI's queues (no right)",)
+    with pytest.raises(OperationError, match="The cluster's pods can't be read: no right"):
+        _scene(unseen=(Unseen("pods", "no right"),))
+
+
+def test_a_pod_that_cant_be_read_is_left_out_and_named() -> None:
+    scene = _scene(_pod("odd", "4Gi", node="n"))
+    assert scene.workloads == ()
+    assert scene.remarks[0].startswith("odd is left out: gpu-memory is '4Gi'")
