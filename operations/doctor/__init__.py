@@ -1,0 +1,1 @@
+"""What is wrong with a cluster that shares GPUs, from the cause down, with evidence and a remedy. Changes nothing."""

@@ -1,0 +1,182 @@
+"""Checks of what judges and changes pods at admission."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+from cryptography import x509
+
+from config.reservation import POLICY_CARRIER_WAYS_OUT
+from manifests.admission import NAME
+from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment
+from operations.doctor.checks.workloads import judge_deployment
+from operations.doctor.facts import Facts, Source, Webhook, WebhookConfiguration
+
+_OF_PODS = {"pods", "*", "*/*", "pods/*"}
+_KAI = (
+    ("MutatingWebhookConfiguration", "mutating-kai-admission"),
+    ("ValidatingWebhookConfiguration", "validating-kai-admission"),
+)
+
+
+def _hooks(facts: Facts) -> Iterator[tuple[str, WebhookConfiguration, Webhook]]:
+    for kind, listed in (
+        ("MutatingWebhookConfiguration", facts.mutating_webhooks),
+        ("ValidatingWebhookConfiguration", facts.validating_webhooks),
+    ):
+        for configuration in listed:
+            for webhook in configuration.webhooks:
+                yield kind, configuration, webhook
+
+
+def _concerns_us(facts: Facts, webhook: Webhook) -> bool:
+    ours = {facts.kai_namespace, facts.operator_namespace}
+    if facts.settings is not None:
+        ours.add(facts.settings.admission.namespace)
+    return bool(webhook.namespace in ours or _OF_PODS & set(webhook.resources))
+
+
+def _unanswered(facts: Facts) -> Iterator[Finding]:
+    for kind, configuration, webhook in _hooks(facts):
+        if webhook.failure_policy != "Fail" or not webhook.service or not _concerns_us(facts, webhook):
+            continue
+        slices = [
+            each
+            for each in facts.endpoint_slices
+            if each.namespace == webhook.namespace and each.labels.get("kubernetes.io/service-name") == webhook.service
+        ]
+        # An address without the condition is ready (discovery/v1).
+        if any(endpoint.ready is not False for each in slices for endpoint in each.endpoints or ()):
+            continue
+        yield Finding(
+            Subject(kind, configuration.name, annotations=configuration.annotations),
+            f"webhook '{webhook.name}' judges {', '.join(webhook.resources)}, and nobody answers for it: they "
+            "are refused.",
+            (
+                f"{kind} {configuration.name}: failurePolicy=Fail, service {webhook.namespace}/{webhook.service}",
+                f"EndpointSlices of service {webhook.namespace}/{webhook.service}: no address that is ready",
+            ),
+            about=frozenset({of_deployment(webhook.namespace, webhook.service)}),
+        )
+
+
+def _server(facts: Facts) -> Iterator[Finding]:
+    if facts.settings is not None and facts.settings.webhooks:
+        yield from judge_deployment(facts, facts.settings.admission.namespace, NAME, role="The admission server")
+
+
+def _policies(facts: Facts) -> Iterator[Finding]:
+    settings = facts.settings
+    if settings is None or facts.version is None or settings.cluster.policies_version in facts.policy_versions:
+        return
+    for section in settings.policy_carriers:
+        yield Finding(
+            Subject("Cluster", facts.version.git),
+            f"{section}.carrier is 'policy', and the API server ({facts.version.git}) does not serve "
+            f"MutatingAdmissionPolicy {settings.cluster.policies_version}.",
+            (f"served versions of MutatingAdmissionPolicy: {', '.join(sorted(facts.policy_versions)) or 'none'}",),
+            remedy=POLICY_CARRIER_WAYS_OUT[section],
+        )
+
+
+def _expired(facts: Facts) -> Iterator[Finding]:
+    for kind, configuration, webhook in _hooks(facts):
+        if not webhook.ca_bundle or not _concerns_us(facts, webhook):
+            continue
+        try:
+            authorities = x509.load_pem_x509_certificates(base64.b64decode(webhook.ca_bundle))
+        except (ValueError, binascii.Error):
+            authorities = []
+        ends = max((each.not_valid_after_utc for each in authorities), default=None)
+        if ends is None or ends < facts.snapshot.taken:
+            said = "can't be read" if ends is None else f"has ended at {ends:%Y-%m-%d %H:%M} UTC"
+            yield Finding(
+                Subject(kind, configuration.name, annotations=configuration.annotations),
+                f"webhook '{webhook.name}' trusts no authority that is valid: its caBundle {said}.",
+                (f"{kind} {configuration.name}: webhooks[].clientConfig.caBundle {said}",),
+            )
+
+
+def _kai_webhooks(facts: Facts) -> Iterator[Finding]:
+    if facts.config is None or not facts.config.is_on("admission"):
+        return
+    there = {(kind, configuration.name) for kind, configuration, _ in _hooks(facts)}
+    for kind, name in _KAI:
+        if (kind, name) not in there:
+            yield Finding(
+                Subject(kind, name),
+                f"KAI's {kind} {name} is missing: pods with a fraction get no RuntimeClass and no variables.",
+                (f"{kind} {name}: not found",),
+            )
+
+
+CHECKS = (
+    Check(
+        code="KA0903",
+        category=Category.ADMISSION,
+        severity=Severity.ERROR,
+        title="The API server does not serve the stack's policies",
+        needs=needs(Source.STACK),
+        judge=_policies,
+        symptom="Reservation pods on Jetsons, or pods with remote GPUs, are not changed at all.",
+        cause="MutatingAdmissionPolicy is served as v1 from Kubernetes 1.36 on; 1.34 and 1.35 serve v1beta1 where "
+        "somebody switched it on.",
+        remedy="Use the carrier webhook, or switch the policies on: docs/distributions.md.",
+        source="Kubernetes 1.36 release notes",
+        explains=frozenset({"KA0105", "KA0501", "KA0504", "KA0804", "KA0805"}),
+    ),
+    Check(
+        code="KA0902",
+        category=Category.ADMISSION,
+        severity=Severity.ERROR,
+        title="The admission server does not run",
+        needs=needs(Source.DEPLOYMENTS),
+        judge=_server,
+        symptom="Reservation pods, and pods with remote GPUs, are refused: `failed calling webhook`.",
+        cause=f"Deployment `{NAME}` is scaled to 0, is missing, or has no pod that is ready.",
+        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=2",
+        source="this program: manifests/admission.py",
+        explains=frozenset({"KA0105", "KA0512", "KA0901"}),
+    ),
+    Check(
+        code="KA0904",
+        category=Category.ADMISSION,
+        severity=Severity.ERROR,
+        title="A webhook trusts no valid authority",
+        needs=needs(Source.WEBHOOKS),
+        judge=_expired,
+        symptom="`failed calling webhook ...: x509: certificate signed by unknown authority`, or has expired.",
+        cause="The authority was not renewed: its server was off for longer than its certificate lives, or somebody "
+        "overwrote caBundle.",
+        remedy="Restart the server that owns it, so that it publishes its authority anew; for ours: kubectl "
+        "--namespace "
+        "kai-anywhere rollout restart deployment kai-anywhere-admission",
+        source="Kubernetes admissionregistration/v1; docs/admission.md",
+        explains=frozenset({"KA0512"}),
+    ),
+    Check(
+        code="KA0905",
+        category=Category.ADMISSION,
+        severity=Severity.ERROR,
+        title="KAI's webhook of pods is missing",
+        needs=needs(Source.WEBHOOKS, Source.CONFIG),
+        judge=_kai_webhooks,
+        symptom="Pods with a fraction run, and see every GPU or none.",
+        cause="The configuration was deleted while KAI's operator did not run; the operator puts it back.",
+        remedy="Let KAI's operator run (KA0202), then make the pods again.",
+        source="KAI v0.17.0 pkg/operator/operands/admission/resources.go",
+    ),
+    Check(
+        code="KA0901",
+        category=Category.ADMISSION,
+        severity=Severity.ERROR,
+        title="A webhook does not answer",
+        needs=needs(Source.WEBHOOKS, Source.ENDPOINTS),
+        judge=_unanswered,
+        symptom="`failed calling webhook ...: no endpoints available for service`; what it judges can't be created.",
+        cause="No pod behind its service is ready, or it was left behind by something that was removed.",
+        remedy="Start what serves it. If that is gone for good, remove the configuration {name}.",
+        source="Kubernetes admissionregistration/v1: failurePolicy",
+        explains=frozenset({"KA0512", "KA0706"}),
+    ),
+)

@@ -1,0 +1,215 @@
+"""Checks of the cluster itself, and of what was installed into it."""
+
+from collections.abc import Iterator
+
+from cluster.preflight import OLDEST_KUBERNETES
+from manifests import gpu_operator, kai, reservation
+from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment, of_pod
+from operations.doctor.facts import DaemonSet, Deployment, Facts, Source
+
+_CANT_START = {
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "InvalidImageName",
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+}
+
+
+def _half_done(facts: Facts) -> Iterator[Finding]:
+    for release in facts.releases:
+        for revision in release.revisions:
+            if revision.status.startswith("pending-"):
+                yield Finding(
+                    Subject("HelmRelease", release.name, release.namespace),
+                    f"Helm release '{release.name}' is '{revision.status}' since {revision.created}.",
+                    (f"Secret {release.namespace}/{revision.secret}: status={revision.status}",),
+                    remedy="Wait for whoever works there. If that run is dead, take back its half-done revision: "
+                    f"kubectl --namespace {release.namespace} delete secret {revision.secret}",
+                )
+
+
+def _failed(facts: Facts) -> Iterator[Finding]:
+    for release in facts.releases:
+        latest = max(release.revisions, key=lambda each: each.created, default=None)
+        if latest is not None and latest.status == "failed":
+            yield Finding(
+                Subject("HelmRelease", release.name, release.namespace),
+                f"Helm release '{release.name}' has failed at {latest.created}.",
+                (f"Secret {release.namespace}/{latest.secret}: status=failed",),
+            )
+
+
+def _terminating(facts: Facts) -> Iterator[Finding]:
+    ours = {facts.kai_namespace, facts.operator_namespace, reservation.NAMESPACE}
+    for namespace in facts.namespaces:
+        if namespace.name in ours and namespace.phase == "Terminating":
+            yield Finding(
+                Subject("Namespace", namespace.name, annotations=namespace.annotations),
+                f"Namespace '{namespace.name}' is being deleted, and takes no new objects.",
+                (f"Namespace {namespace.name}: status.phase=Terminating",),
+            )
+
+
+def _nothing_installed(facts: Facts) -> Iterator[Finding]:
+    if facts.missing and len(facts.missing) == facts.planned:
+        yield Finding(
+            Subject("Stack", facts.stack),
+            f"None of the {facts.planned} objects of stack '{facts.stack}' is in this cluster.",
+        )
+
+
+def _objects_missing(facts: Facts) -> Iterator[Finding]:
+    if not facts.missing or len(facts.missing) == facts.planned:
+        return
+    for name in sorted(facts.missing):
+        kind, *rest = name.split("/")
+        yield Finding(
+            Subject(kind, rest[-1], rest[0] if len(rest) > 1 else ""),
+            f"{kind} {'/'.join(rest)} of stack '{facts.stack}' is not there.",
+        )
+
+
+def _too_old(facts: Facts) -> Iterator[Finding]:
+    if facts.version is not None and facts.version.minor_version < OLDEST_KUBERNETES:
+        yield Finding(Subject("Cluster", facts.version.git), f"The API server is {facts.version.git}.")
+
+
+def _pods_do_not_start(facts: Facts) -> Iterator[Finding]:
+    places = {facts.kai_namespace, facts.operator_namespace}
+    if facts.settings is not None and facts.settings.webhooks:
+        places.add(facts.settings.admission.namespace)
+    if facts.settings is not None and facts.settings.gvirtus is not None:
+        places.add(facts.settings.gvirtus.namespace)
+    workloads: list[Deployment | DaemonSet] = [*facts.deployments, *facts.daemon_sets]
+    for pod in facts.snapshot.pods:
+        if pod.namespace not in places or pod.deleted:
+            continue
+        for status in pod.statuses:
+            waits = status.state.get("waiting")
+            if waits is None or waits.reason not in _CANT_START:
+                continue
+            owners = {
+                of_deployment(each.namespace, each.name)
+                for each in workloads
+                if each.namespace == pod.namespace and each.selector and each.selector.items() <= pod.labels.items()
+            }
+            yield Finding(
+                Subject("Pod", pod.name, pod.namespace, pod.annotations),
+                f"Pod {pod.namespace}/{pod.name} does not start: {waits.reason}.",
+                (
+                    f"container {status.name}: {waits.reason}: {waits.message or 'no message'}",
+                    *facts.events_of("Pod", pod.namespace, pod.name),
+                ),
+                about=frozenset({of_pod(pod.namespace, pod.name)}),
+                reach=frozenset(owners),
+            )
+            break
+
+
+CHECKS = (
+    Check(
+        code="KA0106",
+        category=Category.CLUSTER,
+        severity=Severity.ERROR,
+        title="Kubernetes is older than 1.30",
+        needs=needs(),
+        judge=_too_old,
+        symptom="The stack is not installed: its guards are ValidatingAdmissionPolicies v1.",
+        cause="ValidatingAdmissionPolicy is served as v1 from Kubernetes 1.30 on.",
+        remedy="Upgrade the cluster.",
+        source="Kubernetes 1.30 release notes",
+    ),
+    Check(
+        code="KA0103",
+        category=Category.CLUSTER,
+        severity=Severity.ERROR,
+        title="A namespace is being deleted",
+        needs=needs(Source.NAMESPACES),
+        judge=_terminating,
+        symptom="Pods and Deployments of KAI, of the GPU Operator or of reservation are refused.",
+        cause="Somebody deleted the namespace, and a finalizer of an object in it holds it up.",
+        remedy="See what holds it up: kubectl get namespace {name} -o jsonpath='{.status.conditions}'. Once it is "
+        "gone, install again: `kai-anywhere repair`.",
+        source="Kubernetes: namespace finalizers",
+        explains=frozenset(
+            {"KA0105", "KA0201", "KA0202", "KA0204", "KA0205", "KA0206", "KA0208", "KA0209", "KA0301", "KA0512"}
+        ),
+    ),
+    Check(
+        code="KA0101",
+        category=Category.CLUSTER,
+        severity=Severity.ERROR,
+        title="A Helm release is half done",
+        needs=needs(Source.RELEASES, Source.DEPLOYMENTS),
+        judge=_half_done,
+        symptom=f"The release `{kai.RELEASE}` or `{gpu_operator.RELEASE}` is in `pending-install` or "
+        "`pending-upgrade`, "
+        "and every later run is refused.",
+        cause="A run was killed inside Helm, or another one is at work.",
+        remedy="Wait for whoever works there. If that run is dead, take back its half-done revision: "
+        "kubectl --namespace {namespace} delete secret sh.helm.release.v1.{name}.vN",
+        source="Helm 3: release states",
+        explains=frozenset({"KA0105", "KA0201", "KA0202", "KA0203", "KA0301", "KA0302"}),
+    ),
+    Check(
+        code="KA0102",
+        category=Category.CLUSTER,
+        severity=Severity.ERROR,
+        title="A Helm release has failed",
+        needs=needs(Source.RELEASES, Source.DEPLOYMENTS),
+        judge=_failed,
+        symptom="The newest revision of a release has status `failed`.",
+        cause="A hook or the release's own wait did not end in time, or the API server refused an object.",
+        remedy="Find out why, then run `pulumi up` again: kubectl --namespace {namespace} get events "
+        "--field-selector type=Warning",
+        source="Helm 3: release states",
+    ),
+    Check(
+        code="KA0104",
+        category=Category.CLUSTER,
+        severity=Severity.WARNING,
+        title="The stack is not installed here",
+        needs=needs(Source.STACK),
+        judge=_nothing_installed,
+        symptom="Nothing of what the stack's settings say is in the cluster.",
+        cause="The stack was never installed here, or the command looks at another cluster than you think.",
+        remedy="Choose the cluster with KUBECONFIG or `--context`, the stack with `--stack`; or install: `pulumi up`.",
+        source="this program",
+        explains=frozenset({"KA0201", "KA0411", "KA0412", "KA0501", "KA0502", "KA0801", "KA0805", "KA0902"}),
+    ),
+    Check(
+        code="KA0107",
+        category=Category.CLUSTER,
+        severity=Severity.ERROR,
+        title="A pod of the control plane does not start",
+        needs=needs(Source.PODS, Source.DEPLOYMENTS, Source.DAEMON_SETS),
+        judge=_pods_do_not_start,
+        symptom="A pod of KAI, of the GPU Operator or of this stack is in `ImagePullBackOff`, `CrashLoopBackOff` or "
+        "another state from which it does not come by itself.",
+        cause="The evidence says it: an image that can't be pulled, a wrong configuration, or a program that ends.",
+        remedy="For images, correct registry, tag or pull secret in the stack. Otherwise read its log: "
+        "kubectl --namespace {namespace} logs {name} --previous",
+        source="Kubernetes: container states",
+        explains=frozenset(
+            {
+                *("KA0202", "KA0204", "KA0205", "KA0206", "KA0207", "KA0208", "KA0209", "KA0301", "KA0306", "KA0307"),
+                *("KA0309", "KA0801", "KA0803", "KA0902"),
+            }
+        ),
+    ),
+    Check(
+        code="KA0105",
+        category=Category.CLUSTER,
+        severity=Severity.ERROR,
+        title="An object of the stack is missing",
+        needs=needs(Source.STACK),
+        judge=_objects_missing,
+        symptom="An object that the stack's settings ask for is not in the cluster.",
+        cause="Somebody deleted it, or the last run did not get so far.",
+        remedy="Put it back: `kai-anywhere repair`.",
+        source="this program",
+    ),
+)

@@ -1,0 +1,356 @@
+"""Checks of the GPU Operator and its operands."""
+
+from collections.abc import Iterator
+
+from manifests.node_labels import DEVICE_PLUGIN_CONFIG
+from manifests.reservation import RUNTIME_CLASS
+from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment, of_node
+from operations.doctor.checks.workloads import judge_deployment, ready_nodes
+from operations.doctor.facts import GPU_OPERATOR, DaemonSet, Facts, Source, names
+
+DEVICE_PLUGIN = "nvidia-device-plugin-daemonset"
+_NFD_MASTER = "node-feature-discovery-master"
+_OPERANDS = (
+    "nvidia-container-toolkit-daemonset",
+    "gpu-feature-discovery",
+    "nvidia-operator-validator",
+    "nvidia-driver-daemonset",
+    "nvidia-dcgm-exporter",
+    "nvidia-mig-manager",
+)
+_RESERVATION = frozenset({"KA0504", "KA0505", "KA0508", "KA0512", "KA0513", "KA0514"})
+
+
+def _operator(facts: Facts) -> Iterator[Finding]:
+    if facts.has_operator:
+        yield from judge_deployment(facts, facts.operator_namespace, GPU_OPERATOR, role="The GPU Operator")
+
+
+def _policy(facts: Facts) -> Iterator[Finding]:
+    if facts.has_operator and not facts.cluster_policies and not facts.gpu_clusters:
+        yield Finding(
+            Subject("ClusterPolicy", "cluster-policy"),
+            "There is no ClusterPolicy, so the GPU Operator makes no device plugin and no RuntimeClass.",
+            ("ClusterPolicies (nvidia.com/v1): none",),
+        )
+
+
+def _runtime_class(facts: Facts) -> Iterator[Finding]:
+    if any(policy.nri for policy in facts.cluster_policies):
+        return
+    wanted = {RUNTIME_CLASS} if facts.kai_is_there or facts.has_operator else set()
+    if facts.config is not None and facts.config.fraction_class is not None:
+        wanted = {facts.config.fraction_class} - {""}
+    for name in sorted(wanted - {each.name for each in facts.runtime_classes}):
+        yield Finding(
+            Subject("RuntimeClass", name),
+            f"RuntimeClass '{name}' is missing: pods that name it are refused, KAI's fractions among them.",
+            (f"RuntimeClasses: {names(facts.runtime_classes)}",),
+        )
+
+
+def _nri(facts: Facts) -> Iterator[Finding]:
+    for policy in facts.cluster_policies:
+        if policy.nri and facts.kai_is_there and not (facts.config and facts.config.fraction_class == ""):
+            yield Finding(
+                Subject("ClusterPolicy", policy.name, annotations=policy.annotations),
+                "The GPU Operator is in NRI mode, which has no RuntimeClass; KAI gives its fractions one.",
+                ("ClusterPolicy: spec.cdi.nriPluginEnabled=true", f"RuntimeClasses: {names(facts.runtime_classes)}"),
+            )
+
+
+def _plugin(facts: Facts) -> DaemonSet | None:
+    return next((each for each in facts.daemon_sets if each.name == DEVICE_PLUGIN), None) or next(
+        (each for each in facts.daemon_sets if "nvidia-device-plugin" in each.name and "mps" not in each.name), None
+    )
+
+
+def _no_plugin(facts: Facts) -> Iterator[Finding]:
+    if not facts.gpu_nodes or any(policy.device_plugin is False for policy in facts.cluster_policies):
+        return
+    if _plugin(facts) is None:
+        there = [each for each in facts.daemon_sets if each.namespace == facts.operator_namespace]
+        yield Finding(
+            Subject("DaemonSet", DEVICE_PLUGIN, facts.operator_namespace),
+            "NVIDIA's device plugin is missing: no node tells Kubernetes of its GPUs.",
+            (
+                f"DaemonSets in namespace {facts.operator_namespace}: {names(there)}",
+                f"GPU nodes: {', '.join(node.name for node in facts.gpu_nodes[:10])}",
+            ),
+        )
+
+
+def _plugin_not_ready(facts: Facts) -> Iterator[Finding]:
+    plugin = _plugin(facts)
+    if plugin is None:
+        return
+    ready = ready_nodes(facts, plugin)
+    pods = {pod.node: pod for pod in facts.pods_of(plugin)}
+    for node in facts.gpu_nodes:
+        if node.name in ready:
+            continue
+        pod = pods.get(node.name)
+        seen = (
+            f"Pod {pod.namespace}/{pod.name}: {pod.phase}, not ready"
+            if pod
+            else f"no pod of DaemonSet {plugin.namespace}/{plugin.name} is on {node.name}"
+        )
+        off = [
+            f"label {label}={node.labels.get(label)}, and the DaemonSet selects {label}={value}"
+            for label, value in plugin.node_selector.items()
+            if node.labels.get(label) != value
+        ]
+        yield Finding(
+            Subject("Node", node.name, annotations=node.annotations),
+            f"NVIDIA's device plugin does not run on node '{node.name}'.",
+            (seen, *off, *(facts.events_of("Pod", pod.namespace, pod.name) if pod else ())),
+            about=frozenset({of_node(node.name), of_deployment(plugin.namespace, plugin.name)}),
+            reach=frozenset({of_node(node.name)}),
+        )
+
+
+def _discovery(facts: Facts) -> Iterator[Finding]:
+    if not facts.has_operator:
+        return
+    masters = [each for each in facts.deployments if each.name.endswith(_NFD_MASTER)]
+    for each in masters[:1]:
+        yield from judge_deployment(facts, each.namespace, each.name, role="Node Feature Discovery")
+
+
+def _gpu_clusters(facts: Facts) -> Iterator[Finding]:
+    for each in facts.gpu_clusters:
+        yield Finding(
+            Subject("GPUCluster", each.name, annotations=each.annotations),
+            f"GPUCluster '{each.name}' is there: the GPU Operator works with it or with a ClusterPolicy, which KAI "
+            "needs, and with neither where both are there.",
+            (f"ClusterPolicies: {names(facts.cluster_policies)}",),
+        )
+
+
+def _operands(facts: Facts) -> Iterator[Finding]:
+    for each in facts.daemon_sets:
+        if each.name in _OPERANDS and each.ready < each.desired:
+            there = ready_nodes(facts, each)
+            waiting = sorted({pod.node for pod in facts.pods_of(each) if pod.node and pod.node not in there})
+            yield Finding(
+                Subject("DaemonSet", each.name, each.namespace, each.annotations),
+                f"DaemonSet {each.namespace}/{each.name} is ready on {each.ready} of {each.desired} nodes.",
+                tuple(f"not ready on {node}" for node in waiting[:5]),
+                about=frozenset({of_deployment(each.namespace, each.name), *map(of_node, waiting)}),
+                reach=frozenset(map(of_node, waiting)),
+            )
+
+
+def _profiles(facts: Facts) -> Iterator[Finding]:
+    named = next((policy.profiles for policy in facts.cluster_policies if policy.profiles), "")
+    if not named:
+        return
+    known = ", ".join(sorted(facts.profiles or ())) or "none"
+    for node in facts.snapshot.nodes:
+        profile = node.labels.get(DEVICE_PLUGIN_CONFIG)
+        if profile is not None and profile not in (facts.profiles or ()):
+            yield Finding(
+                Subject("Node", node.name, annotations=node.annotations),
+                f"node '{node.name}' asks for the device plugin's profile '{profile}', which is not there.",
+                (
+                    f"label {DEVICE_PLUGIN_CONFIG}={profile}",
+                    f"ConfigMap {facts.operator_namespace}/{named} has: {known}",
+                ),
+                about=frozenset({of_node(node.name)}),
+                reach=frozenset({of_node(node.name)}),
+            )
+
+
+def _unversioned(facts: Facts) -> Iterator[Finding]:
+    if facts.config is None or facts.config.cdi is not None:
+        return
+    for policy in facts.cluster_policies:
+        if policy.cdi is not False and not policy.labels.get("app.kubernetes.io/version"):
+            yield Finding(
+                Subject("ClusterPolicy", policy.name, annotations=policy.annotations),
+                "The ClusterPolicy does not say the operator's version, so KAI takes CDI for switched off.",
+                (f"labels of the ClusterPolicy: {', '.join(sorted(policy.labels)) or 'none'}",),
+            )
+
+
+def _state(facts: Facts) -> Iterator[Finding]:
+    for policy in facts.cluster_policies:
+        if policy.state and policy.state != "ready":
+            said = [
+                f"condition {each.type}={each.status}: {each.message}" for each in policy.conditions if each.message
+            ]
+            yield Finding(
+                Subject("ClusterPolicy", policy.name, annotations=policy.annotations),
+                f"The GPU Operator says of its operands: {policy.state}.",
+                (f"ClusterPolicy {policy.name}: status.state={policy.state}", *said),
+            )
+
+
+CHECKS = (
+    Check(
+        code="KA0308",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.ERROR,
+        title="A GPUCluster excludes the ClusterPolicy",
+        needs=needs(Source.GPU_CLUSTERS, Source.CLUSTER_POLICIES),
+        judge=_gpu_clusters,
+        symptom="The operator's controllers report errors, and labels of nodes are not kept.",
+        cause="GPUCluster is the GPU Operator's new way (DRA, a preview), and KAI reads the ClusterPolicy.",
+        remedy="Ask whoever made it whether it may go: the GPUs of pods that claim them through it go with it. "
+        "kubectl delete gpucluster {name}",
+        source="GPU Operator v26.7.0 controllers/{clusterpolicy,gpucluster,nodelabeling}_controller.go",
+        explains=frozenset({"KA0302", "KA0303", "KA0305", "KA0312", "KA0403"}),
+    ),
+    Check(
+        code="KA0301",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.ERROR,
+        title="The GPU Operator does not run",
+        needs=needs(Source.DEPLOYMENTS, Source.CLUSTER_POLICIES),
+        judge=_operator,
+        symptom="What of the operands is changed or removed is not put back; new nodes get no device plugin.",
+        cause=f"Deployment `{GPU_OPERATOR}` is scaled to 0, is missing, or has no pod that is ready.",
+        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        source="GPU Operator v26.7.0",
+        explains=frozenset({"KA0302", "KA0303", "KA0305", "KA0309", "KA0312", "KA0403"}),
+    ),
+    Check(
+        code="KA0302",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.ERROR,
+        title="There is no ClusterPolicy",
+        needs=needs(Source.CLUSTER_POLICIES, Source.DEPLOYMENTS, Source.GPU_CLUSTERS),
+        judge=_policy,
+        symptom="The operator runs and makes nothing.",
+        cause="The ClusterPolicy was deleted, or `clusterPolicy.deployCR` is false.",
+        remedy="Put it back: `kai-anywhere repair`, or helm upgrade gpu-operator with the same values.",
+        source="GPU Operator v26.7.0 controllers/clusterpolicy_controller.go",
+        explains=frozenset({"KA0303", "KA0305", "KA0403"}),
+    ),
+    Check(
+        code="KA0304",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.ERROR,
+        title="The GPU Operator is in NRI mode",
+        needs=needs(Source.CLUSTER_POLICIES, Source.CONFIG, Source.RUNTIME_CLASSES),
+        judge=_nri,
+        symptom="Pods with a fraction are refused, `RuntimeClass nvidia not found`, or start without a GPU.",
+        cause="With `cdi.nriPluginEnabled` the operator removes the RuntimeClass by which KAI's fractions get a GPU.",
+        remedy="Set cdi.nriPluginEnabled=false in the operator's values. Or, from KAI 0.18 on, set "
+        'admission.gpuFractionRuntimeClassName="" in KAI\'s.',
+        source="GPU Operator v26.7.0 controllers/state_manager.go; KAI #1544, #2211",
+        explains=_RESERVATION | {"KA0303"},
+    ),
+    Check(
+        code="KA0303",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.ERROR,
+        title="The RuntimeClass is missing",
+        needs=needs(Source.RUNTIME_CLASSES, Source.CLUSTER_POLICIES, Source.CONFIG, Source.DEPLOYMENTS),
+        judge=_runtime_class,
+        symptom='`pods ... is forbidden: ... RuntimeClass "nvidia" not found`, for fractions and reservation pods.',
+        cause="The GPU Operator makes it, and keeps it while it runs: it was deleted while the operator did not, or "
+        "KAI's Config names another one.",
+        remedy="Let the operator put it back: kubectl get pods --namespace gpu-operator, and KA0301. Without the "
+        "operator, make a RuntimeClass {name} with the handler of your container runtime.",
+        source="GPU Operator v26.7.0 controllers/object_controls.go; KAI v0.17.0 pkg/admission",
+        explains=_RESERVATION | {"KA0309", "KA0403", "KA0306"},
+    ),
+    Check(
+        code="KA0305",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.ERROR,
+        title="The device plugin is missing",
+        needs=needs(Source.DAEMON_SETS, Source.NODES, Source.CLUSTER_POLICIES),
+        judge=_no_plugin,
+        symptom="Nodes advertise no `nvidia.com/gpu`; pods that ask for GPUs stay Pending.",
+        cause="Its DaemonSet was deleted while the operator did not run, or nobody installed a device plugin.",
+        remedy="Let the operator put it back (KA0301), or `kai-anywhere repair`.",
+        source="GPU Operator v26.7.0 assets/state-device-plugin",
+        explains=frozenset({"KA0403", "KA0704", "KA0705", "KA0312", "KA0508", "KA0509"}),
+    ),
+    Check(
+        code="KA0310",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.ERROR,
+        title="A node asks for a profile that is not there",
+        needs=needs(Source.NODES, Source.PROFILES, Source.CLUSTER_POLICIES, Source.DEPLOYMENTS),
+        judge=_profiles,
+        symptom="The device plugin's pod on that node does not start: `specified config ... does not exist`.",
+        cause=f"The label `{DEVICE_PLUGIN_CONFIG}` names a key that the device plugin's ConfigMap does not have.",
+        remedy="Correct the label, or add the profile under node_profiles of the stack: kubectl label node {name} "
+        f"{DEVICE_PLUGIN_CONFIG}-",
+        source="k8s-device-plugin v0.20.0 cmd/config-manager/main.go",
+        explains=frozenset({"KA0306", "KA0403"}),
+    ),
+    Check(
+        code="KA0306",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.ERROR,
+        title="The device plugin does not run on a GPU node",
+        needs=needs(Source.DAEMON_SETS, Source.NODES, Source.PODS),
+        judge=_plugin_not_ready,
+        symptom="The node advertises no `nvidia.com/gpu`, or only what its kubelet remembers.",
+        cause="Its pod fails there (driver, container runtime, profile), or the DaemonSet does not select the node: an "
+        "operand's switch is off, or the GPU Operator does not know that there is a GPU.",
+        remedy="Read its log: kubectl --namespace gpu-operator logs --selector app=nvidia-device-plugin-daemonset "
+        "--all-containers. On a Jetson nobody marks the GPU but this stack: list the node under platform.tegra_nodes.",
+        source="k8s-device-plugin #1963, #1469; GPU Operator v26.7.0 controllers/state_manager.go",
+        explains=frozenset({"KA0403", "KA0309", "KA0312", "KA0508", "KA0509", "KA0513"}),
+    ),
+    Check(
+        code="KA0307",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.WARNING,
+        title="Node Feature Discovery does not run",
+        needs=needs(Source.DEPLOYMENTS, Source.CLUSTER_POLICIES),
+        judge=_discovery,
+        symptom="New nodes are not known as GPU nodes, and labels that somebody removes do not come back.",
+        cause="The Deployment of its master is scaled to 0 or has no pod that is ready.",
+        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        source="Node Feature Discovery v0.19",
+        explains=frozenset({"KA0404", "KA0406"}),
+    ),
+    Check(
+        code="KA0309",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.WARNING,
+        title="An operand is not ready everywhere",
+        needs=needs(Source.DAEMON_SETS, Source.PODS),
+        judge=_operands,
+        symptom="A DaemonSet of the GPU Operator is not ready on each of its nodes; other operands wait for it "
+        "in init.",
+        cause="Its pod fails there, or waits for the validator: after a reboot /run/nvidia/validations is empty for a "
+        "while.",
+        remedy="kubectl --namespace {namespace} describe daemonset {name}; after a reboot, delete the pods of the "
+        "validator and of the toolkit on that node.",
+        source="GPU Operator #403, #1982, #2382",
+        explains=frozenset({"KA0312"}),
+    ),
+    Check(
+        code="KA0311",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.WARNING,
+        title="KAI can't tell whether CDI is on",
+        needs=needs(Source.CLUSTER_POLICIES, Source.CONFIG),
+        judge=_unversioned,
+        symptom="Workloads get bare UUIDs although the operator's runtime wants CDI names.",
+        cause="KAI asks the ClusterPolicy's label `app.kubernetes.io/version`, which the chart sets and a "
+        "ClusterPolicy "
+        "of one's own lacks.",
+        remedy="Say it: kai.cdi_enabled in the stack. Or label the ClusterPolicy with the operator's version.",
+        source="KAI v0.17.0 pkg/operator/operands/binder/resources.go",
+    ),
+    Check(
+        code="KA0312",
+        category=Category.GPU_OPERATOR,
+        severity=Severity.WARNING,
+        title="The GPU Operator is not ready",
+        needs=needs(Source.CLUSTER_POLICIES),
+        judge=_state,
+        symptom="`kubectl get clusterpolicy` shows `notReady`.",
+        cause="At least one operand is not rolled out.",
+        remedy="kubectl --namespace gpu-operator get pods shows which.",
+        source="GPU Operator v26.7.0 controllers/clusterpolicy_controller.go",
+    ),
+)

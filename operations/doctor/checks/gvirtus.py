@@ -1,0 +1,189 @@
+"""Checks of GPUs over the network."""
+
+from collections.abc import Iterator
+
+from config.gvirtus import FRONTENDS_NAMESPACE
+from manifests.gvirtus import frontends
+from manifests.gvirtus import objects as gvirtus
+from manifests.gvirtus.injection import BACKEND_ANNOTATION, ENABLED_LABEL
+from manifests.objects import manifests
+from manifests.ownership import key
+from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_node, of_pod
+from operations.doctor.checks.workloads import judge_deployment, ready_nodes
+from operations.doctor.facts import Facts, Source
+from operations.doctor.requests import asks_for_share
+
+_CARRIER = {
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ConfigMap",
+}
+
+
+def _backends(facts: Facts) -> Iterator[Finding]:
+    settings = facts.settings
+    if settings is None or settings.gvirtus is None:
+        return
+    for manifest in manifests(gvirtus.objects(settings)).values():
+        if manifest["kind"] == "Deployment":
+            name = manifest["metadata"]["name"]
+            yield from judge_deployment(
+                facts, settings.gvirtus.namespace, name, role=f"The remote GPU's backend '{name}'"
+            )
+
+
+def _device(facts: Facts) -> Iterator[Finding]:
+    settings = facts.settings
+    named = settings.gvirtus.frontends.nodes if settings and settings.gvirtus and settings.gvirtus.frontends else ()
+    for node in facts.snapshot.nodes:
+        marked = node.labels.get(frontends.FRONTEND_ALLOWED) == "true"
+        if (marked or node.name in named) and not node.gpus:
+            yield Finding(
+                Subject("Node", node.name, annotations=node.annotations),
+                f"node '{node.name}' is to use remote GPUs and advertises none.",
+                (
+                    f"label {frontends.FRONTEND_ALLOWED}={node.labels.get(frontends.FRONTEND_ALLOWED, 'missing')}",
+                    f"Node {node.name}: status.allocatable has no nvidia.com/gpu",
+                ),
+                about=frozenset({of_node(node.name)}),
+                reach=frozenset({of_node(node.name)}),
+            )
+
+
+def _plugin(facts: Facts) -> Iterator[Finding]:
+    for each in facts.daemon_sets:
+        if (each.namespace, each.name) == (FRONTENDS_NAMESPACE, frontends.DEVICE_PLUGIN) and each.ready < each.desired:
+            there = ready_nodes(facts, each)
+            waiting = sorted({pod.node for pod in facts.pods_of(each) if pod.node not in there})
+            yield Finding(
+                Subject("DaemonSet", each.name, each.namespace, each.annotations),
+                f"the frontends' device plugin is ready on {each.ready} of {each.desired} nodes.",
+                tuple(f"not ready on {node}" for node in waiting[:5]),
+                reach=frozenset(map(of_node, waiting)),
+            )
+
+
+def _not_injected(facts: Facts) -> Iterator[Finding]:
+    for pod in facts.snapshot.pods:
+        if pod.labels.get(ENABLED_LABEL) == "true" and not pod.ended and BACKEND_ANNOTATION not in pod.annotations:
+            yield Finding(
+                Subject("Pod", pod.name, pod.namespace, pod.annotations),
+                f"pod {pod.namespace}/{pod.name} is to use a remote GPU and was given no backend.",
+                (f"label {ENABLED_LABEL}=true, no annotation {BACKEND_ANNOTATION}",),
+                about=frozenset({of_pod(pod.namespace, pod.name)}),
+            )
+
+
+def _carrier(facts: Facts) -> Iterator[Finding]:
+    settings = facts.settings
+    if settings is None or settings.gvirtus is None:
+        return
+    for manifest in manifests(gvirtus.objects(settings)).values():
+        if manifest["kind"] in _CARRIER and key(manifest) in (facts.missing or ()):
+            name = manifest["metadata"]["name"]
+            yield Finding(
+                Subject(manifest["kind"], name, manifest["metadata"].get("namespace", "")),
+                f"{manifest['kind']} {name} is missing: pods with {ENABLED_LABEL}=true get no backend.",
+                (f"{key(manifest)}: not found",),
+            )
+
+
+def _both(facts: Facts) -> Iterator[Finding]:
+    for pod in facts.snapshot.pods:
+        if pod.labels.get(ENABLED_LABEL) == "true" and asks_for_share(pod) and not pod.ended:
+            yield Finding(
+                Subject("Pod", pod.name, pod.namespace, pod.annotations),
+                f"pod {pod.namespace}/{pod.name} asks for a part of a local GPU and for a remote one.",
+                (
+                    f"label {ENABLED_LABEL}=true, "
+                    + ", ".join(
+                        f"{name}={value}" for name, value in pod.annotations.items() if name.startswith("gpu-")
+                    ),
+                ),
+                about=frozenset({of_pod(pod.namespace, pod.name)}),
+            )
+
+
+CHECKS = (
+    Check(
+        code="KA0805",
+        category=Category.GVIRTUS,
+        severity=Severity.ERROR,
+        title="What gives pods their remote GPU is missing",
+        needs=needs(Source.STACK),
+        judge=_carrier,
+        symptom="Applications start without a backend's address and end at their first CUDA call.",
+        cause="An admission policy, its binding or the ConfigMap with the backends' addresses was deleted.",
+        remedy="Put it back: `kai-anywhere repair`. Pods that are there already must be made again.",
+        source="this program: manifests/gvirtus/policy.py",
+        explains=frozenset({"KA0105", "KA0804"}),
+    ),
+    Check(
+        code="KA0801",
+        category=Category.GVIRTUS,
+        severity=Severity.ERROR,
+        title="A backend of remote GPUs does not run",
+        needs=needs(Source.DEPLOYMENTS),
+        judge=_backends,
+        symptom="Applications on nodes without a GPU end at their first CUDA call.",
+        cause="The backend's Deployment is scaled to 0, is missing, or its pod is not ready: one malformed "
+        "request ends "
+        "GVirtuS' serving process, and its probe restarts it.",
+        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        source="GVirtuS src/backend/Backend.cpp; docs/gvirtus.md",
+        explains=frozenset({"KA0105"}),
+    ),
+    Check(
+        code="KA0803",
+        category=Category.GVIRTUS,
+        severity=Severity.ERROR,
+        title="The frontends' device plugin is not ready everywhere",
+        needs=needs(Source.DAEMON_SETS, Source.PODS),
+        judge=_plugin,
+        symptom="Nodes without a GPU advertise no remote ones.",
+        cause="Its pod fails there, or its image can't be pulled.",
+        remedy="kubectl --namespace {namespace} describe daemonset {name}",
+        source="squat/generic-device-plugin",
+        explains=frozenset({"KA0802"}),
+    ),
+    Check(
+        code="KA0802",
+        category=Category.GVIRTUS,
+        severity=Severity.ERROR,
+        title="A frontend advertises no GPU",
+        needs=needs(Source.NODES),
+        judge=_device,
+        symptom="Pods that use a remote GPU stay Pending.",
+        cause="The frontends' device plugin does not run on the node.",
+        remedy="Look at its pods: kubectl --namespace gvirtus-frontends get pods --output wide",
+        source="squat/generic-device-plugin; docs/gvirtus.md",
+        explains=frozenset({"KA0705"}),
+    ),
+    Check(
+        code="KA0804",
+        category=Category.GVIRTUS,
+        severity=Severity.ERROR,
+        title="A pod was given no backend",
+        needs=needs(Source.PODS),
+        judge=_not_injected,
+        symptom="The application ends at its first CUDA call.",
+        cause="The pod was made while the policy or the webhook was not there, or in a namespace that is left alone.",
+        remedy="Make the pod again once the carrier is there (KA0805): kubectl --namespace {namespace} delete "
+        "pod {name}",
+        source="this program: manifests/gvirtus/injection.py",
+    ),
+    Check(
+        code="KA0806",
+        category=Category.GVIRTUS,
+        severity=Severity.WARNING,
+        title="A pod asks for a local and for a remote GPU",
+        needs=needs(Source.PODS),
+        judge=_both,
+        symptom="The application uses the remote GPU, and the local share is taken for nothing.",
+        cause=f"The pod has an annotation of KAI's and the label `{ENABLED_LABEL}`.",
+        remedy="Remove one of them from the workload.",
+        source="this program: manifests/gvirtus/injection.py",
+    ),
+)

@@ -1,0 +1,332 @@
+"""Checks of KAI's control plane."""
+
+import re
+from collections.abc import Callable, Iterator
+
+from config.kai import GpuSharingMode
+from manifests.kai import QUEUE_CONTROLLER
+from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs
+from operations.doctor.checks.workloads import judge_deployment
+from operations.doctor.facts import KAI_OPERATOR, Facts, Source
+from operations.doctor.requests import asks_for_share
+
+_PENDING = frozenset({"KA0704", "KA0705", "KA0706"})
+_OPERANDS = frozenset({"KA0204", "KA0205", "KA0206", "KA0207", "KA0208", "KA0209", "KA0210", "KA0905"})
+_SUPPORTED = (0, 18)
+"""The oldest release line with support: upstream's SUPPORT.md, 2026-09."""
+_IMAGE_TAG = re.compile(r":v?(\d+)\.(\d+)")
+
+
+def _not_installed(facts: Facts) -> Iterator[Finding]:
+    if not facts.kai_is_there:
+        yield Finding(
+            Subject("Deployment", KAI_OPERATOR, facts.kai_namespace),
+            "KAI is not installed: there is neither its operator's Deployment nor its Config.",
+            (f"no Deployment {KAI_OPERATOR} in any namespace", "no Config kai-config (kai.scheduler/v1)"),
+        )
+
+
+def _operator(facts: Facts) -> Iterator[Finding]:
+    if facts.kai_is_there:
+        yield from judge_deployment(facts, facts.kai_namespace, KAI_OPERATOR, role="KAI's operator")
+
+
+def _config(facts: Facts) -> Iterator[Finding]:
+    if facts.kai_is_there and facts.config is None:
+        yield Finding(
+            Subject("Config", "kai-config"),
+            "KAI's Config kai-config is missing, so its operator makes nothing.",
+            (f"Configs (kai.scheduler/v1): {', '.join(each.name for each in facts.configs) or 'none'}",),
+        )
+
+
+def _operand(section: str, name: str, role: str) -> Callable[[Facts], Iterator[Finding]]:
+    def judge(facts: Facts) -> Iterator[Finding]:
+        if facts.config is not None and facts.config.is_on(section):
+            yield from judge_deployment(facts, facts.kai_namespace, name, role=role)
+
+    return judge
+
+
+def _scheduler(facts: Facts) -> Iterator[Finding]:
+    if facts.config is None or not facts.config.is_on("scheduler"):
+        return
+    for shard in facts.shards:
+        role = "KAI's scheduler" + (f" of shard '{shard.name}'" if len(facts.shards) > 1 else "")
+        yield from judge_deployment(facts, facts.kai_namespace, f"{facts.scheduler_name}-{shard.name}", role=role)
+
+
+def _conditions(facts: Facts) -> Iterator[Finding]:
+    for condition in facts.config.conditions if facts.config else ():
+        if condition.type in {"Deployed", "Available", "DependenciesFulfilled"} and condition.status == "False":
+            yield Finding(
+                Subject("Config", "kai-config", annotations=facts.config.annotations if facts.config else {}),
+                f"KAI's operator says of its own work: {condition.type} is False.",
+                (f"condition {condition.type}={condition.status} ({condition.reason}): {condition.message}",),
+            )
+
+
+def _no_shard(facts: Facts) -> Iterator[Finding]:
+    if facts.config is not None and not facts.shards:
+        yield Finding(
+            Subject("SchedulingShard", "default"),
+            "There is no SchedulingShard, so KAI's operator makes no scheduler.",
+            ("SchedulingShards (kai.scheduler/v1): none",),
+        )
+
+
+def _kinds_missing(facts: Facts) -> Iterator[Finding]:
+    if not facts.kai_is_there:
+        return
+    for kind in (
+        "scheduling.run.ai/v2/queues",
+        "scheduling.run.ai/v2alpha2/podgroups",
+        "scheduling.run.ai/v1alpha2/bindrequests",
+        "kai.scheduler/v1/schedulingshards",
+    ):
+        if kind not in facts.kinds:
+            version, _, plural = kind.rpartition("/")
+            group = version.partition("/")[0]
+            yield Finding(
+                Subject("CustomResourceDefinition", f"{plural}.{group}"),
+                f"The API server does not know KAI's kind {plural}.{group} in version {version.partition('/')[2]}.",
+            )
+
+
+def _sharing_off(facts: Facts) -> Iterator[Finding]:
+    config = facts.config
+    if config is None:
+        return
+    off = config.sharing_mode == "Disabled" or (not config.sharing_mode and config.sharing is False)
+    intended = facts.settings is not None and facts.settings.kai.gpu_sharing_mode is GpuSharingMode.DISABLED
+    asked = [pod for pod in facts.snapshot.pods if asks_for_share(pod) and not pod.ended]
+    if off and not intended and (asked or facts.settings is not None):
+        said = "gpuSharingMode=Disabled" if config.sharing_mode else "admission.gpuSharing=false"
+        yield Finding(
+            Subject("Config", config.name, annotations=config.annotations),
+            "KAI shares no GPUs: its Config switches fractions off.",
+            (f"Config kai-config: {said}", f"pods that ask for a share: {len(asked)}"),
+        )
+
+
+def _several(facts: Facts) -> Iterator[Finding]:
+    operators = [each for each in facts.deployments if each.name == KAI_OPERATOR]
+    for each in operators[1:]:
+        yield Finding(
+            Subject("Deployment", each.name, each.namespace, each.annotations),
+            f"KAI is installed twice: its operator is in {operators[0].namespace} and in {each.namespace}.",
+            tuple(f"Deployment {one.namespace}/{one.name}" for one in operators),
+        )
+
+
+def _unsupported(facts: Facts) -> Iterator[Finding]:
+    operator = facts.deployment(facts.kai_namespace, KAI_OPERATOR)
+    for container in operator.containers if operator else ():
+        tag = _IMAGE_TAG.search(container.image)
+        if tag and operator and (int(tag[1]), int(tag[2])) < _SUPPORTED:
+            yield Finding(
+                Subject("Deployment", KAI_OPERATOR, facts.kai_namespace, operator.annotations),
+                f"KAI {tag[1]}.{tag[2]} has no support any more.",
+                (f"image {container.image}",),
+            )
+
+
+def _operand_check(  # noqa: PLR0913, PLR0917 - what differs between operands
+    code: str,
+    section: str,
+    name: str,
+    role: str,
+    symptom: str,
+    explains: frozenset[str],
+    severity: Severity = Severity.ERROR,
+) -> Check:
+    return Check(
+        code=code,
+        category=Category.KAI,
+        severity=severity,
+        title=f"{role} does not run",
+        needs=needs(Source.DEPLOYMENTS, Source.CONFIG),
+        judge=_operand(section, name, role),
+        symptom=symptom,
+        cause=f"Deployment `{name}` is scaled to 0, is missing, or has no pod that is ready.",
+        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        source="KAI v0.17.0 pkg/operator/operands",
+        explains=explains,
+    )
+
+
+CHECKS = (
+    Check(
+        code="KA0201",
+        category=Category.KAI,
+        severity=Severity.ERROR,
+        title="KAI is not installed",
+        needs=needs(Source.DEPLOYMENTS, Source.CONFIG),
+        judge=_not_installed,
+        symptom="Pods with `schedulerName: kai-scheduler` stay Pending without an event.",
+        cause="The stack was never installed in this cluster, or KAI was removed from it.",
+        remedy="Install the stack: `pulumi up`. If KAI should be here, check that this is the right context.",
+        source="KAI v0.17.0 deployments/kai-scheduler",
+        explains=_PENDING | {"KA0105", "KA0601", "KA0603", "KA0515"},
+    ),
+    Check(
+        code="KA0212",
+        category=Category.KAI,
+        severity=Severity.ERROR,
+        title="A kind of KAI's is missing",
+        needs=needs(Source.KINDS, Source.DEPLOYMENTS, Source.CONFIG),
+        judge=_kinds_missing,
+        symptom="KAI's pods end with `no matches for kind`, and its objects can't be read.",
+        cause="A CustomResourceDefinition was deleted; with it all its objects went.",
+        remedy="Install the chart's definitions again with `kai-anywhere repair`; queues come back with them.",
+        source="KAI v0.17.0 deployments/kai-scheduler/crds",
+        explains=_PENDING | {"KA0105", "KA0203", "KA0211", "KA0601"},
+    ),
+    Check(
+        code="KA0202",
+        category=Category.KAI,
+        severity=Severity.ERROR,
+        title="KAI's operator does not run",
+        needs=needs(Source.DEPLOYMENTS, Source.CONFIG),
+        judge=_operator,
+        symptom="What of KAI is changed or removed is not put back; changes of its Config have no effect.",
+        cause=f"Deployment `{KAI_OPERATOR}` is scaled to 0, is missing, or has no pod that is ready.",
+        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        source="KAI v0.17.0 cmd/operator",
+        explains=_OPERANDS | _PENDING,
+    ),
+    Check(
+        code="KA0203",
+        category=Category.KAI,
+        severity=Severity.ERROR,
+        title="KAI's Config is missing",
+        needs=needs(Source.CONFIG, Source.DEPLOYMENTS),
+        judge=_config,
+        symptom="KAI's operator runs, and there is no scheduler, binder or webhook.",
+        cause="The Config `kai-config` is no object of the Helm release: a hook makes it after the install. It was "
+        "deleted, or the hook did not run.",
+        remedy="Run the release's hooks again: `kai-anywhere repair`, or helm upgrade kai-scheduler with the "
+        "same values.",
+        source="KAI v0.17.0 deployments/kai-scheduler/templates/hooks/post/kai-config-deployer",
+        explains=_OPERANDS | _PENDING | {"KA0211"},
+    ),
+    Check(
+        code="KA0211",
+        category=Category.KAI,
+        severity=Severity.ERROR,
+        title="There is no SchedulingShard",
+        needs=needs(Source.SHARDS, Source.CONFIG, Source.KINDS),
+        judge=_no_shard,
+        symptom="Every pod for KAI stays Pending, and there is no scheduler's Deployment.",
+        cause="The chart's shard `default` was deleted.",
+        remedy="Put it back: `kai-anywhere repair`.",
+        source="KAI v0.17.0 deployments/kai-scheduler/templates/default-shard.yaml",
+        explains=_PENDING,
+    ),
+    Check(
+        code="KA0204",
+        category=Category.KAI,
+        severity=Severity.ERROR,
+        title="KAI's scheduler does not run",
+        needs=needs(Source.DEPLOYMENTS, Source.CONFIG, Source.SHARDS),
+        judge=_scheduler,
+        symptom="Pods for KAI stay Pending, without an event and without a word why.",
+        cause="The scheduler's Deployment is scaled to 0, is missing, or has no pod that is ready.",
+        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        source="KAI v0.17.0 pkg/operator/operands/scheduler",
+        explains=_PENDING | {"KA0210"},
+    ),
+    _operand_check(
+        "KA0205",
+        "binder",
+        "binder",
+        "KAI's binder",
+        "The scheduler chooses nodes and nothing is bound: BindRequests stay without a phase, pods stay Pending.",
+        _PENDING | {"KA0210", "KA0508", "KA0510", "KA0515", "KA0518"},
+    ),
+    _operand_check(
+        "KA0206",
+        "podGrouper",
+        "pod-grouper",
+        "KAI's pod grouper",
+        "New pods for KAI get no PodGroup, and the scheduler does not see them: Pending without an event.",
+        frozenset({"KA0706", "KA0210"}),
+    ),
+    _operand_check(
+        "KA0207",
+        "podGroupController",
+        "podgroup-controller",
+        "KAI's pod group controller",
+        "The status of PodGroups does not follow; their webhook refuses changes.",
+        frozenset({"KA0210", "KA0901"}),
+        Severity.WARNING,
+    ),
+    _operand_check(
+        "KA0208",
+        "queueController",
+        QUEUE_CONTROLLER,
+        "KAI's queue controller",
+        "Queues can't be made or changed: their webhook does not answer.",
+        frozenset({"KA0210", "KA0602", "KA0901"}),
+    ),
+    _operand_check(
+        "KA0209",
+        "admission",
+        "admission",
+        "KAI's admission",
+        "Pods for KAI are refused with `failed calling webhook`; pods made before get no GPU from their fraction.",
+        frozenset({"KA0210", "KA0702", "KA0901", "KA0905"}),
+    ),
+    Check(
+        code="KA0210",
+        category=Category.KAI,
+        severity=Severity.WARNING,
+        title="KAI's Config is not well",
+        needs=needs(Source.CONFIG),
+        judge=_conditions,
+        symptom="`kubectl get config.kai.scheduler kai-config -o yaml` has a condition that is False.",
+        cause="The condition says it: an operand that is not deployed or available, or a dependency that is missing.",
+        remedy="Do what the condition says; the operator tries again by itself.",
+        source="KAI v0.17.0 pkg/apis/kai/v1/config_types.go",
+    ),
+    Check(
+        code="KA0213",
+        category=Category.KAI,
+        severity=Severity.ERROR,
+        title="KAI shares no GPUs",
+        needs=needs(Source.CONFIG, Source.PODS),
+        judge=_sharing_off,
+        symptom="Pods with `gpu-fraction` or `gpu-memory` are refused: fractions are disabled.",
+        cause="`global.gpuSharingMode` is Disabled, or with KAI 0.17 `global.gpuSharing` is false, its default there.",
+        remedy="Set kai.gpu_sharing_mode in the stack and run `pulumi up`; with Helm alone, set "
+        "global.gpuSharingMode=NonMemoryEnforced (0.18) or global.gpuSharing=true (0.17).",
+        source="KAI v0.17.0 and v0.18 values.yaml",
+        explains=frozenset({"KA0702"}),
+    ),
+    Check(
+        code="KA0214",
+        category=Category.KAI,
+        severity=Severity.ERROR,
+        title="KAI is installed twice",
+        needs=needs(Source.DEPLOYMENTS),
+        judge=_several,
+        symptom="GPUs are promised twice, and two operators take turns on the same objects.",
+        cause="KAI was installed under a second name or in a second namespace; its Config is one for the cluster.",
+        remedy="Remove the one that is not yours, after its pods have ended: helm --namespace {namespace} uninstall.",
+        source="KAI v0.17.0 deployments/kai-scheduler: the Config is cluster-scoped",
+    ),
+    Check(
+        code="KA0215",
+        category=Category.KAI,
+        severity=Severity.WARNING,
+        title="KAI is a release without support",
+        needs=needs(Source.DEPLOYMENTS, Source.CONFIG),
+        judge=_unsupported,
+        symptom="Defects that newer releases have fixed: duplicate reservation pods (before 0.16), reservation "
+        "pods that "
+        "tolerate no taints (before 0.17), limits that HAMi-core does not get (0.17).",
+        cause="Even minors have support for a year, odd ones until the next minor: 0.17 ended in September 2026.",
+        remedy="Upgrade: docs/upgrade.md says how, and what to look at before.",
+        source="KAI SUPPORT.md; #1673, #522, #2157",
+    ),
+)

@@ -1,0 +1,319 @@
+"""Checks of workloads: what they ask for, why they wait, and why they do not start."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from cluster.answers import Pod
+from manifests.node_labels import GPU_MEMORY
+from operations.doctor.check import Category, Finding, Severity, Subject, check, of_node, of_pod, of_queue
+from operations.doctor.checks.queues import POD_GROUP, QUEUE_LABEL, explanations, queue_of
+from operations.doctor.facts import Facts, Source
+from operations.doctor.requests import asks_for_share, objection_to
+
+_NOT_SYNCED = "gpu memory count on the node was not synced"
+_NAMES = re.compile(r"[a-z0-9][a-z0-9.-]*[a-z0-9]")
+_NODES = 20
+
+
+def _finding(pod: Pod, what: str, *evidence: str, nodes: Iterable[str] = (), queue: str = "") -> Finding:
+    about = {of_pod(pod.namespace, pod.name), *map(of_node, nodes)}
+    if pod.node:
+        about.add(of_node(pod.node))
+    if queue:
+        about.add(of_queue(queue))
+    return Finding(
+        Subject("Pod", pod.name, pod.namespace, pod.annotations),
+        what,
+        evidence,
+        about=frozenset(about),
+        reach=frozenset({of_pod(pod.namespace, pod.name)}),
+    )
+
+
+def _elsewhere(facts: Facts) -> Iterator[Finding]:
+    for pod in facts.snapshot.pods:
+        if asks_for_share(pod) and not pod.ended and pod.scheduler not in {facts.scheduler_name, ""}:
+            yield _finding(
+                pod,
+                f"pod {pod.namespace}/{pod.name} asks for a part of a GPU, and its scheduler is '{pod.scheduler}'.",
+                f"Pod {pod.namespace}/{pod.name}: spec.schedulerName={pod.scheduler}, "
+                + ", ".join(f"{name}={value}" for name, value in pod.annotations.items() if name.startswith("gpu-")),
+            )
+
+
+def _refused(facts: Facts) -> Iterator[Finding]:
+    for pod in facts.snapshot.pods:
+        if pod.scheduler == facts.scheduler_name and not pod.ended and (said := objection_to(pod)) is not None:
+            yield _finding(
+                pod,
+                f"pod {pod.namespace}/{pod.name} asks for GPUs in a way that KAI refuses.",
+                f"Pod {pod.namespace}/{pod.name}: {said}",
+            )
+
+
+def _unexpected(facts: Facts) -> Iterator[Finding]:
+    ours = {id(pod) for pod in facts.reservation_pods}
+    for pod in facts.snapshot.pods:
+        if pod.reason == "UnexpectedAdmissionError" and id(pod) not in ours:
+            yield _finding(
+                pod,
+                f"the kubelet of node '{pod.node}' refused pod {pod.namespace}/{pod.name}.",
+                f"Pod {pod.namespace}/{pod.name}: {pod.reason}: {pod.message}",
+            )
+
+
+def said_of(facts: Facts, pod: Pod) -> str:
+    """What was said about a pod that waits: its own condition's word, or its group's."""
+    for condition in pod.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.message:
+            return condition.message
+    group = facts.groups_by_pod.get((pod.namespace, pod.annotations.get(POD_GROUP, "")))
+    return "; ".join(message for _, message in explanations(group)) if group else ""
+
+
+def _queue(facts: Facts, pod: Pod) -> str:
+    group = facts.groups_by_pod.get((pod.namespace, pod.annotations.get(POD_GROUP, "")))
+    return queue_of(group, pod.labels.get(QUEUE_LABEL))
+
+
+def _unlabelled(facts: Facts) -> Iterator[Finding]:
+    unlabelled = [node.name for node in facts.kai_gpu_nodes if not node.gpus or GPU_MEMORY not in node.labels][:_NODES]
+    for pod in facts.pending_of_kai:
+        if _NOT_SYNCED in (said := said_of(facts, pod)):
+            yield _finding(
+                pod,
+                f"pod {pod.namespace}/{pod.name} waits: KAI knows of no node's GPU memory for it.",
+                f"condition PodScheduled=False: {said}",
+                nodes=unlabelled,
+                queue=_queue(facts, pod),
+            )
+
+
+def _waits(facts: Facts) -> Iterator[Finding]:
+    for pod in facts.pending_of_kai:
+        said = said_of(facts, pod)
+        if said and _NOT_SYNCED not in said:
+            named = sorted(facts.gpu_node_names & set(_NAMES.findall(said)))
+            alone = facts.gpu_nodes if len(facts.gpu_nodes) == 1 else ()
+            yield _finding(
+                pod,
+                f"pod {pod.namespace}/{pod.name} waits for resources.",
+                f"condition of Pod {pod.namespace}/{pod.name}: {said}",
+                nodes=named or [node.name for node in alone],
+                queue=_queue(facts, pod),
+            )
+
+
+def _unseen(facts: Facts) -> Iterator[Finding]:
+    requests = {(request.namespace, request.pod): request for request in facts.snapshot.bind_requests}
+    for pod in facts.pending_of_kai:
+        if said_of(facts, pod) or any(each.type == "PodBound" for each in pod.conditions):
+            continue
+        group = pod.annotations.get(POD_GROUP)
+        request = requests.get((pod.namespace, pod.name))
+        if request is not None and request.phase == "Failed":
+            continue
+        if request is not None:
+            seen = "it has a BindRequest, and no answer to it"
+        elif group is None:
+            seen = f"it has no annotation {POD_GROUP}: KAI's pod grouper has not seen it"
+        else:
+            seen = f"it is in PodGroup {group}, and the scheduler has said nothing about it"
+        yield _finding(
+            pod,
+            f"no part of KAI has said anything about pod {pod.namespace}/{pod.name}, which waits.",
+            f"Pod {pod.namespace}/{pod.name}: {seen}",
+            *facts.events_of("Pod", pod.namespace, pod.name),
+            nodes=(),
+            queue=_queue(facts, pod),
+        )
+
+
+_CDI = ("unresolvable CDI devices",)
+_ID = ("unsupported device id",)
+_RUNTIME = ('no runtime for "nvidia" is configured', 'no runtime for \\"nvidia\\" is configured')
+_CGROUPS = ("expected cgroupsPath",)
+_MISMATCH = ("Driver/library version mismatch",)
+_KNOWN = (*_CDI, *_ID, *_RUNTIME, *_CGROUPS, *_MISMATCH, "hostPath type check failed")
+
+
+def _not_starting(facts: Facts) -> Iterator[tuple[Pod, tuple[str, ...]]]:
+    """Pods on a node whose containers do not start, and what is said of them."""
+    for pod in facts.snapshot.pods:
+        if not pod.node or pod.ended or pod.deleted:
+            continue
+        waits = tuple(
+            f"container {status.name}: {state.reason}: {state.message}"
+            for status in pod.statuses
+            for kind, state in status.state.items()
+            if kind == "waiting" and state.message
+        )
+        said = (*waits, *facts.events_of("Pod", pod.namespace, pod.name))
+        if said and (waits or pod.phase == "Pending"):
+            yield pod, said
+
+
+def _start(texts: tuple[str, ...], what: str) -> Callable[[Facts], Iterator[Finding]]:
+    def judge(facts: Facts) -> Iterator[Finding]:
+        for pod, said in _not_starting(facts):
+            lines = [line for line in said if any(text in line for text in texts)]
+            if lines:
+                yield _finding(
+                    pod, f"pod {pod.namespace}/{pod.name} does not start on node '{pod.node}': {what}", *lines
+                )
+
+    return judge
+
+
+def _other_start(facts: Facts) -> Iterator[Finding]:
+    ours = {facts.kai_namespace, facts.operator_namespace, *(pod.namespace for pod in facts.reservation_pods)}
+    for pod, said in _not_starting(facts):
+        of_gpu = pod.scheduler == facts.scheduler_name or pod.gpus or asks_for_share(pod)
+        if of_gpu and pod.namespace not in ours and not any(text in line for text in _KNOWN for line in said):
+            yield _finding(pod, f"pod {pod.namespace}/{pod.name} does not start on node '{pod.node}'.", *said)
+
+
+_check = partial(check, Category.PODS, sees=(Source.PODS, Source.EVENTS))
+
+
+_WAITING = (Source.PODS, Source.POD_GROUPS, Source.CONFIG)
+
+CHECKS = (
+    _check(
+        "KA0701",
+        "A pod asks KAI for a fraction, and another scheduler places it",
+        _elsewhere,
+        sees=(Source.PODS, Source.CONFIG),
+        symptom="The pod runs without a GPU, or with one that KAI does not know of.",
+        cause="The annotation is KAI's; `spec.schedulerName` is not `kai-scheduler`, so nobody reads it.",
+        remedy="Set spec.schedulerName: kai-scheduler in the workload's pod template.",
+        source="KAI v0.17.0 pkg/admission: matchConditions on schedulerName",
+        explains=("KA0712",),
+    ),
+    _check(
+        "KA0702",
+        "A pod asks for GPUs in a way that KAI refuses",
+        _refused,
+        sees=(Source.PODS, Source.CONFIG),
+        symptom="The pod is refused at creation; made while KAI's admission did not run, it stays Pending or "
+        "gets no GPU.",
+        cause="A fraction together with `nvidia.com/gpu`, a value with a unit, or a number out of range.",
+        remedy="Correct the workload as the evidence says.",
+        source="KAI v0.17.0 pkg/binder/plugins/gpusharing/gpu-request/gpu_request_validator.go",
+        explains=("KA0705", "KA0706"),
+    ),
+    _check(
+        "KA0703",
+        "A kubelet refuses a pod",
+        _unexpected,
+        sees=(Source.PODS, Source.CONFIG),
+        symptom="The pod ends in `UnexpectedAdmissionError`.",
+        cause="The kubelet has no GPU left for it: KAI's books and the kubelet's differ, or the device plugin was "
+        "restarted.",
+        remedy="Delete the pod, and pods that take GPUs past KAI on that node: kubectl --namespace {namespace} "
+        "delete pod "
+        "{name}",
+        source="KAI #848",
+    ),
+    _check(
+        "KA0704",
+        "A pod waits for a node that says its GPU's memory",
+        _unlabelled,
+        sees=_WAITING,
+        symptom="`node is not a gpu node or the gpu memory count on the node was not synced yet`.",
+        cause="No node that the pod accepts has both a GPU and the label `nvidia.com/gpu.memory`.",
+        remedy="Give the nodes their label (KA0404).",
+        source="KAI v0.17.0 pkg/scheduler/plugins/predicates/predicates.go; #256, #257",
+    ),
+    _check(
+        "KA0706",
+        "KAI says nothing about a pod that waits",
+        _unseen,
+        sees=(*_WAITING, Source.BIND_REQUESTS),
+        symptom="The pod stays Pending without a condition and without an event.",
+        cause="One of KAI's parts does not do its work: the pod grouper (no PodGroup), the scheduler (no word), or the "
+        "binder (no answer to the BindRequest).",
+        remedy="Look at that part's log: kubectl --namespace kai-scheduler logs deployment/pod-grouper, "
+        "deployment/kai-scheduler-default or deployment/binder.",
+        source="KAI v0.17.0 pkg/podgrouper, pkg/scheduler, pkg/binder",
+    ),
+    _check(
+        "KA0707",
+        "A GPU has no CDI name on its node",
+        _start(_CDI, "the GPU's CDI name is not known there."),
+        symptom="`unresolvable CDI devices` where the container is created.",
+        cause="KAI writes `k8s.device-plugin.nvidia.com/gpu=UUID`, and no CDI specification on the node has it: on a "
+        "Jetson, with containerd before 1.7, or with CDI off in the operator.",
+        remedy="On Jetsons keep reservation.overrides, which tells workloads index 0. Elsewhere let "
+        "kai.cdi_enabled and "
+        "gpu_operator.cdi say the same.",
+        source="NVIDIA Container Toolkit #1239, #1895; kubeedge #6425",
+        explains=("KA0712",),
+    ),
+    _check(
+        "KA0708",
+        "The container toolkit does not know a GPU's name",
+        _start(_ID, "the container toolkit does not take the GPU's name."),
+        symptom="`unsupported device id: GPU-...` where the container is created, on a Jetson.",
+        cause="From 1.19 on the toolkit takes only `all` and `0` on boards with one GPU; KAI writes the UUID.",
+        remedy="Keep reservation.overrides: the policy kai-anywhere-reservation-index tells workloads index 0.",
+        source="NVIDIA Container Toolkit v1.20.0 pkg/nvcdi/lib-csv.go; PR #1464",
+        explains=("KA0712",),
+    ),
+    _check(
+        "KA0709",
+        "A node's container runtime does not know 'nvidia'",
+        _start(_RUNTIME, "its container runtime has no runtime 'nvidia'."),
+        symptom='`no runtime for "nvidia" is configured` where the pod is created.',
+        cause="containerd was not configured for NVIDIA's runtime, or reads another file than the one that was "
+        "written.",
+        remedy="On hosts that you run: `nvidia-ctk runtime configure`, the drop-in's import, restart. "
+        "docs/hosts.md does "
+        "it over SSH.",
+        source="GPU Operator #413, #432, #730",
+        explains=("KA0306", "KA0712"),
+    ),
+    _check(
+        "KA0710",
+        "Runtimes of a node disagree about cgroups",
+        _start(_CGROUPS, "the runtime and the kubelet disagree about cgroups."),
+        symptom='`expected cgroupsPath to be of format "slice:prefix:name"` where containers are created.',
+        cause="SystemdCgroup is true for runc and not for nvidia, or was lost with an update.",
+        remedy="Set SystemdCgroup to true in containerd's options for both, and restart it.",
+        source="k8s-snap #2529",
+        explains=("KA0712",),
+    ),
+    _check(
+        "KA0711",
+        "Driver and library of a node differ",
+        _start(_MISMATCH, "the driver's library is not the driver's."),
+        symptom="`Driver/library version mismatch` where the container is created.",
+        cause="The driver's packages were upgraded and the old module is still loaded.",
+        remedy="Restart the node; then hold the driver's packages back.",
+        source="NVML: nvmlInit, error 18",
+        explains=("KA0712",),
+    ),
+    _check(
+        "KA0712",
+        "A GPU pod does not start",
+        _other_start,
+        severity=Severity.WARNING,
+        sees=(Source.PODS, Source.EVENTS, Source.CONFIG),
+        symptom="The pod is on its node, and its containers do not start.",
+        cause="The evidence says it: an image, a volume, a missing ConfigMap.",
+        remedy="kubectl --namespace {namespace} describe pod {name}",
+        source="Kubernetes: container states",
+    ),
+    _check(
+        "KA0705",
+        "A pod waits for resources",
+        _waits,
+        severity=Severity.WARNING,
+        sees=_WAITING,
+        symptom="The pod stays Pending, and KAI says why.",
+        cause="No node has what it asks for at the moment. KAI rounds a GPU's memory down to hundreds of MiB.",
+        remedy="Wait, ask for less, or free GPUs: `kai-anywhere doctor pod {name} --namespace {namespace}` says more.",
+        source="KAI v0.17.0 pkg/scheduler/api/node_info",
+    ),
+)

@@ -1,0 +1,280 @@
+"""Checks of KAI's queues."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from cluster.snapshot import PodGroup, Queue
+from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_pod, of_queue
+from operations.doctor.facts import Facts, Source
+
+QUEUE_LABEL = "kai.scheduler/queue"
+POD_GROUP = "pod-group-name"
+"""Annotation by which KAI's pod grouper names a pod's group (KAI v0.17.0 pkg/common/constants)."""
+NO_QUEUE = "default-queue"
+"""Where KAI puts pods that name no queue (KAI v0.17.0 pkg/podgrouper)."""
+_WITH_QUEUES = needs(Source.QUEUES, Source.KINDS)
+
+
+def _subject(queue: Queue) -> Subject:
+    return Subject("Queue", queue.name, annotations=queue.annotations)
+
+
+def _no_queue(facts: Facts) -> Iterator[Finding]:
+    if facts.kai_is_there and not facts.snapshot.queues:
+        yield Finding(
+            Subject("Queue", NO_QUEUE),
+            "There is no queue, so KAI schedules nothing.",
+            ("Queues (scheduling.run.ai/v2): none",),
+        )
+
+
+def _orphans(facts: Facts) -> Iterator[Finding]:
+    known = {queue.name for queue in facts.snapshot.queues}
+    for queue in facts.snapshot.queues:
+        if queue.parent and queue.parent not in known:
+            yield Finding(
+                _subject(queue),
+                f"queue '{queue.name}' has the parent '{queue.parent}', which is not there.",
+                (f"Queues: {', '.join(sorted(known))}",),
+                about=frozenset({of_queue(queue.name)}),
+                reach=frozenset({of_queue(queue.name)}),
+            )
+
+
+def queue_of(group: PodGroup | None, label: str | None) -> str:
+    """The queue of a workload: its group's, or what its pods' label says."""
+    return (group.queue if group else "") or label or NO_QUEUE
+
+
+def _workloads(facts: Facts) -> Iterator[tuple[Subject, str, str, frozenset[str]]]:
+    """What waits for KAI: the object, its queue, where that stands, and the pods that it concerns."""
+    groups: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for pod in facts.pending_of_kai:
+        name = pod.annotations.get(POD_GROUP, "")
+        if (pod.namespace, name) in facts.groups_by_pod:
+            groups[pod.namespace, name].add(of_pod(pod.namespace, pod.name))
+            continue
+        label = pod.labels.get(QUEUE_LABEL)
+        yield (
+            Subject("Pod", pod.name, pod.namespace, pod.annotations),
+            queue_of(None, label),
+            f"label {QUEUE_LABEL}={label}" if label else f"no label {QUEUE_LABEL}, so KAI takes {NO_QUEUE}",
+            frozenset({of_pod(pod.namespace, pod.name)}),
+        )
+    for (namespace, name), pods in groups.items():
+        group = facts.groups_by_pod[namespace, name]
+        yield (
+            Subject("PodGroup", name, namespace, group.annotations),
+            queue_of(group, None),
+            f"PodGroup {namespace}/{name}: spec.queue={group.queue or 'empty'}",
+            frozenset(pods),
+        )
+
+
+def _unknown(facts: Facts) -> Iterator[Finding]:
+    known = {queue.name for queue in facts.snapshot.queues}
+    for subject, queue, where, pods in _workloads(facts) if known else ():
+        if queue not in known:
+            yield Finding(
+                subject,
+                f"{subject} is submitted to queue '{queue}', which is not there.",
+                (where, f"Queues: {', '.join(sorted(known))}"),
+                about=pods,
+                reach=pods,
+            )
+
+
+def _parents(facts: Facts) -> Iterator[Finding]:
+    parents = {queue.parent for queue in facts.snapshot.queues if queue.parent}
+    for subject, queue, where, pods in _workloads(facts):
+        if queue in parents:
+            leaves = sorted(each.name for each in facts.snapshot.queues if each.parent == queue)
+            yield Finding(
+                subject,
+                f"{subject} is submitted to queue '{queue}', which has queues below it: KAI runs pods in leaves only.",
+                (where, f"queues below '{queue}': {', '.join(leaves)}"),
+                about=pods,
+                reach=pods,
+            )
+
+
+def explanations(group: PodGroup) -> Iterator[tuple[str, str]]:
+    """Why a group can't be scheduled, in the scheduler's words: reason and message."""
+    for condition in group.scheduling_conditions:
+        if condition.status != "True":
+            continue
+        for each in condition.reasons:
+            yield each.reason, each.message
+        if not condition.reasons and condition.message:
+            yield condition.reason, condition.message
+
+
+def _by_reason(facts: Facts, reason: str, what: str) -> Iterator[Finding]:
+    waiting: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for pod in facts.pending_of_kai:
+        waiting[pod.namespace, pod.annotations.get(POD_GROUP, "")].add(of_pod(pod.namespace, pod.name))
+    for (namespace, name), pods in waiting.items():
+        group = facts.groups_by_pod.get((namespace, name))
+        for said, message in explanations(group) if group else ():
+            if group is not None and (said == reason or f"Reason: {reason}" in message):
+                yield Finding(
+                    Subject("PodGroup", name, namespace, group.annotations),
+                    f"PodGroup {namespace}/{name} waits in queue '{group.queue}': {what}",
+                    (f"condition of PodGroup {namespace}/{name}: {message}", *_queue_evidence(facts, group.queue)),
+                    about=frozenset(pods),
+                    reach=frozenset(pods),
+                )
+                break
+
+
+def _queue_evidence(facts: Facts, name: str) -> Iterator[str]:
+    for queue in facts.snapshot.queues:
+        if queue.name == name:
+            used = queue.allocated.get("nvidia.com/gpu", "0")
+            yield f"Queue {name}: GPU quota {queue.gpu.quota:g}, limit {queue.gpu.limit:g}, in use {used}"
+
+
+def _over_quota(facts: Facts) -> Iterator[Finding]:
+    yield from _by_reason(
+        facts, "NonPreemptibleOverQuota", "it may not be interrupted, and would use more than its quota."
+    )
+
+
+def _over_limit(facts: Facts) -> Iterator[Finding]:
+    yield from _by_reason(facts, "OverLimit", "the queue's limit is used up.")
+
+
+def _closed(facts: Facts) -> Iterator[Finding]:
+    for queue in facts.snapshot.queues:
+        if queue.gpu.limit == 0:
+            yield Finding(
+                _subject(queue),
+                f"queue '{queue.name}' has a GPU limit of 0: no pod in it ever gets a GPU.",
+                (f"Queue {queue.name}: spec.resources.gpu.limit=0",),
+                about=frozenset({of_queue(queue.name)}),
+                reach=frozenset({of_queue(queue.name)}),
+            )
+
+
+def _overpromised(facts: Facts) -> Iterator[Finding]:
+    children: dict[str, list[Queue]] = defaultdict(list)
+    for queue in facts.snapshot.queues:
+        children[queue.parent].append(queue)
+    for queue in facts.snapshot.queues:
+        below = [each for each in children[queue.name] if each.gpu.quota > 0]
+        promised = sum(each.gpu.quota for each in below)
+        if queue.gpu.quota != -1 and 0 < queue.gpu.quota < promised:
+            yield Finding(
+                _subject(queue),
+                f"the queues below '{queue.name}' are promised {promised:g} GPUs, and it has "
+                f"{queue.gpu.quota:g} itself.",
+                tuple(f"Queue {each.name}: GPU quota {each.gpu.quota:g}" for each in below),
+            )
+
+
+CHECKS = (
+    Check(
+        code="KA0601",
+        category=Category.QUEUES,
+        severity=Severity.ERROR,
+        title="There is no queue",
+        needs=_WITH_QUEUES | {Source.DEPLOYMENTS, Source.CONFIG},
+        judge=_no_queue,
+        symptom="Every pod for KAI stays Pending.",
+        cause="The chart makes its default queues at the first install only; they were deleted, or never made.",
+        remedy="Set kai.default_queue or kai.queues in the stack, and run `kai-anywhere repair`.",
+        source="KAI v0.17.0 deployments/kai-scheduler/templates/default-queue.yaml",
+        explains=frozenset({"KA0105", "KA0603", "KA0705", "KA0706"}),
+    ),
+    Check(
+        code="KA0602",
+        category=Category.QUEUES,
+        severity=Severity.ERROR,
+        title="A queue's parent is missing",
+        needs=_WITH_QUEUES,
+        judge=_orphans,
+        symptom="The queue is ignored, and its pods stay Pending.",
+        cause="The parent was deleted after the queue was made, or while the queue controller did not run.",
+        remedy="Make the parent again, or give the queue another one: kubectl edit queue {name}",
+        source="KAI v0.17.0 pkg/scheduler/cache/cluster_info",
+        explains=frozenset({"KA0603", "KA0705", "KA0706"}),
+    ),
+    Check(
+        code="KA0603",
+        category=Category.QUEUES,
+        severity=Severity.ERROR,
+        title="A workload is submitted to a queue that is not there",
+        needs=_WITH_QUEUES | {Source.PODS, Source.POD_GROUPS},
+        judge=_unknown,
+        symptom="The pod stays Pending; the PodGroup says `Queue '...' does not exist`.",
+        cause=f"The label `{QUEUE_LABEL}` names no queue. Without it KAI takes `{NO_QUEUE}`.",
+        remedy=f"Correct the label {QUEUE_LABEL} of the workload, or add the queue under kai.queues of the stack.",
+        source="KAI v0.17.0 pkg/podgrouper/podgrouper/plugins/defaultgrouper; QueueDoesNotExist",
+        explains=frozenset({"KA0705", "KA0706"}),
+    ),
+    Check(
+        code="KA0604",
+        category=Category.QUEUES,
+        severity=Severity.ERROR,
+        title="A workload is submitted to a queue above others",
+        needs=_WITH_QUEUES | {Source.PODS, Source.POD_GROUPS},
+        judge=_parents,
+        symptom="The pod stays Pending.",
+        cause="KAI runs pods in leaves of the tree of queues.",
+        remedy=f"Name one of the queues below in the label {QUEUE_LABEL}.",
+        source="KAI v0.17.0 pkg/scheduler/actions/utils",
+        explains=frozenset({"KA0705", "KA0706"}),
+    ),
+    Check(
+        code="KA0607",
+        category=Category.QUEUES,
+        severity=Severity.WARNING,
+        title="A queue may use no GPU",
+        needs=_WITH_QUEUES,
+        judge=_closed,
+        symptom="Pods in the queue stay Pending with `OverLimit`.",
+        cause="Its GPU limit is 0; -1 stands for no limit.",
+        remedy="Set the limit in the stack, or -1: kubectl edit queue {name}",
+        source="KAI v0.17.0 pkg/apis/scheduling/v2/queue_types.go",
+        explains=frozenset({"KA0606"}),
+    ),
+    Check(
+        code="KA0605",
+        category=Category.QUEUES,
+        severity=Severity.WARNING,
+        title="A workload that may not be interrupted is over its quota",
+        needs=_WITH_QUEUES | {Source.PODS, Source.POD_GROUPS},
+        judge=_over_quota,
+        symptom="Pending with `NonPreemptibleOverQuota`, while GPUs are free.",
+        cause="Workloads of priority 100 and more (`build`, `inference`) may not be interrupted, and get their queue's "
+        "quota only; the default queue's is 0.",
+        remedy="Give the queue a GPU quota, or the workload a PriorityClass below 100, such as train.",
+        source="KAI v0.17.0 pkg/scheduler/plugins/proportion/capacity_policy",
+        explains=frozenset({"KA0705"}),
+    ),
+    Check(
+        code="KA0606",
+        category=Category.QUEUES,
+        severity=Severity.WARNING,
+        title="A queue's limit is used up",
+        needs=_WITH_QUEUES | {Source.PODS, Source.POD_GROUPS},
+        judge=_over_limit,
+        symptom="Pending with `OverLimit`, while GPUs are free.",
+        cause="The queue, or one above it, may use no more.",
+        remedy="Wait, or raise the queue's limit in the stack.",
+        source="KAI v0.17.0 pkg/apis/scheduling/v2alpha2/podgroup_types.go",
+        explains=frozenset({"KA0705"}),
+    ),
+    Check(
+        code="KA0608",
+        category=Category.QUEUES,
+        severity=Severity.WARNING,
+        title="Queues are promised more than the queue above them",
+        needs=_WITH_QUEUES,
+        judge=_overpromised,
+        symptom="A queue does not get its quota although nobody else uses more than theirs.",
+        cause="KAI divides a queue's own share among the queues below it.",
+        remedy="Raise the quota above, or lower those below.",
+        source="KAI v0.17.0 pkg/scheduler/plugins/proportion/resource_division",
+    ),
+)

@@ -1,0 +1,67 @@
+"""What several categories ask of Deployments and DaemonSets."""
+
+from collections.abc import Iterator
+
+from operations.doctor.check import Finding, Subject, of_deployment
+from operations.doctor.facts import DaemonSet, Deployment, Facts
+
+
+def judge_deployment(facts: Facts, namespace: str, name: str, *, role: str) -> Iterator[Finding]:
+    """A Deployment that must be there and have a pod that is available.
+
+    Args:
+        facts: the cluster.
+        namespace: of the Deployment.
+        name: its name.
+        role: what runs in it, as a sentence's subject.
+    """
+    about = frozenset({of_deployment(namespace, name)})
+    deployment = facts.deployment(namespace, name)
+    if deployment is None:
+        yield Finding(
+            Subject("Deployment", name, namespace),
+            f"{role} is missing: there is no Deployment {namespace}/{name}.",
+            (f"Deployments in namespace {namespace}: {_others(facts, namespace)}",),
+            about=about,
+            remedy="Install it again: `kai-anywhere repair`.",
+        )
+        return
+    subject = Subject("Deployment", name, namespace, deployment.annotations)
+    if deployment.desired == 0:
+        yield Finding(
+            subject,
+            f"{role} is switched off: Deployment {namespace}/{name} is scaled to 0.",
+            (f"Deployment {namespace}/{name}: spec.replicas=0",),
+            about=about,
+        )
+    elif deployment.available == 0:
+        yield Finding(
+            subject,
+            f"{role} does not run: Deployment {namespace}/{name} has 0 of {deployment.desired} replicas available.",
+            tuple(_evidence(facts, deployment)),
+            about=about,
+            remedy=f"See why its pods do not run: kubectl --namespace {namespace} describe deployment {name}",
+        )
+
+
+def _evidence(facts: Facts, deployment: Deployment) -> Iterator[str]:
+    yield f"Deployment {deployment.namespace}/{deployment.name}: 0 of {deployment.desired} replicas are available"
+    for condition in deployment.conditions:
+        if condition.status != "True" and condition.message:
+            yield f"condition {condition.type}={condition.status}: {condition.message}"
+    for pod in facts.pods_of(deployment)[:3]:
+        yield f"Pod {pod.namespace}/{pod.name}: {pod.phase or 'unknown'}{f' on {pod.node}' if pod.node else ''}"
+        yield from facts.events_of("Pod", pod.namespace, pod.name)
+
+
+def _others(facts: Facts, namespace: str) -> str:
+    return ", ".join(sorted(each.name for each in facts.deployments if each.namespace == namespace)) or "none"
+
+
+def ready_nodes(facts: Facts, daemon_set: DaemonSet) -> frozenset[str]:
+    """The nodes on which a pod of a DaemonSet is ready."""
+    return frozenset(
+        pod.node
+        for pod in facts.pods_of(daemon_set)
+        if not pod.deleted and any(each.type == "Ready" and each.status == "True" for each in pod.conditions)
+    )

@@ -1,0 +1,133 @@
+"""`kai-anywhere doctor` and `kai-anywhere doctor pod NAME`."""
+
+import json
+import time
+from typing import Annotated
+
+import typer
+import yaml
+from rich.console import Console
+
+from operations.doctor import pod as one_pod
+from operations.doctor.check import Category, Severity
+from operations.doctor.checks import CHECKS
+from operations.doctor.diagnosis import Choice, Diagnosis, codes, diagnose
+from operations.doctor.facts import Facts
+from operations.doctor.reading import read_facts
+from operations.doctor.rendering import render, render_pod
+from operations.doctor.report import PodReport, Report, exit_status, pod_report, report
+from operations.exit_status import ExitStatus
+from operations.reading import Place, open_place
+from operations.target import ROOT
+
+_AGAIN_SECONDS = 2.0
+
+app = typer.Typer(
+    invoke_without_command=True,
+    help="Say what is wrong with the cluster: the cause first, with evidence and a remedy. Changes nothing.",
+)
+
+Stack = Annotated[
+    str | None, typer.Option("--stack", help="A stack: its cluster or simulator, and what should be there.")
+]
+Context = Annotated[str | None, typer.Option("--context", help="A context of the kubeconfig.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON; its schema is docs/doctor.schema.json.")]
+
+
+@app.callback()
+def doctor(  # noqa: PLR0913 - the options of a command
+    ctx: typer.Context,
+    *,
+    stack: Stack = None,
+    context: Context = None,
+    only: Annotated[list[Category] | None, typer.Option("--only", help="A category of checks; repeatable.")] = None,
+    skip: Annotated[list[Category] | None, typer.Option("--skip", help="A category to leave out; repeatable.")] = None,
+    suppress: Annotated[
+        list[str] | None,
+        typer.Option("--suppress", metavar="CODE", help="A check that is not reported, such as KA0406; repeatable."),
+    ] = None,
+    fail_on: Annotated[
+        Severity, typer.Option("--fail-on", help="From which severity on the exit status is 3.")
+    ] = Severity.ERROR,
+    wait: Annotated[
+        int, typer.Option("--wait", metavar="SECONDS", help="Look again until nothing fails, at most so long.", min=0)
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Look at everything."""
+    if ctx.invoked_subcommand is not None:
+        return
+    choice = Choice(frozenset(only or ()), frozenset(skip or ()), frozenset(_known(suppress or [])))
+    with open_place(stack, context) as place:
+        facts, diagnosis = _looked(place, stack, choice, wait, fail_on)
+        status = exit_status(diagnosis, fail_on)
+        cluster = place.cluster
+        if as_json:
+            said = report(facts, diagnosis, server=cluster.server, context=cluster.context, status=status)
+            typer.echo(said.model_dump_json(indent=2))
+        else:
+            render(_console(), diagnosis, where=f"the cluster at {cluster.server} (context '{cluster.context}')")
+    raise typer.Exit(status)
+
+
+@app.command("pod")
+def pod(
+    name: Annotated[str, typer.Argument(help="The pod.")],
+    *,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")] = "default",
+    stack: Stack = None,
+    context: Context = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say in one sentence why a pod does not run, with evidence. Exit status 0 where it runs, else 3."""
+    with open_place(stack, context) as place:
+        facts = facts_of(place, stack)
+        there = one_pod.find_pod(facts, name, namespace)
+        diagnosis = diagnose(facts)
+        verdict = one_pod.explain(facts, diagnosis, there)
+        status = ExitStatus.WELL if verdict.runs else ExitStatus.FAILED
+        cluster = place.cluster
+        if as_json:
+            said = pod_report(facts, diagnosis, verdict, server=cluster.server, context=cluster.context, status=status)
+            typer.echo(said.model_dump_json(indent=2))
+        else:
+            render_pod(_console(), verdict)
+    raise typer.Exit(status)
+
+
+def schema() -> str:
+    """The schema of both commands' JSON."""
+    schemas = {"doctor": Report.model_json_schema(), "doctor pod": PodReport.model_json_schema()}
+    return json.dumps(schemas, indent=2) + "\n"
+
+
+def _known(suppressed: list[str]) -> list[str]:
+    known = {check.code for check in CHECKS}
+    for code in suppressed:
+        if code not in known:
+            raise typer.BadParameter(f"--suppress {code}: no check has this code. docs/troubleshooting.md has all.")
+    return suppressed
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def facts_of(place: Place, stack: str | None) -> Facts:
+    """Everything that checks ask for, of the cluster and of what the stack says."""
+    name = f"{yaml.safe_load((ROOT / 'Pulumi.yaml').read_text(encoding='utf-8'))['name']}/{stack}" if stack else ""
+    return read_facts(place.cluster, place.settings, name)
+
+
+def _looked(place: Place, stack: str | None, choice: Choice, wait: int, fail_on: Severity) -> tuple[Facts, Diagnosis]:
+    """Look, again and again while something fails and there is time."""
+    begin = time.monotonic()
+    while True:
+        facts = facts_of(place, stack)
+        diagnosis = diagnose(facts, choice)
+        left = begin + wait - time.monotonic()
+        if exit_status(diagnosis, fail_on) is not ExitStatus.FAILED or left <= 0:
+            return facts, diagnosis
+        failing = ", ".join(codes(diagnosis.problems))
+        typer.echo(f"{int(time.monotonic() - begin)} of {wait} s: {failing}", err=True)
+        time.sleep(min(_AGAIN_SECONDS, left))

@@ -1,0 +1,173 @@
+"""What the checks say of the facts: causes, what follows from them, what is suppressed, what was not checked."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from operations.doctor.check import Category, Check, Finding, Severity
+from operations.doctor.checks import CHECKS
+from operations.doctor.facts import Facts, Source
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which checks run, and what of them is reported.
+
+    Attributes:
+        only: categories that are looked at; empty for all.
+        skip: categories that are not.
+        suppress: codes that are not reported.
+    """
+
+    only: frozenset[Category] = frozenset()
+    skip: frozenset[Category] = frozenset()
+    suppress: frozenset[str] = frozenset()
+
+    def runs(self, check: Check) -> bool:
+        """Whether a check runs."""
+        return (not self.only or check.category in self.only) and check.category not in self.skip
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A finding with its check."""
+
+    check: Check
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A cause, and the findings that follow from it."""
+
+    cause: Judged
+    symptoms: tuple[Judged, ...] = ()
+
+    @property
+    def all(self) -> tuple[Judged, ...]:
+        """The cause first."""
+        return (self.cause, *self.symptoms)
+
+
+@dataclass(frozen=True)
+class NotChecked:
+    """A check that could not be done."""
+
+    check: Check
+    unseen: Mapping[Source, str]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything that the checks say.
+
+    Attributes:
+        problems: errors first, else in the order of causes.
+        suppressed: problems that nobody wants to see.
+        not_checked: checks that needed what could not be read.
+        checked: how many checks were done.
+    """
+
+    problems: tuple[Problem, ...] = ()
+    suppressed: tuple[Problem, ...] = ()
+    not_checked: tuple[NotChecked, ...] = ()
+    checked: int = 0
+
+    def count(self, severity: Severity) -> int:
+        """How many problems of a severity there are; what follows from them is not counted."""
+        return sum(problem.cause.check.severity is severity for problem in self.problems)
+
+
+def diagnose(facts: Facts, choice: Choice | None = None, checks: Sequence[Check] = CHECKS) -> Diagnosis:
+    """Judge the facts.
+
+    Args:
+        facts: the cluster.
+        choice: what of it is asked for.
+        checks: in the order of causes.
+    """
+    choice = choice or Choice()
+    chosen = [check for check in checks if choice.runs(check)]
+    blind = [NotChecked(check, unseen) for check in chosen if (unseen := _unseen(check, facts))]
+    seeing = [check for check in chosen if not _unseen(check, facts)]
+    judged = [Judged(check, finding) for check in seeing for finding in check.judge(facts)]
+    problems = sorted(_problems(judged), key=lambda each: each.cause.check.severity is not Severity.ERROR)
+    suppressed = [problem for problem in problems if _is_suppressed(problem, choice.suppress)]
+    return Diagnosis(
+        problems=tuple(
+            Problem(
+                problem.cause, tuple(each for each in problem.symptoms if not _one_suppressed(each, choice.suppress))
+            )
+            for problem in problems
+            if not _is_suppressed(problem, choice.suppress)
+        ),
+        suppressed=tuple(suppressed),
+        not_checked=tuple(blind),
+        checked=len(seeing),
+    )
+
+
+def _unseen(check: Check, facts: Facts) -> dict[Source, str]:
+    return {source: facts.unseen[source] for source in sorted(check.needs) if source in facts.unseen}
+
+
+def _is_suppressed(problem: Problem, codes: Collection[str]) -> bool:
+    return _one_suppressed(problem.cause, codes)
+
+
+def _one_suppressed(judged: Judged, codes: Collection[str]) -> bool:
+    return judged.check.code in codes or judged.finding.subject.suppresses(judged.check.code)
+
+
+@dataclass
+class _Causes:
+    """What explains findings of one code.
+
+    Attributes:
+        anywhere: the first that concerns the whole cluster.
+        by_name: the first by what it reaches.
+    """
+
+    anywhere: int | None
+    by_name: dict[str, int]
+
+    def of(self, finding: Finding, index: int) -> int | None:
+        """The first cause of a finding that is not the finding itself."""
+        found = [] if self.anywhere is None else [self.anywhere]
+        found += [self.by_name[name] for name in finding.about if name in self.by_name]
+        return min((each for each in found if each != index), default=None)
+
+
+def _problems(judged: Sequence[Judged]) -> Iterator[Problem]:
+    causes: dict[str, _Causes] = defaultdict(lambda: _Causes(None, {}))
+    for index, each in enumerate(judged):
+        for code in each.check.explains:
+            known = causes[code]
+            if each.finding.reach is None:
+                known.anywhere = index if known.anywhere is None else known.anywhere
+            else:
+                for name in each.finding.reach:
+                    known.by_name.setdefault(name, index)
+    parents = {
+        index: parent
+        for index, each in enumerate(judged)
+        if each.check.code in causes and (parent := causes[each.check.code].of(each.finding, index)) is not None
+    }
+    symptoms: dict[int, list[Judged]] = defaultdict(list)
+    for index, each in enumerate(judged):
+        if index in parents:
+            symptoms[_root(index, parents)].append(each)
+    for index, each in enumerate(judged):
+        if index not in parents:
+            yield Problem(each, tuple(symptoms[index]))
+
+
+def _root(index: int, parents: Mapping[int, int]) -> int:
+    while index in parents:
+        index = parents[index]
+    return index
+
+
+def codes(problems: Iterable[Problem]) -> tuple[str, ...]:
+    """The codes of problems' causes, each once."""
+    return tuple(dict.fromkeys(problem.cause.check.code for problem in problems))

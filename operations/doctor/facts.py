@@ -1,0 +1,368 @@
+"""What the checks know of a cluster: read once, by operations/doctor/reading.py."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum, unique
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import AliasPath, BeforeValidator, Field
+
+from cluster.answers import Answer, Condition, Container, Event, HelmRevision, Node, Pod, Version
+from cluster.snapshot import PodGroup, Snapshot
+from config.stack import StackSettings
+from manifests import reservation
+
+KAI_OPERATOR = "kai-operator"
+"""KAI's operator's Deployment (KAI v0.17.0 deployments/kai-scheduler/templates/services)."""
+GPU_OPERATOR = "gpu-operator"
+SCHEDULER_NAME = "kai-scheduler"
+"""`spec.schedulerName` of pods that KAI schedules, unless its Config says otherwise."""
+SETTLING = timedelta(seconds=60)
+"""What is younger may still become what it should be: KAI waits 40 s for a reservation pod by default."""
+
+
+@unique
+class Source(StrEnum):
+    """What is read, by the name that a person knows it by; those of the snapshot are its own."""
+
+    NODES = "nodes"
+    PODS = "pods"
+    QUEUES = "KAI's queues"
+    POD_GROUPS = "KAI's pod groups"
+    BIND_REQUESTS = "KAI's bind requests"
+    DEPLOYMENTS = "Deployments"
+    DAEMON_SETS = "DaemonSets"
+    RUNTIME_CLASSES = "RuntimeClasses"
+    NAMESPACES = "namespaces"
+    CONFIG = "KAI's Config"
+    SHARDS = "KAI's SchedulingShards"
+    CLUSTER_POLICIES = "the GPU Operator's ClusterPolicies"
+    GPU_CLUSTERS = "the GPU Operator's GPUClusters"
+    WEBHOOKS = "the admission webhooks"
+    ENDPOINTS = "the webhooks' EndpointSlices"
+    RELEASES = "Helm's revisions"
+    EVENTS = "events"
+    PROFILES = "the device plugin's ConfigMap"
+    KINDS = "KAI's kinds"
+    STACK = "the stack's objects"
+
+
+class Named(Answer):
+    """An object, by its name."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+
+
+class Namespaced(Named):
+    """An object of a namespace."""
+
+    namespace: str = Field(validation_alias=AliasPath("metadata", "namespace"))
+
+
+class Deployment(Namespaced):
+    """A Deployment."""
+
+    desired: int = Field(default=1, validation_alias=AliasPath("spec", "replicas"))
+    available: int = Field(default=0, validation_alias=AliasPath("status", "availableReplicas"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+    containers: list[Container] = Field(
+        default=[], validation_alias=AliasPath("spec", "template", "spec", "containers")
+    )
+    selector: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "selector", "matchLabels"))
+
+
+class DaemonSet(Namespaced):
+    """A DaemonSet."""
+
+    desired: int = Field(default=0, validation_alias=AliasPath("status", "desiredNumberScheduled"))
+    ready: int = Field(default=0, validation_alias=AliasPath("status", "numberReady"))
+    selector: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "selector", "matchLabels"))
+    node_selector: dict[str, str] = Field(
+        default={}, validation_alias=AliasPath("spec", "template", "spec", "nodeSelector")
+    )
+
+
+class KaiNamespace(Named):
+    """A namespace and how it stands."""
+
+    phase: str = Field(default="", validation_alias=AliasPath("status", "phase"))
+
+
+def _pool_key(name: object) -> object:
+    return name or "kai.scheduler/node-pool"
+
+
+class KaiConfig(Named):
+    """KAI's Config (kai.scheduler/v1), as far as checks ask (KAI v0.17.0 pkg/apis/kai/v1, v0.18 for the mode)."""
+
+    namespace: str = Field(default="", validation_alias=AliasPath("spec", "namespace"))
+    scheduler_name: str = Field(default="", validation_alias=AliasPath("spec", "global", "schedulerName"))
+    node_pool_label: Annotated[str, BeforeValidator(_pool_key)] = Field(
+        default="kai.scheduler/node-pool", validation_alias=AliasPath("spec", "global", "nodePoolLabelKey")
+    )
+    sharing_mode: str = Field(default="", validation_alias=AliasPath("spec", "global", "gpuSharingMode"))
+    sharing: bool | None = Field(default=None, validation_alias=AliasPath("spec", "admission", "gpuSharing"))
+    fraction_class: str | None = Field(
+        default=None, validation_alias=AliasPath("spec", "admission", "gpuFractionRuntimeClassName")
+    )
+    cdi: bool | None = Field(default=None, validation_alias=AliasPath("spec", "binder", "cdiEnabled"))
+    reservation: dict[str, Any] = Field(default={}, validation_alias=AliasPath("spec", "binder", "resourceReservation"))
+    spec: dict[str, Any] = Field(default={})
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+
+    def is_on(self, section: str) -> bool:
+        """Whether a service of the Config is on."""
+        enabled = ((self.spec.get(section) or {}).get("service") or {}).get("enabled")
+        return enabled is not False
+
+
+class Shard(Named):
+    """A SchedulingShard: the nodes of one scheduler, by the value of their pool label; empty for those without one."""
+
+    pool: str = Field(default="", validation_alias=AliasPath("spec", "partitionLabelValue"))
+
+
+class ClusterPolicy(Named):
+    """The GPU Operator's ClusterPolicy."""
+
+    state: str = Field(default="", validation_alias=AliasPath("status", "state"))
+    cdi: bool | None = Field(default=None, validation_alias=AliasPath("spec", "cdi", "enabled"))
+    nri: bool | None = Field(default=None, validation_alias=AliasPath("spec", "cdi", "nriPluginEnabled"))
+    runtime_class: str = Field(default="", validation_alias=AliasPath("spec", "operator", "runtimeClass"))
+    profiles: str = Field(default="", validation_alias=AliasPath("spec", "devicePlugin", "config", "name"))
+    device_plugin: bool | None = Field(default=None, validation_alias=AliasPath("spec", "devicePlugin", "enabled"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+
+
+class Webhook(Answer):
+    """One webhook of a configuration."""
+
+    name: str = ""
+    failure_policy: str = Field(default="Fail", alias="failurePolicy")
+    service: str = Field(default="", validation_alias=AliasPath("clientConfig", "service", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("clientConfig", "service", "namespace"))
+    ca_bundle: str = Field(default="", validation_alias=AliasPath("clientConfig", "caBundle"))
+    rules: list[dict[str, Any]] = Field(default=[])
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What it judges, by plural."""
+        return tuple(sorted({resource for rule in self.rules for resource in rule.get("resources") or ()}))
+
+
+class WebhookConfiguration(Named):
+    """A MutatingWebhookConfiguration or ValidatingWebhookConfiguration."""
+
+    webhooks: list[Webhook] = Field(default=[])
+
+
+class Endpoint(Answer):
+    """One address behind a Service."""
+
+    ready: bool | None = Field(default=None, validation_alias=AliasPath("conditions", "ready"))
+
+
+class EndpointSlice(Namespaced):
+    """Addresses behind a Service."""
+
+    endpoints: list[Endpoint] | None = None
+
+
+class ConfigMap(Namespaced):
+    """A ConfigMap."""
+
+    data: dict[str, str] = Field(default={})
+
+
+@dataclass(frozen=True)
+class Release:
+    """A Helm release and its stored revisions."""
+
+    namespace: str
+    name: str
+    revisions: tuple[HelmRevision, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A cluster at one moment.
+
+    Attributes:
+        snapshot: nodes, pods, and what KAI keeps.
+        stack: its name as project/name, for labels' owners; empty without one.
+        settings: what the stack says; None where none was named.
+        version: the API server's.
+        unseen: what could not be read, and why.
+        missing: the stack's objects that are not there, as Kind/namespace/name; None where the stack was not looked at.
+        profiles: the keys of the device plugin's ConfigMap; None where it is not there.
+        kinds: KAI's kinds that the API server knows.
+        logs: the last lines of reservation pods that do not say their GPU, by name.
+        policy_versions: in which MutatingAdmissionPolicy is served.
+    """
+
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot(datetime.now(UTC)))
+    stack: str = ""
+    settings: StackSettings | None = None
+    version: Version | None = None
+    unseen: Mapping[Source, str] = field(default_factory=dict)
+    deployments: tuple[Deployment, ...] = ()
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    runtime_classes: tuple[Named, ...] = ()
+    namespaces: tuple[KaiNamespace, ...] = ()
+    configs: tuple[KaiConfig, ...] = ()
+    shards: tuple[Shard, ...] = ()
+    cluster_policies: tuple[ClusterPolicy, ...] = ()
+    gpu_clusters: tuple[Named, ...] = ()
+    mutating_webhooks: tuple[WebhookConfiguration, ...] = ()
+    validating_webhooks: tuple[WebhookConfiguration, ...] = ()
+    endpoint_slices: tuple[EndpointSlice, ...] = ()
+    releases: tuple[Release, ...] = ()
+    events: tuple[Event, ...] = ()
+    profiles: frozenset[str] | None = None
+    kinds: frozenset[str] = frozenset()
+    missing: frozenset[str] | None = None
+    planned: int = 0
+    logs: Mapping[str, str] = field(default_factory=dict)
+    policy_versions: frozenset[str] = frozenset()
+
+    @property
+    def config(self) -> KaiConfig | None:
+        """KAI's Config; its name is fixed."""
+        return next((each for each in self.configs if each.name == "kai-config"), None)
+
+    @cached_property
+    def kai_namespace(self) -> str:
+        """The namespace of KAI's control plane."""
+        if self.config is not None and self.config.namespace:
+            return self.config.namespace
+        operator = next((each for each in self.deployments if each.name == KAI_OPERATOR), None)
+        if operator is not None:
+            return operator.namespace
+        return self.settings.kai.namespace if self.settings else "kai-scheduler"
+
+    @cached_property
+    def operator_namespace(self) -> str:
+        """The namespace of the GPU Operator."""
+        operator = next((each for each in self.deployments if each.name == GPU_OPERATOR), None)
+        if operator is not None:
+            return operator.namespace
+        return self.settings.gpu_operator.namespace if self.settings else "gpu-operator"
+
+    @cached_property
+    def kai_is_there(self) -> bool:
+        """Whether anything of KAI's is installed."""
+        return bool(self.configs or any(each.name == KAI_OPERATOR for each in self.deployments))
+
+    @cached_property
+    def has_operator(self) -> bool:
+        """Whether the GPU Operator is installed, or should be."""
+        installs = self.settings is not None and self.settings.gpu_operator.install
+        there = any(each.name == GPU_OPERATOR for each in self.deployments)
+        return bool(installs or there or self.cluster_policies)
+
+    @cached_property
+    def scheduler_name(self) -> str:
+        """What pods of KAI name as their scheduler."""
+        return (self.config.scheduler_name if self.config else "") or SCHEDULER_NAME
+
+    @cached_property
+    def pool_label(self) -> str:
+        """The label by which shards divide nodes."""
+        return self.config.node_pool_label if self.config else "kai.scheduler/node-pool"
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        """By name."""
+        return {node.name: node for node in self.snapshot.nodes}
+
+    @cached_property
+    def gpu_nodes(self) -> tuple[Node, ...]:
+        """Nodes with a GPU of their own: marked by the GPU Operator, listed as a Jetson, or told by the device plugin.
+
+        A frontend of remote GPUs advertises GPUs that are elsewhere.
+        """
+        jetsons = self.settings.platform.jetsons if self.settings else {}
+        return tuple(
+            node
+            for node in self.snapshot.nodes
+            if node.labels.get("nvidia.com/gpu.present") == "true"
+            or node.name in jetsons
+            or (node.gpus and node.labels.get("gvirtus.io/frontend.allowed") != "true")
+        )
+
+    @cached_property
+    def gpu_node_names(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(node.name for node in self.gpu_nodes)
+
+    @cached_property
+    def kai_gpu_nodes(self) -> tuple[Node, ...]:
+        """GPU nodes that one of KAI's schedulers serves."""
+        pools = {shard.pool for shard in self.shards} or {""}
+        return tuple(node for node in self.gpu_nodes if node.labels.get(self.pool_label, "") in pools)
+
+    @cached_property
+    def pending_of_kai(self) -> tuple[Pod, ...]:
+        """Pods for KAI that are on no node, and were given time."""
+        return tuple(
+            pod
+            for pod in self.snapshot.pods
+            if pod.scheduler == self.scheduler_name
+            and not pod.node
+            and not pod.ended
+            and not pod.deleted
+            and not self.is_young(pod)
+        )
+
+    @cached_property
+    def reservation_pods(self) -> tuple[Pod, ...]:
+        """The pods with which KAI holds GPUs."""
+        place = str((self.config.reservation if self.config else {}).get("namespace") or reservation.NAMESPACE)
+        return tuple(pod for pod in self.snapshot.pods if pod.namespace == place and pod.labels.get(GPU_GROUP))
+
+    @cached_property
+    def groups_by_pod(self) -> Mapping[tuple[str, str], PodGroup]:
+        """Pod groups, by namespace and name."""
+        return {(group.namespace, group.name): group for group in self.snapshot.pod_groups}
+
+    def pods_of(self, workload: Deployment | DaemonSet) -> tuple[Pod, ...]:
+        """The pods that a Deployment or DaemonSet selects."""
+        wanted = workload.selector.items()
+        return tuple(
+            pod
+            for pod in self.snapshot.pods
+            if wanted and pod.namespace == workload.namespace and wanted <= pod.labels.items()
+        )
+
+    def events_of(self, kind: str, namespace: str, name: str) -> tuple[str, ...]:
+        """What the warnings of an object say, without repetition, the last three."""
+        said = [f"{event.reason}: {event.message}" for event in self._events.get((kind, namespace, name), ())]
+        return tuple(dict.fromkeys(said))[-3:]
+
+    @cached_property
+    def _events(self) -> Mapping[tuple[str, str, str], list[Event]]:
+        by_object: dict[tuple[str, str, str], list[Event]] = {}
+        for event in self.events:
+            by_object.setdefault((event.kind, event.namespace, event.name), []).append(event)
+        return by_object
+
+    def deployment(self, namespace: str, name: str) -> Deployment | None:
+        """A Deployment, or None."""
+        return next((each for each in self.deployments if (each.namespace, each.name) == (namespace, name)), None)
+
+    def is_young(self, pod: Pod) -> bool:
+        """Whether a pod may still become what it should be."""
+        return pod.created is not None and self.snapshot.taken - pod.created < SETTLING
+
+
+GPU_GROUP = "runai-gpu-group"
+"""Label of reservation pods and of the pods that share their GPU (KAI v0.17.0 pkg/common/constants)."""
+
+
+def names(objects: Iterable[Named]) -> str:
+    """Names in a sentence."""
+    return ", ".join(sorted(each.name for each in objects)) or "none"

@@ -1,0 +1,195 @@
+"""Why one pod does not run: the cause that the checks found, else what KAI, the kubelet or its arithmetic says."""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cluster.answers import Pod
+from gpu_sharing.placement import NodeUse, place
+from operations.doctor.check import of_pod
+from operations.doctor.checks.pods import said_of
+from operations.doctor.checks.queues import POD_GROUP
+from operations.doctor.diagnosis import Diagnosis, Judged
+from operations.doctor.facts import GPU_GROUP, Facts, Source
+from operations.errors import OperationError
+from operations.plan.live import scene_of_cluster
+
+_GENERIC = "KA0705"
+"""The check that says no more than that a pod waits."""
+_NODES = 5
+
+
+@dataclass(frozen=True)
+class PodVerdict:
+    """What became of a pod.
+
+    Attributes:
+        pod: it.
+        runs: whether it does what it was made for.
+        sentence: what became of it, and why.
+        evidence: what the cluster says.
+        code: of the check that found the cause, or None.
+        remedy: what to do; empty where it runs or nothing helps but waiting.
+    """
+
+    pod: Pod
+    runs: bool
+    sentence: str
+    evidence: tuple[str, ...] = ()
+    code: str | None = None
+    remedy: str = ""
+
+
+def find_pod(facts: Facts, name: str, namespace: str) -> Pod:
+    """The pod.
+
+    Raises:
+        OperationError: if there is none of this name there.
+    """
+    for pod in facts.snapshot.pods:
+        if (pod.namespace, pod.name) == (namespace, name):
+            return pod
+    elsewhere = [pod.namespace for pod in facts.snapshot.pods if pod.name == name]
+    there = [pod.name for pod in facts.snapshot.pods if pod.namespace == namespace]
+    near = difflib.get_close_matches(name, there, n=1)
+    hint = f" It is in namespace {elsewhere[0]}: add --namespace {elsewhere[0]}." if elsewhere else ""
+    hint = hint or (f" Did you mean '{near[0]}'?" if near else "")
+    raise OperationError(f"There is no pod '{name}' in namespace '{namespace}'.{hint}")
+
+
+def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
+    """Say in one sentence why a pod is as it is."""
+    where = f"Pod {pod.namespace}/{pod.name}"
+    found = _cause(diagnosis, pod)
+    if _runs(pod):
+        groups = [value for name, value in pod.labels.items() if name.startswith(GPU_GROUP)]
+        ended = "has succeeded" if pod.phase == "Succeeded" else "runs"
+        return PodVerdict(
+            pod,
+            runs=True,
+            sentence=f"{where} {ended} on node {pod.node}.",
+            evidence=tuple(f"GPU group {group}" for group in groups),
+        )
+    state = _state(pod)
+    arithmetic = _arithmetic(facts, pod)
+    if found is not None and found[0].check.code != _GENERIC:
+        cause, own = found
+        evidence = [*cause.finding.evidence, *(own.finding.evidence if own is not cause else ()), *_said(facts, pod)]
+        return PodVerdict(
+            pod,
+            runs=False,
+            sentence=f"{where} is {state} because {_clause(pod, cause.finding.what)}",
+            evidence=tuple(dict.fromkeys(evidence)),
+            code=cause.check.code,
+            remedy=cause.check.remedy_of(cause.finding),
+        )
+    said = tuple(_said(facts, pod))
+    if arithmetic is not None:
+        why, details = arithmetic
+        return PodVerdict(
+            pod,
+            runs=False,
+            sentence=f"{where} is {state} because {_clause(pod, why)}",
+            evidence=(*details, *said),
+            code=_GENERIC,
+            remedy="Wait until others end, or ask for less: `kai-anywhere plan --live` says what would fit.",
+        )
+    if said:
+        return PodVerdict(
+            pod,
+            runs=False,
+            sentence=f"{where} is {state}: {said[0].partition(': ')[2] or said[0]}",
+            evidence=said,
+            code=found[0].check.code if found else None,
+            remedy=f"kubectl --namespace {pod.namespace} describe pod {pod.name}",
+        )
+    return PodVerdict(
+        pod,
+        runs=False,
+        sentence=f"{where} is {state}, and nobody has said why yet.",
+        remedy=f"Ask again in a minute; kubectl --namespace {pod.namespace} describe pod {pod.name} has its events.",
+    )
+
+
+def _runs(pod: Pod) -> bool:
+    ready = not pod.statuses or all(status.ready for status in pod.statuses)
+    return pod.phase == "Succeeded" or (pod.phase == "Running" and ready and pod.deleted is None)
+
+
+def _state(pod: Pod) -> str:
+    if pod.deleted:
+        return "being deleted"
+    if pod.phase == "Running":
+        return "Running and not ready"
+    return f"{pod.phase or 'unknown'}{f' on node {pod.node}' if pod.node else ''}"
+
+
+def _cause(diagnosis: Diagnosis, pod: Pod) -> tuple[Judged, Judged] | None:
+    """The first problem that concerns the pod: its cause, and the finding that names the pod."""
+    name = of_pod(pod.namespace, pod.name)
+    found = [
+        (problem.cause, each)
+        for problem in (*diagnosis.problems, *diagnosis.suppressed)
+        for each in problem.all
+        if name in each.finding.about
+    ]
+    # What says more than that the pod waits comes first.
+    return min(found, key=lambda each: each[0].check.code == _GENERIC, default=None)
+
+
+def _clause(pod: Pod, sentence: str) -> str:
+    """A sentence as the end of another one about the pod: names keep their capitals."""
+    sentence = sentence.replace(f"pod {pod.namespace}/{pod.name}", "it", 1).replace(" it, which waits.", " it.")
+    first = sentence.split(" ", 1)[0]
+    lowered = first.lower() if first in {"The", "It", "There", "No", "None", "A"} else first
+    return lowered + sentence[len(first) :]
+
+
+def _said(facts: Facts, pod: Pod) -> Iterator[str]:
+    """What the cluster says of a pod: conditions, its group, its bind request, its containers, its events."""
+    for condition in pod.conditions:
+        if condition.status == "False" and condition.message:
+            yield f"condition {condition.type}=False ({condition.reason}): {condition.message}"
+    group = pod.annotations.get(POD_GROUP)
+    if said := said_of(facts, pod):
+        yield f"KAI says: {said}"
+    if group is not None:
+        there = facts.groups_by_pod.get((pod.namespace, group))
+        yield f"PodGroup {group}: queue {there.queue or 'none'}" if there else f"PodGroup {group}: not found"
+    for request in facts.snapshot.bind_requests:
+        if (request.namespace, request.pod) == (pod.namespace, pod.name):
+            answer = f"{request.phase}: {request.reason}" if request.reason else request.phase or "no answer yet"
+            yield f"BindRequest {request.name} to node {request.node}: {answer}"
+    if pod.reason or pod.message:
+        yield f"status: {pod.reason}: {pod.message}"
+    yield from (
+        f"container {status.name}: {state.reason}: {state.message}"
+        for status in pod.statuses
+        for kind, state in status.state.items()
+        if kind != "running" and (state.reason or state.message)
+    )
+    yield from facts.events_of("Pod", pod.namespace, pod.name)
+
+
+def _arithmetic(facts: Facts, pod: Pod) -> tuple[str, tuple[str, ...]] | None:
+    """Why KAI can't place the pod, as its arithmetic has it, with what is free where; None where it could."""
+    if pod.node or pod.scheduler != facts.scheduler_name or {Source.NODES, Source.PODS} & facts.unseen.keys():
+        return None
+    scene = scene_of_cluster(facts.snapshot, facts.settings, None)
+    name = pod.name if pod.namespace == "default" else f"{pod.namespace}/{pod.name}"
+    # What else waits would take its turn too; whether this pod fits beside what runs is the question.
+    workloads = [
+        workload
+        for workload in scene.workloads
+        if any(each.node is not None or each.name == name for each in workload.pods)
+    ]
+    packing = place([machine.node for machine in scene.machines], workloads, scene.queues, scene.strategy)
+    for each in packing.pending:
+        if each.pod.name == name:
+            return each.why.text, tuple(_free(use) for use in packing.nodes[:_NODES])
+    return None
+
+
+def _free(use: NodeUse) -> str:
+    left = ", ".join(f"{gpu.free_mib} MiB" for gpu in use.gpus) or "no GPU"
+    return f"Node {use.node.name}: {left} left of {use.node.shared_mib or 0} MiB that KAI shares of each GPU"

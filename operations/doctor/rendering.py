@@ -1,0 +1,105 @@
+"""A diagnosis as a person reads it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from operations.doctor.check import Severity
+from operations.doctor.diagnosis import Diagnosis, Judged, Problem
+from operations.doctor.pod import PodVerdict
+from operations.doctor.report import PAGE
+
+_FINDINGS, _EVIDENCE, _NAMES, _REMEDIES = 5, 6, 4, 3
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
+
+
+def render(console: Console, diagnosis: Diagnosis, *, where: str) -> None:
+    """Print a diagnosis: problems, what could not be seen, and one line that sums it up."""
+    for _, group in groupby(diagnosis.problems, key=lambda problem: problem.cause.check.code):
+        _problem(console, list(group))
+        console.print()
+    _gaps(console, diagnosis)
+    console.print(_summary(diagnosis, where), soft_wrap=True)
+
+
+def render_pod(console: Console, verdict: PodVerdict) -> None:
+    """Print why a pod is as it is."""
+    console.print(Text(verdict.sentence), soft_wrap=True)
+    for line in verdict.evidence:
+        _indented(console, Text(line, style="dim"), 2)
+    if verdict.remedy:
+        _labelled(console, "Do", verdict.remedy)
+    if verdict.code:
+        _labelled(console, "More", f"{PAGE}#{verdict.code.lower()}")
+
+
+def _problem(console: Console, problems: Sequence[Problem]) -> None:
+    first = problems[0].cause
+    severity = first.check.severity
+    heading = Text.assemble((severity.value, _STYLES[severity]), f" {first.check.code} {first.check.title}")
+    console.print(heading, soft_wrap=True)
+    for problem in problems[:_FINDINGS]:
+        _indented(console, Text(problem.cause.finding.what), 2)
+        for line in problem.cause.finding.evidence[:_EVIDENCE]:
+            _indented(console, Text(line, style="dim"), 4)
+    if len(problems) > _FINDINGS:
+        _indented(console, Text(f"and {len(problems) - _FINDINGS} more: --json has all of them"), 2)
+    _labelled(console, "Cause", first.check.cause)
+    remedies = list(dict.fromkeys(each.cause.check.remedy_of(each.cause.finding) for each in problems[:_FINDINGS]))
+    for remedy in remedies[: _REMEDIES if len(problems) <= _FINDINGS else 1]:
+        _labelled(console, "Do", remedy)
+    for line in _symptoms([each for problem in problems for each in problem.symptoms]):
+        _labelled(console, "Hence", line)
+    _labelled(console, "More", f"{PAGE}#{first.check.code.lower()}")
+
+
+def _symptoms(symptoms: Sequence[Judged]) -> Iterator[str]:
+    by_code: dict[str, list[Judged]] = {}
+    for each in symptoms:
+        by_code.setdefault(each.check.code, []).append(each)
+    for code, there in by_code.items():
+        names = [str(each.finding.subject) for each in there]
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        yield f"{code} {there[0].check.title}: {', '.join(names[:_NAMES])}{more}"
+
+
+def _gaps(console: Console, diagnosis: Diagnosis) -> None:
+    by_source: dict[str, tuple[str, list[str]]] = {}
+    for each in diagnosis.not_checked:
+        for source, why in each.unseen.items():
+            by_source.setdefault(source.value, (why, []))[1].append(each.check.code)
+    for unseen, (why, codes) in by_source.items():
+        console.print(Text(f"not seen: {unseen}. {why}"), soft_wrap=True)
+        _labelled(console, "Not checked", ", ".join(codes))
+    if by_source:
+        console.print()
+
+
+def _summary(diagnosis: Diagnosis, where: str) -> Text:
+    errors, warnings = diagnosis.count(Severity.ERROR), diagnosis.count(Severity.WARNING)
+    found = "Nothing is wrong" if not errors + warnings else f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+    line = f"{found} in {where}: {_count(diagnosis.checked, 'check')} done"
+    if diagnosis.not_checked:
+        line += f", {len(diagnosis.not_checked)} not"
+    if diagnosis.suppressed:
+        line += f"; {_count(len(diagnosis.suppressed), 'finding')} suppressed"
+    return Text(f"{line}.")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _labelled(console: Console, label: str, text: str) -> None:
+    _indented(console, Text.assemble((f"{label}: ", "bold"), text.replace("`", "")), 2)
+
+
+def _indented(console: Console, text: Text, columns: int) -> None:
+    """Wrapped on a terminal; elsewhere a line stays a line, for programs that read it."""
+    if console.is_terminal:
+        console.print(Padding(text, (0, 0, 0, columns)))
+    else:
+        console.print(Text(" " * columns) + text, soft_wrap=True)

@@ -1,0 +1,18 @@
+"""What pods ask of GPUs, from what the cluster says of them."""
+
+from cluster.answers import Pod
+from gpu_sharing.request import GPU_FRACTION, GPU_MEMORY, RequestError, pod_request
+
+
+def asks_for_share(pod: Pod) -> bool:
+    """Whether a pod asks for a part of a GPU by KAI's own annotations."""
+    return any(pod.annotations.get(each) is not None for each in (GPU_FRACTION, GPU_MEMORY))
+
+
+def objection_to(pod: Pod) -> str | None:
+    """What KAI's admission has against a pod's request, or None."""
+    try:
+        pod_request(pod.as_manifest())
+    except RequestError as error:
+        return str(error)
+    return None

@@ -1,0 +1,85 @@
+"""docs/troubleshooting.md, made of the checks: one section for each code, which is its anchor."""
+
+from collections.abc import Iterator, Sequence
+
+from operations.doctor.check import SUPPRESS, Category, Check
+from operations.doctor.checks import CHECKS
+
+_ABOUT = {
+    Category.CLUSTER: "The cluster, and what was installed",
+    Category.KAI: "KAI's control plane",
+    Category.GPU_OPERATOR: "The GPU Operator",
+    Category.NODES: "Nodes",
+    Category.RESERVATION: "Reservation pods and binding",
+    Category.QUEUES: "Queues",
+    Category.PODS: "Workloads",
+    Category.GVIRTUS: "Remote GPUs",
+    Category.ADMISSION: "Admission",
+}
+
+
+_INTRODUCTION = f"""\
+# Troubleshooting
+
+`kai-anywhere doctor` looks for everything on this page, and changes nothing. It prints causes with what follows from
+them, evidence, and what to do. `kai-anywhere doctor pod NAME` says in one sentence why a pod does not run. This page is
+made of the same checks (`operations/doctor/checks`): do not edit it.
+
+```bash
+kai-anywhere doctor --stack jetson
+```
+
+| Option | Does |
+| --- | --- |
+| `--stack` | Compare with what a stack says, too. Without it, the cluster alone is looked at. |
+| `--only`, `--skip` | Look at one category, or leave one out. |
+| `--suppress` | Do not report a code. For one object, annotate it: `{SUPPRESS}`, with commas between codes. |
+| `--fail-on warning` | Exit status 3 for warnings too; without it they give 4. |
+| `--wait` | Look again until nothing fails, for so many seconds at most. |
+| `--json` | Everything, for programs: [the schema](doctor.schema.json). |
+
+With fewer rights than it needs, it looks at what you may read, and names the checks that it could not do. The
+[exit status](commands.md#exit-status) is then 4. What only a host knows, such as the files of its container runtime, is
+not looked at here: see [hosts](hosts.md) and [Jetson](jetson.md).
+"""
+
+
+def page(checks: Sequence[Check] = CHECKS) -> str:
+    """The page."""
+    lines = [*_contents(checks), *(line for each in Category for line in _category(each, checks))]
+    return "\n".join([_INTRODUCTION, *lines]).rstrip() + "\n"
+
+
+def _contents(checks: Sequence[Check]) -> Iterator[str]:
+    for category in Category:
+        listed = sorted(each.code for each in checks if each.category is category)
+        links = ", ".join(f"[{code}](#{code.lower()})" for code in listed)
+        yield f"- {_ABOUT[category]} (`{category.value}`): {links}"
+    yield ""
+
+
+def _category(category: Category, checks: Sequence[Check]) -> Iterator[str]:
+    yield f"## {_ABOUT[category]}"
+    yield ""
+    for check in sorted((each for each in checks if each.category is category), key=lambda each: each.code):
+        yield from _check(check)
+
+
+def _check(check: Check) -> Iterator[str]:
+    yield f"### {check.code}"
+    yield ""
+    yield f"**{check.title}** ({check.severity.value})"
+    yield ""
+    yield f"- Symptom: {check.symptom}"
+    yield f"- Cause: {check.cause}"
+    yield f"- Remedy: {_remedy(check)}"
+    yield f"- Source: {check.source}."
+    if check.explains:
+        explained = ", ".join(f"[{code}](#{code.lower()})" for code in sorted(check.explains))
+        yield f"- May be the cause of: {explained}"
+    yield ""
+
+
+def _remedy(check: Check) -> str:
+    """With names for what a finding fills in."""
+    return check.remedy.replace("{namespace}", "NAMESPACE").replace("{name}", "NAME")

@@ -1,0 +1,147 @@
+"""The command itself: its output for people and programs, its options, and its exit statuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from operations.__main__ import app
+from operations.errors import OperationError
+from operations.exit_status import ExitStatus
+from tests.support.api_server import ApiServer, kubeconfig, write_kubeconfig
+from tests.support.doctor import PATHS, World, fraction, pod_group, well
+
+
+@pytest.fixture
+def world(api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A cluster that is well, in KUBECONFIG; `_run` serves what became of it."""
+    monkeypatch.setenv("KUBECONFIG", write_kubeconfig(tmp_path / "config", kubeconfig(api.url)))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return well()
+
+
+def _run(world: World, api: ApiServer, *options: str) -> Result:
+    world.serve(api)
+    return CliRunner().invoke(app, ["doctor", *options])
+
+
+def test_a_cluster_that_is_well_is_one_line_and_status_0(world: World, api: ApiServer) -> None:
+    result = _run(world, api)
+    assert result.exit_code == ExitStatus.WELL
+    assert result.stdout.splitlines() == [
+        f"Nothing is wrong in the cluster at {api.url} (context 'loopback'): 99 checks done."
+    ]
+
+
+def test_a_cause_has_evidence_a_remedy_and_what_follows(world: World, api: ApiServer) -> None:
+    world.scale("kai-scheduler-default")
+    for number in range(6):
+        world.lists["pods"].append(fraction(f"waits-{number}"))
+        world.lists["podgroups"].append(pod_group(f"pg-waits-{number}"))
+    result = _run(world, api)
+    assert result.exit_code == ExitStatus.FAILED
+    assert "\x1b[" not in result.stdout
+    waiting = ", ".join(f"Pod default/waits-{number}" for number in range(4))
+    assert result.stdout.splitlines()[:-1] == [
+        "error KA0204 KAI's scheduler does not run",
+        "  KAI's scheduler is switched off: Deployment kai-scheduler/kai-scheduler-default is scaled to 0.",
+        "    Deployment kai-scheduler/kai-scheduler-default: spec.replicas=0",
+        "  Cause: The scheduler's Deployment is scaled to 0, is missing, or has no pod that is ready.",
+        "  Do: kubectl --namespace kai-scheduler scale deployment kai-scheduler-default --replicas=1",
+        f"  Hence: KA0706 KAI says nothing about a pod that waits: {waiting} and 2 more",
+        "  More: docs/troubleshooting.md#ka0204",
+        "",
+    ]
+    assert result.stdout.splitlines()[-1].startswith("1 error, 0 warnings in ")
+
+
+def test_json_is_the_whole_output(world: World, api: ApiServer) -> None:
+    world.scale("binder")
+    result = _run(world, api, "--json")
+    assert result.exit_code == ExitStatus.FAILED
+    assert [each["code"] for each in json.loads(result.stdout)["problems"]] == ["KA0205"]
+
+
+def test_what_could_not_be_seen_is_said_and_is_status_4(world: World, api: ApiServer) -> None:
+    world.refused[PATHS["deployments"]] = 403
+    result = _run(world, api)
+    assert result.exit_code == ExitStatus.WARNINGS
+    assert "not seen: Deployments. The cluster at " in result.stdout
+    assert "  Not checked: KA0101, KA0102," in result.stdout
+
+
+def test_suppressed_findings_are_counted(world: World, api: ApiServer) -> None:
+    world.scale("binder")
+    result = _run(world, api, "--suppress", "KA0205")
+    assert result.exit_code == ExitStatus.WELL
+    assert result.stdout.rstrip().endswith("99 checks done; 1 finding suppressed.")
+
+
+def test_a_code_that_no_check_has_is_a_wrong_option(world: World, api: ApiServer) -> None:
+    result = _run(world, api, "--suppress", "KA9999")
+    assert result.exit_code == ExitStatus.USAGE
+    assert "KA9999" in result.output
+
+
+def test_warnings_fail_where_they_are_to(world: World, api: ApiServer) -> None:
+    world.scale("podgroup-controller")
+    assert _run(world, api).exit_code == ExitStatus.WARNINGS
+    assert _run(world, api, "--fail-on", "warning").exit_code == ExitStatus.FAILED
+
+
+def test_waiting_ends_when_nothing_fails_any_more(
+    world: World, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def repaired(seconds: float) -> None:
+        assert seconds > 0
+        world.scale("binder", 1)
+        world.one("deployments", "binder")["status"] = {"availableReplicas": 1}
+        world.serve(api)
+
+    monkeypatch.setattr("operations.doctor.commands.time.sleep", repaired)
+    world.scale("binder")
+    result = _run(world, api, "--wait", "600")
+    assert result.exit_code == ExitStatus.WELL
+    [progress] = result.stderr.splitlines()
+    assert progress.endswith(" of 600 s: KA0205")
+    assert "Nothing is wrong" in result.stdout
+
+
+def test_a_pod_is_one_sentence_with_evidence(world: World, api: ApiServer) -> None:
+    world.scale("binder")
+    world.lists["pods"].append(fraction("waits"))
+    world.lists["podgroups"].append(pod_group("pg-waits"))
+    result = _run(world, api, "pod", "waits")
+    assert result.exit_code == ExitStatus.FAILED
+    first, *rest = result.stdout.splitlines()
+    assert first == (
+        "Pod default/waits is Pending because KAI's binder is switched off: Deployment kai-scheduler/binder is scaled "
+        "to 0."
+    )
+    assert "  Deployment kai-scheduler/binder: spec.replicas=0" in rest
+    assert _run(world, api, "pod", "arm").exit_code == ExitStatus.WELL
+    said = json.loads(_run(world, api, "pod", "waits", "--json").stdout)
+    assert (said["sentence"], said["code"], said["runs"]) == (first, "KA0205", False)
+
+
+def test_a_pod_that_is_not_there_could_not_be_looked_at(world: World, api: ApiServer) -> None:
+    result = _run(world, api, "pod", "nobody")
+    assert isinstance(result.exception, OperationError)
+
+
+def test_nothing_is_changed(world: World, api: ApiServer) -> None:
+    world.scale("binder")
+    _run(world, api)
+    _run(world, api, "pod", "arm")
+    assert {request.method for request in api.asked} == {"GET"}
+
+
+def test_requests_do_not_grow_with_the_cluster(world: World, api: ApiServer) -> None:
+    _run(world, api)
+    few = len(api.asked)
+    world.lists["pods"] += [fraction(f"pod-{number}", node="jetson-1") for number in range(400)]
+    world.lists["podgroups"] += [pod_group(f"pg-pod-{number}") for number in range(400)]
+    api.asked.clear()
+    _run(world, api)
+    assert len(api.asked) == few

@@ -1,0 +1,180 @@
+"""Causes before what follows from them, suppression, what could not be seen, and exit statuses."""
+
+from pathlib import Path
+
+import pytest
+
+from operations.doctor.check import SUPPRESS, Category, Severity
+from operations.doctor.diagnosis import Choice, Diagnosis
+from operations.doctor.facts import Source
+from operations.doctor.report import exit_status, report
+from operations.exit_status import ExitStatus
+from tests.support.api_server import ApiServer
+from tests.support.doctor import GROUP, PATHS, World, fraction, pod_group, well
+
+
+def _tree(diagnosis: Diagnosis) -> dict[str, list[str]]:
+    return {
+        problem.cause.check.code: sorted({each.check.code for each in problem.symptoms})
+        for problem in diagnosis.problems
+    }
+
+
+def _with_waiting_pods(count: int = 3, message: str = "") -> World:
+    world = well()
+    for number in range(count):
+        said = [{"type": "PodScheduled", "status": "False", "message": message}] if message else []
+        world.lists["pods"].append(fraction(f"waits-{number}", conditions=said))
+        world.lists["podgroups"].append(pod_group(f"pg-waits-{number}"))
+    return world
+
+
+def test_a_scheduler_that_is_off_explains_every_pod_that_waits(api: ApiServer, tmp_path: Path) -> None:
+    world = _with_waiting_pods()
+    world.scale("kai-scheduler-default")
+    diagnosis = world.diagnosis(api, tmp_path)
+    assert _tree(diagnosis) == {"KA0204": ["KA0706"]}
+    [problem] = diagnosis.problems
+    assert len(problem.symptoms) == 3
+    assert problem.cause.finding.what == (
+        "KAI's scheduler is switched off: Deployment kai-scheduler/kai-scheduler-default is scaled to 0."
+    )
+    assert problem.cause.check.remedy_of(problem.cause.finding) == (
+        "kubectl --namespace kai-scheduler scale deployment kai-scheduler-default --replicas=1"
+    )
+
+
+def test_a_cause_of_one_node_explains_nothing_of_another(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.one("nodes", "jetson-1")["status"]["allocatable"] = {}
+    world.one("nodes", "cpu-1")["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "message": "gone"}]
+    assert _tree(world.diagnosis(api, tmp_path)) == {"KA0401": [], "KA0403": []}
+
+
+def test_causes_of_causes_are_one_problem(api: ApiServer, tmp_path: Path) -> None:
+    """The profile keeps the plugin from starting, which keeps the node from having GPUs, which keeps pods waiting."""
+    world = _with_waiting_pods(1, "jetson-1 has no GPU")
+    world.label("jetson-1", "nvidia.com/device-plugin.config", "unknown")
+    world.remove("pods", "plugin-1")
+    world.one("nodes", "jetson-1")["status"]["allocatable"] = {}
+    assert _tree(world.diagnosis(api, tmp_path)) == {"KA0310": ["KA0306", "KA0403", "KA0705"]}
+
+
+def test_a_code_is_suppressed_by_option_and_by_annotation_and_counted(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.scale("binder")
+    world.scale("admission")
+    world.one("deployments", "admission")["metadata"]["annotations"] = {SUPPRESS: "KA0101, KA0209"}
+    diagnosis = world.diagnosis(api, tmp_path, Choice(suppress=frozenset({"KA0205"})))
+    assert diagnosis.problems == ()
+    assert sorted(each.cause.check.code for each in diagnosis.suppressed) == ["KA0205", "KA0209"]
+    assert exit_status(diagnosis, Severity.ERROR) is ExitStatus.WELL
+
+
+def test_the_annotation_of_one_object_does_not_hide_another(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.scale("binder")
+    world.scale("admission")
+    world.one("deployments", "admission")["metadata"]["annotations"] = {SUPPRESS: "KA0205"}
+    assert sorted(_tree(world.diagnosis(api, tmp_path))) == ["KA0205", "KA0209"]
+
+
+def test_categories_are_chosen_and_left_out(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.scale("binder")
+    world.one("nodes", "jetson-1")["status"]["allocatable"] = {}
+    only = world.diagnosis(api, tmp_path, Choice(only=frozenset({Category.NODES})))
+    assert list(_tree(only)) == ["KA0403"]
+    rest = world.diagnosis(api, tmp_path, Choice(skip=frozenset({Category.NODES})))
+    assert list(_tree(rest)) == ["KA0205"]
+
+
+@pytest.mark.parametrize(
+    ("of", "source", "blind"),
+    [
+        ("deployments", Source.DEPLOYMENTS, "KA0202"),
+        ("pods", Source.PODS, "KA0706"),
+        ("queues", Source.QUEUES, "KA0601"),
+    ],
+)
+def test_what_may_not_be_read_is_named_and_the_rest_is_checked(
+    of: str, source: Source, blind: str, api: ApiServer, tmp_path: Path
+) -> None:
+    world = well()
+    world.refused[PATHS[of]] = 403
+    diagnosis = world.diagnosis(api, tmp_path)
+    assert diagnosis.problems == (), "what is not seen is not wrong"
+    unseen = {each.check.code: each.unseen for each in diagnosis.not_checked}
+    assert "refuses GET" in unseen[blind][source]
+    assert diagnosis.checked > 30
+    assert exit_status(diagnosis, Severity.ERROR) is ExitStatus.WARNINGS
+
+
+def test_a_user_who_may_read_nothing_is_told_so(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.refused = dict.fromkeys(PATHS.values(), 403)
+    diagnosis = world.diagnosis(api, tmp_path)
+    assert diagnosis.problems == ()
+    assert len(diagnosis.not_checked) > 80
+
+
+@pytest.mark.parametrize(
+    ("deployment", "fail_on", "status"),
+    [
+        ("binder", Severity.ERROR, ExitStatus.FAILED),
+        ("podgroup-controller", Severity.ERROR, ExitStatus.WARNINGS),
+        ("podgroup-controller", Severity.WARNING, ExitStatus.FAILED),
+        (None, Severity.WARNING, ExitStatus.WELL),
+    ],
+)
+def test_the_exit_status_follows_the_worst_problem(
+    deployment: str | None, fail_on: Severity, status: ExitStatus, api: ApiServer, tmp_path: Path
+) -> None:
+    world = well()
+    if deployment:
+        world.scale(deployment)
+    assert exit_status(world.diagnosis(api, tmp_path), fail_on) is status
+
+
+def test_the_report_has_what_a_program_needs(api: ApiServer, tmp_path: Path) -> None:
+    world = _with_waiting_pods(1)
+    world.scale("kai-scheduler-default")
+    facts = world.facts(api, tmp_path)
+    diagnosis = world.diagnosis(api, tmp_path)
+    said = report(facts, diagnosis, server="https://x", context="c", status=ExitStatus.FAILED).model_dump(mode="json")
+    assert (said["status"], said["errors"], said["warnings"], said["version"]) == (3, 1, 0, 1)
+    [problem] = said["problems"]
+    assert problem["object"] == {"kind": "Deployment", "namespace": "kai-scheduler", "name": "kai-scheduler-default"}
+    assert problem["documentation"] == "docs/troubleshooting.md#ka0204"
+    assert problem["evidence"] == ["Deployment kai-scheduler/kai-scheduler-default: spec.replicas=0"]
+    assert [each["code"] for each in problem["symptoms"]] == ["KA0706"]
+    assert "symptoms" not in problem["symptoms"][0]
+
+
+def test_a_cluster_without_a_stack_is_looked_at_too(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.settings = None
+    assert _tree(world.diagnosis(api, tmp_path)) == {}
+    world.scale("binder")
+    world.label("jetson-1", "kai.scheduler/node-pool", "by-hand")
+    assert sorted(_tree(world.diagnosis(api, tmp_path))) == ["KA0205", "KA0408"]
+
+
+@pytest.mark.parametrize("young", [True, False])
+def test_what_is_young_may_still_become_what_it_should_be(young: bool, api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    created = "2100-01-01T00:00:00Z" if young else "2020-01-01T00:00:00Z"
+    world.lists["pods"].append(fraction("new", created=created))
+    world.lists["podgroups"].append(pod_group("pg-new"))
+    assert list(_tree(world.diagnosis(api, tmp_path))) == ([] if young else ["KA0706"])
+
+
+def test_a_reservation_pod_that_a_bind_request_of_kai_0_18_asks_for_is_not_stale(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    world = well()
+    world.remove("pods", "arm")
+    assert list(_tree(world.diagnosis(api, tmp_path))) == ["KA0510"]
+    spec = {"podName": "arm", "selectedNode": "jetson-1", "selectedFractionalGpuGroups": [{"id": GROUP}]}
+    world.lists["bindrequests"] = [{"metadata": {"name": "arm", "namespace": "default"}, "spec": spec}]
+    assert _tree(world.diagnosis(api, tmp_path)) == {}

@@ -1,0 +1,101 @@
+"""`doctor pod`: one sentence, from the cause if there is one, else from KAI's word or its arithmetic."""
+
+from pathlib import Path
+
+import pytest
+
+from operations.doctor.diagnosis import diagnose
+from operations.doctor.pod import PodVerdict, explain, find_pod
+from operations.errors import OperationError
+from tests.support.api_server import ApiServer
+from tests.support.doctor import RESERVATION, World, fraction, pod, pod_group, well
+
+
+def _why(world: World, name: str, api: ApiServer, folder: Path) -> PodVerdict:
+    facts = world.facts(api, folder)
+    return explain(facts, diagnose(facts), find_pod(facts, name, "default"))
+
+
+def _waiting(world: World, message: str = "", **more: str) -> None:
+    said = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]
+    world.lists["pods"].append(fraction("waits", conditions=said if message else [], **more))
+    world.lists["podgroups"].append(pod_group("pg-waits"))
+
+
+def test_a_pod_that_runs_is_well(api: ApiServer, tmp_path: Path) -> None:
+    verdict = _why(well(), "arm", api, tmp_path)
+    assert (verdict.runs, verdict.code) == (True, None)
+    assert verdict.sentence == "Pod default/arm runs on node jetson-1."
+
+
+def test_a_pod_waits_because_the_scheduler_is_off(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    _waiting(world)
+    world.scale("kai-scheduler-default")
+    verdict = _why(world, "waits", api, tmp_path)
+    assert verdict.sentence == (
+        "Pod default/waits is Pending because KAI's scheduler is switched off: Deployment "
+        "kai-scheduler/kai-scheduler-default is scaled to 0."
+    )
+    assert (verdict.runs, verdict.code) == (False, "KA0204")
+    assert verdict.remedy.startswith("kubectl --namespace kai-scheduler scale")
+
+
+def test_a_pod_that_does_not_fit_is_told_what_is_left_where(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.lists["pods"] += [fraction(f"arm-{number}", node="jetson-1") for number in range(3)]
+    _waiting(world, "no nodes with enough resources were found")
+    verdict = _why(world, "waits", api, tmp_path)
+    assert verdict.sentence.startswith("Pod default/waits is Pending because it asks for 30720 MiB; jetson-1 has")
+    assert any("left of 122800 MiB that KAI shares of each GPU" in line for line in verdict.evidence)
+    assert any("no nodes with enough resources" in line for line in verdict.evidence)
+
+
+def test_what_stands_in_the_way_of_binding_is_the_reason(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    _waiting(world)
+    reason = f"failed waiting for GPU reservation pod to allocate: {RESERVATION}/gpu-reservation-2"
+    world.lists["bindrequests"].append(
+        {
+            "metadata": {"name": "waits", "namespace": "default"},
+            "spec": {"podName": "waits", "selectedNode": "jetson-1"},
+            "status": {"phase": "Failed", "reason": reason, "failedAttempts": 1},
+        }
+    )
+    verdict = _why(world, "waits", api, tmp_path)
+    assert verdict.code == "KA0513"
+    assert any(reason in line for line in verdict.evidence)
+
+
+def test_a_pod_of_another_scheduler_has_its_own_words(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    said = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes have a disk"}]
+    world.lists["pods"].append(pod("plain", scheduler="default-scheduler", conditions=said))
+    verdict = _why(world, "plain", api, tmp_path)
+    assert verdict.sentence == "Pod default/plain is Pending: 0/2 nodes have a disk"
+
+
+def test_a_container_that_does_not_start_says_why(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    there = fraction("fails", node="jetson-1", phase="Pending")
+    waiting = {"waiting": {"reason": "RunContainerError", "message": "unsupported device id: GPU-1"}}
+    there["status"]["containerStatuses"] = [{"name": "main", "ready": False, "state": waiting}]
+    world.lists["pods"].append(there)
+    verdict = _why(world, "fails", api, tmp_path)
+    assert verdict.code == "KA0708"
+    assert verdict.sentence == (
+        "Pod default/fails is Pending on node jetson-1 because it does not start on node 'jetson-1': the container "
+        "toolkit does not take the GPU's name."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "hint"),
+    [("arms", "default", "Did you mean 'arm'?"), ("arm", "other", "add --namespace default"), ("x", "default", "")],
+)
+def test_a_pod_that_is_not_there_is_an_error_with_a_hint(
+    name: str, namespace: str, hint: str, api: ApiServer, tmp_path: Path
+) -> None:
+    with pytest.raises(OperationError, match=f"There is no pod '{name}' in namespace '{namespace}'") as caught:
+        find_pod(well().facts(api, tmp_path), name, namespace)
+    assert str(caught.value).endswith(hint or f"'{namespace}'.") or hint in str(caught.value)
