@@ -1,13 +1,11 @@
 """The cluster's side of the probe: one pod after the other, and nothing left behind."""
 
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 
-from cluster.client import Cluster, Node, Objection, Pod
+from cluster.answers import Node, Objection, Pod
+from cluster.client import Cluster
 from cluster.errors import ClusterUnreachableError
 from config.stack import StackSettings
 from manifests import kai, reservation
@@ -27,10 +25,9 @@ from operations.privilege_probe.ladder import (
     rights,
 )
 from operations.privilege_probe.report import Result
+from operations.scratch import STUCK, Scratch
 
 POLL_SECONDS = 1.0
-GONE_SECONDS = 90.0
-"""How long a deleted pod or namespace may take to be gone."""
 _MANAGER = "kai-anywhere-privilege-probe"
 _LINES = 12
 _RESOURCE = "nvidia.com/gpu"
@@ -40,17 +37,6 @@ _GOES = "because it is being terminated"
 """In the API server's words where somebody removed the namespace, which is no refusal of the pod."""
 SETTLED_SECONDS = 5.0
 """How long a refusal must stand: admission learns of a namespace's new level and exceptions in its own time."""
-_STUCK = frozenset(
-    {
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "RunContainerError",
-    }
-)
-"""Reasons of a waiting container that no wait makes good, or only one of hours."""
 _NO_NEWS = frozenset({"ContainerCreating", "PodInitializing"})
 _KEY_LABELS = ("toolkit", "driver", "device-plugin")
 """Parts of the node's labels of nvidia.com that tell a version or a configuration."""
@@ -85,16 +71,21 @@ class Probe:
         """
         node = self._node()
         self._check_rights()
-        self._stop_at_somebody_elses()
-        with _signals_end_it():
-            self._remove()
+        self._scratch.stop_at_somebody_elses()
+        with self._scratch.clean():
             self._check_free(node)
-            try:
-                attempts = self._climb()
-                return Result(self.node, self.settings, self.groups, attempts, self._valid_for(node))
-            finally:
-                _ignore_signals()
-                self._remove_at_last()
+            attempts = self._climb()
+            return Result(self.node, self.settings, self.groups, attempts, self._valid_for(node))
+
+    @property
+    def _scratch(self) -> Scratch:
+        return Scratch(
+            self.cluster,
+            NAMESPACE,
+            LABEL,
+            "probe",
+            lambda: [*rights(), *map(ladder.pull_secret, self.settings.kai.images.pull_secrets)],
+        )
 
     def _node(self) -> Node:
         node = self.cluster.nodes().get(self.node)
@@ -127,14 +118,6 @@ class Probe:
             raise OperationError(
                 f"The node '{self.node}' has no free GPU; it is held by {names}. End the pods that use it, and probe "
                 "again."
-            )
-
-    def _stop_at_somebody_elses(self) -> None:
-        found = self.cluster.namespace(NAMESPACE)
-        if found is not None and LABEL not in found.labels:
-            raise OperationError(
-                f"The namespace '{NAMESPACE}' exists and is not the probe's: it lacks the label {LABEL}. Nothing was "
-                "changed. Remove or rename it, and probe again."
             )
 
     def _climb(self) -> list[Attempt]:
@@ -177,7 +160,7 @@ class Probe:
         name = manifest["metadata"]["name"]
         symptom, seen = self._watch(name)
         self.cluster.delete(manifest)
-        self._until_gone(f"pod '{name}'", lambda: self.cluster.pod(NAMESPACE, name) is None)
+        self._scratch.until_gone(f"pod '{name}'", lambda: self.cluster.pod(NAMESPACE, name) is None)
         return Attempt(rung, symptom, seen.evidence)
 
     def _watch(self, name: str) -> tuple[Symptom, Seen]:
@@ -208,7 +191,7 @@ class Probe:
             lines += self.cluster.warnings(NAMESPACE, pod.name)
         return Seen(
             answer=pod.annotations.get(ANSWER, ""),
-            ended=pod.ended or any(kind == "waiting" and state.reason in _STUCK for kind, state in states),
+            ended=pod.ended or any(kind == "waiting" and state.reason in STUCK for kind, state in states),
             started=started,
             log=self.cluster.log(NAMESPACE, pod.name, lines=_LINES) if started else "",
             told=tuple(dict.fromkeys(lines)),
@@ -234,54 +217,6 @@ class Probe:
             for label, value in sorted(node.labels.items())
             if label.startswith("nvidia.com/") and any(part in label for part in _KEY_LABELS)
         }
-
-    def _remove(self) -> None:
-        """Remove what carries the probe's label: of this run, or of one that was killed."""
-        found = self.cluster.namespace(NAMESPACE)
-        if found is None or LABEL not in found.labels:
-            return
-        pods = self.cluster.pods(namespace=NAMESPACE)
-        for pod in pods:
-            if LABEL in pod.labels:
-                metadata = {"name": pod.name, "namespace": NAMESPACE}
-                self.cluster.delete({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
-        if others := [pod.name for pod in pods if LABEL not in pod.labels]:
-            for manifest in (*rights(), *map(ladder.pull_secret, self.settings.kai.images.pull_secrets)):
-                ours = self.cluster.find_object(manifest)
-                if ours is not None and LABEL in ours.content["metadata"].get("labels", {}):
-                    self.cluster.delete(manifest)
-            raise OperationError(
-                f"The namespace '{NAMESPACE}' stays, since pods are in it that are not the probe's: "
-                f"{', '.join(others)}. Remove them, then the namespace: kubectl delete namespace {NAMESPACE}"
-            )
-        self.cluster.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        self._until_gone(f"namespace '{NAMESPACE}'", lambda: self.cluster.namespace(NAMESPACE) is None)
-
-    def _remove_at_last(self) -> None:
-        """Remove everything; an API server that is away for a moment only costs time."""
-        since = time.monotonic()
-        while True:
-            try:
-                self._remove()
-            except ClusterUnreachableError as error:
-                if time.monotonic() - since >= GONE_SECONDS:
-                    raise OperationError(
-                        f"{error}\nThe namespace '{NAMESPACE}' may be left. The next probe removes it, or: kubectl "
-                        f"delete namespace {NAMESPACE}"
-                    ) from error
-                time.sleep(POLL_SECONDS)
-            else:
-                return
-
-    def _until_gone(self, what: str, gone: Callable[[], bool]) -> None:
-        since = time.monotonic()
-        while not gone():
-            if time.monotonic() - since >= GONE_SECONDS:
-                raise OperationError(
-                    f"The probe's {what} was deleted and is still there after {GONE_SECONDS:.0f} s. The next probe "
-                    f"removes it, or: kubectl delete namespace {NAMESPACE}"
-                )
-            time.sleep(POLL_SECONDS)
 
 
 def check_stack(settings: StackSettings, node: str) -> None:
@@ -332,24 +267,3 @@ def _not_taken(manifest: Manifest, objection: Objection) -> OperationError:
 
 def _started(pod: Pod) -> bool:
     return any(kind in {"running", "terminated"} for status in pod.statuses for kind in status.state)
-
-
-@contextmanager
-def _signals_end_it() -> Iterator[None]:
-    """SIGINT and SIGTERM end the block by SystemExit, the first of them alone, so that what follows it is not cut."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        _ignore_signals()
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _ignore_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)

@@ -6,18 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import httpx2
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 
 from cluster.client import Cluster
-from cluster.kubeconfig import ChosenContext
 from operations.privilege_probe.ladder import NAMESPACE
 from testbed.stacks import Json
-from tests.support.api_server import kubeconfig, node
+from tests.support.api_server import connected, node
 
 
 def jetson(name: str = "jetson-1", *, gpus: int = 1, ready: str = "True") -> Json:
     """The node as the API server shows it."""
-    found: Json = node(name, gpus=gpus, **{"nvidia.com/gpu.deploy.container-toolkit": "false", "other": "label"})
+    found: Json = node(name, gpus=gpus, labels={"nvidia.com/gpu.deploy.container-toolkit": "false", "other": "label"})
     found["status"]["conditions"] = [{"type": "Ready", "status": ready}]
     found["status"]["nodeInfo"] |= {
         "kernelVersion": "6.8.12-tegra",
@@ -59,10 +57,7 @@ class Board:
 
     def connect(self) -> Cluster:
         """The program's client."""
-        config = KubeConfig.from_dict(kubeconfig("https://board.example")).get()
-        assert isinstance(config, SingleConfig)
-        http = httpx2.Client(base_url="https://board.example", transport=httpx2.MockTransport(self._answer))
-        return Cluster(ChosenContext("loopback", "kubeconfig", config, {}), http)
+        return connected(self._answer)
 
     @property
     def pods(self) -> list[Json]:

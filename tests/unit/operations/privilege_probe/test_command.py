@@ -10,9 +10,11 @@ from typer.testing import CliRunner
 
 from cluster.client import Cluster
 from operations import __main__ as commands
+from operations import scratch
 from operations.errors import OperationError
 from operations.privilege_probe import run
 from operations.privilege_probe.ladder import LADDER
+from operations.target import folder
 from testbed.stacks import ROOT, Json, changed, jetson, parse, x86
 from tests.support.docs import command
 from tests.support.privilege_probe.outcomes import HELD, failed
@@ -27,6 +29,7 @@ def board(monkeypatch: pytest.MonkeyPatch) -> Board:
     """The cluster that the command finds."""
     made = Board({**ALL_FAIL, "variables": HELD})
     monkeypatch.setattr(run, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(scratch, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(Cluster, "connect", lambda _: made.connect())
     _stack(monkeypatch, changed(jetson(), "cluster.context", "board"))
     return made
@@ -89,9 +92,11 @@ def test_an_x86_stack_is_refused(board: Board, monkeypatch: pytest.MonkeyPatch) 
     assert board.changes == 0
 
 
-def test_the_simulator_is_not_probed(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chosen", ["", str(folder("jetson") / "cluster" / "kubeconfig")])
+def test_the_simulator_is_not_probed(board: Board, monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+    """Nor where its kubeconfig was exported for kubectl."""
     _stack(monkeypatch, jetson())
-    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBECONFIG", chosen)
     assert isinstance(error := _run()[3], OperationError)
     assert "Give KUBECONFIG" in str(error)
     assert board.changes == 0

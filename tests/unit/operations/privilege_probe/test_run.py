@@ -11,6 +11,7 @@ import pytest
 
 from cluster.errors import ClusterError
 from config.stack import StackSettings
+from operations import scratch
 from operations.errors import OperationError
 from operations.privilege_probe import ladder, run
 from operations.privilege_probe.ladder import LABEL, LADDER, NAMESPACE
@@ -32,6 +33,7 @@ GUARD = "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard' denied request: host
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(scratch, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(run, "SETTLED_SECONDS", 0.0)
 
 
@@ -364,7 +366,7 @@ def test_somebody_elses_namespace_is_left_alone() -> None:
 
 
 def test_a_namespace_that_does_not_go_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "GONE_SECONDS", 0.0)
+    monkeypatch.setattr(scratch, "GONE_SECONDS", 0.0)
     board = Board({**ALL_FAIL, "variables": HELD}, stays=frozenset({PLACE}))
     with pytest.raises(OperationError, match=f"kubectl delete namespace {NAMESPACE}"):
         _probe(board)

@@ -1,0 +1,1 @@
+"""`kai-anywhere verify`: does what was installed do its work?"""

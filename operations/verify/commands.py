@@ -1,0 +1,150 @@
+"""`kai-anywhere verify`."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import simulator
+from cluster.answers import Node
+from cluster.client import Cluster
+from config.sharing import TimeSlicingProfile
+from config.stack import StackSettings
+from manifests.node_labels import GPU_MEMORY
+from manifests.objects import namespace
+from operations.doctor.commands import facts_of
+from operations.doctor.diagnosis import diagnose
+from operations.errors import OperationError
+from operations.plan.workloads import DEFAULT_QUEUE
+from operations.reading import Place, open_place
+from operations.scratch import Scratch
+from operations.target import folder
+from operations.verify import components, reservation_pods, sharing
+from operations.verify.cuda import VectorAddition, image_for
+from operations.verify.evidence import write_evidence
+from operations.verify.sharing import IMAGE, LABEL, Sharing
+from operations.verify.steps import Outcome, Report, Step
+from toolchain.progress import say
+
+NAMESPACE = "kai-anywhere-verify"
+_RIGHTS = (
+    ("create", "namespaces", ""),
+    ("delete", "namespaces", ""),
+    ("create", "pods", NAMESPACE),
+    ("delete", "pods", NAMESPACE),
+)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is started.
+
+    Attributes:
+        queue: of the pods.
+        image: of those that share a GPU.
+        cuda_image: of the vector addition; None for NVIDIA's, where that runs.
+    """
+
+    queue: str
+    image: str
+    cuda_image: str | None = None
+
+
+def verify(  # noqa: PLR0913 - every option of the command
+    *,
+    stack: Annotated[
+        str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
+    ] = "jetson",
+    context: Annotated[str | None, typer.Option(help="A context of the kubeconfig, in place of the stack's.")] = None,
+    node: Annotated[list[str] | None, typer.Option(help="Verify these nodes alone.")] = None,
+    queue: Annotated[str, typer.Option(help="The queue of the pods that share a GPU.")] = DEFAULT_QUEUE,
+    image: Annotated[str, typer.Option(help="What these pods run: anything that does not end.")] = IMAGE,
+    cuda_image: Annotated[
+        str | None,
+        typer.Option(help="An image that adds vectors on these nodes and prints 'Test PASSED', for Jetsons."),
+    ] = None,
+    workload: Annotated[
+        bool, typer.Option("--workload/--no-workload", help="Whether to start pods; without, nothing is changed.")
+    ] = True,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(help="Write the outcome and the boards' versions into a file, without names and secrets."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Verify that the stack does its work: components, what reservation pods get, and that pods share a GPU as planned.
+
+    The pods that it starts use no GPU memory, and are gone afterwards with their namespace, kai-anywhere-verify.
+    """
+    with open_place(stack, context) as place:
+        there = place.cluster.nodes()
+        nodes = _nodes(there, place.stack, node or ())
+        say("what doctor checks")
+        stands = components.verify(diagnose(facts_of(place, stack)))
+        steps = [stands]
+        for name in nodes:
+            say(f"{name}: what a reservation pod gets")
+            steps.append(reservation_pods.verify(place.cluster, place.stack, name))
+        if workload and nodes and stands.outcome is Outcome.FAILED:
+            says = "not tried, since components failed: see above."
+            steps.append(Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says))
+        elif workload and nodes:
+            steps += _shared(place, stack, [there[name] for name in nodes], Workload(queue, image, cuda_image))
+        report = Report(steps=tuple(steps))
+        if evidence:
+            write_evidence(evidence, report, there.values(), place.cluster.version().git)
+    typer.echo(report.model_dump_json(indent=2) if as_json else report.text())
+    raise typer.Exit(report.status)
+
+
+def _nodes(there: dict[str, Node], settings: StackSettings, named: Sequence[str]) -> list[str]:
+    """The nodes whose GPUs KAI shares, or those of them that were named."""
+    sliced = {
+        name for each in settings.node_profiles.values() if isinstance(each, TimeSlicingProfile) for name in each.nodes
+    }
+    shared = [
+        name for name, node in sorted(there.items()) if (node.gpus or GPU_MEMORY in node.labels) and name not in sliced
+    ]
+    for name in named:
+        if name not in shared:
+            raise OperationError(
+                f"KAI shares no GPU of a node '{name}'. Nodes whose GPUs it shares: {', '.join(shared) or 'none'}."
+            )
+    return [name for name in shared if not named or name in named]
+
+
+def _shared(place: Place, stack: str, nodes: Sequence[Node], workload: Workload) -> Iterator[Step]:
+    """The workload, on one node after the other."""
+    if place.simulated and simulator.status(folder(stack) / "cluster").kai_programs is None:
+        says = "KAI is emulated on this simulator, so nobody would schedule the pods (docs/simulator.md)."
+        yield Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says)
+        return
+    if lacking := [
+        f"{verb} {what}" for verb, what, where in _RIGHTS if not place.cluster.allows(verb, what, namespace=where)
+    ]:
+        says = f"this user may not {', '.join(lacking)}."
+        yield Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says)
+        return
+    with _namespace(place.cluster) as scratch:
+        trial = Sharing(scratch, place.stack, workload.image, workload.queue, say)
+        addition = VectorAddition(scratch, workload.queue, say)
+        for node in nodes:
+            shared = trial.verify(node.name)
+            yield shared
+            if shared.outcome is Outcome.HELD and not place.simulated:
+                yield addition.verify(node, image_for(node, workload.cuda_image))
+
+
+@contextmanager
+def _namespace(cluster: Cluster) -> Iterator[Scratch]:
+    scratch = Scratch(cluster, NAMESPACE, LABEL, "verification")
+    scratch.stop_at_somebody_elses()
+    with scratch.clean():
+        made = namespace(NAMESPACE, pod_security="restricted")
+        made["metadata"]["labels"] |= {LABEL: "true"}
+        if refused := cluster.create(made):
+            raise OperationError(f"The cluster does not take the namespace '{NAMESPACE}': {refused.message}")
+        yield scratch

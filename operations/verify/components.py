@@ -1,0 +1,28 @@
+"""What `doctor` says of the stack: components that run, GPUs that are advertised, labels that are right."""
+
+from operations.doctor.check import Severity
+from operations.doctor.diagnosis import Diagnosis, Problem
+from operations.verify.steps import Outcome, Step
+
+NAME = "components"
+
+
+def verify(diagnosis: Diagnosis) -> Step:
+    """One step for everything that is looked at and not tried out."""
+    problems = tuple(map(_line, diagnosis.problems))
+    errors = diagnosis.count(Severity.ERROR)
+    if errors:
+        says = f"{errors} of {diagnosis.checked} checks failed. Evidence and remedies: kai-anywhere doctor."
+        return Step(name=NAME, outcome=Outcome.FAILED, says=says, evidence=problems)
+    if diagnosis.not_checked:
+        says = f"{len(diagnosis.not_checked)} checks need more than this user may read; {diagnosis.checked} passed."
+        unseen = sorted({why for check in diagnosis.not_checked for why in check.unseen.values()})
+        return Step(name=NAME, outcome=Outcome.SKIPPED, says=says, evidence=(*problems, *unseen))
+    return Step(
+        name=NAME, outcome=Outcome.HELD, says=f"{diagnosis.checked} checks of doctor passed.", evidence=problems
+    )
+
+
+def _line(problem: Problem) -> str:
+    check, finding = problem.cause.check, problem.cause.finding
+    return f"{check.severity} {check.code}: {finding.what}"

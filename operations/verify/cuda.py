@@ -1,0 +1,97 @@
+"""CUDA's vector addition on one node, with a small share of its GPU."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.answers import Node, Pod
+from gpu_sharing.request import GPU_MEMORY
+from manifests.objects import Manifest
+from operations import scratch
+from operations.scratch import STUCK, Scratch
+from operations.verify.sharing import WITHIN_SECONDS, Trial, manifest, why_not
+from operations.verify.steps import Outcome, Step
+
+NAME = "cuda"
+IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04"
+"""NVIDIA's sample, which its own guides run (Confidential Containers, Run a Sample Workload)."""
+_IMAGE_ARCHITECTURE = "amd64"
+SHARE_MIB = 400
+"""The sample takes a few MiB, and CUDA itself some hundred."""
+PASSED = "Test PASSED"
+_LINES = 20
+_ENDED = {"Succeeded", "Failed"}
+
+
+def image_for(node: Node, named: str | None) -> str | None:
+    """The image to run on a node; None where none is known that runs there.
+
+    Args:
+        node: the node.
+        named: an image that the user named.
+    """
+    return named or (IMAGE if node.architecture == _IMAGE_ARCHITECTURE else None)
+
+
+@dataclass(frozen=True)
+class VectorAddition:
+    """Runs it.
+
+    Attributes:
+        scratch: the namespace, made and empty.
+        queue: the pod's.
+        report: is told what happens, a line each.
+    """
+
+    scratch: Scratch
+    queue: str
+    report: Callable[[str], None]
+
+    def verify(self, node: Node, image: str | None) -> Step:
+        """Run it on a node and remove the pod.
+
+        Raises:
+            OperationError: the pod does not go.
+            ClusterError: the API server can't be asked.
+        """
+        if image is None:
+            says = (
+                f"no image is known that runs CUDA's vector addition on {node.architecture or 'this machine'}. "
+                "Name one: --cuda-image."
+            )
+            return Step(name=NAME, place=node.name, outcome=Outcome.SKIPPED, says=says)
+        self.report(f"{node.name}: CUDA's vector addition with {SHARE_MIB} MiB")
+        pod = self._pod(node, image)
+        if refused := self.scratch.cluster.create(pod):
+            says = "the cluster refuses the pod."
+            return Step(name=NAME, place=node.name, outcome=Outcome.FAILED, says=says, evidence=(refused.message,))
+        name = pod["metadata"]["name"]
+        ended = self._ended(name)
+        log = self.scratch.cluster.log(self.scratch.name, name, lines=_LINES) if ended and ended.node else ""
+        self.scratch.cluster.delete(pod)
+        self.scratch.until_gone("pod", lambda: self.scratch.cluster.pod(self.scratch.name, name) is None)
+        lines = tuple(line for line in log.splitlines() if line.strip())
+        if ended is not None and ended.phase == "Succeeded" and PASSED in log:
+            return Step(
+                name=NAME, place=node.name, outcome=Outcome.HELD, says="the vector addition passed.", evidence=lines
+            )
+        why = (why_not(ended) or ended.message or ended.phase) if ended else "its pod is gone"
+        says = f"the vector addition did not pass: {why}."
+        return Step(name=NAME, place=node.name, outcome=Outcome.FAILED, says=says, evidence=lines)
+
+    def _pod(self, node: Node, image: str) -> Manifest:
+        trial = Trial(node.name, node.labels.get("kubernetes.io/hostname", node.name), SHARE_MIB, count=1, running=1)
+        pod = manifest(trial, 0, self.scratch.name, image, self.queue)
+        pod["metadata"] |= {"name": "vector-addition", "annotations": {GPU_MEMORY: str(SHARE_MIB)}}
+        pod["spec"]["restartPolicy"] = "Never"
+        return pod
+
+    def _ended(self, name: str) -> Pod | None:
+        """The pod once it ended, or will not start; as it is when the time is over."""
+        deadline = time.monotonic() + WITHIN_SECONDS
+        while True:
+            pod = self.scratch.cluster.pod(self.scratch.name, name)
+            waiting = {state.reason for status in pod.statuses for state in status.state.values()} if pod else set()
+            if pod is None or pod.phase in _ENDED or waiting & STUCK or time.monotonic() > deadline:
+                return pod
+            time.sleep(scratch.POLL_SECONDS)

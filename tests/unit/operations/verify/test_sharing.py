@@ -1,0 +1,218 @@
+"""The workload that shares a GPU: what it asks for, what is expected of it, and that nothing of it stays."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.client import Cluster
+from cluster.snapshot import read_snapshot
+from config.stack import StackSettings
+from gpu_sharing.arithmetic import shared_mib
+from operations import scratch
+from operations.errors import OperationError
+from operations.reading import Place
+from operations.verify import commands, sharing
+from operations.verify.commands import NAMESPACE
+from operations.verify.sharing import LABEL, Trial, planned
+from operations.verify.steps import Outcome, Report, Step
+from testbed.stacks import jetson as stack
+from testbed.stacks import parse
+from tests.unit.operations.verify.kai import HOME, Kai, jetson, sharing_pod
+
+
+@pytest.fixture
+def settings() -> StackSettings:
+    return parse(stack())
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "POLL_SECONDS", 0.0)
+
+
+@pytest.fixture
+def kai() -> Kai:
+    return Kai()
+
+
+@pytest.fixture
+def cluster(kai: Kai) -> Iterator[Cluster]:
+    connection = kai.connect()
+    yield connection
+    connection.close()
+
+
+def _verified(
+    cluster: Cluster, settings: StackSettings, *, simulated: bool = False, cuda_image: str | None = None
+) -> list[Step]:
+    place = Place(cluster, settings, simulated)
+    return list(
+        commands._shared(
+            place,
+            "never-started",
+            [cluster.nodes()["jetson-1"]],
+            commands.Workload("default-queue", "pause:1", cuda_image),
+        )
+    )
+
+
+def _trial(cluster: Cluster, settings: StackSettings) -> Trial | str:
+    return planned(read_snapshot(cluster), settings, "jetson-1", "default-queue")
+
+
+def test_one_pod_more_than_fits_is_planned(cluster: Cluster, settings: StackSettings) -> None:
+    quarter = shared_mib(131072) // 4
+    assert _trial(cluster, settings) == Trial("jetson-1", "jetson-1", quarter, count=5, running=4)
+
+
+def test_never_more_is_asked_for_than_others_leave(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
+    kai.there = [sharing_pod("arm", 100_000)]
+    trial = _trial(cluster, settings)
+    assert isinstance(trial, Trial)
+    assert trial.request_mib * trial.running <= shared_mib(131072) - 100_000
+    assert (trial.running, trial.count) == (4, 5)
+
+
+def test_a_full_gpu_is_left_alone(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
+    kai.there = [sharing_pod("arm", 130_900)]
+    [step] = _verified(cluster, settings)
+    assert step.outcome is Outcome.SKIPPED
+    assert step.says == "100 MiB of its GPU memory are free; 400 are needed."
+    assert kai.pods == []
+
+
+def test_a_node_without_a_memory_label_is_left_alone(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
+    kai.nodes = [jetson()]
+    del kai.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.memory"]
+    [step] = _verified(cluster, settings)
+    assert step.outcome is Outcome.SKIPPED
+    assert kai.pods == []
+
+
+def test_pods_that_share_as_planned_hold_and_are_gone(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
+    step, cuda = _verified(cluster, settings)
+    assert cuda.outcome is Outcome.SKIPPED, "no image is known for a Jetson"
+    assert "--cuda-image" in cuda.says
+    assert step.outcome is Outcome.HELD
+    assert step.says == "4 of 5 pods of 32750 MiB run, as planned."
+    assert step.evidence[-1].endswith("Pending: node-group(s) didn't have enough resource")
+    assert len(kai.pods) == 5
+    assert kai.objects == {}, "the namespace went, with everything"
+
+
+def test_the_pods_use_no_gpu_memory_and_fit_the_strictest_namespace(
+    kai: Kai, cluster: Cluster, settings: StackSettings
+) -> None:
+    _verified(cluster, settings)
+    [home] = [each for each in kai.made if each["kind"] == "Namespace"]
+    assert home["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    for pod in kai.pods:
+        [container] = pod["spec"]["containers"]
+        assert pod["metadata"]["annotations"] == {"gpu-memory": "32750"}
+        assert "resources" not in container
+        assert container["image"] == "pause:1"
+        assert "command" not in container
+        assert pod["spec"]["automountServiceAccountToken"] is False
+        assert pod["metadata"]["labels"][LABEL] == "true"
+
+
+@pytest.mark.parametrize("runs", [0, 3, 5])
+def test_another_number_than_planned_is_a_failure_with_each_pod_s_reason(
+    kai: Kai, cluster: Cluster, settings: StackSettings, monkeypatch: pytest.MonkeyPatch, runs: int
+) -> None:
+    monkeypatch.setattr(sharing, "WITHIN_SECONDS", 0.0)
+    kai.runs = runs
+    [step] = _verified(cluster, settings)
+    assert step.outcome is Outcome.FAILED
+    assert step.says.startswith(f"{runs} of 5 pods of 32750 MiB run; by the plan 4 should.")
+    assert len(step.evidence) == 5
+    assert kai.objects == {}
+
+
+def test_pods_that_the_cluster_refuses_are_a_failure_and_leave_nothing(
+    kai: Kai, cluster: Cluster, settings: StackSettings
+) -> None:
+    kai.refuses = "admission webhook denied the request: no queue"
+    [step] = _verified(cluster, settings)
+    assert (step.outcome, step.evidence) == (Outcome.FAILED, (kai.refuses,))
+    assert kai.objects == {}
+
+
+def test_a_namespace_of_somebody_else_is_not_touched(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
+    theirs = {"kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": {}}}
+    kai.objects = {HOME: theirs}
+    with pytest.raises(OperationError, match=r"is not the verification's: it lacks the label"):
+        _verified(cluster, settings)
+    assert kai.objects == {HOME: theirs}
+    assert kai.made == []
+
+
+def test_what_a_killed_run_left_is_removed_first(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
+    left = {"kind": "Pod", "metadata": {"name": "sharing-0", "namespace": NAMESPACE, "labels": {LABEL: "true"}}}
+    kai.objects = {
+        HOME: {"kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": {LABEL: "true"}}},
+        f"{HOME}/pods/sharing-0": left,
+    }
+    step, _ = _verified(cluster, settings)
+    assert step.outcome is Outcome.HELD
+    assert kai.objects == {}
+
+
+@pytest.mark.parametrize(
+    ("ended", "outcome"),
+    [
+        (("Succeeded", "[Vector addition of 50000 elements]\nTest PASSED\nDone"), Outcome.HELD),
+        (("Succeeded", "nothing of that kind"), Outcome.FAILED),
+        (("Failed", "Failed to allocate device vector A"), Outcome.FAILED),
+    ],
+)
+def test_the_vector_addition_passes_by_its_own_word(
+    kai: Kai, cluster: Cluster, settings: StackSettings, ended: tuple[str, str], outcome: Outcome
+) -> None:
+    kai.addition, kai.log = ended
+    _, step = _verified(cluster, settings, cuda_image="samples:1")
+    assert (step.name, step.outcome) == ("cuda", outcome)
+    assert list(step.evidence) == kai.log.splitlines()
+    addition = kai.pods[-1]
+    assert addition["metadata"]["annotations"] == {"gpu-memory": "400"}, "a share, and not the board"
+    assert addition["spec"]["containers"][0]["image"] == "samples:1"
+    assert kai.objects == {}
+
+
+def test_no_cuda_runs_where_sharing_failed(
+    kai: Kai, cluster: Cluster, settings: StackSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "WITHIN_SECONDS", 0.0)
+    kai.runs = 0
+    [step] = _verified(cluster, settings, cuda_image="samples:1")
+    assert step.name == "sharing"
+
+
+def test_who_may_not_make_pods_makes_nothing(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
+    kai.forbids = frozenset({"create namespaces"})
+    [step] = _verified(cluster, settings)
+    assert (step.outcome, step.says) == (Outcome.SKIPPED, "this user may not create namespaces.")
+    assert kai.made == []
+
+
+def test_an_emulated_kai_is_not_asked(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
+    [step] = _verified(cluster, settings, simulated=True)
+    assert step.outcome is Outcome.SKIPPED
+    assert "emulated" in step.says
+    assert kai.made == []
+
+
+def test_the_exit_status_is_the_worst_of_the_steps() -> None:
+    held, skipped, failed = (
+        Step(name="a", outcome=outcome, says="b.") for outcome in (Outcome.HELD, Outcome.SKIPPED, Outcome.FAILED)
+    )
+    assert Report(steps=(held,)).status == 0
+    assert Report(steps=(held, skipped)).status == 4
+    assert Report(steps=(failed, skipped, held)).status == 3
+    assert Report(steps=()).status == 4
+    assert Report(steps=(held, failed)).text().splitlines() == [
+        "held    a: b.",
+        "failed  a: b.",
+        "",
+        "1 held, 1 failed.",
+    ]
