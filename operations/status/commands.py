@@ -1,0 +1,95 @@
+"""`kai-anywhere status`: reads the cluster, and shows it in one of four ways."""
+
+import contextlib
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+
+from cluster.snapshot import read_snapshot
+from operations.errors import OperationError
+from operations.exit_status import ExitStatus
+from operations.reading import Place, open_place
+from operations.status.page import page
+from operations.status.report import Status
+from operations.status.server import Latest, Server
+from operations.status.sharing_map import build
+from operations.status.text import lines
+from operations.status.watch import watch as watch_cluster
+from operations.status.words import clean
+
+_WIDTH = 120
+"""Where the output is no terminal."""
+
+
+def status(  # noqa: PLR0913 - the options of a command
+    *,
+    stack: Annotated[
+        str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
+    ] = "jetson",
+    context: Annotated[
+        str | None, typer.Option("--context", help="A context of the kubeconfig, in place of the stack's.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print it as JSON; its schema is docs/status.schema.json.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write it as one page of HTML.")] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve that page on 127.0.0.1, always fresh.")] = False,
+    port: Annotated[int, typer.Option("--port", help="For --serve; a free one without it.", min=0, max=65535)] = 0,
+) -> None:
+    """Show which pod has which share of which GPU, what is free, and what is Pending and why. Changes nothing."""
+    chosen = [name for name, given in (("--watch", watch), ("--html", html), ("--serve", serve)) if given]
+    if len(chosen) > 1 or (as_json and chosen not in ([], ["--watch"])):
+        raise typer.BadParameter(
+            f"{' and '.join([*chosen, *(['--json'] if as_json else [])])} can't be together: choose one of --json, "
+            "--watch, --html and --serve, or --watch with --json."
+        )
+    if port and not serve:
+        raise typer.BadParameter("--port is for --serve.")
+    with open_place(stack, context) as place, contextlib.suppress(KeyboardInterrupt):
+        if serve:
+            _serve(place, port)
+        elif watch:
+            watch_cluster(partial(_read, place), Console(), as_json=as_json)
+        else:
+            _show(_read(place), html=html, as_json=as_json)
+
+
+def _read(place: Place) -> Status:
+    cluster = place.cluster
+    return build(read_snapshot(cluster), context=cluster.context, server=cluster.server, simulated=place.simulated)
+
+
+def _show(read: Status, *, html: Path | None, as_json: bool) -> None:
+    if html is not None:
+        try:
+            html.write_text(page(read), encoding="utf-8")
+        except OSError as error:
+            raise OperationError(f"{html} can't be written: {error.strerror}. Choose another file.") from error
+        typer.echo(f"Written to {html}.")
+    elif as_json:
+        typer.echo(read.model_dump_json(indent=2))
+    else:
+        console = Console(highlight=False)
+        width = console.width if console.is_terminal else _WIDTH
+        # All at once: line by line takes rich three times as long.
+        console.print(Group(*lines(read, width)), width=width)
+    for unseen in read.unseen:
+        typer.echo(f"warning: {unseen.what} could not be read: {clean(unseen.why)}", err=True)
+    if read.unseen:
+        raise typer.Exit(ExitStatus.WARNINGS)
+
+
+def _serve(place: Place, port: int) -> None:
+    try:
+        server = Server(Latest(partial(_read, place)), port)
+    except OSError as error:
+        raise OperationError(f"Port {port} can't be had: {error.strerror}. Choose another --port.") from error
+    with server:
+        typer.echo(f"GPU sharing on {place.cluster.context}: {server.address} (Ctrl-C ends it)")
+        sys.stdout.flush()
+        server.serve_forever()

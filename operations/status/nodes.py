@@ -1,0 +1,199 @@
+"""A node of the sharing map: its GPUs, who shares them, and what does not fit together. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from cluster.answers import Node, Pod
+from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, FractionShare, MemoryShare, WholeGpus
+from manifests import reservation_index
+from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, PLATFORM, TIME_SLICING_POOL
+from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
+from operations.status.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
+from operations.status.view import User, View, pod_name, ready_since, share, waits_for
+
+_MIG_STRATEGY = "nvidia.com/mig.strategy"
+
+
+def node_status(name: str, view: View) -> NodeStatus:
+    """A node; one that could not be read, but has pods, is known by its name alone."""
+    node = view.nodes.get(name)
+    where = f"Node {name}"
+    users, reservations = view.pods_of.get(name, []), view.reservations.get(name, [])
+    if node is None:
+        node = Node.model_validate({"metadata": {"name": name}})
+        ready: Fact[bool | None] = Fact(value=None, proof=f"{where}: could not be read")
+    else:
+        said = node.conditions.get("Ready")
+        ready = Fact(
+            value=said == "True",
+            proof=f"{where} status.conditions[Ready]",
+            since=node.condition_changes.get("Ready"),
+        )
+    count = _gpu_count(node)
+    sharing = _sharing(node, count.value)
+    shared = view.shared_mib(name)
+    if view.knows_pods:
+        gpus, others = _gpus(users, reservations, sharing.value, count.value, shared)
+    else:
+        gpus, others = [_unmeasured("unknown")] * count.value, []
+    return NodeStatus(
+        name=name,
+        ready=ready,
+        cordoned=Fact(value=node.unschedulable, proof=f"{where} spec.unschedulable"),
+        platform=_label(node, PLATFORM),
+        architecture=node.architecture,
+        sharing=sharing,
+        gpu_count=count,
+        advertised=Fact(value=node.gpus, proof=f"{where} status.allocatable[{GPU}]"),
+        memory_label=_label(node, MEMORY_LABEL),
+        shared_mib=shared,
+        gpus=tuple(gpus),
+        other_pods=tuple(others),
+        remarks=(
+            *_remarks(node, gpus, sharing.value, count.value, shared),
+            *_group_remarks(gpus),
+            *_unplaced_remarks(users),
+        ),
+    )
+
+
+def _label(node: Node, label: str) -> Fact[str | None]:
+    return Fact[str | None](
+        value=node.labels.get(label),
+        proof=f"Node {node.name} metadata.labels[{label}]",
+        since=node.label_since(label),
+    )
+
+
+def _gpu_count(node: Node) -> Fact[int]:
+    """As KAI counts them (node_info.go, GetNumberOfGPUsInNode): by the label, else what is allocatable."""
+    label = node.labels.get(GPU_COUNT, "")
+    if label.isascii() and label.isdigit():
+        said = _label(node, GPU_COUNT)
+        return Fact(value=int(label), proof=said.proof, since=said.since)
+    return Fact(value=node.gpus, proof=f"Node {node.name} status.allocatable[{GPU}], without a label {GPU_COUNT}")
+
+
+def _sharing(node: Node, count: int) -> Fact[Sharing]:
+    where = f"Node {node.name}"
+    allocatable = f"{where} status.allocatable[{GPU}]"
+    if node.labels.get(KAI_NODE_POOL) == TIME_SLICING_POOL:
+        return Fact(value="time-slicing", proof=f"{where} metadata.labels[{KAI_NODE_POOL}]")
+    if GPU_COUNT in node.labels and node.gpus > count > 0:
+        return Fact(value="time-slicing", proof=f"{allocatable} is more than metadata.labels[{GPU_COUNT}]")
+    if node.labels.get(_MIG_STRATEGY, "none") != "none":
+        return Fact(value="mig", proof=f"{where} metadata.labels[{_MIG_STRATEGY}]")
+    if count or node.gpus:
+        return Fact(value="kai", proof=allocatable)
+    return Fact(value="none", proof=allocatable)
+
+
+def _gpus(
+    users: Sequence[User],
+    reservations: Sequence[Pod],
+    sharing: Sharing,
+    count: int,
+    shared: int | None,
+) -> tuple[list[Gpu], list[Share]]:
+    """The GPUs of a node, those that are shared first; and the pods of which nothing says which GPU they have."""
+    on_group: dict[str, list[User]] = defaultdict(list)
+    whole: list[User] = []
+    others: list[User] = []
+    for user in users:
+        if isinstance(user.request, MemoryShare | FractionShare) and user.groups:
+            for group in user.groups:
+                on_group[group].append(user)
+        elif isinstance(user.request, WholeGpus) and sharing != "time-slicing":
+            whole.append(user)
+        else:
+            others.append(user)
+    holders = {pod.labels[GPU_GROUP]: pod for pod in reservations}
+    gpus = [
+        _shared(group, holders.get(group), on_group.get(group, []), shared)
+        for group in sorted(on_group.keys() | holders.keys())
+    ]
+    for user in whole:
+        gpu = _measured("whole", shared, share(user, shared))
+        gpus += [gpu] * (user.request.count if isinstance(user.request, WholeGpus) else 0)
+    rest = {"time-slicing": _unmeasured("time-sliced"), "mig": _unmeasured("mig")}.get(sharing) or _measured(
+        "free", shared
+    )
+    return gpus + [rest] * (count - len(gpus)), [share(user, shared) for user in others]
+
+
+def _measured(use: Use, shared: int | None, *shares: Share) -> Gpu:
+    """A GPU that one pod has all of, or none has."""
+    taken = None if shared is None else shared * bool(shares)
+    free = None if shared is None or taken is None else shared - taken
+    return Gpu(use=use, group=None, reservation=None, total_mib=shared, taken_mib=taken, free_mib=free, shares=shares)
+
+
+def _unmeasured(use: Use) -> Gpu:
+    """A GPU of whose memory KAI keeps no account."""
+    return Gpu(use=use, group=None, reservation=None, total_mib=None, taken_mib=None, free_mib=None, shares=())
+
+
+def _shared(group: str, holder: Pod | None, users: Sequence[User], shared: int | None) -> Gpu:
+    shares = tuple(share(user, shared) for user in users)
+    known = [each.mib for each in shares if each.mib is not None]
+    taken = sum(known) if shared is not None and len(known) == len(shares) else None
+    return Gpu(
+        use="shared",
+        group=group,
+        reservation=_reservation(holder) if holder else None,
+        total_mib=shared,
+        taken_mib=taken,
+        free_mib=None if taken is None or shared is None else shared - taken,
+        shares=shares,
+    )
+
+
+def _reservation(pod: Pod) -> Reservation:
+    kept, said = pod.annotations.get(reservation_index.UUID), pod.annotations.get(reservation_index.WRITTEN_BY_KAI)
+    name = reservation_index.UUID if kept else reservation_index.WRITTEN_BY_KAI
+    return Reservation(
+        name=pod.name,
+        phase=Fact(value=pod.phase, proof=f"{pod_name(pod)} status.phase", since=ready_since(pod) or pod.created),
+        waits=waits_for(pod),
+        device=Fact(
+            value=kept or said or None,
+            proof=f"{pod_name(pod)} metadata.annotations[{name}]",
+            since=pod.metadata_writes.get(name),
+        ),
+    )
+
+
+def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, count: int, shared: int | None) -> Iterator[str]:
+    """What does not fit together on the node itself."""
+    label = node.labels.get(MEMORY_LABEL)
+    if sharing == "kai" and shared is None:
+        why = f"is '{label}', which is no number of MiB" if label else "is missing"
+        yield f"The label {MEMORY_LABEL} {why}: KAI places no pod with {GPU_MEMORY} here."
+    if count and not node.gpus:
+        yield f"The device plugin advertises no {GPU}, so KAI places nothing here."
+    taken = sum(gpu.use in {"shared", "whole"} for gpu in gpus)
+    if count and taken > count:
+        yield f"KAI counts {taken} GPUs in use where there are {count}: the same memory is promised more than once."
+    told = Counter(gpu.reservation.device.value for gpu in gpus if gpu.reservation)
+    for device, times in sorted((device, times) for device, times in told.items() if device and times > 1):
+        yield f"{times} GPU groups are on the one GPU {device}: its memory is promised {times} times."
+
+
+def _group_remarks(gpus: Sequence[Gpu]) -> Iterator[str]:
+    """What does not fit together in its GPU groups."""
+    for gpu in gpus:
+        if gpu.group is None:
+            continue
+        if gpu.free_mib is not None and gpu.free_mib < 0:
+            yield f"Pods of GPU group {gpu.group} have been promised {-gpu.free_mib} MiB more than KAI shares."
+        if gpu.reservation is None:
+            yield f"GPU group {gpu.group} has no reservation pod: KAI's binder deletes its running pods."
+        elif gpu.reservation.device.value is None:
+            yield f"The reservation pod {gpu.reservation.name} has not answered yet which GPU it has."
+
+
+def _unplaced_remarks(users: Sequence[User]) -> Iterator[str]:
+    """Pods whose share nothing accounts for."""
+    for user in users:
+        if isinstance(user.request, MemoryShare | FractionShare) and not user.groups:
+            yield f"{user.where} has no GPU group, so KAI has not placed it: it uses a GPU that is counted as free."

@@ -1,0 +1,66 @@
+"""From what was read of a cluster to the sharing map: which pod has which share of which GPU. Pure."""
+
+import re
+from collections.abc import Sequence
+
+from cluster.snapshot import Snapshot
+from operations.status.nodes import node_status
+from operations.status.queues import queue_tree
+from operations.status.report import NodeStatus, Status, Summary, Unreadable
+from operations.status.view import View
+from operations.status.waiting import pending_pods
+
+
+def build(snapshot: Snapshot, *, context: str, server: str, simulated: bool) -> Status:
+    """The map.
+
+    Args:
+        snapshot: what was read.
+        context: of the kubeconfig.
+        server: the API server's address.
+        simulated: whether it is a stack's simulator.
+    """
+    view = View.of(snapshot)
+    nodes = tuple(node_status(name, view) for name in sorted(view.nodes.keys() | view.pods_of.keys(), key=_natural))
+    pending = tuple(pending_pods(view))
+    return Status(
+        taken=snapshot.taken,
+        context=context,
+        server=server,
+        simulated=simulated,
+        summary=_summary(nodes, len(pending), view),
+        nodes=nodes,
+        pending=pending,
+        queues=tuple(queue_tree(snapshot.queues, view, pending)),
+        unseen=tuple(Unreadable(what=each.what, why=each.why) for each in snapshot.unseen),
+    )
+
+
+def _natural(name: str) -> tuple[int | str, ...]:
+    """The order in which people count: jetson-2 before jetson-10."""
+    return tuple(int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name))
+
+
+def _summary(nodes: Sequence[NodeStatus], pending: int, view: View) -> Summary:
+    with_gpus = [node for node in nodes if node.gpu_count.value or node.gpus]
+    gpus = [(gpu, _is_usable(node)) for node in with_gpus for gpu in node.gpus]
+    usable = [max(0, gpu.free_mib or 0) for gpu, on_usable in gpus if on_usable]
+    free = sum(max(0, gpu.free_mib or 0) for gpu, _ in gpus)
+    known = view.knows_pods
+    return Summary(
+        nodes=len(nodes),
+        gpu_nodes=len(with_gpus),
+        gpus=sum(node.gpu_count.value for node in with_gpus),
+        shared_mib=sum((node.shared_mib or 0) * node.gpu_count.value for node in nodes if node.sharing.value == "kai"),
+        taken_mib=sum(gpu.taken_mib or 0 for gpu, _ in gpus) if known else None,
+        free_mib=sum(usable) if known else None,
+        unavailable_mib=free - sum(usable) if known else None,
+        largest_free_mib=max(usable, default=0) if known else None,
+        shares=sum(1 for user in view.users if user.node) if known else None,
+        pending=pending if known else None,
+    )
+
+
+def _is_usable(node: NodeStatus) -> bool:
+    """Whether KAI places pods there."""
+    return node.ready.value is not False and not node.cordoned.value

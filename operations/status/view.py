@@ -1,0 +1,243 @@
+"""What was read of a cluster, by what the sharing map asks of it: who uses or wants a GPU, and in which words. Pure."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from cluster.answers import Node, Pod
+from cluster.snapshot import PODS, BindRequest, PodGroup, Snapshot
+from gpu_sharing.arithmetic import charged_gpus, part_mib, portion, read_label, shared_mib
+from gpu_sharing.request import (
+    GPU,
+    GPU_FRACTION,
+    GPU_GROUP,
+    GPU_MEMORY,
+    FractionShare,
+    GpuRequest,
+    MemoryShare,
+    MigSlices,
+    RequestError,
+    WholeGpus,
+    gpu_groups,
+    pod_request,
+)
+from manifests import reservation
+from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
+from operations.status.report import Fact, Share
+
+SCHEDULER = "kai-scheduler"
+"""`schedulerName` of KAI's pods (KAI v0.17.0 pkg/common/constants)."""
+QUEUE_LABEL = "kai.scheduler/queue"
+_POD_GROUP = "pod-group-name"
+"""Annotation by which KAI's podgrouper names a pod's group (KAI v0.17.0 pkg/common/constants)."""
+
+State = Literal["running", "starting", "binding", "ending"]
+
+
+@dataclass(frozen=True)
+class User:
+    """A pod that asks for GPUs.
+
+    Attributes:
+        pod: it.
+        request: what it asks for; None where KAI's admission would refuse it.
+        problem: why, where it can't be read.
+        node: where it is, or where KAI's binder is about to put it; empty while it is not scheduled.
+        groups: the GPU groups that it is on.
+        binding: the bind request that says so, where the pod itself does not yet.
+        queue: KAI's queue.
+    """
+
+    pod: Pod
+    request: GpuRequest | None
+    problem: str
+    node: str
+    groups: tuple[str, ...]
+    binding: BindRequest | None
+    queue: str | None
+
+    @property
+    def where(self) -> str:
+        """The pod, as proofs name it."""
+        return pod_name(self.pod)
+
+
+@dataclass
+class View:
+    """The snapshot, by what is asked of it.
+
+    Attributes:
+        nodes: by name.
+        users: pods that ask for GPUs and have not ended.
+        idle: KAI's pods that ask for none.
+        pods_of: the users of each node.
+        reservations: the reservation pods of each node.
+        bind_requests: by pod.
+        pod_groups: by namespace and name.
+        knows_pods: whether pods could be read; nothing is known to be free otherwise.
+    """
+
+    nodes: dict[str, Node]
+    knows_pods: bool
+    users: list[User] = field(default_factory=list)
+    idle: list[User] = field(default_factory=list)
+    pods_of: dict[str, list[User]] = field(default_factory=lambda: defaultdict(list))
+    reservations: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
+    bind_requests: dict[tuple[str, str], BindRequest] = field(default_factory=dict)
+    pod_groups: dict[tuple[str, str], PodGroup] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "View":
+        """Everything of a snapshot but pods that have ended, or have nothing to do with GPUs and KAI."""
+        view = cls({node.name: node for node in snapshot.nodes}, all(each.what != PODS for each in snapshot.unseen))
+        view.bind_requests = {(each.namespace, each.pod): each for each in snapshot.bind_requests}
+        view.pod_groups = {(each.namespace, each.name): each for each in snapshot.pod_groups}
+        for pod in snapshot.pods:
+            if not pod.ended:
+                view._add(pod)
+        return view
+
+    def _add(self, pod: Pod) -> None:
+        if pod.namespace == reservation.NAMESPACE and GPU_GROUP in pod.labels:
+            self.reservations[pod.node].append(pod)
+            return
+        of_kai = pod.scheduler == SCHEDULER or _POD_GROUP in pod.annotations
+        asks = pod if of_kai else pod.model_copy(update={"annotations": {}})
+        try:
+            request, problem = pod_request(asks.as_manifest()).gpu, ""
+        except RequestError as error:
+            request, problem = None, str(error)
+        if request is None and not of_kai:
+            return
+        asked = self.bind_requests.get((pod.namespace, pod.name))
+        binding = asked if asked is not None and asked.open and not pod.node else None
+        user = User(
+            pod=pod,
+            request=request,
+            problem=problem,
+            node=pod.node or (binding.node if binding else ""),
+            groups=gpu_groups(pod.as_manifest()) or (binding.groups if binding else ()),
+            binding=binding,
+            queue=self._queue(pod),
+        )
+        if request is None and not problem:
+            self.idle.append(user)
+            return
+        self.users.append(user)
+        if user.node:
+            self.pods_of[user.node].append(user)
+
+    def group_of(self, pod: Pod) -> PodGroup | None:
+        """The pod's PodGroup."""
+        return self.pod_groups.get((pod.namespace, pod.annotations.get(_POD_GROUP, "")))
+
+    def _queue(self, pod: Pod) -> str | None:
+        group = self.group_of(pod)
+        return (group.queue if group else "") or pod.labels.get(QUEUE_LABEL) or None
+
+    def shared_mib(self, node: str) -> int | None:
+        """What KAI shares of each GPU of a node."""
+        known = self.nodes.get(node)
+        label = read_label(known.labels.get(MEMORY_LABEL)) if known else None
+        return None if label is None else shared_mib(label)
+
+
+def pod_name(pod: Pod) -> str:
+    """A pod, as proofs name it."""
+    return f"Pod {pod.namespace}/{pod.name}"
+
+
+def share(user: User, shared: int | None) -> Share:
+    """A pod's share of GPUs of which KAI shares so many MiB each."""
+    return Share(
+        namespace=user.pod.namespace,
+        name=user.pod.name,
+        queue=user.queue,
+        state=state(user),
+        asks=asks(user),
+        mib=mib_of(user.request, shared),
+        gpus=charged(user.request, shared),
+        groups=user.groups,
+    )
+
+
+def state(user: User) -> Fact[State]:
+    """How far the pod has come."""
+    pod = user.pod
+    if pod.deleted is not None:
+        return Fact[State](value="ending", proof=f"{user.where} metadata.deletionTimestamp", since=pod.deleted)
+    if user.binding is not None:
+        request = user.binding
+        where = f"BindRequest {request.namespace}/{request.name} spec.selectedNode"
+        return Fact[State](value="binding", proof=where, since=request.created)
+    if pod.phase == "Running":
+        since = ready_since(pod) or scheduled_since(pod)
+        return Fact[State](value="running", proof=f"{user.where} status.phase", since=since)
+    return Fact[State](value="starting", proof=f"{user.where} spec.nodeName", since=scheduled_since(pod))
+
+
+def scheduled_since(pod: Pod) -> datetime | None:
+    """Since when it has its node."""
+    return next((each.since for each in pod.conditions if each.type == "PodScheduled" and each.status == "True"), None)
+
+
+def asks(user: User) -> Fact[str]:
+    """What a pod asks for, in words."""
+    pod, request = user.pod, user.request
+    words = f"what KAI can't read: {user.problem}"
+    annotation = GPU_FRACTION if isinstance(request, FractionShare) else GPU_MEMORY
+    field_ = f"metadata.annotations[{annotation}]" if annotation in pod.annotations else "metadata.annotations"
+    match request:
+        case MemoryShare(mib=mib, devices=devices):
+            words = f"{mib} MiB" if devices == 1 else f"{mib} MiB of {devices} GPUs each"
+        case FractionShare(fraction=fraction, devices=devices):
+            words = f"{fraction:g} of a GPU" if devices == 1 else f"{fraction:g} of {devices} GPUs each"
+        case WholeGpus(count=count):
+            words, field_ = (f"{count} GPU" if count == 1 else f"{count} GPUs"), f"spec.containers: {GPU}"
+        case MigSlices(slices=slices):
+            words = ", ".join(f"{amount} {name}" for name, amount in slices)
+            field_ = "spec.containers"
+        case None:
+            pass
+    return Fact(value=words, proof=f"{user.where} {field_}", since=pod.metadata_writes.get(annotation) or pod.created)
+
+
+def mib_of(request: GpuRequest | None, shared: int | None) -> int | None:
+    """What a request takes of each of its GPUs."""
+    match request:
+        case MemoryShare(mib=mib):
+            return mib
+        case FractionShare(fraction=fraction):
+            return None if shared is None else part_mib(fraction, shared)
+        case _:
+            return None
+
+
+def charged(request: GpuRequest | None, shared: int | None) -> float | None:
+    """What the pod's queue is charged, in GPUs; None where that is not known."""
+    match request:
+        case MemoryShare(mib=mib, devices=devices):
+            return charged_gpus(portion(mib, shared), devices) if shared else None
+        case FractionShare(fraction=fraction, devices=devices):
+            return charged_gpus(fraction, devices)
+        case WholeGpus(count=count):
+            return float(count)
+        case MigSlices():
+            return float(request.charged_gpus)
+        case None:
+            return None
+
+
+def waits_for(pod: Pod) -> str | None:
+    """Why its containers do not run, in the kubelet's words."""
+    for status in pod.statuses:
+        waiting = status.state.get("waiting")
+        if waiting is not None and waiting.reason:
+            return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+    return None
+
+
+def ready_since(pod: Pod) -> datetime | None:
+    """Since when its containers are ready."""
+    return next((each.since for each in pod.conditions if each.type == "Ready" and each.status == "True"), None)

@@ -1,0 +1,66 @@
+"""`status --watch`: the map again and again."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from cluster.errors import ClusterError
+from operations.status.report import Status
+from operations.status.text import lines
+from operations.status.words import clean, summary
+
+EVERY_SECONDS = 5
+
+Wait = Callable[[], None]
+
+
+def wait() -> None:
+    """The time between two looks."""
+    time.sleep(EVERY_SECONDS)
+
+
+def watch(read: Callable[[], Status], console: Console, *, as_json: bool = False, wait: Wait = wait) -> None:
+    """Show the cluster until somebody interrupts.
+
+    On a terminal one block is kept up to date; elsewhere a line is written whenever something has changed, or with
+    `as_json` a document at every look. A cluster that does not answer is said, and asked again.
+    """
+    if as_json or not console.is_terminal:
+        _lines(read, console, as_json=as_json, wait=wait)
+        return
+    shown: RenderableType = Text("Reading the cluster ...")
+    with Live(shown, console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        while True:
+            try:
+                shown = Group(*lines(read(), console.width))
+                live.update(shown, refresh=True)
+            except ClusterError as error:
+                live.update(Group(Text(_away(error), style="yellow"), shown), refresh=True)
+            wait()
+
+
+def _lines(read: Callable[[], Status], console: Console, *, as_json: bool, wait: Wait) -> None:
+    said = ""
+    while True:
+        try:
+            status = read()
+            line = status.model_dump_json() if as_json else " ".join(summary(status))
+            when = "" if as_json else f"{status.taken:%H:%M:%S} "
+        except ClusterError as error:
+            line, when = ("" if as_json else _away(error)), ""
+            if as_json:
+                Console(stderr=True, soft_wrap=True, highlight=False).print(_away(error), markup=False)
+        if line and (as_json or line != said):
+            console.print(f"{when}{line}", soft_wrap=True, markup=False, highlight=False)
+        said = line
+        wait()
+
+
+def _away(error: ClusterError) -> str:
+    return (
+        f"{datetime.now(UTC):%H:%M:%S} The cluster could not be read: {clean(str(error).splitlines()[0])} Trying again."
+    )

@@ -1,0 +1,83 @@
+"""The words that the terminal and the page share. Pure."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TypeVar
+
+from operations.status.report import Fact, Gpu, Status
+
+_UNLIMITED = -1
+
+T = TypeVar("T")
+
+
+def summary(status: Status) -> Iterator[str]:
+    """The cluster in a few sentences."""
+    told = status.summary
+    yield (
+        f"{count(told.nodes, 'node')}, {told.gpu_nodes} with GPUs; {count(told.gpus, 'physical GPU')}. "
+        f"KAI can share {told.shared_mib:,} MiB."
+    )
+    if told.free_mib is None:
+        yield "Pods could not be read: what is free and what is Pending is not known."
+        return
+    away = f", {told.unavailable_mib:,} MiB on nodes that take no pods" if told.unavailable_mib else ""
+    yield (
+        f"{told.taken_mib:,} MiB are taken, {told.free_mib:,} MiB are free{away}; "
+        f"one more pod can get {told.largest_free_mib:,} MiB at most."
+    )
+    yield f"{count(told.shares or 0, 'pod')} with GPUs, {told.pending} Pending."
+
+
+def clean(text: str) -> str:
+    """A text of the cluster without line breaks and anything else that a terminal or a browser would obey."""
+    return "".join(character if character.isprintable() else " " for character in text).strip()
+
+
+def amount(gpu: Gpu) -> str:
+    """What becomes of a GPU's memory, in words."""
+    match gpu.use:
+        case "shared":
+            known = gpu.total_mib is not None and gpu.taken_mib is not None
+            said = f"{gpu.taken_mib} of {gpu.total_mib} MiB taken, {gpu.free_mib} free"
+            return said if known else "shared, memory not known"
+        case "whole":
+            return "one pod has all of it"
+        case "free":
+            return "free" if gpu.total_mib is None else f"{gpu.total_mib} MiB free"
+        case "time-sliced" | "mig":
+            return "nothing says who is on which"
+        case "unknown":
+            return "not known, pods could not be read"
+
+
+def gpus(value: float) -> str:
+    """GPUs of a queue."""
+    return "all" if value == _UNLIMITED else f"{value:g}"
+
+
+def short_proof(fact: Fact[T]) -> str:
+    """A proof without the object that it is about, where that stands beside it."""
+    kind, _, rest = fact.proof.partition(" ")
+    return clean(rest.partition(" ")[2] or kind)
+
+
+def device(told: str) -> str:
+    """A GPU, as its reservation pod names it."""
+    return f"GPU {told}, by its index" if told.isdigit() else clean(told)
+
+
+def age(taken: datetime, since: datetime | None) -> str:
+    """How old a fact was when it was read: `45s`, `12m`, `3h`, `5d`; empty where that is not known."""
+    if since is None:
+        return ""
+    seconds = max(0, int((taken - since).total_seconds()))
+    for size, unit, enough in ((86400, "d", 2), (3600, "h", 2), (60, "m", 2)):
+        if seconds >= size * enough:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def count(number: int, what: str) -> str:
+    """So many of something."""
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,35 @@
+"""Maps of clusters that are written down here, as the API server would show them."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from cluster.answers import Node, Pod
+from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot, Unseen
+from operations.status.report import Status
+from operations.status.sharing_map import build
+from testbed.shared_gpus import Manifest
+
+TAKEN = datetime(2026, 11, 3, 10, tzinfo=UTC)
+"""Two days after everything was created."""
+
+
+def status_of(  # noqa: PLR0913 - what a snapshot holds
+    *,
+    nodes: Sequence[Manifest] = (),
+    pods: Sequence[Manifest] = (),
+    queues: Sequence[Manifest] = (),
+    pod_groups: Sequence[Manifest] = (),
+    bind_requests: Sequence[Manifest] = (),
+    unseen: Sequence[Unseen] = (),
+) -> Status:
+    """The map of these objects."""
+    snapshot = Snapshot(
+        taken=TAKEN,
+        nodes=tuple(Node.model_validate(each) for each in nodes),
+        pods=tuple(Pod.model_validate(each) for each in pods),
+        queues=tuple(Queue.model_validate(each) for each in queues),
+        pod_groups=tuple(PodGroup.model_validate(each) for each in pod_groups),
+        bind_requests=tuple(BindRequest.model_validate(each) for each in bind_requests),
+        unseen=tuple(unseen),
+    )
+    return build(snapshot, context="lab", server="https://10.0.0.5:6443", simulated=False)

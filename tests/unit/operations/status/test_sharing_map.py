@@ -1,0 +1,246 @@
+"""Which pod has which share of which GPU, and what proves it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from cluster.snapshot import Unseen
+from operations.status.report import NodeStatus, Status
+from testbed.shared_gpus import CREATED, Manifest, gpu_node, pod, reservation, share
+from tests.unit.operations.status.clusters import status_of
+
+_CREATED = datetime(2026, 11, 1, 10, tzinfo=UTC)
+
+
+def _only_node(status: Status) -> NodeStatus:
+    [node] = status.nodes
+    return node
+
+
+def test_pods_of_one_group_share_one_gpu_and_the_rest_is_free() -> None:
+    pods = [reservation("g"), share("a", "g"), share("b", "g", mib=20000)]
+    status = status_of(nodes=[gpu_node("jetson-1")], pods=pods)
+    node = _only_node(status)
+    assert (node.shared_mib, node.sharing.value, node.platform.value) == (131000, "kai", "tegra")
+    [gpu] = node.gpus
+    assert (gpu.use, gpu.group, gpu.total_mib, gpu.taken_mib, gpu.free_mib) == ("shared", "g", 131000, 50000, 81000)
+    assert [(each.name, each.mib, each.state.value) for each in gpu.shares] == [
+        ("a", 30000, "running"),
+        ("b", 20000, "running"),
+    ]
+    assert gpu.reservation is not None
+    assert gpu.reservation.device.value == "GPU-1111"
+    assert node.other_pods == ()
+    assert node.remarks == ()
+    assert (status.summary.taken_mib, status.summary.free_mib, status.summary.shares) == (50000, 81000, 2)
+
+
+def test_every_fact_names_its_field_and_its_age() -> None:
+    status = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), share("a", "g")])
+    node = _only_node(status)
+    [gpu] = node.gpus
+    [only] = gpu.shares
+    assert gpu.reservation is not None
+    assert node.memory_label.proof == "Node jetson-1 metadata.labels[nvidia.com/gpu.memory]"
+    assert node.ready.proof == "Node jetson-1 status.conditions[Ready]"
+    assert gpu.reservation.device.proof.endswith("metadata.annotations[run.ai/reserve_for_gpu_index]")
+    assert only.asks.proof == "Pod robots/a metadata.annotations[gpu-memory]"
+    for fact in (node.memory_label, node.ready, gpu.reservation.device, only.asks, only.state):
+        assert fact.since == _CREATED, CREATED
+
+
+def test_a_label_is_as_old_as_what_its_writer_wrote_last() -> None:
+    node = gpu_node("jetson-1")
+    memory: Manifest = {"f:metadata": {"f:labels": {"f:nvidia.com/gpu.memory": {}}}}
+    node["metadata"]["managedFields"] = [
+        {"manager": "kai-anywhere", "time": "2026-11-02T10:00:00Z", "fieldsV1": memory},
+        {"manager": "kubelet", "time": "2026-11-02T12:00:00Z", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+    ]
+    read = _only_node(status_of(nodes=[node]))
+    assert read.memory_label.since == datetime(2026, 11, 2, 10, tzinfo=UTC)
+    assert read.platform.since is None, "nobody says when that was written"
+
+
+def test_a_fraction_is_cut_to_whole_mib_of_what_kai_shares() -> None:
+    half = pod("half", annotations={"gpu-fraction": "0.3"}, labels={"runai-gpu-group": "g"})
+    [gpu] = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), half])).gpus
+    assert [(each.mib, each.asks.value, each.gpus) for each in gpu.shares] == [(39300, "0.3 of a GPU", 0.3)]
+
+
+def test_a_pod_on_several_gpus_has_its_share_on_each() -> None:
+    two = pod(
+        "two",
+        node="x86-1",
+        annotations={"gpu-memory": "10000", "gpu-fraction-num-devices": "2"},
+        labels={"runai-gpu-group/a": "a", "runai-gpu-group/b": "b"},
+    )
+    pods = [reservation("a", node="x86-1", uuid="GPU-a"), reservation("b", node="x86-1", uuid="GPU-b"), two]
+    node = _only_node(status_of(nodes=[gpu_node("x86-1", gpus=3, memory_mib=46068)], pods=pods))
+    assert [(gpu.use, gpu.group, gpu.free_mib) for gpu in node.gpus] == [
+        ("shared", "a", 36000),
+        ("shared", "b", 36000),
+        ("free", None, 46000),
+    ]
+    [taken] = node.gpus[0].shares
+    assert (taken.asks.value, taken.groups) == ("10000 MiB of 2 GPUs each", ("a", "b"))
+
+
+def test_a_pod_with_whole_gpus_leaves_nothing_of_them() -> None:
+    train = pod("train", node="x86-1", limits={"nvidia.com/gpu": "2"})
+    node = _only_node(status_of(nodes=[gpu_node("x86-1", gpus=3, memory_mib=46068)], pods=[train]))
+    assert [(gpu.use, gpu.free_mib) for gpu in node.gpus] == [("whole", 0), ("whole", 0), ("free", 46000)]
+
+
+def test_whole_gpus_of_pods_that_are_not_kais_are_taken_too_but_not_annotations() -> None:
+    foreign = pod("train", node="x86-1", limits={"nvidia.com/gpu": "1"}, annotations={"gpu-memory": "many"})
+    foreign["spec"]["schedulerName"] = "default-scheduler"
+    node = _only_node(status_of(nodes=[gpu_node("x86-1", memory_mib=46068)], pods=[foreign]))
+    assert [gpu.use for gpu in node.gpus] == ["whole"]
+
+
+def test_a_reservation_pod_that_has_not_answered_is_said_with_the_reason() -> None:
+    held = reservation("g", uuid=None, phase="Pending")
+    waiting = {"reason": "CrashLoopBackOff", "message": "ERROR_LIBRARY_NOT_FOUND"}
+    held["status"]["containerStatuses"] = [{"name": "resource-reservation", "state": {"waiting": waiting}}]
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[held]))
+    [gpu] = node.gpus
+    assert gpu.reservation is not None
+    assert gpu.reservation.device.value is None
+    assert gpu.reservation.waits == "CrashLoopBackOff: ERROR_LIBRARY_NOT_FOUND"
+    assert node.remarks == (f"The reservation pod {held['metadata']['name']} has not answered yet which GPU it has.",)
+
+
+def test_on_a_jetson_the_uuid_is_the_one_that_our_annotation_keeps() -> None:
+    held = reservation("g", uuid="0")
+    held["metadata"]["annotations"]["kai-anywhere.io/gpu-uuid"] = "GPU-2222"
+    [gpu] = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[held])).gpus
+    assert gpu.reservation is not None
+    assert gpu.reservation.device.value == "GPU-2222"
+    assert gpu.reservation.device.proof.endswith("metadata.annotations[kai-anywhere.io/gpu-uuid]")
+
+
+def test_without_a_memory_label_no_memory_is_made_up() -> None:
+    status = status_of(nodes=[gpu_node("jetson-1", memory_mib=None)], pods=[reservation("g"), share("a", "g")])
+    node = _only_node(status)
+    [gpu] = node.gpus
+    assert (node.shared_mib, node.memory_label.value) == (None, None)
+    assert (gpu.total_mib, gpu.taken_mib, gpu.free_mib) == (None, None, None)
+    assert "The label nvidia.com/gpu.memory is missing: KAI places no pod with gpu-memory here." in node.remarks
+    assert status.summary.free_mib == 0
+
+
+def test_a_memory_label_that_is_no_number_is_shown_as_it_is() -> None:
+    node = gpu_node("jetson-1", memory_mib=None, labels={"nvidia.com/gpu.memory": "128Gi"})
+    read = _only_node(status_of(nodes=[node]))
+    assert (read.shared_mib, read.memory_label.value) == (None, "128Gi")
+    assert read.remarks[0].startswith("The label nvidia.com/gpu.memory is '128Gi', which is no number of MiB")
+
+
+def test_a_gpu_of_less_than_kai_counts_has_nothing_to_share() -> None:
+    status = status_of(nodes=[gpu_node("jetson-1", memory_mib=50)], pods=[reservation("g"), share("a", "g")])
+    [gpu] = _only_node(status).gpus
+    assert (gpu.total_mib, gpu.free_mib, gpu.shares[0].gpus) == (0, -30000, None)
+
+
+def test_pods_of_a_time_sliced_node_are_listed_without_memory() -> None:
+    pool = {"kai.scheduler/node-pool": "time-slicing"}
+    node = gpu_node("x86-1", gpus=2, advertised=8, memory_mib=46068, labels=pool)
+    sliced = pod("sliced", node="x86-1", limits={"nvidia.com/gpu": "1"})
+    status = status_of(nodes=[node], pods=[sliced])
+    read = _only_node(status)
+    assert read.sharing.value == "time-slicing"
+    assert read.sharing.proof == "Node x86-1 metadata.labels[kai.scheduler/node-pool]"
+    assert [(gpu.use, gpu.free_mib) for gpu in read.gpus] == [("time-sliced", None), ("time-sliced", None)]
+    assert [(each.name, each.mib) for each in read.other_pods] == [("sliced", None)]
+    assert (status.summary.free_mib, status.summary.shared_mib) == (0, 0)
+
+
+def test_memory_that_is_promised_twice_because_of_replicas_is_a_remark() -> None:
+    pods = [
+        *(reservation(group, uuid="GPU-1111") for group in "ab"),
+        *(share(f"{group}-{index}", group) for group in "ab" for index in range(4)),
+    ]
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1", advertised=4)], pods=pods))
+    assert node.sharing.value == "time-slicing"
+    assert node.remarks == (
+        "KAI counts 2 GPUs in use where there are 1: the same memory is promised more than once.",
+        "2 GPU groups are on the one GPU GPU-1111: its memory is promised 2 times.",
+    )
+
+
+def test_more_than_there_is_shows_as_less_than_nothing_free() -> None:
+    pods = [reservation("g"), share("a", "g", mib=100000), share("b", "g", mib=100000)]
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=pods))
+    assert [gpu.free_mib for gpu in node.gpus] == [-69000]
+    assert node.remarks == ("Pods of GPU group g have been promised 69000 MiB more than KAI shares.",)
+
+
+def test_a_group_without_its_reservation_pod_is_a_remark() -> None:
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[share("a", "g")]))
+    assert [gpu.reservation for gpu in node.gpus] == [None]
+    assert node.remarks == ("GPU group g has no reservation pod: KAI's binder deletes its running pods.",)
+
+
+def test_a_share_that_the_binder_is_at_is_taken_already() -> None:
+    waiting = pod("a", node=None, annotations={"gpu-memory": "30000"}, phase="Pending")
+    request = {
+        "metadata": {"name": "a-x", "namespace": "robots", "creationTimestamp": CREATED},
+        "spec": {"podName": "a", "selectedNode": "jetson-1", "selectedFractionalGpuGroups": [{"id": "g"}]},
+        "status": {"phase": "Pending"},
+    }
+    status = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), waiting], bind_requests=[request])
+    [gpu] = _only_node(status).gpus
+    assert (gpu.group, gpu.taken_mib) == ("g", 30000)
+    assert gpu.shares[0].state.value == "binding"
+    assert gpu.shares[0].state.proof == "BindRequest robots/a-x spec.selectedNode"
+    request["status"] = {"phase": "Failed"}
+    failed = status_of(nodes=[gpu_node("jetson-1")], pods=[waiting], bind_requests=[request])
+    assert [gpu.use for gpu in _only_node(failed).gpus] == ["free"]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_holds_nothing(phase: str) -> None:
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[share("a", "g", phase=phase)]))
+    assert [gpu.use for gpu in node.gpus] == ["free"]
+
+
+def test_a_pod_that_is_being_deleted_holds_its_share_until_it_is_gone() -> None:
+    leaving = share("a", "g")
+    leaving["metadata"]["deletionTimestamp"] = CREATED
+    [gpu] = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), leaving])).gpus
+    assert (gpu.taken_mib, gpu.shares[0].state.value) == (30000, "ending")
+
+
+def test_nothing_is_called_free_where_pods_could_not_be_read() -> None:
+    status = status_of(nodes=[gpu_node("jetson-1")], unseen=[Unseen("pods", "refused")])
+    assert [(gpu.use, gpu.free_mib) for gpu in _only_node(status).gpus] == [("unknown", None)]
+    told = status.summary
+    assert (told.free_mib, told.taken_mib, told.shares, told.pending) == (None, None, None, None)
+    assert [(each.what, each.why) for each in status.unseen] == [("pods", "refused")]
+
+
+def test_pods_of_a_node_that_could_not_be_read_are_shown_with_it() -> None:
+    status = status_of(pods=[reservation("g"), share("a", "g")], unseen=[Unseen("nodes", "refused")])
+    node = _only_node(status)
+    assert (node.name, node.ready.value, node.shared_mib) == ("jetson-1", None, None)
+    assert [each.name for gpu in node.gpus for each in gpu.shares] == ["a"]
+    assert not any("memory" in remark for remark in node.remarks), "the label may well be there"
+
+
+def test_memory_of_nodes_that_take_no_pods_is_not_free() -> None:
+    cordoned, down = gpu_node("jetson-2"), gpu_node("jetson-3")
+    cordoned["spec"]["unschedulable"] = True
+    down["status"]["conditions"][1]["status"] = "Unknown"
+    told = status_of(nodes=[gpu_node("jetson-1"), cordoned, down]).summary
+    assert (told.free_mib, told.unavailable_mib, told.largest_free_mib) == (131000, 262000, 131000)
+
+
+def test_nodes_stand_in_the_order_in_which_people_count() -> None:
+    names = ["jetson-10", "jetson-9", "2-jetson", "jetson-100"]
+    status = status_of(nodes=[gpu_node(name) for name in names])
+    assert [node.name for node in status.nodes] == ["2-jetson", "jetson-9", "jetson-10", "jetson-100"]
+
+
+def test_a_device_plugin_that_advertises_nothing_is_a_remark() -> None:
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1", advertised=0)]))
+    assert node.remarks == ("The device plugin advertises no nvidia.com/gpu, so KAI places nothing here.",)

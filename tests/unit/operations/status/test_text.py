@@ -1,0 +1,113 @@
+"""The map on a terminal."""
+
+import io
+from datetime import timedelta
+
+from rich.console import Console
+
+from cluster.snapshot import Unseen
+from operations.status.report import Gpu, Share, Status
+from operations.status.text import bar, lines
+from operations.status.words import age
+from testbed.shared_gpus import gpu_node, pod, queue, reservation, share, waiting
+from testbed.stacks import ROOT
+from tests.support.docs import blocks
+from tests.unit.operations.status.clusters import TAKEN, status_of
+
+
+def _printed(status: Status, width: int = 100) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None, highlight=False)
+    for line in lines(status, width):
+        console.print(line)
+    return out.getvalue()
+
+
+def _busy() -> Status:
+    return status_of(
+        nodes=[gpu_node("jetson-1"), gpu_node("cpu-1", gpus=0, memory_mib=None)],
+        pods=[reservation("g"), *(share(f"arm-{index}", "g") for index in range(4)), waiting("arm-4")],
+        queues=[queue("robots", quota=1)],
+    )
+
+
+def test_the_map_says_who_has_what_what_is_free_and_what_waits() -> None:
+    printed = _printed(_busy())
+    assert "120,000 MiB are taken, 11,000 MiB are free; one more pod can get 11,000 MiB at most." in printed
+    assert "[#####======#####======..] 120000 of 131000 MiB taken, 11000 free" in printed
+    assert "GPU-1111, told by gpu-reservation-" in printed
+    assert "robots/arm-0  30000 MiB  running 2d, queue robots  (metadata.annotations[gpu-memory])" in printed
+    assert "KAI shares 131000 MiB of each GPU (metadata.labels[nvidia.com/gpu.memory]: 131072 2d)" in printed
+    assert "no node has the GPU memory (Pod robots/arm-4 status.conditions[PodScheduled], 2d)" in printed
+    assert "Without GPUs: cpu-1." in printed
+    assert "QUEUES, in GPUs" in printed
+
+
+def test_the_example_of_the_guide_is_what_is_printed() -> None:
+    status = status_of(
+        nodes=[gpu_node("jetson-1")],
+        pods=[reservation("g"), *(share(f"arm-{index}", "g") for index in range(4)), waiting("arm-4")],
+        queues=[queue("robots", quota=1, used="0.92")],
+    )
+    [example] = [block.text for block in blocks(ROOT / "docs" / "status.md", "text")]
+    assert _printed(status, 120) == example
+
+
+def test_what_is_not_there_has_no_heading() -> None:
+    printed = _printed(status_of(nodes=[gpu_node("jetson-1")]))
+    assert "131000 MiB free" in printed
+    for absent in ("PENDING", "QUEUES", "Without GPUs", "!"):
+        assert absent not in printed
+
+
+def test_no_line_is_wider_than_the_terminal() -> None:
+    long = waiting("a-pod-with-a-name-that-is-long", message="node " * 60)
+    status = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), share("a" * 120, "g"), long])
+    assert max(map(len, _printed(status, 60).splitlines())) <= 60
+
+
+def test_nothing_of_the_cluster_can_write_to_the_terminal() -> None:
+    printed = _printed(status_of(pods=[waiting("a", message="\x1b[2Jgone\r\nnext \u202eline [red]x[/red]")]))
+    assert "\x1b" not in printed
+    assert "\r" not in printed
+    assert "\u202e" not in printed
+    assert "[2Jgone  next  line [red]x[/red]" in printed or "[2Jgone next line [red]x[/red]" in printed
+
+
+def test_pods_that_could_not_be_read_leave_nothing_to_be_called_free() -> None:
+    printed = _printed(status_of(nodes=[gpu_node("jetson-1")], unseen=[Unseen("pods", "refused")]))
+    assert "Pods could not be read: what is free and what is Pending is not known." in printed
+    assert " MiB free" not in printed
+
+
+def test_a_pod_whose_reason_nobody_says_is_not_passed_over() -> None:
+    silent = pod("a", node=None, annotations={"gpu-memory": "1"}, phase="Pending")
+    assert "Nothing says why yet." in _printed(status_of(pods=[silent]))
+
+
+def _gpu(*mib: int, total: int | None = 100) -> Gpu:
+    made = status_of(pods=[share("a", "g")]).nodes[0].gpus[0].shares[0]
+    shares: tuple[Share, ...] = tuple(made.model_copy(update={"mib": each}) for each in mib)
+    taken = sum(mib)
+    free = None if total is None else total - taken
+    return Gpu(
+        use="shared", group="g", reservation=None, total_mib=total, taken_mib=taken, free_mib=free, shares=shares
+    )
+
+
+def test_a_bar_is_as_long_as_what_it_stands_for() -> None:
+    assert bar(_gpu(50, 25), 8) == "####==.."
+    assert bar(_gpu(), 8) == "........"
+    assert bar(_gpu(100), 8) == "########"
+    assert bar(_gpu(80, 80), 8) == "!!!!!!!!"
+    assert bar(_gpu(10, total=None), 8) == "--------"
+
+
+def test_ages_are_said_in_the_largest_unit_of_which_there_are_two() -> None:
+    def since(**ago: int) -> str:
+
+        return age(TAKEN, TAKEN - timedelta(**ago))
+
+    assert (since(seconds=90), since(minutes=90), since(hours=47), since(hours=48)) == ("90s", "90m", "47h", "2d")
+    assert age(TAKEN, None) == ""
+    assert since(seconds=-5) == "0s", "clocks differ"
