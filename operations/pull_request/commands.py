@@ -17,8 +17,8 @@ from operations.pull_request import base_pack, report
 from operations.pull_request import review as previews
 from operations.pull_request.comment import Occasion, drift_issue, marker, preview_comment
 from operations.pull_request.github import GitHub, GitHubError
-from operations.pull_request.redaction import Redactor
 from operations.pull_request.verified import Changes, Verified, posted_comment
+from operations.redaction import Redactor
 from operations.stack_file import raw_settings
 from operations.target import ROOT, Target, open_target
 

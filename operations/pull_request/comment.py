@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operations.engine_events import Finding, Record, Step
 from operations.pull_request import markdown
 from operations.pull_request.differences import Difference, differences, drift
-from operations.pull_request.redaction import Redactor
+from operations.redaction import Redactor
 
 LIMIT_BYTES = 60_000
 """GitHub refuses a comment of more than 65,536 characters."""

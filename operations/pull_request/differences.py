@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from operations.engine_events import State, Step
-from operations.pull_request.redaction import Redactor
+from operations.redaction import Redactor
 
 _PATH_PART = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)')
 ABSENT = object()

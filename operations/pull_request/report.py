@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from operations.engine_events import Diagnostic, Line, State, Step, Summary
-from operations.pull_request.redaction import Redactor
+from operations.redaction import Redactor
 
 LIMIT_BYTES = 4_000_000
 """Of the file; that of a stack with 50 resources has some hundred thousand."""

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from operations.engine_events import Finding, Record, record_of
 from operations.pull_request import markdown
 from operations.pull_request.comment import LIMIT_BYTES, Occasion, finding_blocks, marker, preview_body
-from operations.pull_request.redaction import Redactor
 from operations.pull_request.report import Report
+from operations.redaction import Redactor
 
 _OWN_BYTES = 24_000
 _FILES_SHOWN = 40
@@ -25,7 +25,10 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("Settings of stacks", ("Pulumi*.yaml",)),
-    ("The program", ("__main__.py", "components/*", "cluster/*", "manifests/*", "config/*", "package/*")),
+    (
+        "The program",
+        ("__main__.py", "components/*", "cluster/*", "gpu_sharing/*", "manifests/*", "config/*", "package/*"),
+    ),
     ("What runs on hosts and in the cluster", ("agents/*",)),
     ("The commands, this comment's code among them", ("operations/*", "simulator/*")),
     ("Tests and documentation", ("tests/*", "docs/*", "examples/*", "benchmarks/*", "testbed/*", "*.md", "LICENSE")),

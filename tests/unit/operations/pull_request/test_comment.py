@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 from operations.engine_events import Record
 from operations.pull_request.comment import LIMIT_BYTES, Occasion, drift_issue, marker, preview_comment
-from operations.pull_request.redaction import HIDDEN, Redactor
+from operations.redaction import HIDDEN, Redactor
 from tests.unit.operations.pull_request.logs import diagnostic, finding, record, step, summary
 
 OCCASION = Occasion(stack="jetson", status=0, commit="0123abc", log_url="https://github.com/o/r/actions/runs/1")

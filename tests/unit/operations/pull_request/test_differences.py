@@ -5,7 +5,7 @@ from typing import Any
 
 from operations.engine_events import Step
 from operations.pull_request.differences import Difference, differences, drift
-from operations.pull_request.redaction import Redactor
+from operations.redaction import Redactor
 from tests.unit.operations.pull_request.logs import step
 
 

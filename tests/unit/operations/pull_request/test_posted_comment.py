@@ -16,8 +16,8 @@ from operations.policy_check import PACK, Pack
 from operations.pull_request import base_pack, report
 from operations.pull_request.commands import app
 from operations.pull_request.comment import LIMIT_BYTES, Occasion, marker
-from operations.pull_request.redaction import HIDDEN, Redactor
 from operations.pull_request.verified import Changes, Verified, kind_of, posted_comment
+from operations.redaction import HIDDEN, Redactor
 from testbed.stacks import ROOT, STACK_FILES, jetson
 from tests.support.github_server import HEAD, REPOSITORY, TOKEN, GitHubServer, running
 from tests.unit.operations.pull_request.logs import diagnostic, finding, lines, step, summary

@@ -10,7 +10,7 @@ import pytest
 
 from operations.engine_events import parse_events, record_of
 from operations.pull_request import report
-from operations.pull_request.redaction import HIDDEN, Redactor
+from operations.redaction import HIDDEN, Redactor
 from tests.unit.operations.pull_request.logs import diagnostic, finding, lines, record, step, summary
 
 SECRET = "hunter2-secret"

@@ -1,4 +1,4 @@
-"""Takes secrets out of what will be read by everybody who can see a pull request."""
+"""Takes secrets out of what others will read: comments on pull requests, and bundles for issue reports."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

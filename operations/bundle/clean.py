@@ -1,0 +1,139 @@
+"""Takes out of objects and logs what must not leave the cluster, or tells nothing. Pure."""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from operations.redaction import HIDDEN, Redactor
+
+Json = dict[str, Any]
+
+_OURS = re.compile(
+    r"^([\w.-]*\.)?(nvidia\.com|run\.ai|kai\.scheduler|kai-anywhere\.io|kubernetes\.io|k8s\.io|k8s-sigs\.io)/"
+    r"|^(gpu-|runai|kai|received-resource-type|pod-group-name|app$|nvidia)"
+)
+"""Keys of labels and annotations that KAI, the GPU Operator, Kubernetes or this program writes or reads."""
+_NEVER = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+_PLAIN_VARIABLES = re.compile(
+    r"^(NVIDIA_|CUDA_|GPU_|RUNAI_|LD_LIBRARY_PATH$|POD_NAME$|POD_NAMESPACE$|NODE_NAME$|GOMEMLIMIT$|OPERATOR_NAMESPACE$)"
+)
+# A run of such characters is read once: from each of its places to its end would take hours for a long line.
+_ASSIGNMENT = re.compile(
+    r"(?i)(?P<name>(?<![\w.-])[\w.-]*(?:passw(?:or)?d|passphrase|token|secret|api[_-]?key|access[_-]?key|credentials?))"
+    r"(?P<sign>[\"']?\s*[=:]\s*[\"']?|\s+(?=\S*\d))(?P<value>(?!\[secret\])[^\s\"',;&}]+)"
+)
+_BEARER = re.compile(r"(?i)\b(bearer|basic)[ \t]+[\w.~+/=-]{8,}")
+_ADDRESS = re.compile(r"(?<![\w.:-])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7})(?![\w.])")
+_LOOPBACK_OR_NONE = frozenset({"127.0.0.1", "0.0.0.0", "::1", "::"})  # noqa: S104 - text to be kept, nothing listens
+
+
+class Cleaner:
+    """Cleans the files of one bundle: secrets are hidden, addresses become `address-1`, the same one everywhere.
+
+    Args:
+        known: secret values, such as the user's own token.
+    """
+
+    def __init__(self, known: frozenset[str] = frozenset()) -> None:
+        self._redactor = Redactor(known)
+        self._addresses: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        """A log, an event's message or any other text."""
+        text = self._redactor.text(text)
+        text = _BEARER.sub(lambda match: f"{match[1]} {HIDDEN}", text)
+        text = _ASSIGNMENT.sub(lambda match: f"{match['name']}{match['sign']}{HIDDEN}", text)
+        return _ADDRESS.sub(self._address, text)
+
+    def component(self, manifest: Mapping[str, Any]) -> Json:
+        """An object of KAI, the GPU Operator or this program: whole, without values that may be secret."""
+        return self._object(self._redactor.inputs("", manifest))
+
+    def tenant(self, pod: Mapping[str, Any]) -> Json:
+        """A pod that shares a GPU: what the scheduler and the kubelet say of it, and nothing of what it does."""
+        metadata, spec = pod["metadata"], pod.get("spec") or {}
+        kept = {
+            key: spec[key]
+            for key in ("nodeName", "schedulerName", "runtimeClassName", "priorityClassName")
+            if key in spec
+        }
+        for kind in ("initContainers", "containers"):
+            if spec.get(kind):
+                kept[kind] = [{"name": each["name"], "resources": each.get("resources") or {}} for each in spec[kind]]
+        status = pod.get("status") or {}
+        told = {key: status[key] for key in ("phase", "reason", "message", "conditions", "startTime") if key in status}
+        states = [
+            {key: each[key] for key in ("name", "ready", "restartCount", "state", "lastState") if key in each}
+            for each in status.get("containerStatuses") or ()
+        ]
+        named = {
+            key: metadata[key]
+            for key in ("name", "namespace", "creationTimestamp", "deletionTimestamp")
+            if key in metadata
+        }
+        owners = [{"kind": each["kind"], "name": each["name"]} for each in metadata.get("ownerReferences") or ()]
+        return self._object(
+            {
+                "metadata": named | _known_keys(metadata) | {"ownerReferences": owners},
+                "spec": kept,
+                "status": told | {"containerStatuses": states},
+            }
+        )
+
+    def node(self, node: Mapping[str, Any]) -> Json:
+        """A node: labels and annotations that concern GPUs, what it advertises, its versions and conditions."""
+        metadata, status = node["metadata"], node.get("status") or {}
+        told = {key: status[key] for key in ("capacity", "allocatable", "conditions", "nodeInfo") if key in status}
+        spec = {key: value for key, value in (node.get("spec") or {}).items() if key in {"taints", "unschedulable"}}
+        named = {key: metadata[key] for key in ("name", "creationTimestamp") if key in metadata}
+        info = {
+            key: value
+            for key, value in told.get("nodeInfo", {}).items()
+            if key not in {"machineID", "systemUUID", "bootID"}
+        }
+        return self._object(
+            {"metadata": named | _known_keys(metadata), "spec": spec, "status": told | {"nodeInfo": info}}
+        )
+
+    def _object(self, content: Json) -> Json:
+        cleaned: Json = self._value(content, "")
+        return cleaned
+
+    def _value(self, value: Any, key: str) -> Any:  # noqa: ANN401 - JSON
+        match value:
+            case {"name": str(name), "value": str()} if key == "env" and not _PLAIN_VARIABLES.search(name):
+                return value | {"value": HIDDEN}
+            case {"secure": str()}:
+                return HIDDEN
+            case Mapping():
+                return {
+                    inner: HIDDEN if inner == "caBundle" else self._value(below, inner)
+                    for inner, below in value.items()
+                    if inner != "managedFields" and inner not in _NEVER
+                }
+            case list():
+                return [self._value(item, key) for item in value]
+            case str():
+                return self.text(value)
+            case _:
+                return value
+
+    def _address(self, match: re.Match[str]) -> str:
+        written = match[0]
+        try:
+            ipaddress.ip_address(written)
+        except ValueError:
+            return written
+        if written in _LOOPBACK_OR_NONE:
+            return written
+        return self._addresses.setdefault(written, f"address-{len(self._addresses) + 1}")
+
+
+def _known_keys(metadata: Mapping[str, Any]) -> Json:
+    """Labels and annotations with keys of components; a tenant's own may say anything."""
+    return {
+        field: {key: value for key, value in metadata[field].items() if _OURS.search(key) and key not in _NEVER}
+        for field in ("labels", "annotations")
+        if metadata.get(field)
+    }

@@ -1,0 +1,161 @@
+"""Reads what a bundle holds: lists beside each other, then logs beside each other; each bounded."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster.client import Cluster
+from cluster.errors import ClusterError, ClusterUnreachableError
+from operations.bundle.clean import Cleaner, Json
+
+OBJECTS = 2000
+"""Of one list at most."""
+LOG_LINES = 2000
+LOG_BYTES = 256 * 1024
+"""Of one container at most: the newest ones."""
+_READ_BYTES = 4 * LOG_BYTES
+"""The API server cuts the newest lines off, not the oldest, so more is read than kept."""
+LOGS = 200
+"""Containers at most."""
+_PARALLEL = 8
+
+_NAMESPACED = {
+    "pods": "/api/v1/namespaces/{}/pods",
+    "services": "/api/v1/namespaces/{}/services",
+    "events": "/api/v1/namespaces/{}/events",
+    "deployments": "/apis/apps/v1/namespaces/{}/deployments",
+    "daemonsets": "/apis/apps/v1/namespaces/{}/daemonsets",
+    "jobs": "/apis/batch/v1/namespaces/{}/jobs",
+}
+_POLICIES = "/apis/admissionregistration.k8s.io"
+_CLUSTER_WIDE = {
+    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
+    "clusterpolicies": "/apis/nvidia.com/v1/clusterpolicies",
+    "gpuclusters": "/apis/nvidia.com/v1alpha1/gpuclusters",
+    "nodefeaturerules": "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules",
+    "kai-configs": "/apis/kai.scheduler/v1/configs",
+    "kai-schedulingshards": "/apis/kai.scheduler/v1/schedulingshards",
+    "kai-queues": "/apis/scheduling.run.ai/v2/queues",
+    "kai-podgroups": "/apis/scheduling.run.ai/v2alpha2/podgroups",
+    "kai-bindrequests": "/apis/scheduling.run.ai/v1alpha2/bindrequests",
+    "mutatingwebhookconfigurations": f"{_POLICIES}/v1/mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations": f"{_POLICIES}/v1/validatingwebhookconfigurations",
+    "mutatingadmissionpolicies": f"{_POLICIES}/v1/mutatingadmissionpolicies",
+    "mutatingadmissionpolicies-v1beta1": f"{_POLICIES}/v1beta1/mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings": f"{_POLICIES}/v1/mutatingadmissionpolicybindings",
+    "mutatingadmissionpolicybindings-v1beta1": f"{_POLICIES}/v1beta1/mutatingadmissionpolicybindings",
+    "validatingadmissionpolicies": f"{_POLICIES}/v1/validatingadmissionpolicies",
+    "validatingadmissionpolicybindings": f"{_POLICIES}/v1/validatingadmissionpolicybindings",
+}
+"""Kinds of this cluster that concern shared GPUs. No Secrets and no ConfigMaps: these hold what others put there."""
+_SCHEDULER = "kai-scheduler"
+_SHARES = ("gpu-fraction", "gpu-memory")
+
+
+@dataclass
+class Collected:
+    """The files of a bundle.
+
+    Attributes:
+        files: content by name inside the archive.
+        left_out: what is not in it though somebody could look for it, and why.
+    """
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+
+def collect(cluster: Cluster, namespaces: Iterable[str], cleaner: Cleaner, report: Callable[[str], None]) -> Collected:
+    """Read everything that the user may read.
+
+    Args:
+        cluster: where.
+        namespaces: of KAI, the GPU Operator, reservation pods and this program.
+        cleaner: of this bundle.
+        report: is told what happens, a line each.
+
+    Raises:
+        ClusterUnreachableError: the API server does not answer.
+    """
+    names = sorted(set(namespaces))
+    collected = Collected()
+    report(f"Objects of {', '.join(names)}, and those of the cluster that concern shared GPUs")
+    paths = {f"{kind}.{name}": path.format(name) for name in names for kind, path in _NAMESPACED.items()}
+    lists = _read(cluster, paths | _CLUSTER_WIDE | {"nodes": "/api/v1/nodes", "all pods": "/api/v1/pods"}, collected)
+    pods = [pod for name in names for pod in lists.get(f"pods.{name}", ())]
+    for what, objects in sorted(lists.items()):
+        match what:
+            case "nodes":
+                cleaned = [cleaner.node(each) for each in objects]
+            case "all pods":
+                what = "pods-that-share-gpus"  # noqa: PLW2901 - the file's name
+                cleaned = [cleaner.tenant(each) for each in objects if _tenant(each, names)]
+            case _:
+                cleaned = [cleaner.component(each) for each in objects]
+        if cleaned:
+            _keep(collected, f"objects/{what}.json", what, cleaned)
+    _logs(cluster, pods, cleaner, collected, report)
+    return collected
+
+
+def _keep(collected: Collected, file: str, what: str, objects: list[Json]) -> None:
+    if len(objects) > OBJECTS:
+        collected.left_out.append(f"{what}: {len(objects) - OBJECTS} of {len(objects)}, since {OBJECTS} are the most")
+    collected.files[file] = json.dumps(objects[:OBJECTS], indent=1).encode()
+
+
+def _read(cluster: Cluster, paths: Mapping[str, str], collected: Collected) -> dict[str, list[dict[str, Any]]]:
+    lists = {}
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        answers = {what: pool.submit(cluster.objects, path, dict[str, Any]) for what, path in paths.items()}
+        for what, answer in answers.items():
+            try:
+                lists[what] = answer.result()
+            except ClusterUnreachableError:
+                pool.shutdown(cancel_futures=True)
+                raise
+            except ClusterError as error:
+                collected.left_out.append(f"{what}: {str(error).splitlines()[0]}")
+    return lists
+
+
+def _tenant(pod: Mapping[str, Any], components: Iterable[str]) -> bool:
+    metadata = pod["metadata"]
+    if metadata["namespace"] in components:
+        return False
+    shares = any(key in (metadata.get("annotations") or {}) for key in _SHARES)
+    return shares or (pod.get("spec") or {}).get("schedulerName") == _SCHEDULER
+
+
+def _logs(
+    cluster: Cluster,
+    pods: list[dict[str, Any]],
+    cleaner: Cleaner,
+    collected: Collected,
+    report: Callable[[str], None],
+) -> None:
+    wanted = [
+        (pod["metadata"]["namespace"], pod["metadata"]["name"], status["name"], previous)
+        for pod in pods
+        for status in (pod.get("status") or {}).get("containerStatuses") or ()
+        for previous in ((False, True) if status.get("restartCount") else (False,))
+    ]
+    if len(wanted) > LOGS:
+        collected.left_out.append(f"logs: {len(wanted) - LOGS} of {len(wanted)} containers, since {LOGS} are the most")
+    report(f"Logs of {min(len(wanted), LOGS)} containers")
+
+    def read(log: tuple[str, str, str, bool]) -> str:
+        namespace, pod, container, previous = log
+        return cluster.log(
+            namespace, pod, lines=LOG_LINES, container=container, previous=previous, limit_bytes=_READ_BYTES
+        )
+
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        for (namespace, pod, container, previous), text in zip(
+            wanted[:LOGS], pool.map(read, wanted[:LOGS]), strict=True
+        ):
+            if text:
+                name = f"logs/{namespace}/{pod}.{container}{'.previous' if previous else ''}.log"
+                collected.files[name] = cleaner.text(text).encode()[-LOG_BYTES:]

@@ -1,0 +1,127 @@
+"""`kai-anywhere bundle`."""
+
+import io
+import json
+import os
+import platform
+import tarfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cluster.client import Cluster
+from cluster.errors import ClusterError
+from config.stack import StackSettings
+from manifests import every_object, reservation
+from operations.bundle.clean import Cleaner
+from operations.bundle.collect import LOG_BYTES, LOG_LINES, Collected, collect
+from operations.errors import OperationError
+from operations.exit_status import ExitStatus
+from operations.reading import open_place
+from operations.stack_file import read_stack_file
+from operations.target import ROOT
+from toolchain.progress import say
+
+_SECRET_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_ACCESS_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_README = """# What this is
+
+Objects, events and logs of KAI, the GPU Operator and kai-anywhere in one cluster, for an issue report. Made {made}.
+
+# What was taken out
+
+- Secrets and ConfigMaps were not read. Of pods that share a GPU there is what the scheduler and the kubelet say; not
+  their images, commands, variables and logs.
+- Values of environment variables, certificates, tokens, passwords and what looks like one are `[secret]`.
+- Addresses are `address-1` and so on: the same address has the same name in every file.
+- Names of nodes, namespaces, pods and queues are as they are. Look through the files before you publish them.
+
+# What is not in it
+
+{left_out}
+"""
+
+
+def bundle(
+    *,
+    stack: Annotated[
+        str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
+    ] = "jetson",
+    context: Annotated[str | None, typer.Option(help="A context of the kubeconfig, in place of the stack's.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The archive; kai-anywhere-bundle-<time>.tar.gz in this folder without it.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what is in it as JSON.")] = False,
+) -> None:
+    """Collect what an issue report needs, without secrets, into one archive; change nothing."""
+    made = datetime.now(UTC)
+    file = output or Path(f"kai-anywhere-bundle-{made:%Y%m%dT%H%M%SZ}.tar.gz")
+    if file.exists():
+        raise OperationError(f"{file} exists. Choose another name with --output.")
+    with open_place(stack, context) as place:
+        cleaner = Cleaner(frozenset(_secrets(place.cluster)))
+        collected = collect(place.cluster, _namespaces(place.stack), cleaner, say)
+        collected.files["versions.json"] = _json(_versions(place.cluster))
+    settings = read_stack_file(ROOT / f"Pulumi.{stack}.yaml").get("config", {})
+    collected.files["settings.json"] = _json(cleaner.component(settings))
+    left_out = "\n".join(f"- {cleaner.text(line)}" for line in collected.left_out) or "Nothing else was left out."
+    left_out += f"\n\nOf each log there are the last {LOG_LINES} lines, and {LOG_BYTES // 1024} KiB at most."
+    collected.files["README.md"] = _README.format(made=f"{made:%Y-%m-%d %H:%M} UTC", left_out=left_out).encode()
+    _write(file, file.name.removesuffix(".tar.gz"), collected.files)
+    typer.echo(_told(file, collected, as_json=as_json))
+    if collected.left_out:
+        raise typer.Exit(ExitStatus.WARNINGS)
+
+
+def _told(file: Path, collected: Collected, *, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(
+            {"file": str(file), "files": sorted(collected.files), "left_out": collected.left_out}, indent=2
+        )
+    size = file.stat().st_size / 1024
+    lines = [f"{file}: {len(collected.files)} files, {size:.0f} KiB. Look through it before you publish it."]
+    lines += [f"warning: not in it: {line}" for line in collected.left_out]
+    return "\n".join(lines)
+
+
+def _namespaces(settings: StackSettings) -> set[str]:
+    own = {each["metadata"]["name"] for each in every_object.objects(settings).values() if each["kind"] == "Namespace"}
+    return own | {settings.kai.namespace, settings.gpu_operator.namespace, reservation.NAMESPACE}
+
+
+def _secrets(cluster: Cluster) -> Iterator[str]:
+    """The user's own: they have no reason to be in a log, and must not be in a bundle."""
+    yield from filter(None, map(os.environ.get, _SECRET_VARIABLES))
+    for user in cluster.chosen.content.get("users") or ():
+        content: Mapping[str, Any] = user.get("user") or {}
+        yield from (str(content[key]) for key in ("token", "password", "client-key-data") if content.get(key))
+
+
+def _versions(cluster: Cluster) -> dict[str, str]:
+    try:
+        server = cluster.version().git
+    except ClusterError as error:
+        server = f"not told: {str(error).splitlines()[0]}"
+    return {
+        "kubernetes": server,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        **{name: version(name) for name in ("pulumi", "pulumi-kubernetes", "pulumi-command", "pydantic")},
+    }
+
+
+def _json(content: object) -> bytes:
+    return json.dumps(content, indent=1).encode()
+
+
+def _write(file: Path, folder: str, files: Mapping[str, bytes]) -> None:
+    """For its owner alone: what was not recognised as a secret is still nobody else's."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size, entry.mode = len(content), 0o600
+            archive.addfile(entry, io.BytesIO(content))
