@@ -15,7 +15,7 @@ NEEDED := --group engine --group simulator
 
 ##@ Stack
 
-.PHONY: up preview preflight probe-privilege repair down env reset
+.PHONY: up preview preflight status probe-privilege repair down env reset
 
 up: install ## Install STACK (jetson or x86) on the simulator, or on the cluster of KUBECONFIG.
 	@$(BIN)/python -m operations up --stack $(STACK)
@@ -26,6 +26,9 @@ preview: install ## Show what `make up` would change.
 preflight: install ## Check the cluster against STACK; change nothing.
 	@$(BIN)/python -m operations preflight --stack $(STACK)
 
+status: install ## Show who has which share of which GPU on STACK's cluster, and what is Pending and why.
+	@$(BIN)/python -m operations status --stack $(STACK)
+
 probe-privilege: install ## Find out how much of its board KAI's reservation pod needs on NODE, a Jetson of STACK.
 	@$(BIN)/python -m operations probe-privilege --stack $(STACK) --node "$(NODE)"
 
@@ -35,8 +38,8 @@ repair: install ## Put back what was changed on STACK's cluster outside of Pulum
 down: install ## Remove STACK, and stop its simulator.
 	@$(BIN)/python -m operations down --stack $(STACK)
 
-env: install ## Print what puts pulumi, kubectl and the Python environment on PATH: eval "$(make env)"
-	@$(BIN)/python -m toolchain run --group shell -- sh -c 'echo "export PATH=\"$$PATH\""'
+env: install ## Print what puts kai-anywhere, pulumi, kubectl and Python on PATH: eval "$(make env)"
+	@$(BIN)/python -m toolchain run --group shell -- sh -c 'echo "export PATH=\"$(CURDIR)/bin:$$PATH\""'
 
 reset: install ## Forget the simulator of STACK with all its data.
 	@$(BIN)/python -m operations reset --stack $(STACK)
@@ -95,7 +98,7 @@ test-unit: install ## The tests that need neither toolchain nor cluster: seconds
 
 ##@ Benchmarks
 
-.PHONY: bench-preview bench-policy bench-admission bench-hosts
+.PHONY: bench-preview bench-policy bench-admission bench-hosts bench-simulator bench-status
 
 bench-preview: install ## Preview of a full stack over an empty program, and a no-op `up` over a preview.
 	@$(BIN)/python -m benchmarks.preview
@@ -109,9 +112,15 @@ bench-admission: install ## The admission server alone, and what each carrier ad
 bench-hosts: install ## What many hosts cost over one: HOSTS of them behind a real sshd on loopback.
 	@$(BIN)/python -m benchmarks.hosts
 
+bench-simulator: install ## Memory and start of the simulator, alone and with KAI's programs (KAI_PROGRAMS, settings `kai` of STACK).
+	@STACK=$(STACK) $(BIN)/python -m benchmarks.simulator
+
+bench-status: install ## What `status` costs on 100, 1,000 and 5,000 nodes.
+	@$(BIN)/python -m benchmarks.status
+
 ##@ Development
 
-.PHONY: help install fmt requirements
+.PHONY: help install fmt reference requirements
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -128,6 +137,9 @@ install: .venv/installed ## Install the Python environment (every other target d
 fmt: install ## Format the code.
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+reference: install ## Write docs/settings.md and the stack files' schema anew, from the models in config/.
+	@$(BIN)/python -m operations.settings
 
 requirements: install ## Pin the dependencies of pyproject.toml again, with hashes.
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml --output-file requirements.txt

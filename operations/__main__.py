@@ -1,6 +1,8 @@
-"""`python -m operations`: what the Makefile calls for stacks and for checks before a change."""
+"""The commands of people and of the Makefile.
 
-import os
+`kai-anywhere` (bin/) runs them from any folder, `python -m operations` from the checkout.
+"""
+
 import shutil
 import sys
 from dataclasses import replace
@@ -18,19 +20,36 @@ from cluster.preflight import run_preflight
 from config.stack import StackConfigError
 from operations import chart_update, engine, policy_check, sharing, summary
 from operations import images as stack_images
+from operations.bundle.commands import bundle
+from operations.doctor.commands import app as doctor_app
 from operations.errors import OperationError
+from operations.exit_status import ExitStatus
 from operations.helm import Helm
+from operations.plan.commands import plan
 from operations.privilege_probe import run as privilege_probe
 from operations.pull_request.commands import app as pull_request_app
 from operations.registry import Registries
+from operations.settings.commands import app as settings_app
 from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
-from operations.target import ROOT, Target, folder, open_target
+from operations.status.commands import status
+from operations.target import ROOT, Target, folder, open_target, own_cluster
+from operations.verify.commands import verify
 from simulator.api import client
 from toolchain.progress import say
 from toolchain.registry import Crane
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Fractional GPU sharing with the KAI scheduler: install it, and look at it.",
+)
 app.add_typer(pull_request_app)
+app.add_typer(settings_app)
+app.add_typer(doctor_app, name="doctor")
+app.command()(plan)
+app.command()(status)
+app.command()(verify)
+app.command()(bundle)
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 
@@ -71,7 +90,8 @@ def down(stack: Stack = "jetson") -> None:
 @app.command()
 def reset(stack: Stack = "jetson") -> None:
     """Stop the stack's simulator and forget it, with the stack's state."""
-    existed = folder(stack).exists()
+    # The folder itself stays, with the lock of commands that wait for one another.
+    existed = any((folder(stack) / name).exists() for name in ("cluster", "project", "state"))
     simulator.reset(folder(stack) / "cluster")
     for name in ("project", "state"):
         shutil.rmtree(folder(stack) / name, ignore_errors=True)
@@ -175,7 +195,7 @@ def probe_privilege(
     """Find out how much of its Jetson KAI's reservation pod needs: pods on the node, one after the other."""
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
     privilege_probe.check_stack(settings, node)
-    if not (os.environ.get("KUBECONFIG") or settings.cluster.kubeconfig or settings.cluster.context):
+    if not own_cluster(settings):
         raise OperationError("The simulator's nodes run no pods. Give KUBECONFIG to probe a board.")
     chosen = image or privilege_probe.kai_image(settings)
     cluster = Cluster.connect(settings.cluster)
@@ -218,7 +238,7 @@ def _summary(target: Target) -> str:
 def main() -> None:
     """Run a command; a failure is a text on stderr, not a traceback."""
     try:
-        app()
+        app(prog_name="kai-anywhere")
     except (
         OperationError,
         StackConfigError,
@@ -227,7 +247,7 @@ def main() -> None:
         toolchain.ToolchainError,
     ) as error:
         sys.stderr.write(f"{error}\n")
-        sys.exit(1)
+        sys.exit(ExitStatus.COULD_NOT_RUN)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def check_context(target: Target) -> None:
     Raises:
         ClusterError: if there is no such kubeconfig or context.
     """
-    choose_context(target.settings.cluster)
+    choose_context(target.settings.cluster.kubeconfig, target.settings.cluster.context)
 
 
 def _unattended(target: Target) -> list[str]:

@@ -14,6 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from gpu_sharing.request import GPU_MEMORY
 from operations.errors import OperationError
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 WORKLOAD = Path("examples/sharing.yaml")
 NAMESPACE = "default"
-_MEMORY = "gpu-memory"
-"""The annotation with the MiB that a pod asks for."""
 _FIELD_MANAGER = "kai-anywhere-make-up"
 _WITHIN_S, _POLL_S = 60.0, 0.5
 _WIDTH = 110
@@ -81,7 +80,7 @@ def table(pods: Sequence[Mapping[str, Any]]) -> str:
         shown.add_column(column)
     for pod in pods:
         metadata = pod["metadata"]
-        asked = (metadata.get("annotations") or {}).get(_MEMORY, "-")
+        asked = (metadata.get("annotations") or {}).get(GPU_MEMORY, "-")
         node = pod["spec"].get("nodeName") or "-"
         shown.add_row(metadata["name"], asked, _phase(pod), node, reason(pod))
     out = io.StringIO()

@@ -14,13 +14,11 @@ import simulator
 import toolchain
 from config.platform import TegraPlatform, X86Platform
 from config.stack import StackSettings
-from manifests import kai
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
+from operations import kai_programs
 from operations.errors import OperationError
 from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_settings, read_stack_file, with_settings
 
-KAI_PROGRAMS = ("admission", "binder", "operator", "podgroupcontroller", "podgrouper", "queuecontroller", "scheduler")
-"""The images whose programs are needed: what KAI's operator starts where nothing more is switched on."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -52,9 +50,7 @@ def folder(stack: str) -> Path:
 
 @contextmanager
 def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
-    """The reader's own cluster if a kubeconfig is chosen (KUBECONFIG, or in the stack's settings), else the simulator.
-
-    A simulator's own kubeconfig chooses no cluster.
+    """The reader's own cluster if one is chosen, else the simulator.
 
     Args:
         stack: its name.
@@ -64,10 +60,9 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
         OperationError: if another command works on the same simulator, or there is none.
     """
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
-    chosen = _own_kubeconfig()
-    if chosen or settings.cluster.kubeconfig or settings.cluster.context:
+    if own_cluster(settings):
         environment = toolchain.environment(toolchain.ENGINE)
-        if chosen:
+        if chosen := own_kubeconfig():
             # Not every shell expands `make up KUBECONFIG=~/.kube/config`, and the Kubernetes provider does not either.
             environment["KUBECONFIG"] = os.pathsep.join(str(Path(p).expanduser()) for p in chosen.split(os.pathsep))
         yield Target(stack, settings, ROOT, environment, ())
@@ -88,7 +83,12 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
         ) from error
 
 
-def _own_kubeconfig() -> str | None:
+def own_cluster(settings: StackSettings) -> bool:
+    """Whether the reader's own cluster is chosen: by KUBECONFIG, unless that is a simulator's, or in the settings."""
+    return bool(own_kubeconfig() or settings.cluster.kubeconfig or settings.cluster.context)
+
+
+def own_kubeconfig() -> str | None:
     """KUBECONFIG, unless it names a simulator's: whoever exported that for kubectl still means the simulator."""
     chosen = os.environ.get("KUBECONFIG")
     simulators = (ROOT / ".simulator").resolve()
@@ -101,8 +101,9 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
         "kai": _chart(settings.kai.chart.source, KAI_SCHEDULER),
         "gpu_operator": _chart(settings.gpu_operator.chart.source, GPU_OPERATOR),
     }
-    kai_programs = _kai_programs(settings, official_chart=charts["kai"] is None)
-    control_plane = simulator.up(place / "cluster", nodes=_nodes(settings), kai_programs=kai_programs)
+    cluster = place / "cluster"
+    programs = kai_programs.choose(settings, simulator.status(cluster), official_chart=charts["kai"] is None)
+    control_plane = simulator.up(cluster, nodes=_nodes(settings), kai_programs=programs)
     project = place / "project"
     state = place / "state"
     project.mkdir(exist_ok=True)
@@ -152,34 +153,6 @@ def _nodes(settings: StackSettings) -> dict[str, simulator.NodeKind]:
         case X86Platform():
             pass
     return nodes
-
-
-def _kai_programs(settings: StackSettings, *, official_chart: bool) -> str | None:
-    """What KAI_PROGRAMS says, or None: then KAI is emulated, or run as the last time.
-
-    Raises:
-        OperationError: KAI's chart is our stand-in, whose RBAC and CRDs KAI can't work with, or the settings do not
-            tell which images.
-        ToolchainError: a program can't be had from there.
-    """
-    chosen = os.environ.get("KAI_PROGRAMS")
-    if not chosen:
-        return None
-    if not official_chart:
-        raise OperationError(
-            "KAI_PROGRAMS needs KAI's own chart, which can't be reached from here, and our stand-in has neither its "
-            "RBAC nor its CRDs. Say where a copy lies: kai.chart.source in the stack file, a folder or an archive."
-        )
-    programs = chosen if chosen == toolchain.IMAGES else str(Path(chosen).expanduser().resolve())
-    for name in KAI_PROGRAMS:
-        image = kai.image(settings, name)
-        if image is None and programs == toolchain.IMAGES:
-            raise OperationError(
-                "KAI_PROGRAMS=images: the settings do not tell the tag of KAI's images: kai.chart is a local chart, or "
-                "its version is no single release. Set kai.image_tag."
-            )
-        toolchain.program_of(image or name, programs)
-    return programs
 
 
 def _chart(source: str | None, pin: ChartPin) -> Path | None:

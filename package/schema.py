@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components import tokens
+from config.reference import models_schema
 from config.stack import SETTINGS_KEY, StackSettings
 
 NAME = "kai-anywhere"
@@ -32,7 +33,7 @@ _SOMETIMES = frozenset({"gpu_operator_version", "kai_version"})
 
 def package_schema() -> dict[str, Any]:
     """The schema as JSON: one component, its settings as typed plain values, its outputs."""
-    models = StackSettings.model_json_schema()
+    models = models_schema()
     types = {model: _object(shape) for model, shape in models["$defs"].items()}
     types[StackSettings.__name__] = _object(models)
     settings = {
@@ -71,12 +72,17 @@ def _object(shape: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "string", "enum": [{"value": value} for value in shape["enum"]], **described}
     made: dict[str, Any] = {
         "type": "object",
-        "properties": {name: _property(value) for name, value in shape["properties"].items()},
+        "properties": {name: _described(value) for name, value in shape["properties"].items()},
         **described,
     }
     if "required" in shape:
         made["required"] = shape["required"]
     return made
+
+
+def _described(shape: Mapping[str, Any]) -> dict[str, Any]:
+    made = _property(shape)
+    return made | {"description": shape["description"]} if "description" in shape else made
 
 
 def _property(shape: Mapping[str, Any]) -> dict[str, Any]:  # noqa: PLR0911 - a table, one row a shape

@@ -3,7 +3,7 @@
 import json
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import trustme
 import yaml
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from typing_extensions import override
+
+from cluster.client import Cluster
+from cluster.kubeconfig import ChosenContext
 
 UID = "0b7c1a52-7a1e-4f5b-9b0f-5f0c3a3c9d11"
 """The identity of the healthy cluster."""
@@ -79,6 +84,11 @@ class ApiServer:
         """Answer a path with a JSON document."""
         self.answers[path] = Answer(200, json.dumps(document).encode())
 
+    def pages(self, path: str, by_token: Mapping[str, object]) -> None:
+        """Answer a list page by page: the first under the empty token."""
+        for token, document in by_token.items():
+            self.serve(f"{path}?continue={token}" if token else path, document)
+
     def fail(self, path: str, status: int) -> None:
         """Answer a path with an error status."""
         self.answers[path] = Answer(status, json.dumps({"kind": "Status", "code": status}).encode())
@@ -88,10 +98,18 @@ class ApiServer:
         self.applies[path] = Answer(status, json.dumps({"kind": "Status", "code": status, "message": message}).encode())
 
 
-def node(name: str, *, architecture: str = "arm64", memory: str = "128Gi", gpus: int = 1, **labels: str) -> Any:  # noqa: ANN401 - JSON
+def node(
+    name: str,
+    *,
+    architecture: str = "arm64",
+    memory: str = "128Gi",
+    gpus: int = 1,
+    labels: Mapping[str, str] | None = None,
+    **more_labels: str,
+) -> Any:  # noqa: ANN401 - JSON
     """A node as the API server shows it."""
     return {
-        "metadata": {"name": name, "labels": labels, "annotations": {"a": "b"}},
+        "metadata": {"name": name, "labels": dict(labels or {}) | more_labels, "annotations": {"a": "b"}},
         "status": {
             "nodeInfo": {"architecture": architecture, "kubeletVersion": "v1.36.2"},
             "capacity": {"memory": memory, "cpu": "8"},
@@ -129,7 +147,8 @@ def running(tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
             parts = urlsplit(self.path)
             headers = {name.lower(): value for name, value in self.headers.items()}
             state.asked.append(Request(parts.path, parse_qs(parts.query), headers, self.command))
-            answer = answers.get(parts.path, otherwise)
+            token = state.asked[-1].query.get("continue")
+            answer = answers.get(f"{parts.path}?continue={token[0]}" if token else parts.path, otherwise)
             self.send_response(answer.status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(answer.body)))
@@ -182,3 +201,11 @@ def write_kubeconfig(path: Path, content: object) -> str:
     """Write a kubeconfig and return its path as a stack would say it."""
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return str(path)
+
+
+def connected(answer: Callable[[httpx2.Request], httpx2.Response]) -> Cluster:
+    """The program's client of a cluster that a function answers for: no socket is opened."""
+    config = KubeConfig.from_dict(kubeconfig("https://board.example")).get()
+    assert isinstance(config, SingleConfig)
+    http = httpx2.Client(base_url="https://board.example", transport=httpx2.MockTransport(answer))
+    return Cluster(ChosenContext("loopback", "kubeconfig", config, {}), http)

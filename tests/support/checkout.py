@@ -45,8 +45,9 @@ def fresh(folder: Path) -> Iterator[Path]:
 
 
 def shell(script: str, folder: Path, environment: Mapping[str, str] | None = None, *, expect: int = 0) -> str:
-    """Run a script in a checkout; no kubeconfig is chosen unless the environment says so."""
+    """Run a script in a checkout; without a kubeconfig and with an emulated KAI, unless the environment says so."""
     own = {key: value for key, value in os.environ.items() if key not in {"KUBECONFIG", "MAKEFLAGS", "MAKELEVEL"}}
+    own["KAI_PROGRAMS"] = "emulated"  # also where its images could be fetched
     done = subprocess.run(
         ["bash", "-euc", script],
         cwd=folder,

@@ -1,6 +1,7 @@
 """The README's commands, run as a newcomer runs them: in a fresh checkout."""
 
 import re
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from testbed.inventory import connect
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, STACK_FILES
 from tests.support.checkout import fresh, shell
+from tests.support.docs import command
 
 pytestmark = pytest.mark.engine
 
@@ -85,11 +87,30 @@ class TestOnTheSimulator:
         exported = {"KUBECONFIG": str(checkout / _KUBECONFIG)}
         assert re.search(r"\d+ unchanged", shell("make preview", checkout, exported))
 
+    def test_the_commands_of_their_page_look_at_the_simulator(self, checkout: Path) -> None:
+        page = (checkout / "docs" / "commands.md").read_text(encoding="utf-8")
+        environment, verify, bundle = re.findall(r"(?ms)^```bash\n(.*?)^```$", page)
+        assert "verify" in shell(environment, checkout)
+        warnings = 4  # KAI is emulated here, so that sharing is not verified
+        output = shell(f"{environment.splitlines()[0]}\n{verify}", checkout, expect=warnings)
+        assert re.search(r"(?m)^held    components: \d+ checks of doctor passed\.$", output)
+        assert "held    reservation pods on jetson-1: they get what the stack says.\n" in output
+        assert "privileged: true" in output
+        assert "skipped sharing: KAI is emulated on this simulator" in output
+        shell(f"{environment.splitlines()[0]}\n{bundle}", checkout)
+        doctor = command("troubleshooting.md", "kai-anywhere doctor --stack jetson")
+        assert "Nothing is wrong" in shell(f"{environment.splitlines()[0]}\n{doctor}", checkout)
+        [written] = checkout.glob("kai-anywhere-bundle-*.tar.gz")
+        with tarfile.open(written) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+        assert names >= {"README.md", "settings.json", "versions.json", "objects/nodes.json", "objects/kai-queues.json"}
+        assert "/kai-anywhere-bundle-*.tar.gz" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
     def test_the_review_and_the_drift_of_the_teams_guide_work(self, checkout: Path) -> None:
         guide = (checkout / "docs" / "teams.md").read_text(encoding="utf-8")
-        for command in ("make review\n", "make drift\n"):
-            assert f"```bash\n{command}```" in guide
-            shell(command, checkout)
+        for target in ("make review\n", "make drift\n"):
+            assert f"```bash\n{target}```" in guide
+            shell(target, checkout)
         text = (checkout / "review" / "comment.md").read_text(encoding="utf-8")
         assert "### Preview of `jetson`: nothing changes" in text
         assert "policy pack `kai-anywhere" in text

@@ -9,8 +9,8 @@ import simulator
 from operations.engine_events import record_of
 from operations.pull_request import base_pack, report
 from operations.pull_request.comment import LIMIT_BYTES, Occasion, drift_issue, preview_comment
-from operations.pull_request.redaction import Redactor
 from operations.pull_request.review import analyze, events, preview
+from operations.redaction import Redactor
 from operations.target import Target
 from testbed.engine import Stack
 from testbed.inventory import connect

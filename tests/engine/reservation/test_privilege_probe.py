@@ -22,6 +22,7 @@ from config.stack import SETTINGS_KEY
 from manifests import pod_guard, reservation
 from manifests.admission_objects import deny_binding
 from manifests.reservation_guard import GUARD, guard_policy
+from operations import scratch
 from operations.errors import OperationError
 from operations.privilege_probe import ladder, run
 from operations.privilege_probe.ladder import NAMESPACE, Symptom
@@ -105,6 +106,7 @@ def _quick(board: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     board.script = {}
     board.pods.clear()
     monkeypatch.setattr(run, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(scratch, "POLL_SECONDS", 0.1)
 
 
 @pytest.fixture

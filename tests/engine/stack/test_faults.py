@@ -1,7 +1,5 @@
 """Bad input and faults on the real engine: a clear error, nothing half-registered, and the next run converges."""
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +8,10 @@ import pytest
 import yaml
 
 import simulator
-from simulator import records
-from simulator.layout import Layout
 from simulator.ports import free_ports
 from testbed.engine import Run, Stack
 from testbed.inventory import connect, inventory
-from testbed.simulated import stack_settings, start
+from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import Json, changed, jetson, x86
 from testbed.waiting import eventually
 
@@ -199,10 +195,3 @@ def test_a_run_killed_inside_helm_is_explained_and_its_remedy_lets_the_next_run_
         assert api.delete(f"{secrets}/{remedy.rsplit(maxsplit=1)[-1]}").status_code == httpx2.codes.OK
         stack.up()
         assert set(stack.up().changes) == {"same"}
-
-
-def kill(control_plane: simulator.ControlPlane, process: str) -> None:
-    """Kill one process of a simulator, as the machine's OOM killer would."""
-    state = records.read(Layout.of(control_plane.folder).records)
-    assert state is not None
-    os.kill(state.processes[process].pid, signal.SIGKILL)

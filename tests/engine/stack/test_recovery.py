@@ -18,10 +18,9 @@ from operations import engine
 from operations.target import Target
 from testbed.engine import Stack
 from testbed.inventory import connect, inventory
-from testbed.simulated import stack_settings, start
+from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import ROOT, changed, jetson, parse
 from testbed.waiting import eventually
-from tests.engine.stack.test_faults import kill
 
 pytestmark = pytest.mark.engine
 

@@ -9,11 +9,14 @@ import pytest
 import yaml
 
 import simulator
+from config.kai import Placement
 from operations import target
 from operations.stack_file import raw_settings, read_settings, stack_names
 from testbed.engine import Stack
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, changed, jetson
+from tests.support.checkout import shell
+from tests.support.docs import command
 
 pytestmark = pytest.mark.engine
 
@@ -26,6 +29,16 @@ def _here(settings: Json, control_plane: simulator.ControlPlane) -> Json:
         known = {node: {"gpu_memory_mib": 28672} | (said or {}) for node, said in nodes.items()}
         settings = changed(settings, f"platform.{kind}", known)
     return changed(settings, "hosts", {})
+
+
+def _with_the_program(tmp_path: Path, environment: dict[str, str]) -> Stack:
+    """A stack with the program in the project's own folder, as in a checkout; it has no cluster."""
+    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
+    project["runtime"]["options"]["virtualenv"] = sys.prefix
+    (tmp_path / "stack").mkdir()
+    shutil.copy(ROOT / "__main__.py", tmp_path / "stack")
+    settings = changed(jetson(), "cluster.kubeconfig", str(tmp_path / "no-kubeconfig"))
+    return Stack(tmp_path / "stack", settings, environment | {"PYTHONPATH": str(ROOT)}, project=project)
 
 
 @pytest.mark.parametrize("name", stack_names(ROOT))
@@ -51,9 +64,9 @@ def test_what_pulumi_writes_into_a_shipped_stack_leaves_its_comments_in_place(
     (tmp_path / "state").mkdir()
     own = {"PULUMI_BACKEND_URL": (tmp_path / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": "a passphrase"}
     before = file.read_text(encoding="utf-8")
-    for command in (["stack", "init", name], ["config", "set", "--secret", "lab-key", "a key", "--stack", name]):
+    for arguments in (["stack", "init", name], ["config", "set", "--secret", "lab-key", "a key", "--stack", name]):
         subprocess.run(
-            ["pulumi", *command, "--non-interactive"], cwd=tmp_path, env=engine_environment | own, check=True
+            ["pulumi", *arguments, "--non-interactive"], cwd=tmp_path, env=engine_environment | own, check=True
         )
     after = file.read_text(encoding="utf-8")
     assert yaml.safe_load(after).keys() == {"config", "encryptionsalt"}
@@ -61,15 +74,58 @@ def test_what_pulumi_writes_into_a_shipped_stack_leaves_its_comments_in_place(
     assert comments[0] == comments[1], "a section uncommented afterwards belongs to the settings still"
 
 
+def test_single_keys_are_set_as_the_page_of_settings_says(tmp_path: Path, engine_environment: dict[str, str]) -> None:
+    first_line = "pulumi config set --path 'kai-anywhere:settings.kai.scheduler.placement' spread"
+    stack = _with_the_program(tmp_path, engine_environment)
+    shell(command("settings.md", first_line), stack.folder, stack.environment)
+    file = stack.folder / f"Pulumi.{stack.name}.yaml"
+    settings = read_settings(file)
+    assert settings.kai.scheduler.placement is Placement.SPREAD
+    assert settings.kai.scheduler.args == {"v": "4"}
+    assert settings.kai.timeout_seconds == 900
+    assert settings.kai.queues["robots"].gpu.quota == 0.5
+    assert settings.kai.images.pull_secrets == ("site",)
+    assert settings.platform.jetsons["jetson-2.example.com"].gpu_memory_mib == 57344
+    # The engine hands the program what the file says: no setting is wrong, and so the cluster is looked for.
+    output = stack.run("preview", expect=None).output
+    assert "no-kubeconfig" in output
+    assert "wrong" not in output
+
+
+@pytest.mark.parametrize(
+    ("setting", "says", "way_out"),
+    [
+        (
+            "kai-anywhere:settings.kai.queues.robots.gpu.quota 0.5",
+            "run pulumi config rm --path, then pulumi config set --path with --type float",
+            "pulumi config rm --path {key}; pulumi config set --path {key} {value} --type float",
+        ),
+        (
+            "kai-anywhere:settings.kai.scheduler.args.v 4",
+            "pulumi config set --path does so with --type string",
+            "pulumi config set --path {key} {value} --type string",
+        ),
+    ],
+)
+def test_what_pulumi_writes_as_another_type_is_refused_with_the_way_out(
+    setting: str, says: str, way_out: str, tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
+    key, value = setting.split()
+    stack = _with_the_program(tmp_path, engine_environment)
+    shell(f"pulumi config set --path {key} {value}", stack.folder, stack.environment)
+    output = stack.run("preview", expect=None).output
+    assert key in output
+    assert says in output
+    shell(way_out.format(key=key, value=value), stack.folder, stack.environment)
+    output = stack.run("preview", expect=None).output
+    assert key not in output
+    assert "no-kubeconfig" in output
+
+
 def test_what_nothing_reads_in_a_stack_file_is_refused_by_the_program(
     tmp_path: Path, engine_environment: dict[str, str]
 ) -> None:
-    # The program in the project's own folder, as in a checkout.
-    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
-    project["runtime"]["options"]["virtualenv"] = sys.prefix
-    (tmp_path / "stack").mkdir()
-    shutil.copy(ROOT / "__main__.py", tmp_path / "stack")
-    stack = Stack(tmp_path / "stack", jetson(), engine_environment | {"PYTHONPATH": str(ROOT)}, project=project)
+    stack = _with_the_program(tmp_path, engine_environment)
     file = stack.folder / f"Pulumi.{stack.name}.yaml"
     text = file.read_text(encoding="utf-8")
     file.write_text(text + "gvirtus: {}\n", encoding="utf-8")

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from testbed.fractions import fitting, shared_mib
+from gpu_sharing.arithmetic import shared_mib
 from testbed.stacks import ROOT
+from tests.support.fractions import fitting
 
 _GUIDE = (ROOT / "docs" / "jetson.md").read_text(encoding="utf-8")
 _ROWS = re.findall(r"(?m)^\| (\d+) \| (\d+) \| `gpu-(?:memory|fraction): \"([\d.]+)\"`[^|]*\| (\d+) \|$", _GUIDE)

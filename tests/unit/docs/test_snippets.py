@@ -42,6 +42,8 @@ _README = "engine/docs/test_readme.py"
 _RECOVERY = "engine/stack/test_recovery.py"
 _S3 = "engine/stack/test_s3_state.py"
 _SITE = "engine/docs/test_air_gapped.py"
+_PLAN = "unit/docs/test_plan.py"
+_STATUS = "unit/operations/status"
 _FEWER = "without the packages of the tests"
 _ANSWERED = "the question of `pulumi up` is answered with yes"
 _PULLED = "the chart is made here: the official one needs the internet"
@@ -72,6 +74,12 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             "pulumi up",
             RunBy(_README, "test_the_third_step_works_on_a_cluster_of_ones_own", _ANSWERED),
         ),
+    ],
+    "docs/commands.md": [
+        ('eval "$(make env)"', RunBy(_README, "test_the_commands_of_their_page_look_at_the_simulator")),
+        ("kai-anywhere verify", RunBy(_README, "test_the_commands_of_their_page_look_at_the_simulator")),
+        ("held    components: 99 checks of doctor passed.", _PICTURE),
+        ("kai-anywhere bundle", RunBy(_README, "test_the_commands_of_their_page_look_at_the_simulator")),
     ],
     "docs/admission.md": [
         (
@@ -170,6 +178,24 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy(_DOCS, "test_the_cluster_becomes_a_mixed_one"),
         ),
     ],
+    "docs/plan.md": [
+        (
+            "kai-anywhere plan --gpu-memory-mib 131072 --request-mib 32768 --pods 4",
+            RunBy(_PLAN, "test_a_command_of_the_page_works"),
+        ),
+        (
+            "3 of 4 pods run, 1 Pending.",
+            RunBy(_PLAN, "test_the_picture_of_the_page_is_what_the_first_command_prints"),
+        ),
+        (
+            "kai-anywhere plan --gpu-memory-mib 122880 --machine-memory-mib 125772 --file examples/sharing.yaml",
+            RunBy(_PLAN, "test_a_command_of_the_page_works"),
+        ),
+        (
+            "kai-anywhere plan --gpu-memory-mib 131072 --request-mib 30720 --pods 5 --json",
+            RunBy(_PLAN, "test_the_programs_read_what_the_page_promises"),
+        ),
+    ],
     "docs/policy.md": [
         (
             "make policy",
@@ -223,6 +249,13 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
     "docs/simulator.md": [
         ("make reset", NotRun("KAI's programs and its chart are of no package registry; run by hand with v0.17.0")),
     ],
+    "docs/status.md": [
+        ("kai-anywhere status", RunBy(f"{_STATUS}/test_command.py", "test_the_map_is_printed_and_nothing_is_changed")),
+        (
+            "lab (https://10.0.0.5:6443)",
+            RunBy(f"{_STATUS}/test_text.py", "test_the_example_of_the_guide_is_what_is_printed"),
+        ),
+    ],
     "docs/teams.md": [
         (
             "pulumi login 's3://kai-anywhere-state?region=eu-central-1'",
@@ -245,6 +278,22 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         (
             "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.18.6",
             RunBy(_DOCS, "test_a_newer_chart_is_checked", _PULLED),
+        ),
+    ],
+    "docs/settings.md": [
+        (
+            "kai-anywhere settings explain kai.queues",
+            RunBy("unit/operations/test_settings.py", "test_the_commands_of_the_page_answer"),
+        ),
+        (
+            "pulumi config set --path 'kai-anywhere:settings.kai.scheduler.placement' spread",
+            RunBy("engine/stack/test_shipped_stacks.py", "test_single_keys_are_set_as_the_page_of_settings_says"),
+        ),
+    ],
+    "docs/troubleshooting.md": [
+        (
+            "kai-anywhere doctor --stack jetson",
+            RunBy(_README, "test_the_commands_of_their_page_look_at_the_simulator"),
         ),
     ],
     "docs/upgrade.md": [

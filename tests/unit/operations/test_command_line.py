@@ -1,12 +1,16 @@
 """What the command line says when it can't do its work: a text and status 1, never a traceback."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from operations.__main__ import app
+from operations.exit_status import ExitStatus
 from operations.stack_file import stack_names
 from testbed.stacks import ROOT
 
@@ -44,3 +48,38 @@ def test_resetting_what_was_never_started_is_no_error() -> None:
     done = _run("reset", "--stack", "never-started")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "The simulator of stack 'never-started' was never started.\n"
+
+
+def test_a_second_reset_finds_no_simulator_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operations.target.ROOT", tmp_path)
+    place = tmp_path / ".simulator" / "jetson"
+    (place / "cluster").mkdir(parents=True)
+    (place / "command.lock").touch()
+    first, second = (CliRunner().invoke(app, ["reset"]).output for _ in range(2))
+    assert first == "The simulator of stack 'jetson' is gone, with its data.\n"
+    assert second == "The simulator of stack 'jetson' was never started.\n"
+
+
+def test_the_command_runs_from_any_folder_and_through_a_link(tmp_path: Path) -> None:
+    link = tmp_path / "kai"
+    link.symlink_to(ROOT / "bin" / "kai-anywhere")
+    done = subprocess.run([link, "reset", "--stack", "x y"], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "The simulator of stack 'x y' was never started.\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["kai"]
+
+
+def test_a_checkout_without_its_environment_says_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    script = shutil.copy(ROOT / "bin" / "kai-anywhere", tmp_path / "bin")
+    done = subprocess.run([script], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"The Python environment is not installed yet: make -C {tmp_path} install\n"
+
+
+def test_wrong_options_end_with_the_status_of_usage() -> None:
+    done = _run("up", "--speed", "fast")
+    assert done.returncode == ExitStatus.USAGE
+    assert "No such option: --speed" in done.stderr
+    assert "kai-anywhere up" in done.stderr
+    assert done.stdout == ""

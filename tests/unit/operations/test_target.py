@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from operations.errors import OperationError
-from operations.target import KAI_PROGRAMS, ROOT, _kai_programs, folder, open_target
-from testbed.stacks import STACK_FILES, changed, jetson, parse
-from toolchain import Program, ToolchainError
+from operations.target import ROOT, folder, open_target
+from testbed.stacks import STACK_FILES
+from toolchain import Program
 
 PROGRAMS = (Program.PULUMI, Program.LANGUAGE_PYTHON, Program.KUBERNETES_PROVIDER)
 
@@ -60,31 +60,3 @@ def test_removing_a_stack_starts_no_simulator_to_remove_it_from(
 def test_each_stack_has_a_simulator_of_its_own() -> None:
     assert folder("jetson") != folder("x86")
     assert folder("jetson").is_relative_to(ROOT / ".simulator")
-
-
-def test_kai_is_played_where_no_programs_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KAI_PROGRAMS", raising=False)
-    assert _kai_programs(parse(jetson()), official_chart=True) is None
-
-
-def test_programs_need_each_other_and_kais_own_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KAI_PROGRAMS", str(tmp_path))
-    for name in KAI_PROGRAMS[1:]:
-        shutil.copy("/bin/true", tmp_path / name)
-    with pytest.raises(ToolchainError, match="has no program admission"):
-        _kai_programs(parse(jetson()), official_chart=True)
-    shutil.copy("/bin/true", tmp_path / KAI_PROGRAMS[0])
-    assert _kai_programs(parse(jetson()), official_chart=True) == str(tmp_path)
-    with pytest.raises(OperationError, match=r"kai\.chart\.source"):
-        _kai_programs(parse(jetson()), official_chart=False)
-
-
-def test_programs_of_images_are_those_of_the_stacks_own_tag(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KAI_PROGRAMS", "images")
-    asked: list[tuple[str, str]] = []
-    monkeypatch.setattr("toolchain.program_of", lambda *image: asked.append(image))
-    settings = changed(jetson(), "kai.images.registry", "registry.example.com/kai")
-    assert _kai_programs(parse(changed(settings, "kai.image_tag", "mine")), official_chart=True) == "images"
-    assert asked == [(f"registry.example.com/kai/{name}:mine", "images") for name in KAI_PROGRAMS]
-    with pytest.raises(OperationError, match=r"Set kai\.image_tag"):
-        _kai_programs(parse(changed(settings, "kai.chart", {"source": "./chart"})), official_chart=True)

@@ -89,7 +89,18 @@ def test_a_platform_is_told_by_its_kind() -> None:
             "x86": "#/types/kai-anywhere:index:X86Platform",
         },
     }
-    assert _type("TegraPlatform")["properties"]["kind"] == {"type": "string", "const": "tegra"}
+    kind = _type("TegraPlatform")["properties"]["kind"]
+    assert (kind["type"], kind["const"]) == ("string", "tegra")
+
+
+def test_every_property_says_what_it_is_for() -> None:
+    without = [
+        f"{name}.{key}"
+        for name, shape in TYPES.items()
+        for key, value in shape.get("properties", {}).items()
+        if "description" not in value | TYPES.get(value.get("$ref", "").removeprefix("#/types/"), {})
+    ]
+    assert without == []
 
 
 _SCALARS = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}

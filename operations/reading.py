@@ -1,0 +1,70 @@
+"""The cluster that a command looks at and does not change: the reader's own, or a stack's simulator that runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import simulator
+from cluster.client import Cluster
+from config.stack import StackSettings
+from operations.errors import OperationError
+from operations.stack_file import read_settings
+from operations.target import ROOT, folder, own_kubeconfig
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cluster, and what should run there.
+
+    Attributes:
+        cluster: the connection.
+        settings: what the stack says; None where no stack was named and none is needed.
+        simulated: whether it is a stack's simulator.
+    """
+
+    cluster: Cluster
+    settings: StackSettings | None
+    simulated: bool
+
+    @property
+    def stack(self) -> StackSettings:
+        """What the stack says.
+
+        Raises:
+            LookupError: the command that asks names no stack.
+        """
+        if self.settings is None:
+            raise LookupError("no stack was named")
+        return self.settings
+
+
+@contextmanager
+def open_place(stack: str | None, context: str | None = None) -> Iterator[Place]:
+    """Connect: to the context that was named, to the stack's own cluster, to KUBECONFIG, or to the stack's simulator.
+
+    Args:
+        stack: its name; without one, the cluster alone is looked at.
+        context: a context of the kubeconfig, in place of what the stack says.
+
+    Raises:
+        OperationError: the stack is to be on its simulator, and that does not run.
+        ClusterError: there is no such cluster, or it can't be used.
+        StackConfigError: the stack's settings are wrong.
+    """
+    settings = read_settings(ROOT / f"Pulumi.{stack}.yaml") if stack else None
+    kubeconfig = settings.cluster.kubeconfig if settings else None
+    context = context or (settings.cluster.context if settings else None)
+    simulated = bool(stack) and not (own_kubeconfig() or kubeconfig or context)
+    if simulated:
+        state = simulator.status(folder(str(stack)) / "cluster")
+        if not state.running:
+            raise OperationError(
+                f"Stack '{stack}' has no simulator that runs. Start it with `make up STACK={stack}`, or name a "
+                "cluster: KUBECONFIG, or --context."
+            )
+        kubeconfig = str(state.kubeconfig)
+    cluster = Cluster.open(kubeconfig, context)
+    try:
+        yield Place(cluster, settings, simulated)
+    finally:
+        cluster.close()

@@ -1,0 +1,90 @@
+"""What `doctor` says of a stack on a real API server: well, and then with one thing taken away."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+import simulator
+from cluster.client import Cluster
+from operations.doctor.diagnosis import Diagnosis, diagnose
+from operations.doctor.reading import read_facts
+from testbed.engine import Stack
+from testbed.simulated import stack_settings
+from testbed.stacks import jetson, parse
+from testbed.waiting import eventually
+
+pytestmark = pytest.mark.engine
+
+_KAI = "/apis/apps/v1/namespaces/kai-scheduler/deployments"
+_BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/kai-anywhere-reservation-overrides"
+_MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+@pytest.fixture(scope="module")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory, cluster: simulator.ControlPlane, engine_environment: dict[str, str]
+) -> Iterator[Stack]:
+    """The Jetson stack, up; what a test takes away, it puts back."""
+    made = Stack(tmp_path_factory.mktemp("jetson"), stack_settings(jetson(), cluster), engine_environment)
+    made.up()
+    yield made
+    if made.resources():
+        made.destroy()
+
+
+def _diagnosis(stack: Stack, cluster: simulator.ControlPlane) -> Diagnosis:
+    connection = Cluster.open(str(cluster.kubeconfig))
+    try:
+        return diagnose(read_facts(connection, parse(stack.settings), "kai-anywhere/test"))
+    finally:
+        connection.close()
+
+
+def _problems(stack: Stack, cluster: simulator.ControlPlane) -> dict[str, set[str]]:
+    return {
+        problem.cause.check.code: {each.check.code for each in problem.symptoms}
+        for problem in _diagnosis(stack, cluster).problems
+    }
+
+
+def _scale(api: httpx2.Client, name: str, replicas: int) -> None:
+    api.patch(f"{_KAI}/{name}", json={"spec": {"replicas": replicas}}, headers=_MERGE).raise_for_status()
+
+
+def test_a_stack_that_runs_is_well(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    eventually(lambda: _problems(stack, cluster) == {})
+    assert _diagnosis(stack, cluster).not_checked == ()
+
+
+def test_an_operator_that_is_off_is_the_cause_of_a_scheduler_that_stays_off(
+    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client
+) -> None:
+    _scale(api, "kai-operator", 0)
+    _scale(api, "kai-scheduler-default", 0)
+    eventually(lambda: _problems(stack, cluster) == {"KA0202": {"KA0204"}})
+    _scale(api, "kai-operator", 1)
+    _scale(api, "kai-scheduler-default", 1)
+    eventually(lambda: _problems(stack, cluster) == {})
+
+
+def test_a_node_pool_that_was_set_by_hand_is_found(
+    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client
+) -> None:
+    def label(value: str | None) -> None:
+        patch = {"metadata": {"labels": {"kai.scheduler/node-pool": value}}}
+        api.patch("/api/v1/nodes/jetson-1", json=patch, headers=_MERGE).raise_for_status()
+
+    label("by-hand")
+    assert "KA0408" in _problems(stack, cluster)
+    label(None)
+    assert "KA0408" not in _problems(stack, cluster)
+
+
+def test_a_binding_of_the_overrides_that_is_gone_is_found_and_repaired(
+    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client
+) -> None:
+    api.delete(_BINDING).raise_for_status()
+    assert _problems(stack, cluster) == {"KA0501": {"KA0105"}}
+    stack.up("--refresh")
+    eventually(lambda: _problems(stack, cluster) == {})

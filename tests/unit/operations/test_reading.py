@@ -1,0 +1,50 @@
+"""Which cluster the commands look at that change nothing."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from operations.errors import OperationError
+from operations.reading import open_place
+from testbed.stacks import STACK_FILES
+from tests.support.api_server import ApiServer, kubeconfig, write_kubeconfig
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with a stack file, and nobody's KUBECONFIG."""
+    shutil.copy(STACK_FILES / "Pulumi.jetson.yaml", tmp_path)
+    monkeypatch.setattr("operations.reading.ROOT", tmp_path)
+    monkeypatch.setattr("operations.target.ROOT", tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    return tmp_path
+
+
+def test_kubeconfig_is_the_cluster_with_and_without_a_stack(
+    checkout: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", write_kubeconfig(checkout / "config", kubeconfig(api.url)))
+    with open_place("jetson") as place:
+        assert (place.cluster.server, place.simulated) == (api.url, False)
+        assert place.settings is not None
+    with open_place(None) as place:
+        assert (place.cluster.server, place.simulated, place.settings) == (api.url, False, None)
+
+
+def test_a_named_context_is_taken_instead_of_the_current_one(
+    checkout: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = kubeconfig("http://127.0.0.1:9")
+    content["clusters"].append({"name": "lab", "cluster": {"server": api.url}})
+    content["contexts"].append({"name": "lab", "context": {"cluster": "lab", "user": "admin"}})
+    monkeypatch.setenv("KUBECONFIG", write_kubeconfig(checkout / "config", content))
+    with open_place("jetson", "lab") as place:
+        assert place.cluster.server == api.url
+
+
+def test_a_stack_without_a_cluster_and_without_a_simulator_is_told_how_to_get_one(checkout: Path) -> None:
+    with pytest.raises(OperationError, match=r"has no simulator that runs. Start it with `make up STACK=jetson`"):
+        open_place("jetson").__enter__()
+    assert not (checkout / ".simulator").exists(), "looking makes nothing"

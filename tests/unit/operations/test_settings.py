@@ -1,0 +1,111 @@
+"""The reference of the settings: its commands, and the files that `make reference` writes."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from config.reference import Setting, settings
+from operations.settings.__main__ import files
+from operations.settings.commands import app
+from operations.settings.page import anchor
+from testbed.stacks import ROOT
+from tests.support.docs import command
+
+PAGE = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def _explained(key: str) -> str:
+    done = _run("explain", key)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def test_every_file_is_what_the_models_say() -> None:
+    for path, text in files().items():
+        assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path} is old: run `make reference`, read the diff"
+
+
+def test_a_setting_is_explained_with_type_default_and_page() -> None:
+    text = _explained("kai.timeout_seconds")
+    assert text.startswith("kai.timeout_seconds\n")
+    assert re.search(r"(?m)^  Type: +integer, seconds, from 30 to 7200$", text)
+    assert re.search(r"(?m)^  Default: +600$", text)
+    assert "docs/settings.md#kai\n" in text
+    assert "Only with" not in text
+
+
+def test_a_section_says_what_it_has() -> None:
+    text = _explained("kai.scheduler")
+    assert "kai.scheduler.placement: one of binpack, spread (default binpack)" in text
+    assert "kai.scheduler.args: mapping of names to text" in text
+    assert "kai.namespace" not in text
+
+
+def test_a_name_of_ones_own_stands_for_any_name() -> None:
+    assert _explained("platform.tegra_nodes.jetson-1.gpu_count").startswith("platform.tegra_nodes.<name>.gpu_count\n")
+
+
+def test_a_union_is_explained_by_variant() -> None:
+    tegra, x86 = _explained("platform").split("Only with: ")[1:]
+    assert tegra.startswith("platform.kind: tegra")
+    assert "platform.driver_library_path" in tegra
+    assert x86.startswith("platform.kind: x86")
+    assert "platform.driver_library_path" not in x86
+
+
+def test_an_unknown_key_ends_with_the_status_of_wrong_usage_and_names_near_keys() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "operations", "settings", "explain", "kai.cdi_enable"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "There is no setting 'kai.cdi_enable'.\nDid you mean kai.cdi_enabled?\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_setting_is_listed_with_its_type() -> None:
+    lines = _run("list").stdout.splitlines()
+    assert {line.partition(":")[0] for line in lines} == {
+        setting.key for setting in settings() if setting.shape != "section"
+    }
+    assert "kai.default_queue: true or false (default true)" in lines
+    assert "cluster.distribution: one of kubeadm, k3s, rke2, k8s-snap, microk8s, required" in lines
+
+
+def test_programs_get_json() -> None:
+    [explained] = json.loads(_run("explain", "kai.queues.robots.priority", "--json").stdout)
+    assert explained["key"] == "kai.queues.<name>.priority"
+    assert (explained["type"], explained["default"], explained["required"]) == ("integer, at least 0", None, False)
+    assert [setting["key"] for setting in json.loads(_run("list", "--json").stdout)] == [
+        setting.key for setting in settings()
+    ]
+
+
+def test_the_commands_of_the_page_answer() -> None:
+    lines = command("settings.md", "kai-anywhere settings explain kai.queues").splitlines()
+    for line in lines:
+        program, group, *arguments = line.split()
+        assert (program, group) == ("kai-anywhere", "settings")
+        assert _run(*arguments).exit_code == 0, line
+    assert len(lines) > 2
+
+
+@pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.key)
+def test_the_page_has_every_setting_and_its_anchor(setting: Setting) -> None:
+    assert f"`{setting.key}`" in PAGE
+    headings = re.findall(r"(?m)^#+ (.+)$", PAGE)
+    anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    assert anchors.count(anchor(setting)) == 1
