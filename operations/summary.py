@@ -120,7 +120,8 @@ def _next_steps(stack: str, settings: StackSettings, kubeconfig: str, *, simulat
     if settings.overrides_apply:
         user = binder(settings)
         steps.append(
-            f"kubectl create -f examples/reservation-pod.yaml --as {user} -o yaml   # as KAI does; see what it became"
+            f"kubectl create -f examples/reservation-pod.yaml --as {user} --dry-run=server -o yaml"
+            "   # what becomes of KAI's reservation pods"
         )
     if runs_kai:
         steps.append(fraction)

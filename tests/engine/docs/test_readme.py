@@ -78,6 +78,8 @@ class TestOnTheSimulator:
     def test_the_reservation_pod_of_the_readme_becomes_privileged(self, checkout: Path) -> None:
         output = shell(BLOCKS[1], checkout)
         assert yaml.safe_load(output)["spec"]["containers"][0]["securityContext"]["privileged"] is True
+        left = shell(f"{BLOCKS[1].splitlines()[0]}\nkubectl --kubeconfig {_KUBECONFIG} get pods -A", checkout)
+        assert "gpu-reservation-" not in left
 
     def test_the_next_steps_of_the_summary_work(self, checkout: Path) -> None:
         output = shell("make preflight", checkout)

@@ -350,7 +350,7 @@ def test_the_example_in_the_readme_works_with_kubectl(cluster: simulator.Control
     kubectl = install([Program.KUBECTL])[Program.KUBECTL]
     example = str(ROOT / "examples/reservation-pod.yaml")
     command = [str(kubectl), "--kubeconfig", str(cluster.kubeconfig), "create", "-f", example, "--as", BINDER]
-    done = subprocess.run([*command, "-o", "yaml"], check=True, capture_output=True, text=True)
+    done = subprocess.run([*command, "--dry-run=server", "-o", "yaml"], check=True, capture_output=True, text=True)
     assert yaml.safe_load(done.stdout)["spec"]["containers"][0]["securityContext"]["privileged"] is True
 
 
