@@ -120,7 +120,7 @@ bench-status: install ## What `status` costs on 100, 1,000 and 5,000 nodes.
 
 ##@ Development
 
-.PHONY: help install fmt reference requirements
+.PHONY: help install fmt reference docs requirements
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -140,6 +140,9 @@ fmt: install ## Format the code.
 
 reference: install ## Write docs/settings.md and the stack files' schema anew, from the models in config/.
 	@$(BIN)/python -m operations.settings
+
+docs: install ## Build the docs as a site into .site/; a link that leads nowhere is an error.
+	@$(BIN)/zensical build --strict --clean
 
 requirements: install ## Pin the dependencies of pyproject.toml again, with hashes.
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml --output-file requirements.txt

@@ -49,8 +49,9 @@ def test_the_two_commands_are_the_ones_that_decide_what_lands() -> None:
     assert "make test" in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
 
 
-def test_every_make_target_that_the_readme_names_exists() -> None:
-    named = set(re.findall(r"`make ([a-z-]+)", README))
+def test_every_make_target_that_the_readme_and_the_page_of_commands_name_exists() -> None:
+    commands = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`make ([a-z-]+)", README + commands))
     targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
     assert named >= {"up", "test", "preview", "down", "check", "fmt", "preflight", "reset", "bench-preview"}
     assert named <= targets
@@ -107,6 +108,11 @@ class TestOnTheSimulator:
             names = {name.partition("/")[2] for name in archive.getnames()}
         assert names >= {"README.md", "settings.json", "versions.json", "objects/nodes.json", "objects/kai-queues.json"}
         assert "/kai-anywhere-bundle-*.tar.gz" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+    def test_the_commands_of_the_sites_first_page_work(self, checkout: Path) -> None:
+        output = shell(command("index.md", 'eval "$(make env)"'), checkout)
+        assert "jetson-1  tegra, ready" in output
+        assert "4 of 5 pods run, 1 Pending." in output
 
     def test_the_review_and_the_drift_of_the_teams_guide_work(self, checkout: Path) -> None:
         guide = (checkout / "docs" / "teams.md").read_text(encoding="utf-8")

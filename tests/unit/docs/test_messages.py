@@ -8,7 +8,17 @@ import pytest
 
 from testbed.stacks import ROOT
 
-GUIDES = ("jetson", "distributions", "mixed-clusters", "air-gapped", "upgrade", "gvirtus", "admission", "hosts")
+GUIDES = (
+    "jetson",
+    "distributions",
+    "mixed-clusters",
+    "air-gapped",
+    "upgrade",
+    "gvirtus",
+    "admission",
+    "hosts",
+    "messages",
+)
 PACKAGES = ("agents", "cluster", "components", "config", "manifests", "operations", "toolchain")
 ELSEWHERE = {
     "ERROR_LIBRARY_NOT_FOUND": "NVML, in KAI's reservation pod",

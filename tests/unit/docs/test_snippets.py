@@ -120,7 +120,13 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             ),
         ),
     ],
-    "docs/architecture.md": [("flowchart LR", _PICTURE)],
+    "docs/index.md": [
+        ("make up", RunBy(_README, "test_make_up_installs_the_jetson_stack_and_says_what_is_there")),
+        (
+            'eval "$(make env)"',
+            RunBy(_README, "test_the_commands_of_the_sites_first_page_work"),
+        ),
+    ],
     "docs/distributions.md": [
         (
             "containerd config default | sudo tee /etc/containerd/config.toml",
