@@ -43,7 +43,12 @@ ELSEWHERE = {
     "No matching distribution found": "pip",
     "Pending": "Kubernetes, of a pod",
     "Your local changes to the following files would be overwritten": "git",
+    "1 setting is wrong. Nothing was changed.": "ours, with the number filled in",
+    "is not ready for this stack": "ours, between two names",
     "Waited 900 s for GPUs to be advertised": "ours, with the time filled in",
+    "Waited 900 s for the admission webhook of Queue": "ours, with time and kind filled in",
+    "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard' ... denied request": "the API server, of our policy",
+    "the stack is currently locked": "pulumi",
     "the volume name gvirtus-config is taken": "ours, with the name filled in",
     "something else is mounted at /run/gvirtus/properties.json": "ours, with the path filled in",
 }
