@@ -13,7 +13,7 @@ from testbed.inventory import connect
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, STACK_FILES
 from tests.support.checkout import fresh, shell
-from tests.support.docs import command
+from tests.support.docs import blocks, command
 
 pytestmark = pytest.mark.engine
 
@@ -32,6 +32,12 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A fresh clone with the installed environment of this one."""
     with fresh(tmp_path_factory.mktemp("clone") / "kai-anywhere") as folder:
         yield folder
+
+
+@pytest.fixture(scope="module")
+def summary(checkout: Path) -> str:
+    """What the first `make up` prints."""
+    return shell("make up", checkout)
 
 
 def test_every_block_is_known_to_this_test() -> None:
@@ -62,11 +68,18 @@ def test_every_folder_that_the_readme_names_exists() -> None:
         assert (ROOT / folder).is_dir(), folder
 
 
+def _words(text: str) -> set[str]:
+    """Its lines, whatever their width and the server's port."""
+    return {
+        " ".join(re.sub(r"127\.0\.0\.1:\d+", "...", line).split()) for line in text.splitlines() if "──" not in line
+    }
+
+
 class TestOnTheSimulator:
     """`make up` and what it leaves running."""
 
-    def test_make_up_installs_the_jetson_stack_and_says_what_is_there(self, checkout: Path) -> None:
-        output = shell("make up", checkout)
+    def test_make_up_installs_the_jetson_stack_and_says_what_is_there(self, summary: str) -> None:
+        output = summary
         for line in (
             "Stack 'jetson' is up on https://127.0.0.1:",
             "Simulated:",
@@ -75,6 +88,10 @@ class TestOnTheSimulator:
         ):
             assert line in output
         assert "Traceback" not in output
+
+    def test_make_up_ends_with_what_the_readme_shows(self, summary: str) -> None:
+        [shown] = [block.text for block in blocks(ROOT / "README.md", "text")]
+        assert _words(shown) <= _words(summary)
 
     def test_the_reservation_pod_of_the_readme_becomes_privileged(self, checkout: Path) -> None:
         output = shell(BLOCKS[1], checkout)

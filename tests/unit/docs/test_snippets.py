@@ -61,6 +61,10 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
                 but="`make test` is what runs this test",
             ),
         ),
+        (
+            "Stack 'jetson' is up on https://127.0.0.1:22419 (Kubernetes v1.36.3).",
+            RunBy(_README, "test_make_up_ends_with_what_the_readme_shows"),
+        ),
         ("Pulumi.<stack>.yaml ──► settings ──► manifests ──► components ──► Kubernetes", _PICTURE),
         (
             'eval "$(make env)"',
