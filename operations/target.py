@@ -42,6 +42,11 @@ class Target:
     simulated: tuple[str, ...]
     runs_kai: bool = False
 
+    @property
+    def qualified_name(self) -> str:
+        """The stack as project/name, as its field managers have it."""
+        return f"{yaml.safe_load((self.project / 'Pulumi.yaml').read_text(encoding='utf-8'))['name']}/{self.stack}"
+
 
 def folder(stack: str) -> Path:
     """The folder of a stack's simulator, with its data, state and project."""

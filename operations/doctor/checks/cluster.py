@@ -21,7 +21,7 @@ _CANT_START = {
 def _half_done(facts: Facts) -> Iterator[Finding]:
     for release in facts.releases:
         for revision in release.revisions:
-            if revision.status.startswith("pending-"):
+            if revision.half_done:
                 yield Finding(
                     Subject("HelmRelease", release.name, release.namespace),
                     f"Helm release '{release.name}' is '{revision.status}' since {revision.created}.",
