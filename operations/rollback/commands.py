@@ -95,7 +95,7 @@ def _ask(plan: Plan, target: Target, *, yes: bool) -> None:
     """
     if yes or target.simulated:
         return
-    if not sys.stdin.isatty():
+    if not _somebody_is_there():
         raise OperationError("Nothing was changed: there is nobody to ask. With --yes it is done without a question.")
     if plan.only_heal:
         agreed = typer.confirm("Heal?")
@@ -103,6 +103,10 @@ def _ask(plan: Plan, target: Target, *, yes: bool) -> None:
         agreed = typer.prompt(f"Type the stack's name, {plan.stack}, to undo all of this", default="") == plan.stack
     if not agreed:
         raise OperationError("Nothing was changed.")
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty()
 
 
 def _run(there: StackInCluster, planned: Planned, choice: Choice) -> int:
