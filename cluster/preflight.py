@@ -326,6 +326,6 @@ def _releases(facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
                     f"Helm release '{release}' is '{revision.status}': an earlier run was killed inside Helm, or "
                     "another one is at work.",
                     f"Wait for whoever works there, since {revision.created}. If that was a run of this stack which "
-                    f"is dead, take back its half-done revision: kubectl --namespace {namespace} delete secret "
-                    f"{revision.secret}",
+                    "is dead, take back its half-done revision: kai-anywhere rollback --only-heal. Or by hand: "
+                    f"kubectl --namespace {namespace} delete secret {revision.secret}",
                 )

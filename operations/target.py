@@ -75,7 +75,7 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
     place = folder(stack)
     if not start and not (place / "state").exists():
         raise OperationError(
-            f"Stack '{stack}' has no simulator. If it is on a cluster of yours, give that: make down STACK={stack} "
+            f"Stack '{stack}' has no simulator. If it is on a cluster of yours, name that before the same command: "
             "KUBECONFIG=~/.kube/config"
         )
     place.mkdir(parents=True, exist_ok=True)

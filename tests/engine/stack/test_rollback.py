@@ -1,5 +1,6 @@
 """`kai-anywhere rollback` on the real engine and API server: killed runs are healed, and nothing of ours stays."""
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from testbed.inventory import connect, inventory
 from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import changed, jetson, parse
 from testbed.waiting import eventually
+from tests.support.docs import command
 
 pytestmark = pytest.mark.engine
 
@@ -69,6 +71,13 @@ def rollback(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Command:
     return run
 
 
+def of_the_guide(first_line: str) -> list[str]:
+    """The options of the command in docs/recovery.md, but for the stack."""
+    program, name, *options = shlex.split(command("recovery.md", first_line).splitlines()[0])
+    assert (program, name, options[-2:]) == ("kai-anywhere", "rollback", ["--stack", "jetson"])
+    return options[:-2]
+
+
 def left(api: httpx2.Client, before: set[str]) -> set[str]:
     """What the cluster has more; of nodes only labels of ours, since others label nodes too."""
     return {
@@ -112,7 +121,7 @@ def test_a_killed_installation_is_healed_and_up_goes_on(
     stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, rollback: Command
 ) -> None:
     killed_in_helm(stack, cluster, api, "gpu-operator")
-    rollback("--only-heal")
+    rollback(*of_the_guide("kai-anywhere rollback --only-heal --stack jetson"))
     assert api.get(_SECRETS.format("gpu-operator"), params={"labelSelector": "owner=helm"}).json()["items"] == []
     run = stack.up()
     assert "pending operations" not in run.output
@@ -196,7 +205,7 @@ def test_everything_goes_and_what_is_somebody_elses_stays(
         _QUEUES, params={"fieldManager": "kubectl-create"}, json=queue | {"metadata": {"name": "somebodys"}}
     ).raise_for_status()
     assert definitions(api)
-    output = rollback().output
+    output = rollback(*of_the_guide("kai-anywhere rollback --stack jetson")).output
     assert "pulumi destroy:" in output
     kept = {"ClusterRole//somebodys", "Queue//somebodys"}
     eventually(lambda: left(api, before) == kept)
