@@ -18,6 +18,7 @@ from operations.rollback.plan import Plan
 from operations.rollback.planning import Choice, Planned, make_plan
 from operations.rollback.reading import StackInCluster
 from operations.rollback.steps import Rollback
+from operations.status.words import count
 from operations.target import Target, open_target
 from toolchain.progress import say
 
@@ -112,6 +113,7 @@ def _somebody_is_there() -> bool:
 def _run(there: StackInCluster, planned: Planned, choice: Choice) -> int:
     work = Rollback(there, say)
     try:
+        work.take_over()
         work.heal(planned.half_done)
         if choice.only_heal:
             typer.echo("Healed. Next: pulumi up, or make up.")
@@ -135,7 +137,7 @@ def _run(there: StackInCluster, planned: Planned, choice: Choice) -> int:
 
 def _go_on(there: StackInCluster, work: Rollback, choice: Choice) -> None:
     """What is done is done, and read anew by the next run: after `pulumi destroy`, the state forgot the cluster."""
-    say(f"Done so far: {len(work.done)} steps, which are not undone. To go on:")
+    say(f"{count(len(work.done), 'change')} done, and not undone. To go on:")
     options = {
         "--only-heal": choice.only_heal,
         "--leave-pods": choice.leave_pods,
@@ -158,7 +160,12 @@ def _end(work: Rollback, plan: Plan, choice: Choice) -> int:
         typer.echo(f"Stays: {each.strip()}")
     typer.echo(
         "Not the stack's, and so left: labels that the GPU Operator and Node Feature Discovery wrote on nodes, and "
-        f"files of their pods there.\nNext: pulumi stack rm {stack}, and rm {bound_file(plan.cluster_uid)} if no other "
-        "stack is on that cluster."
+        "files of their pods there."
+    )
+    connection = bound_file(plan.cluster_uid)
+    typer.echo(
+        f"Next: make down STACK={stack} stops the simulator."
+        if work.stack.target.simulated
+        else f"Next: pulumi stack rm {stack}, and rm {connection} if no other stack is on that cluster."
     )
     return ExitStatus.WARNINGS if plan.unseen else ExitStatus.WELL

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 
 from operations.exit_status import ExitStatus
+from operations.status.words import count
 
 VERSION = 1
 """Of the JSON; a change that breaks its readers is another one."""
@@ -132,12 +133,12 @@ class Plan(_Part):
         )
         yield "Let the state forget what that run had begun:", shown(self.pending)
         yield "Remove what pulumi destroy can't see:", shown(self.removes_before)
-        counts = ", ".join(f"{count} {kind}" for kind, count in self.destroys.items())
+        counts = ", ".join(f"{number} {kind}" for kind, number in self.destroys.items())
         destroys = [counts] if counts else []
         if self.hosts:
             destroys.append(f"with the files of the hosts {', '.join(self.hosts)}, which each gives back")
         if self.reservation_pods:
-            destroys.append(f"with {self.reservation_pods} reservation pods, which hold GPUs for other pods")
+            destroys.append(f"with {count(self.reservation_pods, 'reservation pod')}, to hold GPUs for other pods")
         if self.gives_back:
             destroys.append(f"given back, not deleted: {', '.join(self.gives_back)}")
         yield "pulumi destroy:", destroys

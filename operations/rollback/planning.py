@@ -9,6 +9,7 @@ from cluster.leftovers import GROUPS
 from operations.engine import Checkpoint, Resource
 from operations.rollback.plan import Blocker, Healing, Plan, shown
 from operations.rollback.reading import RELEASE, Found, HalfDone, StackInCluster
+from operations.status.words import count
 
 
 @dataclass(frozen=True)
@@ -130,26 +131,27 @@ def _kind(resource: Resource) -> str:
 def _definitions(stack: StackInCluster) -> Iterator[str]:
     listed = stack.definitions()
     for group in GROUPS:
-        ours = [(each, count) for each, count in listed if each.group == group and each.by_pulumi]
+        ours = [each for each, _ in listed if each.group == group and each.by_pulumi]
         if ours:
-            objects = sum(count for each, count in listed if each.group == group)
-            yield f"{len(ours)} CustomResourceDefinitions of {group}, with {objects} objects now"
+            objects = sum(number for each, number in listed if each.group == group)
+            yield f"{count(len(ours), 'CustomResourceDefinition')} of {group}, with {count(objects, 'object')} now"
 
 
 def _stays(stack: StackInCluster, definitions: list[str]) -> Iterator[str]:
     if definitions:
         yield from definitions
         yield "   Helm never deletes these. --remove-definitions does, of each group in which no object is left."
-    for each, count in stack.definitions():
+    for each, objects in stack.definitions():
         if not each.by_pulumi:
-            yield f"CustomResourceDefinition {each.name}, with {count} objects: no release of Pulumi's made it."
+            held = count(objects, "object")
+            yield f"CustomResourceDefinition {each.name}, with {held}: no release of Pulumi's made it."
 
 
 def _blockers(stack: StackInCluster, choice: Choice) -> Iterator[Blocker]:
     names = [f"{pod.namespace}/{pod.name}" for pod in stack.users()]
     if names and not choice.leave_pods:
         yield Blocker(
-            what=f"{len(names)} pods use KAI: {', '.join(shown(names))}.",
+            what=f"KAI is used by {count(len(names), 'pod')}: {', '.join(shown(names))}.",
             remedy="They would run on without a scheduler, and without what holds their GPUs for them. End them, or "
             "say --leave-pods: then they are left as they are.",
         )

@@ -1,16 +1,17 @@
 """Does what a plan says, one step after the other, each with a check; what is done stays done."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cluster.giving_back import give_back_values
-from cluster.leftovers import GROUPS, Leftover, OwnLabels
+from cluster.leftovers import GROUPS, Leftover, OwnLabels, definitions
 from manifests.ownership import BEFORE, FIELD_MANAGER
 from operations import engine
 from operations.errors import OperationError
 from operations.rollback.reading import Found, HalfDone, StackInCluster
 from operations.scratch import GONE_SECONDS, POLL_SECONDS
+from operations.status.words import count
 
 
 @dataclass
@@ -31,18 +32,30 @@ class Rollback:
     done: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
-    def heal(self, half_done: Sequence[HalfDone]) -> None:
-        """Forget what a killed run had begun, and take back its half-done Helm revisions.
+    def take_over(self) -> None:
+        """Make sure that no other run is at work, by the state's lock, and let the state forget what one had begun.
 
         Raises:
-            OperationError: another run is at work, or a revision changed since it was shown.
+            OperationError: another run is at work, or was since the plan was shown.
         """
-        if not half_done and not self.stack.remembered.pending:
+        self._begin("ask the state's lock whether another run is at work")
+        remembered = self.stack.remembered
+        engine.settle_pending(self.stack.target, remembered, forget=not self.stack.half_configured_hosts())
+        now = engine.checkpoint(self.stack.target)
+        if {each.urn for each in now.resources} != {each.urn for each in remembered.resources}:
+            raise OperationError("Another run changed the state since the plan was shown. Look at it again.")
+        if remembered.pending:
+            self._did("the state forgot what a killed run had begun")
+
+    def heal(self, half_done: Sequence[HalfDone]) -> None:
+        """Take back half-done Helm revisions.
+
+        Raises:
+            OperationError: a revision changed since it was shown.
+        """
+        if not half_done:
             return
         self._begin("heal")
-        # Its lock is the proof that nobody is inside Helm now.
-        forget = not self.stack.half_configured_hosts()
-        engine.settle_pending(self.stack.target, self.stack.remembered, forget=forget)
         for each in half_done:
             revision = each.revision
             place = f"/api/v1/namespaces/{revision.namespace}/secrets/{revision.secret}"
@@ -87,8 +100,7 @@ class Rollback:
             else:
                 self._did(f"removed {each.name}")
         removed = {each.uid for each in objects if each.ours is None}
-        for each in self._still_there(removed):
-            self.left.append(f"{each.name} is being deleted and is still there after {GONE_SECONDS:.0f} s")
+        self._until_gone(lambda: [each.name for each in self.stack.beside_state().objects if each.uid in removed])
 
     def destroy(self) -> None:
         """`pulumi destroy`, and a check that the state is empty.
@@ -109,20 +121,30 @@ class Rollback:
 
     def remove_definitions(self) -> None:
         """Remove the definitions of each group that has no object left, and that Pulumi's releases made."""
-        by_group = {group: [each for each in self.stack.definitions() if each[0].group == group] for group in GROUPS}
-        for group, listed in by_group.items():
+        removed: set[str] = set()
+        everything = self.stack.definitions()
+        for group in GROUPS:
+            listed = [each for each in everything if each[0].group == group]
             ours = [each for each, _ in listed if each.by_pulumi]
             if not ours:
                 continue
             self._begin(f"remove the definitions of {group}")
-            if count := sum(objects for _, objects in listed):
-                self.left.append(f"the definitions of {group}: {count} objects are left in them")
+            if objects := sum(number for _, number in listed):
+                self.left.append(f"the definitions of {group}, which have {count(objects, 'object')}")
                 continue
             for each in ours:
                 if objection := self.stack.cluster.remove(each.path, uid=each.uid):
                     self.left.append(f"CustomResourceDefinition/{each.name}: {objection.message}")
                 else:
+                    removed.add(each.uid)
                     self._did(f"removed CustomResourceDefinition/{each.name}")
+        self._until_gone(
+            lambda: [
+                f"CustomResourceDefinition/{each.name}"
+                for each in definitions(self.stack.cluster)
+                if each.uid in removed
+            ]
+        )
 
     def _release(self, labels: OwnLabels) -> None:
         """Let go of a node's labels; what somebody else owns too stays."""
@@ -135,11 +157,14 @@ class Rollback:
             give_back_values(self.stack.cluster, node | {"metadata": ours})
         self._did(f"let go of the labels of Node/{labels.node}: {', '.join(sorted(labels.labels))}")
 
-    def _still_there(self, uids: Collection[str]) -> Iterator[Leftover]:
+    def _until_gone(self, there: Callable[[], list[str]]) -> None:
+        """Wait for deletions, and note down what is still there when the time is over."""
         since = time.monotonic()
-        while there := [each for each in self.stack.beside_state().objects if each.uid in uids]:
+        while names := there():
             if time.monotonic() - since >= GONE_SECONDS:
-                yield from there
+                self.left += [
+                    f"{name} is being deleted and is still there after {GONE_SECONDS:.0f} s" for name in names
+                ]
                 return
             time.sleep(POLL_SECONDS)
 

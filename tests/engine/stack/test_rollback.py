@@ -7,8 +7,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import simulator
 from operations.__main__ import app
@@ -173,7 +172,7 @@ def test_pods_that_use_kai_stop_it_and_are_never_deleted(api: httpx2.Client, rol
     }
     api.post(_PODS, json=pod).raise_for_status()
     output = rollback(expect=3).output
-    assert "STOP: 1 pods use KAI: default/mine." in output
+    assert "STOP: KAI is used by 1 pod: default/mine." in output
     assert api.get(f"{_PODS}/mine").is_success
     assert api.get(_QUEUES).json()["items"], "nothing was changed"
     api.delete(f"{_PODS}/mine").raise_for_status()

@@ -22,6 +22,7 @@ def heal(world: World) -> Rollback:
     stack = stack_in(world)
     planned = make_plan(stack, HEAL)
     work = Rollback(stack, lambda _: None)
+    work.take_over()
     work.heal(planned.half_done)
     return work
 
@@ -32,6 +33,7 @@ def run(world: World, choice: Choice = ALL) -> Rollback:
     planned = make_plan(stack, choice)
     assert planned.plan.blockers == []
     work = Rollback(stack, lambda _: None)
+    work.take_over()
     work.heal(planned.half_done)
     work.remove_temporary()
     work.remove(planned.found)
@@ -96,7 +98,7 @@ class TestHealing:
         assert plan.heals == []
         assert [each for each in plan.stays if each.endswith("it is not this stack's.")]
         heal(world)
-        assert (world.deleted, world.calls) == ([], [])
+        assert world.deleted == []
 
     def test_while_another_run_holds_the_lock_nothing_is_changed(self, world: World) -> None:
         world.remember([release("kai-scheduler")])
@@ -117,6 +119,14 @@ class TestHealing:
         with pytest.raises(OperationError, match="If it changed just now, somebody works on the release"):
             Rollback(stack, lambda _: None).heal(planned.half_done)
         assert path in world.objects
+
+    def test_a_run_that_came_between_stops_it(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        world.revision("kai-scheduler", 2, "pending-upgrade")
+        stack = stack_in(world)
+        world.remember([release("kai-scheduler"), namespace("late")])
+        with pytest.raises(OperationError, match="Another run changed the state since the plan was shown"):
+            Rollback(stack, lambda _: None).take_over()
 
     def test_nothing_else_is_looked_at_or_touched(self, world: World) -> None:
         world.remember([release("kai-scheduler")])
@@ -254,7 +264,7 @@ class TestDefinitions:
         world.remember([release("kai-scheduler")])
         definition = world.definition("scheduling.run.ai", "queues")
         text = make_plan(stack_in(world), ALL).plan.text()
-        assert "1 CustomResourceDefinitions of scheduling.run.ai, with 0 objects now" in text
+        assert "1 CustomResourceDefinition of scheduling.run.ai, with 0 objects now" in text
         assert "--remove-definitions does" in text
         run(world)
         assert definition in world.objects
@@ -275,7 +285,7 @@ class TestDefinitions:
         world.put("/apis/scheduling.run.ai/v1/queues/somebodys", managedFields=[{"manager": "kubectl"}])
         work = run(world, Choice(definitions=True))
         assert {queues, groups} <= world.objects.keys()
-        assert work.left == ["the definitions of scheduling.run.ai: 1 objects are left in them"]
+        assert work.left == ["the definitions of scheduling.run.ai, which have 1 object"]
 
     def test_definitions_of_others_are_not_looked_at(self, world: World) -> None:
         world.remember([release("kai-scheduler")])
@@ -298,7 +308,7 @@ class TestBlockers:
         self._pod(world, "/api/v1/namespaces/web/pods/nginx", scheduler="default-scheduler")
         plan = make_plan(stack_in(world), ALL).plan
         assert plan.status is ExitStatus.FAILED
-        assert plan.blockers[0].what == "2 pods use KAI: robots/arm, robots/waits."
+        assert plan.blockers[0].what == "KAI is used by 2 pods: robots/arm, robots/waits."
         run(world, Choice(leave_pods=True))
         assert not any("pods" in path for path in world.deleted)
 
@@ -308,9 +318,9 @@ class TestBlockers:
         self._pod(world, f"{place}/mine", scheduler="default-scheduler")
         world.put(f"{place}/gpu-reservation", labels={"app": "kai-resource-reservation"})
         plan = make_plan(stack_in(world), ALL).plan
-        assert plan.blockers[0].what == "1 pods use KAI: kai-resource-reservation/mine."
+        assert plan.blockers[0].what == "KAI is used by 1 pod: kai-resource-reservation/mine."
         assert plan.reservation_pods == 1
-        assert "with 1 reservation pods, which hold GPUs for other pods" in plan.text()
+        assert "with 1 reservation pod, to hold GPUs for other pods" in plan.text()
 
     def test_pods_of_a_kai_that_is_not_ours_are_no_concern(self, world: World) -> None:
         world.remember([release("gpu-operator")])

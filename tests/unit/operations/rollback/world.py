@@ -19,27 +19,21 @@ from tests.support.api_server import UID, connected
 
 STACK = "kai-anywhere/jetson"
 _URN = "urn:pulumi:jetson::kai-anywhere::"
-_PULUMI = """#!/usr/bin/env python3
-import json, pathlib, sys
-folder = pathlib.Path(__file__).parent
-with (folder / "calls").open("a") as calls:
-    calls.write(" ".join(sys.argv[1:]) + "\\n")
-state = folder / "state.json"
-command = sys.argv[1]
-if command == "stack" and sys.argv[2] == "export":
-    print(state.read_text())
-elif command == "refresh":
-    if (folder / "locked").exists():
-        sys.exit("error: the stack is currently locked by 1 lock(s).")
-    content = json.loads(state.read_text())
-    content["deployment"].pop("pending_operations", None)
-    state.write_text(json.dumps(content))
-elif command == "destroy":
-    if (folder / "fails").exists():
-        sys.exit("error: the provider gave up")
-    state.write_text(json.dumps({"deployment": {}}))
+_PULUMI = """#!/bin/sh
+cd "$(dirname "$0")"
+echo "$@" >> calls
+case "$1" in
+    stack) if [ "$2" = export ]; then cat state.json; fi ;;
+    refresh)
+        if [ -e locked ]; then echo "error: the stack is currently locked by 1 lock(s)." >&2; exit 255; fi
+        cp settled.json state.json ;;
+    destroy)
+        if [ -e fails ]; then echo "error: the provider gave up" >&2; exit 255; fi
+        echo '{"deployment": {}}' > state.json ;;
+esac
 """
-_GROUPS = {
+_Group = tuple[str, str, tuple[tuple[str, str], ...]]
+_GROUPS: dict[str, list[_Group]] = {
     "/api": [("", "v1", (("namespaces", "Namespace"), ("secrets", "Secret"), ("pods", "Pod")))],
     "/apis": [
         ("rbac.authorization.k8s.io", "v1", (("clusterroles", "ClusterRole"),)),
@@ -51,7 +45,7 @@ KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 def owned(*resources: str, labels: Json | None = None) -> list[Json]:
     """Managed fields of resources of our stack."""
-    fields = {"f:metadata": {"f:labels": {f"f:{name}": {} for name in labels or {}}}}
+    fields: Json = {"f:metadata": {"f:labels": {f"f:{name}": {} for name in labels or {}}}}
     return [{"manager": field_manager(STACK, each), "fieldsV1": fields} for each in resources]
 
 
@@ -117,13 +111,17 @@ class World:
     def remember(self, resources: Iterable[Json], *, pending: Iterable[Json] = (), cluster: str | None = UID) -> None:
         """Write the state: what the stack has, beside itself and its provider."""
         listed = [*resources]
-        own = [{"urn": f"{_URN}pulumi:pulumi:Stack::kai-anywhere-jetson", "type": "pulumi:pulumi:Stack"}]
+        own: list[Json] = [{"urn": f"{_URN}pulumi:pulumi:Stack::kai-anywhere-jetson", "type": "pulumi:pulumi:Stack"}]
         if cluster:
             provider = {"type": "pulumi:providers:kubernetes", "outputs": {"clusterIdentifier": cluster}}
             own.append({"urn": f"{_URN}pulumi:providers:kubernetes::kai-anywhere-cluster"} | provider)
         operations = [{"resource": each, "type": "creating"} for each in pending]
-        deployment = {"resources": own + listed, "pending_operations": operations} if listed or operations else {}
-        (self.folder / "state.json").write_text(json.dumps({"deployment": deployment}), encoding="utf-8")
+        resources = {"resources": own + listed} if listed or operations else {}
+        for name, deployment in (
+            ("settled.json", resources),
+            ("state.json", resources | ({"pending_operations": operations} if operations else {})),
+        ):
+            (self.folder / name).write_text(json.dumps({"deployment": deployment}), encoding="utf-8")
 
     @property
     def calls(self) -> list[str]:
@@ -186,7 +184,7 @@ _LISTS = ("/secrets", "/pods", "/nodes", "/namespaces")
 """Lists of kinds that every cluster has: empty, not unknown."""
 
 
-def _group(group: tuple[str, str, tuple[tuple[str, str], ...]]) -> Json:
+def _group(group: _Group) -> Json:
     name, version, kinds = group
     resources = [
         {"resource": plural, "responseKind": {"kind": kind}, "verbs": ["list", "delete"]} for plural, kind in kinds
