@@ -15,7 +15,7 @@ NEEDED := --group engine --group simulator
 
 ##@ Stack
 
-.PHONY: up preview preflight status probe-privilege repair down env reset
+.PHONY: up preview preflight status probe-privilege repair rollback down env reset
 
 up: install ## Install STACK (jetson or x86) on the simulator, or on the cluster of KUBECONFIG.
 	@$(BIN)/python -m operations up --stack $(STACK)
@@ -34,6 +34,9 @@ probe-privilege: install ## Find out how much of its board KAI's reservation pod
 
 repair: install ## Put back what was changed on STACK's cluster outside of Pulumi.
 	@$(BIN)/python -m operations repair --stack $(STACK)
+
+rollback: install ## Undo everything of STACK, what `make down` can't see too; shows first, and asks.
+	@$(BIN)/python -m operations rollback --stack $(STACK)
 
 down: install ## Remove STACK, and stop its simulator.
 	@$(BIN)/python -m operations down --stack $(STACK)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -283,16 +284,68 @@ class Installed(Answer):
     @property
     def release(self) -> tuple[str, str] | None:
         """Namespace and name of its Helm release."""
-        name = self.annotations.get("meta.helm.sh/release-name")
-        return (self.annotations.get("meta.helm.sh/release-namespace", self.namespace), name) if name else None
+        return _release(self.annotations, self.namespace)
+
+
+def _release(annotations: Mapping[str, str], namespace: str) -> tuple[str, str] | None:
+    name = annotations.get("meta.helm.sh/release-name")
+    return (annotations.get("meta.helm.sh/release-namespace", namespace), name) if name else None
 
 
 class HelmRevision(Answer):
     """One stored revision of a Helm release: the Secret's labels, never its content."""
 
     secret: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
+    release: str = Field(default="", validation_alias=AliasPath("metadata", "labels", "name"))
+    version: int = Field(default=0, validation_alias=AliasPath("metadata", "labels", "version"))
     status: str = Field(default="", validation_alias=AliasPath("metadata", "labels", "status"))
     created: str = Field(default="", validation_alias=AliasPath("metadata", "creationTimestamp"))
+    uid: str = Field(default="", validation_alias=AliasPath("metadata", "uid"))
+    resource_version: str = Field(default="", validation_alias=AliasPath("metadata", "resourceVersion"))
+
+    @property
+    def half_done(self) -> bool:
+        """Whether Helm is at work on it, or was killed there: `pending-install`, `-upgrade` or `-rollback`."""
+        return self.status.startswith("pending-")
+
+
+class ObjectMetadata(Answer):
+    """What an object of any kind is called, and who made it."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
+    uid: str = Field(default="", validation_alias=AliasPath("metadata", "uid"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
+
+    @property
+    def release(self) -> tuple[str, str] | None:
+        """Namespace and name of the Helm release that it came with."""
+        return _release(self.annotations, self.namespace)
+
+
+class DiscoveredKind(Answer):
+    """A kind as the API server lists it."""
+
+    plural: str = Field(alias="resource")
+    kind: str = Field(default="", validation_alias=AliasPath("responseKind", "kind"))
+    scope: str = ""
+    verbs: list[str] = []
+
+
+class DiscoveredVersion(Answer):
+    """A version of an API group, with its kinds."""
+
+    version: str
+    resources: list[DiscoveredKind] = []
+
+
+class DiscoveredGroup(Answer):
+    """An API group; the core one has no name."""
+
+    name: str = Field(default="", validation_alias=AliasPath("metadata", "name"))
+    versions: list[DiscoveredVersion] = []
 
 
 class Version(Answer):

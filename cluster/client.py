@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from cluster.answers import (
     AccessReview,
     Deployment,
+    DiscoveredGroup,
     Event,
     HelmRevision,
     Installed,
@@ -43,6 +44,9 @@ _PULL_TYPES = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/docker
 
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+
+_DISCOVERY = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
+"""Every kind of the API server in one answer (Kubernetes 1.30 and later)."""
 
 _PAGE = 500
 """Objects per answer to a list, as kubectl asks for them: a large cluster's objects are never in memory all at once."""
@@ -131,7 +135,9 @@ class Cluster:
     def find_object(self, manifest: Mapping[str, Any]) -> LiveObject | None:
         """The object of a manifest's kind, namespace and name, or None; of a Secret the metadata alone."""
         accept = _METADATA.format("") if manifest["kind"] == "Secret" else _JSON
-        return self._find(_path(manifest), lambda answer: LiveObject.model_validate({"content": answer}), accept=accept)
+        return self._find(
+            object_path(manifest), lambda answer: LiveObject.model_validate({"content": answer}), accept=accept
+        )
 
     def pods(self, *, namespace: str = "", node: str = "") -> list[Pod]:
         """The pods of a namespace, or of all; on a node, or wherever they are."""
@@ -206,7 +212,7 @@ class Cluster:
         """
         return _objection(
             self._send(
-                _path(manifest).rpartition("/")[0],
+                object_path(manifest).rpartition("/")[0],
                 method="POST",
                 body=json.dumps(manifest),
                 timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
@@ -227,7 +233,7 @@ class Cluster:
             ClusterError: if the API server can't be asked.
         """
         response = self._send(
-            _path(manifest).rpartition("/")[0],
+            object_path(manifest).rpartition("/")[0],
             method="POST",
             params={"dryRun": "All"},
             headers={"Impersonate-User": user},
@@ -242,10 +248,36 @@ class Cluster:
         Raises:
             ClusterError: if it is refused.
         """
-        path = _path(manifest)
+        path = object_path(manifest)
         objection = _objection(self._send(path, method="DELETE", timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS))
         if objection is not None and objection.code not in {httpx2.codes.NOT_FOUND, httpx2.codes.CONFLICT}:
             raise ClusterError(f"The cluster at {self.server} refuses to delete {path}: {objection.message}")
+
+    def remove(self, path: str, *, uid: str, resource_version: str | None = None) -> Objection | None:
+        """Delete an object if it is still the one that was looked at, with what it controls.
+
+        Args:
+            path: of the object.
+            uid: its identity: another object of the same name stays.
+            resource_version: likewise its state, where it must not have changed since.
+
+        Returns:
+            None where it is deleted or gone, else what the API server has against it.
+
+        Raises:
+            ClusterError: if the API server can't be asked.
+        """
+        still = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": still}
+        objection = _objection(
+            self._send(
+                path,
+                method="DELETE",
+                body=json.dumps(options | {"propagationPolicy": "Background"}),
+                timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
+            )
+        )
+        return None if objection is None or objection.code == httpx2.codes.NOT_FOUND else objection
 
     def apply(self, manifest: Mapping[str, Any], *, manager: str) -> None:
         """Server-side apply, by force.
@@ -254,7 +286,7 @@ class Cluster:
             ClusterError: if it is refused.
         """
         self._read(
-            _path(manifest),
+            object_path(manifest),
             lambda answer: answer,
             params={"fieldManager": manager, "force": "true"},
             body=json.dumps(manifest),
@@ -270,28 +302,40 @@ class Cluster:
             ClusterError: if the API server can't be asked.
         """
         response = self._send(
-            _path(manifest),
+            object_path(manifest),
             params={"fieldManager": manager, "force": "true", "dryRun": "All"},
             body=json.dumps(manifest),
             timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
         )
         return _objection(response)
 
-    def objects(self, path: str, kind: type[T], *, params: dict[str, str] | None = None) -> list[T]:
+    def objects(
+        self, path: str, kind: type[T], *, params: dict[str, str] | None = None, metadata: bool = False
+    ) -> list[T]:
         """Every object under a path of the API, page by page; none where the API server does not know the kind.
 
         Args:
             path: of a list, as `/apis/scheduling.run.ai/v2/queues`.
             kind: the model that each object is read as.
             params: of the request, such as a selector.
+            metadata: whether to ask for nothing but that.
 
         Raises:
             ClusterError: if the API server can't be asked, or refuses.
         """
         try:
-            return self._list(path, kind, params=params)
+            return self._list(path, kind, params=params, accept=_METADATA.format("List") if metadata else _JSON)
         except _NotFoundError:
             return []
+
+    def kinds(self) -> list[DiscoveredGroup]:
+        """Every group of the API server with its versions, the preferred one first, and their kinds."""
+        groups = TypeAdapter(list[DiscoveredGroup])
+        return [
+            each
+            for root in ("/api", "/apis")
+            for each in self._read(root, lambda answer: groups.validate_python(answer["items"]), accept=_DISCOVERY)
+        ]
 
     def deployments(self) -> list[Installed]:
         """Every Deployment of every namespace."""
@@ -451,7 +495,7 @@ def _objection(response: httpx2.Response) -> Objection | None:
     )
 
 
-def _path(manifest: Mapping[str, Any]) -> str:
+def object_path(manifest: Mapping[str, Any]) -> str:
     """Where the API server has an object. The plural is formed as Kubernetes itself guesses it from a kind."""
     version, metadata = manifest["apiVersion"], manifest["metadata"]
     kind = manifest["kind"].lower()

@@ -312,7 +312,7 @@ def _pod_security(settings: StackSettings, facts: ClusterFacts, state: DeployedS
 
 def _releases(facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
     for (namespace, release), revisions in sorted(facts.revisions.items()):
-        settled = [revision for revision in revisions if not revision.status.startswith("pending-")]
+        settled = [revision for revision in revisions if not revision.half_done]
         if settled and (namespace, release) not in state.releases:
             yield Finding(
                 f"Helm release '{release}' is installed in namespace '{namespace}', but not known to this stack: it is "
@@ -321,11 +321,11 @@ def _releases(facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
                 f"pulumi import kubernetes:helm.sh/v3:Release {release} {namespace}/{release}",
             )
         for revision in revisions:
-            if revision.status.startswith("pending-"):
+            if revision.half_done:
                 yield Finding(
                     f"Helm release '{release}' is '{revision.status}': an earlier run was killed inside Helm, or "
                     "another one is at work.",
                     f"Wait for whoever works there, since {revision.created}. If that was a run of this stack which "
-                    f"is dead, take back its half-done revision: kubectl --namespace {namespace} delete secret "
-                    f"{revision.secret}",
+                    "is dead, take back its half-done revision: kai-anywhere rollback --only-heal. Or by hand: "
+                    f"kubectl --namespace {namespace} delete secret {revision.secret}",
                 )

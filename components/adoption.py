@@ -1,16 +1,17 @@
 """What was there before the stack: kept beside it while the stack changes it, and given back when it goes."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
 from cluster.client import Cluster
+from cluster.giving_back import give_back_values
 from config.cluster import ClusterSettings
-from manifests.objects import Manifest
-from manifests.ownership import BEFORE, FIELD_MANAGER, annotated, kept_values, key, to_give_back
+from manifests.ownership import annotated, key
 
-_MANAGER_MAX = 128
+if TYPE_CHECKING:
+    from manifests.objects import Manifest
 
 
 def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: ClusterSettings) -> pulumi.ResourceOptions:
@@ -45,28 +46,3 @@ def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Clust
         return pulumi.ResourceTransformationResult(annotated(props, kept), opts)
 
     return pulumi.ResourceOptions(transformations=[keep])
-
-
-def give_back_values(cluster: Cluster, ours: Manifest) -> None:
-    """Put the kept values back where ours still stand, and let go of every other field that is ours.
-
-    Raises:
-        ClusterError: if the cluster refuses; nothing is forgotten then.
-    """
-    live = cluster.find_object(ours)
-    if live is None:
-        return
-    metadata = ours["metadata"]
-    bare = {
-        "apiVersion": ours["apiVersion"],
-        "kind": ours["kind"],
-        "metadata": {field: metadata[field] for field in ("name", "namespace") if field in metadata},
-    }
-    manager = metadata["annotations"][FIELD_MANAGER]
-    back = to_give_back(kept_values(metadata["annotations"][BEFORE]), ours, live.content)
-    # By a manager of its own: what this one does not name any more would be removed.
-    cluster.apply(
-        bare | back | {"metadata": bare["metadata"] | back.get("metadata", {})},
-        manager=f"given-back/{manager}"[:_MANAGER_MAX],
-    )
-    cluster.apply(bare, manager=manager)

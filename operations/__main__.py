@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 import simulator
 import toolchain
@@ -29,6 +28,7 @@ from operations.plan.commands import plan
 from operations.privilege_probe import run as privilege_probe
 from operations.pull_request.commands import app as pull_request_app
 from operations.registry import Registries
+from operations.rollback.commands import rollback
 from operations.settings.commands import app as settings_app
 from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
 from operations.status.commands import status
@@ -50,6 +50,7 @@ app.command()(plan)
 app.command()(status)
 app.command()(verify)
 app.command()(bundle)
+app.command()(rollback)
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 
@@ -103,8 +104,8 @@ def preflight(stack: Stack = "jetson") -> None:
     """Check the cluster against the stack; change nothing."""
     with open_target(stack) as target:
         engine.check_context(target)
-        known = f"{yaml.safe_load((target.project / 'Pulumi.yaml').read_text())['name']}/{stack}"
-        result = run_preflight(target.settings, engine.deployed_state(target), preview=False, stack=known)
+        state = engine.deployed_state(target)
+        result = run_preflight(target.settings, state, preview=False, stack=target.qualified_name)
         for warning in result.warnings:
             typer.echo(f"warning: {warning}")
         place = "simulator" if target.simulated else "cluster"

@@ -1,10 +1,15 @@
 """Runs the pulumi CLI on a target."""
 
 import json
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cluster.binding import bind
 from cluster.client import Cluster
@@ -21,23 +26,58 @@ _ENCRYPTED = (
 )
 
 
-class _Resource(BaseModel):
+_STACK = "pulumi:pulumi:Stack"
+
+
+class Resource(BaseModel):
+    """A resource as the state has it; secrets in it are encrypted."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
 
+    urn: str = ""
     type: str
-    outputs: dict[str, object] = {}
+    inputs: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
+    custom: bool = True
+    """Whether a provider made it; a component is only a name."""
+    protect: bool = False
+    retained: bool = Field(default=False, alias="retainOnDelete")
+    """Whether deleting it only forgets it."""
+
+    @property
+    def name(self) -> str:
+        """Its logical name."""
+        return self.urn.rsplit("::", 1)[-1]
 
 
-class _Deployment(BaseModel):
+class PendingOperation(BaseModel):
+    """What a killed run had begun."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    resources: list[_Resource] = []
+    resource: Resource
+    type: str
+    """`creating`, `updating`, `deleting`."""
+
+
+class Checkpoint(BaseModel):
+    """What a stack remembers."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    resources: list[Resource] = []
+    pending: list[PendingOperation] = Field(default=[], validation_alias="pending_operations")
+
+    @property
+    def state(self) -> DeployedState:
+        """As far as it decides whose an object is."""
+        return DeployedState.of((resource.type, resource.outputs) for resource in self.resources)
 
 
 class _Export(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    deployment: _Deployment
+    deployment: Checkpoint
 
 
 def pulumi(target: Target, *arguments: str) -> None:
@@ -47,13 +87,28 @@ def pulumi(target: Target, *arguments: str) -> None:
         OperationError: if it fails; it has said why.
     """
     sys.stdout.flush()
-    done = subprocess.run(
-        ["pulumi", *arguments, "--cwd", str(target.project)], env=dict(target.environment), check=False
-    )
+    with _interrupts_are_pulumis():
+        done = subprocess.run(
+            ["pulumi", *arguments, "--cwd", str(target.project)], env=dict(target.environment), check=False
+        )
     if done.returncode != 0:
         # A host's connection fails inside the command provider, whose words the program never sees.
         hosts = " What errors of hosts mean: docs/hosts.md, When it fails." if target.settings.hosts else ""
         raise OperationError(f"pulumi {arguments[0]} failed (status {done.returncode}); the reason is above.{hosts}")
+
+
+@contextmanager
+def _interrupts_are_pulumis() -> Iterator[None]:
+    """Ctrl-C goes to pulumi as well, which then ends what it has begun; whoever leaves it would kill it there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # A handler of Python's is not inherited; ignoring the signal would be.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def up(target: Target, *options: str) -> None:
@@ -69,7 +124,7 @@ def up(target: Target, *options: str) -> None:
     pulumi(target, "up", "--stack", target.stack, *options, *_unattended(target))
 
 
-def destroy(target: Target) -> None:
+def destroy(target: Target, *options: str) -> None:
     """`pulumi destroy` on the stack's own cluster.
 
     Raises:
@@ -81,7 +136,7 @@ def destroy(target: Target) -> None:
     bind_cluster(target)
     # What the stack adopted is given back by the program.
     program = ["--run-program"] if target.settings.cluster.adopt else []
-    pulumi(target, "destroy", "--stack", target.stack, *program, *_unattended(target))
+    pulumi(target, "destroy", "--stack", target.stack, *program, *(options or _unattended(target)))
 
 
 def check_context(target: Target) -> None:
@@ -106,30 +161,77 @@ def select_stack(target: Target) -> None:
             f"pulumi can't open the stack '{target.stack}': {asked.stderr.strip()}\n"
             + (_ENCRYPTED if "passphrase" in asked.stderr else "Log in to a backend first: pulumi login --local")
         )
+    _free(target)
+
+
+def _free(target: Target) -> None:
+    """Take away the lock of a simulator's state: this command holds the simulator's, so whoever has it is dead."""
     if target.simulated:
-        # This command holds the simulator's lock, so whoever holds the state's lock is dead.
-        _ask(target, "cancel", "--yes")
+        _ask(target, "cancel", "--yes", "--stack", target.stack)
 
 
 def deployed_state(target: Target) -> DeployedState:
-    """What the stack remembers; a stack that was never made remembers nothing.
+    """What the stack remembers, as far as it decides whose an object is.
 
     Raises:
         OperationError: if the state can't be read: without it, another cluster would not be recognised.
     """
+    return checkpoint(target).state
+
+
+def checkpoint(target: Target) -> Checkpoint:
+    """What the stack remembers; a stack that was never made remembers nothing.
+
+    Raises:
+        OperationError: if the state can't be read.
+    """
     asked = _ask(target, "stack", "export", "--stack", target.stack)
     if "no stack named" in asked.stderr:
-        return DeployedState()
+        return Checkpoint()
     if asked.returncode != 0:
         raise OperationError(
             f"The state of stack '{target.stack}' can't be read: {asked.stderr.strip()}\n"
             + (_ENCRYPTED if "passphrase" in asked.stderr else "Log in to the backend that holds it.")
         )
     try:
-        export = _Export.model_validate_json(asked.stdout)
+        return _Export.model_validate_json(asked.stdout).deployment
     except ValidationError as error:
-        raise OperationError(f"The state of stack '{target.stack}' is not what pulumi writes: {error}") from error
-    return DeployedState.of((resource.type, resource.outputs) for resource in export.deployment.resources)
+        # The error's own text quotes the state.
+        problem = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise OperationError(
+            f"The state of stack '{target.stack}' is not what pulumi writes: {place}: {problem['msg']}"
+        ) from None
+
+
+def settle_pending(target: Target, remembered: Checkpoint, *, forget: bool = True) -> None:
+    """Forget what a killed run had begun. It takes the state's lock, and so fails while another run is at work.
+
+    Only the stack itself is refreshed, which asks no cluster.
+
+    Args:
+        target: the stack.
+        remembered: its state.
+        forget: without it, only the lock is tried.
+
+    Raises:
+        OperationError: if the lock is held, or pulumi fails.
+    """
+    roots = [f"--target={resource.urn}" for resource in remembered.resources if resource.type == _STACK]
+    pending = "--clear-pending-creates" if forget else "--skip-pending-creates"
+    options = ["--yes", "--skip-preview", pending, *roots]
+    _free(target)
+    with _interrupts_are_pulumis():
+        asked = _ask(target, "refresh", "--stack", target.stack, *options)
+    if asked.returncode != 0:
+        said = asked.stderr.strip() or asked.stdout.strip()
+        remedy = (
+            "Wait until that run has ended. If it is dead, take its lock away, and start this command again: "
+            f"pulumi cancel --yes --stack {target.stack}"
+            if "currently locked" in said
+            else _ENCRYPTED
+        )
+        raise OperationError(f"The state of stack '{target.stack}' can't be changed: {said}\n{remedy}")
 
 
 def bind_cluster(target: Target) -> None:

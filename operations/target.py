@@ -42,6 +42,11 @@ class Target:
     simulated: tuple[str, ...]
     runs_kai: bool = False
 
+    @property
+    def qualified_name(self) -> str:
+        """The stack as project/name, as its field managers have it."""
+        return f"{yaml.safe_load((self.project / 'Pulumi.yaml').read_text(encoding='utf-8'))['name']}/{self.stack}"
+
 
 def folder(stack: str) -> Path:
     """The folder of a stack's simulator, with its data, state and project."""
@@ -70,7 +75,7 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
     place = folder(stack)
     if not start and not (place / "state").exists():
         raise OperationError(
-            f"Stack '{stack}' has no simulator. If it is on a cluster of yours, give that: make down STACK={stack} "
+            f"Stack '{stack}' has no simulator. If it is on a cluster of yours, name that before the same command: "
             "KUBECONFIG=~/.kube/config"
         )
     place.mkdir(parents=True, exist_ok=True)

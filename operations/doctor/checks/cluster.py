@@ -21,12 +21,13 @@ _CANT_START = {
 def _half_done(facts: Facts) -> Iterator[Finding]:
     for release in facts.releases:
         for revision in release.revisions:
-            if revision.status.startswith("pending-"):
+            if revision.half_done:
                 yield Finding(
                     Subject("HelmRelease", release.name, release.namespace),
                     f"Helm release '{release.name}' is '{revision.status}' since {revision.created}.",
                     (f"Secret {release.namespace}/{revision.secret}: status={revision.status}",),
                     remedy="Wait for whoever works there. If that run is dead, take back its half-done revision: "
+                    "kai-anywhere rollback --only-heal. Or by hand: "
                     f"kubectl --namespace {release.namespace} delete secret {revision.secret}",
                 )
 
@@ -150,6 +151,7 @@ CHECKS = (
         "and every later run is refused.",
         cause="A run was killed inside Helm, or another one is at work.",
         remedy="Wait for whoever works there. If that run is dead, take back its half-done revision: "
+        "kai-anywhere rollback --only-heal. Or by hand: "
         "kubectl --namespace {namespace} delete secret sh.helm.release.v1.{name}.vN",
         source="Helm 3: release states",
         explains=frozenset({"KA0105", "KA0201", "KA0202", "KA0203", "KA0301", "KA0302"}),

@@ -40,6 +40,7 @@ _PICTURE = NotRun("a picture")
 _DOCS = "engine/docs/test_guides.py"
 _README = "engine/docs/test_readme.py"
 _RECOVERY = "engine/stack/test_recovery.py"
+_ROLLBACK = "engine/stack/test_rollback.py"
 _S3 = "engine/stack/test_s3_state.py"
 _SITE = "engine/docs/test_air_gapped.py"
 _PLAN = "unit/docs/test_plan.py"
@@ -228,8 +229,16 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy(_RECOVERY, "test_a_run_killed_between_objects_goes_on_where_it_was", _ANSWERED),
         ),
         (
+            "kai-anywhere rollback --only-heal --stack jetson",
+            RunBy(_ROLLBACK, "test_a_killed_installation_is_healed_and_up_goes_on", _ANSWERED),
+        ),
+        (
             "kubectl --namespace kai-scheduler delete secret sh.helm.release.v1.kai-scheduler.v2",
             RunBy(_RECOVERY, "test_a_run_killed_while_helm_upgrades_is_repaired"),
+        ),
+        (
+            "kai-anywhere rollback --stack jetson",
+            RunBy(_ROLLBACK, "test_everything_goes_and_what_is_somebody_elses_stays", _ANSWERED),
         ),
         (
             "pulumi destroy --run-program --stack jetson",

@@ -1,0 +1,198 @@
+"""What a cluster has of a stack that its state may not know: by the marks of Helm and of the field managers."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pydantic import AliasPath, Field
+
+from cluster.answers import Answer, FieldOwner, HelmRevision, LiveObject, Node, ObjectMetadata
+from cluster.client import Cluster, object_path
+from cluster.errors import ClusterError
+from manifests.objects import Manifest
+from manifests.ownership import BEFORE, FIELD_MANAGER, key, owner
+
+PROVIDER = "pulumi-resource-kubernetes"
+"""The field manager of whatever Pulumi's provider installs with Helm (Helm takes its program's name)."""
+GROUPS = ("kai.scheduler", "nfd.k8s-sigs.io", "nvidia.com", "scheduling.run.ai")
+"""API groups whose CustomResourceDefinitions the charts of KAI and of the GPU Operator bring."""
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_HALF_DONE = "owner=helm,status in (pending-install,pending-upgrade,pending-rollback)"
+_OF_HELM = "app.kubernetes.io/managed-by=Helm"
+_PARALLEL = 8
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """An object of the stack's.
+
+    Attributes:
+        name: `Kind/name` or `Kind/namespace/name`.
+        path: where the API server has it.
+        uid: its identity.
+        ours: what the stack writes there, where the object was adopted and so is given back; None otherwise.
+    """
+
+    name: str
+    path: str
+    uid: str
+    ours: Manifest | None = None
+
+
+@dataclass(frozen=True)
+class OwnLabels:
+    """Labels of a node that a field manager of the stack's owns.
+
+    Attributes:
+        node: its name.
+        manager: the field manager.
+        labels: with their values.
+        before: the node's annotation with what it held before, where it was adopted.
+    """
+
+    node: str
+    manager: str
+    labels: Mapping[str, str]
+    before: str | None
+
+
+class _Version(Answer):
+    name: str
+    storage: bool = False
+
+
+class Definition(Answer):
+    """A CustomResourceDefinition."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    uid: str = Field(validation_alias=AliasPath("metadata", "uid"))
+    owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
+    group: str = Field(validation_alias=AliasPath("spec", "group"))
+    plural: str = Field(validation_alias=AliasPath("spec", "names", "plural"))
+    versions: list[_Version] = Field(validation_alias=AliasPath("spec", "versions"))
+
+    @property
+    def path(self) -> str:
+        """Where the API server has it."""
+        return f"{_DEFINITIONS}/{self.name}"
+
+    @property
+    def by_pulumi(self) -> bool:
+        """Whether a Helm release of Pulumi's made it: Helm leaves one alone that is there already."""
+        return any(each.manager == PROVIDER for each in self.owners)
+
+
+def half_done_revisions(cluster: Cluster) -> list[HelmRevision]:
+    """Every Helm revision on which Helm is at work, or was killed, in every namespace; metadata alone."""
+    return cluster.objects("/api/v1/secrets", HelmRevision, params={"labelSelector": _HALF_DONE}, metadata=True)
+
+
+def of_releases(cluster: Cluster, releases: frozenset[tuple[str, str]]) -> tuple[list[Leftover], list[str]]:
+    """What came with Helm releases, whether Helm still knows it or not; and the kinds that can't be looked at.
+
+    Hooks are not among it: Helm does not mark them.
+
+    Args:
+        cluster: where.
+        releases: each as namespace and name.
+    """
+    if not releases:
+        return [], []
+    kinds = list(_kinds(cluster))
+    unseen: list[str] = []
+    objects: dict[str, Leftover] = {}
+
+    def read(kind: _Kind) -> list[ObjectMetadata]:
+        selector = {"labelSelector": _OF_HELM}
+        return cluster.objects(f"{kind.root}/{kind.plural}", ObjectMetadata, params=selector, metadata=True)
+
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        for kind, answer in [(kind, pool.submit(read, kind)) for kind in kinds]:
+            try:
+                listed = answer.result()
+            except ClusterError as error:
+                unseen.append(f"{kind.plural}: {str(error).splitlines()[0]}")
+                continue
+            for each in listed:
+                if each.release in releases:
+                    objects.setdefault(each.uid, _leftover(kind, each))
+    return sorted(objects.values(), key=lambda each: each.name), unseen
+
+
+def written_by(cluster: Cluster, manifests: Iterable[Manifest], stack: str) -> list[Leftover]:
+    """Those of the objects that are there and have a field manager of the stack's.
+
+    Args:
+        cluster: where.
+        manifests: what the stack makes.
+        stack: the stack, as project/name.
+    """
+    objects = {}
+    for manifest in manifests:
+        live = cluster.find_object(manifest)
+        managers = [] if live is None else [each for each in live.managers if each.startswith(owner(stack))]
+        if live is not None and managers:
+            ours = _adopted(manifest, live, managers[0])
+            uid = str(live.content["metadata"].get("uid", ""))
+            objects[key(manifest)] = Leftover(key(manifest), object_path(manifest), uid, ours)
+    return list(objects.values())
+
+
+def own_labels(nodes: Iterable[Node], stack: str) -> Iterator[OwnLabels]:
+    """The labels of nodes that field managers of the stack's own.
+
+    Args:
+        nodes: of the cluster.
+        stack: the stack, as project/name.
+    """
+    for node in nodes:
+        for each in node.owners:
+            labels = {name: value for name, value in node.labels.items() if each.owns_label(name)}
+            if labels and each.manager.startswith(owner(stack)):
+                yield OwnLabels(node.name, each.manager, labels, node.annotations.get(BEFORE))
+
+
+def definitions(cluster: Cluster) -> list[Definition]:
+    """The CustomResourceDefinitions of the charts' API groups, whoever made them."""
+    return [each for each in cluster.objects(_DEFINITIONS, Definition) if each.group in GROUPS]
+
+
+def objects_of(cluster: Cluster, definition: Definition) -> int:
+    """How many objects a definition has."""
+    version = next(each.name for each in definition.versions if each.storage)
+    path = f"/apis/{definition.group}/{version}/{definition.plural}"
+    return len(cluster.objects(path, ObjectMetadata, metadata=True))
+
+
+@dataclass(frozen=True)
+class _Kind:
+    root: str
+    plural: str
+    kind: str
+
+
+def _kinds(cluster: Cluster) -> Iterator[_Kind]:
+    """Every kind that can be listed and deleted, in its group's preferred version."""
+    for group in cluster.kinds():
+        plurals: set[str] = set()
+        for version in group.versions:
+            root = f"/apis/{group.name}/{version.version}" if group.name else f"/api/{version.version}"
+            for each in version.resources:
+                if each.plural not in plurals and {"list", "delete"} <= set(each.verbs):
+                    plurals.add(each.plural)
+                    yield _Kind(root, each.plural, each.kind)
+
+
+def _leftover(kind: _Kind, found: ObjectMetadata) -> Leftover:
+    place = f"/namespaces/{found.namespace}" if found.namespace else ""
+    name = "/".join([kind.kind, *filter(None, [found.namespace, found.name])])
+    return Leftover(name, f"{kind.root}{place}/{kind.plural}/{found.name}", found.uid)
+
+
+def _adopted(manifest: Manifest, live: LiveObject, manager: str) -> Manifest | None:
+    """What the stack writes, with the annotations by which it is given back."""
+    if BEFORE not in live.annotations:
+        return None
+    from_us = {BEFORE: live.annotations[BEFORE], FIELD_MANAGER: manager}
+    metadata = manifest["metadata"]
+    return manifest | {"metadata": metadata | {"annotations": metadata.get("annotations", {}) | from_us}}

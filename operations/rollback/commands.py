@@ -1,0 +1,171 @@
+"""`kai-anywhere rollback`."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from cluster.binding import bound_file
+from cluster.client import Cluster
+from cluster.errors import ClusterError
+from operations import engine
+from operations.errors import OperationError
+from operations.exit_status import ExitStatus
+from operations.rollback.plan import Plan
+from operations.rollback.planning import Choice, Planned, make_plan
+from operations.rollback.reading import StackInCluster
+from operations.rollback.steps import Rollback
+from operations.status.words import count
+from operations.target import Target, open_target
+from toolchain.progress import say
+
+_INTERRUPTED = 130
+
+
+def rollback(  # noqa: PLR0913 - every option of the command
+    *,
+    stack: Annotated[
+        str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
+    ] = "jetson",
+    only_heal: Annotated[
+        bool, typer.Option("--only-heal", help="Heal what a killed run left half done, and remove nothing.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask: for scripts.")] = False,
+    leave_pods: Annotated[
+        bool, typer.Option("--leave-pods", help="Go on though pods use KAI; they are left as they are.")
+    ] = False,
+    remove_definitions: Annotated[
+        bool,
+        typer.Option("--remove-definitions", help="Remove the charts' CustomResourceDefinitions that have no object."),
+    ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="The UID of the namespace kube-system, where the stack does not remember its cluster."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON, and change nothing.")] = False,
+) -> None:
+    """Undo what the stack made, in order and with checks, or heal what a killed run left; ask before anything changes.
+
+    Shows first what it would do. Pods of yours are never deleted.
+    """
+    if as_json and yes:
+        raise typer.BadParameter("--json only shows the plan; leave --yes out.")
+    choice = Choice(only_heal, leave_pods, remove_definitions, cluster)
+    with open_target(stack, start=False) as target, _connected(target, choice) as there:
+        planned = make_plan(there, choice)
+        plan = planned.plan
+        typer.echo(plan.model_dump_json(indent=2) if as_json else plan.text())
+        if as_json or dry_run or plan.empty or plan.blockers:
+            raise typer.Exit(plan.status)
+        _ask(plan, target, yes=yes)
+        raise typer.Exit(_run(there, planned, choice))
+
+
+@contextmanager
+def _connected(target: Target, choice: Choice) -> Iterator[StackInCluster]:
+    """The stack in its own cluster.
+
+    Raises:
+        OperationError: the cluster is another one, or can't be asked.
+    """
+    engine.check_context(target)
+    engine.bind_cluster(target)
+    remembered = engine.checkpoint(target)
+    connection = Cluster.connect(target.settings.cluster)
+    try:
+        uid = connection.uid()
+        if choice.cluster not in {None, uid}:
+            raise OperationError(
+                f"The cluster at {connection.server} (context '{connection.context}') is {uid}, not {choice.cluster}. "
+                "Nothing was changed. Choose the right context."
+            )
+        yield StackInCluster(target, connection, remembered, uid)
+    finally:
+        connection.close()
+
+
+def _ask(plan: Plan, target: Target, *, yes: bool) -> None:
+    """Ask whoever sits there, as `up` does: on a simulator nobody.
+
+    Raises:
+        OperationError: nobody is there to ask, or the answer is no.
+    """
+    if yes or target.simulated:
+        return
+    if not _somebody_is_there():
+        raise OperationError("Nothing was changed: there is nobody to ask. With --yes it is done without a question.")
+    if plan.only_heal:
+        agreed = typer.confirm("Heal?")
+    else:
+        agreed = typer.prompt(f"Type the stack's name, {plan.stack}, to undo all of this", default="") == plan.stack
+    if not agreed:
+        raise OperationError("Nothing was changed.")
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty()
+
+
+def _run(there: StackInCluster, planned: Planned, choice: Choice) -> int:
+    work = Rollback(there, say)
+    try:
+        work.take_over()
+        work.heal(planned.half_done)
+        if choice.only_heal:
+            typer.echo("Healed. Next: pulumi up, or make up.")
+            return ExitStatus.WELL
+        work.remove_temporary()
+        work.remove(planned.found)
+        work.destroy()
+        work.remove(work.stack.beside_state())
+        if choice.definitions:
+            work.remove_definitions()
+    except (OperationError, ClusterError) as error:
+        say(f"Stopped at: {work.step}\n{error}")
+        _go_on(there, work, choice)
+        return ExitStatus.FAILED
+    except KeyboardInterrupt:
+        say(f"\nInterrupted at: {work.step}")
+        _go_on(there, work, choice)
+        return _INTERRUPTED
+    return _end(work, planned.plan, choice)
+
+
+def _go_on(there: StackInCluster, work: Rollback, choice: Choice) -> None:
+    """What is done is done, and read anew by the next run: after `pulumi destroy`, the state forgot the cluster."""
+    say(f"{count(len(work.done), 'change')} done, and not undone. To go on:")
+    options = {
+        "--only-heal": choice.only_heal,
+        "--leave-pods": choice.leave_pods,
+        "--remove-definitions": choice.definitions,
+    }
+    command = ["kai-anywhere", "rollback", "--stack", there.target.stack, *(name for name, on in options.items() if on)]
+    say(f"  {shlex.join([*command, '--cluster', there.uid])}")
+
+
+def _end(work: Rollback, plan: Plan, choice: Choice) -> int:
+    stack = plan.stack
+    if work.left:
+        typer.echo("Left, though it is the stack's:")
+        for each in work.left:
+            typer.echo(f"   {each}")
+        _go_on(work.stack, work, choice)
+        return ExitStatus.FAILED
+    typer.echo(f"Everything that stack '{stack}' made is gone from the cluster at {plan.server}.")
+    for each in plan.stays:
+        typer.echo(f"Stays: {each.strip()}")
+    typer.echo(
+        "Not the stack's, and so left: labels that the GPU Operator and Node Feature Discovery wrote on nodes, and "
+        "files of their pods there."
+    )
+    connection = bound_file(plan.cluster_uid)
+    typer.echo(
+        f"Next: make down STACK={stack} stops the simulator."
+        if work.stack.target.simulated
+        else f"Next: pulumi stack rm {stack}, and rm {connection} if no other stack is on that cluster."
+    )
+    return ExitStatus.WARNINGS if plan.unseen else ExitStatus.WELL

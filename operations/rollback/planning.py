@@ -1,0 +1,179 @@
+"""Makes a plan of what was read."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cluster.answers import HelmRevision
+from cluster.leftovers import GROUPS
+from operations.engine import Checkpoint, Resource
+from operations.rollback.plan import Blocker, Healing, Plan, shown
+from operations.rollback.reading import RELEASE, Found, HalfDone, StackInCluster
+from operations.status.words import count
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was asked for.
+
+    Attributes:
+        only_heal: nothing is removed.
+        leave_pods: go on though pods use KAI.
+        definitions: remove the charts' CustomResourceDefinitions too.
+        cluster: the cluster's UID, where the person named it.
+    """
+
+    only_heal: bool = False
+    leave_pods: bool = False
+    definitions: bool = False
+    cluster: str | None = None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and what its steps need.
+
+    Attributes:
+        plan: what is shown.
+        half_done: the stack's Helm revisions to take back.
+        found: what the state does not know.
+    """
+
+    plan: Plan
+    half_done: tuple[HalfDone, ...]
+    found: Found
+
+
+def make_plan(stack: StackInCluster, choice: Choice) -> Planned:
+    """Read the cluster, and say what would be done. Changes nothing.
+
+    Raises:
+        ClusterError: if the cluster can't be asked, or refuses.
+    """
+    half_done, others = stack.half_done()
+    found = Found() if choice.only_heal else stack.beside_state()
+    plan = Plan(
+        stack=stack.target.stack,
+        server=stack.cluster.server,
+        context=stack.cluster.context,
+        cluster_uid=stack.uid,
+        only_heal=choice.only_heal,
+        heals=[_healing(each) for each in half_done],
+        pending=[f"{each.resource.name} ({each.type})" for each in stack.remembered.pending],
+        stays=list(_others(others)),
+    )
+    if not choice.only_heal:
+        plan = _with_removal(plan, stack, choice, found)
+    blockers = [*plan.blockers, *_binding(plan, stack, choice)]
+    return Planned(plan.model_copy(update={"blockers": blockers}), tuple(half_done), found)
+
+
+def _with_removal(plan: Plan, stack: StackInCluster, choice: Choice, found: Found) -> Plan:
+    beside = [
+        *(f"Namespace/{each.name} of the {each.owner}" for each in stack.temporary()),
+        *(f"labels of Node/{each.node}: {', '.join(sorted(each.labels))}" for each in found.labels),
+        *(f"{each.name}{' (given back)' if each.ours else ''}" for each in found.objects),
+    ]
+    definitions = list(_definitions(stack))
+    changes = {
+        "removes_before": beside,
+        "destroys": _counts(stack.remembered),
+        "gives_back": sorted(stack.state.adopted),
+        "hosts": stack.hosts(),
+        "reservation_pods": stack.reservation_pods(),
+        "removes_after": definitions if choice.definitions else [],
+        "stays": [*plan.stays, *_stays(stack, [] if choice.definitions else definitions)],
+        "unseen": found.unseen,
+        "blockers": list(_blockers(stack, choice)),
+    }
+    return plan.model_copy(update=changes)
+
+
+def _healing(each: HalfDone) -> Healing:
+    revision, settled = each.revision, each.settled
+    return Healing(
+        namespace=revision.namespace,
+        release=revision.release,
+        status=revision.status,
+        since=revision.created,
+        secret=revision.secret,
+        then=f"revision {settled.version} ({settled.status}) is the newest again."
+        if settled
+        else "the next up installs the release anew.",
+    )
+
+
+def _others(others: list[HelmRevision]) -> Iterator[str]:
+    for each in others:
+        yield (
+            f"Helm release {each.release} in namespace {each.namespace} is {each.status} since {each.created}: it is "
+            "not this stack's."
+        )
+
+
+def _counts(remembered: Checkpoint) -> dict[str, int]:
+    """How many of each kind, the most first."""
+    kinds = Counter(_kind(each) for each in remembered.resources if _is_deleted(each))
+    return dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _is_deleted(resource: Resource) -> bool:
+    return resource.custom and not resource.type.startswith("pulumi:")
+
+
+def _kind(resource: Resource) -> str:
+    if resource.type == RELEASE:
+        return "Helm release"
+    last = resource.type.rsplit(":", 1)[-1]
+    return {"NodePatch": "node's labels", "Command": "command of a host"}.get(last, last)
+
+
+def _definitions(stack: StackInCluster) -> Iterator[str]:
+    listed = stack.definitions()
+    for group in GROUPS:
+        ours = [each for each, _ in listed if each.group == group and each.by_pulumi]
+        if ours:
+            objects = sum(number for each, number in listed if each.group == group)
+            yield f"{count(len(ours), 'CustomResourceDefinition')} of {group}, with {count(objects, 'object')} now"
+
+
+def _stays(stack: StackInCluster, definitions: list[str]) -> Iterator[str]:
+    if definitions:
+        yield from definitions
+        yield "   Helm never deletes these. --remove-definitions does, of each group in which no object is left."
+    for each, objects in stack.definitions():
+        if not each.by_pulumi:
+            held = count(objects, "object")
+            yield f"CustomResourceDefinition {each.name}, with {held}: no release of Pulumi's made it."
+
+
+def _blockers(stack: StackInCluster, choice: Choice) -> Iterator[Blocker]:
+    names = [f"{pod.namespace}/{pod.name}" for pod in stack.users()]
+    if names and not choice.leave_pods:
+        yield Blocker(
+            what=f"KAI is used by {count(len(names), 'pod')}: {', '.join(shown(names))}.",
+            remedy="They would run on without a scheduler, and without what holds their GPUs for them. End them, or "
+            "say --leave-pods: then they are left as they are.",
+        )
+    for host in stack.half_configured_hosts():
+        yield Blocker(
+            what=f"a run was killed while it configured host '{host}' for the first time: nobody remembers how to give "
+            "its files back.",
+            remedy="Run `pulumi up` again, which ends that; then roll back. For a machine that is gone for good set "
+            f"hosts.{host}.gone: true.",
+        )
+    if protected := [each.name for each in stack.remembered.resources if each.protect]:
+        yield Blocker(
+            what=f"somebody protected {', '.join(shown(protected))}, so pulumi destroy refuses.",
+            remedy=f"Ask who did, then: pulumi state unprotect --all --stack {stack.target.stack}",
+        )
+
+
+def _binding(plan: Plan, stack: StackInCluster, choice: Choice) -> Iterator[Blocker]:
+    """Names alone don't prove whose things are: another installation of the same stack has the same ones."""
+    if stack.state.cluster_uid is None and choice.cluster is None and not plan.empty:
+        yield Blocker(
+            what=f"stack '{plan.stack}' does not remember its cluster: it was never deployed, is removed already, or "
+            "its state is another one.",
+            remedy=f"If all of this is its own, name the cluster: --cluster {plan.cluster_uid}",
+        )

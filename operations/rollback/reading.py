@@ -1,0 +1,233 @@
+"""Reads what there is to undo: the state, and what the cluster has of the stack beside it. Changes nothing."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pydantic import AliasPath, Field
+
+from cluster.answers import HelmRevision, ObjectMetadata, Pod
+from cluster.client import Cluster
+from cluster.deployed_state import DeployedState
+from cluster.leftovers import (
+    Definition,
+    Leftover,
+    OwnLabels,
+    definitions,
+    half_done_revisions,
+    objects_of,
+    of_releases,
+    own_labels,
+    written_by,
+)
+from manifests import every_object, kai, reservation
+from manifests.objects import Manifest
+from manifests.ownership import key, owner
+from operations.doctor.facts import SCHEDULER_NAME, KaiConfig
+from operations.engine import Checkpoint
+from operations.privilege_probe import ladder
+from operations.scratch import Scratch
+from operations.target import Target
+from operations.verify import commands as verify
+from operations.verify import sharing
+
+Releases = frozenset[tuple[str, str]]
+"""Helm releases, each as namespace and name."""
+RELEASE = "kubernetes:helm.sh/v3:Release"
+_HOST = re.compile(r"hosts-(.+)-configured")
+"""What configured a host, by its logical name in the program (components/hosts)."""
+_CONFIGS = "/apis/kai.scheduler/v1/configs"
+_CONFIG = "kai-config"
+"""KAI's Config, which a hook of its chart makes: Helm does not know it."""
+
+
+@dataclass(frozen=True)
+class HalfDone:
+    """A revision on which Helm was killed.
+
+    Attributes:
+        revision: its Secret's metadata.
+        settled: the newest revision of the release on which Helm had come to its end, if there is one.
+    """
+
+    revision: HelmRevision
+    settled: HelmRevision | None
+
+    @property
+    def release(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return (self.revision.namespace, self.revision.release)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What of the stack is in the cluster beside its state.
+
+    Attributes:
+        objects: that carry its marks.
+        labels: of nodes.
+        unseen: kinds that could not be looked at.
+    """
+
+    objects: tuple[Leftover, ...] = ()
+    labels: tuple[OwnLabels, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StackInCluster:
+    """A stack, and the cluster that it belongs to.
+
+    Attributes:
+        target: the stack and its settings.
+        cluster: the connection.
+        remembered: its state.
+        uid: the cluster's identity.
+    """
+
+    target: Target
+    cluster: Cluster
+    remembered: Checkpoint
+    uid: str
+    _earlier: "StackInCluster | None" = None
+
+    @cached_property
+    def state(self) -> DeployedState:
+        """What the state says of the cluster's objects."""
+        return self.remembered.state
+
+    @property
+    def name(self) -> str:
+        """The stack, as project/name."""
+        return self.target.qualified_name
+
+    def after_destroy(self, remembered: Checkpoint) -> "StackInCluster":
+        """The same with what is remembered now; what was its own is still."""
+        return replace(self, remembered=remembered, _earlier=self)
+
+    @cached_property
+    def releases(self) -> Releases:
+        """The stack's own releases: those of its state, those that a killed run had begun, and what is half done.
+
+        The last are those of its names that Helm never came to an end with, in a namespace that the stack made. A whole
+        one that the state does not know was installed by somebody else.
+        """
+        begun = {
+            (str(each.resource.inputs.get("namespace")), str(each.resource.inputs.get("name")))
+            for each in self.remembered.pending
+            if each.resource.type == RELEASE
+        }
+        earlier = self._earlier.releases if self._earlier else frozenset()
+        return frozenset(self.state.releases | begun | earlier | set(self._half_installed(begun)))
+
+    def _half_installed(self, begun: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        for release in every_object.releases(self.target.settings).values():
+            place = (release.namespace, release.name)
+            if place in self.state.releases or place in begun:
+                continue
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.namespace}}
+            live = self.cluster.find_object(namespace)
+            if live is None or not any(manager.startswith(owner(self.name)) for manager in live.managers):
+                continue
+            if all(each.half_done for each in self.cluster.helm_revisions(*place)):
+                yield place
+
+    def half_done(self) -> tuple[list[HalfDone], list[HelmRevision]]:
+        """The half-done revisions of the stack's own releases, and everybody else's."""
+        ours, others = [], []
+        for revision in half_done_revisions(self.cluster):
+            if (revision.namespace, revision.release) not in self.releases:
+                others.append(revision)
+                continue
+            revisions = self.cluster.helm_revisions(revision.namespace, revision.release)
+            settled = [each for each in revisions if not each.half_done]
+            ours.append(HalfDone(revision, max(settled, key=lambda each: each.version, default=None)))
+        return ours, others
+
+    def beside_state(self) -> Found:
+        """What the state does not know, and `pulumi destroy` therefore does not see."""
+        unknown = self.releases - self.state.releases
+        marked, unseen = of_releases(self.cluster, unknown)
+        written = written_by(self.cluster, self._manifests(), self.name)
+        objects = {each.name: each for each in marked}
+        objects |= {each.name: each for each in written if each.name not in self.state.objects}
+        kai_release = (self.target.settings.kai.namespace, kai.RELEASE)
+        if kai_release in unknown:
+            objects |= {each.name: each for each in self._configs()}
+        labels = [
+            each
+            for each in own_labels(self.cluster.nodes().values(), self.name)
+            if f"Node/{each.node}" not in self.state.objects
+        ]
+        return Found(tuple(objects.values()), tuple(labels), tuple(unseen))
+
+    def users(self) -> list[Pod]:
+        """Pods that KAI schedules, and those of others in the namespace of reservation pods; none without our KAI."""
+        if not any(name == kai.RELEASE for _, name in self.releases):
+            return []
+        configs = self.cluster.objects(_CONFIGS, KaiConfig)
+        schedulers = {each.scheduler_name for each in configs if each.scheduler_name} or {SCHEDULER_NAME}
+        own = {each.name for each in self.temporary()}
+        return [
+            pod
+            for pod in self.cluster.pods()
+            if not pod.ended
+            and pod.namespace not in own
+            and (pod.scheduler in schedulers or (pod.namespace == reservation.NAMESPACE and not _reserves(pod)))
+        ]
+
+    def reservation_pods(self) -> int:
+        """How many pods hold GPUs for others."""
+        return sum(map(_reserves, self.cluster.pods(namespace=reservation.NAMESPACE)))
+
+    def temporary(self) -> list[Scratch]:
+        """The namespaces that `verify` and the privilege probe made, and could not remove."""
+        pulls = [ladder.pull_secret(name) for name in self.target.settings.kai.images.pull_secrets]
+        known = [
+            Scratch(self.cluster, verify.NAMESPACE, sharing.LABEL, "verification"),
+            Scratch(self.cluster, ladder.NAMESPACE, ladder.LABEL, "probe", lambda: [*ladder.rights(), *pulls]),
+        ]
+        return [
+            each
+            for each in known
+            if (namespace := self.cluster.namespace(each.name)) is not None and each.label in namespace.labels
+        ]
+
+    def definitions(self) -> list[tuple[Definition, int]]:
+        """The charts' CustomResourceDefinitions, each with the number of its objects."""
+        return [(each, objects_of(self.cluster, each)) for each in definitions(self.cluster)]
+
+    def hosts(self) -> list[str]:
+        """Hosts that get their files back when their resource is deleted."""
+        matches = (_HOST.fullmatch(each.name) for each in self.remembered.resources if not each.retained)
+        return sorted(match[1] for match in matches if match)
+
+    def half_configured_hosts(self) -> list[str]:
+        """Hosts that a killed run was configuring for the first time: nothing remembers how to give them back."""
+        begun = (each.resource.name for each in self.remembered.pending if each.type == "creating")
+        matches = (_HOST.fullmatch(name) for name in begun)
+        hosts = self.target.settings.hosts
+        return sorted(match[1] for match in matches if match and match[1] in hosts and not hosts[match[1]].gone)
+
+    def _manifests(self) -> Iterator[Manifest]:
+        """Every object that the stack may have made: what its settings say, what it remembers, what it had begun."""
+        checkpoint = self._earlier.remembered if self._earlier else self.remembered
+        resources = (*checkpoint.resources, *(each.resource for each in checkpoint.pending))
+        manifests = [*every_object.objects(self.target.settings).values(), *(each.inputs for each in resources)]
+        whole = [each for each in manifests if {"apiVersion", "kind", "metadata"} <= each.keys()]
+        # Nodes are not made; their labels are looked at apart.
+        yield from {key(each): each for each in whole if each["kind"] != "Node"}.values()
+
+    def _configs(self) -> Iterator[Leftover]:
+        for each in self.cluster.objects(_CONFIGS, _PlacedConfig):
+            if each.name == _CONFIG and each.place == self.target.settings.kai.namespace:
+                yield Leftover(f"Config/{each.name}", f"{_CONFIGS}/{each.name}", each.uid)
+
+
+class _PlacedConfig(ObjectMetadata):
+    place: str = Field(default="", validation_alias=AliasPath("spec", "namespace"))
+
+
+def _reserves(pod: Pod) -> bool:
+    return pod.labels.get("app") == reservation.APP_LABEL

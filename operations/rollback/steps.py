@@ -1,0 +1,184 @@
+"""Does what a plan says, one step after the other, each with a check; what is done stays done."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cluster.giving_back import give_back_values
+from cluster.leftovers import GROUPS, Leftover, OwnLabels, definitions
+from manifests.ownership import BEFORE, FIELD_MANAGER
+from operations import engine
+from operations.errors import OperationError
+from operations.rollback.reading import Found, HalfDone, StackInCluster
+from operations.scratch import GONE_SECONDS, POLL_SECONDS
+from operations.status.words import count
+
+
+@dataclass
+class Rollback:
+    """A rollback at work.
+
+    Attributes:
+        stack: what is undone.
+        say: is told what happens, a line each.
+        step: what it is at, in words.
+        done: what was done.
+        left: what should have gone and has not, and why.
+    """
+
+    stack: StackInCluster
+    say: Callable[[str], None]
+    step: str = ""
+    done: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    def take_over(self) -> None:
+        """Make sure that no other run is at work, by the state's lock, and let the state forget what one had begun.
+
+        Raises:
+            OperationError: another run is at work, or was since the plan was shown.
+        """
+        self._begin("ask the state's lock whether another run is at work")
+        remembered = self.stack.remembered
+        engine.settle_pending(self.stack.target, remembered, forget=not self.stack.half_configured_hosts())
+        now = engine.checkpoint(self.stack.target)
+        if {each.urn for each in now.resources} != {each.urn for each in remembered.resources}:
+            raise OperationError("Another run changed the state since the plan was shown. Look at it again.")
+        if remembered.pending:
+            self._did("the state forgot what a killed run had begun")
+
+    def heal(self, half_done: Sequence[HalfDone]) -> None:
+        """Take back half-done Helm revisions.
+
+        Raises:
+            OperationError: a revision changed since it was shown.
+        """
+        if not half_done:
+            return
+        self._begin("heal")
+        for each in half_done:
+            revision = each.revision
+            place = f"/api/v1/namespaces/{revision.namespace}/secrets/{revision.secret}"
+            still = revision.resource_version
+            if objection := self.stack.cluster.remove(place, uid=revision.uid, resource_version=still):
+                raise OperationError(
+                    f"The Secret {revision.secret} in namespace '{revision.namespace}' was not deleted: "
+                    f"{objection.message}\nIf it changed just now, somebody works on the release."
+                )
+            self._did(f"took back revision {revision.version} of Helm release '{revision.release}'")
+        again, _ = self.stack.half_done()
+        if again:
+            names = ", ".join(each.revision.release for each in again)
+            raise OperationError(f"Half done again: {names}. Somebody installs at this moment.")
+
+    def remove_temporary(self) -> None:
+        """Remove the namespaces of `verify` and the privilege probe."""
+        for scratch in self.stack.temporary():
+            self._begin(f"remove the namespace {scratch.name}")
+            try:
+                scratch.remove()
+            except OperationError as error:
+                self.left.append(str(error))
+            else:
+                self._did(f"removed Namespace/{scratch.name}")
+
+    def remove(self, found: Found) -> None:
+        """Remove what the state does not know: custom resources first, namespaces last; give back what was adopted."""
+        if not found.objects and not found.labels:
+            return
+        self._begin("remove what pulumi destroy can't see")
+        cluster = self.stack.cluster
+        for labels in found.labels:
+            self._release(labels)
+        objects = sorted(found.objects, key=_order)
+        for each in objects:
+            if each.ours is not None:
+                give_back_values(cluster, each.ours)
+                self._did(f"gave back {each.name}")
+            elif objection := cluster.remove(each.path, uid=each.uid):
+                self.left.append(f"{each.name}: {objection.message}")
+            else:
+                self._did(f"removed {each.name}")
+        removed = {each.uid for each in objects if each.ours is None}
+        self._until_gone(lambda: [each.name for each in self.stack.beside_state().objects if each.uid in removed])
+
+    def destroy(self) -> None:
+        """`pulumi destroy`, and a check that the state is empty.
+
+        Raises:
+            OperationError: pulumi fails, or leaves something in the state.
+        """
+        if not self.stack.remembered.resources:
+            return
+        self._begin("pulumi destroy")
+        engine.destroy(self.stack.target, "--yes", "--skip-preview")
+        remembered = engine.checkpoint(self.stack.target)
+        if remembered.resources:
+            names = ", ".join(each.name for each in remembered.resources)
+            raise OperationError(f"pulumi destroy left in the state: {names}")
+        self._did(f"pulumi destroy: {len(self.stack.remembered.resources)} resources")
+        self.stack = self.stack.after_destroy(remembered)
+
+    def remove_definitions(self) -> None:
+        """Remove the definitions of each group that has no object left, and that Pulumi's releases made."""
+        removed: set[str] = set()
+        everything = self.stack.definitions()
+        for group in GROUPS:
+            listed = [each for each in everything if each[0].group == group]
+            ours = [each for each, _ in listed if each.by_pulumi]
+            if not ours:
+                continue
+            self._begin(f"remove the definitions of {group}")
+            if objects := sum(number for _, number in listed):
+                self.left.append(f"the definitions of {group}, which have {count(objects, 'object')}")
+                continue
+            for each in ours:
+                if objection := self.stack.cluster.remove(each.path, uid=each.uid):
+                    self.left.append(f"CustomResourceDefinition/{each.name}: {objection.message}")
+                else:
+                    removed.add(each.uid)
+                    self._did(f"removed CustomResourceDefinition/{each.name}")
+        self._until_gone(
+            lambda: [
+                f"CustomResourceDefinition/{each.name}"
+                for each in definitions(self.stack.cluster)
+                if each.uid in removed
+            ]
+        )
+
+    def _release(self, labels: OwnLabels) -> None:
+        """Let go of a node's labels; what somebody else owns too stays."""
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": labels.node}}
+        if labels.before is None:
+            self.stack.cluster.apply(node, manager=labels.manager)
+        else:
+            annotations = {BEFORE: labels.before, FIELD_MANAGER: labels.manager}
+            ours = {"name": labels.node, "labels": dict(labels.labels), "annotations": annotations}
+            give_back_values(self.stack.cluster, node | {"metadata": ours})
+        self._did(f"let go of the labels of Node/{labels.node}: {', '.join(sorted(labels.labels))}")
+
+    def _until_gone(self, there: Callable[[], list[str]]) -> None:
+        """Wait for deletions, and note down what is still there when the time is over."""
+        since = time.monotonic()
+        while names := there():
+            if time.monotonic() - since >= GONE_SECONDS:
+                self.left += [
+                    f"{name} is being deleted and is still there after {GONE_SECONDS:.0f} s" for name in names
+                ]
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _begin(self, step: str) -> None:
+        self.step = step
+        self.say(f"{step} ...")
+
+    def _did(self, what: str) -> None:
+        self.done.append(what)
+        self.say(f"   {what}")
+
+
+def _order(each: Leftover) -> tuple[int, str]:
+    """Custom resources while their operators are there, namespaces once they are empty."""
+    if each.path.startswith(tuple(f"/apis/{group}/" for group in GROUPS)):
+        return (0, each.name)
+    return (2 if each.name.startswith("Namespace/") else 1, each.name)

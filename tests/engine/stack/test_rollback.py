@@ -1,0 +1,220 @@
+"""`kai-anywhere rollback` on the real engine and API server: killed runs are healed, and nothing of ours stays."""
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+from typer.testing import CliRunner, Result
+
+import simulator
+from operations.__main__ import app
+from operations.target import Target
+from testbed.engine import Stack
+from testbed.inventory import connect, inventory
+from testbed.simulated import kill, stack_settings, start
+from testbed.stacks import changed, jetson, parse
+from testbed.waiting import eventually
+from tests.support.docs import command
+
+pytestmark = pytest.mark.engine
+
+_SECRETS = "/api/v1/namespaces/{}/secrets"
+_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+_QUEUES = "/apis/scheduling.run.ai/v2/queues"
+_PODS = "/api/v1/namespaces/default/pods"
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_OURS = ("kai-anywhere.io/", "kai.scheduler/", "/nvidia.com/gpu.memory", "/nvidia.com/gpu.count", "=false")
+_GROUPS = ("kai.scheduler", "scheduling.run.ai", "nvidia.com", "nfd.k8s-sigs.io")
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def before(api: httpx2.Client) -> set[str]:
+    """What the cluster holds before the stack."""
+    return inventory(api)
+
+
+@pytest.fixture(scope="module")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory,
+    cluster: simulator.ControlPlane,
+    engine_environment: dict[str, str],
+    before: set[str],
+) -> Stack:
+    """The Jetson stack; the tests deploy and remove it, one after the other."""
+    assert before
+    return Stack(tmp_path_factory.mktemp("stack") / "own", stack_settings(jetson(), cluster), engine_environment)
+
+
+@pytest.fixture
+def rollback(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command on that stack, which no checkout has; as on a simulator, nobody is asked."""
+
+    @contextmanager
+    def opened(_: str, *, start: bool = True) -> Iterator[Target]:
+        assert not start, "a rollback makes no simulator"
+        yield Target(stack.name, parse(stack.settings), stack.folder, stack.environment, ("answers yes",))
+
+    monkeypatch.setattr("operations.rollback.commands.open_target", opened)
+    monkeypatch.setenv("PATH", stack.environment["PATH"])
+
+    def run(*options: str, expect: int = 0) -> Result:
+        result = CliRunner().invoke(app, ["rollback", "--stack", stack.name, *options])
+        assert result.exit_code == expect, f"{result.output}{result.exception!r}"
+        return result
+
+    return run
+
+
+def of_the_guide(first_line: str) -> list[str]:
+    """The options of the command in docs/recovery.md, but for the stack."""
+    program, name, *options = shlex.split(command("recovery.md", first_line).splitlines()[0])
+    assert (program, name, options[-2:]) == ("kai-anywhere", "rollback", ["--stack", "jetson"])
+    return options[:-2]
+
+
+def left(api: httpx2.Client, before: set[str]) -> set[str]:
+    """What the cluster has more; of nodes only labels of ours, since others label nodes too."""
+    return {
+        item
+        for item in inventory(api) - before
+        if not item.startswith("Node/") or (any(mark in item for mark in _OURS) and "gpu.present" not in item)
+    }
+
+
+def definitions(api: httpx2.Client) -> set[str]:
+    items = api.get(_CRDS).json()["items"]
+    return {each["metadata"]["name"] for each in items if each["spec"]["group"] in _GROUPS}
+
+
+def killed_in_helm(stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, release: str) -> None:
+    """An `up` that is killed while Helm waits for a release's pods, which only KWOK makes ready."""
+    kill(cluster, "kwok")
+    half_done = {"labelSelector": "owner=helm,status=pending-install"}
+    with stack.up_until_killed():
+        eventually(lambda: api.get(_SECRETS.format(release), params=half_done).json()["items"], within_s=180)
+    simulator.up(cluster.folder)
+
+
+def test_a_killed_installation_is_undone_whole(
+    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, before: set[str], rollback: Command
+) -> None:
+    killed_in_helm(stack, cluster, api, "gpu-operator")
+    assert api.get(f"{_ROLES}/gpu-operator").is_success, "Helm has made objects that no namespace holds"
+    shown = rollback("--dry-run").output
+    assert "gpu-operator in namespace gpu-operator is pending-install" in shown
+    assert "ClusterRole/gpu-operator" in shown
+    assert left(api, before), "a dry run removes nothing"
+    done = rollback().output
+    assert "Everything that stack 'test' made is gone" in done
+    eventually(lambda: left(api, before) == set())
+    assert stack.resources() == []
+    assert "There is nothing to undo." in rollback().output
+
+
+def test_a_killed_installation_is_healed_and_up_goes_on(
+    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, rollback: Command
+) -> None:
+    killed_in_helm(stack, cluster, api, "gpu-operator")
+    rollback(*of_the_guide("kai-anywhere rollback --only-heal --stack jetson"))
+    assert api.get(_SECRETS.format("gpu-operator"), params={"labelSelector": "owner=helm"}).json()["items"] == []
+    run = stack.up()
+    assert "pending operations" not in run.output
+    assert set(stack.up().changes) == {"same"}
+    assert "There is nothing to heal." in rollback("--only-heal").output
+
+
+def test_a_killed_upgrade_is_healed(stack: Stack, api: httpx2.Client, rollback: Command) -> None:
+    secrets = _SECRETS.format("kai-scheduler")
+    [deployed] = api.get(secrets, params={"labelSelector": "owner=helm"}).json()["items"]
+    half_done = {
+        "metadata": {
+            "name": deployed["metadata"]["name"].removesuffix("1") + "2",
+            "labels": deployed["metadata"]["labels"] | {"version": "2", "status": "pending-upgrade"},
+        },
+        "type": deployed["type"],
+        "data": deployed["data"],
+    }
+    api.post(secrets, json=half_done).raise_for_status()
+    assert stack.preview(expect=None).code != 0
+    assert "revision 1 (deployed) is the newest again" in rollback("--only-heal").output
+    [there] = api.get(secrets, params={"labelSelector": "owner=helm"}).json()["items"]
+    assert there["metadata"]["uid"] == deployed["metadata"]["uid"]
+    assert set(stack.up().changes) == {"same"}
+
+
+@pytest.mark.usefixtures("rollback")
+def test_under_another_clusters_context_it_refuses(stack: Stack, tmp_path: Path) -> None:
+    own = stack.settings
+    with start(tmp_path / "other") as other, connect(other) as theirs:
+        there = inventory(theirs)
+        stack.settings = changed(own, "cluster.kubeconfig", str(other.kubeconfig))
+        for options in ((), ("--only-heal",)):
+            result = CliRunner().invoke(app, ["rollback", "--stack", stack.name, *options])
+            assert "is another one" in str(result.exception)
+            assert "nothing was changed" in str(result.exception)
+        stack.settings = own
+        assert inventory(theirs) == there
+    assert stack.resources()
+
+
+def test_pods_that_use_kai_stop_it_and_are_never_deleted(api: httpx2.Client, rollback: Command) -> None:
+    pod = {
+        "metadata": {"name": "mine"},
+        "spec": {
+            "schedulerName": "kai-scheduler",
+            "containers": [{"name": "main", "image": "registry.example.com/app@sha256:" + "0" * 64}],
+        },
+    }
+    api.post(_PODS, json=pod).raise_for_status()
+    output = rollback(expect=3).output
+    assert "STOP: KAI is used by 1 pod: default/mine." in output
+    assert api.get(f"{_PODS}/mine").is_success
+    assert api.get(_QUEUES).json()["items"], "nothing was changed"
+    api.delete(f"{_PODS}/mine").raise_for_status()
+    eventually(lambda: not api.get(f"{_PODS}/mine").is_success)
+
+
+def test_everything_goes_and_what_is_somebody_elses_stays(
+    stack: Stack, api: httpx2.Client, before: set[str], rollback: Command
+) -> None:
+    marks = {"meta.helm.sh/release-name": "kai-scheduler", "meta.helm.sh/release-namespace": "kai-scheduler"}
+    of_an_upgrade = {
+        "metadata": {
+            "name": "of-a-half-done-upgrade",
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": marks,
+        }
+    }
+    somebodys = {
+        "metadata": {
+            "name": "somebodys",
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": marks | {"meta.helm.sh/release-name": "prometheus"},
+        }
+    }
+    for role in (of_an_upgrade, somebodys):
+        api.post(_ROLES, json=role).raise_for_status()
+    queue = api.get(f"{_QUEUES}/default-parent-queue").json()
+    api.post(
+        _QUEUES, params={"fieldManager": "kubectl-create"}, json=queue | {"metadata": {"name": "somebodys"}}
+    ).raise_for_status()
+    assert definitions(api)
+    output = rollback(*of_the_guide("kai-anywhere rollback --stack jetson")).output
+    assert "pulumi destroy:" in output
+    kept = {"ClusterRole//somebodys", "Queue//somebodys"}
+    eventually(lambda: left(api, before) == kept)
+    assert stack.resources() == []
+    assert definitions(api), "without the flag they stay"
+    uid = api.get("/api/v1/namespaces/kube-system").json()["metadata"]["uid"]
+    assert "does not remember its cluster" in rollback("--remove-definitions", expect=3).output
+    rollback("--remove-definitions", "--cluster", uid, expect=3)
+    assert {name.partition(".")[2] for name in definitions(api)} == {"scheduling.run.ai"}
+    assert api.get(f"{_QUEUES}/somebodys").is_success
+    api.delete(f"{_QUEUES}/somebodys").raise_for_status()
+    rollback("--remove-definitions", "--cluster", uid)
+    assert definitions(api) == set()

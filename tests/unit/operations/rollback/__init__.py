@@ -1,0 +1,1 @@
+"""Tests of `kai-anywhere rollback`."""

@@ -1,0 +1,363 @@
+"""What a rollback shows, what it takes away and what it leaves alone."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from manifests.ownership import BEFORE
+from operations.errors import OperationError
+from operations.exit_status import ExitStatus
+from operations.rollback.planning import Choice, make_plan
+from operations.rollback.steps import Rollback
+from tests.support.hosts.settings import jetson_with_host
+from tests.unit.operations.rollback.world import KINDS, World, namespace, of_helm, owned, release, stack_in
+
+HEAL = Choice(only_heal=True)
+ALL = Choice()
+ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+
+
+def heal(world: World) -> Rollback:
+    stack = stack_in(world)
+    planned = make_plan(stack, HEAL)
+    work = Rollback(stack, lambda _: None)
+    work.take_over()
+    work.heal(planned.half_done)
+    return work
+
+
+def run(world: World, choice: Choice = ALL) -> Rollback:
+    """Everything that the command does once the answer is yes."""
+    stack = stack_in(world)
+    planned = make_plan(stack, choice)
+    assert planned.plan.blockers == []
+    work = Rollback(stack, lambda _: None)
+    work.take_over()
+    work.heal(planned.half_done)
+    work.remove_temporary()
+    work.remove(planned.found)
+    work.destroy()
+    work.remove(work.stack.beside_state())
+    if choice.definitions:
+        work.remove_definitions()
+    return work
+
+
+class TestHealing:
+    """Helm releases that a killed run left half done."""
+
+    def test_a_half_done_upgrade_makes_the_deployed_revision_the_newest_again(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        deployed = world.revision("kai-scheduler", 1, "deployed")
+        pending = world.revision("kai-scheduler", 2, "pending-upgrade")
+        text = make_plan(stack_in(world), HEAL).plan.text()
+        assert "kai-scheduler in namespace kai-scheduler is pending-upgrade since 2026-11-23T12:00:00Z" in text
+        assert (
+            "delete the Secret sh.helm.release.v1.kai-scheduler.v2; revision 1 (deployed) is the newest again." in text
+        )
+        heal(world)
+        assert world.deleted == [pending]
+        assert deployed in world.objects
+
+    def test_a_half_done_installation_is_taken_back_so_that_the_next_up_installs_anew(self, world: World) -> None:
+        world.remember([namespace("kai-scheduler")], pending=[release("kai-scheduler")])
+        pending = world.revision("kai-scheduler", 1, "pending-install")
+        plan = make_plan(stack_in(world), HEAL).plan
+        assert plan.heals[0].then == "the next up installs the release anew."
+        assert plan.pending == ["kai-scheduler (creating)"]
+        heal(world)
+        assert world.deleted == [pending]
+        assert make_plan(stack_in(world), HEAL).plan.empty, "the state forgot it too"
+
+    def test_an_installation_that_the_state_forgot_is_ours_by_its_namespace(self, world: World) -> None:
+        world.remember([namespace("kai-scheduler")])
+        world.put("/api/v1/namespaces/kai-scheduler", managedFields=owned("kai-scheduler-namespace"))
+        pending = world.revision("kai-scheduler", 1, "pending-install")
+        heal(world)
+        assert world.deleted == [pending]
+
+    @pytest.mark.parametrize(
+        "somebodys",
+        [
+            lambda world: world.revision("prometheus", 3, "pending-upgrade"),
+            lambda world: world.revision("kai-scheduler", 1, "pending-install", namespace="lab"),
+            lambda world: world.revision("kai-scheduler", 1, "pending-install"),
+            lambda world: (
+                world.put("/api/v1/namespaces/kai-scheduler", managedFields=owned("kai-scheduler-namespace")),
+                world.revision("kai-scheduler", 1, "deployed"),
+                world.revision("kai-scheduler", 2, "pending-upgrade"),
+            ),
+        ],
+        ids=["another-name", "another-namespace", "a-namespace-that-is-not-ours", "a-whole-one-that-we-do-not-know"],
+    )
+    def test_somebody_elses_is_named_and_left_alone(self, world: World, somebodys: Callable[[World], object]) -> None:
+        world.remember([namespace("robots")])
+        somebodys(world)
+        plan = make_plan(stack_in(world), HEAL).plan
+        assert plan.heals == []
+        assert [each for each in plan.stays if each.endswith("it is not this stack's.")]
+        heal(world)
+        assert world.deleted == []
+
+    def test_while_another_run_holds_the_lock_nothing_is_changed(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        world.revision("kai-scheduler", 2, "pending-upgrade")
+        (world.folder / "locked").touch()
+        with pytest.raises(
+            OperationError, match=r"(?s)currently locked.*If it is dead.*pulumi cancel --yes --stack jet"
+        ):
+            heal(world)
+        assert world.deleted == []
+
+    def test_a_revision_that_changed_since_it_was_shown_is_left(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        path = world.revision("kai-scheduler", 2, "pending-upgrade")
+        stack = stack_in(world)
+        planned = make_plan(stack, HEAL)
+        world.objects[path]["metadata"]["resourceVersion"] = "8"
+        with pytest.raises(OperationError, match="If it changed just now, somebody works on the release"):
+            Rollback(stack, lambda _: None).heal(planned.half_done)
+        assert path in world.objects
+
+    def test_a_run_that_came_between_stops_it(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        world.revision("kai-scheduler", 2, "pending-upgrade")
+        stack = stack_in(world)
+        world.remember([release("kai-scheduler"), namespace("late")])
+        with pytest.raises(OperationError, match="Another run changed the state since the plan was shown"):
+            Rollback(stack, lambda _: None).take_over()
+
+    def test_nothing_else_is_looked_at_or_touched(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        world.revision("kai-scheduler", 2, "pending-upgrade")
+        world.put("/api/v1/nodes/jetson-1", labels={"a": "b"}, managedFields=owned("node-labels", labels={"a": "b"}))
+        plan = make_plan(stack_in(world), HEAL).plan
+        assert (plan.removes_before, plan.destroys, plan.blockers) == ((), {}, [])
+        heal(world)
+        assert (world.calls, world.applied) == (["refresh"], [])
+
+    def test_what_a_killed_run_began_on_a_host_is_not_forgotten(self, world: World) -> None:
+        world.settings = jetson_with_host()
+        [host] = world.settings["hosts"]
+        begun = {"urn": f"urn:x::command:remote:Command::hosts-{host}-configured", "type": "command:remote:Command"}
+        world.remember([namespace("kai-scheduler")], pending=[begun])
+        stack = stack_in(world)
+        [blocker] = make_plan(stack, ALL).plan.blockers
+        assert f"killed while it configured host '{host}' for the first time" in blocker.what
+        assert make_plan(stack, HEAL).plan.blockers == []
+        heal(world)
+        calls = (world.folder / "calls").read_text(encoding="utf-8")
+        assert "--skip-pending-creates" in calls
+        assert "--clear-pending-creates" not in calls
+
+
+class TestRemoval:
+    """What `pulumi destroy` does not see."""
+
+    def test_a_half_installed_release_goes_whole_and_another_one_stays(self, world: World) -> None:
+        world.remember([namespace("kai-scheduler")], pending=[release("kai-scheduler")])
+        world.revision("kai-scheduler", 1, "pending-install")
+        world.put(f"{ROLE}/kai-binder", **of_helm("kai-scheduler"))
+        world.put(f"{ROLE}/prometheus", **of_helm("prometheus"))
+        config = {"namespace": "kai-scheduler"}
+        world.put("/apis/kai.scheduler/v1/configs/kai-config", spec=config)
+        run(world)
+        assert f"{ROLE}/prometheus" in world.objects
+        assert world.deleted[1:] == ["/apis/kai.scheduler/v1/configs/kai-config", f"{ROLE}/kai-binder"]
+        assert world.calls == ["refresh", "destroy"]
+
+    def test_what_came_with_a_whole_release_is_left_to_pulumi(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        world.put(f"{ROLE}/kai-binder", **of_helm("kai-scheduler"))
+        assert make_plan(stack_in(world), ALL).plan.removes_before == []
+
+    def test_what_pulumi_left_of_a_release_goes_after_it(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        world.put(f"{ROLE}/of-a-half-done-upgrade", **of_helm("kai-scheduler"))
+        work = run(world)
+        assert world.deleted == [f"{ROLE}/of-a-half-done-upgrade"]
+        assert work.left == []
+
+    def test_an_object_that_a_killed_run_made_goes_by_its_field_manager_and_namespaces_last(self, world: World) -> None:
+        world.remember([release("gpu-operator")])
+        ours = "/api/v1/namespaces/kai-resource-reservation"
+        world.put(ours, managedFields=owned("reservation-namespace"))
+        queue = "/apis/scheduling.run.ai/v2/queues/default-queue"
+        world.put(queue, managedFields=owned("kai-scheduler-queue-default-queue"))
+        theirs = "/apis/scheduling.run.ai/v2/queues/default-parent-queue"
+        world.put(theirs, managedFields=[{"manager": "kubectl"}])
+        run(world)
+        assert world.deleted == [queue, ours]
+        assert theirs in world.objects
+
+    def test_an_object_made_anew_since_the_plan_was_shown_is_left(self, world: World) -> None:
+        world.remember([release("gpu-operator")])
+        path = "/api/v1/namespaces/kai-resource-reservation"
+        world.put(path, managedFields=owned("reservation-namespace"))
+        stack = stack_in(world)
+        found = make_plan(stack, ALL).found
+        world.objects[path]["metadata"]["uid"] = "another"
+        work = Rollback(stack, lambda _: None)
+        work.remove(found)
+        assert path in world.objects
+        assert "has been modified" in work.left[0]
+
+    def test_labels_are_let_go_by_their_field_manager_and_those_of_others_stay(self, world: World) -> None:
+        world.remember([release("gpu-operator")])
+        labels = {"nvidia.com/gpu.memory": "122880"}
+        [entry] = owned("node-labels-jetson-1", labels=labels)
+        world.put("/api/v1/nodes/jetson-1", labels=labels | {"rack": "3"}, managedFields=[entry])
+        run(world)
+        assert world.applied == [(entry["manager"], "/api/v1/nodes/jetson-1")]
+        assert "/api/v1/nodes/jetson-1" in world.objects
+
+    def test_what_was_adopted_is_given_back_and_not_deleted(self, world: World) -> None:
+        world.remember([release("gpu-operator")])
+        path = "/api/v1/namespaces/gpu-operator"
+        before = json.dumps({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}})
+        labels = {"pod-security.kubernetes.io/enforce": "privileged", "app.kubernetes.io/part-of": "kai-anywhere"}
+        fields = owned("gpu-operator-namespace")
+        world.put(path, labels=labels, annotations={BEFORE: before}, managedFields=fields)
+        assert make_plan(stack_in(world), ALL).plan.removes_before == ["Namespace/gpu-operator (given back)"]
+        run(world)
+        assert [manager for manager, _ in world.applied] == [
+            f"given-back/{fields[0]['manager']}",
+            fields[0]["manager"],
+        ]
+        assert path in world.objects
+
+    def test_what_does_not_go_is_said(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("operations.rollback.steps.GONE_SECONDS", 0)
+        path = "/api/v1/namespaces/kai-resource-reservation"
+        world.stubborn = frozenset({path})
+        world.remember([release("gpu-operator")])
+        world.put(path, managedFields=owned("reservation-namespace"))
+        left = set(run(world).left)
+        assert left == {"Namespace/kai-resource-reservation is being deleted and is still there after 0 s"}
+
+    def test_a_failed_destroy_removes_nothing_after_it(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        definition = world.definition("scheduling.run.ai", "queues")
+        (world.folder / "fails").touch()
+        with pytest.raises(OperationError, match="pulumi destroy failed"):
+            run(world, Choice(definitions=True))
+        assert definition in world.objects
+
+    def test_the_namespace_of_a_killed_verify_goes_and_one_of_that_name_of_somebody_stays(self, world: World) -> None:
+        world.remember([release("gpu-operator")])
+        ours, theirs = (f"/api/v1/namespaces/kai-anywhere-{name}" for name in ("verify", "privilege-probe"))
+        world.put(ours, labels={"kai-anywhere.io/verify": "true"})
+        world.put(theirs)
+        assert make_plan(stack_in(world), ALL).plan.removes_before == [
+            "Namespace/kai-anywhere-verify of the verification"
+        ]
+        run(world)
+        assert world.deleted == [ours]
+        assert theirs in world.objects
+
+
+class TestDefinitions:
+    """CustomResourceDefinitions, which Helm never deletes."""
+
+    def test_without_the_flag_they_stay_and_are_named(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        definition = world.definition("scheduling.run.ai", "queues")
+        text = make_plan(stack_in(world), ALL).plan.text()
+        assert "1 CustomResourceDefinition of scheduling.run.ai, with 0 objects now" in text
+        assert "--remove-definitions does" in text
+        run(world)
+        assert definition in world.objects
+
+    def test_with_it_a_group_goes_that_has_no_object(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        queues = world.definition("scheduling.run.ai", "queues")
+        policies = world.definition("nvidia.com", "clusterpolicies", manager="helm")
+        work = run(world, Choice(definitions=True))
+        assert world.deleted == [queues]
+        assert policies in world.objects, "somebody installed it with Helm itself"
+        assert work.left == []
+
+    def test_a_group_in_which_somebody_has_an_object_stays_whole(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        queues = world.definition("scheduling.run.ai", "queues")
+        groups = world.definition("scheduling.run.ai", "podgroups")
+        world.put("/apis/scheduling.run.ai/v1/queues/somebodys", managedFields=[{"manager": "kubectl"}])
+        work = run(world, Choice(definitions=True))
+        assert {queues, groups} <= world.objects.keys()
+        assert work.left == ["the definitions of scheduling.run.ai, which have 1 object"]
+
+    def test_definitions_of_others_are_not_looked_at(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        world.definition("cert-manager.io", "certificates")
+        run(world, Choice(definitions=True))
+        assert f"{KINDS}/certificates.cert-manager.io" in world.objects
+
+
+class TestBlockers:
+    """What stops it before anything is changed."""
+
+    def _pod(self, world: World, path: str, scheduler: str = "kai-scheduler", phase: str = "Running") -> None:
+        world.put(path, spec={"schedulerName": scheduler})["status"] = {"phase": phase}
+
+    def test_pods_of_kai_stop_it_unless_they_are_to_be_left(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        self._pod(world, "/api/v1/namespaces/robots/pods/arm")
+        self._pod(world, "/api/v1/namespaces/robots/pods/waits", phase="Pending")
+        self._pod(world, "/api/v1/namespaces/robots/pods/done", phase="Succeeded")
+        self._pod(world, "/api/v1/namespaces/web/pods/nginx", scheduler="default-scheduler")
+        plan = make_plan(stack_in(world), ALL).plan
+        assert plan.status is ExitStatus.FAILED
+        assert plan.blockers[0].what == "KAI is used by 2 pods: robots/arm, robots/waits."
+        run(world, Choice(leave_pods=True))
+        assert not any("pods" in path for path in world.deleted)
+
+    def test_a_pod_of_somebody_in_the_reservation_namespace_stops_it(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        place = "/api/v1/namespaces/kai-resource-reservation/pods"
+        self._pod(world, f"{place}/mine", scheduler="default-scheduler")
+        world.put(f"{place}/gpu-reservation", labels={"app": "kai-resource-reservation"})
+        plan = make_plan(stack_in(world), ALL).plan
+        assert plan.blockers[0].what == "KAI is used by 1 pod: kai-resource-reservation/mine."
+        assert plan.reservation_pods == 1
+        assert "with 1 reservation pod, to hold GPUs for other pods" in plan.text()
+
+    def test_pods_of_a_kai_that_is_not_ours_are_no_concern(self, world: World) -> None:
+        world.remember([release("gpu-operator")])
+        self._pod(world, "/api/v1/namespaces/robots/pods/arm")
+        assert make_plan(stack_in(world), ALL).plan.blockers == []
+
+    def test_a_protected_resource_stops_it(self, world: World) -> None:
+        world.remember([release("kai-scheduler") | {"protect": True}])
+        [blocker] = make_plan(stack_in(world), ALL).plan.blockers
+        assert "somebody protected kai-scheduler" in blocker.what
+
+    def test_a_stack_that_remembers_no_cluster_needs_its_name(self, world: World) -> None:
+        world.put("/api/v1/namespaces/kai-resource-reservation", managedFields=owned("reservation-namespace"))
+        [blocker] = make_plan(stack_in(world), ALL).plan.blockers
+        uid = stack_in(world).uid
+        assert blocker.remedy == f"If all of this is its own, name the cluster: --cluster {uid}"
+        run(world, Choice(cluster=uid))
+        assert world.deleted == ["/api/v1/namespaces/kai-resource-reservation"]
+
+
+def test_a_plan_without_anything_to_do_says_so(world: World) -> None:
+    plan = make_plan(stack_in(world), ALL).plan
+    assert (plan.empty, plan.status) == (True, ExitStatus.WELL)
+    assert plan.text().endswith("There is nothing to undo.")
+
+
+def test_the_parts_of_a_plan_come_in_the_order_in_which_they_are_done(world: World) -> None:
+    world.remember([release("kai-scheduler"), namespace("kai-scheduler")], pending=[namespace("late")])
+    world.revision("kai-scheduler", 2, "pending-upgrade")
+    world.put("/api/v1/namespaces/kai-resource-reservation", managedFields=owned("reservation-namespace"))
+    world.definition("kai.scheduler", "configs")
+    lines = make_plan(stack_in(world), Choice(definitions=True)).plan.text().splitlines()
+    assert [line for line in lines if line[0].isdigit()] == [
+        "1. Heal Helm releases that a killed run left half done:",
+        "2. Let the state forget what that run had begun:",
+        "3. Remove what pulumi destroy can't see:",
+        "4. pulumi destroy:",
+        "5. Remove what is left then:",
+    ]
+    assert "   1 Helm release, 1 Namespace" in lines
