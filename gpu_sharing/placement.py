@@ -236,6 +236,7 @@ class _NodeState:
         self.slices = dict.fromkeys(node.slices, 0)
         self.cpu = Fraction(0)
         self.memory = Fraction(0)
+        self._answers: dict[int, tuple[Why | None, bool]] = {}
 
     @property
     def count(self) -> int:
@@ -257,8 +258,27 @@ class _NodeState:
             if group.mode is share.mode and group.used and self.mib - group.used - asked >= 0
         ]
 
-    def why_not(self, pod: Pod) -> Why | None:
-        """Why the pod doesn't fit, but for its queue; None where it does."""
+    def why_not(self, pod: Pod, kind: int) -> Why | None:
+        """Why the pod doesn't fit, but for its queue; None where it does.
+
+        Args:
+            pod: it.
+            kind: the same number for pods that ask for the same: they get the same answer until one more runs here.
+        """
+        return self._answer(pod, kind)[0]
+
+    def shares(self, pod: Pod, kind: int) -> bool:
+        """Whether a pod that fits can share a GPU that others use already."""
+        return self._answer(pod, kind)[1]
+
+    def _answer(self, pod: Pod, kind: int) -> tuple[Why | None, bool]:
+        if (answer := self._answers.get(kind)) is None:
+            share = pod.request.gpu
+            answer = (self._why_not(pod), isinstance(share, GpuShare) and bool(self.room(share)))
+            self._answers[kind] = answer
+        return answer
+
+    def _why_not(self, pod: Pod) -> Why | None:
         name, request = self.node.name, pod.request
         if pod.may_run_on is not None and name not in pod.may_run_on:
             return Why(Reason.NODE_SELECTION, f"{name} is not a node that it accepts.")
@@ -346,6 +366,7 @@ class _NodeState:
 
     def add(self, pod: Pod, groups: Sequence[str]) -> None:
         """Count a pod that runs here."""
+        self._answers.clear()
         self.cpu += pod.request.cpu
         self.memory += pod.request.memory
         match pod.request.gpu:
@@ -444,6 +465,7 @@ class _Session:
         self._ledger = Ledger(queues, _total(nodes))
         memories = [state.mib for state in self._nodes.values() if state.mib > UNLABELLED_MIB]
         self._smallest, self._largest = min(memories, default=None), max(memories, default=None)
+        self._kinds: dict[tuple[PodRequest, frozenset[str] | None], int] = {}
         self._placed: list[Placed] = []
         self._pending: list[Pending] = []
         self._waiting = [self._start(order, workload) for order, workload in enumerate(workloads)]
@@ -553,11 +575,12 @@ class _Session:
         return None if over is None else _queue_full(over)
 
     def _place(self, workload: Workload, pod: Pod) -> Why | None:
-        fitting = [state for state in self._nodes.values() if state.why_not(pod) is None]
+        kind = self._kinds.setdefault((pod.request, pod.may_run_on), len(self._kinds))
+        fitting = [state for state in self._nodes.values() if state.why_not(pod, kind) is None]
         idle = [state.idle for state in self._nodes.values() if state.node.gpus]
         extremes = (min(idle, default=0), max(idle, default=0))
         reasons = []
-        for state in sorted(fitting, key=lambda each: -self._score(each, pod, extremes)):
+        for state in sorted(fitting, key=lambda each: -self._score(each, pod, kind, extremes)):
             if workload.queue is not None and (
                 over := self._ledger.objection(
                     workload.queue, state.required(pod.request), preemptible=workload.preemptible
@@ -569,21 +592,22 @@ class _Session:
             groups = state.choose_groups(share, self._strategy) if isinstance(share, GpuShare) else ()
             self._run(workload, pod, state, groups)
             return None
-        reasons += [why for state in self._nodes.values() if (why := state.why_not(pod)) is not None]
+        reasons += [why for state in self._nodes.values() if (why := state.why_not(pod, kind)) is not None]
         return _most_telling(pod, reasons)
 
-    def _score(self, state: _NodeState, pod: Pod, idle: tuple[int, int]) -> float:
+    def _score(self, state: _NodeState, pod: Pod, kind: int, idle: tuple[int, int]) -> float:
         """How well a node with room suits; nodes with the same score are taken by name.
 
         Args:
             state: the node.
             pod: the pod.
+            kind: of the pod, as for `why_not`.
             idle: the fewest and the most idle GPUs of any node.
         """
         if self._strategy is Strategy.SPREAD:
             return state.idle / state.count if state.count else 0
-        share, (least, most) = pod.request.gpu, idle
-        score = float(_SHARING) if isinstance(share, GpuShare) and state.room(share) else 0.0
+        least, most = idle
+        score = float(_SHARING) if state.shares(pod, kind) else 0.0
         if not state.node.gpus or not most:
             return score
         density = 1 if least == most else 1 - (state.idle - least) / (most - least)
