@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cluster.answers import Pod
-from gpu_sharing.placement import NodeUse, place
+from gpu_sharing.model import NodeUse
+from gpu_sharing.placement import place
 from operations.doctor.check import of_pod
 from operations.doctor.checks.pods import said_of
 from operations.doctor.checks.queues import POD_GROUP

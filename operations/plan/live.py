@@ -12,7 +12,7 @@ from cluster.snapshot import BindRequest, PodGroup, Snapshot
 from cluster.snapshot import Queue as LiveQueue
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import read_label, shared_mib
-from gpu_sharing.placement import MigStrategy, Node, Pod, Strategy, Workload
+from gpu_sharing.model import MigStrategy, Node, Pod, Strategy, Workload
 from gpu_sharing.quantities import quantity
 from gpu_sharing.queues import Queue
 from gpu_sharing.request import MIG_PREFIX, RequestError, gpu_groups, pod_request

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.answers import Node, Pod
 from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot, Unseen
-from gpu_sharing.placement import Strategy
+from gpu_sharing.model import Strategy
 from operations.errors import OperationError
 from operations.plan.live import scene_of_cluster
 from operations.plan.machines import Scene
