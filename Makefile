@@ -101,7 +101,7 @@ test-unit: install ## The tests that need neither toolchain nor cluster: seconds
 
 ##@ Benchmarks
 
-.PHONY: bench-preview bench-policy bench-admission bench-hosts bench-simulator bench-status
+.PHONY: bench-preview bench-policy bench-admission bench-hosts bench-simulator bench-status bench-doctor
 
 bench-preview: install ## Preview of a full stack over an empty program, and a no-op `up` over a preview.
 	@$(BIN)/python -m benchmarks.preview
@@ -120,6 +120,9 @@ bench-simulator: install ## Memory and start of the simulator, alone and with KA
 
 bench-status: install ## What `status` costs on 100, 1,000 and 5,000 nodes.
 	@$(BIN)/python -m benchmarks.status
+
+bench-doctor: install ## What `doctor` costs on 100, 1,000 and 5,000 nodes.
+	@$(BIN)/python -m benchmarks.doctor
 
 ##@ Development
 

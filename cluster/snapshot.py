@@ -3,10 +3,12 @@
 Read-only, with whatever rights the user has: what the API server refuses is noted down, and the rest is read.
 """
 
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 from pydantic import AliasPath, Field
@@ -19,6 +21,7 @@ PODS = "pods"
 """What pods are called where they could not be read."""
 _PARALLEL = 5
 _KAI = "/apis/scheduling.run.ai"
+_POD_GROUPS, _BIND_REQUESTS = f"{_KAI}/v2alpha2/podgroups", f"{_KAI}/v1alpha2/bindrequests"
 
 T = TypeVar("T")
 
@@ -123,10 +126,12 @@ class Unseen:
     Attributes:
         what: in words, as `pods`.
         why: the API server's answer.
+        but: the namespace of which it could be read; empty where it could not at all.
     """
 
     what: str
     why: str
+    but: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ class Snapshot:
 
     Attributes:
         taken: when it was read.
-        unseen: what could not be read; its list is empty.
+        unseen: what could not be read; its list is empty, or has one namespace's objects.
     """
 
     taken: datetime
@@ -171,9 +176,25 @@ class _Reader:
             self.unseen.append(Unseen(what, str(error).splitlines()[0]))
             return ()
 
+    def take_or(
+        self, what: str, answer: "Future[list[T]]", of_namespace: "Callable[[], list[T]]", namespace: str
+    ) -> tuple[T, ...]:
+        """A list, or what of it one namespace has, where only that may be read."""
+        objects = self.take(what, answer)
+        if not namespace or not self.unseen or self.unseen[-1].what != what:
+            return objects
+        with contextlib.suppress(ClusterError):
+            objects = tuple(of_namespace())
+            self.unseen[-1] = replace(self.unseen[-1], but=namespace)
+        return objects
 
-def read_snapshot(cluster: Cluster) -> Snapshot:
+
+def read_snapshot(cluster: Cluster, namespace: str = "") -> Snapshot:
     """Read everything, several lists at a time.
+
+    Args:
+        cluster: where.
+        namespace: whose pods, pod groups and bind requests are read where those of all namespaces may not be.
 
     Raises:
         ClusterUnreachableError: if the API server does not answer.
@@ -184,18 +205,26 @@ def read_snapshot(cluster: Cluster) -> Snapshot:
         def ask(path: str, kind: type[T]) -> "Future[list[T]]":
             return pool.submit(cluster.objects, path, kind)
 
+        def take(what: str, answer: "Future[list[T]]", path: str, kind: type[T]) -> tuple[T, ...]:
+            group, _, plural = path.rpartition("/")
+            in_namespace = partial(cluster.objects, f"{group}/namespaces/{namespace}/{plural}", kind)
+            return reader.take_or(what, answer, in_namespace, namespace)
+
         nodes, pods = ask("/api/v1/nodes", Node), ask("/api/v1/pods", Pod)
         queues = ask(f"{_KAI}/v2/queues", Queue)
-        groups = ask(f"{_KAI}/v2alpha2/podgroups", PodGroup)
-        requests = ask(f"{_KAI}/v1alpha2/bindrequests", BindRequest)
+        groups = ask(_POD_GROUPS, PodGroup)
+        requests = ask(_BIND_REQUESTS, BindRequest)
         return Snapshot(
             taken=datetime.now(UTC),
             nodes=_sorted(reader.take("nodes", nodes), lambda node: (node.name,)),
-            pods=_sorted(reader.take(PODS, pods), lambda pod: (pod.namespace, pod.name)),
+            pods=_sorted(take(PODS, pods, "/api/v1/pods", Pod), lambda pod: (pod.namespace, pod.name)),
             queues=_sorted(reader.take("KAI's queues", queues), lambda queue: (queue.name,)),
-            pod_groups=_sorted(reader.take("KAI's pod groups", groups), lambda group: (group.namespace, group.name)),
+            pod_groups=_sorted(
+                take("KAI's pod groups", groups, _POD_GROUPS, PodGroup), lambda group: (group.namespace, group.name)
+            ),
             bind_requests=_sorted(
-                reader.take("KAI's bind requests", requests), lambda request: (request.namespace, request.name)
+                take("KAI's bind requests", requests, _BIND_REQUESTS, BindRequest),
+                lambda request: (request.namespace, request.name),
             ),
             unseen=tuple(reader.unseen),
         )

@@ -1,4 +1,4 @@
-"""Clusters whose GPUs are shared, as the API server shows them: what `status` is tested and measured on."""
+"""Clusters whose GPUs are shared, as the API server shows them: what `status` and `doctor` are measured on."""
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -14,6 +14,12 @@ _MEMORY = "nvidia.com/gpu.memory"
 _COUNT = "nvidia.com/gpu.count"
 
 Manifest = dict[str, Any]
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_CONFIG = {
+    "namespace": "kai-scheduler",
+    "global": {"schedulerName": "kai-scheduler", "gpuSharingMode": "NonMemoryEnforced"},
+    "binder": {"resourceReservation": {"namespace": RESERVATIONS, "runtimeClassName": "nvidia"}},
+}
 
 
 def gpu_node(
@@ -153,6 +159,78 @@ def fleet(nodes: int, pods_of_node: int = 5) -> Mapping[str, list[Manifest]]:
         QUEUES: [queue("all"), queue("robots", "all", quota=nodes / 2, used=f"{nodes * 0.92:.2f}")],
         POD_GROUPS: [],
         BIND_REQUESTS: [],
+    }
+
+
+def installed(nodes: int) -> Mapping[str, list[Manifest]]:
+    """The same cluster with KAI's control plane and the GPU Operator's device plugin, well: the answers by path."""
+    kai = ("kai-operator", "binder", "pod-grouper", "podgroup-controller", "queue-controller", "admission")
+    plugin = {"app": "nvidia-device-plugin-daemonset"}
+    answers = fleet(nodes)
+    device_plugins = [
+        pod(f"plugin-{index}", namespace="gpu-operator", node=f"jetson-{index}", labels=plugin, queue=None)
+        for index in range(nodes)
+    ]
+    for each in device_plugins:
+        each["metadata"]["labels"] |= plugin
+        each["spec"]["schedulerName"] = "default-scheduler"
+    webhooks = [{"name": "pods.example.com", "failurePolicy": "Ignore"}]
+    ready = {"desiredNumberScheduled": nodes, "numberReady": nodes}
+    control_plane: dict[str, list[Manifest]] = {
+        PODS: [*answers[PODS], *device_plugins],
+        "/api/v1/namespaces/kai-scheduler/secrets": [],
+        "/api/v1/namespaces/gpu-operator/secrets": [],
+        "/apis/apps/v1/deployments": [
+            *(_deployment(name, "kai-scheduler") for name in (*kai, "kai-scheduler-default")),
+            _deployment("gpu-operator", "gpu-operator"),
+        ],
+        "/apis/apps/v1/daemonsets": [
+            {
+                "metadata": {"name": "nvidia-device-plugin-daemonset", "namespace": "gpu-operator"},
+                "spec": {"selector": {"matchLabels": plugin}},
+                "status": ready,
+            }
+        ],
+        "/apis/node.k8s.io/v1/runtimeclasses": [{"metadata": {"name": "nvidia"}}],
+        "/apis/kai.scheduler/v1/configs": [{"metadata": {"name": "kai-config"}, "spec": _CONFIG}],
+        "/apis/kai.scheduler/v1/schedulingshards": [{"metadata": {"name": "default"}}],
+        "/apis/nvidia.com/v1/clusterpolicies": [
+            {
+                "metadata": {"name": "cluster-policy", "labels": {"app.kubernetes.io/version": "v26.7.2"}},
+                "status": {"state": "ready"},
+            }
+        ],
+        f"{_ADMISSION}/mutatingwebhookconfigurations": [
+            {"metadata": {"name": "mutating-kai-admission"}, "webhooks": webhooks}
+        ],
+        f"{_ADMISSION}/validatingwebhookconfigurations": [
+            {"metadata": {"name": "validating-kai-admission"}, "webhooks": webhooks}
+        ],
+    }
+    return {**answers, **control_plane}
+
+
+def kinds() -> Iterator[tuple[str, Manifest]]:
+    """The kinds of KAI's that the API server knows: the answers by path of their API group's version."""
+    for group, plurals in (
+        ("scheduling.run.ai/v2", ["queues"]),
+        ("scheduling.run.ai/v2alpha2", ["podgroups"]),
+        ("scheduling.run.ai/v1alpha2", ["bindrequests"]),
+        ("kai.scheduler/v1", ["configs", "schedulingshards"]),
+    ):
+        yield f"/apis/{group}", {"resources": [{"name": plural} for plural in plurals]}
+
+
+def _deployment(name: str, namespace: str) -> Manifest:
+    container = {"name": name, "image": "example.com/image:v0.18.6"}
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"spec": {"containers": [container]}},
+        },
+        "status": {"availableReplicas": 1},
     }
 
 

@@ -81,7 +81,7 @@ def pod(
 ) -> None:
     """Say in one sentence why a pod does not run, with evidence. Exit status 0 where it runs, else 3."""
     with open_place(stack, context) as place:
-        facts = facts_of(place, stack)
+        facts = facts_of(place, stack, namespace)
         there = one_pod.find_pod(facts, name, namespace)
         diagnosis = diagnose(facts)
         verdict = one_pod.explain(facts, diagnosis, there)
@@ -91,7 +91,7 @@ def pod(
             said = pod_report(facts, diagnosis, verdict, server=cluster.server, context=cluster.context, status=status)
             typer.echo(said.model_dump_json(indent=2))
         else:
-            render_pod(_console(), verdict)
+            render_pod(_console(), verdict, facts)
     raise typer.Exit(status)
 
 
@@ -113,10 +113,10 @@ def _console() -> Console:
     return Console(highlight=False)
 
 
-def facts_of(place: Place, stack: str | None) -> Facts:
-    """Everything that checks ask for, of the cluster and of what the stack says."""
+def facts_of(place: Place, stack: str | None, namespace: str = "") -> Facts:
+    """Everything that checks ask for, of the cluster and of what the stack says; a namespace, if one is asked about."""
     name = f"{yaml.safe_load((ROOT / 'Pulumi.yaml').read_text(encoding='utf-8'))['name']}/{stack}" if stack else ""
-    return read_facts(place.cluster, place.settings, name)
+    return read_facts(place.cluster, place.settings, name, namespace)
 
 
 def _looked(place: Place, stack: str | None, choice: Choice, wait: int, fail_on: Severity) -> tuple[Facts, Diagnosis]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cluster.answers import Pod
-from gpu_sharing.placement import NodeUse, place
+from gpu_sharing.model import NodeUse
+from gpu_sharing.placement import place
 from operations.doctor.check import of_pod
 from operations.doctor.checks.pods import said_of
 from operations.doctor.checks.queues import POD_GROUP
@@ -44,11 +45,17 @@ def find_pod(facts: Facts, name: str, namespace: str) -> Pod:
     """The pod.
 
     Raises:
-        OperationError: if there is none of this name there.
+        OperationError: if there is none of this name there, or the pods there may not be read.
     """
     for pod in facts.snapshot.pods:
         if (pod.namespace, pod.name) == (namespace, name):
             return pod
+    for unseen in facts.snapshot.unseen:
+        if unseen.what == Source.PODS and not unseen.but:
+            raise OperationError(
+                f"The pods of namespace '{namespace}' can't be read: {unseen.why} The right to list pods in that "
+                "namespace is enough."
+            )
     elsewhere = [pod.namespace for pod in facts.snapshot.pods if pod.name == name]
     there = [pod.name for pod in facts.snapshot.pods if pod.namespace == namespace]
     near = difflib.get_close_matches(name, there, n=1)
@@ -155,7 +162,10 @@ def _said(facts: Facts, pod: Pod) -> Iterator[str]:
         yield f"KAI says: {said}"
     if group is not None:
         there = facts.groups_by_pod.get((pod.namespace, group))
-        yield f"PodGroup {group}: queue {there.queue or 'none'}" if there else f"PodGroup {group}: not found"
+        if there is not None:
+            yield f"PodGroup {group}: queue {there.queue or 'none'}"
+        elif Source.POD_GROUPS not in facts.unseen:
+            yield f"PodGroup {group}: not found"
     for request in facts.snapshot.bind_requests:
         if (request.namespace, request.pod) == (pod.namespace, pod.name):
             answer = f"{request.phase}: {request.reason}" if request.reason else request.phase or "no answer yet"

@@ -76,13 +76,14 @@ class _Reader:
         return tuple(each for answer in answers for each in self.take(source, answer, none))
 
 
-def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = "") -> Facts:
+def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = "", namespace: str = "") -> Facts:
     """Read everything that checks ask for.
 
     Args:
         cluster: where.
         settings: what the stack says, or None.
         stack: the stack, as project/name.
+        namespace: what is asked about is there: of it, events are read in any case, and pods where no others may be.
 
     Raises:
         ClusterUnreachableError: if the API server does not answer.
@@ -95,7 +96,7 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
         def listed(path: str, kind: type[T]) -> "Future[list[T]]":
             return ask(cluster.objects, path, kind)
 
-        reading = ask(read_snapshot, cluster)
+        reading = ask(read_snapshot, cluster, namespace)
         deployments = listed("/apis/apps/v1/deployments", Deployment)
         daemon_sets = listed("/apis/apps/v1/daemonsets", DaemonSet)
         classes = listed("/apis/node.k8s.io/v1/runtimeclasses", Named)
@@ -137,10 +138,10 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
             if settings
             else None,
         )
-        return _with_details(cluster, reader, first)
+        return _with_details(cluster, reader, first, namespace)
 
 
-def _with_details(cluster: Cluster, reader: _Reader, facts: Facts) -> Facts:
+def _with_details(cluster: Cluster, reader: _Reader, facts: Facts, namespace: str) -> Facts:
     """What is asked for because of what was read."""
     ask = reader.pool.submit
     places = {hook.namespace for each in _configurations(facts) for hook in each.webhooks if hook.service}
@@ -150,7 +151,7 @@ def _with_details(cluster: Cluster, reader: _Reader, facts: Facts) -> Facts:
     ]
     events = [
         ask(cluster.objects, f"/api/v1/namespaces/{place}/events", Event, params={"fieldSelector": "type=Warning"})
-        for place in _event_namespaces(facts)
+        for place in _event_namespaces(facts, namespace)
     ]
     releases = {release: ask(cluster.helm_revisions, *release) for release in _releases(facts)}
     logs = {pod.name: ask(_log, cluster, pod) for pod in _silent(facts)[:_LOGS]}
@@ -182,9 +183,9 @@ def _configurations(facts: Facts) -> tuple[WebhookConfiguration, ...]:
     return (*facts.mutating_webhooks, *facts.validating_webhooks)
 
 
-def _event_namespaces(facts: Facts) -> list[str]:
-    """Ours, and those of pods that were bound and do not start."""
-    ours = [facts.kai_namespace, facts.operator_namespace, reservation.NAMESPACE]
+def _event_namespaces(facts: Facts, namespace: str) -> list[str]:
+    """The one that is asked about, ours, and those of pods that were bound and do not start."""
+    ours = [*([namespace] if namespace else []), facts.kai_namespace, facts.operator_namespace, reservation.NAMESPACE]
     waiting = [pod.namespace for pod in facts.snapshot.pods if pod.node and pod.phase == "Pending"]
     return list(dict.fromkeys([*ours, *sorted(waiting)]))[:_EVENT_NAMESPACES]
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from operations.doctor.check import Severity
 from operations.doctor.diagnosis import Diagnosis, Judged, Problem
+from operations.doctor.facts import Facts
 from operations.doctor.pod import PodVerdict
 from operations.doctor.report import PAGE
 
@@ -25,8 +26,8 @@ def render(console: Console, diagnosis: Diagnosis, *, where: str) -> None:
     console.print(_summary(diagnosis, where), soft_wrap=True)
 
 
-def render_pod(console: Console, verdict: PodVerdict) -> None:
-    """Print why a pod is as it is."""
+def render_pod(console: Console, verdict: PodVerdict, facts: Facts) -> None:
+    """Print why a pod is as it is, and what could not be looked at for it."""
     console.print(Text(verdict.sentence), soft_wrap=True)
     for line in verdict.evidence:
         _indented(console, Text(line, style="dim"), 2)
@@ -34,6 +35,10 @@ def render_pod(console: Console, verdict: PodVerdict) -> None:
         _labelled(console, "Do", verdict.remedy)
     if verdict.code:
         _labelled(console, "More", f"{PAGE}#{verdict.code.lower()}")
+    if facts.unseen:
+        but = {each.what: f" (but for namespace {each.but})" for each in facts.snapshot.unseen if each.but}
+        unseen = ", ".join(f"{source.value}{but.get(source.value, '')}" for source in facts.unseen)
+        _labelled(console, "Not seen", f"{unseen}; --json has the API server's answers.")
 
 
 def _problem(console: Console, problems: Sequence[Problem]) -> None:

@@ -39,8 +39,9 @@ kai-anywhere doctor --stack jetson
 | `--json` | Everything, for programs: [the schema](doctor.schema.json). |
 
 With fewer rights than it needs, it looks at what you may read, and names the checks that it could not do. The
-[exit status](commands.md#exit-status) is then 4. What only a host knows, such as the files of its container runtime, is
-not looked at here: see [hosts](hosts.md) and [Jetson](jetson.md).
+[exit status](commands.md#exit-status) is then 4. `doctor pod` needs no more than the right to list pods in the pod's
+namespace; with events, KAI's pod groups and bind requests there it says more. What only a host knows, such as the files
+of its container runtime, is not looked at here: see [hosts](hosts.md) and [Jetson](jetson.md).
 """
 
 

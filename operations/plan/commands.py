@@ -10,7 +10,7 @@ import typer
 
 from cluster.snapshot import read_snapshot
 from gpu_sharing.arithmetic import LEAST_BYTES
-from gpu_sharing.placement import Pod, Strategy, Workload
+from gpu_sharing.model import Pod, Strategy, Workload
 from gpu_sharing.request import FractionShare, MemoryShare, PodRequest
 from operations.errors import OperationError
 from operations.plan import report

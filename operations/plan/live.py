@@ -1,16 +1,18 @@
 """What a cluster has: its nodes, the pods that run and wait, and KAI's queues."""
 
-from collections.abc import Collection, Iterator
+import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from cluster.answers import Node as LiveNode
 from cluster.answers import Pod as LivePod
 from cluster.sharing_findings import shares_memory
-from cluster.snapshot import PodGroup, Snapshot
+from cluster.snapshot import BindRequest, PodGroup, Snapshot
 from cluster.snapshot import Queue as LiveQueue
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import read_label, shared_mib
-from gpu_sharing.placement import MigStrategy, Node, Pod, Strategy, Workload
+from gpu_sharing.model import MigStrategy, Node, Pod, Strategy, Workload
 from gpu_sharing.quantities import quantity
 from gpu_sharing.queues import Queue
 from gpu_sharing.request import MIG_PREFIX, RequestError, gpu_groups, pod_request
@@ -128,6 +130,13 @@ class _Pods:
     snapshot: Snapshot
     machines: list[Machine]
     remarks: list[str] = field(default_factory=list)
+    _accepted: dict[str, frozenset[str] | None] = field(default_factory=dict)
+
+    @cached_property
+    def _bound(self) -> Mapping[tuple[str, str], BindRequest]:
+        """What the binder is at, by the pod's namespace and name."""
+        open_requests = [request for request in self.snapshot.bind_requests if request.phase != "Failed"]
+        return {(request.namespace, request.pod): request for request in reversed(open_requests)}
 
     def workloads(self) -> Iterator[Workload]:
         """In the order of their creation; who runs comes with its place."""
@@ -172,15 +181,20 @@ class _Pods:
         if pod.namespace == reservation.NAMESPACE and pod.labels.get("app") == reservation.APP_LABEL:
             # It stands for the GPU that pods share, which they are counted with.
             request = replace(request, gpu=None)
-        may_run_on, _ = accepted(pod.node_selector, pod.tolerations, self.machines)
-        return Pod(name, request, may_run_on, node, groups)
+        # Who runs is not placed anew.
+        return Pod(name, request, self._may_run_on(pod) if node is None else None, node, groups)
+
+    def _may_run_on(self, pod: LivePod) -> frozenset[str] | None:
+        """The nodes that a pod accepts; many pods say the same of them, and there are many nodes."""
+        said = json.dumps([pod.node_selector, pod.tolerations], sort_keys=True)
+        if said not in self._accepted:
+            self._accepted[said], _ = accepted(pod.node_selector, pod.tolerations, self.machines)
+        return self._accepted[said]
 
     def _place(self, pod: LivePod) -> tuple[str | None, tuple[str, ...]]:
         """Where a pod runs, or is about to be bound."""
         groups = gpu_groups(pod.as_manifest())
         if pod.node:
             return pod.node, groups
-        for request in self.snapshot.bind_requests:
-            if (request.namespace, request.pod) == (pod.namespace, pod.name) and request.phase != "Failed":
-                return request.node or None, groups or tuple(request.gpu_groups)
-        return None, ()
+        request = self._bound.get((pod.namespace, pod.name))
+        return (None, ()) if request is None else (request.node or None, groups or request.groups)

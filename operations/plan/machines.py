@@ -8,7 +8,7 @@ from config.kai import GpuSharingMode
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import read_label, shared_mib
-from gpu_sharing.placement import Node, Strategy, Workload
+from gpu_sharing.model import Node, Strategy, Workload
 from gpu_sharing.queues import UNLIMITED, Amounts, Queue
 from manifests.kai import queues as queue_manifests
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY, node_labels

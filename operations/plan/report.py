@@ -9,8 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 
 from cluster.unified_memory import REMEDY, sold_twice
+from gpu_sharing.model import GpuUse, NodeUse, Packing, Pod, Reason, Workload
 from gpu_sharing.nearest import nearest
-from gpu_sharing.placement import GpuUse, NodeUse, Packing, Pod, Reason, Workload, describe, place
+from gpu_sharing.placement import place
+from gpu_sharing.reasons import describe
 from gpu_sharing.request import FractionShare, GpuShare, MemoryShare
 from operations.exit_status import ExitStatus
 from operations.plan.machines import Machine, Scene

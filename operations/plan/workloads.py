@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gpu_sharing.placement import Pod, Workload
+from gpu_sharing.model import Pod, Workload
 from gpu_sharing.queues import Queue
 from gpu_sharing.request import RequestError, pod_request
 from operations.errors import OperationError

@@ -8,8 +8,9 @@ from cluster.answers import Pod
 from cluster.errors import ClusterUnreachableError
 from cluster.snapshot import Snapshot, read_snapshot
 from config.stack import StackSettings
-from gpu_sharing.placement import Pod as PlannedPod
-from gpu_sharing.placement import Workload, place
+from gpu_sharing.model import Pod as PlannedPod
+from gpu_sharing.model import Workload
+from gpu_sharing.placement import place
 from gpu_sharing.request import GPU_MEMORY, MemoryShare, PodRequest
 from manifests.objects import Manifest
 from operations import scratch

@@ -1,7 +1,8 @@
 """How many pods with a fraction KAI puts on one GPU, for what guides and stack files promise."""
 
 from gpu_sharing.arithmetic import shared_mib
-from gpu_sharing.placement import Node, Pod, Workload, place
+from gpu_sharing.model import Node, Pod, Workload
+from gpu_sharing.placement import place
 from gpu_sharing.request import FractionShare, MemoryShare, PodRequest
 
 _MANY = 200

@@ -23,7 +23,8 @@ import yaml
 
 import simulator
 from gpu_sharing.arithmetic import shared_mib
-from gpu_sharing.placement import Node, Packing, Pod, Strategy, Workload, place
+from gpu_sharing.model import Node, Packing, Pod, Strategy, Workload
+from gpu_sharing.placement import place
 from gpu_sharing.queues import UNLIMITED, Queue
 from gpu_sharing.request import FractionShare, GpuRequest, MemoryShare, PodRequest, WholeGpus
 from simulator.nodes import SIMULATED

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpu_sharing.placement import Reason
+from gpu_sharing.model import Reason
 from operations.plan.commands import plan
 from operations.plan.report import PlanReport
 from testbed.stacks import ROOT, STACK_FILES

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_sharing.model import MigStrategy, Node, Packing, Pod, Reason, Strategy, Workload
 from gpu_sharing.nearest import nearest
-from gpu_sharing.placement import MigStrategy, Node, Packing, Pod, Reason, Strategy, Workload, place
+from gpu_sharing.placement import place
 from gpu_sharing.queues import UNLIMITED, Queue
 from gpu_sharing.request import (
     ComputeMode,

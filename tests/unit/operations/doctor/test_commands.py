@@ -10,7 +10,7 @@ from operations.__main__ import app
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from tests.support.api_server import ApiServer, kubeconfig, write_kubeconfig
-from tests.support.doctor import PATHS, World, fraction, pod_group, well
+from tests.support.doctor import PATHS, World, fraction, pod_group, unschedulable, well
 
 
 @pytest.fixture
@@ -145,3 +145,65 @@ def test_requests_do_not_grow_with_the_cluster(world: World, api: ApiServer) -> 
     api.asked.clear()
     _run(world, api)
     assert len(api.asked) == few
+
+
+_OF_TENANT = (
+    ("pods", "/api/v1/namespaces/default/pods"),
+    ("podgroups", "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"),
+    ("bindrequests", "/apis/scheduling.run.ai/v1alpha2/namespaces/default/bindrequests"),
+)
+
+
+def _as_tenant(world: World, api: ApiServer, *of_namespace: str) -> None:
+    """Somebody who may read nothing but these lists, in the namespace default."""
+    world.refused = dict.fromkeys(PATHS.values(), 403) | {path: 403 for _, path in _OF_TENANT}
+    for name, path in _OF_TENANT:
+        if name in of_namespace:
+            del world.refused[path]
+            there = [each for each in world.lists[name] if each["metadata"]["namespace"] == "default"]
+            api.serve(path, {"items": there})
+
+
+def test_who_may_read_his_own_namespace_is_told_why_his_pod_waits(world: World, api: ApiServer) -> None:
+    said = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node has room"}]
+    world.lists["pods"].append(fraction("waits", conditions=said))
+    _as_tenant(world, api, "pods")
+    result = _run(world, api, "pod", "waits")
+    assert result.exit_code == ExitStatus.FAILED
+    assert result.stdout.startswith("Pod default/waits is Pending: no node has room\n")
+    assert "PodGroup pg-waits: not found" not in result.stdout
+    assert "  Not seen: " in result.stdout
+    assert "pods (but for namespace default)" in result.stdout
+    assert "nodes, " in result.stdout
+
+
+def test_what_kai_says_in_his_namespace_is_read_with_the_rights_that_there_are(world: World, api: ApiServer) -> None:
+    world.lists["pods"].append(fraction("waits"))
+    world.lists["podgroups"].append(pod_group("pg-waits", **unschedulable("the queue is full")))
+    _as_tenant(world, api, "pods", "podgroups")
+    result = _run(world, api, "pod", "waits", "--json")
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["status"]) == (ExitStatus.FAILED, ExitStatus.FAILED)
+    assert "PodGroup pg-waits: queue default-queue" in answer["evidence"]
+    assert any("the queue is full" in line for line in answer["evidence"])
+    assert answer["not_checked"]
+
+
+def test_a_pod_of_his_that_runs_is_status_0(world: World, api: ApiServer) -> None:
+    _as_tenant(world, api, "pods")
+    assert _run(world, api, "pod", "arm").exit_code == ExitStatus.WELL
+
+
+def test_a_pod_that_is_not_in_his_namespace_is_not_there(world: World, api: ApiServer) -> None:
+    _as_tenant(world, api, "pods")
+    result = _run(world, api, "pod", "arms")
+    assert isinstance(result.exception, OperationError)
+    assert "There is no pod 'arms' in namespace 'default'. Did you mean 'arm'?" in str(result.exception)
+
+
+def test_who_may_not_read_the_namespace_is_told_which_right_he_lacks(world: World, api: ApiServer) -> None:
+    _as_tenant(world, api)
+    result = _run(world, api, "pod", "arm")
+    assert isinstance(result.exception, OperationError)
+    assert str(result.exception).startswith("The pods of namespace 'default' can't be read: The cluster at ")
+    assert "There is no pod" not in str(result.exception)

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.answers import Node, Pod
 from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot, Unseen
-from gpu_sharing.placement import Strategy
+from gpu_sharing.model import Strategy
 from operations.errors import OperationError
 from operations.plan.live import scene_of_cluster
 from operations.plan.machines import Scene
@@ -75,8 +75,9 @@ def test_five_pods_of_a_cluster_are_four_and_one() -> None:
     assert (answer.running, answer.pending) == (4, 1)
 
 
-def test_a_pod_that_is_about_to_be_bound_counts_where_it_goes() -> None:
-    spec = {"podName": "soon", "selectedNode": "n", "selectedGPUGroups": ["abc"]}
+@pytest.mark.parametrize("groups", [{"selectedGPUGroups": ["abc"]}, {"selectedFractionalGpuGroups": [{"id": "abc"}]}])
+def test_a_pod_that_is_about_to_be_bound_counts_where_it_goes(groups: dict[str, object]) -> None:
+    spec = {"podName": "soon", "selectedNode": "n", **groups}
     bound = BindRequest.model_validate({"metadata": {"name": "soon", "namespace": "default"}, "spec": spec})
     answer = _plan(_pod("soon"), bind_requests=(bound,))
     assert [gpu.group for gpu in answer.nodes[0].gpus] == ["abc"]

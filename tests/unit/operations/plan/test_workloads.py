@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpu_sharing.placement import Node
+from gpu_sharing.model import Node
 from gpu_sharing.queues import Queue
 from gpu_sharing.request import MemoryShare, PodRequest
 from operations.errors import OperationError

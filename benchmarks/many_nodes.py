@@ -1,0 +1,159 @@
+"""What a command that looks at a cluster costs where that has many nodes.
+
+The API server is a stand-in on loopback, a process of its own, which gives out prepared pages as the real one does.
+Each cluster has five pods per node, of which one waits. What is measured is the whole command, the start of Python
+included: wall time, processor time, and the most memory that it had at once. The exponent is that of the growth of
+processor time from the smallest to the largest cluster: 1 is linear.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+from typing_extensions import override
+
+from operations.exit_status import ExitStatus
+from testbed.shared_gpus import installed, kinds, pages
+from testbed.stacks import ROOT, STACK_FILES
+
+NODES = tuple(int(nodes) for nodes in os.environ.get("NODES", "100,1000,5000").split(","))
+GOAL_NODES, GOAL_S, GOAL_MIB = 1000, 10, 300
+_COMMAND = (
+    "import os, pathlib; from operations import reading; reading.ROOT = pathlib.Path(os.environ['STACKS']); "
+    "from operations.__main__ import main; main()"
+)
+"""The command, with the testbed's stack files: those of the checkout are their user's, and may name a cluster."""
+_DONE = {ExitStatus.WELL, ExitStatus.FAILED, ExitStatus.WARNINGS}
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What one command costs.
+
+    Attributes:
+        wall_s: from start to end.
+        processor_s: of all its threads.
+        memory_mib: the most that it had at once.
+    """
+
+    wall_s: float
+    processor_s: float
+    memory_mib: float
+
+
+def measure(commands: Mapping[str, tuple[str, ...]]) -> None:
+    """Measure commands and print what they cost; exit status 1 where one is over the goal.
+
+    Args:
+        commands: the arguments of `kai-anywhere`, by a name of up to 8 letters.
+    """
+    missed = False
+    costs: dict[tuple[str, int], _Cost] = {}
+    for nodes in NODES:
+        with tempfile.TemporaryDirectory(prefix="kai-anywhere-benchmark-") as folder, _api_server(nodes) as port:
+            for name, arguments in commands.items():
+                cost = _cost(Path(folder), port, arguments)
+                costs[name, nodes] = cost
+                over = nodes == GOAL_NODES and (cost.wall_s > GOAL_S or cost.memory_mib > GOAL_MIB)
+                missed |= over
+                size = f"{nodes:>5} nodes, {nodes * 5:>6} pods, {name:<8}"
+                remark = "  <- over the goal" if over else ""
+                took = f"{cost.wall_s:6.2f} s, {cost.processor_s:6.2f} s of processor"
+                sys.stdout.write(f"{size}: {took}, {cost.memory_mib:4.0f} MiB{remark}\n")
+                sys.stdout.flush()
+    for name in commands if len(NODES) > 1 else ():
+        least, most = costs[name, NODES[0]], costs[name, NODES[-1]]
+        exponent = math.log(most.processor_s / least.processor_s) / math.log(NODES[-1] / NODES[0])
+        sys.stdout.write(
+            f"{name}: processor time grows with exponent {exponent:.2f} from {NODES[0]} to {NODES[-1]} nodes\n"
+        )
+    sys.stdout.write(
+        f"Goal at {GOAL_NODES} nodes: under {GOAL_S} s and {GOAL_MIB} MiB (load {os.getloadavg()[0]:.1f})\n"
+    )
+    sys.exit(missed)
+
+
+def _cost(folder: Path, port: int, arguments: tuple[str, ...]) -> _Cost:
+    config = folder / "config"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "benchmark",
+        "clusters": [{"name": "fleet", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "reader", "user": {"token": "none"}}],
+        "contexts": [{"name": "benchmark", "context": {"cluster": "fleet", "user": "reader"}}],
+    }
+    config.write_text(yaml.safe_dump(content), encoding="utf-8")
+    begin = time.perf_counter()
+    with (folder / "output").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _COMMAND, *arguments],
+            cwd=ROOT,
+            env=os.environ | {"KUBECONFIG": str(config), "STACKS": str(STACK_FILES)},
+            stdout=output,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    took = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in _DONE:
+        sys.exit(f"{arguments[0]} failed with {process.returncode}.")
+    return _Cost(took, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+@contextmanager
+def _api_server(nodes: int) -> Iterator[int]:
+    """The stand-in, in a process of its own; its port."""
+    spawn = get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_serve, args=(nodes, theirs), daemon=True)
+    process.start()
+    try:
+        yield int(ours.recv())
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _serve(nodes: int, ready: Connection) -> None:
+    answers = {
+        (path, token): json.dumps(page).encode()
+        for path, items in installed(nodes).items()
+        for token, page in pages(items)
+    }
+    version = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
+    answers |= {(path, ""): json.dumps(answer).encode() for path, answer in (("/version", version), *kinds())}
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked = urlsplit(self.path)
+            [token] = parse_qs(asked.query).get("continue", [""])
+            body = answers.get((asked.path, token))
+            self.send_response(200 if body else 404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            """The output is the measurement's."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        ready.send(server.server_port)
+        server.serve_forever()

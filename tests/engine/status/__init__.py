@@ -1,0 +1,1 @@
+"""`kai-anywhere status` on a real API server."""
