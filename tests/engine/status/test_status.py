@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,10 @@ _QUEUES = "/apis/scheduling.run.ai/v2/queues"
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
+def _is_there(api: httpx2.Client, path: str) -> bool:
+    return api.get(path).is_success
+
+
 def _status(api: httpx2.Client, path: str, status: dict[str, Any]) -> None:
     api.patch(f"{path}/status", json={"status": status}, headers=_MERGE).raise_for_status()
 
@@ -58,7 +63,7 @@ def scripted(cluster: simulator.ControlPlane, api: httpx2.Client) -> simulator.C
     definitions = simulator.chart_path("kai-scheduler") / "crds" / "scheduling.run.ai.yaml"
     for definition in yaml.safe_load_all(definitions.read_text(encoding="utf-8")):
         post(api, _CRDS, definition)
-    eventually(lambda: api.get(_QUEUES).is_success)
+    eventually(partial(_is_there, api, _QUEUES))
     labels = {"nvidia.com/gpu.memory": "131072", "nvidia.com/gpu.count": "1", "nvidia.com/gpu.present": "true"}
     post(api, "/api/v1/nodes", {"metadata": {"name": _NODE, "labels": labels}})
     amounts = {"cpu": "14", "memory": "128Gi", "pods": "110", "nvidia.com/gpu": "1"}
@@ -66,7 +71,7 @@ def scripted(cluster: simulator.ControlPlane, api: httpx2.Client) -> simulator.C
     for namespace in (_TEAM, RESERVATIONS):
         post(api, "/api/v1/namespaces", {"metadata": {"name": namespace}})
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-        eventually(lambda path=f"{accounts}/default": api.get(path).is_success)
+        eventually(partial(_is_there, api, f"{accounts}/default"))
     running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     _pod(api, RESERVATIONS, "gpu-reservation-1", running, nodeName=_NODE)
     for name in ("arm-0", "arm-1"):
