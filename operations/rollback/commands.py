@@ -124,6 +124,7 @@ def _run(there: StackInCluster, planned: Planned, choice: Choice) -> int:
         work.remove(work.stack.beside_state())
         if choice.definitions:
             work.remove_definitions()
+        after = make_plan(work.stack, choice).plan
     except (OperationError, ClusterError) as error:
         say(f"Stopped at: {work.step}\n{error}")
         _go_on(there, work, choice)
@@ -132,7 +133,7 @@ def _run(there: StackInCluster, planned: Planned, choice: Choice) -> int:
         say(f"\nInterrupted at: {work.step}")
         _go_on(there, work, choice)
         return _INTERRUPTED
-    return _end(work, planned.plan, choice)
+    return _end(work, after, choice)
 
 
 def _go_on(there: StackInCluster, work: Rollback, choice: Choice) -> None:

@@ -140,7 +140,8 @@ def _definitions(stack: StackInCluster) -> Iterator[str]:
 def _stays(stack: StackInCluster, definitions: list[str]) -> Iterator[str]:
     if definitions:
         yield from definitions
-        yield "   Helm never deletes these. --remove-definitions does, of each group in which no object is left."
+        option = "--remove-definitions" + ("" if stack.state.cluster_uid else f" --cluster {stack.uid}")
+        yield f"   Helm never deletes these. {option} does, of each group in which no object is left."
     for each, objects in stack.definitions():
         if not each.by_pulumi:
             held = count(objects, "object")

@@ -151,7 +151,7 @@ class StackInCluster:
         marked, unseen = of_releases(self.cluster, unknown)
         written = written_by(self.cluster, self._manifests(), self.name)
         objects = {each.name: each for each in marked}
-        objects |= {each.name: each for each in written if each.name not in self.state.objects}
+        objects |= {each.name: each for each in written if each.name not in self._remembered_names}
         kai_release = (self.target.settings.kai.namespace, kai.RELEASE)
         if kai_release in unknown:
             objects |= {each.name: each for each in self._configs()}
@@ -161,6 +161,16 @@ class StackInCluster:
             if f"Node/{each.node}" not in self.state.objects
         ]
         return Found(tuple(objects.values()), tuple(labels), tuple(unseen))
+
+    @cached_property
+    def _remembered_names(self) -> frozenset[str]:
+        """The objects of the state, under their own names.
+
+        The provider writes the namespace `default` where it does not know yet that a kind has none: where the kind came
+        with a release of the same run (pulumi-kubernetes 4.25).
+        """
+        names = self.state.objects
+        return names | {name.replace("/default/", "/") for name in names if "/default/" in name}
 
     def users(self) -> list[Pod]:
         """Pods that KAI schedules, and those of others in the namespace of reservation pods; none without our KAI."""

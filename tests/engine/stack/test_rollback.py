@@ -126,6 +126,7 @@ def test_a_killed_installation_is_healed_and_up_goes_on(
     assert "pending operations" not in run.output
     assert set(stack.up().changes) == {"same"}
     assert "There is nothing to heal." in rollback("--only-heal").output
+    assert "what pulumi destroy can't see" not in rollback("--dry-run").output, "a whole stack is in its state"
 
 
 def test_a_killed_upgrade_is_healed(stack: Stack, api: httpx2.Client, rollback: Command) -> None:

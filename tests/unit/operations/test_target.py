@@ -50,7 +50,7 @@ def test_removing_a_stack_starts_no_simulator_to_remove_it_from(
         else:
             monkeypatch.setenv("KUBECONFIG", chosen)
         with (
-            pytest.raises(OperationError, match=r"no simulator\..*make down STACK=jetson KUBECONFIG="),
+            pytest.raises(OperationError, match=r"no simulator\..*before the same command: KUBECONFIG="),
             open_target("jetson", start=False),
         ):
             pytest.fail("there is nothing to work on")

@@ -76,6 +76,14 @@ def test_with_the_stacks_name_everything_goes(world: World, half_done: str, comm
     assert UID in result.output, "the file with the connection is named"
 
 
+def test_what_stays_is_told_as_it_is_at_the_end(world: World, command: Command) -> None:
+    world.remember([release("kai-scheduler")])
+    world.definition("scheduling.run.ai", "queues")
+    output = command(answer="jetson").output
+    assert "Stays: 1 CustomResourceDefinition of scheduling.run.ai, with 0 objects now" in output
+    assert f"--remove-definitions --cluster {UID} does" in output, "the state forgot its cluster meanwhile"
+
+
 def test_healing_asks_for_no_name_and_removes_nothing(world: World, half_done: str, command: Command) -> None:
     assert str(command("--only-heal", answer="n").exception) == "Nothing was changed."
     assert half_done in world.objects

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from cluster.client import object_path
+from manifests import every_object
 from manifests.ownership import BEFORE
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
@@ -190,6 +192,13 @@ class TestRemoval:
         run(world)
         assert world.deleted == [queue, ours]
         assert theirs in world.objects
+
+    def test_what_the_state_knows_under_a_namespace_that_its_kind_has_not_is_left_to_pulumi(self, world: World) -> None:
+        rule = every_object.objects(world.target.settings)["gpu-operator-tegra"]
+        metadata = rule["metadata"] | {"namespace": "default"}
+        world.remember([namespace("robots") | {"outputs": {"__inputs": rule | {"metadata": metadata}}}])
+        world.put(object_path(rule), managedFields=owned("gpu-operator-tegra"))
+        assert make_plan(stack_in(world), ALL).plan.removes_before == []
 
     def test_an_object_made_anew_since_the_plan_was_shown_is_left(self, world: World) -> None:
         world.remember([release("gpu-operator")])

@@ -116,11 +116,9 @@ class World:
             provider = {"type": "pulumi:providers:kubernetes", "outputs": {"clusterIdentifier": cluster}}
             own.append({"urn": f"{_URN}pulumi:providers:kubernetes::kai-anywhere-cluster"} | provider)
         operations = [{"resource": each, "type": "creating"} for each in pending]
-        resources = {"resources": own + listed} if listed or operations else {}
-        for name, deployment in (
-            ("settled.json", resources),
-            ("state.json", resources | ({"pending_operations": operations} if operations else {})),
-        ):
+        settled: Json = {"resources": own + listed} if listed or operations else {}
+        state: Json = settled | {"pending_operations": operations}
+        for name, deployment in (("settled.json", settled), ("state.json", state)):
             (self.folder / name).write_text(json.dumps({"deployment": deployment}), encoding="utf-8")
 
     @property
