@@ -31,6 +31,7 @@ from operations.pull_request.commands import app as pull_request_app
 from operations.registry import Registries
 from operations.settings.commands import app as settings_app
 from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
+from operations.stacks import stacks
 from operations.status.commands import status
 from operations.target import ROOT, Target, folder, open_target, own_cluster
 from operations.verify.commands import verify
@@ -50,6 +51,7 @@ app.command()(plan)
 app.command()(status)
 app.command()(verify)
 app.command()(bundle)
+app.command()(stacks)
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 

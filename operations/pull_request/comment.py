@@ -48,6 +48,15 @@ def preview_comment(record: Record, occasion: Occasion, redactor: Redactor) -> s
     return head + preview_body(record, occasion, redactor, limit=LIMIT_BYTES - len(head))
 
 
+def skipped_comment(occasion: Occasion) -> str:
+    """What replaces an older comment where there are no credentials any more."""
+    return (
+        f"{marker('preview', occasion.stack)}\n### Preview of {markdown.code(occasion.stack)}: skipped\n"
+        "\nNo credentials are configured for this stack, so nothing is known of what would change. docs/teams.md tells "
+        "which are needed.\n"
+    )
+
+
 def preview_body(record: Record, occasion: Occasion, redactor: Redactor, *, limit: int) -> str:
     """The text of a preview without the line by which it is found again, within so many bytes."""
     head = f"### Preview of {markdown.code(occasion.stack)}: {_headline(record)}\n"
