@@ -56,9 +56,8 @@ def read_stack_file(path: Path) -> dict[str, Any]:
 
 
 def stack_names(folder: Path) -> list[str]:
-    """The stacks that have a file in a folder; a link is none, since it may lead anywhere."""
-    files = (file for file in folder.glob("Pulumi.*.yaml") if file.is_file() and not file.is_symlink())
-    return sorted(file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files)
+    """The stacks that have a file in a folder."""
+    return sorted(file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in folder.glob("Pulumi.*.yaml"))
 
 
 def read_settings(path: Path) -> StackSettings:

@@ -35,7 +35,8 @@ def listed(folder: Path) -> list[str]:
     Raises:
         OperationError: if there is none, or the name of one is none of a stack.
     """
-    names = stack_names(folder)
+    # A link is none: in a repository of others it may lead anywhere.
+    names = [name for name in stack_names(folder) if not (folder / f"Pulumi.{name}.yaml").is_symlink()]
     if not names:
         raise OperationError(
             f"There is no file Pulumi.<stack>.yaml in {folder}. Give the folder that has the stacks' files."
@@ -43,7 +44,7 @@ def listed(folder: Path) -> list[str]:
     for name in names:
         if not STACK_NAME.fullmatch(name):
             raise OperationError(
-                f"{name!r} is no stack name: letters, digits, '_', '.' and '-', at most 100. Rename its file in {folder}."
+                f"{name!r} is no stack name: letters, digits, '_', '.' and '-', at most 100. Rename its file."
             )
     return names
 
@@ -51,8 +52,8 @@ def listed(folder: Path) -> list[str]:
 def concerned(names: Collection[str], changed: Collection[PurePosixPath] | None) -> list[str]:
     """The stacks that a change may concern.
 
-    A stack is left out only where nothing but other stacks' files changed: everything else may be a part of the program,
-    of a chart that a stack names, or of the workflow that says which version of the program runs.
+    A stack is left out only where nothing but other stacks' files changed: everything else may be a part of the
+    program, of a chart that a stack names, or of the workflow that says which version of the program runs.
 
     Args:
         names: of all stacks.

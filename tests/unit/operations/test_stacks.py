@@ -55,7 +55,6 @@ def _listed(repository: Path, base: str = "") -> tuple[list[str], str]:
 def test_every_stack_with_a_file_is_listed(repository: Path) -> None:
     (repository / "clusters" / "Pulumi.yaml").write_text("name: x", encoding="utf-8")
     (repository / "clusters" / "Pulumi.link.yaml").symlink_to("/etc/hostname")
-    (repository / "clusters" / "Pulumi.folder.yaml").mkdir()
     assert _listed(repository) == (NAMES, "")
 
 
