@@ -1,6 +1,7 @@
 """The scripts of workflows and actions, run as a job runs them."""
 
 import json
+import os
 import shutil
 import stat
 from pathlib import Path
@@ -152,3 +153,28 @@ def test_every_stack_gets_its_comment_also_after_one_that_fails(job: Job) -> Non
         "post --stack prod --pull-request 7 --out review/preview-prod",
         "post --stack test --pull-request 7 --out review/preview-test --skipped",
     ]
+
+
+def test_a_release_publishes_the_files_and_names_the_image(job: Job) -> None:
+    (job.folder / "dist").mkdir()
+    for name in ("kai-anywhere-v1.2.3.tar.gz", "stack.schema.json", "SHA256SUMS", "notes.md"):
+        (job.folder / "dist" / name).write_text("notes\n", encoding="utf-8")
+    gh = job.folder / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text('#!/bin/sh\necho "$*"\n', encoding="utf-8")
+    gh.chmod(0o755)
+    done = job.run(
+        script(jobs("release")["release"], "Publish"),
+        VERSION="v1.2.3",
+        IMAGE="ghcr.io/o/r/agents@sha256:1",
+        GITHUB_REPOSITORY="o/r",
+        PATH=f"{gh.parent}:{os.environ['PATH']}",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [
+        *("release", "create", "v1.2.3", "--repo", "o/r", "--verify-tag", "--title", "v1.2.3"),
+        *("--notes-file", "dist/notes.md", "dist/kai-anywhere-v1.2.3.tar.gz", "dist/stack.schema.json"),
+        "dist/SHA256SUMS",
+    ]
+    notes = (job.folder / "dist" / "notes.md").read_text(encoding="utf-8")
+    assert notes == "notes\n\nImage of the agents, for amd64 and arm64: `ghcr.io/o/r/agents@sha256:1`\n"
