@@ -73,7 +73,8 @@ def changed_files(folder: Path, base: str) -> frozenset[PurePosixPath] | None:
     A file of a stack that exists no more concerns nobody: there is nothing to look at.
     """
     if not _COMMIT.fullmatch(base):
-        return _unsure(f"{base!r} is no whole commit")
+        _unsure(f"{base!r} is no whole commit")
+        return None
     try:
         done = subprocess.run(
             # Without renames a file that became another one counts by both names.
@@ -92,9 +93,11 @@ def changed_files(folder: Path, base: str) -> frozenset[PurePosixPath] | None:
             timeout=_GIT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return _unsure(f"git can't be asked ({type(error).__name__})")
+        _unsure(f"git can't be asked ({type(error).__name__})")
+        return None
     if done.returncode != 0 or place.returncode != 0:
-        return _unsure(f"git has no commit {base} here")
+        _unsure(f"git has no commit {base} here")
+        return None
     prefix = PurePosixPath(place.stdout.rstrip("\n"))
     return frozenset(
         inside

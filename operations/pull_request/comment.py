@@ -181,7 +181,7 @@ def _changes(title: str, steps: Iterable[Step], redactor: Redactor) -> markdown.
     """What changes, by component; components with the most dangerous changes first."""
     rank = {op: index for index, op in enumerate(_ORDER)}
     ordered = sorted(steps, key=lambda step: rank.get(step.op, len(rank)))
-    blocks = []
+    blocks: list[str] = []
     for component, parts in _by_component(ordered).items():
         counts = Counter(step.op for step in parts)
         told = ", ".join(f"{count} to be {_WORDS.get(op, op)}" for op, count in counts.items() if op in _WORDS)

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.unit.workflows.files import FOLDER, TRIGGERS, content
 
-_KINDS = {"string": str, "boolean": bool, "number": (int, float)}
+_KINDS: dict[str, type | tuple[type, ...]] = {"string": str, "boolean": bool, "number": (int, float)}
 
 
 def objections(called: str, job: dict[str, Any]) -> list[str]:

@@ -29,7 +29,7 @@ def preview(before: Json | None, after: Json | None) -> Record:
 
 
 def _resources(settings: StackSettings) -> dict[str, dict[str, Any]]:
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for node, labels in node_labels(settings).items():
         manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}
         found[urn("NodeLabels", "kubernetes:core/v1:NodePatch", f"node-labels-{node}")] = manifest
