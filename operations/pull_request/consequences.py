@@ -55,7 +55,8 @@ def sentences(record: Record, redactor: Redactor) -> list[str]:
     def code(value: object) -> str:
         return markdown.code(redactor.text(str(value)), length=100)
 
-    changes = [_change(step) for step in record.steps]
+    # The engine's order is another one in every run.
+    changes = sorted((_change(step) for step in record.steps), key=lambda change: change.urn)
     kept = [(step.type, step.new.inputs or {}) for step in record.unchanged if step.new is not None]
     parts: tuple[Callable[[], Iterable[str]], ...] = (
         lambda: _privilege(changes, kept, code),
