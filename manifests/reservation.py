@@ -33,6 +33,8 @@ SECURITY_CONTEXT = {"privileged": True, "allowPrivilegeEscalation": True, "runAs
 """What the container gets on Tegra: every field that KAI sets since v0.15. `privileged: true` alone is rejected beside
 its `allowPrivilegeEscalation: false`, and its uid 10000 can't open the device files."""
 OVERRIDES = "kai-anywhere-reservation-overrides"
+NODES_OF_THE_RUNG = "the-node-is-on-this-rung"
+"""The match condition of a policy whose rung is not that of all Tegra nodes."""
 WITH_HOST_PATHS = frozenset({Privilege.PRIVILEGED, Privilege.DEVICES})
 """Rungs whose pods Pod Security's baseline refuses."""
 IN_NAMESPACE = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
@@ -153,7 +155,7 @@ def overrides_policy(settings: StackSettings, rung: Privilege) -> Manifest:
     }
     if len(variants(settings)) > 1:
         nodes = nodes_by_privilege(settings)[rung]
-        conditions["the-node-is-on-this-rung"] = f"params.metadata.name in {literal(nodes)}"
+        conditions[NODES_OF_THE_RUNG] = f"params.metadata.name in {literal(nodes)}"
     given = tegra_fragment(settings, rung)
     mutations = [apply_configuration(_by_node(settings, rung))]
     if groups := given.pod_security_context.get("supplementalGroups"):

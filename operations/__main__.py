@@ -28,12 +28,15 @@ from operations.plan.commands import plan
 from operations.privilege_probe import run as privilege_probe
 from operations.pull_request.commands import app as pull_request_app
 from operations.registry import Registries
+from operations.release import release
 from operations.rollback.commands import rollback
 from operations.settings.commands import app as settings_app
 from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
+from operations.stacks import stacks
 from operations.status.commands import status
 from operations.target import ROOT, Target, folder, open_target, own_cluster
 from operations.verify.commands import verify
+from operations.version import version_text
 from simulator.api import client
 from toolchain.progress import say
 from toolchain.registry import Crane
@@ -41,7 +44,6 @@ from toolchain.registry import Crane
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Fractional GPU sharing with the KAI scheduler: install it, and look at it.",
 )
 app.add_typer(pull_request_app)
 app.add_typer(settings_app)
@@ -51,8 +53,32 @@ app.command()(status)
 app.command()(verify)
 app.command()(bundle)
 app.command()(rollback)
+app.command()(stacks)
+app.command()(release)
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(version_text())
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=_say_version,
+            help="Say the version, and where each program comes from.",
+        ),
+    ] = False,
+) -> None:
+    """Fractional GPU sharing with the KAI scheduler: install it, and look at it."""
 
 
 @app.command()

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from operations.errors import OperationError
 
+_COMPONENT = "kai-anywhere:index:"
 _COLOUR = re.compile(r"<\{%.*?%\}>")
 _NOT_REGISTERED = frozenset({"delete", "read-discard", "discard"})
 _UNCHANGED = frozenset({"same", "read", "refresh"})
@@ -65,6 +66,14 @@ class Step(_Event):
     def name(self) -> str:
         """The resource's logical name."""
         return self.urn.rsplit("::", 1)[-1]
+
+    @property
+    def component(self) -> str:
+        """The class of our component that it is, or is a part of; empty outside of them."""
+        # urn:pulumi:<stack>::<project>::<types from the top, with $ between>::<name>
+        *_, types, _ = ("", "", *self.urn.split("::", 3))
+        ours = [each for each in types.split("$") if each.startswith(_COMPONENT)]
+        return ours[-1].removeprefix(_COMPONENT) if ours else ""
 
 
 class Finding(_Event):
@@ -120,6 +129,7 @@ class Record:
 
     Attributes:
         steps: what would be changed, in the engine's order; a replacement once.
+        unchanged: what the program has and the plan leaves as it is.
         drifted: what a refresh found changed outside of Pulumi.
         registered: resources that the program has.
         findings: of policies, blocking ones first.
@@ -131,6 +141,7 @@ class Record:
     """
 
     steps: tuple[Step, ...]
+    unchanged: tuple[Step, ...]
     drifted: tuple[Step, ...]
     registered: int
     findings: tuple[Finding, ...]
@@ -143,7 +154,7 @@ class Record:
 
 def failed(error: str) -> Record:
     """A preview that ended before the engine began."""
-    return Record((), (), 0, (), (error,), (), {}, {}, complete=False)
+    return Record((), (), (), 0, (), (error,), (), {}, {}, complete=False)
 
 
 def read_events(lines: Iterable[str]) -> Record:
@@ -162,6 +173,7 @@ def read_events(lines: Iterable[str]) -> Record:
 def record_of(events: Sequence[Line]) -> Record:
     """What events say; they are complete where the engine's last words are among them."""
     steps: dict[str, Step] = {}
+    unchanged: dict[str, Step] = {}
     drifted: dict[str, Step] = {}
     registered: set[str] = set()
     for event in events:
@@ -171,6 +183,8 @@ def record_of(events: Sequence[Line]) -> Record:
                 registered.add(step.urn)
             if step.op not in _UNCHANGED | _PARTS_OF_A_REPLACEMENT:
                 steps[step.urn] = step
+            elif step.op == "same":
+                unchanged[step.urn] = step
         elif event.after:
             step = event.after.metadata
             if step.op == "refresh" and (step.new is None or step.detailed_diff):
@@ -185,6 +199,7 @@ def record_of(events: Sequence[Line]) -> Record:
         packs |= {name.split("|")[0]: version for name, version in (summary.packs or {}).items()}
     return Record(
         steps=tuple(steps.values()),
+        unchanged=tuple(step for urn, step in unchanged.items() if urn not in steps),
         drifted=tuple(drifted.values()),
         registered=len(registered),
         findings=tuple(sorted(findings, key=lambda finding: not finding.blocks)),

@@ -57,7 +57,7 @@ def read_stack_file(path: Path) -> dict[str, Any]:
 
 def stack_names(folder: Path) -> list[str]:
     """The stacks that have a file in a folder."""
-    return sorted(file.name.split(".")[1] for file in folder.glob("Pulumi.*.yaml"))
+    return sorted(file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in folder.glob("Pulumi.*.yaml"))
 
 
 def read_settings(path: Path) -> StackSettings:

@@ -15,18 +15,18 @@ from operations.engine_events import failed
 from operations.errors import OperationError
 from operations.pull_request import base_pack, report
 from operations.pull_request import review as previews
-from operations.pull_request.comment import Occasion, drift_issue, marker, preview_comment
+from operations.pull_request.comment import Occasion, drift_issue, marker, preview_comment, skipped_comment
 from operations.pull_request.github import GitHub, GitHubError
 from operations.pull_request.verified import Changes, Verified, posted_comment
 from operations.redaction import Redactor
 from operations.stack_file import raw_settings
+from operations.stacks import STACK_NAME
 from operations.target import ROOT, Target, open_target
 
 app = typer.Typer(add_completion=False)
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 Out = Annotated[Path, typer.Option("--out", help="The folder that gets the texts.")]
-_STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _RUN_URL = re.compile(r"https://[\w.:-]+(/[\w.-]+)*")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _NO_CHANGES_EXPECTED = 7
@@ -86,9 +86,13 @@ def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
 
 @app.command()
 def post(
+    *,
     stack: Stack = "jetson",
     out: Out = Path("review"),
     pull_request: Annotated[int | None, typer.Option(min=1, help="Its number; without it, drift's issue.")] = None,
+    skipped: Annotated[
+        bool, typer.Option("--skipped", help="No credentials were there: say so where an older comment stands.")
+    ] = False,
 ) -> None:
     """Write the comment on the pull request, or open, update or close the issue of drift; on GitHub, in a job."""
     repository, token = os.environ.get("GITHUB_REPOSITORY", ""), os.environ.get("GITHUB_TOKEN", "")
@@ -98,7 +102,10 @@ def post(
         )
     github = GitHub(repository, token, api=os.environ.get("GITHUB_API_URL", "https://api.github.com"))
     try:
-        if pull_request is not None:
+        if pull_request is not None and skipped:
+            address = github.update_comment(pull_request, skipped_comment(_occasion(stack)))
+            typer.echo(address or f"Stack '{stack}' was skipped, and no comment of it is there.")
+        elif pull_request is not None:
             typer.echo(github.put_comment(pull_request, _comment(github, pull_request, stack, out)))
         elif (out / "issue.md").exists():
             body = _read(out / "issue.md", marker("drift", stack))
@@ -144,7 +151,7 @@ def _open_stack(target: Target) -> None:
 
 def _occasion(stack: str, status: int = 0) -> Occasion:
     """The run, as GitHub Actions tells it; what is not of the expected form is left out."""
-    if not _STACK_NAME.fullmatch(stack):
+    if not STACK_NAME.fullmatch(stack):
         raise OperationError(f"{stack!r} is no stack name: letters, digits, '_', '.' and '-', at most 100.")
     server, repository, run = (os.environ.get(f"GITHUB_{n}", "") for n in ("SERVER_URL", "REPOSITORY", "RUN_ID"))
     url, commit = f"{server}/{repository}/actions/runs/{run}", os.environ.get("GITHUB_SHA", "")

@@ -1,10 +1,12 @@
 """Renders a preview for a pull request, and drift for an issue."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from operations.engine_events import Finding, Record, Step
 from operations.pull_request import markdown
+from operations.pull_request.consequences import sentences
 from operations.pull_request.differences import Difference, differences, drift
 from operations.redaction import Redactor
 
@@ -13,6 +15,8 @@ LIMIT_BYTES = 60_000
 
 _LINES_OF_A_DIFFERENCE = 60
 _VALUE_CHARACTERS = 400
+_UNCHANGED_SHOWN = 40
+_NO_COMPONENT = "Outside of the components"
 _ORDER = ("delete", "replace", "create", "update", "import")
 _WORDS = {"delete": "deleted", "replace": "replaced", "create": "created", "update": "updated", "import": "imported"}
 
@@ -40,16 +44,60 @@ def marker(kind: str, stack: str) -> str:
 
 
 def preview_comment(record: Record, occasion: Occasion, redactor: Redactor) -> str:
-    """A preview: what is wrong, what policies found, what would change, value by value.
+    """A preview: what changes for people, what is wrong, what policies found, what would change, value by value.
 
     The text is bounded (`LIMIT_BYTES`), and shows texts of others as code only.
     """
     head = f"{marker('preview', occasion.stack)}\n"
-    return head + preview_body(record, occasion, redactor, limit=LIMIT_BYTES - len(head))
+    people = (people_section(record, redactor),)
+    return head + preview_body(record, occasion, redactor, limit=LIMIT_BYTES - len(head), first=people)
 
 
-def preview_body(record: Record, occasion: Occasion, redactor: Redactor, *, limit: int) -> str:
-    """The text of a preview without the line by which it is found again, within so many bytes."""
+def skipped_comment(occasion: Occasion) -> str:
+    """What replaces an older comment where there are no credentials any more."""
+    return (
+        f"{marker('preview', occasion.stack)}\n### Preview of {markdown.code(occasion.stack)}: skipped\n"
+        "\nNo credentials are configured for this stack, so nothing is known of what would change. docs/teams.md tells "
+        "which are needed.\n"
+    )
+
+
+def people_section(record: Record, redactor: Redactor, note: str = "") -> markdown.Section:
+    """What changes for people, in sentences.
+
+    Args:
+        record: the preview.
+        redactor: hides secrets.
+        note: a paragraph before them.
+    """
+    said = sentences(record, redactor)
+    if not said and record.complete:
+        said = [_unnoticed(len(record.steps)) if record.steps else "Nothing changes."]
+    if said and not record.complete:
+        said.append("**The engine did not come to its end: there may be more.**")
+    blocks = [f"- {sentence}\n" for sentence in said]
+    return markdown.Section("What changes for people", [f"{note}\n\n", *blocks] if note and blocks else blocks, 8_000)
+
+
+def _unnoticed(count: int) -> str:
+    return (
+        f"{_many(count, 'resource')} would change, and people notice none of it: no privilege, no memory, no queue, no "
+        "version, nothing that restarts."
+    )
+
+
+def preview_body(
+    record: Record, occasion: Occasion, redactor: Redactor, *, limit: int, first: Sequence[markdown.Section] = ()
+) -> str:
+    """The text of a preview without the line by which it is found again.
+
+    Args:
+        record: the preview.
+        occasion: the run.
+        redactor: hides secrets.
+        limit: most bytes of the text.
+        first: sections that come before all others.
+    """
     head = f"### Preview of {markdown.code(occasion.stack)}: {_headline(record)}\n"
     blocking = sum(finding.blocks for finding in record.findings)
     if blocking:
@@ -61,10 +109,12 @@ def preview_body(record: Record, occasion: Occasion, redactor: Redactor, *, limi
     if record.complete and not record.packs:
         head += "\n**No policy pack ran: nothing here was judged.**\n"
     sections = (
+        *first,
         _errors(record, redactor),
         _findings(record, redactor),
-        _changes("Changes", record.steps, redactor),
+        _changes("Resources that change", record.steps, redactor),
         _values("Values", record.steps, differences, redactor),
+        _unchanged(record.unchanged, redactor),
         _warnings(record, redactor),
     )
     return markdown.composed(head, sections, _foot(record, occasion), limit=limit)
@@ -128,13 +178,42 @@ def _finding(finding: Finding, redactor: Redactor) -> str:
 
 
 def _changes(title: str, steps: Iterable[Step], redactor: Redactor) -> markdown.Section:
+    """What changes, by component; components with the most dangerous changes first."""
     rank = {op: index for index, op in enumerate(_ORDER)}
     ordered = sorted(steps, key=lambda step: rank.get(step.op, len(rank)))
-    lines = [
-        f"- {markdown.code(step.op)} {markdown.code(step.type)} {markdown.code(redactor.text(step.name))}\n"
-        for step in ordered
-    ]
-    return markdown.Section(title, lines, 10_000)
+    blocks: list[str] = []
+    for component, parts in _by_component(ordered).items():
+        counts = Counter(step.op for step in parts)
+        told = ", ".join(f"{count} to be {_WORDS.get(op, op)}" for op, count in counts.items() if op in _WORDS)
+        between = "\n" if blocks else ""
+        blocks.append(f"{between}{_component(component)}: {told or _many(len(parts), 'resource')}\n\n")
+        blocks += [
+            f"- {markdown.code(step.op)} {markdown.code(step.type)} {markdown.code(redactor.text(step.name))}\n"
+            for step in parts
+        ]
+    return markdown.Section(title, blocks, 10_000)
+
+
+def _unchanged(steps: Sequence[Step], redactor: Redactor) -> markdown.Section:
+    blocks = []
+    for component, parts in _by_component(steps).items():
+        lines = [f"- {markdown.code(step.type)} {markdown.code(redactor.text(step.name))}\n" for step in parts]
+        shown = "".join(lines[:_UNCHANGED_SHOWN])
+        if len(lines) > _UNCHANGED_SHOWN:
+            shown += f"- {len(lines) - _UNCHANGED_SHOWN} more\n"
+        blocks.append(markdown.folded(f"{component or _NO_COMPONENT}: {len(parts)}", shown))
+    return markdown.Section("Resources that stay as they are", blocks, 8_000)
+
+
+def _by_component(steps: Iterable[Step]) -> dict[str, list[Step]]:
+    grouped: dict[str, list[Step]] = {}
+    for step in steps:
+        grouped.setdefault(step.component, []).append(step)
+    return grouped
+
+
+def _component(name: str) -> str:
+    return f"**{markdown.code(name)}**" if name else f"**{_NO_COMPONENT}**"
 
 
 def _as_found(step: Step) -> Step:
@@ -149,7 +228,7 @@ def _values(
     redactor: Redactor,
 ) -> markdown.Section:
     blocks = []
-    for step in steps:
+    for step in (step for parts in _by_component(steps).values() for step in parts):
         if differences := compare(step, redactor):
             shown = "\n".join(line for difference in differences for line in _lines(difference))
             summary = f"{step.op} {step.type} {redactor.text(step.name)}"

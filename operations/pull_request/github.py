@@ -110,9 +110,16 @@ class GitHub:
             GitHubError: if GitHub refuses it or does not answer.
         """
         comments = f"{self._base}/issues/{pull_request}/comments"
-        if ours := self._find(comments, {}, body):
-            return self._send("PATCH", ours.url, {"body": body}).html_url
-        return self._send("POST", comments, {"body": body}).html_url
+        return self.update_comment(pull_request, body) or self._send("POST", comments, {"body": body}).html_url
+
+    def update_comment(self, pull_request: int, body: str) -> str | None:
+        """Update the comment with the same marker; gives its address, or None where there is none.
+
+        Raises:
+            GitHubError: if GitHub refuses it or does not answer.
+        """
+        ours = self._find(f"{self._base}/issues/{pull_request}/comments", {}, body)
+        return self._send("PATCH", ours.url, {"body": body}).html_url if ours else None
 
     def changes(self, pull_request: int) -> Changes:
         """Which files a pull request changes.

@@ -7,11 +7,19 @@ from fnmatch import fnmatchcase
 
 from operations.engine_events import Finding, Record, record_of
 from operations.pull_request import markdown
-from operations.pull_request.comment import LIMIT_BYTES, Occasion, finding_blocks, marker, preview_body
+from operations.pull_request.comment import (
+    LIMIT_BYTES,
+    Occasion,
+    finding_blocks,
+    marker,
+    people_section,
+    preview_body,
+)
 from operations.pull_request.report import Report
 from operations.redaction import Redactor
 
-_OWN_BYTES = 24_000
+_OWN_BYTES = 32_000
+_UNCHECKED = "_As the pull request's own code tells it. What was checked stands below._"
 _FILES_SHOWN = 40
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Exceptions of the policy pack", ("policy/exceptions*",)),
@@ -24,7 +32,7 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
             *("*/go.mod", "*/go.sum", "renovate.json"),
         ),
     ),
-    ("Settings of stacks", ("Pulumi*.yaml",)),
+    ("Settings of stacks", ("Pulumi*.yaml", "*/Pulumi*.yaml")),
     (
         "The program",
         ("__main__.py", "components/*", "cluster/*", "gpu_sharing/*", "manifests/*", "config/*", "package/*"),
@@ -80,6 +88,7 @@ def posted_comment(verified: Verified, report: Report | str, occasion: Occasion,
     """
     head = f"{marker('preview', occasion.stack)}\n### Preview of {markdown.code(occasion.stack)}\n"
     own = (
+        *_people(report, redactor),
         markdown.Section("Checked by the code of the base branch", [_judged(verified, report)], 2_000),
         markdown.Section(
             "Findings of the base branch's policy pack", finding_blocks(verified.findings or (), redactor), 12_000
@@ -101,6 +110,10 @@ def posted_comment(verified: Verified, report: Report | str, occasion: Occasion,
     )
     left = LIMIT_BYTES - len(told.encode()) - len(where.encode()) - 1
     return f"{told}{where}\n" + preview_body(record, replace(occasion, status=report.status), redactor, limit=left)
+
+
+def _people(report: Report | str, redactor: Redactor) -> tuple[markdown.Section, ...]:
+    return () if isinstance(report, str) else (people_section(record_of(report.events), redactor, _UNCHECKED),)
 
 
 def _counted(record: Record) -> Record:

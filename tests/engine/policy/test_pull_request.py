@@ -60,7 +60,12 @@ def test_a_stack_that_is_as_it_should_be_has_nothing_to_tell(stack: Stack, tmp_p
     assert status == 0
     assert "### Preview of `test`: nothing changes" in text
     assert "policy pack `kai-anywhere" in text
-    assert "####" not in text
+    assert "#### What changes for people\n\n- Nothing changes.\n" in text
+    assert "<details><summary><code>KaiScheduler: " in text
+    assert [line for line in text.splitlines() if line.startswith("####")] == [
+        "#### What changes for people",
+        "#### Resources that stay as they are",
+    ]
 
 
 def test_what_a_pull_request_changes_is_shown_value_by_value(stack: Stack, tmp_path: Path) -> None:
@@ -70,6 +75,11 @@ def test_what_a_pull_request_changes_is_shown_value_by_value(stack: Stack, tmp_p
     status, text = comment(stack, tmp_path)
     assert status == 0
     assert "1 to be created, 2 to be updated" in text
+    assert "- Node `jetson-1`: KAI may share `61440` MiB of each GPU instead of `122880` MiB.\n" in text
+    assert "- Queue `new` is new: GPU quota `1` GPUs, GPU limit no limit" in text
+    assert "- Queue `robots`: GPU quota `1` → `2` GPUs.\n" in text
+    assert "**`NodeLabels`**: 1 to be updated\n" in text
+    assert "privilege" not in text
     assert (
         '- metadata.labels["nvidia.com/gpu.memory"]: "122880"\n+ metadata.labels["nvidia.com/gpu.memory"]: "61440"'
         in text
@@ -116,6 +126,9 @@ def test_the_comment_of_a_whole_installation_fits(
     status, text = comment(fresh, tmp_path)
     assert status == 0
     assert text.count("- `create`") > 15
+    privilege = "reservation pods get **more privilege** (as KAI makes them → `privileged`)"
+    assert f"#### What changes for people\n\n- Node `jetson-1`: {privilege}.\n" in text
+    assert "- KAI scheduler `" in text
     assert len(text.encode()) < LIMIT_BYTES
     # The same plan as the job that posts gets it: the pack finds in it what the engine's own run of the pack found.
     handed_on = tmp_path / "preview.json"

@@ -34,14 +34,16 @@ def _snippets(page: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _said(page: Path) -> list[tuple[str, Json]]:
-    """The blocks that are sections of a stack's settings; every other one must be a Kubernetes object.
+    """The blocks that are sections of a stack's settings; every other one must be a Kubernetes object or a workflow.
+
+    Workflows have their home in tests/unit/workflows/test_calls.py.
 
     A block that mixes a section with anything else is a section with a mistake, which the model then tells.
     """
     said = []
     for text, content in _snippets(page):
         assert isinstance(content, dict), text
-        if not {"apiVersion", "kind"} <= content.keys():
+        if not {"apiVersion", "kind"} <= content.keys() and "jobs" not in content:
             said.append((text, content))
     return said
 

@@ -171,3 +171,19 @@ class TestThePostCommand:
         monkeypatch.delenv("GITHUB_TOKEN")
         with pytest.raises(OperationError, match="GITHUB_TOKEN must be set"):
             self._post(tmp_path)
+
+
+def test_a_stack_that_is_skipped_now_leaves_no_older_comment_and_writes_no_new_one(
+    server: GitHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("REPOSITORY", REPOSITORY), ("TOKEN", TOKEN), ("API_URL", server.url)):
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    server.add(f"{MARKER}\nold plan", pull_request=7)
+    for stack in ("jetson", "x86"):
+        done = CliRunner().invoke(app, ["post", "--stack", stack, "--pull-request", "7", "--skipped"])
+        assert done.exit_code == 0, done.output
+    [comment] = _bodies(server)
+    assert comment.startswith(
+        f"{MARKER}\n### Preview of `jetson`: skipped\n\nNo credentials are configured for this stack"
+    )
+    assert "old plan" not in comment

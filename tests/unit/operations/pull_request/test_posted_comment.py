@@ -52,7 +52,7 @@ def _parts(text: str) -> tuple[str, str]:
         ("policy/exceptions.py", "Exceptions of the policy pack"),
         ("policy/rules/rbac.py", "The policy pack"),
         (".github/workflows/preview.yml", "Workflows, and what decides whether a change lands"),
-        (".github/actions/prepare/action.yml", "Workflows, and what decides whether a change lands"),
+        (".github/actions/setup/action.yml", "Workflows, and what decides whether a change lands"),
         (".ci/run", "Workflows, and what decides whether a change lands"),
         ("Makefile", "Workflows, and what decides whether a change lands"),
         ("requirements-dev.txt", "Pinned versions of programs, charts and libraries"),

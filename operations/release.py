@@ -1,0 +1,71 @@
+"""The files of a release: an archive of the sources, the stack files' schema, checksums, notes from the changelog."""
+
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from operations.errors import OperationError
+from operations.target import ROOT
+from operations.version import project_version
+
+_VERSION = re.compile(r"v\d+\.\d+\.\d+")
+_SCHEMA = ROOT / "config" / "stack.schema.json"
+CHECKSUMS, NOTES = "SHA256SUMS", "notes.md"
+
+
+def release(
+    version: Annotated[str, typer.Option(help="The tag, such as v1.2.3.")],
+    out: Annotated[Path, typer.Option(help="The folder that gets the files.")] = Path("dist"),
+) -> None:
+    """Make the files of a release of this checkout's commit; what does not fit to the tag is an error."""
+    if not _VERSION.fullmatch(version):
+        raise OperationError(f"{version!r} is no version: it must be like v1.2.3.")
+    if version != f"v{project_version()}":
+        raise OperationError(
+            f"{version} is not the version of this checkout: pyproject.toml says {project_version()}. Change it there, "
+            "or choose the other tag."
+        )
+    notes = notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
+    out.mkdir(parents=True, exist_ok=True)
+    archive = out / f"kai-anywhere-{version}.tar.gz"
+    _archive(archive, prefix=f"kai-anywhere-{version}/")
+    schema = out / _SCHEMA.name
+    shutil.copyfile(_SCHEMA, schema)
+    (out / NOTES).write_text(notes, encoding="utf-8")
+    sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in (archive, schema))
+    (out / CHECKSUMS).write_text(sums, encoding="utf-8")
+    for file in (archive, schema, out / CHECKSUMS, out / NOTES):
+        typer.echo(f"Wrote {file}")
+
+
+def notes_of(changelog: str, version: str) -> str:
+    """What a changelog says of a version, without its heading.
+
+    Raises:
+        OperationError: if it says nothing of it.
+    """
+    number = version.removeprefix("v")
+    section = re.search(rf"(?ms)^## \[{re.escape(number)}\][^\n]*\n(.*?)(?=^## \[|^\[[^\]]+\]: |\Z)", changelog)
+    notes = section[1].strip() if section else ""
+    if not notes:
+        raise OperationError(
+            f"CHANGELOG.md has nothing under '## [{number}]'. Give the unreleased changes that heading, with the date."
+        )
+    # A relative link leads nowhere on the page of a release.
+    return re.sub(r"\[([^\]]+)\]\((?!https://)[^)]*\)", r"\1", notes) + "\n"
+
+
+def _archive(file: Path, *, prefix: str) -> None:
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", f"--prefix={prefix}", "--output", str(file.resolve()), "HEAD"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise OperationError(f"git can't archive this checkout: {done.stderr.strip()}")

@@ -1,0 +1,121 @@
+"""Lists stacks by their files: every one of a folder, or those that a change may concern. A matrix of jobs reads it."""
+
+import json
+import re
+import subprocess
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import typer
+
+from operations.errors import OperationError
+from operations.stack_file import stack_names
+
+STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_GIT_SECONDS = 120
+
+
+def stacks(
+    folder: Annotated[Path, typer.Option(help="The folder with the files Pulumi.<stack>.yaml.")] = Path(),
+    base: Annotated[str, typer.Option(help="A commit: only the stacks that the changes since then may concern.")] = "",
+) -> None:
+    """Print the stacks of a folder as JSON, by their files."""
+    names = listed(folder)
+    if base:
+        changed = changed_files(folder, base)
+        names = concerned(names, changed)
+    typer.echo(json.dumps(names))
+
+
+def listed(folder: Path) -> list[str]:
+    """The stacks that have a file in a folder.
+
+    Raises:
+        OperationError: if there is none, or the name of one is none of a stack.
+    """
+    # A link is none: in a repository of others it may lead anywhere.
+    names = [name for name in stack_names(folder) if not (folder / f"Pulumi.{name}.yaml").is_symlink()]
+    if not names:
+        raise OperationError(
+            f"There is no file Pulumi.<stack>.yaml in {folder}. Give the folder that has the stacks' files."
+        )
+    for name in names:
+        if not STACK_NAME.fullmatch(name):
+            raise OperationError(
+                f"{name!r} is no stack name: letters, digits, '_', '.' and '-', at most 100. Rename its file."
+            )
+    return names
+
+
+def concerned(names: Collection[str], changed: Collection[PurePosixPath] | None) -> list[str]:
+    """The stacks that a change may concern.
+
+    A stack is left out only where nothing but other stacks' files changed: everything else may be a part of the
+    program, of a chart that a stack names, or of the workflow that says which version of the program runs.
+
+    Args:
+        names: of all stacks.
+        changed: the changed files as seen from the stacks' folder; None where they are not known.
+    """
+    if changed is None:
+        return sorted(names)
+    files = {PurePosixPath(f"Pulumi.{name}.yaml"): name for name in names}
+    if any(file not in files for file in changed):
+        return sorted(names)
+    return sorted({files[file] for file in changed})
+
+
+def changed_files(folder: Path, base: str) -> frozenset[PurePosixPath] | None:
+    """The files that differ between a commit and the checkout, as seen from the folder; None if git can't tell.
+
+    A file of a stack that exists no more concerns nobody: there is nothing to look at.
+    """
+    if not _COMMIT.fullmatch(base):
+        _unsure(f"{base!r} is no whole commit")
+        return None
+    try:
+        done = subprocess.run(
+            # Without renames a file that became another one counts by both names.
+            ["git", "-C", str(folder), "diff", "--name-only", "--no-renames", "-z", base, "HEAD"],
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=_GIT_SECONDS,
+        )
+        place = subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "--show-prefix"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_GIT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        _unsure(f"git can't be asked ({type(error).__name__})")
+        return None
+    if done.returncode != 0 or place.returncode != 0:
+        _unsure(f"git has no commit {base} here")
+        return None
+    prefix = PurePosixPath(place.stdout.rstrip("\n"))
+    return frozenset(
+        inside
+        for path in filter(None, done.stdout.split("\0"))
+        if not _of_no_stack(inside := _from(prefix, path), folder)
+    )
+
+
+def _from(prefix: PurePosixPath, path: str) -> PurePosixPath:
+    whole = PurePosixPath(path)
+    return whole.relative_to(prefix) if whole.is_relative_to(prefix) else PurePosixPath("/") / whole
+
+
+def _of_no_stack(file: PurePosixPath, folder: Path) -> bool:
+    """Whether it is the file of a stack that was removed."""
+    of_a_stack = re.fullmatch(r"Pulumi\..+\.yaml", str(file)) is not None
+    return of_a_stack and not (folder / file).exists()
+
+
+def _unsure(why: str) -> None:
+    typer.echo(f"{why}, so every stack is taken.", err=True)

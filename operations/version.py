@@ -1,0 +1,54 @@
+"""What `kai-anywhere --version` says: the version, its commit, and where each program comes from."""
+
+import io
+import subprocess
+import tomllib
+from collections.abc import Mapping
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from operations.target import ROOT
+from toolchain.install import Located, survey
+from toolchain.programs import Program
+
+_WIDTH = 160
+
+
+def project_version() -> str:
+    """The version of this checkout, such as `1.2.3`."""
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+
+
+def commit() -> str:
+    """The commit of this checkout, with a mark where files differ from it; empty for an unpacked archive."""
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def version_text() -> str:
+    """The whole text; looks at what is there, and asks no host."""
+    at = f" ({found})" if (found := commit()) else ""
+    return f"kai-anywhere {project_version()}{at} in {ROOT}\n\n{programs_text(survey(Program).located)}"
+
+
+def programs_text(located: Mapping[Program, Located]) -> str:
+    """A line for each program: its version, its origin and its place."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("Program", "Version", "From", "Place"):
+        table.add_column(column, overflow="fold")
+    for program in Program:
+        if program in located:
+            there = located[program]
+            table.add_row(program.value, there.version or "unknown", there.origin.value, str(there.path))
+        else:
+            table.add_row(program.value, "-", "-", "not there yet; whoever needs it downloads or builds it")
+    out = io.StringIO()
+    Console(file=out, width=_WIDTH, color_system=None, highlight=False).print(table)
+    return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").splitlines())

@@ -1,0 +1,116 @@
+"""The files of a release, and what `--version` says."""
+
+import hashlib
+import tarfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from operations import release as release_module
+from operations import version as version_module
+from operations.__main__ import app
+from operations.errors import OperationError
+from operations.release import notes_of
+from operations.version import commit, programs_text, project_version
+from package.schema import VERSION
+from testbed.stacks import ROOT
+from toolchain.install import Located, Origin
+from toolchain.programs import Program
+
+CHANGELOG = """# Changelog
+
+## [Unreleased]
+
+### Added
+
+- Not yet.
+
+## [1.2.3] - 2026-11-23
+
+### Added
+
+- [A command](docs/commands.md) and [Keep a Changelog](https://keepachangelog.com/).
+
+## [1.2.2] - 2026-10-01
+
+- Old.
+
+[1.2.3]: https://example.com
+"""
+
+
+def test_the_notes_are_what_the_changelog_says_of_the_version() -> None:
+    assert notes_of(CHANGELOG, "v1.2.3") == (
+        "### Added\n\n- A command and [Keep a Changelog](https://keepachangelog.com/).\n"
+    )
+    assert notes_of(CHANGELOG, "v1.2.2") == "- Old.\n"
+
+
+@pytest.mark.parametrize("version", ["v1.2.4", "v1.2", "v11.2.3"])
+def test_a_version_that_the_changelog_does_not_have_is_an_error(version: str) -> None:
+    with pytest.raises(OperationError, match=r"CHANGELOG\.md has nothing under '## \["):
+        notes_of(CHANGELOG, version)
+
+
+def test_a_release_has_archive_schema_checksums_and_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_module, "notes_of", lambda _, version: f"of {version}\n")
+    tag, out = f"v{project_version()}", tmp_path / "dist"
+    done = CliRunner().invoke(app, ["release", "--version", tag, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    archive = f"kai-anywhere-{tag}.tar.gz"
+    assert {file.name for file in out.iterdir()} == {archive, "stack.schema.json", "SHA256SUMS", "notes.md"}
+    with tarfile.open(out / archive) as opened:
+        names = opened.getnames()
+    assert f"kai-anywhere-{tag}/agents/Containerfile" in names
+    assert not any(".git/" in name or ".venv" in name for name in names)
+    assert (out / "stack.schema.json").read_bytes() == (ROOT / "config" / "stack.schema.json").read_bytes()
+    for line in (out / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
+    assert (out / "notes.md").read_text(encoding="utf-8") == f"of {tag}\n"
+
+
+@pytest.mark.parametrize(
+    ("tag", "problem"),
+    [
+        ("1.2.3", "'1.2.3' is no version"),
+        ("--force", "is no version"),
+        ("v999.0.0", "is not the version of this checkout"),
+    ],
+)
+def test_a_tag_that_does_not_fit_makes_nothing(tag: str, problem: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["release", f"--version={tag}", "--out", str(tmp_path / "dist")])
+    assert isinstance(done.exception, OperationError)
+    assert problem in str(done.exception)
+    assert not (tmp_path / "dist").exists()
+
+
+def test_the_project_has_one_version() -> None:
+    assert project_version() == VERSION
+
+
+def test_each_program_is_told_with_its_version_and_origin() -> None:
+    located = {
+        Program.PULUMI: Located(Path("/usr/bin/pulumi"), "3.259.0", Origin.PATH),
+        Program.HELM: Located(Path("/cache/helm"), None, Origin.BUILT),
+    }
+    lines = {line.split()[0]: line.split() for line in programs_text(located).splitlines() if line.split()}
+    assert lines["pulumi"] == ["pulumi", "3.259.0", "PATH", "/usr/bin/pulumi"]
+    assert lines["helm"] == ["helm", "unknown", "built", "/cache/helm"]
+    assert lines["crane"][1:4] == ["-", "-", "not"]
+    assert {program.value for program in Program} <= lines.keys()
+
+
+def test_the_version_is_said_without_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version_module, "programs_text", lambda _: "programs")
+    done = CliRunner().invoke(app, ["--version"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"kai-anywhere {project_version()}")
+    assert f"in {ROOT}\n\nprograms\n" in done.stdout
+
+
+def test_an_unpacked_archive_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version_module, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert commit() == ""

@@ -1,0 +1,243 @@
+"""The workflows: what they may do, what they run, and that a linter of workflows finds nothing."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from operations.__main__ import app
+from testbed.stacks import ROOT
+from tests.unit.workflows.files import ACTIONS, FOLDER, TRIGGERS, WORKFLOWS, content, jobs, scripts, steps
+
+TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+REUSABLE = ["drift", "policy", "preview", "release"]
+OWN_ACTIONS = {
+    "./.github/actions/setup",
+    "./program/.github/actions/setup",
+    "./program/.github/actions/credentials",
+    *(f"./.github/workflows/{name}.yml" for name in REUSABLE),
+}
+
+every_workflow = pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+every_reusable = pytest.mark.parametrize("name", REUSABLE)
+
+
+def _step(job: dict[str, Any], action: str) -> dict[str, Any]:
+    [found] = [step for step in steps(job) if step.get("uses", "").startswith(f"{action}@")]
+    return dict(found)
+
+
+def _checkouts(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a job checks out, by folder."""
+    found = [step["with"] for step in steps(job) if step.get("uses", "").startswith("actions/checkout@")]
+    return {each.get("path", "."): each for each in found}
+
+
+def test_the_workflows_are_those_that_anybody_calls_and_those_of_this_repository() -> None:
+    called = [file.stem for file in WORKFLOWS if "workflow_call" in content(file)[TRIGGERS]]
+    assert called == REUSABLE
+    assert [file.stem for file in WORKFLOWS if file.stem not in called] == ["ci", "daily", "pull-request", "tag"]
+
+
+@pytest.mark.parametrize("file", [*WORKFLOWS, *ACTIONS], ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_every_action_is_pinned_by_the_digest_of_a_release(file: Path) -> None:
+    for use in re.findall(r"(?m)^\s*(?:- )?uses: (.+)$", file.read_text(encoding="utf-8")):
+        assert use in OWN_ACTIONS or re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use), use
+
+
+def test_an_action_has_one_version_everywhere() -> None:
+    text = "".join(file.read_text(encoding="utf-8") for file in [*WORKFLOWS, *ACTIONS])
+    pins: dict[str, set[str]] = {}
+    for action, pin in re.findall(r"uses: ([\w-]+/[\w-]+)@(.+)", text):
+        pins.setdefault(action, set()).add(pin)
+    assert pins
+    assert {action: found for action, found in pins.items() if len(found) > 1} == {}
+
+
+@every_workflow
+def test_nothing_is_allowed_that_a_job_does_not_ask_for(file: Path) -> None:
+    assert content(file)["permissions"] == {}
+    for name, job in jobs(file.stem).items():
+        assert job["permissions"], name
+        assert "uses" in job or job["timeout-minutes"] <= 120, name
+
+
+WRITES = {
+    ("drift", "drift"): {"id-token", "issues"},
+    ("preview", "preview"): {"id-token"},
+    ("preview", "comment"): {"pull-requests"},
+    ("release", "image"): {"id-token", "packages"},
+    ("release", "release"): {"contents"},
+    ("daily", "drift"): {"id-token", "issues"},
+    ("pull-request", "preview"): {"id-token", "pull-requests"},
+    ("tag", "release"): {"contents", "id-token", "packages"},
+}
+"""Who may write what; everybody else reads."""
+
+
+@every_workflow
+def test_who_may_write_what_is_as_listed(file: Path) -> None:
+    for name, job in jobs(file.stem).items():
+        writes = {scope for scope, access in job["permissions"].items() if access == "write"}
+        assert writes == WRITES.get((file.stem, name), set()), name
+
+
+@every_reusable
+def test_the_stacks_are_found_by_their_files(name: str) -> None:
+    text = (FOLDER / "workflows" / f"{name}.yml").read_text(encoding="utf-8")
+    for stack in ("jetson", "x86"):
+        assert stack not in text
+    for job_name, job in jobs(name).items():
+        if "matrix" in job.get("strategy", {}) and "stack" in job["strategy"]["matrix"]:
+            assert job["strategy"]["matrix"] == {"stack": "${{ fromJSON(needs.stacks.outputs.stacks) }}"}
+            assert job["strategy"]["fail-fast"] is False
+            assert "${{ matrix.stack }}" in job["concurrency"]["group"], job_name
+            assert job["name"] == f"{job_name} (${{{{ matrix.stack }}}})", "one check per stack, with its name"
+
+
+@pytest.mark.parametrize("name", ["drift", "preview"])
+def test_a_stacks_credentials_are_those_of_the_environment_with_its_name(name: str) -> None:
+    job = jobs(name)[name]
+    assert job["environment"] == "${{ matrix.stack }}"
+    others = {each: job for each, job in jobs(name).items() if each != name}
+    assert "secrets." not in yaml.safe_dump(others)
+    assert not any("environment" in other for other in others.values())
+
+
+@pytest.mark.parametrize("name", ["drift", "preview"])
+def test_a_stack_without_credentials_is_skipped_and_never_red(name: str) -> None:
+    listed = steps(jobs(name)[name])
+    [asked] = [index for index, step in enumerate(listed) if step.get("id") == "credentials"]
+    assert listed[asked]["uses"] == "./program/.github/actions/credentials"
+    for step in listed[asked + 1 :]:
+        assert "steps.credentials.outputs.configured == " in step["if"], step
+    for step in listed[:asked]:
+        assert step["uses"].startswith("actions/checkout@"), "nothing of the program runs before it"
+
+
+def test_no_workflow_runs_the_code_of_a_fork_with_secrets() -> None:
+    for file in WORKFLOWS:
+        assert "pull_request_target" not in content(file)[TRIGGERS]
+    assert "secrets" not in yaml.safe_dump(content(FOLDER / "workflows" / "policy.yml"))
+    assert "id-token" not in yaml.safe_dump(jobs("policy"))
+    preview = jobs("preview")
+    assert "head.repo.full_name == github.repository" in preview["stacks"]["if"]
+    assert preview["preview"]["needs"] == "stacks"
+    assert "stacks" in preview["comment"]["needs"]
+
+
+def test_a_secret_reaches_a_step_by_its_environment_only() -> None:
+    for file in WORKFLOWS:
+        for job in jobs(file.stem).values():
+            for step in steps(job):
+                assert "secrets." not in step.get("run", "")
+                for key, value in step.get("with", {}).items():
+                    assert "secrets." not in str(value) or key == "kubeconfig", "the action that writes it to a file"
+
+
+def test_the_program_is_that_of_the_called_workflows_own_version() -> None:
+    for name in ("drift", "policy", "preview"):
+        for job_name, job in jobs(name).items():
+            checkouts = _checkouts(job)
+            assert set(checkouts) == {"stacks", "program"}, job_name
+            assert checkouts["program"]["repository"] == "${{ job.workflow_repository }}"
+            if job_name != "comment":
+                assert checkouts["program"]["ref"] == "${{ job.workflow_sha }}"
+                assert "ref" not in checkouts["stacks"]
+            assert all(each["persist-credentials"] is False for each in checkouts.values())
+
+
+def test_the_code_of_a_pull_request_never_has_a_token_that_writes() -> None:
+    assert "GITHUB_TOKEN" not in yaml.safe_dump(jobs("preview")["preview"])
+    checkouts = _checkouts(jobs("preview")["comment"])
+    assert checkouts["stacks"]["ref"] == "${{ github.event.pull_request.base.sha }}"
+    assert checkouts["program"]["ref"] == (
+        "${{ job.workflow_repository == github.repository && github.event.pull_request.base.sha || job.workflow_sha }}"
+    )
+
+
+def test_the_job_that_posts_takes_no_cache_that_a_pull_request_could_have_written() -> None:
+    assert "cache" not in yaml.safe_dump(steps(jobs("preview")["comment"]))
+    assert "cache" not in yaml.safe_dump(steps(jobs("drift")["drift"]))
+    assert "cache: 'true'" in yaml.safe_dump(steps(jobs("preview")["preview"]))
+
+
+def test_what_one_job_leaves_for_the_other_is_events_and_no_text_to_post() -> None:
+    preview, comment = jobs("preview")["preview"], jobs("preview")["comment"]
+    events, skipped = [step for step in steps(preview) if step.get("uses", "").startswith("actions/upload-artifact@")]
+    assert events["with"]["path"] == "review/preview.json"
+    assert events["with"]["name"] == "preview-${{ matrix.stack }}"
+    assert events["if"] == "${{ !cancelled() && steps.credentials.outputs.configured == 'true' }}"
+    # Where it is left, nothing of the pull request has run.
+    assert skipped["with"]["name"] == "skipped-${{ matrix.stack }}"
+    assert skipped["if"] == "${{ !cancelled() && steps.credentials.outputs.configured == 'false' }}"
+    download = _step(comment, "actions/download-artifact")
+    assert download["with"] == {"pattern": "{preview,skipped}-*", "path": "review"}
+    # Into a folder of its own: nothing of the base branch's code can be overwritten.
+    assert not (ROOT / "review" / "__init__.py").exists()
+    assert download["continue-on-error"] is True
+    order = [step.get("uses", step.get("name", "")) for step in steps(comment)]
+    assert order.index("./program/.github/actions/setup") < order.index(download["uses"]) < order.index("Comment")
+
+
+def test_the_job_that_posts_can_reach_neither_state_nor_cluster() -> None:
+    job = jobs("preview")["comment"]
+    assert set(job["permissions"]) == {"contents", "pull-requests"}
+    assert "environment" not in job
+    text = yaml.safe_dump(job)
+    for reach in ("secrets.", "aws-", "backend-url", "KUBECONFIG", "pulumi"):
+        assert reach not in text
+    [holder] = [step for step in steps(job) if "GITHUB_TOKEN" in step.get("env", {})]
+    assert holder["name"] == "Comment"
+
+
+def test_the_comment_is_written_when_the_preview_failed() -> None:
+    assert jobs("preview")["comment"]["if"].startswith("${{ !cancelled()")
+
+
+def test_ci_runs_what_decides_on_a_change_here() -> None:
+    assert scripts(jobs("ci")["ci"]).split() == [".ci/run"]
+    assert ".ci/run" in scripts(jobs("tag")["test"]).split()
+    assert jobs("tag")["release"]["needs"] == "test"
+
+
+@every_workflow
+def test_every_command_that_is_run_exists(file: Path) -> None:
+    commands = set(get_command(app).commands)  # type: ignore[attr-defined]  # it is a group
+    for job in jobs(file.stem).values():
+        for words in re.findall(r"(?m)^\s*make ([a-z -]+)", scripts(job)):
+            assert set(words.split()) <= TARGETS, words
+        for command in re.findall(r"bin/kai-anywhere ([a-z-]+)", scripts(job)):
+            assert command in commands
+
+
+@pytest.mark.parametrize("file", [*WORKFLOWS, *ACTIONS], ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_no_expression_stands_in_a_script(file: Path) -> None:
+    runs = content(file).get("jobs") or {"action": content(file)["runs"]}
+    for name, job in runs.items():
+        assert "${{" not in scripts(job), name
+
+
+def test_zizmor_finds_nothing() -> None:
+    command = [str(Path(sys.prefix) / "bin" / "zizmor"), "--offline", "--no-progress", "--color", "never"]
+    command += ["--persona", "pedantic", "--config", str(FOLDER / "zizmor.yml"), str(FOLDER)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No findings to report" in done.stdout + done.stderr
+
+
+def test_zizmor_would_find_an_action_that_is_not_pinned(tmp_path: Path) -> None:
+    text = (FOLDER / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (tmp_path / ".github" / "workflows").mkdir(parents=True)
+    changed = re.sub(r"actions/checkout@\S+", "actions/checkout@main", text)
+    assert changed != text
+    (tmp_path / ".github" / "workflows" / "ci.yml").write_text(changed, encoding="utf-8")
+    command = [str(Path(sys.prefix) / "bin" / "zizmor"), "--offline", "--no-progress", str(tmp_path / ".github")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "unpinned-uses" in done.stdout
