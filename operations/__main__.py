@@ -4,6 +4,7 @@
 """
 
 import shutil
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -237,6 +238,9 @@ def _summary(target: Target) -> str:
 
 def main() -> None:
     """Run a command; a failure is a text on stderr, not a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        # As bin/kai-anywhere leaves it while modules are imported: an interrupt then ends the process, without words.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         app(prog_name="kai-anywhere")
     except (
@@ -248,6 +252,10 @@ def main() -> None:
     ) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(ExitStatus.COULD_NOT_RUN)
+    except SystemExit as end:
+        if end.code == ExitStatus.INTERRUPTED:
+            say("Interrupted. The same command goes on from what is there.")
+        raise
 
 
 if __name__ == "__main__":

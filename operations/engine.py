@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -46,14 +47,38 @@ def pulumi(target: Target, *arguments: str) -> None:
     Raises:
         OperationError: if it fails; it has said why.
     """
-    sys.stdout.flush()
-    done = subprocess.run(
-        ["pulumi", *arguments, "--cwd", str(target.project)], env=dict(target.environment), check=False
-    )
-    if done.returncode != 0:
+    status = watched(["pulumi", *arguments, "--cwd", str(target.project)], target.environment)
+    if status != 0:
         # A host's connection fails inside the command provider, whose words the program never sees.
         hosts = " What errors of hosts mean: docs/hosts.md, When it fails." if target.settings.hosts else ""
-        raise OperationError(f"pulumi {arguments[0]} failed (status {done.returncode}); the reason is above.{hosts}")
+        raise OperationError(f"pulumi {arguments[0]} failed (status {status}); the reason is above.{hosts}")
+
+
+def watched(command: Sequence[str], environment: Mapping[str, str], *, timeout_seconds: float | None = None) -> int:
+    """Run pulumi where a person sees it; gives its exit status.
+
+    At Ctrl-C pulumi ends what it has begun, releases the stack, and ends by itself; it takes another Ctrl-C as a kill.
+
+    Raises:
+        KeyboardInterrupt: after pulumi has ended.
+        subprocess.TimeoutExpired: pulumi did not end, and was killed.
+    """
+    sys.stdout.flush()
+    interrupted = False
+    with subprocess.Popen(command, env=dict(environment)) as process:
+        while True:
+            try:
+                status = process.wait(timeout_seconds)
+                break
+            except KeyboardInterrupt:
+                # The terminal has told pulumi too.
+                interrupted = True
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+    if interrupted:
+        raise KeyboardInterrupt
+    return status
 
 
 def up(target: Target, *options: str) -> None:
@@ -81,7 +106,9 @@ def destroy(target: Target) -> None:
     bind_cluster(target)
     # What the stack adopted is given back by the program.
     program = ["--run-program"] if target.settings.cluster.adopt else []
-    pulumi(target, "destroy", "--stack", target.stack, *program, *_unattended(target))
+    # Without it pulumi ends with the advice to run `pulumi stack rm`, which does not know where a simulator's state is.
+    remove = ["--remove"] if target.simulated else []
+    pulumi(target, "destroy", "--stack", target.stack, *program, *remove, *_unattended(target))
 
 
 def check_context(target: Target) -> None:

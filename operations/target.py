@@ -18,6 +18,7 @@ from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
 from operations import kai_programs
 from operations.errors import OperationError
 from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_settings, read_stack_file, with_settings
+from toolchain.progress import say
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -76,7 +77,12 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
     place.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(place / "command.lock", timeout=0):
-            yield _simulated(stack, settings, place)
+            target = _simulated(stack, settings, place)
+            try:
+                yield target
+            except KeyboardInterrupt:
+                say(f"The simulator of stack '{stack}' runs on: `make down STACK={stack}` stops it.")
+                raise
     except Timeout as error:
         raise OperationError(
             f"Another command works on the simulator of stack '{stack}'. Wait for it to end, or choose another STACK."
