@@ -129,9 +129,8 @@ install: .venv/installed ## Install the Python environment (every other target d
 
 .venv/installed: requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; this is " + sys.version.split()[0] + ". Choose another with PYTHON=python3.12")'
-	@echo "Installing the Python environment into .venv"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.txt
+	@$(BIN)/python -P toolchain/python_environment.py requirements-dev.txt
 	@touch $@
 
 fmt: install ## Format the code.

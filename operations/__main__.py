@@ -51,6 +51,7 @@ app.command()(plan)
 app.command()(status)
 app.command()(verify)
 app.command()(bundle)
+_SUMMARY_WIDTH = 110
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 
@@ -73,6 +74,7 @@ def repair(stack: Stack = "jetson") -> None:
 def preview(stack: Stack = "jetson") -> None:
     """Show what `up` would change."""
     with open_target(stack) as target:
+        engine.check_context(target)
         engine.select_stack(target)
         engine.bind_cluster(target)
         engine.pulumi(target, "preview", "--stack", stack)
@@ -131,6 +133,7 @@ def policy(
     results = []
     for name in stack or stack_names(ROOT):
         with open_target(name) as target:
+            engine.check_context(target)
             engine.select_stack(target)
             results.append(policy_check.judged(target, chosen))
     typer.echo(policy_check.render(results))
@@ -215,7 +218,7 @@ def _up(target: Target, *options: str) -> None:
     typer.echo(_summary(target))
     if target.runs_kai and target.settings.platform.jetsons:
         with client(Path(str(target.settings.cluster.kubeconfig))) as api:
-            typer.echo(sharing.share(api, ROOT))
+            typer.echo(sharing.share(api, ROOT, width=_width()))
 
 
 def _summary(target: Target) -> str:
@@ -231,9 +234,15 @@ def _summary(target: Target) -> str:
             simulated=target.simulated,
             runs_kai=target.runs_kai,
             kubeconfig=connection.kubeconfig,
+            width=_width(),
         )
     finally:
         connection.close()
+
+
+def _width() -> int:
+    """Of a summary: a narrow terminal's own."""
+    return min(_SUMMARY_WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _SUMMARY_WIDTH
 
 
 def main() -> None:

@@ -1,9 +1,13 @@
 """Runs the pulumi CLI on a target."""
 
 import json
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -20,6 +24,7 @@ _ENCRYPTED = (
     "Give the passphrase with which the stack was made: export PULUMI_CONFIG_PASSPHRASE, or "
     "PULUMI_CONFIG_PASSPHRASE_FILE with the name of a file that holds it."
 )
+_CTRL_C = "^C received"
 
 
 class _Resource(BaseModel):
@@ -46,8 +51,16 @@ def pulumi(target: Target, *arguments: str) -> None:
 
     Raises:
         OperationError: if it fails; it has said why.
+        KeyboardInterrupt: a person ended it.
     """
-    status = watched(["pulumi", *arguments, "--cwd", str(target.project)], target.environment)
+    with tempfile.TemporaryDirectory(prefix="kai-anywhere-") as folder:
+        log = Path(folder) / "events.jsonl"
+        command = ["pulumi", *arguments, "--cwd", str(target.project), "--event-log", str(log)]
+        # Unlocks --event-log.
+        status = watched(command, dict(target.environment) | {"PULUMI_DEBUG_COMMANDS": "true"})
+        # On a terminal pulumi takes Ctrl-C as a key, so that nobody else hears of it, and ends as after an error.
+        if status != 0 and log.exists() and _CTRL_C in log.read_text(encoding="utf-8", errors="replace"):
+            raise KeyboardInterrupt
     if status != 0:
         # A host's connection fails inside the command provider, whose words the program never sees.
         hosts = " What errors of hosts mean: docs/hosts.md, When it fails." if target.settings.hosts else ""
@@ -64,21 +77,29 @@ def watched(command: Sequence[str], environment: Mapping[str, str], *, timeout_s
         subprocess.TimeoutExpired: pulumi did not end, and was killed.
     """
     sys.stdout.flush()
-    interrupted = False
-    with subprocess.Popen(command, env=dict(environment)) as process:
-        while True:
-            try:
-                status = process.wait(timeout_seconds)
-                break
-            except KeyboardInterrupt:
-                # The terminal has told pulumi too.
-                interrupted = True
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-    if interrupted:
+    with _noted_interrupts() as interrupts, subprocess.Popen(command, env=dict(environment)) as process:
+        try:
+            status = process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    if interrupts:
         raise KeyboardInterrupt
     return status
+
+
+@contextmanager
+def _noted_interrupts() -> Iterator[list[int]]:
+    """Interrupts while the block runs; not as exceptions, which could come before there is anything to wait for."""
+    interrupts: list[int] = []
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interrupts
+        return
+    signal.signal(signal.SIGINT, lambda number, _frame: interrupts.append(number))
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def up(target: Target, *options: str) -> None:

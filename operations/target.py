@@ -68,6 +68,10 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
             environment["KUBECONFIG"] = os.pathsep.join(str(Path(p).expanduser()) for p in chosen.split(os.pathsep))
         yield Target(stack, settings, ROOT, environment, ())
         return
+    say(
+        f"No cluster is chosen (KUBECONFIG, or the settings' cluster.kubeconfig and cluster.context), so this is the "
+        f"simulator of stack '{stack}'."
+    )
     place = folder(stack)
     if not start and not (place / "state").exists():
         raise OperationError(
@@ -117,6 +121,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     own = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
     own["main"] = str(ROOT)
     own["runtime"]["options"]["virtualenv"] = str(ROOT / ".venv")
+    own["plugins"] = _plugins()
     (project / "Pulumi.yaml").write_text(yaml.safe_dump(own))
     content = for_simulator(read_stack_file(ROOT / f"Pulumi.{stack}.yaml"))
     changes: dict[str, dict[str, Any]] = {
@@ -147,6 +152,18 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
             f"for is {SIMULATED_MEMORY_MIB} MiB; give KUBECONFIG to prepare them."
         )
     return Target(stack, read_settings(file), project, environment, tuple(simulated), runs_kai=running is not None)
+
+
+def _plugins() -> dict[str, list[dict[str, str]]]:
+    """Where the engine's plugins are: it warns at every run of those that it has to look for on PATH."""
+    programs = toolchain.install(toolchain.ENGINE)
+    return {
+        kind: [{"name": name, "path": str(programs[program].parent)}]
+        for kind, name, program in (
+            ("languages", "python", toolchain.Program.LANGUAGE_PYTHON),
+            ("providers", "kubernetes", toolchain.Program.KUBERNETES_PROVIDER),
+        )
+    }
 
 
 def _nodes(settings: StackSettings) -> dict[str, simulator.NodeKind]:

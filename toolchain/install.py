@@ -159,7 +159,7 @@ def _announce(recipes: Sequence[Recipe]) -> None:
         for recipe in recipes:
             say(f"  {title(recipe)}: {recipe.minutes} min, {_not_needed(recipe.programs[0])}")
         say(
-            f"The first time this takes about {build_minutes(recipes)} min on two cores and the modules' download, "
+            f"The first time this takes about {build_minutes(recipes)} min on two cores, "
             "later builds much less. What was built is kept, also after Ctrl-C."
         )
 

@@ -17,6 +17,7 @@ import psutil
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 CTRL_C = "\x03"
 _PATIENCE_SECONDS = 120.0
+_DYING_SECONDS = 5.0
 # Makes the terminal that of the session, so that Ctrl-C reaches every process in front.
 _TAKE = "import os, sys; os.login_tty(0); os.execvp(sys.argv[1], sys.argv[1:])"
 
@@ -59,7 +60,13 @@ class Terminal:
         return 128 - code if code < 0 else code
 
     def left(self) -> list[str]:
-        """Processes of this terminal that still run, as command lines."""
+        """Processes of this terminal that still run and don't end by themselves soon, as command lines."""
+        deadline = time.monotonic() + _DYING_SECONDS
+        while (there := self._processes()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return there
+
+    def _processes(self) -> list[str]:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, ProcessLookupError):

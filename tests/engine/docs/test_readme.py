@@ -74,6 +74,7 @@ class TestOnTheSimulator:
         ):
             assert line in output
         assert "Traceback" not in output
+        assert "from $PATH" not in output, "Pulumi's warning of plugins that it had to look for"
 
     def test_the_reservation_pod_of_the_readme_becomes_privileged(self, checkout: Path) -> None:
         output = shell(BLOCKS[1], checkout)
@@ -146,6 +147,7 @@ class TestOnTheSimulator:
         output = shell("make down", checkout)
         assert re.search(r"\d+ deleted", output)
         assert "is stopped. `make reset STACK=jetson` forgets its data.\n" in output
+        assert "pulumi stack rm" not in output, "it would not find the simulator's state"
         assert not simulator.status(checkout / ".simulator/jetson/cluster").running
         assert "The simulator of stack 'jetson' is gone, with its data." in shell("make reset", checkout)
         assert not (checkout / ".simulator/jetson/cluster").exists()

@@ -31,6 +31,11 @@ version) echo v3.260.0;;
 *) trap 'sleep 1; echo released the stack; exit 255' INT; echo "pulumi $*"; while :; do sleep 0.1; done;;
 esac
 """
+_LOGGED_OUT = """#!/bin/sh
+[ "$*" = version ] && echo v3.260.0 && exit
+echo PULUMI_ACCESS_TOKEN must be set for login >&2
+exit 255
+"""
 
 
 @pytest.fixture
@@ -135,3 +140,28 @@ def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
         at.press(CTRL_C)
         assert at.status() == ExitStatus.WELL
     assert "was never started" in at.shown
+
+
+@pytest.mark.parametrize("command", ["up", "preview", "down", "repair", "preflight", "review", "drift", "policy"])
+def test_a_missing_kubeconfig_is_told_before_anybody_is_asked_to_log_in(
+    environment: dict[str, str], tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "bin" / "pulumi").write_text(_LOGGED_OUT, encoding="utf-8")
+    options = ["--out", str(tmp_path / "review")] if command in {"review", "drift"} else []
+    options += ["--stack", "jetson"] if command == "policy" else []
+    missing = environment | {"KUBECONFIG": str(tmp_path / "missing")}
+    with terminal(_command(command, *options), missing, folder=ROOT) as at:
+        assert at.status() == ExitStatus.COULD_NOT_RUN
+    assert f"No kubeconfig at {tmp_path / 'missing'}." in at.shown
+    assert "login" not in at.shown
+    assert "Traceback" not in at.shown
+
+
+def test_who_chose_no_cluster_hears_that_the_simulator_is_meant(environment: dict[str, str]) -> None:
+    without = {name: value for name, value in environment.items() if name != "KUBECONFIG"}
+    with terminal(_command("down"), without, folder=ROOT) as at:
+        assert at.status() == ExitStatus.COULD_NOT_RUN
+    first, second, *_ = " ".join(at.lines).split(". ")
+    assert first.startswith("No cluster is chosen (KUBECONFIG, or the settings' cluster.kubeconfig")
+    assert first.endswith("so this is the simulator of stack 'jetson'")
+    assert second == "Stack 'jetson' has no simulator"
