@@ -18,34 +18,34 @@ NEEDED := --group engine --group simulator
 .PHONY: up preview preflight status probe-privilege repair rollback down env reset
 
 up: install ## Install STACK (jetson or x86) on the simulator, or on the cluster of KUBECONFIG.
-	@$(BIN)/python -m operations up --stack $(STACK)
+	@bin/kai-anywhere up --stack $(STACK)
 
 preview: install ## Show what `make up` would change.
-	@$(BIN)/python -m operations preview --stack $(STACK)
+	@bin/kai-anywhere preview --stack $(STACK)
 
 preflight: install ## Check the cluster against STACK; change nothing.
-	@$(BIN)/python -m operations preflight --stack $(STACK)
+	@bin/kai-anywhere preflight --stack $(STACK)
 
 status: install ## Show who has which share of which GPU on STACK's cluster, and what is Pending and why.
-	@$(BIN)/python -m operations status --stack $(STACK)
+	@bin/kai-anywhere status --stack $(STACK)
 
 probe-privilege: install ## Find out how much of its board KAI's reservation pod needs on NODE, a Jetson of STACK.
-	@$(BIN)/python -m operations probe-privilege --stack $(STACK) --node "$(NODE)"
+	@bin/kai-anywhere probe-privilege --stack $(STACK) --node "$(NODE)"
 
 repair: install ## Put back what was changed on STACK's cluster outside of Pulumi.
-	@$(BIN)/python -m operations repair --stack $(STACK)
+	@bin/kai-anywhere repair --stack $(STACK)
 
 rollback: install ## Undo everything of STACK, what `make down` can't see too; shows first, and asks.
 	@$(BIN)/python -m operations rollback --stack $(STACK)
 
 down: install ## Remove STACK, and stop its simulator.
-	@$(BIN)/python -m operations down --stack $(STACK)
+	@bin/kai-anywhere down --stack $(STACK)
 
 env: install ## Print what puts kai-anywhere, pulumi, kubectl and Python on PATH: eval "$(make env)"
 	@$(BIN)/python -m toolchain run --group shell -- sh -c 'echo "export PATH=\"$(CURDIR)/bin:$$PATH\""'
 
 reset: install ## Forget the simulator of STACK with all its data.
-	@$(BIN)/python -m operations reset --stack $(STACK)
+	@bin/kai-anywhere reset --stack $(STACK)
 
 ##@ Checks before a change
 
@@ -58,10 +58,10 @@ check: install ## Lint, types, layers.
 	@$(BIN)/lint-imports
 
 review: install ## Preview STACK with the policy pack; review/comment.md is what a pull request shows.
-	@$(BIN)/python -m operations review --stack $(STACK)
+	@bin/kai-anywhere review --stack $(STACK)
 
 policy: install ## Run the policy pack on previews of every stack, and prove that it was in force.
-	@$(BIN)/python -m operations policy
+	@bin/kai-anywhere policy
 
 policy-exceptions: install ## What the policy pack accepts, by whose design and why.
 	@$(BIN)/python -m policy.exceptions
@@ -70,16 +70,16 @@ policy-corpus: install ## Recall and false positives of the policy pack on Kuber
 	@$(BIN)/python -m tests.policy.corpus
 
 drift: install ## Compare the cluster with STACK; fail where they differ.
-	@$(BIN)/python -m operations drift --stack $(STACK)
+	@bin/kai-anywhere drift --stack $(STACK)
 
 post: install ## In a job of GitHub Actions: write what `review` or `drift` found, on PULL_REQUEST or in an issue.
-	@$(BIN)/python -m operations post --stack $(STACK) $(if $(PULL_REQUEST),--pull-request $(PULL_REQUEST))
+	@bin/kai-anywhere post --stack $(STACK) $(if $(PULL_REQUEST),--pull-request $(PULL_REQUEST))
 
 update: install ## Check a newer chart (CHART=folder or archive) before its version is pinned in manifests/versions.py.
-	@$(BIN)/python -m operations update --chart "$(CHART)"
+	@bin/kai-anywhere update --chart "$(CHART)"
 
 images: install ## Print every image of STACK with digests; images.STACK.lock.json has them for programs (CHARTS=archives).
-	@$(BIN)/python -m operations images --stack $(STACK) $(foreach chart,$(CHARTS),--chart "$(chart)")
+	@bin/kai-anywhere images --stack $(STACK) $(foreach chart,$(CHARTS),--chart "$(chart)")
 
 ##@ Tests
 
@@ -135,9 +135,8 @@ install: .venv/installed ## Install the Python environment (every other target d
 
 .venv/installed: requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; this is " + sys.version.split()[0] + ". Choose another with PYTHON=python3.12")'
-	@echo "Installing the Python environment into .venv"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.txt
+	@$(BIN)/python -P toolchain/python_environment.py requirements-dev.txt
 	@touch $@
 
 fmt: install ## Format the code.

@@ -1,10 +1,15 @@
 """The Pulumi program: validate the stack's settings, look at the cluster, register KaiAnywhere."""
 
+import signal
+
 import pulumi
 
 from cluster.errors import ClusterError
 from components.installation import install, plain_keys
 from config.stack import SETTINGS_KEY, StackConfigError
+
+# Pulumi interrupts its program at Ctrl-C, and tells of it itself: without a traceback of ours.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 try:
     file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys()

@@ -56,10 +56,12 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
             return ChosenContext(context, name, _single(name, config, context), content)
     contexts = sorted({known for config, _ in files.values() for known in config.contexts})
     wanted = f"has no context '{context}'" if context else "has no current context"
-    raise ClusterError(
-        f"The kubeconfig {chosen} {wanted}. Contexts: {', '.join(contexts) or 'none'}.\n"
+    remedy = (
         "Set cluster.context in the stack's settings to one of them."
+        if contexts
+        else "It names no cluster: set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that does."
     )
+    raise ClusterError(f"The kubeconfig {chosen} {wanted}. Contexts: {', '.join(contexts) or 'none'}.\n{remedy}")
 
 
 def _read(name: str) -> tuple[KubeConfig, Mapping[str, Any]]:

@@ -295,10 +295,16 @@ def parse_settings(
     Raises:
         StackConfigError: if anything in it is not allowed.
     """
+    other_keys = tuple(other_keys)
     if misplaced := sorted(set(top_level_keys) & set(StackSettings.model_fields)):
         raise StackConfigError(
             f"{file}: {', '.join(misplaced)} at the beginning of a line is not a setting of this program. Nothing was "
             f"changed.\nIndent it by four spaces, below kai-anywhere:{SETTINGS_KEY}."
+        )
+    if settings_json is None and SETTINGS_KEY in other_keys:
+        raise StackConfigError(
+            f"{file}: the key kai-anywhere:{SETTINGS_KEY} is empty, so the stack has no settings.\n"
+            "Indent what belongs to it by four spaces, below the key."
         )
     if settings_json is None:
         raise StackConfigError(

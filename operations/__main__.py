@@ -4,6 +4,7 @@
 """
 
 import shutil
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,8 @@ app.command()(rollback)
 app.command()(stacks)
 app.command()(release)
 
+_SUMMARY_WIDTH = 110
+
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 
 
@@ -99,6 +102,7 @@ def repair(stack: Stack = "jetson") -> None:
 def preview(stack: Stack = "jetson") -> None:
     """Show what `up` would change."""
     with open_target(stack) as target:
+        engine.check_context(target)
         engine.select_stack(target)
         engine.bind_cluster(target)
         engine.pulumi(target, "preview", "--stack", stack)
@@ -157,6 +161,7 @@ def policy(
     results = []
     for name in stack or stack_names(ROOT):
         with open_target(name) as target:
+            engine.check_context(target)
             engine.select_stack(target)
             results.append(policy_check.judged(target, chosen))
     typer.echo(policy_check.render(results))
@@ -241,7 +246,7 @@ def _up(target: Target, *options: str) -> None:
     typer.echo(_summary(target))
     if target.runs_kai and target.settings.platform.jetsons:
         with client(Path(str(target.settings.cluster.kubeconfig))) as api:
-            typer.echo(sharing.share(api, ROOT))
+            typer.echo(sharing.share(api, ROOT, width=_width()))
 
 
 def _summary(target: Target) -> str:
@@ -257,13 +262,22 @@ def _summary(target: Target) -> str:
             simulated=target.simulated,
             runs_kai=target.runs_kai,
             kubeconfig=connection.kubeconfig,
+            width=_width(),
         )
     finally:
         connection.close()
 
 
+def _width() -> int:
+    """Of a summary: a narrow terminal's own."""
+    return min(_SUMMARY_WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _SUMMARY_WIDTH
+
+
 def main() -> None:
     """Run a command; a failure is a text on stderr, not a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        # As bin/kai-anywhere leaves it while modules are imported: an interrupt then ends the process, without words.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         app(prog_name="kai-anywhere")
     except (
@@ -275,6 +289,10 @@ def main() -> None:
     ) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(ExitStatus.COULD_NOT_RUN)
+    except SystemExit as end:
+        if end.code == ExitStatus.INTERRUPTED:
+            say("Interrupted. The same command goes on from what is there.")
+        raise
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ import json
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -24,6 +25,7 @@ _ENCRYPTED = (
     "Give the passphrase with which the stack was made: export PULUMI_CONFIG_PASSPHRASE, or "
     "PULUMI_CONFIG_PASSPHRASE_FILE with the name of a file that holds it."
 )
+_CTRL_C = "^C received"
 
 
 _STACK = "pulumi:pulumi:Stack"
@@ -85,30 +87,55 @@ def pulumi(target: Target, *arguments: str) -> None:
 
     Raises:
         OperationError: if it fails; it has said why.
+        KeyboardInterrupt: a person ended it.
     """
-    sys.stdout.flush()
-    with _interrupts_are_pulumis():
-        done = subprocess.run(
-            ["pulumi", *arguments, "--cwd", str(target.project)], env=dict(target.environment), check=False
-        )
-    if done.returncode != 0:
+    with tempfile.TemporaryDirectory(prefix="kai-anywhere-") as folder:
+        log = Path(folder) / "events.jsonl"
+        command = ["pulumi", *arguments, "--cwd", str(target.project), "--event-log", str(log)]
+        # Unlocks --event-log.
+        status = watched(command, dict(target.environment) | {"PULUMI_DEBUG_COMMANDS": "true"})
+        # On a terminal pulumi takes Ctrl-C as a key, so that nobody else hears of it, and ends as after an error.
+        if status != 0 and log.exists() and _CTRL_C in log.read_text(encoding="utf-8", errors="replace"):
+            raise KeyboardInterrupt
+    if status != 0:
         # A host's connection fails inside the command provider, whose words the program never sees.
         hosts = " What errors of hosts mean: docs/hosts.md, When it fails." if target.settings.hosts else ""
-        raise OperationError(f"pulumi {arguments[0]} failed (status {done.returncode}); the reason is above.{hosts}")
+        raise OperationError(f"pulumi {arguments[0]} failed (status {status}); the reason is above.{hosts}")
+
+
+def watched(command: Sequence[str], environment: Mapping[str, str], *, timeout_seconds: float | None = None) -> int:
+    """Run pulumi where a person sees it; gives its exit status.
+
+    At Ctrl-C pulumi ends what it has begun, releases the stack, and ends by itself; it takes another Ctrl-C as a kill.
+
+    Raises:
+        KeyboardInterrupt: after pulumi has ended.
+        subprocess.TimeoutExpired: pulumi did not end, and was killed.
+    """
+    sys.stdout.flush()
+    with _noted_interrupts() as interrupts, subprocess.Popen(command, env=dict(environment)) as process:
+        try:
+            status = process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    if interrupts:
+        raise KeyboardInterrupt
+    return status
 
 
 @contextmanager
-def _interrupts_are_pulumis() -> Iterator[None]:
-    """Ctrl-C goes to pulumi as well, which then ends what it has begun; whoever leaves it would kill it there."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
+def _noted_interrupts() -> Iterator[list[int]]:
+    """Interrupts while the block runs; not as exceptions, which could come before there is anything to wait for."""
+    interrupts: list[int] = []
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interrupts
         return
-    # A handler of Python's is not inherited; ignoring the signal would be.
-    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    signal.signal(signal.SIGINT, lambda number, _frame: interrupts.append(number))
     try:
-        yield
+        yield interrupts
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def up(target: Target, *options: str) -> None:
@@ -136,7 +163,9 @@ def destroy(target: Target, *options: str) -> None:
     bind_cluster(target)
     # What the stack adopted is given back by the program.
     program = ["--run-program"] if target.settings.cluster.adopt else []
-    pulumi(target, "destroy", "--stack", target.stack, *program, *(options or _unattended(target)))
+    # Without it pulumi ends with the advice to run `pulumi stack rm`, which does not know where a simulator's state is.
+    remove = ["--remove"] if target.simulated else []
+    pulumi(target, "destroy", "--stack", target.stack, *program, *remove, *(options or _unattended(target)))
 
 
 def check_context(target: Target) -> None:
@@ -221,8 +250,10 @@ def settle_pending(target: Target, remembered: Checkpoint, *, forget: bool = Tru
     pending = "--clear-pending-creates" if forget else "--skip-pending-creates"
     options = ["--yes", "--skip-preview", pending, *roots]
     _free(target)
-    with _interrupts_are_pulumis():
+    with _noted_interrupts() as interrupts:
         asked = _ask(target, "refresh", "--stack", target.stack, *options)
+    if interrupts:
+        raise KeyboardInterrupt
     if asked.returncode != 0:
         said = asked.stderr.strip() or asked.stdout.strip()
         remedy = (

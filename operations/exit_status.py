@@ -16,3 +16,5 @@ class ExitStatus(IntEnum):
     """The command did its work, and what it looked at is not as it must be."""
     WARNINGS = 4
     """The command did its work, and there are warnings."""
+    INTERRUPTED = 130
+    """Ctrl-C, or SIGINT, ended the command."""

@@ -11,6 +11,7 @@ from cluster.client import Cluster
 from cluster.errors import ClusterUnreachableError
 from manifests.objects import Manifest
 from operations.errors import OperationError
+from toolchain.progress import say
 
 POLL_SECONDS = 1.0
 GONE_SECONDS = 90.0
@@ -134,6 +135,7 @@ def _signals_end_it() -> Iterator[None]:
 
     def end(number: int, _: FrameType | None) -> None:
         _ignore_signals()
+        say("Interrupted: what was made is being removed.")
         raise SystemExit(128 + number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -24,15 +24,15 @@ WORKLOAD = Path("examples/sharing.yaml")
 NAMESPACE = "default"
 _FIELD_MANAGER = "kai-anywhere-make-up"
 _WITHIN_S, _POLL_S = 60.0, 0.5
-_WIDTH = 110
 
 
-def share(api: Client, folder: Path) -> str:
+def share(api: Client, folder: Path, *, width: int) -> str:
     """Apply the workload, and tell once KAI has decided about each of its pods.
 
     Args:
         api: the simulator's administrator.
         folder: where `WORKLOAD` is.
+        width: columns of the text.
 
     Raises:
         OperationError: the API server refuses the workload.
@@ -49,7 +49,7 @@ def share(api: Client, folder: Path) -> str:
         lambda: [pod.to_dict() for pod in api.list(Pod, namespace=NAMESPACE, labels=selector)],
         manifest["spec"]["replicas"],
     )
-    return table(pods)
+    return table(pods, width=width)
 
 
 def decided(pods: Callable[[], Sequence[Mapping[str, Any]]], count: int) -> list[Mapping[str, Any]]:
@@ -72,8 +72,8 @@ def reason(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def table(pods: Sequence[Mapping[str, Any]]) -> str:
-    """The pods with their shares, and how many run."""
+def table(pods: Sequence[Mapping[str, Any]], *, width: int) -> str:
+    """The pods with their shares, and how many run, in so many columns of text."""
     running = sum(_phase(pod) == "Running" for pod in pods)
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("Pod", "MiB", "Phase", "Node", "Why not"):
@@ -84,7 +84,7 @@ def table(pods: Sequence[Mapping[str, Any]]) -> str:
         node = pod["spec"].get("nodeName") or "-"
         shown.add_row(metadata["name"], asked, _phase(pod), node, reason(pod))
     out = io.StringIO()
-    console = Console(file=out, width=_WIDTH, color_system=None, highlight=False)
+    console = Console(file=out, width=width, color_system=None, highlight=False)
     console.print(f"Scheduled by KAI ({WORKLOAD}): {running} Running, {len(pods) - running} Pending.\n")
     console.print(shown)
     return out.getvalue().rstrip()

@@ -51,7 +51,9 @@ def read_stack_file(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise OperationError(f"{path.name} is not YAML: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("config", {}), dict):
-        raise OperationError(f"{path.name} is not a stack file: it needs a mapping `config`, as in Pulumi.jetson.yaml.")
+        raise OperationError(
+            f"{path.name} is not a stack file: it needs a mapping `config`: docs/settings.md shows one."
+        )
     return content
 
 

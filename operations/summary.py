@@ -15,8 +15,6 @@ from manifests.admission_objects import binder
 from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
 from manifests.reservation import NAMESPACE, nodes_by_privilege
 
-_WIDTH = 110
-
 
 def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
     *,
@@ -29,6 +27,7 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
     simulated: tuple[str, ...],
     runs_kai: bool,
     kubeconfig: str,
+    width: int,
 ) -> str:
     """The summary as plain text.
 
@@ -42,9 +41,10 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
         simulated: what is not real, in words.
         runs_kai: whether KAI's own programs run where the rest is simulated.
         kubeconfig: the file to use with kubectl.
+        width: columns of the text; commands to copy are never cut.
     """
     out = io.StringIO()
-    console = Console(file=out, width=_WIDTH, color_system=None, highlight=False)
+    console = Console(file=out, width=width, color_system=None, highlight=False)
     console.print(f"Stack '{stack}' is up on {server} (Kubernetes {version}).\n")
     console.print(_node_table(settings, nodes))
     queues = outputs.get("queues")

@@ -18,6 +18,7 @@ from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
 from operations import kai_programs
 from operations.errors import OperationError
 from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_settings, read_stack_file, with_settings
+from toolchain.progress import say
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -72,6 +73,10 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
             environment["KUBECONFIG"] = os.pathsep.join(str(Path(p).expanduser()) for p in chosen.split(os.pathsep))
         yield Target(stack, settings, ROOT, environment, ())
         return
+    say(
+        f"No cluster is chosen (KUBECONFIG, or the settings' cluster.kubeconfig and cluster.context), so this is the "
+        f"simulator of stack '{stack}'."
+    )
     place = folder(stack)
     if not start and not (place / "state").exists():
         raise OperationError(
@@ -81,7 +86,12 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
     place.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(place / "command.lock", timeout=0):
-            yield _simulated(stack, settings, place)
+            target = _simulated(stack, settings, place)
+            try:
+                yield target
+            except KeyboardInterrupt:
+                say(f"The simulator of stack '{stack}' runs on: `make down STACK={stack}` stops it.")
+                raise
     except Timeout as error:
         raise OperationError(
             f"Another command works on the simulator of stack '{stack}'. Wait for it to end, or choose another STACK."
@@ -116,6 +126,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     own = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
     own["main"] = str(ROOT)
     own["runtime"]["options"]["virtualenv"] = str(ROOT / ".venv")
+    own["plugins"] = _plugins()
     (project / "Pulumi.yaml").write_text(yaml.safe_dump(own))
     content = for_simulator(read_stack_file(ROOT / f"Pulumi.{stack}.yaml"))
     changes: dict[str, dict[str, Any]] = {
@@ -146,6 +157,18 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
             f"for is {SIMULATED_MEMORY_MIB} MiB; give KUBECONFIG to prepare them."
         )
     return Target(stack, read_settings(file), project, environment, tuple(simulated), runs_kai=running is not None)
+
+
+def _plugins() -> dict[str, list[dict[str, str]]]:
+    """Where the engine's plugins are: it warns at every run of those that it has to look for on PATH."""
+    programs = toolchain.install(toolchain.ENGINE)
+    return {
+        kind: [{"name": name, "path": str(programs[program].parent)}]
+        for kind, name, program in (
+            ("languages", "python", toolchain.Program.LANGUAGE_PYTHON),
+            ("providers", "kubernetes", toolchain.Program.KUBERNETES_PROVIDER),
+        )
+    }
 
 
 def _nodes(settings: StackSettings) -> dict[str, simulator.NodeKind]:

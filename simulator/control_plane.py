@@ -175,39 +175,53 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
         ),
         report,
     )
-    if supervisor.ensure(programs.etcd(installed, layout, identities, chosen)):
-        # Each of the API server's hundred connections to a lost etcd waits for its own next attempt: requests hang for
-        # up to 15 s (seen with 1.36.3) where a new server is ready in 3.
-        supervisor.stop("kube-apiserver")
-    etcd_health = f"https://{LOOPBACK}:{chosen.etcd}/health"
-    supervisor.wait("etcd", lambda: api.answers(etcd_health, identities, ETCD_CLIENT), "etcd ready")
-    way = layout.egress if kai_programs else None
-    supervisor.ensure(programs.api_server(installed, identities, chosen, older=older, egress=way))
-    supervisor.wait(
-        "kube-apiserver",
-        lambda: api.answers(f"{server}/readyz", identities, ADMINISTRATOR),
-        f"kube-apiserver ready on {server}",
-    )
-    for command in (
-        programs.controller_manager(installed, layout, identities),
-        programs.scheduler(installed, layout),
-        programs.kwok(installed, layout, stages),
-        programs.operands(layout, kai=kai_programs is None),
-        *([programs.pods(layout, kai_programs, chosen)] if kai_programs else []),
-    ):
-        supervisor.ensure(command)
+    with _stopped_at_ctrl_c(supervisor, report):
+        if supervisor.ensure(programs.etcd(installed, layout, identities, chosen)):
+            # Each of the API server's hundred connections to a lost etcd waits for its own next attempt: requests hang
+            # for up to 15 s (seen with 1.36.3) where a new server is ready in 3.
+            supervisor.stop("kube-apiserver")
+        etcd_health = f"https://{LOOPBACK}:{chosen.etcd}/health"
+        supervisor.wait("etcd", lambda: api.answers(etcd_health, identities, ETCD_CLIENT), "etcd ready")
+        way = layout.egress if kai_programs else None
+        supervisor.ensure(programs.api_server(installed, identities, chosen, older=older, egress=way))
+        supervisor.wait(
+            "kube-apiserver",
+            lambda: api.answers(f"{server}/readyz", identities, ADMINISTRATOR),
+            f"kube-apiserver ready on {server}",
+        )
+        for command in (
+            programs.controller_manager(installed, layout, identities),
+            programs.scheduler(installed, layout),
+            programs.kwok(installed, layout, stages),
+            programs.operands(layout, kai=kai_programs is None),
+            *([programs.pods(layout, kai_programs, chosen)] if kai_programs else []),
+        ):
+            supervisor.ensure(command)
 
-    with api.client(layout.kubeconfig) as client:
-        if created := api.create_nodes(client, nodes):
-            report(f"nodes created: {', '.join(created)}")
-        supervisor.wait(
-            "kube-controller-manager", lambda: api.has_default_service_account(client), "kube-controller-manager ready"
-        )
-        supervisor.wait(
-            "kwok", lambda: all(map(api.is_ready, api.list_nodes(client))), "kwok ready: every node is Ready"
-        )
-    supervisor.verify()
+        with api.client(layout.kubeconfig) as client:
+            if created := api.create_nodes(client, nodes):
+                report(f"nodes created: {', '.join(created)}")
+            supervisor.wait(
+                "kube-controller-manager",
+                lambda: api.has_default_service_account(client),
+                "kube-controller-manager ready",
+            )
+            supervisor.wait(
+                "kwok", lambda: all(map(api.is_ready, api.list_nodes(client))), "kwok ready: every node is Ready"
+            )
+        supervisor.verify()
     return ControlPlane(layout.folder, layout.kubeconfig, server, api_version(server, identities) or "unknown")
+
+
+@contextmanager
+def _stopped_at_ctrl_c(supervisor: Supervisor, report: Report) -> Iterator[None]:
+    """A start that somebody interrupts leaves nothing of itself running; its data stays, for the next start."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        report("interrupted: stopping what this start has started")
+        supervisor.stop_started()
+        raise
 
 
 def _check(kai_programs: str, previous: Records | None) -> None:

@@ -35,6 +35,11 @@ class Supervisor:
         if recorded := self._state.processes.get(name):
             processes.stop(recorded.running)
 
+    def stop_started(self) -> None:
+        """Stop what this command has started, clients before servers; what it found running stays."""
+        for name in [name for name in reversed(self._commands) if name in self._started]:
+            self.stop(name)
+
     def ensure(self, command: Command) -> bool:
         """Have this command running; tells whether it had to be started.
 

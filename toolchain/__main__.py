@@ -17,6 +17,7 @@ from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, RE
 from toolchain.progress import say
 
 _COMMAND_NOT_FOUND = 127
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 @unique
@@ -144,6 +145,10 @@ def main() -> None:
     except ToolchainError as error:
         say(str(error))
         sys.exit(1)
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            say("Interrupted. The same command goes on: what was downloaded or built is kept.")
+        raise
 
 
 if __name__ == "__main__":

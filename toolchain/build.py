@@ -1,13 +1,14 @@
 """Builds a recipe with Go from its pinned modules, in a private copy of its folder."""
 
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
 from toolchain import cache
 from toolchain.go import GoEnvironment, check_go, module_folder, run_go
 from toolchain.programs import ModuleFile, Recipe
-from toolchain.progress import packages, progress, say
+from toolchain.progress import duration, packages, progress, say
 
 _MEBIBYTE = 1 << 20
 _MODULE_FILES = ("go.mod", "go.sum", "main.go")
@@ -35,13 +36,14 @@ def _build(recipe: Recipe, into: Path) -> None:
     source = _copy(recipe.source, workplace / "program")
     for file in recipe.embedded:
         _take(file, workplace, source, what)
-    say(f"{what}: looking at its packages (the first time, Go fetches modules)")
+    begin = time.monotonic()
     listed, stale = _packages(recipe, source, what)
     _check_space(recipe, go, into, len(stale) / len(listed))
     _compile(recipe, source, into, stale, what)
     for file in recipe.beside:
         _take(file, workplace, into, what).chmod(0o755)
     shutil.rmtree(workplace)
+    say(f"built {what} in {duration(time.monotonic() - begin)}")
 
 
 def _copy(folder: Path, target: Path) -> Path:
@@ -69,13 +71,21 @@ def _packages(recipe: Recipe, source: Path, what: str) -> tuple[frozenset[str], 
             case ["package", path, "true" | "false" as stale]:
                 seen[path] = stale == "true"
                 return True
+            case ["go:", "downloading", *_]:
+                advance(1)
+                return True
             case _:
                 return False
 
     mains = [package for _, package in recipe.packages]
     listing = ["list", *_FLAGS, *_tags(recipe), "-deps", "-f", "package {{.ImportPath}} {{.Stale}}", *mains]
-    run_go(listing, source, what, take, cgo=recipe.cgo)
+    with progress(f"looking at the packages of {what}", 0, _modules) as advance:
+        run_go(listing, source, what, take, cgo=recipe.cgo)
     return frozenset(seen), frozenset(path for path, stale in seen.items() if stale)
+
+
+def _modules(fetched: int, _total: int) -> str:
+    return f"{fetched} modules fetched" if fetched else "nothing fetched"
 
 
 def _check_space(recipe: Recipe, go: GoEnvironment, into: Path, stale_share: float) -> None:

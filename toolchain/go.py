@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from toolchain.cache import disk_full
 from toolchain.errors import ToolchainError
 
 _LAST_LINES = 20
+_GRACE_SECONDS = 10.0
 _ENVIRONMENT = {
     # Unless a recipe asks for it, no C compiler is needed, and the result is the same with and without one.
     "CGO_ENABLED": "0",
@@ -103,7 +105,12 @@ def run_go(
                 if not take(line.rstrip("\n")):
                     tail.append(line.rstrip("\n"))
         except BaseException:
-            process.kill()
+            # `go` ends its compilers at an interrupt, and leaves them behind when it is killed.
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(_GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
             raise
     if process.returncode:
         raise _failure(arguments, process.returncode, "\n".join(tail), what)

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, unique
 from pathlib import Path
@@ -14,7 +14,7 @@ from toolchain.build import built, title
 from toolchain.download import DownloadUnavailableError, downloaded, reachable
 from toolchain.official import Download, official_download, this_platform
 from toolchain.path_lookup import PassedOver, Present, look_up, search_path
-from toolchain.programs import KUBERNETES_PROVIDER_VERSION, RECIPES, Program, Recipe
+from toolchain.programs import KUBERNETES_PROVIDER_VERSION, RECIPES, VERSION_CHECKS, Program, Recipe
 from toolchain.progress import say
 
 _PLUGIN_HOST = "https://get.pulumi.com"
@@ -112,8 +112,17 @@ def install_located(programs: Iterable[Program]) -> Mapping[Program, Located]:
         for note in there.notes:
             say(note)
     plan = {program: _means(program) for program in missing}
-    _announce(plan.values())
+    recipes = list({means.name: means for means in plan.values() if isinstance(means, Recipe)}.values())
+    _announce(recipes)
+    begun: set[str] = set()
     for program, means in plan.items():
+        if isinstance(means, Recipe) and means.name not in begun:
+            begun.add(means.name)
+            rest = build_minutes(recipe for recipe in recipes if recipe.name not in begun)
+            say(
+                f"{len(begun)} of {len(recipes)}: {title(means)}, about {means.minutes} min"
+                + (f", and {rest} min for the rest" if rest else "")
+            )
         located[program] = _obtain(program, means)
     return MappingProxyType({program: located[program] for program in programs})
 
@@ -144,14 +153,23 @@ def _means(program: Program) -> Download | _Plugin | Recipe:
     return download if all(reachable(asset.url) for asset in download.assets) else recipe
 
 
-def _announce(plan: Iterable[Download | _Plugin | Recipe]) -> None:
-    recipes = {means.name: means for means in plan if isinstance(means, Recipe)}.values()
+def _announce(recipes: Sequence[Recipe]) -> None:
     if recipes:
-        names = ", ".join(f"{title(recipe)} ({recipe.minutes} min)" for recipe in recipes)
+        say(f"to build from Go modules, kept in {cache.root()}:")
+        for recipe in recipes:
+            say(f"  {title(recipe)}: {recipe.minutes} min, {_not_needed(recipe.programs[0])}")
         say(
-            f"to build, kept in {cache.root()}: {names}.\n"
-            f"The first time this takes about {build_minutes(recipes)} min on two cores, later builds much less."
+            f"The first time this takes about {build_minutes(recipes)} min on two cores, "
+            "later builds much less. What was built is kept, also after Ctrl-C."
         )
+
+
+def _not_needed(program: Program) -> str:
+    if program in {Program.LANGUAGE_PYTHON, Program.LANGUAGE_YAML}:
+        return "unless it comes with a pulumi on PATH"
+    if program is Program.KUBERNETES_PROVIDER:
+        return "unless it is on PATH"
+    return f"unless {VERSION_CHECKS[program].accepted.text} is on PATH"
 
 
 def _obtain(program: Program, means: Download | _Plugin | Recipe) -> Located:

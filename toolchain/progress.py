@@ -1,14 +1,18 @@
 """What a person sees on stderr while something long runs: a bar on a terminal, a line every few seconds elsewhere."""
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 PLAIN_INTERVAL_SECONDS = 10.0
 _MEBIBYTE = 1 << 20
 _SECONDS_PER_MINUTE = 60
+_BAR_FROM_COLUMNS = 80
+"""On a narrower terminal the title and the numbers need the room."""
 
 Describe = Callable[[int, int], str]
 
@@ -17,6 +21,14 @@ def say(line: str) -> None:
     """Writes one line to stderr: stdout belongs to tables and to the programs that `run` starts."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
+
+
+def redraws(stream: TextIO) -> bool:
+    """Whether a block on this stream can be kept up to date: a terminal that moves its cursor, and no log of CI.
+
+    FORCE_COLOR asks for colours, not for this.
+    """
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"} and not os.environ.get("CI")
 
 
 def packages(done: int, total: int) -> str:
@@ -40,8 +52,11 @@ def duration(seconds: float) -> str:
 def progress(
     title: str, total: int, describe: Describe, *, plain_interval: float = PLAIN_INTERVAL_SECONDS
 ) -> Iterator[Callable[[int], None]]:
-    """Shows progress while the block runs; the block calls what it is given with each amount done."""
-    with (_bar if sys.stderr.isatty() else _lines)(title, total, describe, plain_interval) as advance:
+    """Shows progress while the block runs; the block calls what it is given with each amount done.
+
+    A bar is one line, however narrow the terminal is, and is gone at the end.
+    """
+    with (_bar if redraws(sys.stderr) else _lines)(title, total, describe, plain_interval) as advance:
         yield advance
 
 
@@ -50,9 +65,17 @@ def _bar(title: str, total: int, describe: Describe, _interval: float) -> Iterat
     # A cached toolchain never shows a bar, and rich takes longer to import than all the rest.
     from rich.console import Console  # noqa: PLC0415 - see above
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - see above
+    from rich.table import Column  # noqa: PLC0415 - see above
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as shown:
+    console = Console(stderr=True)
+    title_column = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    columns = (
+        TextColumn("{task.description}", table_column=title_column, markup=False),
+        *([BarColumn(bar_width=None, table_column=Column(ratio=1))] if console.width >= _BAR_FROM_COLUMNS else []),
+        TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True), markup=False),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+    )
+    with Progress(*columns, console=console, transient=True, expand=True) as shown:
         task = shown.add_task(title, total=total or None, state=describe(0, total))
         done = 0
 

@@ -1,8 +1,9 @@
 """Reads what a bundle holds: lists beside each other, then logs beside each other; each bounded."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +101,16 @@ def collect(cluster: Cluster, namespaces: Iterable[str], cleaner: Cleaner, repor
     return collected
 
 
+@contextmanager
+def _pool() -> Iterator[ThreadPoolExecutor]:
+    """Readers beside each other; at an error, or Ctrl-C, what was not begun is not begun any more."""
+    pool = ThreadPoolExecutor(_PARALLEL)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def _keep(collected: Collected, file: str, what: str, objects: list[Json]) -> None:
     if len(objects) > OBJECTS:
         collected.left_out.append(f"{what}: {len(objects) - OBJECTS} of {len(objects)}, since {OBJECTS} are the most")
@@ -108,13 +119,12 @@ def _keep(collected: Collected, file: str, what: str, objects: list[Json]) -> No
 
 def _read(cluster: Cluster, paths: Mapping[str, str], collected: Collected) -> dict[str, list[dict[str, Any]]]:
     lists = {}
-    with ThreadPoolExecutor(_PARALLEL) as pool:
+    with _pool() as pool:
         answers = {what: pool.submit(cluster.objects, path, dict[str, Any]) for what, path in paths.items()}
         for what, answer in answers.items():
             try:
                 lists[what] = answer.result()
             except ClusterUnreachableError:
-                pool.shutdown(cancel_futures=True)
                 raise
             except ClusterError as error:
                 collected.left_out.append(f"{what}: {str(error).splitlines()[0]}")
@@ -152,7 +162,7 @@ def _logs(
             namespace, pod, lines=LOG_LINES, container=container, previous=previous, limit_bytes=_READ_BYTES
         )
 
-    with ThreadPoolExecutor(_PARALLEL) as pool:
+    with _pool() as pool:
         for (namespace, pod, container, previous), text in zip(
             wanted[:LOGS], pool.map(read, wanted[:LOGS]), strict=True
         ):

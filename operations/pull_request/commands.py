@@ -75,7 +75,7 @@ def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
         record = replace(record, errors=(*record.errors, judged))
         status = status or 1
     if status == 0:
-        typer.echo(f"The cluster is as stack '{stack}' says.")
+        typer.echo(f"The {'simulator' if target.simulated else 'cluster'} is as stack '{stack}' says.")
         (out / _IN_STEP).touch()
         return
     _write(out / "issue.md", drift_issue(record, _occasion(stack, status), redactor))
@@ -144,6 +144,7 @@ def _judged(changes: Changes, read: report.Report, stack: str) -> Verified:
 
 def _open_stack(target: Target) -> None:
     """A simulator's stack is made where it is missing; a real one is not, since a review changes nothing."""
+    engine.check_context(target)
     if target.simulated:
         engine.select_stack(target)
     engine.bind_cluster(target)

@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from operations.engine import watched
 from operations.engine_events import EventLogError, Line, Record, parse_events, record_of
 from operations.errors import OperationError
 from operations.policy_check.configuration import PACK, configured
@@ -36,9 +36,8 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
     command += ["--non-interactive", "--event-log", str(log.resolve()), *(_DRIFT if refresh else ())]
     # Unlocks --event-log.
     environment = dict(target.environment) | {"PULUMI_DEBUG_COMMANDS": "true"}
-    sys.stdout.flush()
     try:
-        status = subprocess.run(command, env=environment, check=False, timeout=_TIMEOUT_SECONDS).returncode
+        status = watched(command, environment, timeout_seconds=_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise OperationError(f"pulumi preview timed out after {_TIMEOUT_SECONDS} s. Its output is above.") from error
     if not log.exists():

@@ -20,6 +20,7 @@ from operations.status.sharing_map import build
 from operations.status.text import lines
 from operations.status.watch import watch as watch_cluster
 from operations.status.words import clean
+from toolchain.progress import redraws
 
 _WIDTH = 120
 """Where the output is no terminal."""
@@ -50,11 +51,13 @@ def status(  # noqa: PLR0913 - the options of a command
         )
     if port and not serve:
         raise typer.BadParameter("--port is for --serve.")
-    with open_place(stack, context) as place, contextlib.suppress(KeyboardInterrupt):
+    # Ctrl-C is how a person ends these two.
+    ended = contextlib.suppress(KeyboardInterrupt) if watch or serve else contextlib.nullcontext()
+    with open_place(stack, context) as place, ended:
         if serve:
             _serve(place, port)
         elif watch:
-            watch_cluster(partial(_read, place), Console(), as_json=as_json)
+            watch_cluster(partial(_read, place), Console(force_interactive=redraws(sys.stdout)), as_json=as_json)
         else:
             _show(_read(place), html=html, as_json=as_json)
 

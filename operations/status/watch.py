@@ -26,10 +26,10 @@ def wait() -> None:
 def watch(read: Callable[[], Status], console: Console, *, as_json: bool = False, wait: Wait = wait) -> None:
     """Show the cluster until somebody interrupts.
 
-    On a terminal one block is kept up to date; elsewhere a line is written whenever something has changed, or with
-    `as_json` a document at every look. A cluster that does not answer is said, and asked again.
+    On an interactive console one block is kept up to date; elsewhere a line is written whenever something has changed,
+    or with `as_json` a document at every look. A cluster that does not answer is said, and asked again.
     """
-    if as_json or not console.is_terminal:
+    if as_json or not console.is_interactive:
         _lines(read, console, as_json=as_json, wait=wait)
         return
     shown: RenderableType = Text("Reading the cluster ...")

@@ -88,6 +88,7 @@ class TestOnTheSimulator:
         ):
             assert line in output
         assert "Traceback" not in output
+        assert "from $PATH" not in output, "Pulumi's warning of plugins that it had to look for"
 
     def test_make_up_ends_with_what_the_readme_shows(self, summary: str) -> None:
         [shown] = [block.text for block in blocks(ROOT / "README.md", "text")]
@@ -169,6 +170,7 @@ class TestOnTheSimulator:
         output = shell("make down", checkout)
         assert re.search(r"\d+ deleted", output)
         assert "is stopped. `make reset STACK=jetson` forgets its data.\n" in output
+        assert "pulumi stack rm" not in output, "it would not find the simulator's state"
         assert not simulator.status(checkout / ".simulator/jetson/cluster").running
         assert "The simulator of stack 'jetson' is gone, with its data." in shell("make reset", checkout)
         assert not (checkout / ".simulator/jetson/cluster").exists()

@@ -59,3 +59,21 @@ def test_a_stack_that_can_not_be_opened_has_the_remedy_of_its_cause(
     assert said in lines[0]
     assert remedy in lines[1]
     assert len(lines) == 2, "one remedy, not both"
+
+
+def test_ctrl_c_that_pulumi_took_as_a_key_is_an_interrupt_and_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "pulumi"
+    event = '{"stdoutEvent": {"message": "^C received; cancelling."}}'
+    script = f"""#!/bin/sh
+while [ "$1" != --event-log ]; do shift; done
+echo '{event}' > "$2"
+exit 1
+"""
+    program.write_text(script, encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    target = Target("jetson", parse(jetson()), tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
+    with pytest.raises(KeyboardInterrupt):
+        pulumi(target, "up")

@@ -25,7 +25,7 @@ PENDING = _pod("sharing-0-late", why=_WHY)
 
 
 def test_the_table_has_each_pod_with_its_share_and_why_it_waits() -> None:
-    text = sharing.table([*RUNNING, PENDING])
+    text = sharing.table([*RUNNING, PENDING], width=110)
     assert text.startswith("Scheduled by KAI (examples/sharing.yaml): 4 Running, 1 Pending.\n")
     rows = [" ".join(line.split()) for line in text.splitlines()]
     assert "sharing-3 30000 Running jetson-1" in rows
@@ -50,7 +50,7 @@ def test_a_kai_that_decides_nothing_is_not_waited_for_longer_than_a_minute(monke
     monkeypatch.setattr(sharing, "_WITHIN_S", 0.0)
     undecided = [_pod("sharing-1")]
     assert sharing.decided(lambda: undecided, 5) == undecided
-    assert "0 Running, 1 Pending." in sharing.table(undecided)
+    assert "0 Running, 1 Pending." in sharing.table(undecided, width=110)
 
 
 def test_the_workload_is_five_pods_for_kai_that_may_be_interrupted() -> None:

@@ -28,7 +28,7 @@ NODES = {
 }
 
 
-def _text(stack: Json, *, simulated: tuple[str, ...] = (), runs_kai: bool = False) -> str:
+def _text(stack: Json, *, simulated: tuple[str, ...] = (), runs_kai: bool = False, width: int = 110) -> str:
     return render(
         stack="edge",
         server="https://127.0.0.1:6443",
@@ -39,6 +39,7 @@ def _text(stack: Json, *, simulated: tuple[str, ...] = (), runs_kai: bool = Fals
         simulated=simulated,
         runs_kai=runs_kai,
         kubeconfig="/home/me/.kube/config",
+        width=width,
     )
 
 
@@ -101,3 +102,13 @@ def test_where_kai_runs_on_the_simulator_a_fraction_is_the_next_step() -> None:
 
 def test_an_x86_stack_is_not_told_to_look_at_a_mutation_that_does_not_happen() -> None:
     assert "reservation-pod.yaml" not in _text(x86(), simulated=("Simulated.",))
+
+
+def test_on_a_narrow_terminal_all_but_the_commands_fits() -> None:
+    text, _, commands = _text(
+        jetson(), simulated=("Simulated: nodes and pods, which are records that KWOK keeps.",), width=60
+    ).partition("Try next:")
+    assert max(map(len, text.splitlines())) <= 60
+    assert (
+        "make up STACK=edge KUBECONFIG=~/.kube/config   # your cluster; first edit Pulumi.edge.yaml (EDIT)" in commands
+    )

@@ -1,0 +1,99 @@
+"""Installs the Python environment: pip's work as one line on a terminal, as a first and a last line elsewhere.
+
+A script for the new environment's own Python, which has nothing but the standard library yet:
+`.venv/bin/python toolchain/python_environment.py requirements-dev.txt`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+_INTERRUPTED = 130
+_PIN = re.compile(r"(?m)^[A-Za-z0-9][\w.-]*(\[[^\]]*\])?==")
+_DRAW_SECONDS = 0.5
+_SECONDS_PER_MINUTE = 60
+
+
+class _Shown:
+    """What a person sees on stderr: `doing`, and since when."""
+
+    def __init__(self) -> None:
+        self.doing = "starting pip"
+        self._begin = time.monotonic()
+        self._over = threading.Event()
+        # As toolchain.progress decides it.
+        stands_still = os.environ.get("TERM", "dumb") in {"dumb", "unknown"} or bool(os.environ.get("CI"))
+        self._drawer = None if stands_still or not sys.stderr.isatty() else threading.Thread(target=self._draw)
+        if self._drawer:
+            self._drawer.start()
+
+    @property
+    def duration(self) -> str:
+        """Gives `45 s` or `1 min 20 s`."""
+        minutes, seconds = divmod(int(time.monotonic() - self._begin), _SECONDS_PER_MINUTE)
+        return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+    def end(self) -> None:
+        """Leaves the line empty."""
+        self._over.set()
+        if self._drawer:
+            self._drawer.join()
+            self._write("\r\x1b[2K")
+
+    def _draw(self) -> None:
+        while not self._over.wait(_DRAW_SECONDS):
+            line = f"{self.duration}, {self.doing}"
+            self._write(f"\r\x1b[2K{line[: os.get_terminal_size(sys.stderr.fileno()).columns - 1]}")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def main() -> int:
+    """Gives pip's exit status, or 130 after Ctrl-C."""
+    requirements = Path(sys.argv[1])
+    total = len(_PIN.findall(requirements.read_text(encoding="utf-8")))
+    _say(f"Installing the Python environment into {sys.prefix}: about {total} packages, which takes a minute or two.")
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", "--no-color"]
+    shown = _Shown()
+    process = subprocess.Popen(
+        [*pip, "--require-hashes", "--requirement", str(requirements)],
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    fetched = 0
+    try:
+        for line in process.stdout or ():
+            if line.startswith("Collecting "):
+                fetched += 1
+                shown.doing = f"fetching {fetched} of {total}: {line.split()[1].partition('==')[0]}"
+            elif line.startswith("Installing collected packages"):
+                shown.doing = f"unpacking {fetched} packages"
+        status = process.wait()
+    except KeyboardInterrupt:
+        # The terminal has told pip too, which says so in its own words.
+        process.wait()
+        status = _INTERRUPTED
+    shown.end()
+    if status == _INTERRUPTED:
+        _say("Interrupted. The same command goes on.")
+    elif status:
+        _say(f"pip failed after {shown.duration}, for the reason above. Mend it, and run the same command again.")
+    else:
+        _say(f"Installed in {shown.duration}.")
+    return status
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
