@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 
 from cluster.errors import ClusterError, ClusterUnreachableError
@@ -60,6 +60,24 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
         f"The kubeconfig {chosen} {wanted}. Contexts: {', '.join(contexts) or 'none'}.\n"
         "Set cluster.context in the stack's settings to one of them."
     )
+
+
+def in_cluster() -> ChosenContext:
+    """How a pod reaches the API server of its cluster: by the files that the kubelet mounts.
+
+    Raises:
+        ClusterUnreachableError: this process does not run in a pod.
+    """
+    try:
+        config = KubeConfig.from_service_account()
+    except (ConfigError, KeyError) as error:
+        raise ClusterUnreachableError(
+            f"This process does not run in a pod with a service account's token: {error}"
+        ) from error
+    single = config.get()
+    if single is None:
+        raise ClusterUnreachableError("The service account's files name no cluster.")
+    return ChosenContext("in-cluster", SERVICE_ACCOUNT, single, {})
 
 
 def _read(name: str) -> tuple[KubeConfig, Mapping[str, Any]]:

@@ -23,6 +23,7 @@ from config.kai import GpuSharingMode
 from config.reservation import POLICY_CARRIER_WAYS_OUT
 from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
+from manifests.monitoring import objects as monitoring
 
 __all__ = ["ClusterFacts", "DeployedState", "PreflightError", "PreflightResult", "judge", "read_facts", "run_preflight"]
 
@@ -48,6 +49,7 @@ class ClusterFacts:
         unknown: what is there under the names of the stack's objects and is not in its state.
         isolator: whether the webhook is there that gives pods HAMi-core; read only where the stack needs it.
         system_requests: MiB that pods request of the system's memory, by node with unified memory.
+        prometheus_operator: whether its kinds are there; read only where the stack needs them.
     """
 
     server: str
@@ -63,6 +65,7 @@ class ClusterFacts:
     unknown: Mapping[str, LiveObject] = field(default_factory=dict)
     isolator: bool = False
     system_requests: Mapping[str, int] = field(default_factory=dict)
+    prometheus_operator: bool = False
 
     @property
     def where(self) -> str:
@@ -181,6 +184,8 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
     names = [namespace for namespace, _ in releases] + [reservation.NAMESPACE, *_remote_namespaces(settings)]
     if settings.webhooks:
         names.append(settings.admission.namespace)
+    if settings.monitoring.enabled:
+        names.append(settings.monitoring.namespace)
     namespaces = {name: found for name in names if (found := cluster.namespace(name)) is not None}
     return ClusterFacts(
         server=cluster.server,
@@ -201,7 +206,15 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         isolator=settings.kai.gpu_sharing_mode is GpuSharingMode.HAMI_CORE
         and cluster.has_mutating_webhook(ISOLATOR_WEBHOOK),
         system_requests=read_system_requests(cluster, settings),
+        prometheus_operator=_needs_prometheus_operator(settings)
+        and all(
+            cluster.has_kind(monitoring.OPERATOR_GROUP, plural) for plural in ("prometheusrules", "servicemonitors")
+        ),
     )
+
+
+def _needs_prometheus_operator(settings: StackSettings) -> bool:
+    return settings.monitoring.enabled and settings.monitoring.service_monitor
 
 
 def _remote_namespaces(settings: StackSettings) -> list[str]:
@@ -221,6 +234,7 @@ def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, co
     yield from judge_unified_memory(settings, facts.nodes, facts.system_requests)
     yield from judge_sharing(settings, facts.nodes, isolator=facts.isolator)
     yield from _runtime_class(settings, facts)
+    yield from _prometheus_operator(settings, facts)
     yield from judge_installations(facts.installations)
     yield from contact.findings
     yield from _pod_security(settings, facts, state)
@@ -288,6 +302,15 @@ def _runtime_class(settings: StackSettings, facts: ClusterFacts) -> Iterator[Fin
         yield Finding(
             f"RuntimeClass '{reservation.RUNTIME_CLASS}' is missing, and gpu_operator.install is false.",
             "Install the GPU Operator first, or set gpu_operator.install: true.",
+        )
+
+
+def _prometheus_operator(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
+    if _needs_prometheus_operator(settings) and not facts.prometheus_operator:
+        yield Finding(
+            "monitoring.service_monitor is true, and the cluster does not have the Prometheus Operator's kinds "
+            "ServiceMonitor and PrometheusRule.",
+            "Install the Prometheus Operator first, or set monitoring.service_monitor: false.",
         )
 
 

@@ -13,6 +13,7 @@ from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
 from components.hosts.hosts import Hosts, HostsArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
+from components.monitoring import Monitoring, MonitoringArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
@@ -37,7 +38,7 @@ class KaiAnywhereArgs:
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard.
+    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> metrics -> pod guard.
 
     Hosts come first: everything that runs in pods needs their driver and container runtime. Labels come before the
     operator: it obeys the operand switches that it finds on a node when it first sees it, and would otherwise install
@@ -114,6 +115,10 @@ class KaiAnywhere(pulumi.ComponentResource):
             )
             self.gvirtus_backends = remote.backends
             installed.append(remote)
+        if settings.monitoring.enabled:
+            # After KAI, whose kinds it reads.
+            exporter_opts = pulumi.ResourceOptions(parent=self, depends_on=[kai])
+            installed.append(Monitoring("monitoring", MonitoringArgs(settings, provider), exporter_opts))
         # Last: a release that is refused midway would be left half-done. Its pods fit under the guard all the same.
         PodGuard("pod-guard", PodGuardArgs(settings, provider, depends_on=installed), child_opts)
         self.platform = pulumi.Output.from_input(settings.platform.kind)
