@@ -39,9 +39,9 @@ DOCKERD_VERSION = "2.0.0-beta.6"
 HELM_VERSION = "4.3.1"
 # renovate: datasource=go depName=github.com/google/go-containerregistry
 CRANE_VERSION = "0.22.1"
-# Prometheus 3.16.0: its Go module counts releases as 0.316.0.
-# renovate: datasource=go depName=github.com/prometheus/prometheus
-PROMTOOL_VERSION = "0.316.0"
+# Its Go module counts 3.16.0 as 0.316.0.
+# renovate: datasource=github-releases depName=prometheus/prometheus
+PROMETHEUS_VERSION = "3.16.0"
 
 Version = tuple[int, int, int]
 _VERSION = re.compile(r"(?<![\w.])v?(\d+)\.(\d+)\.(\d+)")
@@ -271,8 +271,6 @@ _CONTAINERD = "github.com/containerd/containerd/v2"
 _DOCKER = "github.com/moby/moby/v2"
 _CONTAINER_REGISTRY = "github.com/google/go-containerregistry"
 _COMPONENT_BASE = "k8s.io/component-base/version"
-_PROMETHEUS_VERSION = PROMTOOL_VERSION.replace("0.3", "3.", 1)
-"""Prometheus' own number."""
 
 
 def _kubernetes_variables(version: str) -> tuple[tuple[str, str], ...]:
@@ -465,10 +463,10 @@ _RECIPES = (
     ),
     Recipe(
         name="promtool",
-        version=PROMTOOL_VERSION,
+        version=PROMETHEUS_VERSION,
         folder="prometheus",
         packages=((Program.PROMTOOL, "github.com/prometheus/prometheus/cmd/promtool"),),
-        variables=(("github.com/prometheus/common/version.Version", _PROMETHEUS_VERSION),),
+        variables=(("github.com/prometheus/common/version.Version", PROMETHEUS_VERSION),),
         # Every cloud's SDK is for finding targets there, of which rules know nothing.
         tags=("remove_all_sd",),
         minutes=4,

@@ -24,7 +24,7 @@ _STUCK_SECONDS = 300.0
 """A read ends sooner, whatever the API server does: each request has a timeout."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Reader(Collector):
     """What was read last.
 
@@ -59,7 +59,6 @@ class Reader(Collector):
         ProcessCollector(registry=self.registry)
         self.registry.register(self)
 
-    @override
     def describe(self) -> Iterator[Metric]:
         """Nothing: prometheus_client would otherwise collect to learn the names."""
         return iter(())
