@@ -214,6 +214,7 @@ def test_it_follows_what_happens(exporter: Exporter, shared: httpx2.Client) -> N
     eventually(lambda: exporter.samples()["kai_anywhere_gpu_group_pods"] == {("g", "jetson-1"): 2})
 
 
+@pytest.mark.usefixtures("account")
 @pytest.mark.parametrize(
     ("method", "path", "expected"),
     [
@@ -233,15 +234,9 @@ def test_it_follows_what_happens(exporter: Exporter, shared: httpx2.Client) -> N
         ("DELETE", f"{_KAI}/v2/queues/robots", 403),
     ],
 )
-def test_its_rights_end_where_its_need_ends(  # noqa: PLR0913 - fixtures
-    cluster: simulator.ControlPlane,
-    shared: httpx2.Client,
-    account: Mapping[str, Manifest],
-    method: str,
-    path: str,
-    expected: int,
+def test_its_rights_end_where_its_need_ends(
+    cluster: simulator.ControlPlane, shared: httpx2.Client, method: str, path: str, expected: int
 ) -> None:
-    assert account
     with connect(cluster, _token(shared)) as client:
         assert client.request(method, path).status_code == expected
 
