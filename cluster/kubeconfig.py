@@ -62,14 +62,17 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
     )
 
 
-def in_cluster() -> ChosenContext:
-    """How a pod reaches the API server of its cluster: by the files that the kubelet mounts.
+def in_cluster(folder: str = SERVICE_ACCOUNT) -> ChosenContext:
+    """How a pod reaches the API server of its cluster.
+
+    Args:
+        folder: where the kubelet mounts the service account's token and the API server's authority.
 
     Raises:
         ClusterUnreachableError: this process does not run in a pod.
     """
     try:
-        config = KubeConfig.from_service_account()
+        config = KubeConfig.from_service_account(folder)
     except (ConfigError, KeyError) as error:
         raise ClusterUnreachableError(
             f"This process does not run in a pod with a service account's token: {error}"
@@ -77,7 +80,7 @@ def in_cluster() -> ChosenContext:
     single = config.get()
     if single is None:
         raise ClusterUnreachableError("The service account's files name no cluster.")
-    return ChosenContext("in-cluster", SERVICE_ACCOUNT, single, {})
+    return ChosenContext("in-cluster", folder, single, {})
 
 
 def _read(name: str) -> tuple[KubeConfig, Mapping[str, Any]]:

@@ -15,6 +15,7 @@ from cluster.installations import Installations, judge_installations, read_insta
 from cluster.kubeconfig import ChosenContext
 from cluster.node_findings import judge_nodes
 from cluster.policy_switches import switch_on
+from cluster.prometheus_operator import judge_missing_kinds, read_missing_kinds
 from cluster.sharing_findings import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.unified_memory import judge_unified_memory, read_system_requests
 from config.cluster import POLICIES_SINCE, minor_version
@@ -23,7 +24,6 @@ from config.kai import GpuSharingMode
 from config.reservation import POLICY_CARRIER_WAYS_OUT
 from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
-from manifests.monitoring import objects as monitoring
 
 __all__ = ["ClusterFacts", "DeployedState", "PreflightError", "PreflightResult", "judge", "read_facts", "run_preflight"]
 
@@ -49,7 +49,7 @@ class ClusterFacts:
         unknown: what is there under the names of the stack's objects and is not in its state.
         isolator: whether the webhook is there that gives pods HAMi-core; read only where the stack needs it.
         system_requests: MiB that pods request of the system's memory, by node with unified memory.
-        prometheus_operator: whether its kinds are there; read only where the stack needs them.
+        missing_kinds: of the Prometheus Operator, where the stack needs them.
     """
 
     server: str
@@ -65,7 +65,7 @@ class ClusterFacts:
     unknown: Mapping[str, LiveObject] = field(default_factory=dict)
     isolator: bool = False
     system_requests: Mapping[str, int] = field(default_factory=dict)
-    prometheus_operator: bool = False
+    missing_kinds: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -206,15 +206,8 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         isolator=settings.kai.gpu_sharing_mode is GpuSharingMode.HAMI_CORE
         and cluster.has_mutating_webhook(ISOLATOR_WEBHOOK),
         system_requests=read_system_requests(cluster, settings),
-        prometheus_operator=_needs_prometheus_operator(settings)
-        and all(
-            cluster.has_kind(monitoring.OPERATOR_GROUP, plural) for plural in ("prometheusrules", "servicemonitors")
-        ),
+        missing_kinds=read_missing_kinds(cluster, settings),
     )
-
-
-def _needs_prometheus_operator(settings: StackSettings) -> bool:
-    return settings.monitoring.enabled and settings.monitoring.service_monitor
 
 
 def _remote_namespaces(settings: StackSettings) -> list[str]:
@@ -234,7 +227,7 @@ def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, co
     yield from judge_unified_memory(settings, facts.nodes, facts.system_requests)
     yield from judge_sharing(settings, facts.nodes, isolator=facts.isolator)
     yield from _runtime_class(settings, facts)
-    yield from _prometheus_operator(settings, facts)
+    yield from judge_missing_kinds(facts.missing_kinds)
     yield from judge_installations(facts.installations)
     yield from contact.findings
     yield from _pod_security(settings, facts, state)
@@ -302,15 +295,6 @@ def _runtime_class(settings: StackSettings, facts: ClusterFacts) -> Iterator[Fin
         yield Finding(
             f"RuntimeClass '{reservation.RUNTIME_CLASS}' is missing, and gpu_operator.install is false.",
             "Install the GPU Operator first, or set gpu_operator.install: true.",
-        )
-
-
-def _prometheus_operator(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
-    if _needs_prometheus_operator(settings) and not facts.prometheus_operator:
-        yield Finding(
-            "monitoring.service_monitor is true, and the cluster does not have the Prometheus Operator's kinds "
-            "ServiceMonitor and PrometheusRule.",
-            "Install the Prometheus Operator first, or set monitoring.service_monitor: false.",
         )
 
 

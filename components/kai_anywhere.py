@@ -38,7 +38,9 @@ class KaiAnywhereArgs:
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> metrics -> pod guard.
+    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard.
+
+    Metrics come beside them, where the settings ask for them.
 
     Hosts come first: everything that runs in pods needs their driver and container runtime. Labels come before the
     operator: it obeys the operand switches that it finds on a node when it first sees it, and would otherwise install
@@ -116,9 +118,8 @@ class KaiAnywhere(pulumi.ComponentResource):
             self.gvirtus_backends = remote.backends
             installed.append(remote)
         if settings.monitoring.enabled:
-            # After KAI, whose kinds it reads.
-            exporter_opts = pulumi.ResourceOptions(parent=self, depends_on=[kai])
-            installed.append(Monitoring("monitoring", MonitoringArgs(settings, provider), exporter_opts))
+            # Beside all others: what is not there yet, it reads once it is.
+            installed.append(Monitoring("monitoring", MonitoringArgs(settings, provider), child_opts))
         # Last: a release that is refused midway would be left half-done. Its pods fit under the guard all the same.
         PodGuard("pod-guard", PodGuardArgs(settings, provider, depends_on=installed), child_opts)
         self.platform = pulumi.Output.from_input(settings.platform.kind)
