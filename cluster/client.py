@@ -32,7 +32,7 @@ from cluster.answers import (
     Version,
 )
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.kubeconfig import ChosenContext, choose_context
+from cluster.kubeconfig import ChosenContext, choose_context, in_cluster
 from config.cluster import POLICIES_SINCE, ClusterSettings
 
 TIMEOUT_SECONDS = 5
@@ -93,7 +93,19 @@ class Cluster:
             ClusterUnreachableError: if there is no kubeconfig.
             ClusterError: if it can't be read, or has no such context.
         """
-        chosen = choose_context(kubeconfig, context)
+        return cls._of(choose_context(kubeconfig, context))
+
+    @classmethod
+    def in_cluster(cls) -> Self:
+        """Open the cluster of the pod that this process runs in, as its service account.
+
+        Raises:
+            ClusterUnreachableError: it does not run in a pod.
+        """
+        return cls._of(in_cluster())
+
+    @classmethod
+    def _of(cls, chosen: ChosenContext) -> Self:
         timeout = httpx2.Timeout(TIMEOUT_SECONDS)
         try:
             http = client_adapter.Client(chosen.config, client_adapter.ConnectionParams(timeout=timeout))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 
 from cluster.errors import ClusterError, ClusterUnreachableError
@@ -62,6 +62,27 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
         else "It names no cluster: set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that does."
     )
     raise ClusterError(f"The kubeconfig {chosen} {wanted}. Contexts: {', '.join(contexts) or 'none'}.\n{remedy}")
+
+
+def in_cluster(folder: str = SERVICE_ACCOUNT) -> ChosenContext:
+    """How a pod reaches the API server of its cluster.
+
+    Args:
+        folder: where the kubelet mounts the service account's token and the API server's authority.
+
+    Raises:
+        ClusterUnreachableError: this process does not run in a pod.
+    """
+    try:
+        config = KubeConfig.from_service_account(folder)
+    except (ConfigError, KeyError) as error:
+        raise ClusterUnreachableError(
+            f"This process does not run in a pod with a service account's token: {error}"
+        ) from error
+    single = config.get()
+    if single is None:
+        raise ClusterUnreachableError("The service account's files name no cluster.")
+    return ChosenContext("in-cluster", folder, single, {})
 
 
 def _read(name: str) -> tuple[KubeConfig, Mapping[str, Any]]:

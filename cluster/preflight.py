@@ -15,6 +15,7 @@ from cluster.installations import Installations, judge_installations, read_insta
 from cluster.kubeconfig import ChosenContext
 from cluster.node_findings import judge_nodes
 from cluster.policy_switches import switch_on
+from cluster.prometheus_operator import judge_missing_kinds, read_missing_kinds
 from cluster.sharing_findings import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.unified_memory import judge_unified_memory, read_system_requests
 from config.cluster import POLICIES_SINCE, minor_version
@@ -48,6 +49,7 @@ class ClusterFacts:
         unknown: what is there under the names of the stack's objects and is not in its state.
         isolator: whether the webhook is there that gives pods HAMi-core; read only where the stack needs it.
         system_requests: MiB that pods request of the system's memory, by node with unified memory.
+        missing_kinds: of the Prometheus Operator, where the stack needs them.
     """
 
     server: str
@@ -63,6 +65,7 @@ class ClusterFacts:
     unknown: Mapping[str, LiveObject] = field(default_factory=dict)
     isolator: bool = False
     system_requests: Mapping[str, int] = field(default_factory=dict)
+    missing_kinds: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -181,6 +184,8 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
     names = [namespace for namespace, _ in releases] + [reservation.NAMESPACE, *_remote_namespaces(settings)]
     if settings.webhooks:
         names.append(settings.admission.namespace)
+    if settings.monitoring.enabled:
+        names.append(settings.monitoring.namespace)
     namespaces = {name: found for name in names if (found := cluster.namespace(name)) is not None}
     return ClusterFacts(
         server=cluster.server,
@@ -201,6 +206,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         isolator=settings.kai.gpu_sharing_mode is GpuSharingMode.HAMI_CORE
         and cluster.has_mutating_webhook(ISOLATOR_WEBHOOK),
         system_requests=read_system_requests(cluster, settings),
+        missing_kinds=read_missing_kinds(cluster, settings),
     )
 
 
@@ -221,6 +227,7 @@ def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, co
     yield from judge_unified_memory(settings, facts.nodes, facts.system_requests)
     yield from judge_sharing(settings, facts.nodes, isolator=facts.isolator)
     yield from _runtime_class(settings, facts)
+    yield from judge_missing_kinds(facts.missing_kinds)
     yield from judge_installations(facts.installations)
     yield from contact.findings
     yield from _pod_security(settings, facts, state)

@@ -13,6 +13,7 @@ from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
 from components.hosts.hosts import Hosts, HostsArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
+from components.monitoring import Monitoring, MonitoringArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
@@ -38,6 +39,8 @@ class KaiAnywhereArgs:
 
 class KaiAnywhere(pulumi.ComponentResource):
     """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard.
+
+    Metrics come beside them, where the settings ask for them.
 
     Hosts come first: everything that runs in pods needs their driver and container runtime. Labels come before the
     operator: it obeys the operand switches that it finds on a node when it first sees it, and would otherwise install
@@ -114,6 +117,9 @@ class KaiAnywhere(pulumi.ComponentResource):
             )
             self.gvirtus_backends = remote.backends
             installed.append(remote)
+        if settings.monitoring.enabled:
+            # Beside all others: what is not there yet, it reads once it is.
+            installed.append(Monitoring("monitoring", MonitoringArgs(settings, provider), child_opts))
         # Last: a release that is refused midway would be left half-done. Its pods fit under the guard all the same.
         PodGuard("pod-guard", PodGuardArgs(settings, provider, depends_on=installed), child_opts)
         self.platform = pulumi.Output.from_input(settings.platform.kind)

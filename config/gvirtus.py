@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.images import DigestImage, PinnedImage
-from config.model import Name, NodeName, Settings
+from config.model import Labels, Name, NodeName, Settings
 from config.reservation import Carrier
 
 FRONTENDS_NAMESPACE = "gvirtus-frontends"
@@ -27,8 +27,6 @@ class BackendKind(StrEnum):
 
 _BACKEND_NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
 _QUANTITY = re.compile(r"\d{1,9}(\.\d{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?")
-_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
 
 
 def _service_name(value: str) -> str:
@@ -47,16 +45,8 @@ def _quantity(value: str) -> str:
     return value
 
 
-def _labels(value: dict[str, str]) -> dict[str, str]:
-    for key, text in value.items():
-        if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(text):
-            raise PydanticCustomError("label", "'{key}: {text}' is not a label", {"key": key, "text": text})
-    return value
-
-
 BackendName = Annotated[str, AfterValidator(_service_name), Field(title="name")]
 Quantity = Annotated[str, AfterValidator(_quantity), Field(title="Kubernetes quantity")]
-Labels = Annotated[dict[str, str], AfterValidator(_labels)]
 
 
 class GvirtusBackend(Settings):
@@ -67,10 +57,7 @@ class GvirtusBackend(Settings):
     """The server's image."""
     node: NodeName | None = None
     """The node it runs on."""
-    node_selector: (
-        Annotated[dict[str, str], Field(min_length=1, examples=[{"example.com/gpu": "true"}]), AfterValidator(_labels)]
-        | None
-    ) = None
+    node_selector: Annotated[Labels, Field(min_length=1, examples=[{"example.com/gpu": "true"}])] | None = None
     """Labels of the nodes it may run on; without `node` and this, nodes where a GPU was detected."""
     gpu_resource: Annotated[
         str,

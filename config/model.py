@@ -42,6 +42,8 @@ class Settings(BaseModel):
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_VALUE_MAX = 63
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?")
+_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN_MAX = 253
 
 
@@ -62,6 +64,13 @@ def _dns_label(value: str) -> str:
     return value
 
 
+def _labels(value: dict[str, str]) -> dict[str, str]:
+    for key, text in value.items():
+        if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(text):
+            raise PydanticCustomError("label", "'{key}: {text}' is not a label", {"key": key, "text": text})
+    return value
+
+
 def _absolute_path(value: str) -> str:
     parts = value.split("/")
     if not value.startswith("/") or value == "/" or "" in parts[1:] or "." in parts or ".." in parts:
@@ -76,6 +85,9 @@ NodeName = Annotated[str, AfterValidator(_kubernetes_name), Field(title="node na
 
 Name = Annotated[str, AfterValidator(_dns_label), Field(title="name")]
 """A name that must fit a label value too: namespaces, queues, profiles."""
+
+Labels = Annotated[dict[str, str], AfterValidator(_labels)]
+"""Labels of an object."""
 
 HostPath = Annotated[str, AfterValidator(_absolute_path), Field(title="absolute path")]
 """An absolute path on a node."""

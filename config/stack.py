@@ -15,6 +15,7 @@ from config.host_platform import check_hosts_of_platform
 from config.hosts import SECRET_NAME_ERROR, HostSettings, check_hosts
 from config.kai import NOT_ON_SHARED_MEMORY, KaiSettings
 from config.model import Name, NodeName, Settings
+from config.monitoring import MonitoringSettings
 from config.platform import Platform, RuntimeMode, TegraPlatform, X86Platform
 from config.pod_guard import PodGuardSettings
 from config.reservation import POLICY_CARRIER_WAYS_OUT, Carrier, Overrides, Privilege, ReservationSettings
@@ -43,6 +44,7 @@ class StackSettings(Settings):
     KAI."""
     gvirtus: GvirtusSettings | None = None
     """GPUs over the network, for pods on nodes without one (docs/gvirtus.md)."""
+    monitoring: MonitoringSettings = MonitoringSettings()
 
     @model_validator(mode="after")
     def _the_cluster_serves_policies(self) -> Self:
@@ -188,6 +190,8 @@ class StackSettings(Settings):
             wanted["admission.namespace"] = (self.admission.namespace, "the admission server")
         if self.gvirtus is not None:
             wanted["gvirtus.namespace"] = (self.gvirtus.namespace, "remote GPUs")
+        if self.monitoring.enabled:
+            wanted["monitoring.namespace"] = (self.monitoring.namespace, "the exporter of metrics")
         for key, (namespace, part) in wanted.items():
             if (other := taken.setdefault(namespace, part)) != part:
                 raise PydanticCustomError(

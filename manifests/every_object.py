@@ -6,6 +6,7 @@ Node labels are not in it; they belong to nodes, which are there already (manife
 from config.stack import StackSettings
 from manifests import admission, gpu_operator, kai, pod_guard, reservation, reservation_guard, reservation_index
 from manifests.gvirtus import objects as gvirtus
+from manifests.monitoring import objects as monitoring
 from manifests.objects import HelmRelease, Manifest, StackObject, logical_name, manifests
 
 _MODULES = (
@@ -16,6 +17,7 @@ _MODULES = (
     ("admission", admission.objects),
     ("kai-scheduler", kai.objects),
     ("gvirtus", gvirtus.objects),
+    ("monitoring", monitoring.objects),
     ("pod-guard", pod_guard.objects),
 )
 

@@ -104,7 +104,14 @@ def pod(  # noqa: PLR0913 - what makes a pod
             "schedulerName": "kai-scheduler",
             **({"nodeName": node} if node else {}),
             "containers": [{"name": "main", "image": "ubuntu:24.04", "resources": {"limits": dict(limits or {})}}],
-            "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 300}],
+            "tolerations": [
+                {
+                    "key": "node.kubernetes.io/not-ready",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
+            ],
         },
         "status": {"phase": phase, "conditions": [scheduled, ready] if node else [scheduled]},
     }

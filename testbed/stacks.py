@@ -213,6 +213,28 @@ def beta_policies() -> Json:
     return changed(stack, "cluster.mutating_policies", "v1beta1")
 
 
+def monitoring() -> Json:
+    """A Jetson stack with metrics, for a Prometheus that scrapes by annotations."""
+    image = "registry.example.com/kai-anywhere/metrics:0.1.0"
+    return changed(jetson(), "monitoring", {"enabled": True, "image": image})
+
+
+def monitoring_full() -> Json:
+    """An x86 stack that says everything that can be said of metrics."""
+    section = {
+        "enabled": True,
+        "image": "registry.example.com/kai-anywhere/metrics@sha256:" + "0" * 64,
+        "pull_policy": "Always",
+        "pull_secrets": ["site"],
+        "namespace": "gpu-metrics",
+        "interval_seconds": 60,
+        "service_monitor": True,
+        "service_monitor_labels": {"release": "kube-prometheus-stack"},
+        "dashboards": {"enabled": True, "labels": {"grafana_dashboard": "yes"}},
+    }
+    return changed(x86(), "monitoring", section)
+
+
 STACKS: Mapping[str, Callable[[], Json]] = {
     "jetson": jetson,
     "x86": x86,
@@ -234,6 +256,8 @@ STACKS: Mapping[str, Callable[[], Json]] = {
     "rungs-webhook": rungs_webhook,
     "cert-manager": cert_manager,
     "stack-certificates": stack_certificates,
+    "monitoring": monitoring,
+    "monitoring-full": monitoring_full,
 }
 """Every kind of stack by name."""
 

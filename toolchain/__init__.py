@@ -7,7 +7,7 @@ from toolchain.download import reachable
 from toolchain.errors import ToolchainError
 from toolchain.image_programs import FOLDER_VARIABLE, IMAGES, ImageProgram, name_of, program_of
 from toolchain.install import environment, install
-from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, REGISTRIES, SIMULATOR, Program
+from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, MONITORING, NODE, OLDER, REGISTRIES, SIMULATOR, Program
 from toolchain.registry import reachable as registry_reachable
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "HOSTS",
     "IMAGES",
     "LANGUAGES",
+    "MONITORING",
     "NODE",
     "OLDER",
     "REGISTRIES",

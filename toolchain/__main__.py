@@ -13,7 +13,19 @@ import typer
 from toolchain.errors import ToolchainError
 from toolchain.image_programs import from_image
 from toolchain.install import Located, environment, install_located, survey
-from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, NODE, OLDER, RECIPES, REGISTRIES, SIMULATOR, Program
+from toolchain.programs import (
+    CHARTS,
+    ENGINE,
+    HOSTS,
+    LANGUAGES,
+    MONITORING,
+    NODE,
+    OLDER,
+    RECIPES,
+    REGISTRIES,
+    SIMULATOR,
+    Program,
+)
 from toolchain.progress import say
 
 _COMMAND_NOT_FOUND = 127
@@ -31,6 +43,7 @@ class Group(StrEnum):
     NODE = "node"
     CHARTS = "charts"
     REGISTRIES = "registries"
+    MONITORING = "monitoring"
     OLDER = "older"
     SHELL = "shell"
     ALL = "all"
@@ -49,9 +62,10 @@ _PROGRAMS = {
     Group.NODE: NODE,
     Group.CHARTS: CHARTS,
     Group.REGISTRIES: REGISTRIES,
+    Group.MONITORING: MONITORING,
     Group.OLDER: OLDER,
     Group.SHELL: (*ENGINE, Program.KUBECTL),
-    Group.ALL: (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS, *REGISTRIES),
+    Group.ALL: (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS, *REGISTRIES, *MONITORING),
 }
 
 
@@ -59,7 +73,7 @@ _GROUP_HELP = (
     "engine: what `pulumi up` needs; simulator: what the simulated cluster needs; "
     "languages: what programs in other languages than Python need; hosts: what the tests of the host agent need; "
     "node: what a real node beside the simulated ones needs; charts: what renders Helm charts; "
-    "registries: what asks registries for images; "
+    "registries: what asks registries for images; monitoring: what loads alert rules in tests; "
     "older: what makes that cluster an older one; shell: what a person calls by hand."
 )
 GroupOption = Annotated[Group | None, typer.Option(help=_GROUP_HELP)]

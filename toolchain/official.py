@@ -20,6 +20,7 @@ from toolchain.programs import (
     LANGUAGE_EXEC,
     OLDER,
     OLDER_KUBERNETES_VERSION,
+    PROMETHEUS_VERSION,
     PULUMI_VERSION,
     Program,
     entry_name,
@@ -140,6 +141,8 @@ def _published(program: Program, platform: Platform) -> Download | str:  # noqa:
             return _helm(platform)
         case Program.CRANE:
             return _crane(platform)
+        case Program.PROMTOOL:
+            return _promtool(platform)
 
 
 def _pulumi(platform: Platform) -> Download:
@@ -199,6 +202,13 @@ def _crane(platform: Platform) -> Download:
     archive = f"go-containerregistry_{platform.system.title()}_{processor}.tar.gz"
     asset = Asset(f"{base}/{archive}", ChecksumFile(f"{base}/checksums.txt"), (Program.CRANE,))
     return Download("crane", CRANE_VERSION, (asset,))
+
+
+def _promtool(platform: Platform) -> Download:
+    base = f"https://github.com/prometheus/prometheus/releases/download/v{PROMETHEUS_VERSION}"
+    archive = f"prometheus-{PROMETHEUS_VERSION}.{platform.system}-{platform.processor}.tar.gz"
+    asset = Asset(f"{base}/{archive}", ChecksumFile(f"{base}/sha256sums.txt"), (Program.PROMTOOL,))
+    return Download("promtool", PROMETHEUS_VERSION, (asset,))
 
 
 def _kwok(platform: Platform) -> Download | str:

@@ -86,6 +86,7 @@ def look_up(program: Program) -> Present | PassedOver | None:
             | Program.NFD_MASTER
             | Program.NFD_WORKER
             | Program.CRANE
+            | Program.PROMTOOL
         ):
             return _checked(program)
 

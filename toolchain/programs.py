@@ -39,6 +39,9 @@ DOCKERD_VERSION = "2.0.0-beta.6"
 HELM_VERSION = "4.3.1"
 # renovate: datasource=go depName=github.com/google/go-containerregistry
 CRANE_VERSION = "0.22.1"
+# Its Go module counts 3.16.0 as 0.316.0.
+# renovate: datasource=github-releases depName=prometheus/prometheus
+PROMETHEUS_VERSION = "3.16.0"
 
 Version = tuple[int, int, int]
 _VERSION = re.compile(r"(?<![\w.])v?(\d+)\.(\d+)\.(\d+)")
@@ -73,6 +76,7 @@ class Program(StrEnum):
     DOCKERD = "dockerd"
     HELM = "helm"
     CRANE = "crane"
+    PROMTOOL = "promtool"
 
 
 LANGUAGE_EXEC = "pulumi-language-python-exec"
@@ -107,6 +111,9 @@ CHARTS = (Program.HELM,)
 
 REGISTRIES = (Program.CRANE,)
 """What asks registries for images: the list of images, and KAI's own programs on the simulator."""
+
+MONITORING = (Program.PROMTOOL,)
+"""What loads alert rules as Prometheus does, in tests."""
 
 
 def parse_version(text: str) -> Version | None:
@@ -174,6 +181,7 @@ VERSION_CHECKS: Mapping[Program, VersionCheck] = MappingProxyType(
         Program.HELM: VersionCheck(("version",), VersionRange((3, 18, 0), (5, 0, 0))),
         # Before 0.21.8 `export` did not check a layer to its end.
         Program.CRANE: VersionCheck(("version",), VersionRange((0, 21, 8), (1, 0, 0))),
+        Program.PROMTOOL: VersionCheck(("--version",), VersionRange((3, 0, 0), (4, 0, 0))),
     }
 )
 """The programs that can tell their version; language hosts and the provider plugin can't."""
@@ -452,6 +460,18 @@ _RECIPES = (
         minutes=1,
         go_cache_mib=400,
         result_mib=15,
+    ),
+    Recipe(
+        name="promtool",
+        version=PROMETHEUS_VERSION,
+        folder="prometheus",
+        packages=((Program.PROMTOOL, "github.com/prometheus/prometheus/cmd/promtool"),),
+        variables=(("github.com/prometheus/common/version.Version", PROMETHEUS_VERSION),),
+        # Every cloud's SDK is for finding targets there, of which rules know nothing.
+        tags=("remove_all_sd",),
+        minutes=4,
+        go_cache_mib=2000,
+        result_mib=90,
     ),
 )
 

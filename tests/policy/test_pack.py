@@ -210,7 +210,7 @@ def test_the_executable_takes_the_platform_from_the_packs_configuration(tmp_path
         assert _analyze(stub, overrides.type, dict(overrides.inputs)) == []
 
 
-@pytest.mark.parametrize("stack", ["jetson", "x86", "gvirtus", "gvirtus-webhook"])
+@pytest.mark.parametrize("stack", ["jetson", "x86", "gvirtus", "gvirtus-webhook", "monitoring", "monitoring-full"])
 def test_the_folder_takes_the_platform_from_the_stacks_settings(stack: str, tmp_path: Path) -> None:
     settings = STACKS[stack]()
     with _running([sys.executable, "-u", str(POLICY)], tmp_path, settings) as stub:

@@ -44,3 +44,9 @@ def command(page: str, first_line: str) -> str:
     if len(texts) != 1:
         raise LookupError(f"docs/{page} has {len(texts)} blocks that begin with {first_line!r}, not one")
     return texts[0]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"(?m)^#+ (.+)$", re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -13,7 +13,15 @@ from toolchain.__main__ import main
 def wanted() -> tuple[toolchain.Program, ...]:
     """The programs that tests of this machine need, and that no stack does; none for tests that are skipped here."""
     node = () if missing() else toolchain.NODE
-    return (*toolchain.HOSTS, *toolchain.LANGUAGES, *toolchain.CHARTS, *toolchain.REGISTRIES, *toolchain.OLDER, *node)
+    return (
+        *toolchain.HOSTS,
+        *toolchain.LANGUAGES,
+        *toolchain.CHARTS,
+        *toolchain.REGISTRIES,
+        *toolchain.MONITORING,
+        *toolchain.OLDER,
+        *node,
+    )
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ def test_the_components_are_these() -> None:
         "Gvirtus",
         "PodGuard",
         "KaiScheduler",
+        "Monitoring",
         "Host",
         "Hosts",
     }

@@ -84,6 +84,8 @@ def _pods_do_not_start(facts: Facts) -> Iterator[Finding]:
         places.add(facts.settings.admission.namespace)
     if facts.settings is not None and facts.settings.gvirtus is not None:
         places.add(facts.settings.gvirtus.namespace)
+    if facts.settings is not None and facts.settings.monitoring.enabled:
+        places.add(facts.settings.monitoring.namespace)
     workloads: list[Deployment | DaemonSet] = [*facts.deployments, *facts.daemon_sets]
     for pod in facts.snapshot.pods:
         if pod.namespace not in places or pod.deleted:

@@ -41,11 +41,18 @@ class Builder:
 
     def agents(self) -> str:
         """The image of agents/Containerfile; its name."""
-        base = self.base_with_python(ROOT / "agents/admission/requirements.txt")
+        return self._own("agents", ROOT / "agents/Containerfile", ROOT / "agents/admission/requirements.txt")
+
+    def metrics(self) -> str:
+        """The image of agents/metrics/Containerfile; its name."""
+        return self._own("metrics", ROOT / "agents/metrics/Containerfile", ROOT / "agents/metrics/requirements.txt")
+
+    def _own(self, name: str, containerfile: Path, requirements: Path) -> str:
+        base = self.base_with_python(requirements)
         arguments = ["--isolation", "chroot", "--pull-never", "--build-arg", f"BASE={base}"]
-        name = "localhost/agents:1"
-        self.run("build", "--quiet", *arguments, "--file", str(ROOT / "agents/Containerfile"), "--tag", name, str(ROOT))
-        return name
+        tag = f"localhost/{name}:1"
+        self.run("build", "--quiet", *arguments, "--file", str(containerfile), "--tag", tag, str(ROOT))
+        return tag
 
     def image(self, name: str, base: str, root: Path, *config: str) -> None:
         """An image of what lies in a folder.

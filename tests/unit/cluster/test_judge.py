@@ -19,6 +19,7 @@ from testbed.stacks import (
     gvirtus_webhook,
     jetson,
     mixed,
+    monitoring_full,
     never,
     operator_elsewhere,
     parse,
@@ -394,3 +395,13 @@ def test_every_finding_is_told_at_once() -> None:
     ):
         assert part in text
     assert len(findings) == 9
+
+
+def test_kinds_of_the_prometheus_operator_that_are_missing_are_named() -> None:
+    missing = ("ServiceMonitor", "PrometheusRule")
+    _only(
+        _findings(monitoring_full(), missing_kinds=missing),
+        "monitoring.service_monitor is true, and the cluster does not know ServiceMonitor and PrometheusRule.",
+        "or set monitoring.service_monitor: false",
+    )
+    assert _findings(monitoring_full()) == []

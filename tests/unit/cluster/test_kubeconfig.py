@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.kubeconfig import choose_context
+from cluster.kubeconfig import choose_context, in_cluster
 from testbed.stacks import Json
 from tests.support.api_server import kubeconfig, write_kubeconfig
 
@@ -67,3 +67,27 @@ def test_a_file_that_is_no_mapping_is_no_kubeconfig(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with pytest.raises(ClusterError, match=r"can't be read: it is not a mapping"):
         choose_context()
+
+
+def test_a_pod_reaches_its_cluster_by_what_the_kubelet_gave_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    for name in ("token", "namespace", "ca.crt"):
+        (tmp_path / name).write_text(name, encoding="ascii")
+    chosen = in_cluster(str(tmp_path))
+    assert chosen.config.cluster.server == "https://[fd00::1]:443"
+    assert chosen.config.cluster.certificate_auth == str(tmp_path / "ca.crt")
+    user = chosen.config.user
+    assert user is not None
+    assert user.token_file == str(tmp_path / "token"), "read again when the kubelet has renewed it"
+    assert "token" not in repr(chosen)
+
+
+@pytest.mark.parametrize("without", ["token", "variable"])
+def test_a_process_that_is_in_no_pod_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: str) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    if without == "variable":
+        (tmp_path / "token").touch()
+        (tmp_path / "namespace").touch()
+    with pytest.raises(ClusterUnreachableError, match="does not run in a pod"):
+        in_cluster(str(tmp_path))

@@ -10,7 +10,7 @@ from cluster.deployed_state import DeployedState
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.preflight import PreflightError, read_facts, run_preflight
 from config.stack import StackSettings
-from testbed.stacks import Json, changed, jetson, operator_elsewhere, parse
+from testbed.stacks import Json, changed, jetson, monitoring, monitoring_full, operator_elsewhere, parse
 from tests.support.api_server import POLICIES, UID, ApiServer, node
 
 _NEVER_DEPLOYED = DeployedState()
@@ -178,3 +178,17 @@ def test_a_chart_folder_and_an_archive_are_both_charts(config_path: str, tmp_pat
 def test_a_missing_chart_of_an_operator_that_is_not_installed_does_not_matter(config_path: str, tmp_path: Path) -> None:
     stack = changed(operator_elsewhere(), "gpu_operator.chart.source", str(tmp_path / "gone"))
     assert run_preflight(_settings(config_path, stack), _NEVER_DEPLOYED, preview=False).cluster_uid == UID
+
+
+def test_kinds_of_the_prometheus_operator_are_asked_for_where_the_stack_makes_them(
+    config_path: str, api: ApiServer, cluster: Cluster
+) -> None:
+    group = "/apis/monitoring.coreos.com/v1"
+    wanted = _settings(config_path, monitoring_full())
+    assert read_facts(cluster, wanted, _NEVER_DEPLOYED).missing_kinds == ("ServiceMonitor", "PrometheusRule")
+    api.serve(group, {"resources": [{"name": "servicemonitors"}, {"name": "prometheusrules"}]})
+    assert read_facts(cluster, wanted, _NEVER_DEPLOYED).missing_kinds == ()
+    api.asked.clear()
+    for stack in (jetson(), monitoring()):
+        assert read_facts(cluster, _settings(config_path, stack), _NEVER_DEPLOYED).missing_kinds == ()
+    assert not [request for request in api.asked if request.path.startswith(group)]

@@ -18,6 +18,8 @@ from testbed.stacks import (
     gvirtus_full,
     gvirtus_webhook,
     jetson,
+    monitoring,
+    monitoring_full,
     never,
     operator_elsewhere,
     parse,
@@ -43,6 +45,7 @@ _COMPONENTS = {
 _GVIRTUS = "Gvirtus:gvirtus"
 
 _ADMISSION = "AdmissionServer:admission"
+_MONITORING = "Monitoring:monitoring"
 
 
 def test_the_jetson_stack_is_this_tree() -> None:
@@ -239,7 +242,7 @@ def test_every_kubernetes_resource_goes_through_our_provider(name: str) -> None:
 def test_every_resource_has_a_component_as_parent(name: str) -> None:
     graph = preview(STACKS[name]())
     for registered in graph.registrations:
-        components = {*_COMPONENTS, _GVIRTUS, _ADMISSION}
+        components = {*_COMPONENTS, _GVIRTUS, _ADMISSION, _MONITORING}
         expected = {""} if registered.key == _TOP else {_TOP} if registered.key in {PROVIDER, *components} else None
         assert registered.parent in (expected or components), registered.key
 
@@ -371,3 +374,41 @@ def test_an_authority_of_the_stack_is_made_once_and_trusted_by_every_webhook() -
     for other in (webhook(), cert_manager()):
         configuration = preview(other).by_key["MutatingWebhookConfiguration:admission-reservation-webhook"]
         assert "caBundle" not in configuration.inputs["webhooks"][0]["clientConfig"], "somebody else's field"
+
+
+def test_a_stack_has_no_metrics_unless_it_asks_for_them() -> None:
+    graph = preview(jetson())
+    assert _MONITORING not in graph.by_key
+    assert "metrics" not in {registered.inputs.get("metadata", {}).get("name") for registered in graph.registrations}
+
+
+def test_metrics_for_a_prometheus_without_operator_are_this_tree() -> None:
+    before, after = preview(jetson()), preview(monitoring())
+    assert after.by_key.keys() - before.by_key.keys() == {_MONITORING} | after.below(_MONITORING)
+    assert after.below(_MONITORING) == {
+        "Namespace:monitoring-namespace",
+        "ServiceAccount:monitoring-service-account",
+        "ClusterRole:monitoring-cluster-role",
+        "ClusterRoleBinding:monitoring-cluster-role-binding",
+        "NetworkPolicy:monitoring-network-policy",
+        "Service:monitoring-service",
+        "Deployment:monitoring-deployment",
+        "ConfigMap:monitoring-alerts",
+        "ConfigMap:monitoring-dashboard-sharing",
+        "ConfigMap:monitoring-dashboard-kai",
+    }
+    rights = {"ClusterRole:monitoring-cluster-role", "ClusterRoleBinding:monitoring-cluster-role-binding"}
+    assert after.by_key["Deployment:monitoring-deployment"].dependencies >= rights
+
+
+def test_metrics_for_the_prometheus_operator_are_its_own_kinds() -> None:
+    below = preview(monitoring_full()).below(_MONITORING)
+    assert {
+        "ServiceMonitor:monitoring-service-monitor",
+        "ServiceMonitor:monitoring-kai-service-monitor",
+        "PrometheusRule:monitoring-alerts",
+        "ConfigMap:monitoring-dashboard-dcgm",
+    } <= below
+    assert "ConfigMap:monitoring-alerts" not in below
+    without_dashboards = preview(changed(monitoring_full(), "monitoring.dashboards.enabled", False)).below(_MONITORING)
+    assert not [key for key in without_dashboards if "dashboard" in key]

@@ -11,6 +11,7 @@ from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
+from components.monitoring import Monitoring, MonitoringArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
@@ -33,6 +34,7 @@ _MAKE: dict[type[pulumi.ComponentResource], _Make] = {
     ReservationOverrides: lambda settings: ReservationOverrides(
         "part", ReservationOverridesArgs(settings, _provider())
     ),
+    Monitoring: lambda settings: Monitoring("part", MonitoringArgs(settings, _provider())),
     PodGuard: lambda settings: PodGuard("part", PodGuardArgs(settings, _provider())),
     KaiScheduler: lambda settings: KaiScheduler("part", KaiSchedulerArgs(settings, _provider())),
     Gvirtus: lambda settings: Gvirtus("part", GvirtusArgs(settings, _provider())),
@@ -108,5 +110,6 @@ def test_an_operator_that_is_not_ours_has_no_version() -> None:
 def test_every_component_registers_outputs_in_a_preview_too(name: str) -> None:
     graph = preview(STACKS[name]())
     components = {key for key, registered in graph.by_key.items() if registered.type.startswith("kai-anywhere:")}
-    assert len(components) == 6 + ("gvirtus" in STACKS[name]()) + (name in WEBHOOK_STACKS)
+    parts = ("gvirtus" in STACKS[name](), name in WEBHOOK_STACKS, name.startswith("monitoring"))
+    assert len(components) == 6 + sum(parts)
     assert graph.outputs.keys() == components

@@ -13,10 +13,11 @@ from components.hosts.host import Host
 from components.hosts.hosts import Hosts
 from components.kai_anywhere import KaiAnywhere
 from components.kai_scheduler import KaiScheduler
+from components.monitoring import Monitoring
 from components.node_labels import NodeLabels
 from components.pod_guard import PodGuard
 from components.reservation_overrides import ReservationOverrides
-from testbed.stacks import gvirtus, webhook
+from testbed.stacks import gvirtus, monitoring, webhook
 from tests.support.hosts.settings import jetson_with_host, local_host
 from tests.unit.components.programs import preview
 
@@ -28,6 +29,7 @@ _COMPONENTS: set[type[pulumi.ComponentResource]] = {
     Hosts,
     KaiAnywhere,
     KaiScheduler,
+    Monitoring,
     NodeLabels,
     PodGuard,
     ReservationOverrides,
@@ -47,7 +49,7 @@ def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
 def test_a_token_is_registered_by_the_class_that_it_names() -> None:
     names = {
         registered.type: registered.key
-        for stack in (gvirtus(), webhook(), jetson_with_host(local_host()))
+        for stack in (gvirtus(), webhook(), monitoring(), jetson_with_host(local_host()))
         for registered in preview(stack).registrations
         if "index" in registered.type
     }
@@ -62,4 +64,5 @@ def test_a_token_is_registered_by_the_class_that_it_names() -> None:
         tokens.HOSTS: "Hosts:hosts",
         tokens.KAI_SCHEDULER: "KaiScheduler:kai-scheduler",
         tokens.GVIRTUS: "Gvirtus:gvirtus",
+        tokens.MONITORING: "Monitoring:monitoring",
     }

@@ -22,6 +22,7 @@ from config.hosts import (
 )
 from config.kai import KaiSettings, QueueSettings, QueueShare, SchedulerSettings
 from config.model import Settings
+from config.monitoring import DashboardSettings, MonitoringSettings
 from config.platform import TegraNode, TegraPlatform, UnifiedMemoryNode, X86Platform
 from config.pod_guard import PodGuardSettings
 from config.reservation import ReservationSettings
@@ -34,6 +35,7 @@ from testbed.stacks import (
     changed,
     gvirtus,
     mixed,
+    monitoring_full,
     stack_certificates,
     time_slicing,
     webhook,
@@ -84,6 +86,8 @@ _LEVELS: dict[type[Settings], tuple[Any, str]] = {
     GvirtusSettings: (gvirtus, "gvirtus"),
     GvirtusBackend: (gvirtus, "gvirtus.backends.gpu-b"),
     FrontendSettings: (gvirtus, "gvirtus.frontends"),
+    MonitoringSettings: (monitoring_full, "monitoring"),
+    DashboardSettings: (monitoring_full, "monitoring.dashboards"),
 }
 
 

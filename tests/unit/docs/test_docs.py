@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from testbed.stacks import ROOT
-from tests.support.docs import PAGES
+from tests.support.docs import PAGES, anchors
 
 TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
 
@@ -18,19 +18,13 @@ FOLDERS = (
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
-def _anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"(?m)^#+ (.+)$", re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text(encoding="utf-8")))
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
 def _broken(page: Path) -> list[str]:
     """Links of a page to a file or an anchor that is not there."""
     broken = []
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         file, _, anchor = link.partition("#")
         target = page.parent / file if file else page
-        if not link.startswith("https://") and (not target.exists() or (anchor and anchor not in _anchors(target))):
+        if not link.startswith("https://") and (not target.exists() or (anchor and anchor not in anchors(target))):
             broken.append(link)
     return broken
 

@@ -92,6 +92,12 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             NotRun("no Docker and no registry; engine/programs/test_agents_image.py builds it where buildah is there"),
         ),
     ],
+    "docs/monitoring.md": [
+        (
+            "docker buildx build --platform linux/amd64,linux/arm64 --file agents/metrics/Containerfile \\",
+            NotRun("no Docker and no registry; engine/programs/test_metrics_image.py builds it where buildah is there"),
+        ),
+    ],
     "docs/air-gapped.md": [
         (
             "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.18.6",

@@ -28,6 +28,8 @@ _DIFFERENCES = {
     "gvirtus-full": "operator-elsewhere",
     "gvirtus-webhook": "gvirtus",
     "beta-policies": "gvirtus",
+    "monitoring": "jetson",
+    "monitoring-full": "x86",
 }
 
 

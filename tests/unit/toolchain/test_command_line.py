@@ -34,6 +34,7 @@ _PROGRAMS = {
     "dockerd": "Docker version 29.1.2, build 1234567",
     "helm": 'version.BuildInfo{Version:"v4.3.0", GitCommit:"1234567", GitTreeState:"clean", GoVersion:"go1.26.8"}',
     "crane": "0.22.1",
+    "promtool": "promtool, version 3.16.0 (branch: , revision: unknown)",
 }
 
 

@@ -46,6 +46,13 @@ def test_platforms_have_downloads_of_their_own() -> None:
         assert len(entries) == 3, program
 
 
+def test_promtool_comes_out_of_prometheus_archive_with_its_checksums() -> None:
+    [asset] = _download(Program.PROMTOOL, _JETSON).assets
+    assert asset.url.endswith(".linux-arm64.tar.gz")
+    assert asset.files == (Program.PROMTOOL,)
+    assert asset.checksum == ChecksumFile(f"{asset.url.rpartition('/')[0]}/sha256sums.txt")
+
+
 def test_etcd_for_a_mac_is_a_zip() -> None:
     assert _download(Program.ETCD, _MAC).assets[0].url.endswith("-darwin-arm64.zip")
     assert _download(Program.ETCD, _LINUX).assets[0].url.endswith("-linux-amd64.tar.gz")

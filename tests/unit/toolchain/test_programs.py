@@ -22,11 +22,13 @@ from toolchain.programs import (
     LANGUAGE_HOST_BUILT_VERSION,
     LANGUAGE_YAML_BUILT_VERSION,
     LANGUAGES,
+    MONITORING,
     NFD_VERSION,
     NODE,
     NVIDIA_CTK_VERSION,
     OLDER,
     OLDER_KUBERNETES_VERSION,
+    PROMETHEUS_VERSION,
     PULUMI_VERSION,
     RECIPES,
     REGISTRIES,
@@ -80,7 +82,9 @@ def test_what_is_built_would_also_be_accepted_on_path() -> None:
 
 
 def test_the_groups_cover_every_program_once() -> None:
-    assert sorted((*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS, *REGISTRIES)) == sorted(Program)
+    assert sorted(
+        (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS, *REGISTRIES, *MONITORING)
+    ) == sorted(Program)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +105,7 @@ def test_the_groups_cover_every_program_once() -> None:
         ("helm", "helm.sh/helm/v4", f"v{HELM_VERSION}"),
         ("crane", "github.com/google/go-containerregistry", f"v{CRANE_VERSION}"),
         ("docker", "github.com/moby/moby/v2", f"v{DOCKERD_VERSION}"),
+        ("prometheus", "github.com/prometheus/prometheus", f"v0.3{PROMETHEUS_VERSION.removeprefix('3.')}"),
     ],
 )
 def test_the_go_modules_pin_the_versions_that_the_table_names(folder: str, module: str, version: str) -> None:

@@ -155,7 +155,7 @@ def test_every_stack_gets_its_comment_also_after_one_that_fails(job: Job) -> Non
     ]
 
 
-def test_a_release_publishes_the_files_and_names_the_image(job: Job) -> None:
+def test_a_release_publishes_the_files_and_names_the_images(job: Job) -> None:
     (job.folder / "dist").mkdir()
     for name in ("kai-anywhere-v1.2.3.tar.gz", "stack.schema.json", "SHA256SUMS", "notes.md"):
         (job.folder / "dist" / name).write_text("notes\n", encoding="utf-8")
@@ -166,7 +166,8 @@ def test_a_release_publishes_the_files_and_names_the_image(job: Job) -> None:
     done = job.run(
         script(jobs("release")["release"], "Publish"),
         VERSION="v1.2.3",
-        IMAGE="ghcr.io/o/r/agents@sha256:1",
+        AGENTS="ghcr.io/o/r/agents@sha256:1",
+        METRICS="ghcr.io/o/r/metrics@sha256:2",
         GITHUB_REPOSITORY="o/r",
         PATH=f"{gh.parent}:{os.environ['PATH']}",
     )
@@ -177,4 +178,6 @@ def test_a_release_publishes_the_files_and_names_the_image(job: Job) -> None:
         "dist/SHA256SUMS",
     ]
     notes = (job.folder / "dist" / "notes.md").read_text(encoding="utf-8")
-    assert notes == "notes\n\nImage of the agents, for amd64 and arm64: `ghcr.io/o/r/agents@sha256:1`\n"
+    assert notes == (
+        "notes\n\nImages for amd64 and arm64:\n\n- `ghcr.io/o/r/agents@sha256:1`\n- `ghcr.io/o/r/metrics@sha256:2`\n"
+    )

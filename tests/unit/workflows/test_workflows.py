@@ -100,6 +100,15 @@ def test_the_stacks_are_found_by_their_files(name: str) -> None:
             assert job["name"] == f"{job_name} (${{{{ matrix.stack }}}})", "one check per stack, with its name"
 
 
+def test_a_release_has_every_image_that_the_program_runs() -> None:
+    image = jobs("release")["image"]
+    matrix = image["strategy"]["matrix"]["include"]
+    built = {str(path.relative_to(ROOT)) for path in (ROOT / "agents").rglob("Containerfile")}
+    assert {each["file"] for each in matrix} == built
+    assert image["outputs"].keys() == {each["name"] for each in matrix}
+    assert "${{ matrix.name }}" in image["concurrency"]["group"]
+
+
 @pytest.mark.parametrize("name", ["drift", "preview"])
 def test_a_stacks_credentials_are_those_of_the_environment_with_its_name(name: str) -> None:
     job = jobs(name)[name]

@@ -1,0 +1,221 @@
+"""From the sharing map to Prometheus' metrics. Pure."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from operations.status.report import Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
+
+MOST_PODS = 5000
+"""Pods that have samples of their own, of those with a share and of those that wait; the rest is only counted."""
+_MIB = 1024 * 1024
+
+
+def metrics(status: Status) -> Iterator[Metric]:
+    """Everything that the map says, in bytes, GPUs and Unix times."""
+    yield from _nodes(status.nodes)
+    yield from _groups(status.nodes)
+    yield from _queues(status.queues)
+    shares = list(_shares(status.nodes))
+    yield from _pods(shares[:MOST_PODS])
+    if status.summary.pending is not None:
+        yield from _pending(status.pending)
+    left_out = _Family("kai_anywhere_pods_left_out", "Pods without samples of their own, beyond the most there may be")
+    left_out.add(max(0, len(shares) - MOST_PODS) + max(0, len(status.pending) - MOST_PODS))
+    unreadable = _Family("kai_anywhere_unreadable", "1 for what the API server refuses to the exporter", "what")
+    for each in status.unseen:
+        unreadable.add(1, each.what)
+    yield from (left_out.family, unreadable.family)
+
+
+class _Family:
+    """Samples of one name.
+
+    Attributes:
+        family: as prometheus_client takes it.
+    """
+
+    def __init__(self, name: str, documentation: str, *labels: str) -> None:
+        self.family = GaugeMetricFamily(name, documentation, labels=labels)
+
+    def add(self, value: float | None, *labels: str) -> None:
+        """One sample; none where the value is not known."""
+        if value is not None:
+            self.family.add_metric(labels, value)
+
+
+def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
+    info = _Family(
+        "kai_anywhere_node_info",
+        "A node with GPUs and how they are shared: kai, time-slicing, mig",
+        *("node", "platform", "architecture", "sharing"),
+    )
+    ready = _Family("kai_anywhere_node_ready", "Whether the node is ready", "node")
+    cordoned = _Family("kai_anywhere_node_cordoned", "Whether the node is cordoned", "node")
+    gpus = _Family("kai_anywhere_node_gpus", "Physical GPUs of the node", "node")
+    in_use = _Family(
+        "kai_anywhere_node_gpus_in_use", "GPUs of the node that KAI counts as shared or taken whole", "node"
+    )
+    advertised = _Family("kai_anywhere_node_gpus_advertised", "nvidia.com/gpu that pods may have of the node", "node")
+    total = _Family("kai_anywhere_node_gpu_memory_bytes", "GPU memory of the node that KAI can share", "node")
+    taken = _Family("kai_anywhere_node_gpu_memory_allocated_bytes", "GPU memory of the node that pods have", "node")
+    free = _Family("kai_anywhere_node_gpu_memory_free_bytes", "GPU memory of the node that no pod has", "node")
+    largest = _Family(
+        "kai_anywhere_node_gpu_memory_largest_free_bytes", "The most that one GPU of the node has free", "node"
+    )
+    remarks = _Family("kai_anywhere_node_remarks", "What does not fit together: kai-anywhere status says it", "node")
+    families = (info, ready, cordoned, gpus, in_use, advertised, total, taken, free, largest, remarks)
+    for node in nodes:
+        if not node.has_gpus:
+            continue
+        info.add(1, node.name, node.platform.value or "", node.architecture, node.sharing.value)
+        ready.add(node.ready.value, node.name)
+        cordoned.add(node.cordoned.value, node.name)
+        gpus.add(node.gpu_count.value, node.name)
+        advertised.add(node.advertised.value, node.name)
+        remarks.add(len(node.remarks), node.name)
+        if node.sharing.value == "kai" and node.shared_mib is not None:
+            total.add(node.shared_mib * node.gpu_count.value * _MIB, node.name)
+        if all(gpu.use != "unknown" for gpu in node.gpus):
+            in_use.add(sum(gpu.use in {"shared", "whole"} for gpu in node.gpus), node.name)
+            taken.add(_sum(gpu.taken_mib for gpu in node.gpus), node.name)
+            left = [None if gpu.free_mib is None else max(0, gpu.free_mib) for gpu in node.gpus]
+            free.add(_sum(left), node.name)
+            largest.add(max((mib * _MIB for mib in left if mib is not None), default=None), node.name)
+    yield from (each.family for each in families)
+
+
+def _sum(mib: Iterable[int | None]) -> int | None:
+    """Bytes; None where nothing is known."""
+    known = [each for each in mib if each is not None]
+    return sum(known) * _MIB if known else None
+
+
+def _groups(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
+    labels = ("node", "gpu_group")
+    total = _Family("kai_anywhere_gpu_group_memory_bytes", "What KAI shares of the GPU of a GPU group", *labels)
+    taken = _Family("kai_anywhere_gpu_group_memory_allocated_bytes", "What the pods of a GPU group have", *labels)
+    free = _Family(
+        "kai_anywhere_gpu_group_memory_free_bytes",
+        "What a GPU group has free; below 0, pods have been promised more than there is",
+        *labels,
+    )
+    pods = _Family("kai_anywhere_gpu_group_pods", "Pods that share the GPU of a GPU group", *labels)
+    answered = _Family(
+        "kai_anywhere_gpu_group_reservation_answered",
+        "1 once the group's reservation pod has said its GPU; 0 before, and without a reservation pod",
+        *labels,
+    )
+    device = _Family(
+        "kai_anywhere_gpu_group_info", "The GPU of a GPU group, as its reservation pod said it", *labels, "gpu"
+    )
+    for node in nodes:
+        for gpu in node.gpus:
+            if gpu.group is None:
+                continue
+            total.add(_bytes(gpu.total_mib), node.name, gpu.group)
+            taken.add(_bytes(gpu.taken_mib), node.name, gpu.group)
+            free.add(_bytes(gpu.free_mib), node.name, gpu.group)
+            pods.add(len(gpu.shares), node.name, gpu.group)
+            said = gpu.reservation.device.value if gpu.reservation else None
+            answered.add(said is not None, node.name, gpu.group)
+            device.add(1 if said else None, node.name, gpu.group, said or "")
+    yield from (each.family for each in (total, taken, free, pods, answered, device))
+
+
+def _bytes(mib: int | None) -> int | None:
+    return None if mib is None else mib * _MIB
+
+
+def _queues(queues: Sequence[QueueStatus]) -> Iterator[Metric]:
+    info = _Family("kai_anywhere_queue_info", "A queue of KAI's and the queue above it", "queue", "parent")
+    quota = _Family("kai_anywhere_queue_quota_gpus", "GPUs that the queue is promised", "queue")
+    limit = _Family("kai_anywhere_queue_limit_gpus", "GPUs that the queue may use", "queue")
+    used = _Family(
+        "kai_anywhere_queue_allocated_gpus", "GPUs that the pods of the queue and of those below it come to", "queue"
+    )
+    reported = _Family("kai_anywhere_queue_reported_gpus", "The same, as KAI's queue controller says it", "queue")
+    pods = _Family("kai_anywhere_queue_pods", "Pods with GPUs, of the queue and of those below it", "queue")
+    for queue in queues:
+        info.add(1, queue.name, queue.parent or "")
+        quota.add(_unlimited(queue.quota.value), queue.name)
+        limit.add(_unlimited(queue.limit.value), queue.name)
+        used.add(queue.used.value, queue.name)
+        reported.add(queue.reported.value, queue.name)
+        pods.add(queue.pods, queue.name)
+    yield from (each.family for each in (info, quota, limit, used, reported, pods))
+
+
+def _unlimited(gpus: float) -> float:
+    """KAI writes -1 for all."""
+    return math.inf if gpus < 0 else gpus
+
+
+_Placed = tuple[NodeStatus, Gpu | None, Share]
+
+
+def _shares(nodes: Sequence[NodeStatus]) -> Iterator[_Placed]:
+    """Every pod with a share, once for each of its GPU groups; once where it has whole GPUs."""
+    for node in nodes:
+        whole: set[tuple[str, str]] = set()
+        for gpu in node.gpus:
+            for share in gpu.shares:
+                if gpu.group is None:
+                    if (share.namespace, share.name) in whole:
+                        continue
+                    whole.add((share.namespace, share.name))
+                yield node, gpu, share
+        for share in node.other_pods:
+            yield node, None, share
+
+
+def _pods(shares: Iterable[_Placed]) -> Iterator[Metric]:
+    labels = ("namespace", "pod", "node", "queue")
+    memory = _Family(
+        "kai_anywhere_pod_gpu_memory_bytes", "GPU memory that a pod has of the GPU of a GPU group", *labels, "gpu_group"
+    )
+    gpus = _Family("kai_anywhere_pod_gpus", "What a pod's queue is charged for it, in GPUs", *labels)
+    charged: set[tuple[str, str]] = set()
+    for node, gpu, share in shares:
+        pod = (share.namespace, share.name, node.name, share.queue or "")
+        memory.add(_bytes(share.mib), *pod, (gpu.group if gpu else None) or "")
+        if pod[:2] not in charged:
+            charged.add(pod[:2])
+            gpus.add(share.gpus, *pod)
+    yield from (memory.family, gpus.family)
+
+
+def _pending(pending: Sequence[PendingPod]) -> Iterator[Metric]:
+    counts = _Family(
+        "kai_anywhere_pods_pending", "Pods that wait, by queue and by whom they wait for", "queue", "reason"
+    )
+    since = _Family(
+        "kai_anywhere_pod_pending_since_timestamp_seconds",
+        "When a pod that waits was created, Unix time",
+        *("namespace", "pod", "queue", "reason"),
+    )
+    for (queue, reason), pods in sorted(Counter((each.queue or "", waits_for(each)) for each in pending).items()):
+        counts.add(pods, queue, reason)
+    for each in pending[:MOST_PODS]:
+        created = each.created.timestamp() if each.created else None
+        since.add(created, each.namespace, each.name, each.queue or "", waits_for(each))
+    yield from (counts.family, since.family)
+
+
+_SAID_BY: Mapping[str, str] = {"BindRequest": "binder", "Pod": "scheduler", "PodGroup": "scheduler"}
+
+
+def waits_for(pod: PendingPod) -> str:
+    """Whom a pod waits for.
+
+    `node`: it has a node, and its containers do not run. `binder`: KAI's binder could not bind it. `scheduler`: the
+    scheduler says why it finds no place. `nobody`: nothing says why yet.
+    """
+    if pod.node is not None:
+        return "node"
+    for reason in pod.reasons:
+        return _SAID_BY[reason.proof.partition(" ")[0]]
+    return "nobody"

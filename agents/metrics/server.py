@@ -1,0 +1,86 @@
+"""The HTTP server: /metrics, /healthz and /readyz, without TLS."""
+
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer
+from threading import BoundedSemaphore
+from typing import Any
+
+from prometheus_client.exposition import choose_encoder
+from typing_extensions import override
+
+from agents.metrics.reader import Reader
+
+_IDLE_SECONDS = 10
+_MOST_CONNECTIONS = 32
+_TEXT = "text/plain; charset=utf-8"
+
+
+class Server(ThreadingHTTPServer):
+    """A thread per connection, of which there are only so many: what comes beyond is closed."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, reader: Reader) -> None:
+        super().__init__((host, port), _Handler)
+        self.reader = reader
+        self._free = BoundedSemaphore(_MOST_CONNECTIONS)
+
+    @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    @override
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    @override
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away is none of ours."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_version = "kai-anywhere-metrics"
+    sys_version = ""
+    timeout = _IDLE_SECONDS
+
+    def do_GET(self) -> None:
+        reader = _reader(self.server)
+        match self.path.partition("?")[0]:
+            case "/metrics":
+                encode, kind = choose_encoder(self.headers.get("Accept", ""))
+                self._answer(HTTPStatus.OK, kind, encode(reader.registry))
+            case "/healthz":
+                if reader.stuck:
+                    self._answer(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"a read does not end\n")
+                else:
+                    self._answer(HTTPStatus.OK, _TEXT, b"ok\n")
+            case "/readyz":
+                if reader.status is None:
+                    self._answer(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"the cluster was not read\n")
+                else:
+                    self._answer(HTTPStatus.OK, _TEXT, b"ok\n")
+            case _:
+                self._answer(HTTPStatus.NOT_FOUND, _TEXT, b"there are /metrics, /healthz and /readyz\n")
+
+    def _answer(self, code: HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are not worth a line."""
+
+
+def _reader(server: BaseServer) -> Reader:
+    assert isinstance(server, Server)  # noqa: S101 - what this module starts it with
+    return server.reader

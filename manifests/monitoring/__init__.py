@@ -1,0 +1,1 @@
+"""Metrics: the exporter, alerts, and what Grafana shows."""

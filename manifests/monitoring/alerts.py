@@ -1,0 +1,141 @@
+"""What Prometheus raises an alarm for. Pure.
+
+Each alert says where its causes and remedies stand: a code of `kai-anywhere doctor` where there is one.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+_GROUP = "kai-anywhere"
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert.
+
+    Attributes:
+        name: in CamelCase, as Prometheus' own.
+        expression: PromQL; it fires for each series that is there.
+        minutes: how long the expression holds before it fires.
+        severity: `critical` where pods are harmed, `warning` otherwise.
+        summary: one line with its labels.
+        runbook: the page and the place there, below `docs/`.
+    """
+
+    name: str
+    expression: str
+    minutes: int
+    severity: str
+    summary: str
+    runbook: str
+
+
+ALERTS = (
+    Alert(
+        "KaiAnywhereGpuMemoryOversubscribed",
+        "kai_anywhere_gpu_group_memory_free_bytes < 0",
+        5,
+        "critical",
+        "GPU group {{ $labels.gpu_group }} on {{ $labels.node }} is promised {{ $value | humanize1024 }}B: below 0 is "
+        "more than there is.",
+        "troubleshooting.md#ka0407",
+    ),
+    Alert(
+        "KaiAnywhereGpuPromisedTwice",
+        "kai_anywhere_node_gpus_in_use > kai_anywhere_node_gpus",
+        5,
+        "critical",
+        "KAI counts {{ $value }} GPUs in use on {{ $labels.node }}, more than it has.",
+        "troubleshooting.md#ka0407",
+    ),
+    Alert(
+        "KaiAnywhereReservationPodSilent",
+        "kai_anywhere_gpu_group_reservation_answered == 0",
+        5,
+        "critical",
+        "The reservation pod of GPU group {{ $labels.gpu_group }} on {{ $labels.node }} is missing, or has not said "
+        "its GPU.",
+        "troubleshooting.md#ka0508",
+    ),
+    Alert(
+        "KaiAnywherePodPending",
+        "max by (queue, reason) (time() - kai_anywhere_pod_pending_since_timestamp_seconds) > 900",
+        1,
+        "warning",
+        "A pod of queue {{ $labels.queue }} waits for {{ $value | humanizeDuration }}, for: {{ $labels.reason }}.",
+        "troubleshooting.md#ka0705",
+    ),
+    Alert(
+        "KaiAnywhereNoGpuAdvertised",
+        "kai_anywhere_node_gpus > 0 and on (node) kai_anywhere_node_gpus_advertised == 0",
+        10,
+        "warning",
+        "{{ $labels.node }} has {{ $value }} GPUs and advertises none: KAI places nothing there.",
+        "troubleshooting.md#ka0403",
+    ),
+    Alert(
+        "KaiAnywhereGpuMemoryUnknown",
+        'kai_anywhere_node_info{sharing="kai"} unless on (node) kai_anywhere_node_gpu_memory_bytes',
+        10,
+        "warning",
+        "{{ $labels.node }} does not say its GPU's memory: KAI places no pod with gpu-memory there.",
+        "troubleshooting.md#ka0404",
+    ),
+    Alert(
+        "KaiAnywhereGpuNodeNotReady",
+        "kai_anywhere_node_ready == 0",
+        10,
+        "warning",
+        "{{ $labels.node }} has GPUs and is not ready.",
+        "troubleshooting.md#ka0401",
+    ),
+    Alert(
+        "KaiAnywhereQueueControllerBehind",
+        "abs(kai_anywhere_queue_allocated_gpus - kai_anywhere_queue_reported_gpus) > 0.5",
+        15,
+        "warning",
+        "KAI's queue controller counts {{ $value }} GPUs more or fewer for queue {{ $labels.queue }} than its pods "
+        "come to.",
+        "troubleshooting.md#ka0208",
+    ),
+    Alert(
+        "KaiAnywhereMetricsRefused",
+        "kai_anywhere_unreadable == 1",
+        5,
+        "warning",
+        "The API server refuses {{ $labels.what }} to the exporter: facts about it are missing.",
+        "monitoring.md#metrics-are-missing",
+    ),
+    Alert(
+        "KaiAnywhereMetricsStale",
+        "time() - kai_anywhere_exporter_last_read_timestamp_seconds > 600",
+        1,
+        "warning",
+        "The exporter has not read the cluster for {{ $value | humanizeDuration }}.",
+        "monitoring.md#metrics-are-missing",
+    ),
+    Alert(
+        "KaiAnywhereMetricsAbsent",
+        "absent(kai_anywhere_exporter_last_read_timestamp_seconds)",
+        10,
+        "warning",
+        "Prometheus has no metrics of kai-anywhere: the exporter does not run, or is not scraped.",
+        "monitoring.md#metrics-are-missing",
+    ),
+)
+"""In the order of their weight."""
+
+
+def groups() -> list[dict[str, Any]]:
+    """The groups of a rule file, and of a PrometheusRule."""
+    return [{"name": _GROUP, "rules": [_rule(alert) for alert in ALERTS]}]
+
+
+def _rule(alert: Alert) -> dict[str, Any]:
+    return {
+        "alert": alert.name,
+        "expr": alert.expression,
+        "for": f"{alert.minutes}m",
+        "labels": {"severity": alert.severity},
+        "annotations": {"summary": alert.summary, "runbook": f"docs/{alert.runbook}"},
+    }

@@ -1,0 +1,238 @@
+"""Prometheus' own promtool loads the alerts and what dashboards ask; the alerts fire when they should."""
+
+import json
+import math
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import Metric
+
+import toolchain
+from agents.metrics.reader import Reader
+from agents.metrics.samples import metrics
+from cluster.snapshot import Unseen
+from manifests.monitoring import alerts, dashboards
+from manifests.monitoring.objects import objects
+from testbed.shared_gpus import gpu_node, queue, reservation, share, waiting
+from testbed.stacks import Json, monitoring, monitoring_full, parse
+from tests.unit.operations.status.clusters import status_of
+
+pytestmark = pytest.mark.engine
+
+_MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def promtool() -> Path:
+    """Prometheus' own."""
+    return Path(toolchain.install(toolchain.MONITORING)[toolchain.Program.PROMTOOL])
+
+
+def _run(promtool: Path, *arguments: str) -> str:
+    done = subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _rules(stack: Json) -> str:
+    """The rules as the stack installs them."""
+    manifest = objects(parse(stack))["alerts"].manifest
+    if manifest["kind"] == "PrometheusRule":
+        return yaml.safe_dump(manifest["spec"])
+    return str(manifest["data"]["alerts.yaml"])
+
+
+@pytest.mark.parametrize("stack", [monitoring, monitoring_full])
+def test_prometheus_loads_the_alerts_of_both_ways(stack: Any, promtool: Path, tmp_path: Path) -> None:  # noqa: ANN401 - a builder of stacks
+    file = tmp_path / "alerts.yaml"
+    file.write_text(_rules(stack()), encoding="utf-8")
+    said = _run(promtool, "check", "rules", "--lint=all", "--lint-fatal", str(file))
+    assert f"SUCCESS: {len(alerts.ALERTS)} rules found" in said
+
+
+def _expressions() -> Iterator[tuple[str, str]]:
+    """Every query of every dashboard, with what it is for."""
+    for stack in (monitoring(), monitoring_full()):
+        for name, dashboard in dashboards.of(parse(stack)).items():
+            for panel in dashboard["panels"]:
+                for target in panel["targets"]:
+                    yield f"{name}: {panel['title']}", target["expr"]
+
+
+def test_prometheus_understands_every_expression_of_a_dashboard(promtool: Path, tmp_path: Path) -> None:
+    expressions = dict.fromkeys(expression for _, expression in _expressions())
+    rules = [{"record": f"dashboard:{number}", "expr": each} for number, each in enumerate(expressions)]
+    file = tmp_path / "dashboards.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}), encoding="utf-8")
+    assert f"SUCCESS: {len(rules)} rules found" in _run(promtool, "check", "rules", str(file))
+
+
+def test_prometheus_would_say_it_of_an_expression_that_is_wrong(promtool: Path, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    rules = [{"record": "wrong", "expr": "sum(kai_anywhere_node_gpus"}]
+    file.write_text(json.dumps({"groups": [{"name": "wrong", "rules": rules}]}), encoding="utf-8")
+    with pytest.raises(AssertionError, match="unclosed left parenthesis"):
+        _run(promtool, "check", "rules", str(file))
+
+
+def test_prometheus_likes_what_the_exporter_says(promtool: Path) -> None:
+    """`promtool check metrics` knows the conventions of names, units and help."""
+    reader = Reader(lambda: status_of(nodes=[gpu_node("jetson-1")], queues=[queue("robots")]), 30)
+    reader.look()
+    said = generate_latest(reader.registry)
+    done = subprocess.run([promtool, "check", "metrics"], input=said, capture_output=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.decode(), done.stderr.decode()) == (0, "", "")
+
+
+_FIRING: Mapping[str, tuple[Sequence[tuple[str, str]], Mapping[str, str], str]] = {
+    "KaiAnywhereGpuMemoryOversubscribed": (
+        [('kai_anywhere_gpu_group_memory_free_bytes{node="jetson-1",gpu_group="g"}', f"{-1024 * _MIB}x60")],
+        {"node": "jetson-1", "gpu_group": "g"},
+        "GPU group g on jetson-1 is promised -1GiB: below 0 is more than there is.",
+    ),
+    "KaiAnywhereGpuPromisedTwice": (
+        [
+            ('kai_anywhere_node_gpus_in_use{node="jetson-1"}', "2x60"),
+            ('kai_anywhere_node_gpus{node="jetson-1"}', "1x60"),
+        ],
+        {"node": "jetson-1"},
+        "KAI counts 2 GPUs in use on jetson-1, more than it has.",
+    ),
+    "KaiAnywhereReservationPodSilent": (
+        [('kai_anywhere_gpu_group_reservation_answered{node="jetson-1",gpu_group="g"}', "0x60")],
+        {"node": "jetson-1", "gpu_group": "g"},
+        "The reservation pod of GPU group g on jetson-1 is missing, or has not said its GPU.",
+    ),
+    "KaiAnywherePodPending": (
+        [
+            (
+                'kai_anywhere_pod_pending_since_timestamp_seconds{namespace="a",pod="b",queue="q",reason="scheduler"}',
+                "0x60",
+            )
+        ],
+        {"queue": "q", "reason": "scheduler"},
+        "A pod of queue q waits for 30m 0s, for: scheduler.",
+    ),
+    "KaiAnywhereNoGpuAdvertised": (
+        [
+            ('kai_anywhere_node_gpus{node="jetson-1"}', "1x60"),
+            ('kai_anywhere_node_gpus_advertised{node="jetson-1"}', "0x60"),
+        ],
+        {"node": "jetson-1"},
+        "jetson-1 has 1 GPUs and advertises none: KAI places nothing there.",
+    ),
+    "KaiAnywhereGpuMemoryUnknown": (
+        [('kai_anywhere_node_info{node="jetson-1",sharing="kai"}', "1x60")],
+        {"node": "jetson-1", "sharing": "kai"},
+        "jetson-1 does not say its GPU's memory: KAI places no pod with gpu-memory there.",
+    ),
+    "KaiAnywhereGpuNodeNotReady": (
+        [('kai_anywhere_node_ready{node="jetson-1"}', "0x60")],
+        {"node": "jetson-1"},
+        "jetson-1 has GPUs and is not ready.",
+    ),
+    "KaiAnywhereQueueControllerBehind": (
+        [
+            ('kai_anywhere_queue_allocated_gpus{queue="q"}', "2x60"),
+            ('kai_anywhere_queue_reported_gpus{queue="q"}', "1x60"),
+        ],
+        {"queue": "q"},
+        "KAI's queue controller counts 1 GPUs more or fewer for queue q than its pods come to.",
+    ),
+    "KaiAnywhereMetricsRefused": (
+        [('kai_anywhere_unreadable{what="pods"}', "1x60")],
+        {"what": "pods"},
+        "The API server refuses pods to the exporter: facts about it are missing.",
+    ),
+    "KaiAnywhereMetricsStale": (
+        [("kai_anywhere_exporter_last_read_timestamp_seconds", "0x60")],
+        {},
+        "The exporter has not read the cluster for 30m 0s.",
+    ),
+    "KaiAnywhereMetricsAbsent": (
+        [("up", "1x60")],
+        {},
+        "Prometheus has no metrics of kai-anywhere: the exporter does not run, or is not scraped.",
+    ),
+}
+"""By alert: series under which it fires after half an hour, its labels, and what it says."""
+
+
+def test_every_alert_has_a_case() -> None:
+    assert [alert.name for alert in alerts.ALERTS] == list(_FIRING)
+
+
+def _case(name: str, series: Sequence[tuple[str, str]], expected: list[Json]) -> Json:
+    return {
+        "interval": "1m",
+        "input_series": [{"series": each, "values": values} for each, values in series],
+        "alert_rule_test": [{"eval_time": "30m", "alertname": name, "exp_alerts": expected}],
+    }
+
+
+def _test(promtool: Path, folder: Path, cases: list[Json]) -> str:
+    (folder / "alerts.yaml").write_text(_rules(monitoring()), encoding="utf-8")
+    file = folder / "cases.yaml"
+    file.write_text(
+        json.dumps({"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": cases}), encoding="utf-8"
+    )
+    return _run(promtool, "test", "rules", str(file))
+
+
+def test_each_alert_fires_with_its_words_and_its_runbook(promtool: Path, tmp_path: Path) -> None:
+    by_name = {alert.name: alert for alert in alerts.ALERTS}
+    cases = []
+    for name, (series, labels, summary) in _FIRING.items():
+        alert = by_name[name]
+        told = {
+            "exp_labels": {"severity": alert.severity, **labels},
+            "exp_annotations": {"summary": summary, "runbook": f"docs/{alert.runbook}"},
+        }
+        cases.append(_case(name, series, [told]))
+    assert "SUCCESS" in _test(promtool, tmp_path, cases)
+
+
+def _series_of(families: Iterable[Metric]) -> list[tuple[str, str]]:
+    """What the exporter says, as series that stay as they are; promtool can't be told of infinity."""
+    return [
+        (
+            f"{sample.name}{{{','.join(f'{name}={json.dumps(value)}' for name, value in sample.labels.items())}}}",
+            f"{1e9 if math.isinf(sample.value) else sample.value:.17g}x60",
+        )
+        for family in families
+        for sample in family.samples
+    ]
+
+
+def test_no_alert_fires_where_all_is_well(promtool: Path, tmp_path: Path) -> None:
+    status = status_of(
+        nodes=[gpu_node("jetson-1"), gpu_node("x86-1", gpus=4, memory_mib=46068), gpu_node("cpu-1", gpus=0)],
+        pods=[reservation("g"), share("a", "g"), share("b", "g", mib=20000)],
+        queues=[queue("robots", quota=1, used="0.39"), queue("idle")],
+    )
+    series = [*_series_of(metrics(status)), ("kai_anywhere_exporter_last_read_timestamp_seconds", "0+60x60")]
+    assert "SUCCESS" in _test(promtool, tmp_path, [_case(name, series, []) for name in _FIRING])
+
+
+def test_alerts_fire_on_what_the_exporter_says_of_a_broken_cluster(promtool: Path, tmp_path: Path) -> None:
+    """The names and labels of the alerts are the exporter's own."""
+    down = gpu_node("jetson-2", advertised=0, memory_mib=None)
+    down["status"]["conditions"][1]["status"] = "Unknown"
+    status = status_of(
+        nodes=[gpu_node("jetson-1"), down],
+        pods=[share("a", "g", mib=100000), share("b", "g", mib=100000), share("c", "h"), waiting("w")],
+        queues=[queue("robots", quota=1, used="9")],
+        unseen=[Unseen("KAI's pod groups", "refused")],
+    )
+    series = [*_series_of(metrics(status)), ("kai_anywhere_exporter_last_read_timestamp_seconds", "0x60")]
+    silent = {"KaiAnywhereMetricsAbsent", "KaiAnywherePodPending"}
+    for name in _FIRING:
+        if name in silent:
+            continue
+        with pytest.raises(AssertionError, match=f"alertname: {name}"):
+            _test(promtool, tmp_path, [_case(name, series, [])])

@@ -1,0 +1,72 @@
+"""A stack with metrics on the real engine: refused without the Prometheus Operator's kinds, up, the same, and away."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+import simulator
+from testbed.engine import Stack
+from testbed.inventory import inventory
+from testbed.simulated import stack_settings
+from testbed.stacks import changed, monitoring_full
+from testbed.waiting import eventually
+
+pytestmark = pytest.mark.engine
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_GROUP = "monitoring.coreos.com"
+_NAMESPACE = "gpu-metrics"
+
+
+def _define(api: httpx2.Client, kind: str) -> None:
+    """A kind of the Prometheus Operator's, which takes anything."""
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    definition = {
+        "metadata": {"name": f"{plural}.{_GROUP}"},
+        "spec": {
+            "group": _GROUP,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    api.post(_DEFINITIONS, json=definition).raise_for_status()
+    eventually(lambda: api.get(f"/apis/{_GROUP}/v1/{plural}").is_success)
+
+
+@pytest.fixture(scope="module")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory, cluster: simulator.ControlPlane, engine_environment: dict[str, str]
+) -> Iterator[Stack]:
+    """The stack, not yet up."""
+    # Pods there are records: none of them needs a Secret of a registry.
+    settings = changed(stack_settings(monitoring_full(), cluster), "monitoring.pull_secrets", [])
+    made = Stack(tmp_path_factory.mktemp("monitoring"), settings, engine_environment)
+    yield made
+    if made.resources():
+        made.destroy()
+
+
+def test_a_stack_with_metrics_comes_stays_and_goes(stack: Stack, api: httpx2.Client) -> None:
+    before = inventory(api)
+    refused = stack.up(expect=None)
+    assert "the cluster does not know ServiceMonitor and PrometheusRule" in refused.output
+    assert inventory(api) == before
+
+    for kind in ("ServiceMonitor", "PrometheusRule"):
+        _define(api, kind)
+    stack.up()
+    assert set(stack.up().changes) == {"same"}
+    monitors = api.get(f"/apis/{_GROUP}/v1/namespaces/{_NAMESPACE}/servicemonitors").json()["items"]
+    assert {each["metadata"]["name"] for each in monitors} == {"kai-anywhere-kai", "kai-anywhere-metrics"}
+    pods = api.get(f"/api/v1/namespaces/{_NAMESPACE}/pods").json()["items"]
+    assert [pod["status"]["phase"] for pod in pods] == ["Running"]
+
+    stack.settings = changed(stack.settings, "monitoring", {"enabled": False})
+    assert set(stack.up().changes) == {"same", "delete"}
+    assert not [each for each in inventory(api) if _NAMESPACE in each or "kai-anywhere-metrics" in each]
+    stack.destroy()
+    # The GPU Operator's own labels stay on nodes, as on a real cluster.
+    eventually(lambda: all(each.startswith("Node/") for each in inventory(api) - before))

@@ -1,0 +1,1 @@
+"""The exporter of metrics, without an API server."""
