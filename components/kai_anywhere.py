@@ -16,7 +16,9 @@ from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
+from components.verification import Verification, VerificationArgs
 from config.stack import StackSettings
+from config.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class KaiAnywhereArgs:
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard.
+    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard -> a look.
 
     Hosts come first: everything that runs in pods needs their driver and container runtime. Labels come before the
     operator: it obeys the operand switches that it finds on a node when it first sees it, and would otherwise install
@@ -115,7 +117,13 @@ class KaiAnywhere(pulumi.ComponentResource):
             self.gvirtus_backends = remote.backends
             installed.append(remote)
         # Last: a release that is refused midway would be left half-done. Its pods fit under the guard all the same.
-        PodGuard("pod-guard", PodGuardArgs(settings, provider, depends_on=installed), child_opts)
+        guard = PodGuard("pod-guard", PodGuardArgs(settings, provider, depends_on=installed), child_opts)
+        if settings.validation is Validation.AFTER_UP:
+            Verification(
+                "verification",
+                VerificationArgs(settings),
+                pulumi.ResourceOptions(parent=self, depends_on=[*hosts_ready, labels, *installed, guard]),
+            )
         self.platform = pulumi.Output.from_input(settings.platform.kind)
         self.tegra_nodes = overrides.tegra_nodes
         self.gpu_operator_version = operator.chart_version

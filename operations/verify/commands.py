@@ -1,6 +1,6 @@
 """`kai-anywhere verify`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,8 @@ import typer
 import simulator
 from cluster.answers import Node
 from cluster.client import Cluster
-from config.sharing import TimeSlicingProfile
+from cluster.reservation_pods import shared_nodes
 from config.stack import StackSettings
-from manifests.node_labels import GPU_MEMORY
 from manifests.objects import namespace
 from operations.doctor.commands import facts_of
 from operations.doctor.diagnosis import diagnose
@@ -100,14 +99,9 @@ def verify(  # noqa: PLR0913 - every option of the command
     raise typer.Exit(report.status)
 
 
-def _nodes(there: dict[str, Node], settings: StackSettings, named: Sequence[str]) -> list[str]:
+def _nodes(there: Mapping[str, Node], settings: StackSettings, named: Sequence[str]) -> list[str]:
     """The nodes whose GPUs KAI shares, or those of them that were named."""
-    sliced = {
-        name for each in settings.node_profiles.values() if isinstance(each, TimeSlicingProfile) for name in each.nodes
-    }
-    shared = [
-        name for name, node in sorted(there.items()) if (node.gpus or GPU_MEMORY in node.labels) and name not in sliced
-    ]
+    shared = shared_nodes(settings, there)
     for name in named:
         if name not in shared:
             raise OperationError(

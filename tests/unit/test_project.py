@@ -47,6 +47,7 @@ def test_the_components_are_these() -> None:
         "KaiScheduler",
         "Host",
         "Hosts",
+        "Verification",
     }
 
 

@@ -16,7 +16,8 @@ from components.kai_scheduler import KaiScheduler
 from components.node_labels import NodeLabels
 from components.pod_guard import PodGuard
 from components.reservation_overrides import ReservationOverrides
-from testbed.stacks import gvirtus, webhook
+from components.verification import Verification
+from testbed.stacks import changed, gvirtus, webhook
 from tests.support.hosts.settings import jetson_with_host, local_host
 from tests.unit.components.programs import preview
 
@@ -31,6 +32,7 @@ _COMPONENTS: set[type[pulumi.ComponentResource]] = {
     NodeLabels,
     PodGuard,
     ReservationOverrides,
+    Verification,
 }
 _TOKENS = {name: token for name, token in vars(tokens).items() if name.isupper()}
 
@@ -47,7 +49,7 @@ def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
 def test_a_token_is_registered_by_the_class_that_it_names() -> None:
     names = {
         registered.type: registered.key
-        for stack in (gvirtus(), webhook(), jetson_with_host(local_host()))
+        for stack in (changed(gvirtus(), "validation", "after_up"), webhook(), jetson_with_host(local_host()))
         for registered in preview(stack).registrations
         if "index" in registered.type
     }
@@ -62,4 +64,5 @@ def test_a_token_is_registered_by_the_class_that_it_names() -> None:
         tokens.HOSTS: "Hosts:hosts",
         tokens.KAI_SCHEDULER: "KaiScheduler:kai-scheduler",
         tokens.GVIRTUS: "Gvirtus:gvirtus",
+        tokens.VERIFICATION: "Verification:verification",
     }
