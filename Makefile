@@ -138,7 +138,7 @@ fmt: install ## Format the code.
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-reference: install ## Write docs/settings.md and the stack files' schema anew, from the models in config/.
+reference: install ## Write docs/settings.md, the stack files' schema and docs/compatibility.md anew.
 	@$(BIN)/python -m operations.settings
 
 requirements: install ## Pin the dependencies of pyproject.toml again, with hashes.

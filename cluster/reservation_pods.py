@@ -64,7 +64,8 @@ def reservation_pod(settings: StackSettings, node: str) -> Manifest:
     gpu = {"nvidia.com/gpu": "1"}
     container = {
         "name": reservation.CONTAINER,
-        "image": kai.image(settings, "resourcereservation") or "registry.invalid/resourcereservation:unknown",
+        # The guard knows the registry, which the settings always tell; of a local chart they do not tell the tag.
+        "image": kai.image(settings, "resourcereservation") or f"{kai.registry(settings)}/resourcereservation:unknown",
         "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
         "resources": {"requests": gpu, "limits": gpu},
         "securityContext": {

@@ -11,6 +11,7 @@ import pytest
 from cluster.client import Cluster
 from cluster.reservation_pods import differences_of, expectation, reservation_pod
 from config.stack import StackSettings
+from manifests import kai
 from operations.verify import reservation_pods
 from operations.verify.reservation_pods import verify
 from operations.verify.steps import Outcome
@@ -130,6 +131,14 @@ def test_who_may_not_ask_as_the_binder_is_told_so_and_nothing_failed(
     step = verify(cluster, settings, "jetson-1")
     assert step.outcome is Outcome.SKIPPED
     assert "impersonate" in step.says
+
+
+def test_a_local_chart_does_not_tell_the_tag_but_the_registry_that_the_guard_asks_for(settings: StackSettings) -> None:
+    local = parse(changed(jetson(), "kai.chart", {"source": "/charts/kai"}))
+    [container] = reservation_pod(local, "jetson-1")["spec"]["containers"]
+    assert container["image"] == f"{kai.REGISTRY}/resourcereservation:unknown"
+    [pinned] = reservation_pod(settings, "jetson-1")["spec"]["containers"]
+    assert pinned["image"].startswith(f"{kai.REGISTRY}/resourcereservation:v")
 
 
 def test_the_pod_is_the_one_of_the_example(settings: StackSettings) -> None:
