@@ -161,9 +161,7 @@ def _room(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts) -
         *of_doctor,
     ]
     adopted = [f"adopted: {name}, whose values are kept and given back" for name in sorted(contact.adopted)]
-    held = (
-        f"nothing is in the way of {len(planned)} objects, and no other KAI or GPU Operator of the stack's kind runs."
-    )
+    held = f"nothing is in the way of its {len(planned)} objects, and there is no KAI or GPU Operator to double."
     return _step("room", findings, held, [*adopted, *unseen])
 
 

@@ -16,8 +16,8 @@ _INTRODUCTION = """\
 # Compatibility
 
 What was seen to work, and where. Each row is a file of [evidence](evidence/README.md) that
-`kai-anywhere verify --evidence` wrote, and this page is made of them (`make reference`): do not edit it. A row says what
-was verified on that day with those versions, and nothing of others.
+`kai-anywhere verify --evidence` wrote, and this page is made of them (`make reference`): do not edit it. A row says
+what was verified on that day with those versions, and nothing of others.
 
 """
 _SEND = """\
@@ -33,6 +33,9 @@ kai-anywhere verify --evidence evidence.json --board "Jetson AGX Orin 64GB" --je
 The file has versions and outcomes, and no names of nodes, addresses or secrets. What failed or was skipped helps as
 much as what held.
 """
+_SIMULATED = (
+    "No board: the nodes of these runs are records, no container ran, and KAI and the GPU Operator may be emulated."
+)
 _HEAD = (
     "| {first} | JetPack / L4T | Kubernetes | Container toolkit | KAI | GPU Operator | Outcomes | Date |",
     "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -70,7 +73,7 @@ def page(files: Mapping[str, Evidence]) -> str:
     else:
         lines.append("None yet: nobody has sent evidence of a real board or server, so none is claimed to work.")
     if simulated:
-        lines += ["", "## Simulated", "", "No board: the nodes of these runs are records, and no container ran.", ""]
+        lines += ["", "## Simulated", "", _SIMULATED, ""]
         lines += _table("Simulator", simulated)
     return _INTRODUCTION + "\n".join(lines) + "\n\n" + _SEND
 
