@@ -507,14 +507,18 @@ def _objection(response: httpx2.Response) -> Objection | None:
     )
 
 
+def plural(kind: str) -> str:
+    """A kind's plural, formed as Kubernetes itself guesses it."""
+    lower = kind.lower()
+    return f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
+
+
 def object_path(manifest: Mapping[str, Any]) -> str:
-    """Where the API server has an object. The plural is formed as Kubernetes itself guesses it from a kind."""
+    """Where the API server has an object."""
     version, metadata = manifest["apiVersion"], manifest["metadata"]
-    kind = manifest["kind"].lower()
-    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
     group = f"/api/{version}" if version == "v1" else f"/apis/{version}"
     namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"{group}{namespace}/{plural}/{metadata['name']}"
+    return f"{group}{namespace}/{plural(manifest['kind'])}/{metadata['name']}"
 
 
 class _NotFoundError(ClusterError):

@@ -1,6 +1,6 @@
 """What must hold of the cluster before the first resource is registered; every finding at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,16 @@ from cluster.first_contact import Contact, meet, planned_objects, read_unknown
 from cluster.installations import Installations, judge_installations, read_installations
 from cluster.kubeconfig import ChosenContext
 from cluster.node_findings import judge_nodes
-from cluster.policy_switches import switch_on
 from cluster.prometheus_operator import judge_missing_kinds, read_missing_kinds
+from cluster.server_findings import can_have, judge_server
 from cluster.sharing_findings import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.unified_memory import judge_unified_memory, read_system_requests
-from config.cluster import POLICIES_SINCE, minor_version
 from config.gvirtus import FRONTENDS_NAMESPACE
 from config.kai import GpuSharingMode
-from config.reservation import POLICY_CARRIER_WAYS_OUT
 from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
 
 __all__ = ["ClusterFacts", "DeployedState", "PreflightError", "PreflightResult", "judge", "read_facts", "run_preflight"]
-
-OLDEST_KUBERNETES = (1, 30)
-"""ValidatingAdmissionPolicy, our guard, is served as v1 from here on."""
 
 
 @dataclass(frozen=True)
@@ -137,24 +132,9 @@ def _checked(settings: StackSettings, facts: ClusterFacts) -> str:
     return (
         f"Looked at {facts.where}: its version ({facts.version.git}), {len(facts.nodes)} nodes, GPU Operators and KAI "
         f"schedulers in every namespace, the stack's releases, and whose its {objects} objects and node labels are. "
-        f"{_can_have(settings, facts)} "
+        f"{can_have(settings, facts.version, facts.mutating_policies)} "
         "Not looked at: hosts, images, and what the charts bring."
     )
-
-
-def _can_have(settings: StackSettings, facts: ClusterFacts) -> str:
-    """What can carry changes of pods in this cluster, whatever the stack uses."""
-    served, found = facts.mutating_policies, facts.version.minor_version
-    if "v1" in served:
-        return "It can have the carrier policy (MutatingAdmissionPolicy v1)."
-    if "v1beta1" in served:
-        return "It can have the carrier policy (MutatingAdmissionPolicy v1beta1, cluster.mutating_policies)."
-    if POLICIES_SINCE["v1beta1"] <= found < POLICIES_SINCE["v1"]:
-        return (
-            "It can have the carrier webhook, and the carrier policy once MutatingAdmissionPolicy v1beta1 is switched "
-            f"on: {switch_on(settings.cluster.distribution)}"
-        )
-    return "It can have the carrier webhook."
 
 
 def _refuse(findings: list[Finding], subject: str) -> None:
@@ -178,10 +158,7 @@ def missing_charts(settings: StackSettings) -> Iterator[Finding]:
 
 def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) -> ClusterFacts:
     """Ask the cluster everything that the checks need."""
-    releases = [(settings.kai.namespace, kai.RELEASE)]
-    if settings.gpu_operator.install:
-        releases.append((settings.gpu_operator.namespace, gpu_operator.RELEASE))
-    names = [namespace for namespace, _ in releases] + [reservation.NAMESPACE, *_remote_namespaces(settings)]
+    names = [namespace for namespace, _ in _releases(settings)] + [reservation.NAMESPACE, *_remote_namespaces(settings)]
     if settings.webhooks:
         names.append(settings.admission.namespace)
     if settings.monitoring.enabled:
@@ -196,11 +173,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         namespaces=namespaces,
         runtime_class=cluster.has_runtime_class(reservation.RUNTIME_CLASS),
         mutating_policies=cluster.mutating_policy_versions(),
-        revisions={
-            (namespace, release): cluster.helm_revisions(namespace, release)
-            for namespace, release in releases
-            if namespace in namespaces
-        },
+        revisions=read_revisions(cluster, settings, namespaces),
         installations=read_installations(cluster, settings, state),
         unknown=read_unknown(cluster, settings, state),
         isolator=settings.kai.gpu_sharing_mode is GpuSharingMode.HAMI_CORE
@@ -208,6 +181,31 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         system_requests=read_system_requests(cluster, settings),
         missing_kinds=read_missing_kinds(cluster, settings),
     )
+
+
+def read_revisions(
+    cluster: Cluster, settings: StackSettings, namespaces: Collection[str]
+) -> dict[tuple[str, str], list[HelmRevision]]:
+    """The stored revisions of the stack's Helm releases, by namespace and release.
+
+    Args:
+        cluster: where they are.
+        settings: the stack's settings.
+        namespaces: those that exist; in others nothing is asked for.
+    """
+    return {
+        (namespace, release): cluster.helm_revisions(namespace, release)
+        for namespace, release in _releases(settings)
+        if namespace in namespaces
+    }
+
+
+def _releases(settings: StackSettings) -> list[tuple[str, str]]:
+    """Namespace and name of each Helm release of the stack."""
+    releases = [(settings.kai.namespace, kai.RELEASE)]
+    if settings.gpu_operator.install:
+        releases.append((settings.gpu_operator.namespace, gpu_operator.RELEASE))
+    return releases
 
 
 def _remote_namespaces(settings: StackSettings) -> list[str]:
@@ -222,16 +220,16 @@ def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, co
     if other := another_cluster(state, facts.where, facts.uid):
         yield other
         return
-    yield from _version(settings, facts)
+    yield from judge_server(settings, facts.version, facts.mutating_policies)
     yield from judge_nodes(settings, facts.nodes)
     yield from judge_unified_memory(settings, facts.nodes, facts.system_requests)
     yield from judge_sharing(settings, facts.nodes, isolator=facts.isolator)
-    yield from _runtime_class(settings, facts)
+    yield from judge_runtime_class(settings, there=facts.runtime_class)
     yield from judge_missing_kinds(facts.missing_kinds)
     yield from judge_installations(facts.installations)
     yield from contact.findings
     yield from _pod_security(settings, facts, state)
-    yield from _releases(facts, state)
+    yield from judge_releases(facts.revisions, state)
 
 
 def another_cluster(state: DeployedState, where: str, uid: str) -> Finding | None:
@@ -251,47 +249,9 @@ def another_cluster(state: DeployedState, where: str, uid: str) -> Finding | Non
     )
 
 
-def _version(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
-    found = facts.version.minor_version
-    if found < OLDEST_KUBERNETES:
-        yield Finding(
-            f"the API server is {facts.version.git}; the guard of the reservation namespace needs 1.30 or later.",
-            "Upgrade the cluster.",
-        )
-    wanted = settings.cluster.kubernetes_version
-    if wanted is not None and found < minor_version(wanted):
-        yield Finding(
-            f"the API server is {facts.version.git}, older than cluster.kubernetes_version {wanted}.",
-            "Choose the right context, upgrade the cluster, or correct the setting.",
-        )
-    yield from _policies(settings, facts)
-
-
-def _policies(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
-    wanted, served = settings.cluster.policies_version, facts.mutating_policies
-    if wanted in served:
-        return
-    found = facts.version.minor_version
-    for section in settings.policy_carriers:
-        remedy = POLICY_CARRIER_WAYS_OUT[section]
-        if "v1beta1" in served:
-            why = "which serves MutatingAdmissionPolicy v1beta1 and not v1"
-            remedy = "Set cluster.mutating_policies: v1beta1, and cluster.kubernetes_version to the server's."
-        elif "v1" in served:
-            why = "which serves MutatingAdmissionPolicy v1 and not v1beta1"
-            remedy = "Remove cluster.mutating_policies."
-        elif found >= POLICIES_SINCE["v1"]:
-            why = "which does not serve MutatingAdmissionPolicy v1: 1.36 does, unless it was switched off"
-        elif found >= POLICIES_SINCE["v1beta1"]:
-            why = "which serves MutatingAdmissionPolicy v1beta1 only where somebody switched it on"
-            remedy = f"{remedy} To switch it on, {switch_on(settings.cluster.distribution)}"
-        else:
-            why = "which is older than 1.34"
-        yield Finding(f"{section}.carrier 'policy' can't work: the API server is {facts.version.git}, {why}.", remedy)
-
-
-def _runtime_class(settings: StackSettings, facts: ClusterFacts) -> Iterator[Finding]:
-    if not settings.gpu_operator.install and not facts.runtime_class:
+def judge_runtime_class(settings: StackSettings, *, there: bool) -> Iterator[Finding]:
+    """Whether somebody has made the RuntimeClass that the stack does not make."""
+    if not settings.gpu_operator.install and not there:
         yield Finding(
             f"RuntimeClass '{reservation.RUNTIME_CLASS}' is missing, and gpu_operator.install is false.",
             "Install the GPU Operator first, or set gpu_operator.install: true.",
@@ -317,8 +277,14 @@ def _pod_security(settings: StackSettings, facts: ClusterFacts, state: DeployedS
             )
 
 
-def _releases(facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
-    for (namespace, release), revisions in sorted(facts.revisions.items()):
+def judge_releases(stored: Mapping[tuple[str, str], Sequence[HelmRevision]], state: DeployedState) -> Iterator[Finding]:
+    """Helm releases under the stack's names that are half done, or that the stack does not know.
+
+    Args:
+        stored: the revisions, by namespace and release.
+        state: what the stack remembers.
+    """
+    for (namespace, release), revisions in sorted(stored.items()):
         settled = [revision for revision in revisions if not revision.half_done]
         if settled and (namespace, release) not in state.releases:
             yield Finding(

@@ -100,24 +100,25 @@ def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> 
 
 def deployment_available(namespace: str, name: str, *, causes: str) -> Condition:
     """A Deployment that an operator makes."""
-
-    def missing(cluster: Cluster) -> str | None:
-        deployment = cluster.deployment(namespace, name)
-        if deployment is None:
-            return "it does not exist yet"
-        if deployment.observed < deployment.generation:
-            return "its controller has not seen its last change yet"
-        if deployment.available < max(deployment.desired, 1):
-            return f"{deployment.available} of {deployment.desired} replicas are available"
-        if deployment.updated < deployment.desired:
-            return f"{deployment.updated} of {deployment.desired} replicas are up to date"
-        return None
-
     return Condition(
         what=f"Deployment '{name}' in namespace '{namespace}'",
-        missing=missing,
+        missing=lambda cluster: deployment_missing(cluster, namespace, name),
         causes=f"{causes}\nLook at: kubectl --namespace {namespace} get pods,deployments,events",
     )
+
+
+def deployment_missing(cluster: Cluster, namespace: str, name: str) -> str | None:
+    """What a Deployment lacks to be available, or None."""
+    deployment = cluster.deployment(namespace, name)
+    if deployment is None:
+        return "it does not exist yet"
+    if deployment.observed < deployment.generation:
+        return "its controller has not seen its last change yet"
+    if deployment.available < max(deployment.desired, 1):
+        return f"{deployment.available} of {deployment.desired} replicas are available"
+    if deployment.updated < deployment.desired:
+        return f"{deployment.updated} of {deployment.desired} replicas are up to date"
+    return None
 
 
 def webhook_answers(manifest: Mapping[str, Any], *, causes: str) -> Condition:

@@ -1,7 +1,8 @@
 """Gates between resources: a dependency that opens when the cluster, not only the engine, is ready."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pulumi
 
@@ -31,28 +32,44 @@ def gate(
     if pulumi.runtime.is_dry_run():
         return pulumi.Output.from_input(made)
 
+    def wait(connection: Cluster, report: Callable[[str], None]) -> None:
+        for condition in conditions:
+            wait_for(connection, condition, timeout_seconds=timeout_seconds, report=report)
+
+    begins = pulumi.Output.all(*(each.id for each in (made, *depends_on)))
+    return looked(made, begins, wait, cluster).apply(lambda _: made)
+
+
+def looked(
+    about: pulumi.Resource,
+    begins: pulumi.Output[Any],
+    look: Callable[[Cluster, Callable[[str], None]], None],
+    cluster: ClusterSettings,
+) -> pulumi.Output[None]:
+    """Look at the cluster once an output is there; not for previews.
+
+    Args:
+        about: the resource that its reports speak of.
+        begins: what has to be there before.
+        look: is given the connection, and whom to report to; a ClusterError of it stops the program.
+        cluster: where to look.
+    """
+
     def report(loop: asyncio.AbstractEventLoop, text: str) -> None:
         # Pulumi's log belongs to the event loop, the wait runs beside it.
-        loop.call_soon_threadsafe(lambda: pulumi.log.info(text, resource=made, ephemeral=True))
+        loop.call_soon_threadsafe(lambda: pulumi.log.info(text, resource=about, ephemeral=True))
 
-    def wait(loop: asyncio.AbstractEventLoop) -> None:
+    def connected(loop: asyncio.AbstractEventLoop) -> None:
         connection = Cluster.connect(cluster)
         try:
-            for condition in conditions:
-                wait_for(
-                    connection,
-                    condition,
-                    timeout_seconds=timeout_seconds,
-                    report=lambda text: report(loop, text),
-                )
+            look(connection, lambda text: report(loop, text))
         finally:
             connection.close()
 
-    async def opened(_: object) -> pulumi.Resource:
+    async def done(_: object) -> None:
         try:
-            await asyncio.to_thread(wait, asyncio.get_running_loop())
+            await asyncio.to_thread(connected, asyncio.get_running_loop())
         except ClusterError as error:
             raise pulumi.RunError(str(error)) from None
-        return made
 
-    return pulumi.Output.all(*(each.id for each in (made, *depends_on))).apply(opened)
+    return begins.apply(done)

@@ -17,7 +17,9 @@ from components.monitoring import Monitoring, MonitoringArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs
 from components.reservation_overrides import ReservationOverrides, ReservationOverridesArgs
+from components.verification import Verification, VerificationArgs
 from config.stack import StackSettings
+from config.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class KaiAnywhereArgs:
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard.
+    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard -> a look.
 
     Metrics come beside them, where the settings ask for them.
 
@@ -121,7 +123,13 @@ class KaiAnywhere(pulumi.ComponentResource):
             # Beside all others: what is not there yet, it reads once it is.
             installed.append(Monitoring("monitoring", MonitoringArgs(settings, provider), child_opts))
         # Last: a release that is refused midway would be left half-done. Its pods fit under the guard all the same.
-        PodGuard("pod-guard", PodGuardArgs(settings, provider, depends_on=installed), child_opts)
+        guard = PodGuard("pod-guard", PodGuardArgs(settings, provider, depends_on=installed), child_opts)
+        if settings.validation is Validation.AFTER_UP:
+            Verification(
+                "verification",
+                VerificationArgs(settings),
+                pulumi.ResourceOptions(parent=self, depends_on=[*hosts_ready, labels, *installed, guard]),
+            )
         self.platform = pulumi.Output.from_input(settings.platform.kind)
         self.tegra_nodes = overrides.tegra_nodes
         self.gpu_operator_version = operator.chart_version

@@ -20,6 +20,7 @@ from config.platform import Platform, RuntimeMode, TegraPlatform, X86Platform
 from config.pod_guard import PodGuardSettings
 from config.reservation import POLICY_CARRIER_WAYS_OUT, Carrier, Overrides, Privilege, ReservationSettings
 from config.sharing import NodeProfile, check_profiles
+from config.validation import Validation
 
 SETTINGS_KEY = "settings"
 """The one configuration key of a stack, `kai-anywhere:settings`."""
@@ -45,6 +46,7 @@ class StackSettings(Settings):
     gvirtus: GvirtusSettings | None = None
     """GPUs over the network, for pods on nodes without one (docs/gvirtus.md)."""
     monitoring: MonitoringSettings = MonitoringSettings()
+    validation: Validation = Validation.NONE
 
     @model_validator(mode="after")
     def _the_cluster_serves_policies(self) -> Self:

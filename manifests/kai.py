@@ -14,6 +14,16 @@ REGISTRY = "ghcr.io/kai-scheduler/kai-scheduler"
 """`global.registry` of the official chart (v0.17.0), where the images are unless a stack says otherwise."""
 QUEUE_CONTROLLER = "queue-controller"
 """The Deployment behind the queues' validating webhook, made by KAI's operator (pkg/operator/operands, v0.17.0)."""
+DEPLOYMENTS = (
+    "kai-operator",
+    "kai-scheduler-default",
+    "binder",
+    "pod-grouper",
+    "podgroup-controller",
+    QUEUE_CONTROLLER,
+    "admission",
+)
+"""KAI's control plane: the chart's operator, and what it makes (v0.17.0)."""
 
 _IMAGES = (
     "operator.image",

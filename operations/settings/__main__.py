@@ -1,10 +1,11 @@
-"""`make reference`: writes the files that are made of the settings models."""
+"""`make reference`: writes the files that are made of the settings models, and of evidence."""
 
 import json
 from pathlib import Path
 
 from config.reference import stack_file_schema
 from operations.settings.page import page
+from operations.verify import compatibility
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,6 +14,7 @@ def files() -> dict[Path, str]:
     """What stands in each file, by path in the checkout."""
     return {
         Path("docs/settings.md"): page(),
+        Path("docs/compatibility.md"): compatibility.page(compatibility.read_evidence()),
         Path("config/stack.schema.json"): json.dumps(stack_file_schema(), indent=2, ensure_ascii=False) + "\n",
     }
 

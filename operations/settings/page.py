@@ -63,6 +63,9 @@ def _chapter(section: Setting, known: Sequence[Setting]) -> Iterator[str]:
         yield "| --- | --- | --- | --- |"
         yield from rows
         yield ""
+    elif section.shape == "value":
+        yield f"Type: {section.type}. Default: {_default(section)}."
+        yield ""
 
 
 def _row(setting: Setting, known: Sequence[Setting]) -> str:

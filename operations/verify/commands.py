@@ -1,19 +1,19 @@
 """`kai-anywhere verify`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 import simulator
 from cluster.answers import Node
 from cluster.client import Cluster
-from config.sharing import TimeSlicingProfile
+from cluster.reservation_pods import shared_nodes
 from config.stack import StackSettings
-from manifests.node_labels import GPU_MEMORY
 from manifests.objects import namespace
 from operations.doctor.commands import facts_of
 from operations.doctor.diagnosis import diagnose
@@ -21,10 +21,12 @@ from operations.errors import OperationError
 from operations.plan.workloads import DEFAULT_QUEUE
 from operations.reading import Place, open_place
 from operations.scratch import Scratch
+from operations.stack_file import PROJECT
 from operations.target import folder
-from operations.verify import components, reservation_pods, sharing
+from operations.verify import before, components, reservation_pods, sharing
 from operations.verify.cuda import VectorAddition, image_for
-from operations.verify.evidence import write_evidence
+from operations.verify.evidence import Installation, write_evidence
+from operations.verify.evidence import evidence as evidence_of
 from operations.verify.sharing import IMAGE, LABEL, Sharing
 from operations.verify.steps import Outcome, Report, Step
 from toolchain.progress import say
@@ -73,41 +75,56 @@ def verify(  # noqa: PLR0913 - every option of the command
         Path | None,
         typer.Option(help="Write the outcome and the boards' versions into a file, without names and secrets."),
     ] = None,
+    board: Annotated[str, typer.Option(help="What you call the board, for --evidence.")] = "",
+    jetpack: Annotated[str, typer.Option(help="Its JetPack or L4T, for --evidence.")] = "",
+    pre: Annotated[
+        bool, typer.Option("--pre", help="Before the install: verify that it can begin. Nothing is changed.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Verify that the stack does its work: components, what reservation pods get, and that pods share a GPU as planned.
 
     The pods that it starts use no GPU memory, and are gone afterwards with their namespace, kai-anywhere-verify.
     """
+    if pre and (node or evidence):
+        option = "--node" if node else "--evidence"
+        raise typer.BadParameter(f"--pre looks at the whole cluster before the install: leave {option} out.")
     with open_place(stack, context) as place:
+        if pre:
+            say("what preflight and doctor check")
+            steps = before.verify(place.cluster, place.stack, f"{PROJECT}/{stack}", facts_of(place, stack))
+            _end(Report(steps=tuple(steps)), as_json=as_json)
         there = place.cluster.nodes()
         nodes = _nodes(there, place.stack, node or ())
         say("what doctor checks")
-        stands = components.verify(diagnose(facts_of(place, stack)))
-        steps = [stands]
+        facts = facts_of(place, stack)
+        stands = components.verify(diagnose(facts))
+        done = [stands]
         for name in nodes:
             say(f"{name}: what a reservation pod gets")
-            steps.append(reservation_pods.verify(place.cluster, place.stack, name))
+            done.append(reservation_pods.verify(place.cluster, place.stack, name))
         if workload and nodes and stands.outcome is Outcome.FAILED:
             says = "not tried, since components failed: see above."
-            steps.append(Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says))
+            done.append(Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says))
         elif workload and nodes:
-            steps += _shared(place, stack, [there[name] for name in nodes], Workload(queue, image, cuda_image))
-        report = Report(steps=tuple(steps))
+            done += _shared(place, stack, [there[name] for name in nodes], Workload(queue, image, cuda_image))
+        report = Report(steps=tuple(done))
         if evidence:
-            write_evidence(evidence, report, there.values(), place.cluster.version().git)
+            installation = Installation(
+                place.stack, facts, place.cluster.version().git, place.simulated, board, jetpack
+            )
+            write_evidence(evidence, evidence_of(report, there.values(), installation, datetime.now(UTC).date()))
+    _end(report, as_json=as_json)
+
+
+def _end(report: Report, *, as_json: bool) -> NoReturn:
     typer.echo(report.model_dump_json(indent=2) if as_json else report.text())
     raise typer.Exit(report.status)
 
 
-def _nodes(there: dict[str, Node], settings: StackSettings, named: Sequence[str]) -> list[str]:
+def _nodes(there: Mapping[str, Node], settings: StackSettings, named: Sequence[str]) -> list[str]:
     """The nodes whose GPUs KAI shares, or those of them that were named."""
-    sliced = {
-        name for each in settings.node_profiles.values() if isinstance(each, TimeSlicingProfile) for name in each.nodes
-    }
-    shared = [
-        name for name, node in sorted(there.items()) if (node.gpus or GPU_MEMORY in node.labels) and name not in sliced
-    ]
+    shared = shared_nodes(settings, there)
     for name in named:
         if name not in shared:
             raise OperationError(

@@ -9,7 +9,7 @@ from cluster.errors import ClusterUnreachableError
 from cluster.snapshot import Snapshot, read_snapshot
 from config.stack import StackSettings
 from gpu_sharing.model import Pod as PlannedPod
-from gpu_sharing.model import Workload
+from gpu_sharing.model import Reason, Workload
 from gpu_sharing.placement import place
 from gpu_sharing.request import GPU_MEMORY, MemoryShare, PodRequest
 from manifests.objects import Manifest
@@ -29,6 +29,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 _SHARES = 4
 """Of a GPU's free memory; with one pod more than fits, KAI has to say no once."""
 _MOST_GPUS = 4
+_OF_QUEUES = frozenset({Reason.QUEUE_LIMIT, Reason.QUEUE_QUOTA})
 WITHIN_SECONDS = 180.0
 """How long KAI and the kubelet may take, images included."""
 
@@ -43,6 +44,7 @@ class Trial:
         request_mib: what each asks for.
         count: how many.
         running: how many of them run by KAI's arithmetic, beside what is there.
+        queue_says: why their queue has no room for more, though the GPUs have; empty where the GPUs decide.
     """
 
     node: str
@@ -50,6 +52,7 @@ class Trial:
     request_mib: int
     count: int
     running: int
+    queue_says: str = ""
 
 
 def planned(snapshot: Snapshot, settings: StackSettings, node: str, queue: str) -> Trial | str:
@@ -68,9 +71,9 @@ def planned(snapshot: Snapshot, settings: StackSettings, node: str, queue: str) 
         return f"{free} MiB of its GPU memory are free; {LEAST_FREE_MIB} are needed."
     request = free // _SHARES
     most = _SHARES * min(len(use.gpus), _MOST_GPUS) + 1
-    running = _fitting(scene, node, request, most, queue)
+    running, queue_says = _fitting(scene, node, request, most, queue)
     hostname = next(each.labels.get(_HOSTNAME, node) for each in scene.machines if each.node.name == node)
-    return Trial(node, hostname, request, min(most, running + 1), min(most, running))
+    return Trial(node, hostname, request, min(most, running + 1), min(most, running), queue_says)
 
 
 def _running(scene: Scene) -> list[Workload]:
@@ -78,7 +81,8 @@ def _running(scene: Scene) -> list[Workload]:
     return [workload for workload in scene.workloads if any(pod.node for pod in workload.pods)]
 
 
-def _fitting(scene: Scene, node: str, request_mib: int, most: int, queue: str) -> int:
+def _fitting(scene: Scene, node: str, request_mib: int, most: int, queue: str) -> tuple[int, str]:
+    """How many of the pods run, and what their queue has against more of them."""
     pods = [
         PlannedPod(f"verify-{number}", PodRequest(MemoryShare(request_mib)), frozenset({node}))
         for number in range(most)
@@ -92,7 +96,9 @@ def _fitting(scene: Scene, node: str, request_mib: int, most: int, queue: str) -
         scene.strategy,
     )
     names = {pod.name for pod in pods}
-    return sum(placed.pod.name in names for placed in packing.placed)
+    refused = [pending.why for pending in packing.pending if pending.pod.name in names]
+    says = next((why.text for why in refused if why.reason in _OF_QUEUES), "")
+    return sum(placed.pod.name in names for placed in packing.placed), says
 
 
 def manifest(trial: Trial, number: int, namespace: str, image: str, queue: str) -> Manifest:
@@ -205,7 +211,8 @@ def judged(trial: Trial, pods: Sequence[Pod]) -> Step:
     if elsewhere := [pod.name for pod in running if pod.node != trial.node]:
         says = f"pods run on another node than the one they name: {', '.join(elsewhere)}."
         return Step(name=NAME, place=trial.node, outcome=Outcome.FAILED, says=says, evidence=evidence)
-    return Step(name=NAME, place=trial.node, outcome=Outcome.HELD, says=f"{counts}, as planned.", evidence=evidence)
+    says = f"{counts}, as planned. {trial.queue_says}".rstrip()
+    return Step(name=NAME, place=trial.node, outcome=Outcome.HELD, says=says, evidence=evidence)
 
 
 def _line(pod: Pod) -> str:

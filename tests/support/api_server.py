@@ -42,7 +42,7 @@ class Request:
         path: without the query.
         query: parameters, each with its values.
         headers: by name in lower case.
-        method: `GET` or `PATCH`.
+        method: `GET`, `PATCH` or `POST`.
     """
 
     path: str
@@ -72,12 +72,14 @@ class ApiServer:
         url: its address.
         answers: by path; every other path is a 404.
         applies: answers to server-side applies, by path; every other one is taken.
+        creates: answers to what is created, by path; every other object is taken as it is.
         asked: requests so far.
     """
 
     url: str
     answers: dict[str, Answer] = field(default_factory=dict)
     applies: dict[str, Answer] = field(default_factory=dict)
+    creates: dict[str, Answer] = field(default_factory=dict)
     asked: list[Request] = field(default_factory=list)
 
     def serve(self, path: str, document: object) -> None:
@@ -139,6 +141,9 @@ def running(tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
         def do_PATCH(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self._answer(state.applies, Answer(200, b"{}"))
+
+        def do_POST(self) -> None:
+            self._answer(state.creates, Answer(201, self.rfile.read(int(self.headers["Content-Length"]))))
 
         def do_GET(self) -> None:
             self._answer(state.answers, Answer(404, b'{"kind":"Status","code":404}'))

@@ -48,6 +48,7 @@ def test_the_components_are_these() -> None:
         "Monitoring",
         "Host",
         "Hosts",
+        "Verification",
     }
 
 

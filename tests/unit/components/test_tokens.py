@@ -17,7 +17,8 @@ from components.monitoring import Monitoring
 from components.node_labels import NodeLabels
 from components.pod_guard import PodGuard
 from components.reservation_overrides import ReservationOverrides
-from testbed.stacks import gvirtus, monitoring, webhook
+from components.verification import Verification
+from testbed.stacks import changed, gvirtus, monitoring, webhook
 from tests.support.hosts.settings import jetson_with_host, local_host
 from tests.unit.components.programs import preview
 
@@ -33,6 +34,7 @@ _COMPONENTS: set[type[pulumi.ComponentResource]] = {
     NodeLabels,
     PodGuard,
     ReservationOverrides,
+    Verification,
 }
 _TOKENS = {name: token for name, token in vars(tokens).items() if name.isupper()}
 
@@ -49,7 +51,12 @@ def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
 def test_a_token_is_registered_by_the_class_that_it_names() -> None:
     names = {
         registered.type: registered.key
-        for stack in (gvirtus(), webhook(), monitoring(), jetson_with_host(local_host()))
+        for stack in (
+            changed(gvirtus(), "validation", "after_up"),
+            webhook(),
+            monitoring(),
+            jetson_with_host(local_host()),
+        )
         for registered in preview(stack).registrations
         if "index" in registered.type
     }
@@ -65,4 +72,5 @@ def test_a_token_is_registered_by_the_class_that_it_names() -> None:
         tokens.KAI_SCHEDULER: "KaiScheduler:kai-scheduler",
         tokens.GVIRTUS: "Gvirtus:gvirtus",
         tokens.MONITORING: "Monitoring:monitoring",
+        tokens.VERIFICATION: "Verification:verification",
     }

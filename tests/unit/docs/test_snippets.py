@@ -84,7 +84,14 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         ('eval "$(make env)"', RunBy(_README, "test_the_commands_of_their_page_look_at_the_simulator")),
         ("kai-anywhere verify", RunBy(_README, "test_the_commands_of_their_page_look_at_the_simulator")),
         ("held    components: 99 checks of doctor passed.", _PICTURE),
+        ("Everything is installed, but does not work as the stack says (validation: after_up):", _PICTURE),
         ("kai-anywhere bundle", RunBy(_README, "test_the_commands_of_their_page_look_at_the_simulator")),
+    ],
+    "docs/compatibility.md": [
+        (
+            'kai-anywhere verify --evidence evidence.json --board "Jetson AGX Orin 64GB" --jetpack "6.2 (L4T 36.4.3)"',
+            NotRun("a board; unit/operations/verify/test_compatibility.py runs it on a stand-in API server"),
+        ),
     ],
     "docs/admission.md": [
         (

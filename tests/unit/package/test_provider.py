@@ -44,7 +44,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("stack", [jetson(), x86()])
+@pytest.mark.parametrize("stack", [jetson(), x86(), changed(jetson(), "validation", "after_up")])
 def test_the_component_registers_what_the_program_does(stack: Json) -> None:
     graph, [made] = _construct(_as_sent(stack))
     program = preview(stack, cluster_uid=None)

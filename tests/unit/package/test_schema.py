@@ -139,7 +139,9 @@ def test_every_stack_fits_the_schema(name: str) -> None:
     assert _is(_type("StackSettings"), STACKS[name]())
 
 
-@pytest.mark.parametrize("wrong", [{"colour": "red"}, {"platform": {"kind": "arm"}}, {"hosts": []}])
+@pytest.mark.parametrize(
+    "wrong", [{"colour": "red"}, {"platform": {"kind": "arm"}}, {"hosts": []}, {"validation": "always"}]
+)
 def test_what_is_wrong_does_not_fit_the_schema(wrong: Json) -> None:
     assert not _is(_type("StackSettings"), STACKS["jetson"]() | wrong)
 

@@ -10,6 +10,7 @@ from testbed.stacks import Json
 from tests.support.api_server import connected, node
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+QUEUES = "/apis/scheduling.run.ai/v2/queues"
 HOME = f"/api/v1/namespaces/{NAMESPACE}"
 
 
@@ -43,6 +44,7 @@ class Kai:
         runs: how many of the pods run; the others stay Pending with a reason.
         nodes: of the cluster.
         there: pods of others.
+        queues: KAI's.
         objects: what was made and is there, by path.
         made: what was made, in order.
         refuses: what the API server says to pods, in place of taking them.
@@ -54,6 +56,7 @@ class Kai:
     runs: int = 4
     nodes: list[Json] = field(default_factory=lambda: [jetson()])
     there: list[Json] = field(default_factory=list)
+    queues: list[Json] = field(default_factory=list)
     objects: dict[str, Json] = field(default_factory=dict)
     made: list[Json] = field(default_factory=list)
     refuses: str = ""
@@ -110,7 +113,7 @@ class Kai:
 
     def _read(self, path: str) -> httpx2.Response:
         own = [each for at, each in self.objects.items() if at.startswith(f"{PODS}/")]
-        lists = {"/api/v1/nodes": self.nodes, "/api/v1/pods": [*self.there, *own], PODS: own}
+        lists = {"/api/v1/nodes": self.nodes, "/api/v1/pods": [*self.there, *own], PODS: own, QUEUES: self.queues}
         if path in lists:
             return httpx2.Response(200, json={"items": lists[path]})
         if path.endswith("/log"):

@@ -9,25 +9,15 @@ import httpx2
 import pytest
 
 from cluster.client import Cluster
+from cluster.reservation_pods import differences_of, expectation, reservation_pod
 from config.stack import StackSettings
+from manifests import kai
 from operations.verify import reservation_pods
-from operations.verify.reservation_pods import differences_of, expectation, reservation_pod, verify
+from operations.verify.reservation_pods import verify
 from operations.verify.steps import Outcome
-from testbed.stacks import Json, changed, jetson, parse
+from testbed.stacks import changed, jetson, parse
 from tests.support.api_server import connected
-
-
-def _made(settings: StackSettings, node: str) -> Json:
-    """The pod as admission leaves it where everything is as the stack says."""
-    pod: Json = copy.deepcopy(reservation_pod(settings, node))
-    fragment = expectation(settings, node)
-    if fragment is not None:
-        [container] = pod["spec"]["containers"]
-        container["env"] += fragment.env
-        container["securityContext"] |= fragment.security_context
-        container["volumeMounts"] = fragment.volume_mounts
-        pod["spec"]["volumes"] = fragment.volumes
-    return pod
+from tests.support.reservation import as_the_stack_says
 
 
 class Admission:
@@ -68,7 +58,7 @@ def settings() -> StackSettings:
 def test_a_pod_that_gets_what_the_stack_says_holds_and_is_shown(
     admission: Admission, cluster: Cluster, settings: StackSettings
 ) -> None:
-    admission.answer = httpx2.Response(201, json=_made(settings, "jetson-1"))
+    admission.answer = httpx2.Response(201, json=as_the_stack_says(settings, "jetson-1"))
     step = verify(cluster, settings, "jetson-1")
     assert step.outcome is Outcome.HELD
     assert "privileged: true" in step.evidence
@@ -78,7 +68,7 @@ def test_a_pod_that_gets_what_the_stack_says_holds_and_is_shown(
 def test_nothing_is_stored_and_kai_s_binder_is_who_asks(
     admission: Admission, cluster: Cluster, settings: StackSettings
 ) -> None:
-    admission.answer = httpx2.Response(201, json=_made(settings, "jetson-1"))
+    admission.answer = httpx2.Response(201, json=as_the_stack_says(settings, "jetson-1"))
     verify(cluster, settings, "jetson-1")
     [request] = admission.asked
     assert request.url.params["dryRun"] == "All"
@@ -105,7 +95,7 @@ def test_a_node_that_is_no_jetson_gets_nothing_and_privilege_there_is_a_failure(
 ) -> None:
     admission.answer = httpx2.Response(201, json=reservation_pod(settings, "x86-1"))
     assert verify(cluster, settings, "x86-1").outcome is Outcome.HELD
-    admission.answer = httpx2.Response(201, json=_made(settings, "jetson-1"))
+    admission.answer = httpx2.Response(201, json=as_the_stack_says(settings, "jetson-1"))
     step = verify(cluster, settings, "x86-1")
     assert step.outcome is Outcome.FAILED
     assert "privileged is true; it should be false." in step.evidence
@@ -114,12 +104,12 @@ def test_a_node_that_is_no_jetson_gets_nothing_and_privilege_there_is_a_failure(
 
 def test_a_lower_rung_is_what_is_expected_where_the_stack_says_so(admission: Admission, cluster: Cluster) -> None:
     none = parse(changed(jetson(), "reservation.privilege", "none"))
-    admission.answer = httpx2.Response(201, json=_made(none, "jetson-1"))
+    admission.answer = httpx2.Response(201, json=as_the_stack_says(none, "jetson-1"))
     step = verify(cluster, none, "jetson-1")
     assert step.outcome is Outcome.HELD
     assert "privileged: false" in step.evidence
     assert "host paths: none" in step.evidence
-    privileged = list(differences_of(_made(parse(jetson()), "jetson-1"), expectation(none, "jetson-1")))
+    privileged = list(differences_of(as_the_stack_says(parse(jetson()), "jetson-1"), expectation(none, "jetson-1")))
     assert "privileged is true; it should be false." in privileged
 
 
@@ -141,6 +131,14 @@ def test_who_may_not_ask_as_the_binder_is_told_so_and_nothing_failed(
     step = verify(cluster, settings, "jetson-1")
     assert step.outcome is Outcome.SKIPPED
     assert "impersonate" in step.says
+
+
+def test_a_local_chart_does_not_tell_the_tag_but_the_registry_that_the_guard_asks_for(settings: StackSettings) -> None:
+    local = parse(changed(jetson(), "kai.chart", {"source": "/charts/kai"}))
+    [container] = reservation_pod(local, "jetson-1")["spec"]["containers"]
+    assert container["image"] == f"{kai.REGISTRY}/resourcereservation:unknown"
+    [pinned] = reservation_pod(settings, "jetson-1")["spec"]["containers"]
+    assert pinned["image"].startswith(f"{kai.REGISTRY}/resourcereservation:v")
 
 
 def test_the_pod_is_the_one_of_the_example(settings: StackSettings) -> None:

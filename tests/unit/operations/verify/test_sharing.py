@@ -8,6 +8,7 @@ from cluster.client import Cluster
 from cluster.snapshot import read_snapshot
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import shared_mib
+from manifests.kai import queues
 from operations import scratch
 from operations.errors import OperationError
 from operations.reading import Place
@@ -71,6 +72,24 @@ def test_never_more_is_asked_for_than_others_leave(kai: Kai, cluster: Cluster, s
     assert isinstance(trial, Trial)
     assert trial.request_mib * trial.running <= shared_mib(131072) - 100_000
     assert (trial.running, trial.count) == (4, 5)
+
+
+def test_a_queue_s_limit_is_named_where_it_is_why_fewer_pods_run(
+    kai: Kai, cluster: Cluster, settings: StackSettings
+) -> None:
+    kai.queues = [dict(each) for each in queues(settings).values()]
+    step, _ = _verified(cluster, settings)
+    assert step.says == "4 of 5 pods of 32750 MiB run, as planned.", "there the GPU decides"
+    kai.made.clear()
+    for each in kai.queues:
+        if each["metadata"]["name"] == "default-queue":
+            gpu = each["spec"]["resources"]["gpu"] | {"limit": 0.6}
+            each["spec"] |= {"resources": each["spec"]["resources"] | {"gpu": gpu}}
+    kai.runs = 2
+    step, _ = _verified(cluster, settings)
+    assert step.outcome is Outcome.HELD
+    assert step.says.startswith("2 of 3 pods of 32750 MiB run, as planned. Queue 'default-queue' ")
+    assert "over its limit" in step.says
 
 
 def test_a_full_gpu_is_left_alone(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
