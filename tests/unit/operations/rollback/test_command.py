@@ -1,13 +1,8 @@
 """The command: it shows, asks, does its steps in order, and says how to go on where one fails."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -17,7 +12,6 @@ from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.rollback.steps import Rollback
 from operations.target import Target
-from testbed.stacks import ROOT
 from tests.support.api_server import UID
 from tests.unit.operations.rollback.world import World, owned, release
 
@@ -163,35 +157,3 @@ def test_what_stays_though_it_is_ours_is_a_failure(
     result = command("--yes")
     assert result.exit_code == ExitStatus.FAILED
     assert "Left, though it is the stack's:" in result.output
-
-
-def test_ctrl_c_goes_to_pulumi_which_ends_what_it_has_begun(tmp_path: Path) -> None:
-    (tmp_path / "pulumi").write_text(
-        "#!/bin/sh\ntrap 'sleep 1; echo ended > ended; exit 1' INT\necho up > begun\nwhile :; do sleep 0.1; done\n",
-        encoding="utf-8",
-    )
-    (tmp_path / "pulumi").chmod(0o755)
-    program = (
-        "import pathlib, sys\n"
-        "from operations.engine import pulumi\nfrom operations.errors import OperationError\n"
-        "from operations.target import Target\nfrom testbed.stacks import jetson, parse\n"
-        "path = {'PATH': sys.argv[1] + ':/usr/bin:/bin'}\n"
-        "try:\n    pulumi(Target('jetson', parse(jetson()), pathlib.Path(sys.argv[1]), path, ()), 'up')\n"
-        "except OperationError:\n    print('told')\n"
-    )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as running:
-        while not (tmp_path / "begun").exists():
-            assert running.poll() is None
-        # As a terminal does: to everything in the foreground.
-        os.killpg(running.pid, signal.SIGINT)
-        output, _ = running.communicate()
-    assert output == "told\n"
-    assert (tmp_path / "ended").exists(), "pulumi was not killed while it ended"
