@@ -7,6 +7,7 @@ PYTHON ?= python3
 # cores are busy half of the time with three.
 WORKERS ?= 3
 BIN := .venv/bin
+KAI_ANYWHERE := bin/kai-anywhere
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What most tests of the engine tier need.
 NEEDED := --group engine --group simulator
@@ -18,34 +19,34 @@ NEEDED := --group engine --group simulator
 .PHONY: up preview preflight status probe-privilege repair rollback down env reset
 
 up: install ## Install STACK (jetson or x86) on the simulator, or on the cluster of KUBECONFIG.
-	@bin/kai-anywhere up --stack $(STACK)
+	@$(KAI_ANYWHERE) up --stack $(STACK)
 
 preview: install ## Show what `make up` would change.
-	@bin/kai-anywhere preview --stack $(STACK)
+	@$(KAI_ANYWHERE) preview --stack $(STACK)
 
 preflight: install ## Check the cluster against STACK; change nothing.
-	@bin/kai-anywhere preflight --stack $(STACK)
+	@$(KAI_ANYWHERE) preflight --stack $(STACK)
 
 status: install ## Show who has which share of which GPU on STACK's cluster, and what is Pending and why.
-	@bin/kai-anywhere status --stack $(STACK)
+	@$(KAI_ANYWHERE) status --stack $(STACK)
 
 probe-privilege: install ## Find out how much of its board KAI's reservation pod needs on NODE, a Jetson of STACK.
-	@bin/kai-anywhere probe-privilege --stack $(STACK) --node "$(NODE)"
+	@$(KAI_ANYWHERE) probe-privilege --stack $(STACK) --node "$(NODE)"
 
 repair: install ## Put back what was changed on STACK's cluster outside of Pulumi.
-	@bin/kai-anywhere repair --stack $(STACK)
+	@$(KAI_ANYWHERE) repair --stack $(STACK)
 
 rollback: install ## Undo everything of STACK, what `make down` can't see too; shows first, and asks.
-	@$(BIN)/python -m operations rollback --stack $(STACK)
+	@$(KAI_ANYWHERE) rollback --stack $(STACK)
 
 down: install ## Remove STACK, and stop its simulator.
-	@bin/kai-anywhere down --stack $(STACK)
+	@$(KAI_ANYWHERE) down --stack $(STACK)
 
 env: install ## Print what puts kai-anywhere, pulumi, kubectl and Python on PATH: eval "$(make env)"
 	@$(BIN)/python -m toolchain run --group shell -- sh -c 'echo "export PATH=\"$(CURDIR)/bin:$$PATH\""'
 
 reset: install ## Forget the simulator of STACK with all its data.
-	@bin/kai-anywhere reset --stack $(STACK)
+	@$(KAI_ANYWHERE) reset --stack $(STACK)
 
 ##@ Checks before a change
 
@@ -58,10 +59,10 @@ check: install ## Lint, types, layers.
 	@$(BIN)/lint-imports
 
 review: install ## Preview STACK with the policy pack; review/comment.md is what a pull request shows.
-	@bin/kai-anywhere review --stack $(STACK)
+	@$(KAI_ANYWHERE) review --stack $(STACK)
 
 policy: install ## Run the policy pack on previews of every stack, and prove that it was in force.
-	@bin/kai-anywhere policy
+	@$(KAI_ANYWHERE) policy
 
 policy-exceptions: install ## What the policy pack accepts, by whose design and why.
 	@$(BIN)/python -m policy.exceptions
@@ -70,16 +71,16 @@ policy-corpus: install ## Recall and false positives of the policy pack on Kuber
 	@$(BIN)/python -m tests.policy.corpus
 
 drift: install ## Compare the cluster with STACK; fail where they differ.
-	@bin/kai-anywhere drift --stack $(STACK)
+	@$(KAI_ANYWHERE) drift --stack $(STACK)
 
 post: install ## In a job of GitHub Actions: write what `review` or `drift` found, on PULL_REQUEST or in an issue.
-	@bin/kai-anywhere post --stack $(STACK) $(if $(PULL_REQUEST),--pull-request $(PULL_REQUEST))
+	@$(KAI_ANYWHERE) post --stack $(STACK) $(if $(PULL_REQUEST),--pull-request $(PULL_REQUEST))
 
 update: install ## Check a newer chart (CHART=folder or archive) before its version is pinned in manifests/versions.py.
-	@bin/kai-anywhere update --chart "$(CHART)"
+	@$(KAI_ANYWHERE) update --chart "$(CHART)"
 
 images: install ## Print every image of STACK with digests; images.STACK.lock.json has them for programs (CHARTS=archives).
-	@bin/kai-anywhere images --stack $(STACK) $(foreach chart,$(CHARTS),--chart "$(chart)")
+	@$(KAI_ANYWHERE) images --stack $(STACK) $(foreach chart,$(CHARTS),--chart "$(chart)")
 
 ##@ Tests
 

@@ -103,12 +103,13 @@ def test_the_simulator_is_not_probed(board: Board, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_command_of_the_guide_names_node_and_kubeconfig(tmp_path: Path) -> None:
-    (tmp_path / "python").write_text('#!/bin/sh\necho "$* with $KUBECONFIG"\n', encoding="utf-8")
-    (tmp_path / "python").chmod(0o755)
+    program = tmp_path / "kai-anywhere"
+    program.write_text('#!/bin/sh\necho "$* with $KUBECONFIG"\n', encoding="utf-8")
+    program.chmod(0o755)
     text = command("jetson.md", "make probe-privilege NODE=jetson-1 KUBECONFIG=~/.kube/config")
     make, *options = text.split()
     done = subprocess.run(
-        [make, "--old-file=.venv/installed", f"BIN={tmp_path}", *options],
+        [make, "--old-file=.venv/installed", f"KAI_ANYWHERE={program}", *options],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))},
         check=True,
@@ -116,4 +117,4 @@ def test_the_command_of_the_guide_names_node_and_kubeconfig(tmp_path: Path) -> N
         text=True,
         timeout=60,
     )
-    assert done.stdout == ("-m operations probe-privilege --stack jetson --node jetson-1 with ~/.kube/config\n")
+    assert done.stdout == ("probe-privilege --stack jetson --node jetson-1 with ~/.kube/config\n")
