@@ -23,6 +23,10 @@ _BAR = 60
 _WIDTH = 120
 _NAMES = 6
 """Pods that are named where many wait for the same reason."""
+_SEARCHED_PODS = 2000
+"""Of many workloads that wait only the first are searched, so many that a round of all searches places this many pods.
+
+A search has some 17 rounds, and each places all pods."""
 
 
 class _Answer(BaseModel):
@@ -126,14 +130,16 @@ def plan(scene: Scene, workloads: Sequence[Workload]) -> PlanReport:
         )
         for each in packing.pending
     ]
+    waiting = _waiting(packing, workloads)
+    searched = max(1, _SEARCHED_PODS // len(queues)) if queues else 0
     return PlanReport(
         running=len(placed),
         pending=len(pending),
         nodes=uses,
         pods=[*placed, *pending],
-        nearest=list(_nearest(packing, workloads, packed)),
+        nearest=list(_nearest(waiting[:searched], workloads, packed)),
         warnings=list(_warnings(packing, uses)),
-        remarks=list(scene.remarks),
+        remarks=[*scene.remarks, *_not_searched(waiting[searched:])],
     )
 
 
@@ -184,15 +190,30 @@ def _gpu(gpu: GpuUse) -> GpuReport:
     )
 
 
-def _nearest(
-    packing: Packing, workloads: Sequence[Workload], packed: Callable[[Sequence[Workload]], Packing]
-) -> Iterable[NearestReport]:
+def _waiting(packing: Packing, workloads: Sequence[Workload]) -> list[tuple[int, GpuShare]]:
+    """The places of the workloads that wait for a share, and what they ask for."""
     waiting = {each.pod.name for each in packing.pending}
-    for index, workload in enumerate(workloads):
+    return [
+        (index, share)
+        for index, workload in enumerate(workloads)
+        if any(pod.name in waiting for pod in workload.pods)
+        and isinstance(share := workload.pods[0].request.gpu, GpuShare)
+    ]
+
+
+def _not_searched(left: Sequence[tuple[int, GpuShare]]) -> Iterable[str]:
+    if left:
+        yield f"The nearest request of {len(left)} more workloads that wait was not searched: plan fewer at once."
+
+
+def _nearest(
+    searched: Sequence[tuple[int, GpuShare]],
+    workloads: Sequence[Workload],
+    packed: Callable[[Sequence[Workload]], Packing],
+) -> Iterable[NearestReport]:
+    for index, share in searched:
+        workload = workloads[index]
         names = {pod.name for pod in workload.pods}
-        share = workload.pods[0].request.gpu if workload.pods else None
-        if not names & waiting or not isinstance(share, GpuShare):
-            continue
 
         def runs(
             smaller: GpuShare, *, index: int = index, workload: Workload = workload, names: set[str] = names

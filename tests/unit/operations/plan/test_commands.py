@@ -55,6 +55,26 @@ def test_a_fraction_has_its_nearest_too() -> None:
     assert (near["fraction"], near["request_mib"]) == (0.25, None)
 
 
+def test_of_many_that_wait_the_first_are_searched_and_the_others_counted(tmp_path: Path) -> None:
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"pod-{index}", "annotations": {"gpu-memory": "70000"}},
+            "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "busybox:1"}]},
+        }
+        for index in range(300)
+    ]
+    file = tmp_path / "pods.yaml"
+    file.write_text(yaml.safe_dump_all(pods), encoding="utf-8")
+    answer = _json(*_GPU, "--file", str(file))
+    assert (answer["running"], answer["pending"]) == (1, 299)
+    assert [near["pods"] for near in answer["nearest"]] == [[f"pod-{index}"] for index in range(1, 7)]
+    assert answer["remarks"] == [
+        "The nearest request of 293 more workloads that wait was not searched: plan fewer at once."
+    ]
+
+
 def test_gpus_nodes_and_devices_multiply() -> None:
     answer = _json(*_GPU, "--gpus", "2", "--nodes", "3", "--request-mib", "65500", "--devices", "2", "--pods", "7")
     assert (answer["running"], answer["pending"]) == (6, 1)
