@@ -18,8 +18,12 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 CTRL_C = "\x03"
 _PATIENCE_SECONDS = 120.0
 _DYING_SECONDS = 5.0
-# Makes the terminal that of the session, so that Ctrl-C reaches every process in front.
-_TAKE = "import os, sys; os.login_tty(0); os.execvp(sys.argv[1], sys.argv[1:])"
+# Makes the terminal that of the session, so that Ctrl-C reaches every process in front; who started the tests in the
+# background of a shell had it ignored.
+_TAKE = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.login_tty(0); "
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
 
 
 class Terminal:
