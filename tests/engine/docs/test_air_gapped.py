@@ -1,6 +1,7 @@
 """docs/air-gapped.md: what is carried in is all that is needed."""
 
 import io
+import re
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ def test_what_is_carried_in_is_all_that_is_needed(checkout: Path) -> None:
     # An index that is nowhere: a package that was not carried would be missed.
     environment = {"PYTHON": sys.executable, "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_NO_COMPILE": "1"}
     output = shell(f"{inside}\npulumi version\nwhich pulumi-language-python", checkout, environment)
-    assert output.splitlines()[-2].startswith("v3.")
+    assert re.search(r"(?m)^v3\.", output)
     assert list((checkout / ".venv" / "lib").glob("python*/site-packages/pulumi_kubernetes"))
     assert not (checkout / ".venv").is_symlink()
 
