@@ -38,7 +38,7 @@ _CONTAINER = {"Entrypoint": ["/workspace/app", "infinity"], "User": "65532:65532
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     """A registry with an image of each of KAI's programs; this machine has none of them, and no logins."""
     crane = Crane.installed()
-    programs = toolchain.install(toolchain.SIMULATOR)
+    programs = toolchain.install([*toolchain.SIMULATOR, *toolchain.ENGINE])
     variables = toolchain.environment((*toolchain.ENGINE, *toolchain.SIMULATOR))
     monkeypatch.setattr(Crane, "installed", lambda: crane)
     monkeypatch.setattr("toolchain.install", lambda _: programs)
