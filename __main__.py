@@ -1,6 +1,7 @@
 """The Pulumi program: validate the stack's settings, look at the cluster, register KaiAnywhere."""
 
 import signal
+import threading
 
 import pulumi
 
@@ -8,8 +9,10 @@ from cluster.errors import ClusterError
 from components.installation import install, plain_keys
 from config.stack import SETTINGS_KEY, StackConfigError
 
-# Pulumi interrupts its program at Ctrl-C, and tells of it itself: without a traceback of ours.
-signal.signal(signal.SIGINT, signal.SIG_DFL)
+# Pulumi interrupts its program at Ctrl-C, and tells of it itself: without a traceback of ours. The Automation API runs
+# an inline program in a thread of a process that is not ours.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 try:
     file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys()
