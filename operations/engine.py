@@ -154,6 +154,10 @@ def up(target: Target, *options: str) -> None:
 def destroy(target: Target, *options: str) -> None:
     """`pulumi destroy` on the stack's own cluster.
 
+    Args:
+        target: the stack.
+        options: of pulumi; by default it asks as pulumi does, and a simulator's stack goes with its resources.
+
     Raises:
         ClusterError: if there is no such kubeconfig or context.
         OperationError: if the cluster is another one, or pulumi fails.
@@ -165,7 +169,7 @@ def destroy(target: Target, *options: str) -> None:
     program = ["--run-program"] if target.settings.cluster.adopt else []
     # Without it pulumi ends with the advice to run `pulumi stack rm`, which does not know where a simulator's state is.
     remove = ["--remove"] if target.simulated else []
-    pulumi(target, "destroy", "--stack", target.stack, *program, *remove, *(options or _unattended(target)))
+    pulumi(target, "destroy", "--stack", target.stack, *program, *(options or (*remove, *_unattended(target))))
 
 
 def check_context(target: Target) -> None:
