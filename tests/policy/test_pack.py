@@ -200,7 +200,7 @@ def test_the_executable_judges_over_grpc_from_any_folder(tmp_path: Path) -> None
 
 
 def test_the_executable_takes_the_platform_from_the_packs_configuration(tmp_path: Path) -> None:
-    overrides = next(item for item in preview(jetson()).registrations if item.type.endswith(":MutatingAdmissionPolicy"))
+    overrides = preview(jetson()).by_key["MutatingAdmissionPolicy:reservation-policy"]
     with _running([str(POLICY / "run")], tmp_path) as stub:
         assert _rules(_analyze(stub, overrides.type, dict(overrides.inputs))) == [("privilege", proto.MANDATORY)] * 4
         configuration = struct_pb2.Struct()
