@@ -84,7 +84,7 @@ images: install ## Print every image of STACK with digests; images.STACK.lock.js
 
 ##@ Tests
 
-.PHONY: test test-unit
+.PHONY: test test-unit test-faults
 
 # First the tests of seconds, while Go builds what the others can't do without; then those, while it builds, at the lowest
 # priority, what only some of them ask for. They fetch it themselves where it is not there yet, so a failure there is theirs.
@@ -99,6 +99,10 @@ test: install ## All tests, on the real Pulumi engine and a real API server; bui
 
 test-unit: install ## The tests that need neither toolchain nor cluster: seconds.
 	@$(PYTEST) -m "not engine"
+
+test-faults: install ## The tests of docs/faults.md alone; `make test` has them too.
+	@$(BIN)/python -m toolchain install $(NEEDED)
+	@$(PYTEST) -m "engine or not engine" tests/faults $$($(BIN)/python -m tests.faults)
 
 ##@ Benchmarks
 

@@ -111,11 +111,24 @@ class Stack:
         return self.run("destroy", "--yes", "--skip-preview", expect=expect)
 
     @contextmanager
-    def up_until_killed(self) -> Iterator[None]:
-        """An `up` that is killed with all its plugins, as by kill -9, when the block ends."""
-        command = ["pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", self.name]
+    def started(self, command: str = "up") -> Iterator[subprocess.Popen[str]]:
+        """A run in the background, `up` or `destroy`; it must have ended when the block does."""
+        arguments = ["pulumi", command, "--yes", "--skip-preview", "--non-interactive", "--stack", self.name]
         with subprocess.Popen(
-            [*command, "--cwd", str(self.folder)],
+            [*arguments, "--cwd", str(self.folder)],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            yield process
+
+    @contextmanager
+    def up_until_killed(self, command: str = "up") -> Iterator[None]:
+        """An `up` that is killed with all its plugins, as by kill -9, when the block ends; or a `destroy`."""
+        arguments = ["pulumi", command, "--yes", "--skip-preview", "--non-interactive", "--stack", self.name]
+        with subprocess.Popen(
+            [*arguments, "--cwd", str(self.folder)],
             env=self.environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -149,7 +149,7 @@ def test_plain_make_lists_every_target_once_in_its_group() -> None:
         title: re.findall(r"(?m)^  make (\S+) +\S", body) for title, body in zip(parts[::2], parts[1::2], strict=True)
     }
     assert list(groups) == ["Stack", "Checks before a change", "Tests", "Benchmarks", "Development"]
-    assert groups["Tests"] == ["test", "test-unit"]
+    assert groups["Tests"] == ["test", "test-unit", "test-faults"]
     assert all(name.startswith("bench-") for name in groups["Benchmarks"])
     listed = [name for names in groups.values() for name in names]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

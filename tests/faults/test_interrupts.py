@@ -1,0 +1,112 @@
+"""Ctrl-C, and servers of the control plane that die, in the middle of an `up`: another run converges."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import simulator
+from testbed.engine import Stack
+from testbed.inventory import connect
+from testbed.simulated import kill, stack_settings, start
+from testbed.stacks import jetson
+from testbed.waiting import eventually
+
+pytestmark = pytest.mark.engine
+
+_SECRETS = "/api/v1/namespaces/gpu-operator/secrets"
+_GRACE_S = 10.0
+"""How long a server is away: longer than one request, shorter than a client's patience."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[simulator.ControlPlane]:
+    with start(tmp_path / "simulator") as control_plane:
+        yield control_plane
+
+
+@pytest.fixture
+def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Stack:
+    return Stack(tmp_path / "stack", stack_settings(jetson(), cluster), engine_environment)
+
+
+def _locks(stack: Stack) -> list[Path]:
+    return list((stack.folder / "state/.pulumi/locks").rglob("*.json"))
+
+
+def _releases(api: httpx2.Client) -> set[str]:
+    """The status of every revision of a Helm release."""
+    items = api.get("/api/v1/secrets", params={"labelSelector": "owner=helm"}).json()["items"]
+    return {item["metadata"]["labels"]["status"] for item in items}
+
+
+def test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges(
+    stack: Stack, cluster: simulator.ControlPlane
+) -> None:
+    # Without KWOK no pod becomes ready, so Helm waits until it is interrupted.
+    kill(cluster, "kwok")
+    half_done = {"labelSelector": "owner=helm,status=pending-install"}
+    with connect(cluster) as api:
+        with stack.started() as run:
+            eventually(lambda: api.get(_SECRETS, params=half_done).json()["items"], within_s=180)
+            run.send_signal(signal.SIGINT)
+            output, _ = run.communicate(timeout=300)
+        assert run.returncode != 0
+        assert "Traceback" not in output
+        assert _locks(stack) == []
+        assert not {status for status in _releases(api) if status.startswith("pending")}
+        simulator.up(cluster.folder)
+        stack.up()
+        assert set(stack.up().changes) == {"same"}
+        assert _releases(api) <= {"deployed", "superseded"}
+
+
+def test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    kill(cluster, "kwok")
+    half_done = {"labelSelector": "owner=helm,status=pending-install"}
+    with connect(cluster) as api:
+        with stack.started() as run:
+            eventually(lambda: api.get(_SECRETS, params=half_done).json()["items"], within_s=180)
+            run.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=300)
+        assert run.returncode != 0
+        simulator.up(cluster.folder)
+        stack.run("cancel", "--yes")
+        refused = stack.up(expect=None)
+        if refused.code != 0:
+            assert "Helm release 'gpu-operator' is 'pending-install'" in refused.output
+            assert api.delete(f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1").status_code == httpx2.codes.OK
+            stack.up()
+        assert set(stack.up().changes) == {"same"}
+        assert _releases(api) <= {"deployed", "superseded"}
+
+
+@pytest.mark.parametrize("server", ["kube-apiserver", "etcd"])
+def test_a_server_that_dies_mid_run_and_returns_leaves_nothing_noted_that_is_not_there(
+    stack: Stack, cluster: simulator.ControlPlane, server: str
+) -> None:
+    with connect(cluster) as api, stack.started() as run:
+        path = "/api/v1/namespaces/kai-resource-reservation"
+        eventually(lambda: api.get(path).status_code == httpx2.codes.OK, within_s=180)
+        kill(cluster, server)
+        time.sleep(_GRACE_S)
+        simulator.up(cluster.folder)
+        try:
+            output, _ = run.communicate(timeout=500)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            raise
+    assert "Traceback" not in output
+    assert _locks(stack) == []
+    # A run that failed says so, and one that did not has made everything: what the state has, the cluster has.
+    noted = {resource["urn"] for resource in stack.resources()}
+    assert "delete" not in stack.refresh().changes
+    assert {resource["urn"] for resource in stack.resources()} == noted
+    stack.up()
+    assert set(stack.up().changes) == {"same"}
