@@ -17,28 +17,30 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from benchmarks.result import QUICK, Result, show, tell
 from testbed.hosts.machines import jetson
 from testbed.hosts.sshd import Machine, Sshd, find_sshd, serving
 from testbed.hosts.stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
 
-HOSTS = int(os.environ.get("HOSTS", "200"))
+HOSTS = int(os.environ.get("HOSTS", "10" if QUICK else "200"))
 PARALLEL = int(os.environ.get("PARALLEL", str(os.cpu_count() or 2)))
 GOGC = os.environ.get("GOGC", "400")
 GOAL = 1.3
 
 
-def main() -> None:
-    """Measure and print the ratio."""
+def results() -> Iterator[Result]:
+    """Measure behind one sshd."""
     if find_sshd() is None:
         sys.exit("This needs OpenSSH's server: apt-get install openssh-server")
     with tempfile.TemporaryDirectory(prefix="kai-anywhere-benchmark-") as scratch:
         folder = Path(scratch)
         with serving(folder / "sshd") as server:
-            _measure(folder, server)
+            yield _measure(folder, server)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class _Cost:
     state_bytes: int
 
 
-def _measure(folder: Path, server: Sshd) -> None:
+def _measure(folder: Path, server: Sshd) -> Result:
     # Before and after, so that a machine whose other work changes meanwhile does not flatter or spoil the ratio alone.
     before = _single(folder / "before", server)
     everything = _cost(folder / "all", server, [jetson(server) for _ in range(HOSTS)])
@@ -69,17 +71,17 @@ def _measure(folder: Path, server: Sshd) -> None:
     one = fmean(cost.wall_s for cost in ones) - empty_wall
     one_here = fmean(cost.here_s for cost in ones) - empty_here
     cores = os.cpu_count() or 1
-    rounds = HOSTS / PARALLEL
-    sys.stdout.write(
-        f"{HOSTS} hosts, {PARALLEL} at once: {wall:.1f} s; one host: {one:.1f} s; empty program: {empty_wall:.1f} s\n"
-        "Processor time per host:\n"
-        f"  {here / HOSTS:.2f} s of engine, program, plugin and SSH clients (one host alone: {one_here:.2f} s)\n"
-        f"  {hosts / HOSTS:.2f} s of the hosts, which are this machine too\n"
-        f"The {cores} cores can't do all that in less than {(here + hosts) / cores:.1f} s\n"
-        f"State per host: {everything.state_bytes / HOSTS / 1024:.1f} KiB; GOGC={GOGC}\n"
-        f"Wall time over (hosts / parallelism) x one host: ratio {wall / (rounds * one):.2f} (goal at most {GOAL}; "
-        f"load {os.getloadavg()[0]:.1f})\n"
-    )
+    parts = {
+        "all hosts": f"{show(wall)} s",
+        "one host": f"{show(one)} s",
+        "empty program": f"{show(empty_wall)} s",
+        "processor time per host here": f"{show(here / HOSTS)} s (one alone {show(one_here)} s)",
+        "on the hosts": f"{show(hosts / HOSTS)} s",
+        f"least that {cores} cores need": f"{show((here + hosts) / cores)} s",
+        "state per host": f"{everything.state_bytes / HOSTS / 1024:.1f} KiB",
+    }
+    name = f"{HOSTS} hosts, {PARALLEL} at once, over (hosts / parallelism) x one host"
+    return Result(name, "x", (wall / (HOSTS / PARALLEL * one),), GOAL, parts=parts)
 
 
 def _single(folder: Path, server: Sshd) -> tuple[_Cost, _Cost]:
@@ -117,4 +119,4 @@ def _cost(folder: Path, server: Sshd, machines: list[Machine]) -> _Cost:
 
 
 if __name__ == "__main__":
-    main()
+    tell(results())

@@ -20,17 +20,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
 from typing_extensions import override
 
+from benchmarks.result import QUICK, Result, rounds, show
 from operations.exit_status import ExitStatus
 from testbed.shared_gpus import installed, kinds, pages
 from testbed.stacks import ROOT, STACK_FILES
 
-NODES = tuple(int(nodes) for nodes in os.environ.get("NODES", "100,1000,5000").split(","))
+NODES = tuple(int(nodes) for nodes in os.environ.get("NODES", "100,1000" if QUICK else "100,1000,5000").split(","))
 GOAL_NODES, GOAL_S, GOAL_MIB = 1000, 10, 300
+GOAL_EXPONENT = 1.1
 _COMMAND = (
     "import os, pathlib; from operations import reading; reading.ROOT = pathlib.Path(os.environ['STACKS']); "
     "from operations.__main__ import main; main()"
@@ -54,36 +57,42 @@ class _Cost:
     memory_mib: float
 
 
-def measure(commands: Mapping[str, tuple[str, ...]]) -> None:
-    """Measure commands and print what they cost; exit status 1 where one is over the goal.
+def results(command: str, variants: Mapping[str, tuple[str, ...]]) -> Iterator[Result]:
+    """Measure what a command costs on clusters of each size.
 
     Args:
-        commands: the arguments of `kai-anywhere`, by a name of up to 8 letters.
+        command: of `kai-anywhere`.
+        variants: its arguments, by a name.
     """
-    missed = False
-    costs: dict[tuple[str, int], _Cost] = {}
+    costs: dict[tuple[str, int], list[_Cost]] = {}
     for nodes in NODES:
         with tempfile.TemporaryDirectory(prefix="kai-anywhere-benchmark-") as folder, _api_server(nodes) as port:
-            for name, arguments in commands.items():
-                cost = _cost(Path(folder), port, arguments)
-                costs[name, nodes] = cost
-                over = nodes == GOAL_NODES and (cost.wall_s > GOAL_S or cost.memory_mib > GOAL_MIB)
-                missed |= over
-                size = f"{nodes:>5} nodes, {nodes * 5:>6} pods, {name:<8}"
-                remark = "  <- over the goal" if over else ""
-                took = f"{cost.wall_s:6.2f} s, {cost.processor_s:6.2f} s of processor"
-                sys.stdout.write(f"{size}: {took}, {cost.memory_mib:4.0f} MiB{remark}\n")
-                sys.stdout.flush()
-    for name in commands if len(NODES) > 1 else ():
-        least, most = costs[name, NODES[0]], costs[name, NODES[-1]]
-        exponent = math.log(most.processor_s / least.processor_s) / math.log(NODES[-1] / NODES[0])
-        sys.stdout.write(
-            f"{name}: processor time grows with exponent {exponent:.2f} from {NODES[0]} to {NODES[-1]} nodes\n"
-        )
-    sys.stdout.write(
-        f"Goal at {GOAL_NODES} nodes: under {GOAL_S} s and {GOAL_MIB} MiB (load {os.getloadavg()[0]:.1f})\n"
-    )
-    sys.exit(missed)
+            for _ in range(rounds(3, 1)):
+                for name, arguments in variants.items():
+                    costs.setdefault((name, nodes), []).append(_cost(Path(folder), port, arguments))
+        for name in variants:
+            yield from _of_size(f"{command} {name}".rstrip(), nodes, costs[name, nodes])
+    if len(NODES) > 1:
+        for name in variants:
+            yield _growth(f"{command} {name}".rstrip(), {nodes: costs[name, nodes] for nodes in NODES})
+
+
+def _of_size(name: str, nodes: int, costs: list[_Cost]) -> Iterator[Result]:
+    goals = (GOAL_S, GOAL_MIB) if nodes == GOAL_NODES else (None, None)
+    processor = {"processor time": f"{show(median(cost.processor_s for cost in costs))} s"}
+    yield Result(f"{name}, {nodes} nodes", "s", tuple(cost.wall_s for cost in costs), goals[0], parts=processor)
+    memory = tuple(cost.memory_mib for cost in costs)
+    yield Result(f"{name}, {nodes} nodes, memory", "MiB", memory, goals[1])
+
+
+def _growth(name: str, costs: Mapping[int, list[_Cost]]) -> Result:
+    """How processor time grows: 1 is linear."""
+    sizes = sorted(costs)
+    span = math.log(sizes[-1] / sizes[0])
+    ends = zip(costs[sizes[0]], costs[sizes[-1]], strict=True)
+    exponents = tuple(math.log(most.processor_s / least.processor_s) / span for least, most in ends)
+    series = tuple((nodes, median(cost.processor_s for cost in costs[nodes])) for nodes in sizes)
+    return Result(f"{name}, growth of processor time", "exponent", exponents, GOAL_EXPONENT, series=series)
 
 
 def _cost(folder: Path, port: int, arguments: tuple[str, ...]) -> _Cost:

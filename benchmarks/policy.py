@@ -5,10 +5,8 @@ resource once per policy. The goal is about the second, which is what an engine 
 """
 
 import itertools
-import statistics
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]  # it ships no types
@@ -17,6 +15,7 @@ from pulumi_policy import EnforcementLevel
 from pulumi_policy.policy import _PolicyAnalyzerServicer  # the only way to the SDK's conversion without a process
 from pulumi_policy.proxy import unknown_checking_proxy
 
+from benchmarks.result import Result, rounds, tell
 from policy.judge import judge
 from policy.pack import PACK_NAME, policies
 from policy.rules import RULES
@@ -24,18 +23,17 @@ from policy.stack_platform import StackFacts
 
 RESOURCES = 1_000
 GOAL_MS = 2.0
-ROUNDS = 5
 
 
-def main() -> None:
-    """Measure and print."""
+def results() -> Iterator[Result]:
+    """Measure in this process."""
     resources = list(itertools.islice(itertools.cycle(_resources()), RESOURCES))
     proxies = [(token, unknown_checking_proxy(props)) for token, props in resources]
     stack = StackFacts()
-    _report("rules alone", lambda: [judge(token, "one", props, stack, RULES) for token, props in proxies])
+    yield _result("Rules alone", lambda: [judge(token, "one", props, stack, RULES) for token, props in proxies])
     servicer = _PolicyAnalyzerServicer(PACK_NAME, "0", list(policies()), EnforcementLevel.MANDATORY)
     requests = [_request(token, props) for token, props in resources]
-    _report("Analyze of the SDK", lambda: _analyze_all(servicer, requests), GOAL_MS)
+    yield _result("Analyze of the SDK, per resource", lambda: _analyze_all(servicer, requests), GOAL_MS)
 
 
 def _analyze_all(servicer: _PolicyAnalyzerServicer, requests: list[proto.AnalyzeRequest]) -> None:
@@ -43,17 +41,14 @@ def _analyze_all(servicer: _PolicyAnalyzerServicer, requests: list[proto.Analyze
         servicer.Analyze(request, None)  # type: ignore[no-untyped-call]  # the SDK's own
 
 
-def _report(what: str, work: Callable[[], object], goal_ms: float | None = None) -> None:
+def _result(name: str, work: Callable[[], object], goal_ms: float | None = None) -> Result:
+    """Processor time of this process, per resource."""
     times = []
-    for _ in range(ROUNDS):
-        begin = time.perf_counter()
+    for _ in range(rounds(5, 2)):
+        begin = time.process_time()
         work()
-        times.append((time.perf_counter() - begin) * 1000 / RESOURCES)
-    goal = "" if goal_ms is None else f" (goal at most {goal_ms:g})"
-    sys.stdout.write(
-        f"{what}: {statistics.median(times):.2f} ms per resource{goal}; {min(times):.2f} to {max(times):.2f} in "
-        f"{ROUNDS} rounds over {RESOURCES} resources\n"
-    )
+        times.append((time.process_time() - begin) * 1000 / RESOURCES)
+    return Result(name, "ms", tuple(times), goal_ms, parts={"resources": str(RESOURCES)})
 
 
 def _request(token: str, props: dict[str, Any]) -> proto.AnalyzeRequest:
@@ -92,4 +87,4 @@ def _resources() -> list[tuple[str, dict[str, Any]]]:
 
 
 if __name__ == "__main__":
-    main()
+    tell(results())

@@ -13,6 +13,7 @@ REPORT_SECONDS = 10.0
 _DRY_RUN_MANAGER = "kai-anywhere-wait"
 _WEBHOOK_REFUSES = "denied the request"
 """In the API server's words of every webhook's refusal (apiserver, plugin/webhook/errors/statuserror.go)."""
+_NOT_FOUND = 404
 _SETTLED = frozenset({400, 409, 422})
 """Bad request, conflict, invalid: no wait makes them good."""
 
@@ -137,6 +138,12 @@ def webhook_answers(manifest: Mapping[str, Any], *, causes: str) -> Condition:
         objection = cluster.objection(manifest, manager=_DRY_RUN_MANAGER)
         if objection is None or objection.code in _SETTLED or _WEBHOOK_REFUSES in objection.message:
             return None
+        if objection.code == _NOT_FOUND:
+            # A definition that has only just come is not served at once; one that was deleted never is.
+            return (
+                f"the cluster does not know the kind {kind}: its CustomResourceDefinition is missing. The chart has it in "
+                "its folder crds/, which Helm installs once: if somebody deleted it, apply it from there"
+            )
         return f"last heard: {objection.message}"
 
     return Condition(

@@ -11,7 +11,6 @@ from components import tokens
 from components.admission_server import AdmissionServer, AdmissionServerArgs
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
-from components.hosts.hosts import Hosts, HostsArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
 from components.monitoring import Monitoring, MonitoringArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
@@ -77,7 +76,12 @@ class KaiAnywhere(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         child_opts = pulumi.ResourceOptions(parent=self)
-        hosts = Hosts("hosts", HostsArgs(settings, args.host_secrets), child_opts) if settings.hosts else None
+        hosts = None
+        if settings.hosts:
+            # With the SDK of its provider it costs every preview a tenth of the program's imports; few stacks have hosts.
+            from components.hosts.hosts import Hosts, HostsArgs  # noqa: PLC0415
+
+            hosts = Hosts("hosts", HostsArgs(settings, args.host_secrets), child_opts)
         hosts_ready = hosts.ready if hosts else []
         labels = NodeLabels(
             "node-labels",

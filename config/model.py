@@ -12,7 +12,9 @@ from pydantic_core import PydanticCustomError
 class Settings(BaseModel):
     """A frozen, strict settings model: an unknown key is an error that names the keys there are."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    # The docstrings of attributes are read where settings are documented (config/reference.py): pydantic's
+    # use_attribute_docstrings parses every model's source at each start, a third of what the program's imports cost.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     removed_keys: ClassVar[Mapping[str, str]] = {}
     """Keys that earlier versions knew, and what to do about each."""
 

@@ -1,14 +1,20 @@
 """Every setting as data, read from the models: what `docs/settings.md`, `settings explain` and editors tell of it."""
 
+import ast
+import inspect
 import json
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
 from typing_extensions import override
 
 from config.stack import SETTINGS_KEY, StackSettings
@@ -53,17 +59,43 @@ class UnknownSettingError(Exception):
     """A key that no setting has; the text names near ones."""
 
 
-class _WithoutTitles(GenerateJsonSchema):
-    """Titles are types in words here (config/model.py): none is made of a field's name."""
+class _Documented(GenerateJsonSchema):
+    """A property is described by its attribute's docstring.
+
+    Titles are types in words here (config/model.py): none is made of a field's name.
+    """
 
     @override
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
+    @override
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        shape = super().model_schema(schema)
+        for name, text in _attribute_docstrings(schema["cls"]).items():
+            if name in shape.get("properties", {}):
+                shape["properties"][name].setdefault("description", text)
+        return shape
+
+
+def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The texts that stand below a model's attributes and those of its bases, by the attribute's name."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if not issubclass(each, BaseModel) or each is BaseModel:
+            continue
+        [made] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        body = made.body if isinstance(made, ast.ClassDef) else []
+        for attribute, below in pairwise(body):
+            match attribute, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = inspect.cleandoc(text)
+    return found
+
 
 def models_schema() -> dict[str, Any]:
     """The JSON Schema of the settings, with each model and closed vocabulary under `$defs`."""
-    return StackSettings.model_json_schema(schema_generator=_WithoutTitles)
+    return StackSettings.model_json_schema(schema_generator=_Documented)
 
 
 @cache

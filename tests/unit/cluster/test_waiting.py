@@ -190,6 +190,14 @@ def test_a_silent_webhook_is_waited_for_and_its_last_words_are_told(api: ApiServ
     timer.join()
 
 
+def test_a_kind_without_its_definition_is_told_as_that(api: ApiServer, cluster: Cluster) -> None:
+    api.applies[QUEUE] = Answer(404, b"404 page not found")
+    missing = _missing(webhook_answers(_QUEUE, causes="Because."), cluster)
+    assert missing is not None
+    assert "does not know the kind Queue: its CustomResourceDefinition is missing" in missing
+    assert "404" not in missing
+
+
 @pytest.mark.parametrize(
     ("status", "message", "settled"),
     [
@@ -197,7 +205,6 @@ def test_a_silent_webhook_is_waited_for_and_its_last_words_are_told(api: ApiServ
         (422, 'Queue.scheduling.run.ai "default-parent-queue" is invalid: spec.resources', True),
         (403, 'queues "default-parent-queue" is forbidden: not yet ready to handle request', False),
         (429, "too many requests", False),
-        (404, "the server could not find the requested resource", False),
         (504, "Timeout: request did not complete within the allotted time", False),
     ],
 )
@@ -210,6 +217,6 @@ def test_a_refusal_is_an_answer_and_what_may_pass_by_is_none(
 
 
 def test_an_answer_in_plain_text_is_told_by_its_status(api: ApiServer, cluster: Cluster) -> None:
-    api.applies[QUEUE] = Answer(404, b"404 page not found")
+    api.applies[QUEUE] = Answer(502, b"bad gateway")
     missing = _missing(webhook_answers(_QUEUE, causes="Because."), cluster)
-    assert missing == "last heard: the API server answered with status 404"
+    assert missing == "last heard: the API server answered with status 502"

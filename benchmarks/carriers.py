@@ -1,0 +1,143 @@
+"""What each carrier of the overrides adds to a pod's creation: none, the policy, the webhook.
+
+Pods are created as dry runs on one real API server, which asks every policy and webhook all the same and writes
+nothing: a disk that is slow for a moment would be more than what is measured. Carriers take turns; each round gives one
+number per carrier, so that a machine whose speed drifts spoils no comparison.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import httpx2
+
+from benchmarks.result import Result, of_pairs, rounds, show, tell
+from config.reservation import Privilege
+from config.stack import StackSettings
+from manifests import admission, reservation
+from testbed.admission.deployment import Deployment, deployment, make, prepare, remove
+from testbed.admission.objects import reservation_pod
+from testbed.inventory import connect
+from testbed.simulated import start
+from testbed.stacks import Json, parse, webhook
+from testbed.waiting import eventually
+
+GOAL_MATCHED_MS = 3.0
+GOAL_OTHERS = 1.1
+PODS = rounds(150, 40)
+"""Per round, carrier and kind of pod."""
+
+
+def results() -> Iterator[Result]:
+    """Measure on a simulator of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        yield from _measure(Path(name))
+
+
+def _measure(folder: Path) -> Iterator[Result]:
+    settings = parse(webhook())
+    taken: dict[tuple[str, str], list[float]] = {}
+    with start(folder / "simulator") as control_plane, connect(control_plane) as api:
+        prepare(api, settings, "jetson-1")
+        with deployment(folder / "server", control_plane, api, settings) as server:
+            server.install()
+            server.start()
+            eventually(lambda: _is_mutated(api))
+            trusted = _take_away(api, server)
+            carriers: dict[str, Callable[[], AbstractContextManager[None]]] = {
+                "none": nullcontext,
+                "policy": lambda: _policy(api, settings),
+                "webhook": lambda: _webhook(api, trusted),
+            }
+            for number in range(rounds(7, 2) + 1):
+                for carrier, carrying in carriers.items():
+                    with carrying():
+                        for kind, pod in (("matched", reservation_pod()), ("other", _other_pod())):
+                            median = _median_ms(api, pod)
+                            if number:  # the first round warms everything up
+                                taken.setdefault((carrier, kind), []).append(median)
+    for carrier in ("policy", "webhook"):
+        yield _added(carrier, taken["none", "matched"], taken[carrier, "matched"])
+    for carrier in ("policy", "webhook"):
+        pairs = list(zip(taken[carrier, "other"], taken["none", "other"], strict=True))
+        name = f"A pod that is not matched: carrier {carrier} over none"
+        yield of_pairs(name, pairs, (carrier, "none"), goal=GOAL_OTHERS, unit="ms")
+
+
+def _added(carrier: str, without: list[float], with_it: list[float]) -> Result:
+    more = tuple(b - a for a, b in zip(without, with_it, strict=True))
+    parts = {carrier: f"{show(statistics.median(with_it))} ms", "none": f"{show(statistics.median(without))} ms"}
+    return Result(f"A matched pod: what carrier {carrier} adds", "ms", more, GOAL_MATCHED_MS, parts=parts)
+
+
+@contextmanager
+def _policy(api: httpx2.Client, settings: StackSettings) -> Iterator[None]:
+    objects = [
+        reservation.overrides_policy(settings, Privilege.PRIVILEGED),
+        reservation.overrides_binding(settings, Privilege.PRIVILEGED),
+    ]
+    for manifest in objects:
+        make(api, manifest)
+    eventually(lambda: _is_mutated(api))
+    yield
+    for manifest in reversed(objects):
+        remove(api, manifest)
+    eventually(lambda: not _is_mutated(api))
+
+
+@contextmanager
+def _webhook(api: httpx2.Client, configuration: Json) -> Iterator[None]:
+    make(api, configuration)
+    eventually(lambda: _is_mutated(api))
+    yield
+    remove(api, configuration)
+    eventually(lambda: not _is_mutated(api))
+
+
+def _take_away(api: httpx2.Client, server: Deployment) -> Json:
+    """The webhook's configuration as the server left it, with the authority that it trusts; the cluster loses it."""
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    there: Json = api.get(f"{path}/{admission.RESERVATION_WEBHOOK}").raise_for_status().json()
+    for manifest in server.configurations.values():
+        remove(api, manifest)
+    eventually(lambda: not _is_mutated(api))
+    kept = {key: value for key, value in there["metadata"].items() if key in {"name", "labels", "annotations"}}
+    return there | {"metadata": kept}
+
+
+def _median_ms(api: httpx2.Client, pod: Json) -> float:
+    times = []
+    for _ in range(PODS):
+        begin = time.perf_counter()
+        response = _create(api, pod)
+        times.append((time.perf_counter() - begin) * 1000)
+        response.raise_for_status()
+    return statistics.median(times)
+
+
+def _create(api: httpx2.Client, pod: Json) -> httpx2.Response:
+    namespace = pod["metadata"].get("namespace", reservation.NAMESPACE)
+    return api.post(f"/api/v1/namespaces/{namespace}/pods", json=pod, params={"dryRun": "All"})
+
+
+def _other_pod() -> Json:
+    """A pod that no carrier is for."""
+    pod = reservation_pod()
+    pod["metadata"] = {"name": "other", "namespace": "default"}
+    del pod["spec"]["serviceAccountName"]
+    return pod
+
+
+def _is_mutated(api: httpx2.Client) -> bool:
+    response = _create(api, reservation_pod())
+    if not response.is_success:
+        return False
+    [container] = response.json()["spec"]["containers"]
+    return container["securityContext"].get("privileged") is True
+
+
+if __name__ == "__main__":
+    tell(results())
