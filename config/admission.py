@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.charts import PullPolicy
-from config.images import PinnedImage
+from config.images import PinnedImage, PullSecrets
 from config.model import Name, Settings
 
 _DAY_SECONDS = 24 * 60 * 60
@@ -112,7 +112,7 @@ class AdmissionSettings(Settings):
     image: PinnedImage | None = None
     """The image of agents/Containerfile as you built and pushed it; required where a carrier is `webhook`."""
     pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
-    pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    pull_secrets: PullSecrets = ()
     """Names of existing docker-registry Secrets in the server's namespace."""
     namespace: Annotated[Name, AfterValidator(_fits_a_certificate)] = "kai-anywhere"
     """Its namespace, which no other part of the stack uses."""

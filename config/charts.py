@@ -7,7 +7,8 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from config.model import Name, Settings
+from config.images import PullSecrets
+from config.model import Settings
 
 
 @unique
@@ -19,7 +20,7 @@ class PullPolicy(StrEnum):
     NEVER = "Never"
 
 
-_RELEASE = re.compile(r"v?(\d+)\.(\d+)\.\d+([-+].*)?")
+_RELEASE = re.compile(r"v?(\d+)\.(\d+)\.\d+([-+].*)?", re.ASCII)
 
 
 def release_line(version: str | None) -> tuple[int, int] | None:
@@ -78,7 +79,7 @@ class ImageSettings(Settings):
         Annotated[
             str,
             Field(
-                pattern=r"^[^\s/:]+(:\d+)?(/[^\s:]+)?$",
+                pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*$",
                 title="registry and path",
                 examples=["registry.example.com:5000/mirror"],
             ),
@@ -87,5 +88,5 @@ class ImageSettings(Settings):
     ) = None
     """Registry and path before the image's name; default: the chart's own."""
     pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
-    pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    pull_secrets: PullSecrets = ()
     """Names of existing docker-registry Secrets in the release's namespace."""

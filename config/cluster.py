@@ -25,7 +25,7 @@ POLICIES_SINCE = {"v1": (1, 36), "v1beta1": (1, 34)}
 """Kubernetes' first version that serves MutatingAdmissionPolicy, by version of admissionregistration.k8s.io (KEP-3962);
 v1beta1 only where somebody switched it on."""
 
-_VERSION = re.compile(r"v?(\d{1,3})\.(\d{1,3})")
+_VERSION = re.compile(r"v?(\d{1,3})\.(\d{1,3})", re.ASCII)
 
 
 def minor_version(value: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from config.images import DigestImage, PinnedImage
+from config.images import DigestImage, PinnedImage, PullSecrets
 from config.model import Labels, Name, NodeName, Settings
 from config.reservation import Carrier
 
@@ -26,7 +26,7 @@ class BackendKind(StrEnum):
 
 
 _BACKEND_NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
-_QUANTITY = re.compile(r"\d{1,9}(\.\d{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+_QUANTITY = re.compile(r"\d{1,9}(\.\d{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?", re.ASCII)
 
 
 def _service_name(value: str) -> str:
@@ -111,7 +111,7 @@ class GvirtusSettings(Settings):
     """What pods get that name no backend; where there is one backend alone, it is the default."""
     client_namespace_labels: Annotated[Labels, Field(examples=[{"example.com/team": "robots"}])] = {}
     """Namespaces whose labelled pods reach the backends; empty means any namespace."""
-    pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    pull_secrets: PullSecrets = ()
     """Names of existing docker-registry Secrets in the namespace."""
     frontends: FrontendSettings | None = None
     timeout_seconds: Annotated[int, Field(ge=30, le=7200)] = 600

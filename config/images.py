@@ -6,11 +6,21 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from config.model import Name
+
 _REFERENCE = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5}(?=/))?(/[a-z0-9][a-z0-9._-]*)*(:(?P<tag>[\w][\w.-]{0,127}))?"
-    r"(?P<digest>@sha256:[0-9a-f]{64})?"
+    r"(?P<digest>@sha256:[0-9a-f]{64})?",
+    re.ASCII,
 )
 _LONGEST = 512
+
+
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if names.count(name) > 1:
+            raise PydanticCustomError("pull_secret_twice", "'{name}' is listed twice: remove one", {"name": name})
+    return names
 
 
 def _reference(value: str) -> str:
@@ -39,6 +49,8 @@ def _digest(value: str) -> str:
     return value
 
 
+PullSecrets = Annotated[tuple[Name, ...], AfterValidator(_each_once), Field(strict=False)]
+"""Names of existing docker-registry Secrets, each once: server-side apply refuses a pod that names one twice."""
 ImageReference = Annotated[
     str, AfterValidator(_reference), Field(title="image reference", examples=["registry.example.com/app:1.0"])
 ]

@@ -109,7 +109,7 @@ class KaiSettings(Settings):
     """KAI's namespace."""
     chart: ChartSettings = ChartSettings()
     images: ImageSettings = ImageSettings()
-    image_tag: Annotated[str, Field(min_length=1, title="image tag")] | None = None
+    image_tag: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$", title="image tag")] | None = None
     """`global.tag`, for images that were built locally."""
     gpu_sharing_mode: GpuSharingMode = GpuSharingMode.NON_MEMORY_ENFORCED
     binder_service_account: Name = "binder"

@@ -44,8 +44,10 @@ class Settings(BaseModel):
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_VALUE_MAX = 63
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?")
-_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_LABEL_KEY = re.compile(
+    rf"((?=[^/]{{1,253}}/){_DNS_SUBDOMAIN.pattern}/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
+)
 _SUBDOMAIN_MAX = 253
 
 
@@ -101,7 +103,7 @@ _BYTES_PER_MIB = 1024 * 1024
 _NOT_MIB_FROM = 1024 * 1024
 """KAI itself reads a label from 1048576 on as bytes (scheduler node_info, v0.17.0); no GPU has a TiB."""
 _BYTES_FROM = 1024**3
-_WITH_UNIT = re.compile(r"\s*(?P<number>\d{1,18}(\.\d{1,18})?)\s*(?P<unit>[KMGT]?i?B?)\s*", re.IGNORECASE)
+_WITH_UNIT = re.compile(r"\s*(?P<number>\d{1,18}(\.\d{1,18})?)\s*(?P<unit>[KMGT]?i?B?)\s*", re.IGNORECASE | re.ASCII)
 _MIB_PER_UNIT = {
     "b": 1 / _BYTES_PER_MIB,
     "k": 1 / _KIB_PER_MIB,

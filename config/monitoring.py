@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.charts import PullPolicy
-from config.images import PinnedImage
+from config.images import PinnedImage, PullSecrets
 from config.model import Labels, Name, Settings
 
 
@@ -27,7 +27,7 @@ class MonitoringSettings(Settings):
     image: PinnedImage | None = None
     """The image of agents/metrics/Containerfile as you built and pushed it; required where `enabled` is true."""
     pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
-    pull_secrets: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    pull_secrets: PullSecrets = ()
     """Names of existing docker-registry Secrets in the exporter's namespace."""
     namespace: Name = "kai-anywhere-monitoring"
     """Its namespace, which no other part of the stack uses."""

@@ -39,6 +39,12 @@ def _on_a_search_path(folder: str) -> str:
     return folder
 
 
+def _mountable(folder: str) -> str:
+    if ":" in folder:
+        raise PydanticCustomError("device_folder", "not a folder that a pod can have: its mounts take no ':'")
+    return folder
+
+
 def _each_once(folders: list[str]) -> list[str]:
     if len(set(folders)) != len(folders):
         twice = next(folder for folder in folders if folders.count(folder) > 1)
@@ -48,6 +54,10 @@ def _each_once(folders: list[str]) -> list[str]:
 
 LibraryFolder = Annotated[HostPath, AfterValidator(_on_a_search_path)]
 """A folder of the driver's libraries on a node; a pod sees it under the same path."""
+
+
+DeviceFolder = Annotated[HostPath, AfterValidator(_mountable)]
+"""A folder of device files on a node; a pod sees it under the same path."""
 
 
 class TegraNode(Settings):
@@ -89,7 +99,7 @@ class TegraPlatform(Settings):
     """Every Jetson by its node name (`kubectl get nodes`)."""
     driver_library_path: LibraryFolder = "/usr/lib/aarch64-linux-gnu/nvidia"
     """Where JetPack puts libnvidia-ml.so.1 on the Jetsons. JetPack 6 and 7 use the default."""
-    device_path: HostPath = "/dev"
+    device_path: DeviceFolder = "/dev"
     """Where the Jetsons have their device files."""
     container_runtime_mode: RuntimeMode = RuntimeMode.AUTO
     container_toolkit: ToolkitOwner = ToolkitOwner.HOST

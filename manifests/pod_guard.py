@@ -12,6 +12,7 @@ makes everything count again.
 from collections.abc import Sequence
 
 from config.gvirtus import FRONTENDS_NAMESPACE
+from config.kai import GpuSharingMode
 from config.pod_guard import GuardScope
 from config.stack import StackSettings
 from manifests import reservation
@@ -268,6 +269,8 @@ def _lifted(settings: StackSettings, check: Check) -> list[str]:
                 for key in ("containers", "initContainers")
             ]
             found.append(_fraction())
+            if settings.kai.gpu_sharing_mode is GpuSharingMode.NV_FRACTIONS:
+                found.append(_container_memory())
         case Unless.GIVEN_BY_KAI:
             # Ephemeral containers come later, when KAI does not look any more.
             found.append(
@@ -295,6 +298,17 @@ def _fraction() -> str:
         f" && {_positive('b[2].metadata.annotations[k]')})"
     )
     return f"b[2].spec.?schedulerName.orValue('') == {literal(table.KAI_SCHEDULER)} && {annotated}"
+
+
+def _container_memory() -> str:
+    """Whether a container of box `b`'s pod is given GPU memory by NvFractions' own annotations."""
+    prefix, keys = table.CONTAINER_MEMORY
+    amount = f"b[2].?metadata.?annotations[?{literal(prefix)} + c.name + key].orValue('')"
+    given = f"{literal(list(keys))}.exists(key, {_positive(amount)})"
+    return (
+        f"b[2].spec.?schedulerName.orValue('') == {literal(table.KAI_SCHEDULER)}"
+        f" && (b[2].spec.containers + b[2].spec.?initContainers.orValue([])).exists(c, {given})"
+    )
 
 
 def _positive(quantity: str) -> str:

@@ -84,7 +84,9 @@ class Unless(Enum):
     """What lifts a check from a container."""
 
     OWN_USERS = "the pod has a user namespace of its own"
-    GPU_REQUESTED = "a container of the pod requests a GPU, or the pod a fraction from KAI"
+    GPU_REQUESTED = (
+        "a container of the pod requests a GPU, or the pod a fraction from KAI, by the annotations of the stack's mode"
+    )
     GIVEN_BY_KAI = "it is the container that gets the pod's fraction: KAI's webhook sets the variable anew"
 
 

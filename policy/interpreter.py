@@ -12,6 +12,7 @@ from pod_checks import language, table
 from pod_checks.language import Check, Place, Unless
 from policy.findings import Told, Violation, told_image, told_name, told_path
 from policy.reading import Hole, Path, dict_of, list_of, one_of, parent, text_of
+from policy.stack_platform import StackFacts
 from policy.workloads import Document, Pod
 
 _IN_PODS = frozenset({"device_mounts", "images", "node_names", "runtime_classes", "variable_prefixes", "volume_images"})
@@ -35,12 +36,12 @@ _EMPTY = Told("an empty string")
 _ELSEWHERE = Told("a value from elsewhere")
 
 
-def violations(document: Document, rule: str) -> Iterator[Violation]:
+def violations(document: Document, rule: str, stack: StackFacts) -> Iterator[Violation]:
     """What the checks of a rule forbid in a document."""
     for check in table.CHECKS:
         if check.rule == rule:
             for path, value in _values(check, document):
-                if not _is_lifted(check.unless, path, document):
+                if not _is_lifted(check.unless, path, document, stack):
                     shown = _TOLD[check.name](value) if check.name in _TOLD else value
                     yield Violation(path, shown, check.why, check.remedy)
 
@@ -173,7 +174,7 @@ def _is_bad(allowed: language.Allowed, value: object) -> bool:  # noqa: PLR0911 
             return bool(text) and not is_pinned(text)
 
 
-def _is_lifted(unless: Unless | None, path: Path, document: Document) -> bool:
+def _is_lifted(unless: Unless | None, path: Path, document: Document, stack: StackFacts) -> bool:
     if unless is None:
         return False
     around = [pod for pod in document.pods if path[: len(pod.path)] == pod.path]
@@ -182,7 +183,9 @@ def _is_lifted(unless: Unless | None, path: Path, document: Document) -> bool:
             return any(pod.spec.get("hostUsers") is False for pod in around)
         case Unless.GPU_REQUESTED:
             return any(
-                fraction_container(pod) or any(requests_gpu(each.get("resources")) for _, each in pod.containers())
+                fraction_container(pod)
+                or (stack.nv_fractions and _asks_for_memory(pod))
+                or any(requests_gpu(each.get("resources")) for _, each in pod.containers())
                 for pod in around
             )
         case Unless.GIVEN_BY_KAI:
@@ -202,6 +205,19 @@ def fraction_container(pod: Pod) -> Path | None:
         if path[-2] != "ephemeralContainers"
     }
     return named.get(text_of(annotations.get(table.FRACTION_CONTAINER, next(iter(named), ""))))
+
+
+def _asks_for_memory(pod: Pod) -> bool:
+    """Whether a container of a pod that KAI schedules is given GPU memory by NvFractions' own annotations."""
+    annotations = dict_of(pod.metadata.get("annotations"))
+    prefix, keys = table.CONTAINER_MEMORY
+    amounts = (
+        annotations.get(f"{prefix}{text_of(container.get('name'))}{key}")
+        for path, container in pod.containers()
+        if path[-2] != "ephemeralContainers"
+        for key in keys
+    )
+    return pod.spec.get("schedulerName") == table.KAI_SCHEDULER and any(map(_is_positive, amounts))
 
 
 def _is_positive(amount: object) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from pod_checks import table
 from policy.own_exceptions import OwnException
 from policy.reading import dict_of, list_of, one_of, text_of
 
@@ -82,6 +83,7 @@ class StackFacts:
         registry: registry and path of KAI's images.
         operator_namespace: namespace of the GPU Operator.
         operator_installed: whether the settings have a section of it, and do not turn it off.
+        nv_fractions: whether KAI takes the annotations of NvFractions.
         remote_gpu_frontends: whether nodes without a GPU advertise remote ones, by a device plugin.
         levels: a rule's name to its level, where it is not the usual one.
         accepted: the user's own exceptions that are in force.
@@ -98,6 +100,7 @@ class StackFacts:
     registry: str = _REGISTRY
     operator_namespace: str = "gpu-operator"
     operator_installed: bool = False
+    nv_fractions: bool = False
     remote_gpu_frontends: bool = False
     levels: Mapping[str, str] = field(default_factory=dict)
     accepted: tuple[OwnException, ...] = ()
@@ -273,6 +276,7 @@ def _facts(settings: Mapping[str, object]) -> StackFacts:
         registry=text_of(dict_of(dict_of(settings.get("kai")).get("images")).get("registry")) or _REGISTRY,
         operator_namespace=text_of(operator.get("namespace")) or "gpu-operator",
         operator_installed="gpu_operator" in settings and operator.get("install") is not False,
+        nv_fractions=dict_of(settings.get("kai")).get("gpu_sharing_mode") == table.NV_FRACTIONS,
         remote_gpu_frontends=bool(dict_of(settings.get("gvirtus")).get("frontends")),
         problem=problem,
     )

@@ -11,8 +11,8 @@ from policy.stack_platform import StackFacts
 from policy.workloads import Document
 
 
-def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
-    yield from interpreter.violations(document, "devices")
+def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
+    yield from interpreter.violations(document, "devices", stack)
     yield from _runtime_classes(document)
     yield from _outside_containers(document)
     for field in document.fields("adminAccess"):

@@ -16,8 +16,8 @@ _NUMBERS = re.compile(r"[0-9 \t,-]*")
 _SYSCTL_WHY = "a runtime that joins settings to one text takes what follows as another one (CVE-2022-0811)"
 
 
-def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
-    yield from interpreter.violations(document, _NAME)
+def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
+    yield from interpreter.violations(document, _NAME, stack)
     for field in document.fields("sysctls"):
         for index, sysctl in enumerate(list_of(field.value)):
             value = dict_of(sysctl).get("value")

@@ -16,8 +16,8 @@ _PATTERN = "who makes a claim chooses the node's folder by its name or annotatio
 _LEAVES = "a path with '..' leaves its volume on kubelets that follow it (CVE-2017-1002101, CVE-2021-25741)"
 
 
-def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
-    yield from interpreter.violations(document, "host-paths")
+def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
+    yield from interpreter.violations(document, "host-paths", stack)
     for field in document.fields("hostDisk"):
         if field.value:
             yield Violation(field.path, told_path(dict_of(field.value).get("path", field.value)))

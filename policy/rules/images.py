@@ -10,8 +10,8 @@ from policy.stack_platform import StackFacts
 from policy.workloads import Document
 
 
-def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
-    yield from interpreter.violations(document, "images")
+def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
+    yield from interpreter.violations(document, "images", stack)
     for field in document.fields("tag"):
         # How charts take an image apart.
         if field.value == "latest" and "repository" in field.holder:

@@ -16,8 +16,8 @@ def in_security_context(path: Path) -> bool:
     return len(path) > 1 and str(path[-2]).casefold().endswith("securitycontext")
 
 
-def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
-    yield from interpreter.violations(document, "privileged")
+def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
+    yield from interpreter.violations(document, "privileged", stack)
     for field in document.fields("privileged"):
         # Where Kubernetes reads it, everything but false is wrong; elsewhere (Helm values) it may be a section.
         set_here = field.value is not None and field.value is not False and not isinstance(field.value, Hole)

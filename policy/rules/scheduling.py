@@ -21,7 +21,7 @@ _LABEL_REMEDY = "list the node under platform.tegra_nodes, or remove the label"
 
 
 def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
-    yield from interpreter.violations(document, "scheduling")
+    yield from interpreter.violations(document, "scheduling", stack)
     for field in document.fields("nodeName") if document.is_kind(*_POD_KINDS) else ():
         # Of a patch that has no container, too.
         if field.path[-2:-1] == ("spec",) and isinstance(field.value, str) and field.value:

@@ -1,5 +1,7 @@
 """The table of pod checks: what the pack's rules find is what it says, with its reason and remedy."""
 
+import json
+
 import pytest
 
 from manifests import pod_guard
@@ -7,9 +9,20 @@ from pod_checks import table
 from pod_checks.language import Check
 from policy.findings import Finding
 from policy.rules import POD_RULES
-from testbed.stacks import jetson, parse
+from policy.stack_platform import stack_facts
+from testbed.stacks import changed, jetson, parse, x86
 from tests.policy.objects import findings
-from tests.support.pods.corpus import CHANGES, COMBINATIONS, FORBIDDEN, FORBIDDEN_TOGETHER, NEW, Change, plain
+from tests.support.pods.corpus import (
+    CHANGES,
+    COMBINATIONS,
+    FORBIDDEN,
+    FORBIDDEN_TOGETHER,
+    NEW,
+    NV_FRACTIONS,
+    REFUSED_UNDER_NV_FRACTIONS,
+    Change,
+    plain,
+)
 
 POD = "kubernetes:core/v1:Pod"
 _CHECKS = {check.name: check for check in table.CHECKS}
@@ -45,6 +58,17 @@ def test_what_lifts_a_check_lifts_it(name: str) -> None:
 def test_what_lifts_nothing_is_found_by_the_checks_own_rule(name: str) -> None:
     found = _of_pods(findings(POD, COMBINATIONS[name](plain())))
     assert {each.rule for each in found} == {FORBIDDEN_TOGETHER[name]}
+
+
+@pytest.mark.parametrize("name", NV_FRACTIONS)
+def test_annotations_of_nv_fractions_are_a_request_under_that_mode_alone(name: str) -> None:
+    pod = NV_FRACTIONS[name](plain())
+    under = stack_facts(json.dumps(changed(x86(), "kai.gpu_sharing_mode", "nv_fractions")), {})
+    refused = {finding.rule for finding in _of_pods(findings(POD, pod, under))}
+    assert refused == ({"devices"} if name in REFUSED_UNDER_NV_FRACTIONS else set())
+    for other in (x86(), changed(x86(), "kai.gpu_sharing_mode", "hami_core")):
+        found = _of_pods(findings(POD, pod, stack_facts(json.dumps(other), {})))
+        assert {finding.rule for finding in found} == {"devices"}
 
 
 @pytest.mark.parametrize(("check", "change"), NEW, ids=lambda each: getattr(each, "name", ""))

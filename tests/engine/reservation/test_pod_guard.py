@@ -5,6 +5,7 @@ The pack judges the object as a program would register it; the API server gets i
 """
 
 import copy
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -13,10 +14,12 @@ import httpx2
 import pytest
 
 from manifests import pod_guard
+from manifests.admission_objects import deny_binding
 from pod_checks import table
+from policy.stack_platform import stack_facts
 from testbed.inventory import connect
 from testbed.simulated import start
-from testbed.stacks import Json, jetson, parse
+from testbed.stacks import Json, jetson, parse, x86
 from testbed.waiting import eventually
 from tests.policy.objects import changed, reservation_pod, without
 from tests.support.pods.corpus import (
@@ -29,7 +32,9 @@ from tests.support.pods.corpus import (
     IN_EPHEMERAL,
     KINDS,
     NEW,
+    NV_FRACTIONS,
     REFUSED_BY_KUBERNETES,
+    REFUSED_UNDER_NV_FRACTIONS,
     plain,
 )
 from tests.support.pods.reservation_cases import NEAR
@@ -92,6 +97,26 @@ def test_pack_and_twin_agree_on_what_takes_several_changes(api: httpx2.Client, n
     bodies = [KINDS[kind](COMBINATIONS[name](plain())) for kind in KINDS]
     assert [difference for body in bodies if (difference := disagreement(api, body))] == []
     assert {bool(findings(body)) for body in bodies} == {name in FORBIDDEN_TOGETHER}
+
+
+def test_pack_and_twin_agree_on_the_annotations_of_nv_fractions(api: httpx2.Client) -> None:
+    stack = changed(x86(), "kai.gpu_sharing_mode", "nv_fractions")
+    facts, namespace, name = stack_facts(json.dumps(stack), {}), "nv-fractions", f"{pod_guard.POD_GUARD}-nv"
+    make_namespace(api, namespace)
+    only_here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    policy = changed(pod_guard.guard_policy(parse(stack)), "metadata.name", name)
+    post(api, POLICIES, changed(policy, "spec.matchConstraints.namespaceSelector", only_here))
+    post(api, POLICIES.removesuffix("policies") + "policybindings", deny_binding(name))
+    eventually(lambda: not create(api, changed(plain(), "spec.hostPID", True), namespace).is_success)
+    refused = set()
+    for each, asking in NV_FRACTIONS.items():
+        for kind in KINDS:
+            body = KINDS[kind](asking(plain()))
+            response = create(api, body, namespace)
+            assert response.is_success != bool(findings(body, facts)), f"{each} of {kind}: {response.text}"
+            assert response.is_success or f"'{name}'" in response.json()["message"], response.text
+            refused |= set() if response.is_success else {each}
+    assert refused == REFUSED_UNDER_NV_FRACTIONS
 
 
 def test_every_check_of_the_table_is_in_the_corpus_as_refused_and_as_allowed() -> None:

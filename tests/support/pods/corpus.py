@@ -345,6 +345,27 @@ FORBIDDEN_TOGETHER = {
 }
 """Those that both refuse, with the rule that says so."""
 
+
+def _given_memory(container: str, amount: str = "8Gi", key: str = "request") -> tuple[str, object]:
+    return f"metadata.annotations.nvidia~com/container~{container}~gpu-memory~{key}", amount
+
+
+NV_FRACTIONS: dict[str, Callable[[Json], Json]] = {
+    "request": both(_given_memory("app"), _KAI, _RUNTIME),
+    "limit": both(_given_memory("app", key="limit"), _KAI, _RUNTIME),
+    "init-container": both(_given_memory("prepare"), _KAI, _RUNTIME),
+    "zero": both(_given_memory("app", "0"), _KAI, _RUNTIME),
+    "no-container-of-the-pod": both(_given_memory("apps"), _KAI, _RUNTIME),
+    "compute-mode-alone": both(
+        ("metadata.annotations.nvidia~com/container~app~gpu-compute~mode", "time-slicing"), _KAI, _RUNTIME
+    ),
+    "another-scheduler": both(_given_memory("app"), _RUNTIME),
+    "with-a-variable": both(_given_memory("app"), _KAI, _RUNTIME, _VISIBLE),
+}
+"""Requests by the annotations of NvFractions, which count where the stack says that mode."""
+REFUSED_UNDER_NV_FRACTIONS = NV_FRACTIONS.keys() - {"request", "limit", "init-container"}
+"""Those that ask for nothing, and a variable that nobody is known to set anew."""
+
 REFUSED_BY_KUBERNETES = {
     "unmasked": both((f"{CONTAINER}.securityContext.procMount", "Unmasked")),
     "sub-path": both((f"{CONTAINER}.volumeMounts.0.subPath", "../etc")),

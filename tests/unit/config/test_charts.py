@@ -105,3 +105,28 @@ def test_a_toolkit_that_would_ignore_fractions_is_refused(said: str) -> None:
 )
 def test_a_release_line_is_known_of_one_release_alone(version: str | None, line: tuple[int, int] | None) -> None:
     assert release_line(version) == line
+
+
+@pytest.mark.parametrize(
+    "registry",
+    ["r.example.com/a b", 'r.example.com/"a"', "r.example.com/A", "r.example.com:port", "r\u0007", "r/\u00e4"],
+)
+def test_a_registry_is_what_stands_before_an_images_name(registry: str) -> None:
+    key = "kai.images.registry"
+    assert_refused(changed(x86(), key, registry), key, "should match pattern", found=registry)
+
+
+@pytest.mark.parametrize("section", ["kai.images", "gpu_operator.images", "admission", "monitoring"])
+def test_a_pull_secret_is_named_once(section: str) -> None:
+    key = f"{section}.pull_secrets"
+    assert_refused(changed(x86(), key, ["site", "team", "site"]), key, "'site' is listed twice", "remove one")
+
+
+def test_an_image_tag_is_one() -> None:
+    assert_refused(changed(x86(), "kai.image_tag", "v1 2"), "kai.image_tag", "should match pattern", found="v1 2")
+
+
+@pytest.mark.parametrize("digits", ["\u0661.36", "1.\u0663\u0666"])
+def test_other_digits_are_no_version_of_kubernetes(digits: str) -> None:
+    key = "cluster.kubernetes_version"
+    assert_refused(changed(x86(), key, digits), key, "not a Kubernetes version", found=digits)

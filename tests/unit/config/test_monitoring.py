@@ -58,3 +58,11 @@ def test_its_namespace_is_its_own() -> None:
 
 def test_where_it_is_off_its_namespace_may_be_anybodys() -> None:
     assert not parse(changed(jetson(), "monitoring.namespace", "kai-scheduler")).monitoring.enabled
+
+
+@pytest.mark.parametrize(
+    "label", [{"a": "b\u00e4c"}, {"a\u00e4b": "c"}, {"a..b/c": "d"}, {"-a/c": "d"}, {f"{'a' * 254}/c": "d"}]
+)
+def test_a_label_is_what_kubernetes_takes(label: dict[str, str]) -> None:
+    key = "monitoring.dashboards.labels"
+    assert_refused(changed(jetson(), key, label), key, "is not a label")

@@ -291,3 +291,8 @@ def test_library_folders_are_a_short_list_of_host_paths(folders: object, says: s
     text = refusal(changed(jetson(), key, folders))
     assert key in text
     assert says in text
+
+
+def test_device_files_lie_where_a_pod_can_mount_them() -> None:
+    key = "platform.device_path"
+    assert_refused(changed(jetson(), key, "/dev:1"), key, "its mounts take no ':'", found="/dev:1")

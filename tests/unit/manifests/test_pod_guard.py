@@ -101,6 +101,13 @@ def test_a_check_belongs_to_a_rule_of_the_pack_about_pods() -> None:
     assert all(re.fullmatch("[a-z_]+", name) for name in names), "each names a variable of the policy"
 
 
+def test_annotations_of_nv_fractions_lift_the_runtime_class_under_that_mode_alone() -> None:
+    spelling = "nvidia.com/container."
+    assert spelling not in json.dumps(_policy(x86()))
+    variables = _variables(changed(x86(), "kai.gpu_sharing_mode", "nv_fractions"))
+    assert {name for name, expression in variables.items() if spelling in expression} == {"runtime_classes"}
+
+
 def test_a_variable_uses_only_variables_before_it() -> None:
     known: set[str] = set()
     for name, expression in _variables(jetson()).items():

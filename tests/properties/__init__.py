@@ -1,0 +1,1 @@
+"""Properties of the whole program, for random valid settings."""

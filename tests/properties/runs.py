@@ -1,0 +1,66 @@
+"""How many random stacks a property is asked about, and which.
+
+A plain run has always the same ones, so that it fails for nobody but whoever changed something. With
+`RANDOM_STACKS=3000` each property gets that many of its own, and a failure is printed with what repeats it.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
+from pydantic import BaseModel
+
+from testbed.stacks import Json, parse
+from tests.properties.stacks import said, stacks
+
+_MANY = int(os.environ.get("RANDOM_STACKS", "0"))
+_Test = TypeVar("_Test", bound=Callable[..., None])
+
+
+def examples(usual: int) -> Callable[[_Test], _Test]:
+    """Decorates a property: how many random stacks a plain run asks it about."""
+    return settings(
+        max_examples=_MANY or usual,
+        derandomize=not _MANY,
+        print_blob=True,
+        database=None,
+        deadline=None,
+        # A stack has hundreds of values.
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+    )
+
+
+def drawn(count: int, of: SearchStrategy[Json] | None = None) -> list[Json]:
+    """The same random stacks in every run."""
+    found: list[Json] = []
+
+    @settings(
+        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(of or stacks())
+    def draw(stack: Json) -> None:
+        found.append(stack)
+
+    draw()
+    return found
+
+
+@functools.cache
+def seen_in(count: int) -> frozenset[tuple[str, str, object]]:
+    """What random stacks say: models, fields, and their values where these are words or numbers."""
+    return frozenset(
+        (model, name, value if isinstance(value, str | bool | int) else None)
+        for stack in drawn(count)
+        for model, name, value in said(parse(stack))
+    )
+
+
+def of_models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """Every model of the settings."""
+    for model in base.__subclasses__():
+        if model.__module__.startswith("config."):
+            yield model
+            yield from of_models(model)

@@ -1,0 +1,112 @@
+"""What random settings register: without an error, by Kubernetes' rules, within the policies, the same every time."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from policy.stack_platform import stack_facts
+from testbed.stacks import Json, jetson, parse, webhook, x86
+from tests.policy.objects import findings
+from tests.properties import judges
+from tests.properties.graphs import graph_of
+from tests.properties.runs import examples
+from tests.properties.stacks import stacks
+from tests.support.recording_monitor import Graph
+
+_ENFORCE = ("metadata", "labels", "pod-security.kubernetes.io/enforce")
+_SOCKETS = ("/var/lib/kubelet/device-plugins", "/var/snap/microk8s/common/var/lib/kubelet/device-plugins")
+_BY_DESIGN: dict[tuple[str, judges.Path], tuple[object, ...]] = {
+    ("Namespace:gpu-operator-namespace", _ENFORCE): ("privileged",),
+    ("Namespace:gvirtus-frontends-namespace", _ENFORCE): ("privileged",),
+    ("DaemonSet:gvirtus-device-plugin", ("spec", "template", "spec", "volumes", 0, "hostPath")): tuple(
+        {"path": folder, "type": "Directory"} for folder in _SOCKETS
+    ),
+}
+"""Power that an x86 stack gives, by somebody else's design: docs/policy.md lists the same as exceptions."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _agents_are_kept_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@examples(60)
+@given(stacks())
+def test_random_settings_register_what_kubernetes_takes(stack: Json) -> None:
+    graph = graph_of(stack)
+    assert len(graph.registrations) > 10
+    assert [*judges.wrong_names(graph), *judges.wrong_metadata(graph), *judges.wrong_objects(graph)] == []
+
+
+@examples(60)
+@given(stacks())
+def test_policies_pass_or_say_which_setting_they_do_not_take(stack: Json) -> None:
+    facts = stack_facts(json.dumps(stack), {})
+    found = {
+        finding.rule
+        for registered in graph_of(stack).registrations
+        for finding in findings(registered.type, dict(registered.inputs), facts)
+    }
+    if facts.problem is None:
+        assert found == set()
+    else:
+        # A folder that is none of drivers or devices is granted by no setting.
+        assert "_path" in facts.problem
+        assert found <= {"privileged", "host-paths", "devices"}
+
+
+@examples(40)
+@given(stacks("x86"))
+def test_x86_settings_give_no_power_over_a_node_anywhere(stack: Json) -> None:
+    for key, path, value in judges.powers(graph_of(stack)):
+        assert value in _BY_DESIGN.get((key, path), ()), (key, path)
+
+
+@examples(10)
+@given(stacks())
+def test_random_settings_register_the_same_again_and_after_they_were_written_and_read(stack: Json) -> None:
+    first = _lasting(graph_of(stack))
+    assert _lasting(graph_of(stack)) == first
+    assert _lasting(graph_of(parse(stack).model_dump(mode="json", exclude_unset=True))) == first
+
+
+def _lasting(graph: Graph) -> list[Any]:
+    """Everything registered, without times and without an authority, which is made anew and then kept."""
+    return [
+        (
+            each.key,
+            each.type,
+            each.parent,
+            each.provider,
+            each.dependencies,
+            {name: value for name, value in _without_authority(each.inputs).items() if name not in each.ignored},
+            each.retained,
+        )
+        for each in sorted(graph.registrations, key=lambda each: each.key)
+    ]
+
+
+def _without_authority(inputs: Any) -> Any:  # noqa: ANN401 - JSON
+    match inputs:
+        case dict():
+            return {key: _without_authority(value) for key, value in inputs.items() if key != "caBundle"}
+        case list():
+            return [_without_authority(each) for each in inputs]
+        case _:
+            return inputs
+
+
+def _powerful(stack: Json) -> set[str]:
+    return {key for key, path, value in judges.powers(graph_of(stack)) if value not in _BY_DESIGN.get((key, path), ())}
+
+
+def test_the_judge_of_power_finds_what_jetsons_are_given_in_expressions_and_in_texts() -> None:
+    assert _powerful(x86()) == set()
+    namespace = "Namespace:reservation-namespace"
+    assert _powerful(jetson()) == {namespace, "MutatingAdmissionPolicy:reservation-policy"}
+    assert _powerful(webhook()) == {namespace, "ConfigMap:admission-settings"}
