@@ -21,6 +21,7 @@ from config.stack import StackConfigError
 from operations import chart_update, engine, policy_check, sharing, summary
 from operations import images as stack_images
 from operations.bundle.commands import bundle
+from operations.docs_site import docs_site
 from operations.doctor.commands import app as doctor_app
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
@@ -56,6 +57,7 @@ app.command()(bundle)
 app.command()(rollback)
 app.command()(stacks)
 app.command()(release)
+app.command()(docs_site)
 
 _SUMMARY_WIDTH = 110
 

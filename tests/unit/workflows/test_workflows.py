@@ -73,6 +73,7 @@ WRITES = {
     ("preview", "comment"): {"pull-requests"},
     ("release", "image"): {"id-token", "packages"},
     ("release", "release"): {"contents"},
+    ("release", "docs"): {"contents"},
     ("daily", "drift"): {"id-token", "issues"},
     ("pull-request", "preview"): {"id-token", "pull-requests"},
     ("tag", "release"): {"contents", "id-token", "packages"},
@@ -219,7 +220,7 @@ def test_ci_runs_what_decides_on_a_change_here() -> None:
 def test_every_command_that_is_run_exists(file: Path) -> None:
     commands = set(get_command(app).commands)  # type: ignore[attr-defined]  # it is a group
     for job in jobs(file.stem).values():
-        for words in re.findall(r"(?m)^\s*make ([a-z -]+)", scripts(job)):
+        for words in re.findall(r"(?m)^\s*make (?:-C program )?([a-z -]+)", scripts(job)):
             assert set(words.split()) <= TARGETS, words
         for command in re.findall(r"bin/kai-anywhere ([a-z-]+)", scripts(job)):
             assert command in commands
