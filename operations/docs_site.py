@@ -1,7 +1,7 @@
-"""Puts the built docs of a version beside those of other versions, in a checkout of the branch that a web server shows.
+"""Puts the built docs of a version beside those of others, in a checkout of the branch that a web server shows.
 
-Zensical has no command for it, and mike, which has, runs MkDocs. The layout is mike's, which the theme's list of versions
-reads: a folder for each version, `versions.json`, and `latest` with a copy of the newest version.
+Zensical has no command for it, and mike, which has one, runs MkDocs. The layout is mike's, which the theme's list of
+versions reads: a folder for each version, `versions.json`, and `latest` with a copy of the newest version.
 """
 
 import re

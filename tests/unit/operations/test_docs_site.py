@@ -123,7 +123,7 @@ def test_wrong_input_changes_nothing(tmp_path: Path, pages: Path, options: dict[
 
 def test_the_command_says_what_is_published(tmp_path: Path, pages: Path) -> None:
     arguments = ["--pages", str(pages), "--address", ADDRESS, "--site", str(_site(tmp_path, "one"))]
-    for version in ("v1.0.0", "v1.1.0"):
-        done = CliRunner().invoke(app, ["docs-site", "--version", version, *arguments])
-        assert done.exit_code == 0, done.output
+    CliRunner().invoke(app, ["docs-site", "--version", "v1.0.0", *arguments])
+    done = CliRunner().invoke(app, ["docs-site", "--version", "v1.1.0", *arguments])
+    assert done.exit_code == 0, done.output
     assert done.output == f"{pages} has the docs of v1.1.0, v1.0.0; latest is v1.1.0.\n"

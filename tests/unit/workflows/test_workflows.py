@@ -206,8 +206,14 @@ def test_the_job_that_posts_can_reach_neither_state_nor_cluster() -> None:
     assert holder["name"] == "Comment"
 
 
-def test_the_comment_is_written_when_the_preview_failed() -> None:
-    assert jobs("preview")["comment"]["if"].startswith("${{ !cancelled()")
+def test_the_comment_is_written_when_the_preview_failed_and_when_no_stack_is_left() -> None:
+    assert jobs("preview")["comment"]["if"] == "${{ !cancelled() && needs.stacks.result == 'success' }}"
+
+
+def test_what_judges_without_secrets_takes_the_simulator_whatever_cluster_a_stack_names() -> None:
+    for command in re.findall(r"bin/kai-anywhere (?:policy|review) .*", scripts(jobs("policy")["policy"])):
+        assert command.endswith(" --simulator")
+    assert "--simulator" not in scripts(jobs("preview")["preview"])
 
 
 def test_ci_runs_what_decides_on_a_change_here() -> None:
