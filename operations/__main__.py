@@ -21,12 +21,14 @@ from config.stack import StackConfigError
 from operations import chart_update, engine, policy_check, sharing, summary
 from operations import images as stack_images
 from operations.bundle.commands import bundle
+from operations.docs_site import docs_site
 from operations.doctor.commands import app as doctor_app
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.helm import Helm
 from operations.plan.commands import plan
 from operations.privilege_probe import run as privilege_probe
+from operations.pull_request.commands import SimulatorOnly
 from operations.pull_request.commands import app as pull_request_app
 from operations.registry import Registries
 from operations.release import release
@@ -56,6 +58,7 @@ app.command()(bundle)
 app.command()(rollback)
 app.command()(stacks)
 app.command()(release)
+app.command()(docs_site)
 
 _SUMMARY_WIDTH = 110
 
@@ -146,6 +149,7 @@ def preflight(stack: Stack = "jetson") -> None:
 
 @app.command()
 def policy(
+    *,
     stack: Annotated[
         list[str] | None, typer.Option("--stack", help="A stack; every stack of the checkout without it.")
     ] = None,
@@ -153,6 +157,7 @@ def policy(
     pack_config: Annotated[
         Path | None, typer.Option(help="For --policy-pack-config; by default made of the stack's settings.")
     ] = None,
+    on_simulator: SimulatorOnly = False,
 ) -> None:
     """Run the policy pack on previews, and prove that it was in force."""
     chosen = replace(
@@ -160,7 +165,7 @@ def policy(
     )
     results = []
     for name in stack or stack_names(ROOT):
-        with open_target(name) as target:
+        with open_target(name, simulator_only=on_simulator) as target:
             engine.check_context(target)
             engine.select_stack(target)
             results.append(policy_check.judged(target, chosen))

@@ -107,8 +107,9 @@ def with_settings(content: dict[str, Any], changes: dict[str, dict[str, Any]]) -
 def for_simulator(content: dict[str, Any]) -> dict[str, Any]:
     """The stack file's content for a cluster that is simulated.
 
-    Without hosts, so that no machine is contacted; a GPU's memory that a host would be asked for is a fixed one. And
-    without what only the real stack can read: its secrets, and the provider that encrypts them.
+    Without hosts, so that no machine is contacted; a GPU's memory that a host would be asked for is a fixed one.
+    Without the way to the real cluster, whose context the simulator does not have. And without what only the real stack
+    can read: its secrets, and the provider that encrypts them.
     """
     settings = {section: value for section, value in content["config"][_KEY].items() if section != "hosts"}
     platform = _dict_of(settings.get("platform"))
@@ -117,7 +118,10 @@ def for_simulator(content: dict[str, Any]) -> dict[str, Any]:
         for kind in ("tegra_nodes", "unified_memory_nodes")
         if (nodes := _dict_of(platform.get(kind)))
     }
-    return {"config": {_KEY: settings | {"platform": platform | measured}}}
+    changed = {"platform": platform | measured}
+    if cluster := _dict_of(settings.get("cluster")):
+        changed["cluster"] = {key: value for key, value in cluster.items() if key not in {"kubeconfig", "context"}}
+    return {"config": {_KEY: settings | changed}}
 
 
 def _dict_of(value: object) -> dict[str, Any]:

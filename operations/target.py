@@ -55,18 +55,19 @@ def folder(stack: str) -> Path:
 
 
 @contextmanager
-def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
+def open_target(stack: str, *, start: bool = True, simulator_only: bool = False) -> Iterator[Target]:
     """The reader's own cluster if one is chosen, else the simulator.
 
     Args:
         stack: its name.
         start: whether the simulator is made where there is none yet.
+        simulator_only: whether it is the simulator also where a cluster is chosen, by KUBECONFIG or by the settings.
 
     Raises:
         OperationError: if another command works on the same simulator, or there is none.
     """
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
-    if own_cluster(settings):
+    if own_cluster(settings) and not simulator_only:
         environment = toolchain.environment(toolchain.ENGINE)
         if chosen := own_kubeconfig():
             # Not every shell expands `make up KUBECONFIG=~/.kube/config`, and the Kubernetes provider does not either.
@@ -74,8 +75,10 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
         yield Target(stack, settings, ROOT, environment, ())
         return
     say(
-        f"No cluster is chosen (KUBECONFIG, or the settings' cluster.kubeconfig and cluster.context), so this is the "
-        f"simulator of stack '{stack}'."
+        f"This is the simulator of stack '{stack}', as --simulator asks."
+        if simulator_only
+        else "No cluster is chosen (KUBECONFIG, or the settings' cluster.kubeconfig and cluster.context), "
+        f"so this is the simulator of stack '{stack}'."
     )
     place = folder(stack)
     if not start and not (place / "state").exists():

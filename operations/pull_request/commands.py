@@ -15,11 +15,19 @@ from operations.engine_events import failed
 from operations.errors import OperationError
 from operations.pull_request import base_pack, report
 from operations.pull_request import review as previews
-from operations.pull_request.comment import Occasion, drift_issue, marker, preview_comment, skipped_comment
+from operations.pull_request.comment import (
+    Occasion,
+    drift_issue,
+    marker,
+    preview_comment,
+    retired_comment,
+    skipped_comment,
+)
+from operations.pull_request.concern import concerns, place_of
 from operations.pull_request.github import GitHub, GitHubError
 from operations.pull_request.verified import Changes, Verified, posted_comment
 from operations.redaction import Redactor
-from operations.stack_file import raw_settings
+from operations.stack_file import raw_settings, stack_names
 from operations.stacks import STACK_NAME
 from operations.target import ROOT, Target, open_target
 
@@ -27,6 +35,11 @@ app = typer.Typer(add_completion=False)
 
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 Out = Annotated[Path, typer.Option("--out", help="The folder that gets the texts.")]
+SimulatorOnly = Annotated[
+    bool, typer.Option("--simulator", help="On the simulator, whichever cluster KUBECONFIG or the settings name.")
+]
+Folder = Annotated[str, typer.Option("--folder", help="Where the stacks' files are in the repository.")]
+PullRequest = Annotated[int, typer.Option("--pull-request", min=1, help="Its number.")]
 _RUN_URL = re.compile(r"https://[\w.:-]+(/[\w.-]+)*")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _NO_CHANGES_EXPECTED = 7
@@ -38,14 +51,14 @@ _IN_STEP = "no-drift"
 
 
 @app.command()
-def review(stack: Stack = "jetson", out: Out = Path("review")) -> None:
+def review(stack: Stack = "jetson", out: Out = Path("review"), *, on_simulator: SimulatorOnly = False) -> None:
     """Preview with the policy pack; write comment.md, and the report for the job that posts, whatever comes of it."""
     redactor = Redactor(previews.environment_secrets())
     _occasion(stack)
     for left_over in ("comment.md", _REPORT):
         (out / left_over).unlink(missing_ok=True)
     try:
-        with open_target(stack) as target:
+        with open_target(stack, simulator_only=on_simulator) as target:
             _open_stack(target)
             status, record = previews.preview(target, out)
     except (OperationError, StackConfigError, toolchain.ToolchainError) as error:
@@ -90,23 +103,21 @@ def post(
     stack: Stack = "jetson",
     out: Out = Path("review"),
     pull_request: Annotated[int | None, typer.Option(min=1, help="Its number; without it, drift's issue.")] = None,
+    folder: Folder = "",
     skipped: Annotated[
         bool, typer.Option("--skipped", help="No credentials were there: say so where an older comment stands.")
     ] = False,
 ) -> None:
     """Write the comment on the pull request, or open, update or close the issue of drift; on GitHub, in a job."""
-    repository, token = os.environ.get("GITHUB_REPOSITORY", ""), os.environ.get("GITHUB_TOKEN", "")
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or not token:
-        raise OperationError(
-            "GITHUB_REPOSITORY (owner/name) and GITHUB_TOKEN must be set: this command runs in a job of GitHub Actions."
-        )
-    github = GitHub(repository, token, api=os.environ.get("GITHUB_API_URL", "https://api.github.com"))
+    github = _github()
     try:
         if pull_request is not None and skipped:
-            address = github.update_comment(pull_request, skipped_comment(_occasion(stack)))
+            address = github.update_comment(pull_request, skipped_comment(_occasion(stack, folder=folder)))
             typer.echo(address or f"Stack '{stack}' was skipped, and no comment of it is there.")
         elif pull_request is not None:
-            typer.echo(github.put_comment(pull_request, _comment(github, pull_request, stack, out)))
+            typer.echo(
+                github.put_comment(pull_request, _comment(github, pull_request, _occasion(stack, folder=folder), out))
+            )
         elif (out / "issue.md").exists():
             body = _read(out / "issue.md", marker("drift", stack))
             typer.echo(github.put_issue(f"Drift: the cluster is not as stack {stack} says", body))
@@ -118,9 +129,38 @@ def post(
         raise OperationError(str(error)) from error
 
 
-def _comment(github: GitHub, pull_request: int, stack: str, out: Path) -> str:
+@app.command()
+def retire(pull_request: PullRequest, folder: Folder = "") -> None:
+    """Say it in the comments of stacks that the pull request does not concern any more; on GitHub, in a job.
+
+    What concerns a stack is decided here, by the base branch's code: the pull request's own could hide a stack.
+    """
+    github = _github()
+    try:
+        changes = github.changes(pull_request)
+        if not changes.listed_all:
+            typer.echo("GitHub did not list all changed files, so every comment stays.")
+            return
+        for stack, url, body in github.previews(pull_request, place_of(folder)):
+            text = retired_comment(_occasion(stack, folder=folder))
+            if body != text and not concerns(changes, stack, place_of(folder), stack_names(ROOT)):
+                typer.echo(github.update(url, text))
+    except GitHubError as error:
+        raise OperationError(str(error)) from error
+
+
+def _github() -> GitHub:
+    repository, token = os.environ.get("GITHUB_REPOSITORY", ""), os.environ.get("GITHUB_TOKEN", "")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or not token:
+        raise OperationError(
+            "GITHUB_REPOSITORY (owner/name) and GITHUB_TOKEN must be set: this command runs in a job of GitHub Actions."
+        )
+    return GitHub(repository, token, api=os.environ.get("GITHUB_API_URL", "https://api.github.com"))
+
+
+def _comment(github: GitHub, pull_request: int, occasion: Occasion, out: Path) -> str:
     """The comment, whatever the pull request's own code left: where that is nothing, an older comment must not stay."""
-    occasion = _occasion(stack)
+    stack = occasion.stack
     changes = github.changes(pull_request)
     read: report.Report | str
     try:
@@ -150,7 +190,7 @@ def _open_stack(target: Target) -> None:
     engine.bind_cluster(target)
 
 
-def _occasion(stack: str, status: int = 0) -> Occasion:
+def _occasion(stack: str, status: int = 0, *, folder: str = "") -> Occasion:
     """The run, as GitHub Actions tells it; what is not of the expected form is left out."""
     if not STACK_NAME.fullmatch(stack):
         raise OperationError(f"{stack!r} is no stack name: letters, digits, '_', '.' and '-', at most 100.")
@@ -159,6 +199,7 @@ def _occasion(stack: str, status: int = 0) -> Occasion:
     return Occasion(
         stack,
         status,
+        folder=place_of(folder),
         commit=commit if _COMMIT.fullmatch(commit) else "",
         log_url=url if run and _RUN_URL.fullmatch(url) else "",
     )

@@ -30,17 +30,19 @@ class Occasion:
         status: exit status of pulumi; 0 is success.
         commit: what was previewed, as a git object name; empty if unknown.
         log_url: where the whole log can be read; empty if nowhere.
+        folder: where the stack's file is in the repository; empty for its root.
     """
 
     stack: str
     status: int
     commit: str = ""
     log_url: str = ""
+    folder: str = ""
 
 
-def marker(kind: str, stack: str) -> str:
+def marker(kind: str, stack: str, folder: str = "") -> str:
     """The invisible line by which a comment or an issue is found again."""
-    return f"<!-- kai-anywhere:{kind}:{stack} -->"
+    return f"<!-- kai-anywhere:{kind}:{f'{folder}/' if folder else ''}{stack} -->"
 
 
 def preview_comment(record: Record, occasion: Occasion, redactor: Redactor) -> str:
@@ -48,7 +50,7 @@ def preview_comment(record: Record, occasion: Occasion, redactor: Redactor) -> s
 
     The text is bounded (`LIMIT_BYTES`), and shows texts of others as code only.
     """
-    head = f"{marker('preview', occasion.stack)}\n"
+    head = f"{marker('preview', occasion.stack, occasion.folder)}\n"
     people = (people_section(record, redactor),)
     return head + preview_body(record, occasion, redactor, limit=LIMIT_BYTES - len(head), first=people)
 
@@ -56,9 +58,19 @@ def preview_comment(record: Record, occasion: Occasion, redactor: Redactor) -> s
 def skipped_comment(occasion: Occasion) -> str:
     """What replaces an older comment where there are no credentials any more."""
     return (
-        f"{marker('preview', occasion.stack)}\n### Preview of {markdown.code(occasion.stack)}: skipped\n"
+        f"{marker('preview', occasion.stack, occasion.folder)}\n"
+        f"### Preview of {markdown.code(occasion.stack)}: skipped\n"
         "\nNo credentials are configured for this stack, so nothing is known of what would change. docs/teams.md tells "
         "which are needed.\n"
+    )
+
+
+def retired_comment(occasion: Occasion) -> str:
+    """What replaces the comment of a stack that the pull request does not concern any more."""
+    return (
+        f"{marker('preview', occasion.stack, occasion.folder)}\n"
+        f"### Preview of {markdown.code(occasion.stack)}: not concerned any more\n"
+        "\nAn older push of this pull request concerned this stack. What it changes now does not.\n"
     )
 
 

@@ -1,5 +1,6 @@
 """Writes a comment or an issue on GitHub once, and updates it from then on."""
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -8,7 +9,9 @@ import httpx2
 from httpx2 import codes
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from operations.pull_request.comment import marker
 from operations.pull_request.verified import Changes
+from operations.stacks import STACK_NAME
 
 _T = TypeVar("_T")
 _TIMEOUT_SECONDS = 30
@@ -73,6 +76,7 @@ class _File(BaseModel):
 
     filename: str
     previous_filename: str | None = None
+    status: str = ""
 
 
 _POSTS = TypeAdapter(list[_Post])
@@ -132,7 +136,34 @@ class GitHub:
         # GitHub lists no more than 3,000.
         files = list(self._pages(f"{url}/files", {}, _FILES))
         paths = tuple(path for file in files for path in (file.filename, file.previous_filename) if path)
-        return Changes(paths, told.head.sha, listed_all=len(files) >= told.changed_files)
+        removed = {file.filename for file in files if file.status == "removed"}
+        removed |= {file.previous_filename for file in files if file.previous_filename and file.status == "renamed"}
+        return Changes(paths, told.head.sha, listed_all=len(files) >= told.changed_files, removed=frozenset(removed))
+
+    def previews(self, pull_request: int, folder: str) -> list[tuple[str, str, str]]:
+        """Our comments about previews of a folder's stacks: stack, address in the interface, text.
+
+        Raises:
+            GitHubError: if GitHub refuses it or does not answer.
+        """
+        ours = re.compile(re.escape(marker("preview", "STACK", folder)).replace("STACK", f"({STACK_NAME.pattern})"))
+        posts = self._pages(f"{self._base}/issues/{pull_request}/comments", {}, _POSTS)
+        return [
+            (found[1], post.url, post.body)
+            for post in posts
+            if post.body is not None
+            and post.user is not None
+            and post.user.login == self._author
+            and (found := ours.fullmatch(post.body.split("\n", 1)[0].strip()))
+        ]
+
+    def update(self, url: str, body: str) -> str:
+        """Give a comment another text; gives its address.
+
+        Raises:
+            GitHubError: if GitHub refuses it or does not answer.
+        """
+        return self._send("PATCH", url, {"body": body}).html_url
 
     def put_issue(self, title: str, body: str) -> str:
         """Open an issue, or update the open one with the same marker; gives its address.

@@ -53,11 +53,13 @@ class Changes:
         paths: of the changed files; a renamed one's old path too.
         head: the commit that they were compared at.
         listed_all: whether GitHub listed every changed file.
+        removed: those of the paths that are no file any more.
     """
 
     paths: tuple[str, ...]
     head: str
     listed_all: bool
+    removed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def posted_comment(verified: Verified, report: Report | str, occasion: Occasion,
         occasion: this run; its status is not looked at.
         redactor: hides once more what looks like a secret.
     """
-    head = f"{marker('preview', occasion.stack)}\n### Preview of {markdown.code(occasion.stack)}\n"
+    head = f"{marker('preview', occasion.stack, occasion.folder)}\n### Preview of {markdown.code(occasion.stack)}\n"
     own = (
         *_people(report, redactor),
         markdown.Section("Checked by the code of the base branch", [_judged(verified, report)], 2_000),

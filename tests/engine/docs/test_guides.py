@@ -133,6 +133,7 @@ class TestOneStack:
     def test_the_jetson_page_installs_the_stack(self, reader: Reader, api: httpx2.Client) -> None:
         reader.edits(_settings("jetson.md", "cluster", "platform"))
         script = command("jetson.md", 'eval "$(make env)"')
+        script += command("jetson.md", "make preflight KUBECONFIG=~/.kube/config && pulumi up")
         # `--local` is a folder in the home that the system knows, whatever HOME says: a test leaves it alone.
         state = reader.checkout.parent / "state"
         state.mkdir()

@@ -177,7 +177,11 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         ("sudo apt-get install nvidia-container", NotRun("a Jetson, JetPack's packages and the internet")),
         (
             'eval "$(make env)"',
-            RunBy(_DOCS, "test_the_jetson_page_installs_the_stack", but="the state is elsewhere; yes is answered"),
+            RunBy(_DOCS, "test_the_jetson_page_installs_the_stack", but="the state is elsewhere"),
+        ),
+        (
+            "make preflight KUBECONFIG=~/.kube/config && pulumi up",
+            RunBy(_DOCS, "test_the_jetson_page_installs_the_stack", _ANSWERED),
         ),
         ("kubectl apply -f examples/fraction.yaml", RunBy(_DOCS, "test_a_fraction_is_taken")),
         (
@@ -242,7 +246,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy(_RECOVERY, "test_a_run_killed_between_objects_goes_on_where_it_was", _ANSWERED),
         ),
         (
-            "kai-anywhere rollback --only-heal --stack jetson",
+            "kai-anywhere rollback --only-heal --stack jetson && pulumi up --stack jetson",
             RunBy(_ROLLBACK, "test_a_killed_installation_is_healed_and_up_goes_on", _ANSWERED),
         ),
         (
@@ -290,7 +294,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
     ],
     "docs/teams.md": [
         (
-            "pulumi login 's3://kai-anywhere-state?region=eu-central-1'",
+            "pulumi login 's3://kai-anywhere-state?region=eu-central-1' --non-interactive",
             RunBy(
                 _S3,
                 "test_the_commands_of_the_teams_guide_work",
@@ -298,7 +302,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             ),
         ),
         (
-            "pulumi login 's3://kai-anywhere-state?region=eu-central-1'",
+            "pulumi login 's3://kai-anywhere-state?region=eu-central-1' --non-interactive",
             RunBy(_S3, "test_the_commands_of_the_teams_guide_work", but="S3 is moto's"),
         ),
         ("make review", RunBy(_README, "test_the_review_and_the_drift_of_the_teams_guide_work")),
@@ -393,6 +397,6 @@ def test_a_home_is_a_test_that_reads_the_page(page: str, home: RunBy) -> None:
 def test_a_block_is_found_by_its_first_line_alone() -> None:
     assert command("teams.md", "make drift") == "make drift\n"
     with pytest.raises(LookupError, match="has 2 blocks"):
-        command("teams.md", "pulumi login 's3://kai-anywhere-state?region=eu-central-1'")
+        command("teams.md", "pulumi login 's3://kai-anywhere-state?region=eu-central-1' --non-interactive")
     with pytest.raises(LookupError, match="has 0 blocks"):
         command("teams.md", "make it so")

@@ -76,6 +76,12 @@ def test_a_simulator_gets_the_settings_without_hosts_and_nothing_else() -> None:
     assert "hosts" in real["config"]["kai-anywhere:settings"], "the given content must not change"
 
 
+def test_a_simulator_does_not_get_the_way_to_the_real_cluster() -> None:
+    content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")
+    real = with_settings(content, {"cluster": {"kubeconfig": "~/.kube/prod", "context": "prod"}})
+    assert for_simulator(real) == for_simulator(content)
+
+
 @pytest.mark.parametrize("said", [{}, {"gpu_count": 1}])
 def test_memory_that_a_host_would_be_asked_for_is_a_fixed_one(said: object, tmp_path: Path) -> None:
     content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")

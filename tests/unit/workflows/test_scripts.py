@@ -4,10 +4,14 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from testbed.stacks import ROOT
 from tests.unit.workflows.files import Job, action, jobs, script
 
 KUBECONFIG = "apiVersion: v1\nusers: [{token: kept-to-itself}]"
@@ -146,13 +150,23 @@ def test_every_stack_gets_its_comment_also_after_one_that_fails(job: Job) -> Non
     _program(job, 'echo "$*"; case "$*" in *"--stack bad"*) exit 1;; esac')
     (job.folder / "review").mkdir()
     (job.folder / "review" / "skipped-test").mkdir()
-    done = job.run(script(jobs("preview")["comment"], "Comment"), STACKS='["bad", "prod", "test"]', PULL_REQUEST="7")
+    comment = script(jobs("preview")["comment"], "Comment")
+    done = job.run(comment, STACKS='["bad", "prod", "test"]', PULL_REQUEST="7", FOLDER="clusters")
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
-        "post --stack bad --pull-request 7 --out review/preview-bad",
-        "post --stack prod --pull-request 7 --out review/preview-prod",
-        "post --stack test --pull-request 7 --out review/preview-test --skipped",
+        "post --stack bad --pull-request 7 --folder clusters --out review/preview-bad",
+        "post --stack prod --pull-request 7 --folder clusters --out review/preview-prod",
+        "post --stack test --pull-request 7 --folder clusters --out review/preview-test --skipped",
+        "retire --pull-request 7 --folder clusters",
     ]
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is on GitHub's machines, and not here")
+def test_a_pull_request_that_concerns_no_stack_any_more_still_mends_older_comments(job: Job) -> None:
+    _program(job, 'echo "$*"')
+    done = job.run(script(jobs("preview")["comment"], "Comment"), STACKS="[]", PULL_REQUEST="7", FOLDER=".")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "retire --pull-request 7 --folder .\n"
 
 
 def test_a_release_publishes_the_files_and_names_the_images(job: Job) -> None:
@@ -181,3 +195,68 @@ def test_a_release_publishes_the_files_and_names_the_images(job: Job) -> None:
     assert notes == (
         "notes\n\nImages for amd64 and arm64:\n\n- `ghcr.io/o/r/agents@sha256:1`\n- `ghcr.io/o/r/metrics@sha256:2`\n"
     )
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def publish_docs(job: Job) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Runs the script that publishes docs against a repository on this machine, in a fresh workspace each time."""
+    _git("init", "--quiet", "--bare", str(job.folder / "server" / "o" / "r"))
+    gh = job.folder / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text('#!/bin/sh\ntest "$*" = "auth setup-git"\n', encoding="utf-8")
+    gh.chmod(0o755)
+    _program(job, f'exec "{sys.executable}" -m operations "$@"')
+    site = job.folder / "program" / ".site"
+    site.mkdir()
+
+    def run(version: str) -> subprocess.CompletedProcess[str]:
+        (site / "index.html").write_text(f"docs of {version}", encoding="utf-8")
+        shutil.rmtree(job.folder / "pages", ignore_errors=True)
+        return job.run(
+            script(jobs("release")["docs"], "Publish"),
+            VERSION=version,
+            ADDRESS="https://o.github.io/r/",
+            AUTHOR="somebody",
+            GITHUB_SERVER_URL=f"file://{job.folder / 'server'}",
+            GITHUB_REPOSITORY="o/r",
+            PYTHONPATH=str(ROOT),
+            PATH=f"{gh.parent}:{os.environ['PATH']}",
+            HOME=str(job.folder),
+        )
+
+    return run
+
+
+def test_each_versions_docs_are_pushed_beside_the_others(
+    job: Job, publish_docs: Callable[[str], subprocess.CompletedProcess[str]]
+) -> None:
+    server = str(job.folder / "server" / "o" / "r")
+    for version in ("v1.0.0", "v1.1.0", "v1.0.1"):
+        done = publish_docs(version)
+        assert done.returncode == 0, done.stdout + done.stderr
+    subjects = _git("-C", server, "log", "--format=%s by %an", "gh-pages").splitlines()
+    assert subjects == [f"Docs of {version} by somebody" for version in ("v1.0.1", "v1.1.0", "v1.0.0")]
+    for version in ("v1.0.0", "v1.1.0", "v1.0.1"):
+        assert _git("-C", server, "show", f"gh-pages:{version}/index.html") == f"docs of {version}"
+    assert _git("-C", server, "show", "gh-pages:latest/index.html") == "docs of v1.1.0"
+
+
+def test_docs_that_are_published_already_make_no_commit(
+    job: Job, publish_docs: Callable[[str], subprocess.CompletedProcess[str]]
+) -> None:
+    assert publish_docs("v1.0.0").returncode == 0
+    again = publish_docs("v1.0.0")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.splitlines()[-1] == "The docs of v1.0.0 are published already."
+    assert _git("-C", str(job.folder / "server" / "o" / "r"), "rev-list", "--count", "gh-pages") == "1"
+
+
+def test_docs_that_can_t_be_published_push_nothing(
+    job: Job, publish_docs: Callable[[str], subprocess.CompletedProcess[str]]
+) -> None:
+    assert publish_docs("1.0").returncode != 0
+    assert _git("-C", str(job.folder / "server" / "o" / "r"), "for-each-ref") == ""

@@ -73,6 +73,7 @@ WRITES = {
     ("preview", "comment"): {"pull-requests"},
     ("release", "image"): {"id-token", "packages"},
     ("release", "release"): {"contents"},
+    ("release", "docs"): {"contents"},
     ("daily", "drift"): {"id-token", "issues"},
     ("pull-request", "preview"): {"id-token", "pull-requests"},
     ("tag", "release"): {"contents", "id-token", "packages"},
@@ -205,8 +206,14 @@ def test_the_job_that_posts_can_reach_neither_state_nor_cluster() -> None:
     assert holder["name"] == "Comment"
 
 
-def test_the_comment_is_written_when_the_preview_failed() -> None:
-    assert jobs("preview")["comment"]["if"].startswith("${{ !cancelled()")
+def test_the_comment_is_written_when_the_preview_failed_and_when_no_stack_is_left() -> None:
+    assert jobs("preview")["comment"]["if"] == "${{ !cancelled() && needs.stacks.result == 'success' }}"
+
+
+def test_what_judges_without_secrets_takes_the_simulator_whatever_cluster_a_stack_names() -> None:
+    for command in re.findall(r"bin/kai-anywhere (?:policy|review) .*", scripts(jobs("policy")["policy"])):
+        assert command.endswith(" --simulator")
+    assert "--simulator" not in scripts(jobs("preview")["preview"])
 
 
 def test_ci_runs_what_decides_on_a_change_here() -> None:
@@ -219,7 +226,7 @@ def test_ci_runs_what_decides_on_a_change_here() -> None:
 def test_every_command_that_is_run_exists(file: Path) -> None:
     commands = set(get_command(app).commands)  # type: ignore[attr-defined]  # it is a group
     for job in jobs(file.stem).values():
-        for words in re.findall(r"(?m)^\s*make ([a-z -]+)", scripts(job)):
+        for words in re.findall(r"(?m)^\s*make (?:-C program )?([a-z -]+)", scripts(job)):
             assert set(words.split()) <= TARGETS, words
         for command in re.findall(r"bin/kai-anywhere ([a-z-]+)", scripts(job)):
             assert command in commands

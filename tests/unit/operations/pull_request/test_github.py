@@ -187,3 +187,100 @@ def test_a_stack_that_is_skipped_now_leaves_no_older_comment_and_writes_no_new_o
         f"{MARKER}\n### Preview of `jetson`: skipped\n\nNo credentials are configured for this stack"
     )
     assert "old plan" not in comment
+
+
+class TestTheCommentsOfStacksThatAreNotConcernedAnyMore:
+    """`python -m operations retire`, in the environment of a job."""
+
+    @pytest.fixture(autouse=True)
+    def job(self, server: GitHubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in (("REPOSITORY", REPOSITORY), ("TOKEN", TOKEN), ("API_URL", server.url)):
+            monkeypatch.setenv(f"GITHUB_{name}", value)
+        # The stacks' files as they are on the base branch.
+        monkeypatch.setattr("operations.pull_request.commands.ROOT", tmp_path)
+        for stack in ("prod", "test", "old"):
+            (tmp_path / f"Pulumi.{stack}.yaml").touch()
+        for stack in ("prod", "test", "old", "came-and-went"):
+            server.add(f"{marker('preview', stack, 'clusters')}\nplan of {stack}", pull_request=7)
+
+    def _retired(self, server: GitHubServer, *options: str) -> list[str]:
+        done = CliRunner().invoke(app, ["retire", "--pull-request", "7", *(options or ("--folder", "clusters"))])
+        assert done.exit_code == 0, done.output
+        return [
+            body.partition("\n")[0].rpartition("/")[2].removesuffix(" -->")
+            for body in _bodies(server)
+            if "not concerned any more" in body
+        ]
+
+    def test_only_the_stack_whose_file_changes_keeps_its_plan(self, server: GitHubServer) -> None:
+        server.files = [{"filename": "clusters/Pulumi.prod.yaml", "status": "modified"}]
+        assert self._retired(server) == ["test", "old", "came-and-went"]
+        assert _bodies(server)[0].endswith("plan of prod")
+        assert "plan of test" not in _bodies(server)[1]
+
+    def test_another_changed_file_may_concern_every_stack_that_is_there(self, server: GitHubServer) -> None:
+        server.files = [{"filename": "README.md", "status": "modified"}]
+        assert self._retired(server) == ["came-and-went"]
+
+    def test_a_stack_whose_file_is_removed_has_no_plan(self, server: GitHubServer) -> None:
+        server.files = [
+            {"filename": "clusters/Pulumi.old.yaml", "status": "removed"},
+            {"filename": "clusters/Pulumi.new.yaml", "previous_filename": "clusters/Pulumi.test.yaml"}
+            | {"status": "renamed"},
+            {"filename": "README.md", "status": "modified"},
+        ]
+        assert self._retired(server) == ["test", "old", "came-and-went"]
+
+    def test_a_stack_that_comes_with_the_pull_request_keeps_its_plan(self, server: GitHubServer) -> None:
+        server.files = [{"filename": "clusters/Pulumi.came-and-went.yaml", "status": "added"}]
+        assert self._retired(server) == ["prod", "test", "old"]
+
+    def test_comments_of_another_folder_of_others_and_of_drift_stay(self, server: GitHubServer) -> None:
+        server.posts.clear()
+        for body, author in (
+            (f"{marker('preview', 'test')}\nplan", None),
+            (f"{marker('preview', 'test', 'elsewhere')}\nplan", None),
+            (f"{marker('drift', 'test', 'clusters')}\ndrift", None),
+            (f"see {marker('preview', 'test', 'clusters')}\nplan", None),
+            (f"{marker('preview', 'test', 'clusters')}\nlooks good", "somebody"),
+        ):
+            server.add(body, pull_request=7, **({"author": author} if author else {}))
+        before = _bodies(server)
+        server.files = [{"filename": "clusters/Pulumi.prod.yaml", "status": "modified"}]
+        assert self._retired(server) == []
+        assert _bodies(server) == before
+
+    def test_the_roots_stacks_have_a_marker_without_a_folder(self, server: GitHubServer) -> None:
+        server.posts.clear()
+        for stack in ("prod", "test"):
+            server.add(f"{marker('preview', stack)}\nplan", pull_request=7)
+        server.files = [{"filename": "Pulumi.prod.yaml", "status": "modified"}]
+        self._retired(server, "--folder", ".")
+        assert [("not concerned any more" in body) for body in _bodies(server)] == [False, True]
+
+    def test_a_second_time_writes_nothing(self, server: GitHubServer) -> None:
+        server.files = [{"filename": "clusters/Pulumi.prod.yaml", "status": "modified"}]
+        self._retired(server)
+        server.asked.clear()
+        self._retired(server)
+        assert {method for method, _ in server.asked} == {"GET"}
+
+    def test_a_stack_that_is_concerned_again_gets_its_plan_in_the_same_comment(
+        self, server: GitHubServer, github: GitHub
+    ) -> None:
+        server.files = [{"filename": "clusters/Pulumi.prod.yaml", "status": "modified"}]
+        self._retired(server)
+        github.put_comment(7, f"{marker('preview', 'test', 'clusters')}\nnew plan")
+        assert len(server.posts) == 4
+        assert _bodies(server)[1].endswith("new plan")
+
+    def test_files_that_github_does_not_list_keep_every_comment(self, server: GitHubServer) -> None:
+        server.files = [{"filename": "clusters/Pulumi.prod.yaml", "status": "modified"}]
+        server.changed_files = 4000
+        assert self._retired(server) == []
+
+    @pytest.mark.parametrize("folder", ["../other", "/etc", "a b", "-->"])
+    def test_what_is_no_folder_of_the_repository_is_refused(self, folder: str) -> None:
+        done = CliRunner().invoke(app, ["retire", "--pull-request", "7", "--folder", folder])
+        assert isinstance(done.exception, OperationError)
+        assert "is no folder of the repository" in str(done.exception)

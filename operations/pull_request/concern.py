@@ -1,0 +1,54 @@
+"""Whether a pull request concerns a stack, by what GitHub says of its files; no code of the pull request is asked."""
+
+import re
+from collections.abc import Collection
+from pathlib import PurePosixPath
+
+from operations.errors import OperationError
+from operations.pull_request.verified import Changes
+from operations.stacks import concerned
+
+_PLACE = re.compile(r"[\w.-]+(/[\w.-]+)*")
+_OF_A_STACK = re.compile(r"Pulumi\.(.+)\.yaml")
+
+
+def place_of(folder: str) -> str:
+    """A folder of the repository in its shortest form; empty for the root.
+
+    Raises:
+        OperationError: if it is none.
+    """
+    place = str(PurePosixPath(folder))
+    if place == ".":
+        return ""
+    if not _PLACE.fullmatch(place) or ".." in place.split("/"):
+        raise OperationError(f"{folder!r} is no folder of the repository: write it like clusters/prod.")
+    return place
+
+
+def concerns(changes: Changes, stack: str, folder: str, at_the_base: Collection[str]) -> bool:
+    """Whether the pull request's run previews a stack.
+
+    Args:
+        changes: of the pull request.
+        stack: its name.
+        folder: of the stacks' files, as `place_of` gives it.
+        at_the_base: the stacks that have a file there on the base branch.
+    """
+    paths = [_from(folder, path) for path in changes.paths]
+    removed = {_from(folder, path) for path in changes.removed}
+    files = {*(PurePosixPath(f"Pulumi.{name}.yaml") for name in at_the_base), *filter(_of_a_stack, paths)} - removed
+    names = {found[1] for file in files if (found := _of_a_stack(file))}
+    return stack in concerned(names, [path for path in paths if not (_of_a_stack(path) and path in removed)])
+
+
+def _of_a_stack(file: PurePosixPath) -> re.Match[str] | None:
+    return _OF_A_STACK.fullmatch(str(file))
+
+
+def _from(folder: str, path: str) -> PurePosixPath:
+    """A path as seen from the folder; absolute where it is outside."""
+    whole = PurePosixPath(path)
+    if not folder:
+        return whole
+    return whole.relative_to(folder) if whole.is_relative_to(folder) else PurePosixPath("/") / whole

@@ -1,0 +1,77 @@
+"""Blocks of the README that are pasted into a terminal: every command of them runs, and no question takes one."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.engine.docs.test_readme import BLOCKS
+from tests.support.checkout import fresh
+from tests.support.terminal import Terminal, terminal
+
+pytestmark = pytest.mark.engine
+
+_PASSPHRASE = "kept to oneself"
+_PROMPT = "ready> "
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Iterator[Path]:
+    with fresh(tmp_path / "kai-anywhere") as folder:
+        yield folder
+
+
+@pytest.fixture
+def shell(checkout: Path, tmp_path: Path) -> Iterator[Terminal]:
+    """A person's shell in the checkout, on a machine that never ran pulumi."""
+    kept = {key: os.environ[key] for key in ("PATH", "KAI_ANYWHERE_CACHE", "XDG_CACHE_HOME") if key in os.environ}
+    # The programs that this machine has already; all else is below a home of its own.
+    kept.setdefault("KAI_ANYWHERE_CACHE", str(Path("~/.cache/kai-anywhere").expanduser()))
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = kept | {"HOME": str(home), "PS1": _PROMPT, "BASH_SILENCE_DEPRECATION_WARNING": "1"}
+    with terminal(["bash", "--norc", "--noprofile", "-i"], environment, folder=checkout) as opened:
+        opened.until(_PROMPT)
+        yield opened
+
+
+def _answer(shell: Terminal, question: str, answer: str) -> None:
+    shell.until(question)
+    shell.press(f"{answer}\n")
+
+
+def _after(shell: Terminal) -> str:
+    """What the last command left as its status, once the shell asks for the next."""
+    shell.press("echo status-$?-end\n")
+    shell.until("\nstatus-")
+    shell.until("-end\r\n")
+    return shell.shown.rpartition("\nstatus-")[2].partition("-end")[0]
+
+
+def test_the_readmes_block_opens_the_stack_and_asks_for_nothing_but_the_passphrase(
+    shell: Terminal, checkout: Path, tmp_path: Path
+) -> None:
+    before = yaml.safe_load((checkout / "Pulumi.jetson.yaml").read_text(encoding="utf-8"))
+    shell.press(BLOCKS[2])
+    _answer(shell, "Enter your passphrase to protect config/secrets", _PASSPHRASE)
+    _answer(shell, "Re-enter your passphrase to confirm", _PASSPHRASE)
+    assert _after(shell) == "0", shell.shown
+    assert "Logged in to" in shell.shown
+    assert (tmp_path / "home" / ".pulumi" / "stacks" / "kai-anywhere" / "jetson.json").is_file()
+    assert _PASSPHRASE not in shell.shown
+    file = yaml.safe_load((checkout / "Pulumi.jetson.yaml").read_text(encoding="utf-8"))
+    assert file.pop("encryptionsalt").startswith("v1:")
+    assert file == before
+
+    # One key by itself, as the page of settings says it, asks for nothing.
+    shell.press("pulumi config set --path 'kai-anywhere:settings.kai.namespace' kai-elsewhere\n")
+    assert _after(shell) == "0", shell.shown
+    shell.press("kai-anywhere settings explain kai.namespace\n")
+    assert _after(shell) == "0", shell.shown
+    changed = yaml.safe_load((checkout / "Pulumi.jetson.yaml").read_text(encoding="utf-8"))
+    assert changed["config"]["kai-anywhere:settings"]["kai"]["namespace"] == "kai-elsewhere"
+    del changed["config"]["kai-anywhere:settings"]["kai"]["namespace"], changed["encryptionsalt"]
+    before["config"]["kai-anywhere:settings"]["kai"].pop("namespace", None)
+    assert changed == before
