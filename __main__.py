@@ -7,7 +7,7 @@ import pulumi
 
 from cluster.errors import ClusterError
 from components.installation import install, plain_keys
-from config.stack import SETTINGS_KEY, StackConfigError
+from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError
 
 # Pulumi interrupts its program at Ctrl-C, and tells of it itself: without a traceback of ours. The Automation API runs
 # an inline program in a thread of a process that is not ours.
@@ -16,7 +16,8 @@ if threading.current_thread() is threading.main_thread():
 
 try:
     file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys()
-    top = install("kai-anywhere", pulumi.Config().get(SETTINGS_KEY), file=file, other_keys=other_keys)
+    said = pulumi.Config()
+    top = install("kai-anywhere", said.get(SETTINGS_KEY), file=file, base=said.get(BASE_KEY), other_keys=other_keys)
 except (StackConfigError, ClusterError) as error:
     raise pulumi.RunError(str(error)) from None
 
