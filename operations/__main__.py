@@ -24,6 +24,7 @@ from operations.bundle.commands import bundle
 from operations.doctor.commands import app as doctor_app
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
+from operations.fleet.commands import app as fleet_app
 from operations.helm import Helm
 from operations.plan.commands import plan
 from operations.privilege_probe import run as privilege_probe
@@ -49,6 +50,7 @@ app = typer.Typer(
 app.add_typer(pull_request_app)
 app.add_typer(settings_app)
 app.add_typer(doctor_app, name="doctor")
+app.add_typer(fleet_app)
 app.command()(plan)
 app.command()(status)
 app.command()(verify)
