@@ -1,5 +1,6 @@
 """The steps before anything is registered, the same for the program and for the package."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from components.hosts.secrets import read_host_secrets
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kubernetes import this_stack
 from components.stack_state import read_stack_state
-from config.stack import parse_settings
+from config.bases import from_folder, inherited
+from config.stack import StackSettings, parse_settings
 
 
 def plain_keys() -> list[str]:
@@ -39,11 +41,12 @@ def _top_level_keys(file: Path) -> list[str]:
     return [str(key) for key in content] if isinstance(content, dict) else []
 
 
-def install(
+def install(  # noqa: PLR0913 - what an entry of the program knows
     name: str,
     settings_json: str | None,
     *,
     file: str,
+    base: str | None = None,
     other_keys: Iterable[str] = (),
     opts: pulumi.ResourceOptions | None = None,
 ) -> KaiAnywhere:
@@ -53,6 +56,7 @@ def install(
         name: the component's name.
         settings_json: the settings as JSON, or None where there are none.
         file: where they stand, for error messages.
+        base: the file that they build upon, as seen from the project's folder.
         other_keys: what else stands there in plain text, which nothing reads.
         opts: the component's options.
 
@@ -60,12 +64,7 @@ def install(
         StackConfigError: if a setting is wrong.
         ClusterError: if the cluster can't be read or is not ready.
     """
-    settings = parse_settings(
-        settings_json,
-        file=file,
-        other_keys=other_keys,
-        top_level_keys=_top_level_keys(Path(pulumi.get_root_directory() or ".", file)),
-    )
+    settings = _settings(settings_json, file, base, other_keys)
     host_secrets = read_host_secrets(settings.hosts)
     preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run(), stack=this_stack())
     for warning in preflight.warnings:
@@ -84,3 +83,18 @@ def install(
     if preflight.adopted:
         opts = pulumi.ResourceOptions.merge(opts, adopting(name, preflight.adopted, settings.cluster))
     return KaiAnywhere(name, KaiAnywhereArgs(settings, uid, kubeconfig, host_secrets), opts)
+
+
+def _settings(settings_json: str | None, file: str, base: str | None, other_keys: Iterable[str]) -> StackSettings:
+    folder = Path(pulumi.get_root_directory() or ".")
+    top_level_keys = _top_level_keys(folder / file)
+    if settings_json is None or base is None:
+        return parse_settings(settings_json, file=file, other_keys=other_keys, top_level_keys=top_level_keys)
+    whole = inherited(file, json.loads(settings_json), base, from_folder(folder))
+    return parse_settings(
+        json.dumps(whole.merged),
+        file=whole.title,
+        other_keys=other_keys,
+        top_level_keys=top_level_keys,
+        origin=whole.origin,
+    )

@@ -8,7 +8,7 @@ import pulumi
 from cluster.errors import ClusterError
 from components.installation import install, plain_keys
 from components.kai_anywhere import KaiAnywhere
-from config.stack import SETTINGS_KEY, StackConfigError
+from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError
 
 _NAME = "kai-anywhere"
 
@@ -28,7 +28,8 @@ def run() -> KaiAnywhere:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys()
-        top = install(_NAME, pulumi.Config().get(SETTINGS_KEY), file=file, other_keys=other_keys)
+        said = pulumi.Config()
+        top = install(_NAME, said.get(SETTINGS_KEY), file=file, base=said.get(BASE_KEY), other_keys=other_keys)
     except (StackConfigError, ClusterError) as error:
         raise pulumi.RunError(str(error)) from None
     for name, value in top.outputs.items():

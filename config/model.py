@@ -51,8 +51,13 @@ _LABEL_KEY = re.compile(
 _SUBDOMAIN_MAX = 253
 
 
+def is_object_name(value: str) -> bool:
+    """Whether a Kubernetes object may have this name."""
+    return len(value) <= _SUBDOMAIN_MAX and _DNS_SUBDOMAIN.fullmatch(value) is not None
+
+
 def _kubernetes_name(value: str) -> str:
-    if len(value) > _SUBDOMAIN_MAX or not _DNS_SUBDOMAIN.fullmatch(value):
+    if not is_object_name(value):
         raise PydanticCustomError(
             "kubernetes_name",
             "not a Kubernetes object name: use lower-case letters, digits, '-' and '.', at most 253 characters",

@@ -17,7 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 from typing_extensions import override
 
-from config.stack import SETTINGS_KEY, StackSettings
+from config.stack import BASE_KEY, SETTINGS_KEY, StackSettings
 
 Shape: TypeAlias = Mapping[str, Any]
 """A part of a JSON Schema."""
@@ -167,7 +167,14 @@ def stack_file_schema() -> dict[str, Any]:
             "config": {
                 "type": "object",
                 "required": [f"{_PROJECT}:{SETTINGS_KEY}"],
-                "properties": {f"{_PROJECT}:{SETTINGS_KEY}": {"$ref": f"#/$defs/{StackSettings.__name__}"}},
+                "properties": {
+                    f"{_PROJECT}:{SETTINGS_KEY}": {"$ref": f"#/$defs/{StackSettings.__name__}"},
+                    f"{_PROJECT}:{BASE_KEY}": {
+                        "type": "string",
+                        "pattern": r"^bases/[A-Za-z0-9_.-]+\.yaml$",
+                        "description": "The file whose settings hold where this one says nothing (docs/fleets.md).",
+                    },
+                },
             },
             "encryptionsalt": {"type": "string", "description": "Written by Pulumi."},
             "encryptedkey": {"type": "string", "description": "Written by Pulumi."},
@@ -176,6 +183,27 @@ def stack_file_schema() -> dict[str, Any]:
         },
         "$defs": {name: reader.for_editors(shape) for name, shape in sorted(definitions.items())},
     }
+
+
+def part_schema() -> dict[str, Any]:
+    """The JSON Schema of a base, and of a stack file that has one: a stack's, but everything may be missing."""
+    whole = stack_file_schema()
+    return whole | {
+        "description": f"A base of {_PROJECT}'s stacks, or a stack that has one.",
+        "$defs": {name: _loosened(shape) for name, shape in whole["$defs"].items()},
+    }
+
+
+def _loosened(shape: Any) -> Any:  # noqa: ANN401 - JSON
+    """A shape in which nothing is required; a variant may be any then, since what tells it may stand elsewhere."""
+    match shape:
+        case dict():
+            kept = {key: value for key, value in shape.items() if key != "required" or not isinstance(value, list)}
+            return {"anyOf" if key == "oneOf" else key: _loosened(value) for key, value in kept.items()}
+        case list():
+            return [_loosened(value) for value in shape]
+        case _:
+            return shape
 
 
 @dataclass(frozen=True)

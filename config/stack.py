@@ -1,6 +1,6 @@
 """Everything that a stack can say, and the one place where it is validated."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Self
 
@@ -23,7 +23,9 @@ from config.sharing import NodeProfile, check_profiles
 from config.validation import Validation
 
 SETTINGS_KEY = "settings"
-"""The one configuration key of a stack, `kai-anywhere:settings`."""
+"""The configuration key of a stack's settings, `kai-anywhere:settings`."""
+BASE_KEY = "base"
+"""Beside it, the file that the settings build upon, `kai-anywhere:base` (config/bases.py)."""
 
 
 class StackSettings(Settings):
@@ -288,15 +290,21 @@ class StackConfigError(Exception):
 
 
 def parse_settings(
-    settings_json: str | None, *, file: str, other_keys: Iterable[str] = (), top_level_keys: Iterable[str] = ()
+    settings_json: str | None,
+    *,
+    file: str,
+    other_keys: Iterable[str] = (),
+    top_level_keys: Iterable[str] = (),
+    origin: Callable[[Sequence[str | int]], str | None] | None = None,
 ) -> StackSettings:
     """Validate a stack's settings.
 
     Args:
         settings_json: the value of `kai-anywhere:settings` as JSON, or None if the key is absent.
-        file: the stack file's name, for the message.
+        file: the stack file's name, for the message; with those of its bases.
         other_keys: what else stands in the stack file in plain text below `kai-anywhere:`, without that prefix.
         top_level_keys: what stands there beside `config:`.
+        origin: the file of a setting by its key, where the settings are of several files.
 
     Raises:
         StackConfigError: if anything in it is not allowed.
@@ -324,10 +332,10 @@ def parse_settings(
         problems = error.errors(include_url=False)
         count = "1 setting is" if len(problems) == 1 else f"{len(problems)} settings are"
         lines = [f"{file}: {count} wrong. Nothing was changed."]
-        lines += [line for problem in problems for line in _explain(problem)]
+        lines += [line for problem in problems for line in _explain(problem, origin)]
         raise StackConfigError("\n".join(lines)) from None
     secrets = {name for host in settings.hosts.values() for name in host.secret_names}
-    if unknown := sorted(set(other_keys) - {SETTINGS_KEY} - secrets):
+    if unknown := sorted(set(other_keys) - {SETTINGS_KEY, BASE_KEY} - secrets):
         raise StackConfigError(
             f"{file}: nothing reads {', '.join(f'kai-anywhere:{key}' for key in unknown)}. Nothing was changed.\n"
             f"Move what belongs to the settings below kai-anywhere:{SETTINGS_KEY}, or remove it: pulumi config rm "
@@ -339,8 +347,11 @@ def parse_settings(
 _A_JETSON = {"jetson": ". A Jetson is 'tegra'"}
 
 
-def _explain(problem: ErrorDetails) -> Sequence[str]:
-    key, value = _key(problem["loc"]), problem["input"]
+def _explain(problem: ErrorDetails, origin: Callable[[Sequence[str | int]], str | None] | None) -> Sequence[str]:
+    parts, value = _parts(problem["loc"]), problem["input"]
+    key = ".".join([SETTINGS_KEY, *map(str, parts)])
+    wrong_key = problem.get("ctx", {}).get("key") if problem["type"] in {"unknown_key", "removed_key"} else None
+    place = origin([*parts, *filter(None, [wrong_key])]) if origin else None
     hidden = problem["type"] in {"missing", SECRET_NAME_ERROR} or isinstance(value, dict | list)
     match problem["type"]:
         case "missing":
@@ -377,16 +388,16 @@ def _explain(problem: ErrorDetails) -> Sequence[str]:
         case _:
             reason = problem["msg"]
     found = [] if hidden else [f"    found:   {value!r}"]
-    return [f"  kai-anywhere:{key}", *found, f"    problem: {reason}"]
+    return [f"  kai-anywhere:{key}", *([f"    file:    {place}"] if place else []), *found, f"    problem: {reason}"]
 
 
-def _key(location: tuple[int | str, ...]) -> str:
-    """Write pydantic's location as the path that stands in the file: without union tags and key markers."""
-    parts = [str(part) for part in location if part != "[key]"]
+def _parts(location: tuple[int | str, ...]) -> list[str | int]:
+    """Pydantic's location as the path that stands in the file: without union tags and key markers."""
+    parts = [part for part in location if part != "[key]"]
     if parts[:1] == ["platform"] and len(parts) > 1:
         del parts[1]
     if parts[:2] == ["admission", "certificates"] and len(parts) > 2:  # noqa: PLR2004 - two keys, tag
         del parts[2]
     if parts[:1] == ["node_profiles"] and len(parts) > 2:  # noqa: PLR2004 - section, profile, tag
         del parts[2]
-    return ".".join([SETTINGS_KEY, *parts])
+    return parts

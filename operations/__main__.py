@@ -25,6 +25,7 @@ from operations.docs_site import docs_site
 from operations.doctor.commands import app as doctor_app
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
+from operations.fleet.commands import app as fleet_app
 from operations.helm import Helm
 from operations.init.commands import init
 from operations.plan.commands import plan
@@ -52,6 +53,7 @@ app = typer.Typer(
 app.add_typer(pull_request_app)
 app.add_typer(settings_app)
 app.add_typer(doctor_app, name="doctor")
+app.add_typer(fleet_app)
 app.command()(init)
 app.command()(plan)
 app.command()(status)

@@ -62,11 +62,21 @@ class PendingOperation(BaseModel):
     """`creating`, `updating`, `deleting`."""
 
 
+class Manifest(BaseModel):
+    """Who wrote a state."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    version: str = ""
+    """Of the engine."""
+
+
 class Checkpoint(BaseModel):
     """What a stack remembers."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
+    manifest: Manifest = Manifest()
     resources: list[Resource] = []
     pending: list[PendingOperation] = Field(default=[], validation_alias="pending_operations")
 
@@ -226,14 +236,23 @@ def checkpoint(target: Target) -> Checkpoint:
             f"The state of stack '{target.stack}' can't be read: {asked.stderr.strip()}\n"
             + (_ENCRYPTED if "passphrase" in asked.stderr else "Log in to the backend that holds it.")
         )
+    return read_export(asked.stdout, target.stack)
+
+
+def read_export(text: str, stack: str) -> Checkpoint:
+    """What `pulumi stack export` printed of a stack.
+
+    Raises:
+        OperationError: if it is of another form.
+    """
     try:
-        return _Export.model_validate_json(asked.stdout).deployment
+        return _Export.model_validate_json(text).deployment
     except ValidationError as error:
         # The error's own text quotes the state.
         problem = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, problem["loc"]))
         raise OperationError(
-            f"The state of stack '{target.stack}' is not what pulumi writes: {place}: {problem['msg']}"
+            f"The state of stack '{stack}' is not what pulumi writes: {place}: {problem['msg']}"
         ) from None
 
 

@@ -1,43 +1,75 @@
 """Reads a stack file without the engine."""
 
 import json
-from collections.abc import Hashable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from typing_extensions import override
 
-from config.stack import SETTINGS_KEY, StackSettings, parse_settings
+from config.bases import PROJECT, Inherited, from_folder, inherited, load_yaml
+from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError, StackSettings, parse_settings
 from operations.errors import OperationError
 
-PROJECT = "kai-anywhere"
 _KEY = f"{PROJECT}:{SETTINGS_KEY}"
+_BASE = f"{PROJECT}:{BASE_KEY}"
 SIMULATED_MEMORY_MIB = 65536
 """Of one GPU where a simulated node stands for a host that would be asked."""
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a key that stands twice in a mapping, as Pulumi does; YAML's own way is that the last one wins."""
-
-    @override
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        lines: dict[str, int] = {}
-        for key, _ in node.value:
-            line = key.start_mark.line + 1
-            if (first := lines.setdefault(str(key.value), line)) != line:
-                raise yaml.YAMLError(f"key '{key.value}' stands in lines {first} and {line}: remove one")
-        return super().construct_mapping(node, deep)
-
-
 def read_stack_file(path: Path) -> dict[str, Any]:
-    """The file's content, as YAML says it.
+    """The file's content, with the settings of its base in it.
 
     Raises:
-        OperationError: if there is no such file, or it is not a stack file.
+        OperationError: if there is no such file, it is not a stack file, or its base can't be used.
     """
+    return resolved(_read(path), path.name, from_folder(path.parent))
+
+
+def read_layers(path: Path) -> Inherited:
+    """The stack's settings, file by file.
+
+    Raises:
+        OperationError: if the file can't be read.
+        StackConfigError: if its base can't be used.
+    """
+    return layers_of(_read(path), path.name, from_folder(path.parent))
+
+
+def layers_of(content: dict[str, Any], file: str, read: Callable[[str], str]) -> Inherited:
+    """The settings of a stack file's content, file by file.
+
+    Args:
+        content: of the stack's own file.
+        file: its name.
+        read: gives a base's text by its path.
+
+    Raises:
+        StackConfigError: if its base can't be used.
+    """
+    config = content.get("config", {})
+    return inherited(file, config.get(_KEY), config.get(_BASE), read)
+
+
+def resolved(content: dict[str, Any], file: str, read: Callable[[str], str]) -> dict[str, Any]:
+    """A stack file's content with the settings of its base in it, as one file would say them.
+
+    Raises:
+        OperationError: if its base can't be used.
+    """
+    config: Mapping[str, Any] = content.get("config", {})
+    if _BASE not in config:
+        return content
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)  # noqa: S506 - a SafeLoader
+        merged = layers_of(content, file, read).merged
+    except StackConfigError as error:
+        raise OperationError(str(error)) from error
+    return content | {"config": {key: value for key, value in config.items() if key != _BASE} | {_KEY: merged}}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         known = ", ".join(stack_names(path.parent))
         raise OperationError(
@@ -48,12 +80,21 @@ def read_stack_file(path: Path) -> dict[str, Any]:
         raise OperationError(
             f"{path.name} is not UTF-8: byte {error.object[error.start]:#04x} in line {line}. Save it as UTF-8."
         ) from error
+    return content_of(text, path.name)
+
+
+def content_of(text: str, file: str) -> dict[str, Any]:
+    """What a stack file's text says, without its base.
+
+    Raises:
+        OperationError: if it is not a stack file.
+    """
+    try:
+        content = load_yaml(text)
     except yaml.YAMLError as error:
-        raise OperationError(f"{path.name} is not YAML: {error}") from error
+        raise OperationError(f"{file} is not YAML: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("config", {}), dict):
-        raise OperationError(
-            f"{path.name} is not a stack file: it needs a mapping `config`: docs/settings.md shows one."
-        )
+        raise OperationError(f"{file} is not a stack file: it needs a mapping `config`: docs/settings.md shows one.")
     return content
 
 
@@ -69,11 +110,22 @@ def read_settings(path: Path) -> StackSettings:
         OperationError: if the file can't be read.
         StackConfigError: if a setting is wrong.
     """
-    return settings_of(read_stack_file(path), path.name)
+    own = _read(path)
+    if _BASE not in own.get("config", {}):
+        return settings_of(own, path.name)
+    whole = layers_of(own, path.name, from_folder(path.parent))
+    return settings_of(own | {"config": own["config"] | {_KEY: whole.merged}}, whole.title, whole.origin)
 
 
-def settings_of(content: dict[str, Any], file: str) -> StackSettings:
+def settings_of(
+    content: dict[str, Any], file: str, origin: Callable[[Sequence[str | int]], str | None] | None = None
+) -> StackSettings:
     """The validated settings of a stack file's content.
+
+    Args:
+        content: with the settings of its base in it.
+        file: its name, for messages.
+        origin: the file of a setting by its key, where there are several.
 
     Raises:
         StackConfigError: if a setting is wrong.
@@ -83,12 +135,16 @@ def settings_of(content: dict[str, Any], file: str) -> StackSettings:
     other_keys = [name for prefix, _, name in (str(key).partition(":") for key in plain) if prefix == PROJECT]
     settings = config.get(_KEY)
     return parse_settings(
-        None if settings is None else json.dumps(settings), file=file, other_keys=other_keys, top_level_keys=content
+        None if settings is None else json.dumps(settings),
+        file=file,
+        other_keys=other_keys,
+        top_level_keys=content,
+        origin=origin,
     )
 
 
 def raw_settings(path: Path) -> dict[str, Any]:
-    """The stack's settings as the file says them, not validated.
+    """The stack's settings as the file and its base say them, not validated.
 
     Raises:
         OperationError: if the file can't be read.

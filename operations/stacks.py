@@ -3,14 +3,21 @@
 import json
 import re
 import subprocess
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from config.bases import FOLDER, from_folder
+from config.stack import StackConfigError
 from operations.errors import OperationError
-from operations.stack_file import stack_names
+from operations.stack_file import content_of, resolved, stack_names
+
+FLEET_FILE = "fleet.yaml"
+"""Says in which order sites are updated (operations/fleet/), and nothing of what a stack is."""
 
 STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -25,7 +32,7 @@ def stacks(
     names = listed(folder)
     if base:
         changed = changed_files(folder, base)
-        names = concerned(names, changed)
+        names = concerned(names, changed, Versions(folder, base, changed or frozenset()).differ)
     typer.echo(json.dumps(names))
 
 
@@ -49,22 +56,91 @@ def listed(folder: Path) -> list[str]:
     return names
 
 
-def concerned(names: Collection[str], changed: Collection[PurePosixPath] | None) -> list[str]:
+def concerned(
+    names: Collection[str], changed: Collection[PurePosixPath] | None, differs: Callable[[str], bool]
+) -> list[str]:
     """The stacks that a change may concern.
 
-    A stack is left out only where nothing but other stacks' files changed: everything else may be a part of the
-    program, of a chart that a stack names, or of the workflow that says which version of the program runs.
+    Where nothing but stacks' files and bases changed, these are the stacks whose settings differ, base included.
+    Everything else may be a part of the program, of a chart that a stack names, or of the workflow that says which
+    version of the program runs.
 
     Args:
         names: of all stacks.
         changed: the changed files as seen from the stacks' folder; None where they are not known.
+        differs: whether a stack's file, with its base in it, says something else than before.
     """
-    if changed is None:
+    if changed is None or any(not _of_stacks(file, names) for file in changed):
         return sorted(names)
-    files = {PurePosixPath(f"Pulumi.{name}.yaml"): name for name in names}
-    if any(file not in files for file in changed):
-        return sorted(names)
-    return sorted({files[file] for file in changed})
+    return sorted(filter(differs, names)) if changed else []
+
+
+def _of_stacks(file: PurePosixPath, names: Collection[str]) -> bool:
+    """Whether a file is a stack's own, a base, or the fleet's order."""
+    if file == PurePosixPath(FLEET_FILE):
+        return True
+    return file in {PurePosixPath(f"Pulumi.{name}.yaml") for name in names} or (
+        file.parent == PurePosixPath(FOLDER) and file.suffix == ".yaml"
+    )
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The stacks' files at two times: in a commit, and in the checkout.
+
+    Attributes:
+        folder: that of the stacks.
+        base: the commit.
+        changed: the files that differ, as seen from the folder; git is asked for no other one.
+    """
+
+    folder: Path
+    base: str
+    changed: Collection[PurePosixPath]
+
+    def differ(self, name: str) -> bool:
+        """Whether a stack's file says something else than in the commit; so it does where either can't be read."""
+        before, now = self._said(name, self._text_before), self._said(name, self._text_now)
+        return before is None or before != now
+
+    def _said(self, name: str, text: Callable[[str], str]) -> dict[str, Any] | None:
+        file = f"Pulumi.{name}.yaml"
+        try:
+            return resolved(content_of(text(file), file), file, text)
+        except (OperationError, StackConfigError, UnicodeDecodeError, OSError):
+            return None
+
+    def _text_now(self, file: str) -> str:
+        return from_folder(self.folder)(file)
+
+    def _text_before(self, file: str) -> str:
+        """A file's text in the commit; a link's is where it leads, which is no stack file."""
+        if PurePosixPath(file) not in self.changed:
+            return self._text_now(file)
+        if file not in self._texts:
+            self._texts[file] = self._asked(file)
+        return self._texts[file]
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        """What git was asked for already: many stacks have the same base."""
+        return {}
+
+    def _asked(self, file: str) -> str:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(self.folder), "show", f"{self.base}:./{file}"],
+                check=False,
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                timeout=_GIT_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise OperationError(f"git did not give {file}") from error
+        if done.returncode != 0:
+            raise OperationError(f"{file} is not in the commit")
+        return done.stdout
 
 
 def changed_files(folder: Path, base: str) -> frozenset[PurePosixPath] | None:

@@ -32,7 +32,10 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
             *("*/go.mod", "*/go.sum", "renovate.json"),
         ),
     ),
-    ("Settings of stacks", ("Pulumi*.yaml", "*/Pulumi*.yaml")),
+    (
+        "Settings of stacks",
+        ("Pulumi*.yaml", "*/Pulumi*.yaml", "bases/*.yaml", "*/bases/*.yaml", "fleet.yaml", "*/fleet.yaml"),
+    ),
     (
         "The program",
         ("__main__.py", "components/*", "cluster/*", "gpu_sharing/*", "manifests/*", "config/*", "package/*"),

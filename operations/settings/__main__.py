@@ -2,8 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-from config.reference import stack_file_schema
+from config.reference import part_schema, stack_file_schema
 from operations.settings.page import page
 from operations.verify import compatibility
 
@@ -15,8 +16,13 @@ def files() -> dict[Path, str]:
     return {
         Path("docs/settings.md"): page(),
         Path("docs/compatibility.md"): compatibility.page(compatibility.read_evidence()),
-        Path("config/stack.schema.json"): json.dumps(stack_file_schema(), indent=2, ensure_ascii=False) + "\n",
+        Path("config/stack.schema.json"): _json(stack_file_schema()),
+        Path("config/part.schema.json"): _json(part_schema()),
     }
+
+
+def _json(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

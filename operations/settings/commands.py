@@ -1,15 +1,18 @@
-"""`settings explain` and `settings list`: the reference on the command line."""
+"""`settings explain`, `list` and `show`: the reference, and what is in force in a stack, on the command line."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
 
+from config.bases import Inherited, Layer
 from config.reference import Setting, UnknownSettingError, find, inside, settings, text_of
 from operations.exit_status import ExitStatus
 from operations.settings.page import anchor
+from operations.stack_file import read_layers, read_settings
+from operations.target import ROOT
 
 app = typer.Typer(name="settings", no_args_is_help=True, help="Look settings up: type, default, and what they are for.")
 
@@ -38,6 +41,61 @@ def list_settings(*, as_json: AsJson = False) -> None:
     typer.echo(
         _json(known) if as_json else "\n".join(_line(setting) for setting in known if setting.shape != "section")
     )
+
+
+@app.command()
+def show(
+    *,
+    stack: Annotated[
+        str, typer.Argument(help="The stack: its settings stand in Pulumi.<stack>.yaml, and in its base.")
+    ],
+    defaults: Annotated[bool, typer.Option("--defaults", help="Also what no file says.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print a stack's settings as they are in force, each with the file in which it stands."""
+    file = ROOT / f"Pulumi.{stack}.yaml"
+    layers = read_layers(file)
+    in_force = read_settings(file).model_dump(mode="json")
+    said = [_Said(text_of_key(key), value, place) for key, value, place in layers.values()]
+    if defaults:
+        said += [_Said(text_of_key(key), value, DEFAULT) for key, value in _beside(layers, in_force)]
+    if as_json:
+        files = [layer.file for layer in reversed(layers.layers)]
+        values = [asdict(each) for each in said]
+        typer.echo(json.dumps({"stack": stack, "files": files, "values": values}, indent=2, ensure_ascii=False))
+        return
+    width = max((len(each.text) for each in said), default=0)
+    typer.echo("\n".join(f"{each.text:<{width}}  # {each.file}" for each in said))
+
+
+DEFAULT = "default"
+"""Stands for the file where none says a setting."""
+
+
+@dataclass(frozen=True)
+class _Said:
+    key: str
+    value: Any
+    file: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.key}: {text_of(self.value)}"
+
+
+def text_of_key(key: Sequence[str]) -> str:
+    """A key as `pulumi config set --path` takes it: a name with a dot stands in brackets."""
+    first, *rest = key
+    return first + "".join(f'["{part}"]' if "." in part else f".{part}" for part in rest)
+
+
+def _beside(layers: Inherited, in_force: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """What holds and stands in no file; what is not set is left out."""
+    said = {key for key, _, _ in layers.values()}
+    whole = Inherited((Layer(DEFAULT, in_force),))
+    for key, value, _ in whole.values():
+        if value is not None and not any(key[:length] in said for length in range(1, len(key) + 1)):
+            yield key, value
 
 
 def _explained(setting: Setting) -> str:

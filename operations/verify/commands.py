@@ -13,6 +13,7 @@ import simulator
 from cluster.answers import Node
 from cluster.client import Cluster
 from cluster.reservation_pods import shared_nodes
+from config.bases import PROJECT
 from config.stack import StackSettings
 from manifests.objects import namespace
 from operations.doctor.commands import facts_of
@@ -21,7 +22,6 @@ from operations.errors import OperationError
 from operations.plan.workloads import DEFAULT_QUEUE
 from operations.reading import Place, open_place
 from operations.scratch import Scratch
-from operations.stack_file import PROJECT
 from operations.target import folder
 from operations.verify import before, components, reservation_pods, sharing
 from operations.verify.cuda import VectorAddition, image_for

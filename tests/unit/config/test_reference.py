@@ -20,6 +20,7 @@ from config.reference import (
     UnknownSettingError,
     find,
     models_schema,
+    part_schema,
     settings,
     stack_file_schema,
     text_of,
@@ -239,6 +240,35 @@ def test_the_schema_refuses_what_the_models_refuse(key: str, value: object) -> N
     with pytest.raises(StackConfigError):
         parse(wrong)
     assert not _JUDGE.is_valid(_file(wrong))
+
+
+_PART = jsonschema.Draft7Validator(part_schema())
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_the_schema_of_parts_takes_every_stack_and_every_piece_of_it(name: str) -> None:
+    _PART.validate(_file(FULL[name]))
+    for section, said in FULL[name].items():
+        _PART.validate(_file({section: said}))
+        for key, value in said.items() if isinstance(said, dict) else ():
+            _PART.validate(_file({section: {key: value}}))
+
+
+def test_a_stack_with_a_base_needs_no_more_than_its_own_lines() -> None:
+    file = _file({"kai": {"timeout_seconds": 900}})
+    file["config"]["kai-anywhere:base"] = "bases/jetson.yaml"
+    _PART.validate(file)
+    assert not _JUDGE.is_valid(file), "the other schema is for whole stacks"
+    file["config"]["kai-anywhere:base"] = "../jetson.yaml"
+    assert not _PART.is_valid(file)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("kai.cdi_enable", False), ("colour", "red"), ("kai.timeout_seconds", "600"), ("platform.kind", "arm")],
+)
+def test_the_schema_of_parts_refuses_wrong_keys_and_values(key: str, value: object) -> None:
+    assert not _PART.is_valid(_file(changed(jetson(), key, value)))
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,18 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from config.reference import Setting, settings
+from config.stack import StackConfigError
+from operations.settings import commands
 from operations.settings.__main__ import files
 from operations.settings.commands import app
 from operations.settings.page import anchor
-from testbed.stacks import ROOT
+from testbed.stacks import ROOT, jetson
 from tests.support.docs import command
 
 PAGE = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
@@ -109,3 +112,46 @@ def test_the_page_has_every_setting_and_its_anchor(setting: Setting) -> None:
     headings = re.findall(r"(?m)^#+ (.+)$", PAGE)
     anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
     assert anchors.count(anchor(setting)) == 1
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with a base and a site."""
+    monkeypatch.setattr(commands, "ROOT", tmp_path)
+    (tmp_path / "bases").mkdir()
+    base = {"config": {"kai-anywhere:settings": {key: said for key, said in jetson().items() if key != "validation"}}}
+    (tmp_path / "bases" / "jetson.yaml").write_text(json.dumps(base), encoding="utf-8")
+    own = {"kai": {"timeout_seconds": 900}, "platform": {"tegra_nodes": {"j.example": {"gpu_memory_mib": 57344}}}}
+    config = {"kai-anywhere:base": "bases/jetson.yaml", "kai-anywhere:settings": own}
+    (tmp_path / "Pulumi.berlin.yaml").write_text(json.dumps({"config": config}), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("site")
+def test_a_stacks_settings_are_shown_with_the_file_of_each() -> None:
+    lines = _run("show", "berlin").stdout.splitlines()
+    by_key = {line.partition(":")[0]: line.partition(":")[2].partition("# ") for line in lines}
+    assert [part.strip() for part in by_key["kai.timeout_seconds"]] == ["900", "#", "Pulumi.berlin.yaml"]
+    assert [part.strip() for part in by_key["platform.kind"]] == ["tegra", "#", "bases/jetson.yaml"]
+    assert by_key['platform.tegra_nodes["j.example"].gpu_memory_mib'][2] == "Pulumi.berlin.yaml"
+    assert by_key["platform.tegra_nodes.jetson-1.gpu_memory_mib"][2] == "bases/jetson.yaml"
+    assert "default" not in {parts[2] for parts in by_key.values()}
+
+
+@pytest.mark.usefixtures("site")
+def test_what_no_file_says_is_shown_as_a_default() -> None:
+    content = json.loads(_run("show", "berlin", "--defaults", "--json").stdout)
+    assert content["files"] == ["Pulumi.berlin.yaml", "bases/jetson.yaml"]
+    by_key = {each["key"]: each for each in content["values"]}
+    assert len(by_key) == len(content["values"]), "every setting stands there once"
+    assert by_key["validation"] == {"key": "validation", "value": "none", "file": "default"}
+    assert by_key["kai.timeout_seconds"]["file"] == "Pulumi.berlin.yaml"
+    assert "gvirtus" not in by_key, "what is not set is left out"
+
+
+def test_settings_that_are_wrong_are_not_shown(site: Path) -> None:
+    (site / "bases" / "jetson.yaml").write_text("config: {kai-anywhere:settings: {kai: {a: 1}}}", encoding="utf-8")
+    done = _run("show", "berlin")
+    assert isinstance(done.exception, StackConfigError)
+    assert "    file:    bases/jetson.yaml" in str(done.exception)
+    assert done.stdout == ""

@@ -65,6 +65,73 @@ def test_a_change_of_one_stacks_file_concerns_it_alone(repository: Path) -> None
     assert _listed(repository, base) == (["prod"], "")
 
 
+def _write(repository: Path, file: str, text: str) -> None:
+    path = repository / "clusters" / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _site(repository: Path, name: str, base: str, own: str = "{}") -> None:
+    text = f"config:\n  kai-anywhere:base: bases/{base}.yaml\n  kai-anywhere:settings: {own}\n"
+    _write(repository, f"Pulumi.{name}.yaml", text)
+
+
+@pytest.fixture
+def fleet(repository: Path) -> tuple[Path, str]:
+    """Two sites on one base, which builds upon another that a third one has alone; and the commit."""
+    _write(repository, "bases/all.yaml", "config:\n  kai-anywhere:settings: {a: 1, b: 1}\n")
+    inner = "config:\n  kai-anywhere:base: bases/all.yaml\n  kai-anywhere:settings: {c: 1}\n"
+    _write(repository, "bases/edge.yaml", inner)
+    _site(repository, "edge", "edge")
+    _site(repository, "test.eu", "edge", "{a: 2}")
+    _site(repository, "prod", "all")
+    return repository, _commit(repository)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "stacks"),
+    [
+        ("bases/all.yaml", "config:\n  kai-anywhere:settings: {a: 1, b: 2}\n", ["edge", "prod", "test.eu"]),
+        ("bases/all.yaml", "config:\n  kai-anywhere:settings: {a: 3, b: 1}\n", ["edge", "prod"]),
+        ("bases/all.yaml", "# The same.\nconfig: {kai-anywhere:settings: {b: 1, a: 1}}\n", []),
+        ("bases/edge.yaml", "config:\n  kai-anywhere:settings: {a: 1, b: 1, c: 1}\n", []),
+        ("bases/edge.yaml", "config: [\n", ["edge", "test.eu"]),
+        ("bases/new.yaml", "config:\n  kai-anywhere:settings: {}\n", []),
+        ("fleet.yaml", "canary: edge\n", []),
+        ("Pulumi.prod.yaml", "config: {kai-anywhere:settings: {a: 1, b: 1}}\n", []),
+        ("Pulumi.prod.yaml", "encryptionsalt: x\nconfig: {kai-anywhere:settings: {a: 1, b: 1}}\n", ["prod"]),
+        ("bases/notes.md", "notes", NAMES),
+    ],
+)
+def test_a_changed_base_concerns_the_sites_whose_settings_differ(
+    fleet: tuple[Path, str], file: str, text: str, stacks: list[str]
+) -> None:
+    repository, base = fleet
+    _write(repository, file, text)
+    _commit(repository)
+    assert _listed(repository, base) == (stacks, "")
+
+
+def test_a_base_that_goes_away_concerns_those_that_had_it(fleet: tuple[Path, str]) -> None:
+    repository, base = fleet
+    (repository / "clusters" / "bases" / "edge.yaml").unlink()
+    _commit(repository)
+    assert _listed(repository, base) == (["edge", "test.eu"], "")
+
+
+def test_a_base_that_was_a_link_concerns_those_that_have_it(fleet: tuple[Path, str]) -> None:
+    repository, _ = fleet
+    link = repository / "clusters" / "bases" / "edge.yaml"
+    text = link.read_text(encoding="utf-8")
+    link.unlink()
+    link.symlink_to("all.yaml")
+    base = _commit(repository)
+    link.unlink()
+    link.write_text(text, encoding="utf-8")
+    _commit(repository)
+    assert _listed(repository, base) == (["edge", "test.eu"], "")
+
+
 def test_a_new_stack_is_concerned_and_a_removed_one_is_nobodys(repository: Path) -> None:
     base = _git(repository, "rev-parse", "HEAD")
     (repository / "clusters" / "Pulumi.new.yaml").write_text("config: {}\n", encoding="utf-8")
@@ -119,11 +186,18 @@ def test_outside_of_a_repository_every_stack_is_taken(tmp_path: Path) -> None:
     assert "so every stack is taken" in why
 
 
-@given(st.sets(st.sampled_from(NAMES)), st.sets(st.sampled_from(["README.md", "/Makefile", "inner/Pulumi.prod.yaml"])))
-def test_a_stack_is_left_out_only_where_nothing_but_other_stacks_files_changed(own: set[str], others: set[str]) -> None:
+_OTHERS = ["README.md", "/Makefile", "inner/Pulumi.prod.yaml", "bases/inner/a.yaml", "/bases/a.yaml", "bases/a.txt"]
+
+
+@given(st.sets(st.sampled_from(NAMES)), st.sets(st.sampled_from(_OTHERS)), st.sets(st.sampled_from(NAMES)))
+def test_a_stack_is_left_out_only_where_its_settings_are_the_same_and_nothing_else_changed(
+    own: set[str], others: set[str], differing: set[str]
+) -> None:
     changed = {PurePosixPath(f"Pulumi.{name}.yaml") for name in own} | {PurePosixPath(each) for each in others}
-    assert set(concerned(NAMES, changed)) == (set(NAMES) if others else own)
-    assert concerned(NAMES, None) == NAMES
+    changed |= {PurePosixPath("bases/edge.yaml")}
+    found = concerned(NAMES, changed, lambda name: name in differing)
+    assert set(found) == (set(NAMES) if others else differing)
+    assert concerned(NAMES, None, lambda name: name in differing) == NAMES
 
 
 def test_a_folder_without_stacks_is_an_error_that_names_it(tmp_path: Path) -> None:

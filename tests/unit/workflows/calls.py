@@ -26,7 +26,7 @@ def objections(called: str, job: dict[str, Any]) -> list[str]:
     found += [
         f"input {name!r} is no {inputs[name]['type']}"
         for name, value in said.items()
-        if name in inputs and not isinstance(value, _KINDS[inputs[name]["type"]])
+        if name in inputs and not _is_expression(value) and not isinstance(value, _KINDS[inputs[name]["type"]])
     ]
     # An environment's secret is read by a called workflow only where the caller names it.
     found += [f"secret {name!r} is not handed on" for name in secrets if name not in handed]
@@ -40,3 +40,8 @@ def objections(called: str, job: dict[str, Any]) -> list[str]:
     found += [f"{scope}: {access} is not allowed" for scope, access in needed.items() if allowed.get(scope) != access]
     found += [f"{scope} is allowed and not needed" for scope in allowed if scope not in needed]
     return found
+
+
+def _is_expression(value: object) -> bool:
+    """Whether GitHub finds out the value, with its type, when it runs."""
+    return isinstance(value, str) and value.startswith("${{ fromJSON(") and value.endswith("}}")

@@ -100,9 +100,28 @@ def test_the_stacks_of_a_folder_take_the_place_of_the_examples(job: Job, program
     for name in ("Pulumi.prod.yaml", "Pulumi.yaml", "notes.txt"):
         (theirs / name).write_text("theirs", encoding="utf-8")
     (theirs / "Pulumi.link.yaml").symlink_to("/etc/hostname")
+    for name in ("fleet.yaml", "bases/jetson.yaml", "bases/inner/deep.yaml", "bases/notes.txt"):
+        (theirs / name).parent.mkdir(exist_ok=True)
+        (theirs / name).write_text("theirs", encoding="utf-8")
+    (theirs / "bases" / "link.yaml").symlink_to("/etc/hostname")
+    (program / "bases").mkdir()
+    (program / "bases" / "own.yaml").write_text("ours", encoding="utf-8")
     _set_up(job, program, "stacks/clusters")
     found = {file.name: file.read_text(encoding="utf-8") for file in program.glob("*.*") if file.is_file()}
-    assert found == {"Pulumi.prod.yaml": "theirs", "Pulumi.yaml": "ours"}
+    assert found == {"Pulumi.prod.yaml": "theirs", "Pulumi.yaml": "ours", "fleet.yaml": "theirs"}
+    assert [file.name for file in (program / "bases").iterdir()] == ["jetson.yaml"]
+
+
+def test_a_folder_of_bases_that_is_a_link_is_not_followed(job: Job, program: Path) -> None:
+    theirs = job.folder / "stacks"
+    theirs.mkdir()
+    (job.folder / "elsewhere").mkdir()
+    (job.folder / "elsewhere" / "jetson.yaml").write_text("elsewhere", encoding="utf-8")
+    (theirs / "bases").symlink_to(job.folder / "elsewhere")
+    (theirs / "Pulumi.prod.yaml").write_text("theirs", encoding="utf-8")
+    _set_up(job, program, "stacks")
+    assert not (program / "bases").exists()
+    assert (program / "Pulumi.prod.yaml").read_text(encoding="utf-8") == "theirs"
 
 
 def test_the_programs_own_folder_keeps_its_stacks(job: Job, program: Path) -> None:

@@ -11,11 +11,13 @@ import yaml
 from typer.main import get_command
 
 from operations.__main__ import app
+from operations.fleet import commands as fleet_commands
+from operations.fleet.commands import app as fleet_app
 from testbed.stacks import ROOT
 from tests.unit.workflows.files import ACTIONS, FOLDER, TRIGGERS, WORKFLOWS, content, jobs, scripts, steps
 
 TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
-REUSABLE = ["drift", "policy", "preview", "release"]
+REUSABLE = ["drift", "policy", "preview", "release", "rollout", "rollout-wave"]
 OWN_ACTIONS = {
     "./.github/actions/setup",
     "./program/.github/actions/setup",
@@ -63,7 +65,7 @@ def test_an_action_has_one_version_everywhere() -> None:
 def test_nothing_is_allowed_that_a_job_does_not_ask_for(file: Path) -> None:
     assert content(file)["permissions"] == {}
     for name, job in jobs(file.stem).items():
-        assert job["permissions"], name
+        assert job["permissions"] or (file.stem, name) == ("rollout-wave", "approval"), name
         assert "uses" in job or job["timeout-minutes"] <= 120, name
 
 
@@ -76,6 +78,8 @@ WRITES = {
     ("release", "docs"): {"contents"},
     ("daily", "drift"): {"id-token", "issues"},
     ("pull-request", "preview"): {"id-token", "pull-requests"},
+    **{("rollout", name): {"id-token"} for name in ("canary", *(f"wave-{number}" for number in range(1, 6)))},
+    ("rollout-wave", "update"): {"id-token"},
     ("tag", "release"): {"contents", "id-token", "packages"},
 }
 """Who may write what; everybody else reads."""
@@ -95,7 +99,8 @@ def test_the_stacks_are_found_by_their_files(name: str) -> None:
         assert stack not in text
     for job_name, job in jobs(name).items():
         if "matrix" in job.get("strategy", {}) and "stack" in job["strategy"]["matrix"]:
-            assert job["strategy"]["matrix"] == {"stack": "${{ fromJSON(needs.stacks.outputs.stacks) }}"}
+            found = "inputs.sites" if name == "rollout-wave" else "needs.stacks.outputs.stacks"
+            assert job["strategy"]["matrix"] == {"stack": f"${{{{ fromJSON({found}) }}}}"}
             assert job["strategy"]["fail-fast"] is False
             assert "${{ matrix.stack }}" in job["concurrency"]["group"], job_name
             assert job["name"] == f"{job_name} (${{{{ matrix.stack }}}})", "one check per stack, with its name"
@@ -130,6 +135,65 @@ def test_a_stack_without_credentials_is_skipped_and_never_red(name: str) -> None
         assert step["uses"].startswith("actions/checkout@"), "nothing of the program runs before it"
 
 
+def _waves() -> list[str]:
+    return [name for name, job in jobs("rollout").items() if "uses" in job]
+
+
+def test_a_rollout_has_as_many_waves_as_the_command_allows_one_after_the_other() -> None:
+    names = _waves()
+    assert len(names) == fleet_commands._MOST_WAVES
+    assert names[0] == "canary"
+    for index, name in enumerate(names):
+        job = jobs("rollout")[name]
+        assert job["uses"] == "./.github/workflows/rollout-wave.yml"
+        assert set(job["with"].values()) >= {
+            f"${{{{ fromJSON(needs.plan.outputs.waves)[{index}].name }}}}",
+            f"${{{{ toJSON(fromJSON(needs.plan.outputs.waves)[{index}].sites) }}}}",
+        }
+        if index == 0:
+            assert (job["needs"], "if" in job) == ("plan", False)
+            continue
+        assert job["needs"] == ["plan", names[index - 1]]
+        # Without always() and the like, GitHub begins it only where what it needs has succeeded.
+        assert job["if"] == f"fromJSON(needs.plan.outputs.waves)[{index}] != null"
+
+
+def test_the_gate_decides_on_a_wave_and_a_site_that_fails_does_not() -> None:
+    wave = jobs("rollout-wave")
+    assert wave["update"]["continue-on-error"] is True
+    assert wave["update"]["strategy"]["fail-fast"] is False
+    assert wave["update"]["strategy"]["max-parallel"] == "${{ inputs.parallel }}"
+    assert "continue-on-error" not in wave["gate"]
+    assert wave["gate"]["needs"] == "update"
+    assert wave["gate"]["if"].startswith("${{ !cancelled()"), "also after sites that failed"
+    upload = _step(wave["update"], "actions/upload-artifact")
+    assert (upload["if"], upload["with"]["name"]) == (
+        "${{ !cancelled() }}",
+        "rollout-${{ inputs.wave }}-${{ matrix.stack }}",
+    )
+    assert _step(wave["gate"], "actions/download-artifact")["with"]["pattern"] == "rollout-${{ inputs.wave }}-*"
+
+
+def test_a_wave_waits_for_the_reviewers_of_its_environment_and_a_site_has_its_own_credentials() -> None:
+    wave = jobs("rollout-wave")
+    assert wave["approval"]["environment"] == "rollout-${{ inputs.wave }}"
+    assert wave["update"]["needs"] == "approval"
+    assert wave["update"]["environment"] == "${{ matrix.stack }}"
+    assert "environment" not in wave["gate"]
+    assert "secrets." not in yaml.safe_dump([wave["approval"], wave["gate"]])
+
+
+def test_a_site_without_credentials_is_not_updated_and_red() -> None:
+    update = steps(jobs("rollout-wave")["update"])
+    [asked] = [index for index, step in enumerate(update) if step.get("id") == "credentials"]
+    assert update[asked + 1]["if"] == "steps.credentials.outputs.configured != 'true'"
+    assert update[asked + 1]["run"] == "exit 1"
+
+
+def test_nothing_that_others_wrote_is_cached_where_sites_are_updated() -> None:
+    assert "cache" not in yaml.safe_dump(jobs("rollout-wave"))
+
+
 def test_no_workflow_runs_the_code_of_a_fork_with_secrets() -> None:
     for file in WORKFLOWS:
         assert "pull_request_target" not in content(file)[TRIGGERS]
@@ -151,8 +215,11 @@ def test_a_secret_reaches_a_step_by_its_environment_only() -> None:
 
 
 def test_the_program_is_that_of_the_called_workflows_own_version() -> None:
-    for name in ("drift", "policy", "preview"):
+    for name in ("drift", "policy", "preview", "rollout", "rollout-wave"):
         for job_name, job in jobs(name).items():
+            if "uses" in job or job_name == "approval":
+                assert not _checkouts(job), "another workflow does it, or nobody"
+                continue
             checkouts = _checkouts(job)
             assert set(checkouts) == {"stacks", "program"}, job_name
             assert checkouts["program"]["repository"] == "${{ job.workflow_repository }}"
@@ -228,8 +295,12 @@ def test_every_command_that_is_run_exists(file: Path) -> None:
     for job in jobs(file.stem).values():
         for words in re.findall(r"(?m)^\s*make (?:-C program )?([a-z -]+)", scripts(job)):
             assert set(words.split()) <= TARGETS, words
-        for command in re.findall(r"bin/kai-anywhere ([a-z-]+)", scripts(job)):
+        for command, inner in re.findall(r"bin/kai-anywhere ([a-z-]+) ?([a-z-]*)", scripts(job)):
             assert command in commands
+            if command == "fleet":
+                assert inner in {each.name for each in fleet_app.registered_commands if each.name} | {
+                    each.callback.__name__ for each in fleet_app.registered_commands if each.callback
+                }
 
 
 @pytest.mark.parametrize("file", [*WORKFLOWS, *ACTIONS], ids=lambda file: f"{file.parent.name}-{file.stem}")

@@ -1,0 +1,173 @@
+"""`kai-anywhere fleet`: many clusters, one stack each."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from rich.console import Console
+
+from operations import engine
+from operations.errors import OperationError
+from operations.exit_status import ExitStatus
+from operations.fleet import operator as operator_objects
+from operations.fleet import table
+from operations.fleet.file import Operator, read_fleet
+from operations.fleet.order import Outcome, Step, judge, step_called, steps
+from operations.fleet.report import Report
+from operations.fleet.states import read_sites
+from operations.stacks import FLEET_FILE, STACK_NAME, listed
+from operations.target import ROOT, open_target
+
+app = typer.Typer(name="fleet", no_args_is_help=True, help="Many clusters, one stack each: order, roll-out, states.")
+
+Folder = Annotated[Path, typer.Option("--folder", help="The folder with the files Pulumi.<site>.yaml and fleet.yaml.")]
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MOST_WAVES = 6
+"""The canary and five waves: the jobs of rollout.yml."""
+_MOST_SITES = 256
+"""The most jobs that GitHub makes of one matrix."""
+_RESULT_BYTES = 10_000
+_WIDTH = 160
+"""Where the output is no terminal."""
+
+
+class _Result(BaseModel):
+    """What the update of a site leaves for the gate of its wave."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    site: str
+    outcome: str
+
+
+@app.command()
+def plan(folder: Folder = ROOT) -> None:
+    """Print the order in which the sites are updated."""
+    typer.echo(table.waves(_steps(folder)))
+
+
+@app.command()
+def matrix(folder: Folder = ROOT) -> None:
+    """Print the waves as JSON, for the jobs of GitHub Actions."""
+    every = _steps(folder)
+    if len(every) > _MOST_WAVES:
+        raise OperationError(
+            f"{FLEET_FILE} has {len(every) - 1} waves; the workflow has {_MOST_WAVES - 1} after the canary. Put some "
+            "of them together."
+        )
+    for step in every:
+        if len(step.sites) > _MOST_SITES:
+            raise OperationError(
+                f"{FLEET_FILE}: wave '{step.name}' has {len(step.sites)} sites; GitHub runs at most {_MOST_SITES} jobs "
+                "of one matrix. Split it."
+            )
+    typer.echo(json.dumps([asdict(step) for step in every]))
+
+
+@app.command()
+def update(
+    site: Annotated[str, typer.Argument(help="The site: its settings stand in Pulumi.<site>.yaml.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder that gets the result.")] = Path("rollout"),
+) -> None:
+    """Update one site without asking, and leave the result for the gate."""
+    if not STACK_NAME.fullmatch(site):
+        raise OperationError(f"{site!r} is no stack name: letters, digits, '_', '.' and '-', at most 100.")
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / f"{site}.json"
+    file.write_text(_Result(site=site, outcome=Outcome.FAILED).model_dump_json(), encoding="utf-8")
+    with open_target(site) as target:
+        engine.up(target, "--yes", "--skip-preview", "--non-interactive")
+    file.write_text(_Result(site=site, outcome=Outcome.UPDATED).model_dump_json(), encoding="utf-8")
+    typer.echo(f"Site '{site}' is updated.")
+
+
+@app.command()
+def gate(
+    wave: Annotated[str, typer.Option(help="The wave's name; that of the first is 'canary'.")],
+    results: Annotated[Path, typer.Option(help="The folder with what `fleet update` left.")],
+    folder: Folder = ROOT,
+) -> None:
+    """Fail unless a wave's results let the next one begin."""
+    step = step_called(_steps(folder), wave)
+    verdict = judge(step, _outcomes(results))
+    text = table.verdict(verdict)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as page:
+            page.write(f"```text\n{text}\n```\n")
+    typer.echo(text)
+    if not verdict.holds:
+        raise typer.Exit(ExitStatus.FAILED)
+
+
+@app.command(name="operator")
+def operator_command(
+    commit: Annotated[str, typer.Option(help="Of the repository: the version that the sites get.")],
+    folder: Folder = ROOT,
+) -> None:
+    """Print the objects with which the Pulumi Kubernetes Operator updates the sites, wave by wave."""
+    if not _COMMIT.fullmatch(commit):
+        raise OperationError(f"{commit!r} is no whole commit: git rev-parse HEAD prints one.")
+    told = read_fleet(folder).operator
+    if told is None:
+        raise OperationError(f"{FLEET_FILE} has no section `operator`: docs/fleets.md shows one.")
+    typer.echo(_objects(told, _steps(folder), commit), nl=False)
+
+
+@app.command()
+def status(
+    *,
+    site: Annotated[list[str] | None, typer.Argument(help="Some sites; every one of the folder without them.")] = None,
+    folder: Folder = ROOT,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print it as JSON; its schema is docs/fleet.schema.json.")
+    ] = False,
+) -> None:
+    """Show what the states of all sites say, in one table. Asks no cluster, and changes nothing."""
+    names = listed(folder)
+    if unknown := sorted(set(site or ()) - set(names)):
+        raise OperationError(f"There is no site {', '.join(unknown)}. There are: {', '.join(names)}.")
+    waves = {name: step.name for step in _steps(folder) for name in step.sites} if _has_fleet(folder) else {}
+    report = Report(sites=read_sites(sorted(set(site or names)), folder, waves))
+    if as_json:
+        typer.echo(report.model_dump_json(indent=2))
+    else:
+        Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(table.states(report))
+    for reason in table.reasons(report):
+        typer.echo(f"warning: {reason}", err=True)
+    sys.stdout.flush()
+    if any(each.problems for each in report.sites):
+        raise typer.Exit(ExitStatus.WARNINGS)
+
+
+def _has_fleet(folder: Path) -> bool:
+    return (folder / FLEET_FILE).exists()
+
+
+def _steps(folder: Path) -> tuple[Step, ...]:
+    return steps(read_fleet(folder), listed(folder))
+
+
+def _objects(told: Operator, every: tuple[Step, ...], commit: str) -> str:
+    made = operator_objects.objects(told, every, commit)
+    return yaml.safe_dump_all(made, sort_keys=False, explicit_start=True, width=120)
+
+
+def _outcomes(results: Path) -> Mapping[str, Outcome]:
+    """What the jobs left, by site; what can't be read is as if nothing was heard of the site."""
+    found: dict[str, Outcome] = {}
+    for file in sorted(results.rglob("*.json")) if results.is_dir() else ():
+        try:
+            with file.open("rb") as content:
+                result = _Result.model_validate_json(content.read(_RESULT_BYTES))
+            found[result.site] = Outcome(result.outcome)
+        except (ValidationError, ValueError, OSError):
+            typer.echo(f"warning: {file.name} is no result of a site.", err=True)
+    return found

@@ -1,0 +1,98 @@
+"""The objects with which the Pulumi Kubernetes Operator updates the sites. Pure.
+
+Its kind Stack of pulumi.com/v1, as version 2 of the operator has it. What is not written there is the operator's
+default; above all `destroyOnFinalize` is not: who deletes an object leaves the site as it is.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from config.bases import PROJECT
+from config.model import is_object_name
+from operations.errors import OperationError
+from operations.fleet.file import Operator
+from operations.fleet.order import Step
+
+_FOLDER = "/var/run/kai-anywhere"
+_KUBECONFIG, _PASSPHRASE = "kubeconfig", "passphrase"
+_CONTAINER = "pulumi"
+"""The container of a workspace's pod in which Pulumi runs."""
+
+
+def objects(operator: Operator, every: Sequence[Step], commit: str) -> list[dict[str, Any]]:
+    """A Stack for each site; a site waits until all of the wave before it are at the same commit.
+
+    Args:
+        operator: where it finds what it updates.
+        every: all waves.
+        commit: of the repository.
+
+    Raises:
+        OperationError: if a site's name can't be that of an object.
+    """
+    found = []
+    before: Sequence[str] = ()
+    for step in every:
+        found += [_stack(operator, site, step.name, before, commit) for site in step.sites]
+        before = step.sites
+    return found
+
+
+def object_name(site: str) -> str:
+    """The name of a site's Stack, and of the Secret with its credentials.
+
+    Raises:
+        OperationError: if it can't be one.
+    """
+    name = f"{PROJECT}-{site}"
+    if not is_object_name(name):
+        raise OperationError(
+            f"The site '{site}' can't be the name of a Kubernetes object: lower-case letters, digits, '-' and '.'. "
+            f"Rename its stack: pulumi stack rename, and its file."
+        )
+    return name
+
+
+def _stack(operator: Operator, site: str, wave: str, before: Sequence[str], commit: str) -> dict[str, Any]:
+    name = object_name(site)
+    spec: dict[str, Any] = {
+        "stack": f"{operator.organization}/{PROJECT}/{site}",
+        "projectRepo": operator.repository,
+        "commit": commit,
+        "backend": operator.backend,
+        "serviceAccountName": operator.service_account,
+        "envRefs": {
+            "KUBECONFIG": {"type": "Literal", "literal": {"value": f"{_FOLDER}/{_KUBECONFIG}"}},
+            "PULUMI_CONFIG_PASSPHRASE": {"type": "Secret", "secret": {"name": name, "key": _PASSPHRASE}},
+        },
+        "workspaceTemplate": {"spec": _workspace(operator, name)},
+    }
+    if operator.folder is not None:
+        spec["repoDir"] = operator.folder
+    if before:
+        # Without a requirement: the operator then wants their last update to have succeeded on the object as it is now,
+        # so on this commit (isRequirementSatisfied, v2.9.0).
+        spec["prerequisites"] = [{"name": object_name(site)} for site in before]
+    labels = {"app.kubernetes.io/part-of": PROJECT, "kai-anywhere.io/wave": wave}
+    return {
+        "apiVersion": "pulumi.com/v1",
+        "kind": "Stack",
+        "metadata": {"name": name, "namespace": operator.namespace, "labels": labels},
+        "spec": spec,
+    }
+
+
+def _workspace(operator: Operator, secret: str) -> dict[str, Any]:
+    """The pod that runs Pulumi: with the site's kubeconfig as a file."""
+    items = [{"key": _KUBECONFIG, "path": _KUBECONFIG}]
+    pod = {
+        "volumes": [{"name": _KUBECONFIG, "secret": {"secretName": secret, "items": items, "defaultMode": 0o440}}],
+        "containers": [
+            {
+                "name": _CONTAINER,
+                "volumeMounts": [{"name": _KUBECONFIG, "mountPath": _FOLDER, "readOnly": True}],
+            }
+        ],
+    }
+    image = {} if operator.image is None else {"image": operator.image}
+    return image | {"podTemplate": {"spec": pod}}

@@ -1,0 +1,94 @@
+"""Reads the states of many stacks by pulumi: no cluster is asked, and nothing is decrypted."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+import toolchain
+from config.bases import PROJECT
+from config.stack import StackConfigError
+from operations.engine import Checkpoint, read_export
+from operations.errors import OperationError
+from operations.fleet.report import HistoryEntry, Site, site_of
+from operations.stack_file import read_settings
+from operations.target import ROOT, folder, own_cluster
+
+_AT_ONCE = 8
+_SECONDS = 120
+_HISTORY = TypeAdapter(list[HistoryEntry])
+
+
+def read_sites(names: Sequence[str], stacks: Path, waves: Mapping[str, str]) -> tuple[Site, ...]:
+    """What every site's state says; of one that can't be read, why.
+
+    Args:
+        names: of the sites.
+        stacks: the folder with their files.
+        waves: the wave of each site, as far as there are any.
+
+    Raises:
+        ToolchainError: if there is no pulumi.
+    """
+    environment = toolchain.environment(toolchain.ENGINE)
+
+    def read(name: str) -> Site:
+        try:
+            return _read(name, stacks, environment, waves.get(name))
+        except (OperationError, StackConfigError) as error:
+            return Site(site=name, wave=waves.get(name), unread=str(error))
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return tuple(pool.map(read, names))
+
+
+def _read(name: str, stacks: Path, environment: Mapping[str, str], wave: str | None) -> Site:
+    simulated = _is_simulated(name, stacks)
+    if simulated:
+        environment = dict(environment) | {
+            "PULUMI_BACKEND_URL": f"{(folder(name) / 'state').as_uri()}?metadata=skip",
+            "PULUMI_CONFIG_PASSPHRASE": "",
+        }
+    exported = _ask(environment, "stack", "export", "--stack", f"organization/{PROJECT}/{name}")
+    if exported is None:
+        return Site(site=name, wave=wave)
+    checkpoint: Checkpoint = read_export(exported, name)
+    history = _ask(
+        environment, "stack", "history", "--json", "--page-size", "1", "--stack", f"organization/{PROJECT}/{name}"
+    )
+    try:
+        entries = _HISTORY.validate_json(history or "[]")
+    except ValidationError as error:
+        problem = error.errors(include_input=False, include_url=False)[0]
+        raise OperationError(f"pulumi stack history says something else than expected: {problem['msg']}") from None
+    return site_of(name, checkpoint, entries, wave=wave, simulated=simulated)
+
+
+def _is_simulated(name: str, stacks: Path) -> bool:
+    """Whether the site is on its simulator: it has one, and no cluster of its own is chosen."""
+    return (folder(name) / "state").is_dir() and not own_cluster(read_settings(stacks / f"Pulumi.{name}.yaml"))
+
+
+def _ask(environment: Mapping[str, str], *arguments: str) -> str | None:
+    """What pulumi prints; None where there is no such stack."""
+    try:
+        done = subprocess.run(
+            ["pulumi", *arguments, "--non-interactive", "--cwd", str(ROOT)],
+            env=dict(environment),
+            check=False,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OperationError(f"the backend did not answer in {_SECONDS} s") from error
+    if "no stack named" in done.stderr:
+        return None
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("warning:")]
+        way_out = " Log in to the backend that holds the states: pulumi login" if "login" in done.stderr else ""
+        raise OperationError((" ".join(said) or f"pulumi ended with status {done.returncode}.") + way_out)
+    return done.stdout

@@ -1,0 +1,1 @@
+"""Many clusters: their order, their roll-out and their states."""

@@ -1,0 +1,323 @@
+"""`kai-anywhere fleet`: what its commands print, and what they leave."""
+
+import json
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from operations import engine
+from operations.__main__ import app
+from operations.errors import OperationError
+from operations.fleet import commands, states
+from testbed.stacks import ROOT, jetson
+from tests.unit.operations.fleet.test_order import SITES, TEXT
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+OPERATOR = """
+operator:
+  repository: https://git.example.com/clusters.git
+  folder: gpu
+  backend: s3://states
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A team's folder: four sites on one base, and their order."""
+    (tmp_path / "bases").mkdir()
+    base = {"config": {"kai-anywhere:settings": jetson()}}
+    (tmp_path / "bases" / "jetson.yaml").write_text(json.dumps(base), encoding="utf-8")
+    config = {"kai-anywhere:base": "bases/jetson.yaml", "kai-anywhere:settings": {}}
+    for site in SITES:
+        (tmp_path / f"Pulumi.{site}.yaml").write_text(json.dumps({"config": config}), encoding="utf-8")
+    (tmp_path / "fleet.yaml").write_text(TEXT, encoding="utf-8")
+    return tmp_path
+
+
+def _run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["fleet", *map(str, arguments)])
+
+
+def test_the_order_is_printed(folder: Path) -> None:
+    assert _run("plan", "--folder", folder).stdout.splitlines() == [
+        "0. canary: 1 site; 0 may fail.",
+        "   berlin",
+        "1. pilots: 1 site; 0 may fail.",
+        "   eu-1",
+        "2. everywhere: 2 sites, 2 at a time; 1 may fail.",
+        "   eu-2, us-1",
+    ]
+
+
+def test_the_matrix_has_every_wave_on_one_line(folder: Path) -> None:
+    done = _run("matrix", "--folder", folder)
+    assert len(done.stdout.splitlines()) == 1
+    first, *_, last = json.loads(done.stdout)
+    assert first == {"name": "canary", "sites": ["berlin"], "failure_budget": 0, "parallel": 1}
+    assert last == {"name": "everywhere", "sites": ["eu-2", "us-1"], "failure_budget": 1, "parallel": 2}
+
+
+def test_more_waves_than_the_workflow_has_are_refused(folder: Path) -> None:
+    for number in range(6):
+        (folder / f"Pulumi.w{number}.yaml").touch()
+    waves = [{"name": f"w{number}", "sites": [f"w{number}"]} for number in range(6)]
+    waves[0]["sites"] = ["w0", "eu-*", "us-*"]
+    (folder / "fleet.yaml").write_text(yaml.safe_dump({"canary": "berlin", "waves": waves}), encoding="utf-8")
+    assert _run("plan", "--folder", folder).exit_code == 0
+    error = _run("matrix", "--folder", folder).exception
+    assert str(error) == "fleet.yaml has 6 waves; the workflow has 5 after the canary. Put some of them together."
+
+
+def test_more_sites_than_a_matrix_may_have_are_refused(folder: Path) -> None:
+    for number in range(257):
+        (folder / f"Pulumi.n{number}.yaml").touch()
+    error = _run("matrix", "--folder", folder).exception
+    assert "wave 'everywhere' has 259 sites; GitHub runs at most 256 jobs of one matrix. Split it." in str(error)
+
+
+def _results(folder: Path, **outcomes: str) -> Path:
+    results = folder / "results"
+    for site, outcome in outcomes.items():
+        file = results / f"rollout-everywhere-{site}" / f"{site}.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"site": site.replace("_", "-"), "outcome": outcome}), encoding="utf-8")
+    return results
+
+
+def test_the_gate_opens_within_the_budget(folder: Path) -> None:
+    results = _results(folder, eu_2="updated", us_1="failed")
+    done = _run("gate", "--wave", "everywhere", "--results", results, "--folder", folder)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == [
+        "Wave 'everywhere': 1 of 2 sites are updated.",
+        "  failed: us-1",
+        "1 of at most 1 failed: the next wave may begin.",
+    ]
+
+
+@pytest.mark.parametrize("outcomes", [{}, {"eu_2": "failed", "us_1": "failed"}, {"eu_2": "done", "us_1": "x"}])
+def test_the_gate_stays_shut_beyond_it(folder: Path, outcomes: dict[str, str]) -> None:
+    results = _results(folder, **outcomes)
+    done = _run("gate", "--wave", "everywhere", "--results", results, "--folder", folder)
+    assert done.exit_code == 3
+    assert "2 failed, and at most 1 may: the next wave does not begin." in done.stdout
+
+
+def test_the_gate_tells_the_summary_of_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "summary"))
+    _run("gate", "--wave", "canary", "--results", _results(folder, berlin="updated"), "--folder", folder)
+    assert "1 of 1 sites are updated." in (folder / "summary").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"site": "eu-2"}', '{"site": "eu-2", "outcome": "updated", "x": 1}'])
+def test_what_is_no_result_is_as_if_nothing_was_heard(folder: Path, text: str) -> None:
+    results = _results(folder, us_1="updated")
+    (results / "eu-2.json").write_text(text, encoding="utf-8")
+    done = _run("gate", "--wave", "everywhere", "--results", results, "--folder", folder)
+    assert "nothing was heard of: eu-2" in done.stdout
+    assert "warning: eu-2.json is no result of a site." in done.stderr
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_update_leaves_its_result_whatever_comes_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    opened: list[Any] = []
+
+    @contextmanager
+    def open_target(site: str) -> Iterator[str]:
+        yield site
+
+    def up(target: str, *options: str) -> None:
+        opened.append((target, options))
+        assert json.loads((tmp_path / "berlin.json").read_text(encoding="utf-8"))["outcome"] == "failed"
+        if fails:
+            raise OperationError("pulumi up failed")
+
+    monkeypatch.setattr(commands, "open_target", open_target)
+    monkeypatch.setattr(engine, "up", up)
+    done = _run("update", "berlin", "--out", tmp_path)
+    assert isinstance(done.exception, OperationError) is fails
+    assert opened == [("berlin", ("--yes", "--skip-preview", "--non-interactive"))]
+    result = json.loads((tmp_path / "berlin.json").read_text(encoding="utf-8"))
+    assert result == {"site": "berlin", "outcome": "failed" if fails else "updated"}
+
+
+@pytest.mark.parametrize("site", ["../berlin", "a b", ""])
+def test_what_is_no_site_leaves_no_file(tmp_path: Path, site: str) -> None:
+    assert "is no stack name" in str(_run("update", site, "--out", tmp_path / "out").exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_operators_stack_waits_for_all_of_the_wave_before_it(folder: Path) -> None:
+    (folder / "fleet.yaml").write_text(TEXT + OPERATOR, encoding="utf-8")
+    made = {each["spec"]["stack"]: each for each in yaml.safe_load_all(_operator(folder))}
+    assert list(made) == [f"organization/kai-anywhere/{site}" for site in ("berlin", "eu-1", "eu-2", "us-1")]
+    waits = {name.rpartition("/")[2]: each["spec"].get("prerequisites") for name, each in made.items()}
+    assert waits == {
+        "berlin": None,
+        "eu-1": [{"name": "kai-anywhere-berlin"}],
+        "eu-2": [{"name": "kai-anywhere-eu-1"}],
+        "us-1": [{"name": "kai-anywhere-eu-1"}],
+    }
+    assert {each["spec"]["commit"] for each in made.values()} == {COMMIT}
+    assert {each["spec"]["repoDir"] for each in made.values()} == {"gpu"}
+
+
+def test_an_operators_stack_names_its_secrets_and_holds_none(folder: Path) -> None:
+    (folder / "fleet.yaml").write_text(TEXT + OPERATOR, encoding="utf-8")
+    first = next(yaml.safe_load_all(_operator(folder)))
+    variables = first["spec"]["envRefs"]
+    assert variables["PULUMI_CONFIG_PASSPHRASE"]["secret"] == {"name": "kai-anywhere-berlin", "key": "passphrase"}
+    pod = first["spec"]["workspaceTemplate"]["spec"]["podTemplate"]["spec"]
+    [volume] = pod["volumes"]
+    [mount] = pod["containers"][0]["volumeMounts"]
+    assert volume["secret"]["secretName"] == "kai-anywhere-berlin"
+    assert variables["KUBECONFIG"]["literal"]["value"] == f"{mount['mountPath']}/{volume['secret']['items'][0]['path']}"
+    assert mount["readOnly"] is True
+    assert "destroyOnFinalize" not in first["spec"], "who deletes the object leaves the site as it is"
+
+
+def _operator(folder: Path) -> str:
+    done = _run("operator", "--commit", COMMIT, "--folder", folder)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_a_site_that_can_be_no_objects_name_is_refused(folder: Path) -> None:
+    (folder / "Pulumi.Lab_1.yaml").touch()
+    (folder / "fleet.yaml").write_text(TEXT + OPERATOR, encoding="utf-8")
+    error = _run("operator", "--commit", COMMIT, "--folder", folder).exception
+    assert "'Lab_1' can't be the name of a Kubernetes object" in str(error)
+
+
+def test_the_operator_needs_its_section_and_a_whole_commit(folder: Path) -> None:
+    assert "no section `operator`" in str(_run("operator", "--commit", COMMIT, "--folder", folder).exception)
+    assert "'main' is no whole commit" in str(_run("operator", "--commit", "main", "--folder", folder).exception)
+
+
+STACK_URN = "urn:pulumi:berlin::kai-anywhere::pulumi:pulumi:Stack::kai-anywhere-berlin"
+EXPORT = {
+    "version": 3,
+    "deployment": {
+        "manifest": {"version": "v3.259.0"},
+        "resources": [
+            {
+                "urn": STACK_URN,
+                "type": "pulumi:pulumi:Stack",
+                "custom": False,
+                "outputs": {
+                    "platform": "tegra",
+                    "kai_version": "0.18.6",
+                    "gpu_operator_version": {"4dabf18193072939515e22adb298388d": "x", "ciphertext": "v1:y"},
+                },
+            },
+            {"type": "pulumi:providers:kubernetes", "outputs": {"clusterIdentifier": "11112222-3333"}},
+            {"type": "kubernetes:core/v1:Namespace", "outputs": {}},
+        ],
+        "pending_operations": [{"resource": {"type": "kubernetes:core/v1:Secret"}, "type": "creating"}],
+    },
+}
+HISTORY = [
+    {
+        "kind": "update",
+        "startTime": "2026-11-23T20:33:55.000Z",
+        "result": "failed",
+        "environment": {"git.head": COMMIT},
+        "config": {"kai-anywhere:lab-key": {"secret": True}},
+    }
+]
+PULUMI = """#!{python}
+import json, sys
+name = sys.argv[sys.argv.index("--stack") + 1].rpartition("/")[2]
+if name == "eu-2":
+    sys.exit("error: no stack named 'organization/kai-anywhere/eu-2' found")
+if name == "us-1":
+    sys.exit("warning: old\\nerror: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions")
+if name == "eu-1":
+    print("[]" if "history" in sys.argv else '{{"deployment": {{"resources": 5}}}}')
+else:
+    print(json.dumps({history} if "history" in sys.argv else {export}))
+"""
+
+
+@pytest.fixture
+def _pulumi(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program in the place of pulumi, which has a state of each kind."""
+    program = tmp_path_factory.mktemp("bin") / "pulumi"
+    program.write_text(PULUMI.format(python=sys.executable, history=HISTORY, export=EXPORT), encoding="utf-8")
+    program.chmod(program.stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setattr(states.toolchain, "environment", lambda _programs: {"PATH": str(program.parent)})
+
+
+@pytest.mark.usefixtures("_pulumi")
+def test_the_table_has_every_site_and_says_why_one_is_not_read(folder: Path) -> None:
+    done = _run("status", "--folder", folder)
+    assert done.exit_code == 4, done.output
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
+    assert next(iter(lines)) == "Site"
+    assert [name for name in lines if name in SITES] == SITES
+    for said in (
+        "canary",
+        "11112222",
+        "tegra",
+        "0.18.6",
+        COMMIT[:12],
+        "2026-11-23 20:33",
+        "1 pending",
+        "update failed",
+    ):
+        assert said in lines["berlin"]
+    assert "never" in lines["eu-2"]
+    assert "not read" in lines["us-1"]
+    assert "us-1: error: PULUMI_ACCESS_TOKEN must be set" in done.stderr
+    assert "Log in to the backend that holds the states: pulumi login" in done.stderr
+    assert "eu-1: The state of stack 'eu-1' is not what pulumi writes: deployment.resources" in done.stderr
+    assert "ciphertext" not in done.output
+
+
+@pytest.mark.usefixtures("_pulumi")
+def test_the_json_is_of_the_documented_form(folder: Path) -> None:
+    done = _run("status", "--folder", folder, "--json")
+    report = json.loads(done.stdout)
+    jsonschema.validate(report, json.loads((ROOT / "docs" / "fleet.schema.json").read_text(encoding="utf-8")))
+    by_name = {each["site"]: each for each in report["sites"]}
+    assert by_name["berlin"]["resources"] == 1, "neither the stack nor its provider is one"
+    assert by_name["berlin"]["gpu_operator"] is None, "what is encrypted stays so"
+    assert by_name["berlin"]["last"]["result"] == "failed"
+    assert by_name["eu-2"] == by_name["eu-2"] | {"unread": None, "resources": 0, "last": None}
+    assert "lab-key" not in done.stdout
+
+
+@pytest.mark.usefixtures("_pulumi")
+def test_some_sites_are_enough_and_no_order_is_needed(folder: Path) -> None:
+    (folder / "fleet.yaml").unlink()
+    done = _run("status", "eu-2", "--folder", folder)
+    assert (done.exit_code, "berlin" in done.stdout, "Wave" in done.stdout) == (0, False, False)
+
+
+@pytest.mark.usefixtures("_pulumi")
+def test_a_site_with_wrong_settings_is_read_all_the_same(folder: Path) -> None:
+    (folder / "Pulumi.eu-2.yaml").write_text("config: {kai-anywhere:settings: {}}", encoding="utf-8")
+    done = _run("status", "eu-2", "--folder", folder)
+    assert "never" in done.stdout
+
+
+def test_a_site_that_is_not_there_names_those_that_are(folder: Path) -> None:
+    assert "There is no site rome. There are: berlin, eu-1" in str(_run("status", "rome", "--folder", folder).exception)
+
+
+def test_the_documented_schema_is_that_of_the_report() -> None:
+    documented = json.loads((ROOT / "docs" / "fleet.schema.json").read_text(encoding="utf-8"))
+    assert documented == commands.Report.model_json_schema(), (
+        "write it again: .venv/bin/python -m operations.fleet.schema > docs/fleet.schema.json"
+    )
