@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 import grpc
 from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[import-untyped]  # it ships no types
-from google.rpc import status_pb2  # type: ignore[import-untyped]  # likewise
-from pulumi.runtime.proto import provider_pb2
+from pulumi.runtime.proto import provider_pb2, status_pb2
 
 from cluster.errors import ClusterError
 

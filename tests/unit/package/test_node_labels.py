@@ -8,8 +8,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import json_format, struct_pb2  # type: ignore[import-untyped]  # it ships no types
-from google.rpc import status_pb2  # type: ignore[import-untyped]  # likewise
-from pulumi.runtime.proto import provider_pb2
+from pulumi.runtime.proto import provider_pb2, status_pb2
 from pulumi.runtime.rpc import UNKNOWN
 
 from cluster import binding
