@@ -15,6 +15,7 @@ from components.adoption import adopting
 from components.hosts.secrets import read_host_secrets
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kubernetes import this_stack
+from components.own_provider import is_found
 from components.stack_state import read_stack_state
 from config.bases import from_folder, inherited
 from config.stack import StackSettings, parse_settings
@@ -48,6 +49,7 @@ def install(  # noqa: PLR0913 - what an entry of the program knows
     file: str,
     base: str | None = None,
     other_keys: Iterable[str] = (),
+    package: bool = False,
     opts: pulumi.ResourceOptions | None = None,
 ) -> KaiAnywhere:
     """Validate the settings, look at the cluster, register everything.
@@ -58,6 +60,7 @@ def install(  # noqa: PLR0913 - what an entry of the program knows
         file: where they stand, for error messages.
         base: the file that they build upon, as seen from the project's folder.
         other_keys: what else stands there in plain text, which nothing reads.
+        package: whether the package's own process asks, of which the engine knows then.
         opts: the component's options.
 
     Raises:
@@ -70,8 +73,10 @@ def install(  # noqa: PLR0913 - what an entry of the program knows
     for warning in preflight.warnings:
         pulumi.log.warn(warning)
     uid, context = preflight.cluster_uid, preflight.context
+    few_resources = package or is_found(Path(pulumi.get_root_directory() or "."))
     if uid is None or context is None:
-        return KaiAnywhere(name, KaiAnywhereArgs(settings, None, NO_CLUSTER, host_secrets), opts)
+        args = KaiAnywhereArgs(settings, None, NO_CLUSTER, host_secrets, few_resources=few_resources)
+        return KaiAnywhere(name, args, opts)
     if not is_verified(context):
         pulumi.log.warn(
             f"Context '{context.name}' does not verify the certificate of {context.config.cluster.server}: if another "
@@ -82,7 +87,8 @@ def install(  # noqa: PLR0913 - what an entry of the program knows
     settings = settings.model_copy(update={"cluster": bound(settings.cluster, uid)})
     if preflight.adopted:
         opts = pulumi.ResourceOptions.merge(opts, adopting(name, preflight.adopted, settings.cluster))
-    return KaiAnywhere(name, KaiAnywhereArgs(settings, uid, kubeconfig, host_secrets), opts)
+    args = KaiAnywhereArgs(settings, uid, kubeconfig, host_secrets, few_resources=few_resources)
+    return KaiAnywhere(name, args, opts)
 
 
 def _settings(settings_json: str | None, file: str, base: str | None, other_keys: Iterable[str]) -> StackSettings:

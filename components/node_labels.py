@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pulumi
-from pulumi_kubernetes import Provider
 
 from components import tokens
-from components.kubernetes import register_node_labels
+from components.kubernetes import Labeller
 from config.stack import StackSettings
 from manifests.node_labels import GPU_MEMORY, node_labels
 
@@ -18,13 +18,13 @@ class NodeLabelsArgs:
 
     Attributes:
         settings: the stack's settings.
-        provider: the cluster.
+        labeller: who labels them.
         measured_memory_mib: memory of one GPU by node, for nodes whose memory is not declared.
         depends_on: what the labels wait for.
     """
 
     settings: StackSettings
-    provider: Provider
+    labeller: Labeller
     measured_memory_mib: Mapping[str, pulumi.Output[int | None]] = field(default_factory=dict)
     depends_on: Sequence[pulumi.Resource] = ()
 
@@ -40,13 +40,14 @@ class NodeLabels(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeLabelsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.NODE_LABELS, name, None, opts)
-        child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=list(args.depends_on))
-        labels: dict[str, pulumi.Output[dict[str, str]]] = {}
-        for node, ours in node_labels(args.settings).items():
-            complete = {**ours, **_measured(node, ours, args.measured_memory_mib)}
-            register_node_labels(f"{name}-{node}", node, complete, child_opts)
-            labels[node] = pulumi.Output.all(**complete)
-        self.labels = pulumi.Output.all(**labels)
+        child_opts = pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on))
+        labels: dict[str, Mapping[str, pulumi.Input[str]]] = {
+            node: {**ours, **_measured(node, ours, args.measured_memory_mib)}
+            for node, ours in node_labels(args.settings).items()
+        }
+        args.labeller.register(name, labels, child_opts)
+        known: Any = labels
+        self.labels = pulumi.Output.from_input(known)
         self.register_outputs({"labels": self.labels})
 
 
