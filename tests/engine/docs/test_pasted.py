@@ -39,16 +39,16 @@ def shell(checkout: Path, tmp_path: Path) -> Iterator[Terminal]:
 
 def _answer(shell: Terminal, question: str, answer: str) -> None:
     shell.until(question)
-    shell.press(f"{answer}\n")
+    shell.press(f"{answer}\r")
 
 
 def _runs(shell: Terminal, command: str) -> None:
     """Type a command once the shell asks for one: pulumi asks the terminal for its colours, and takes what is typed."""
     shell.shown = ""
-    shell.press(f"{command}\n")
+    shell.press(f"{command}\r")
     shell.until(_PROMPT)
     shell.shown = ""
-    shell.press("echo status-$?-end\n")
+    shell.press("echo status-$?-end\r")
     shell.until("\nstatus-0-end")
     shell.until(_PROMPT)
 
@@ -61,7 +61,7 @@ def test_the_readmes_block_opens_the_stack_and_asks_for_nothing_but_the_passphra
     _answer(shell, "Enter your passphrase to protect config/secrets", _PASSPHRASE)
     shell.until("Re-enter your passphrase to confirm")
     asked, shell.shown = shell.shown, ""
-    shell.press(f"{_PASSPHRASE}\n")
+    shell.press(f"{_PASSPHRASE}\r")
     shell.until(_PROMPT)
     shown = asked + shell.shown
     _runs(shell, "pulumi stack ls")
