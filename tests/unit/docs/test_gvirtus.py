@@ -9,9 +9,10 @@ from config.gvirtus import BackendKind
 from manifests.gvirtus import backends as built
 from manifests.gvirtus.injection import NOT_YET, PATH, PATH_TAKEN, VOLUME, VOLUME_TAKEN
 from testbed.stacks import ROOT, changed, jetson, parse
+from tests.support.docs import blocks
 
 DOCUMENT = (ROOT / "docs/gvirtus.md").read_text(encoding="utf-8")
-SNIPPETS: list[Any] = [yaml.safe_load(text) for text in re.findall(r"(?ms)^```yaml\n(.*?)^```$", DOCUMENT)]
+SNIPPETS: list[Any] = [yaml.safe_load(block.text) for block in blocks(ROOT / "docs/gvirtus.md", "yaml")]
 PARTS = [snippet for snippet in SNIPPETS if "gvirtus" in snippet]
 CONTAINERFILE = (ROOT / "examples/gvirtus-app/Containerfile").read_text(encoding="utf-8")
 

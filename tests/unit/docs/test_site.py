@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -52,8 +54,17 @@ def test_every_page_is_there(site: Path) -> None:
     assert [source for source in sorted(PAGES) if not _page(site, source).is_file()] == []
 
 
+def _listed(entries: list[Any]) -> Iterator[str]:
+    for entry in entries:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for below in entry.values():
+                yield from _listed(below)
+
+
 def test_the_navigation_has_every_page_once() -> None:
-    listed = [page for section in CONFIGURATION["nav"] for pages in section.values() for page in pages]
+    listed = list(_listed(CONFIGURATION["nav"]))
     assert sorted(listed) == sorted(PAGES)
 
 

@@ -47,6 +47,18 @@ def test_the_notes_are_what_the_changelog_says_of_the_version() -> None:
     assert notes_of(CHANGELOG, "v1.2.2") == "- Old.\n"
 
 
+def test_what_is_unreleased_today_makes_notes_once_it_has_a_number() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert changelog.count("## [Unreleased]\n") == 1
+    released = changelog.replace("## [Unreleased]\n", "## [Unreleased]\n\n## [9.9.9] - 2027-01-31\n")
+    notes = notes_of(released, "v9.9.9")
+    assert notes.startswith("### Added\n")
+    assert "### Fixed\n" in notes
+    assert "](docs/" not in notes, "a relative link leads nowhere on the page of a release"
+    with pytest.raises(OperationError, match=r"CHANGELOG\.md has nothing under '## \[9\.9\.9\]'"):
+        notes_of(changelog, "v9.9.9")
+
+
 @pytest.mark.parametrize("version", ["v1.2.4", "v1.2", "v11.2.3"])
 def test_a_version_that_the_changelog_does_not_have_is_an_error(version: str) -> None:
     with pytest.raises(OperationError, match=r"CHANGELOG\.md has nothing under '## \["):
