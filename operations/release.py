@@ -1,6 +1,7 @@
-"""The files of a release: an archive of the sources, the stack files' schema, checksums, notes from the changelog."""
+"""The files of a release: sources, the stack files' schema, bills of materials, checksums, notes from the changelog."""
 
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from operations import bill_of_materials
 from operations.errors import OperationError
 from operations.target import ROOT
 from operations.version import project_version
@@ -37,10 +39,21 @@ def release(
     schema = out / _SCHEMA.name
     shutil.copyfile(_SCHEMA, schema)
     (out / NOTES).write_text(notes, encoding="utf-8")
-    sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in (archive, schema))
+    bills = [_bill(out / f"{name}.cdx.json", content) for name, content in _bills()]
+    published = (archive, schema, *bills)
+    sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in published)
     (out / CHECKSUMS).write_text(sums, encoding="utf-8")
-    for file in (archive, schema, out / CHECKSUMS, out / NOTES):
+    for file in (*published, out / CHECKSUMS, out / NOTES):
         typer.echo(f"Wrote {file}")
+
+
+def _bills() -> list[tuple[str, object]]:
+    return list(bill_of_materials.of_folder(ROOT, project_version()).items())
+
+
+def _bill(file: Path, content: object) -> Path:
+    file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return file
 
 
 def notes_of(changelog: str, version: str) -> str:

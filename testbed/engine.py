@@ -47,6 +47,7 @@ class Stack:
         name: str = "test",
         program: Path = ROOT,
         project: Json | None = None,
+        passphrase: str = "",
     ) -> None:
         self.name = name
         self.folder = folder
@@ -55,7 +56,7 @@ class Stack:
         self.environment = dict(environment) | {
             # As `make` does; what happens without it is in test_recovery.py.
             "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
-            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_CONFIG_PASSPHRASE": passphrase,
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             # Unlocks --event-log, from which the changes are read; the Automation API does the same.
             "PULUMI_DEBUG_COMMANDS": "true",

@@ -52,7 +52,7 @@ def x86_stack(hosts: Mapping[str, Json]) -> Json:
 class HostsStack(Stack):
     """A stack with hosts, with the stand-in of the command plugin; by default hosts alone, without a cluster."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a stack is made of
         self,
         folder: Path,
         settings: Json,
@@ -60,6 +60,7 @@ class HostsStack(Stack):
         *,
         program: Path = _PROGRAM,
         programs: tuple[toolchain.Program, ...] = ENGINE_PROGRAMS,
+        passphrase: str = "",
     ) -> None:
         environment = toolchain.environment(programs)
         environment = command_plugin.environment(folder / "plugin", environment) | {
@@ -69,7 +70,7 @@ class HostsStack(Stack):
             "TMPDIR": str(folder / "tmp"),
         }
         (folder / "tmp").mkdir()
-        super().__init__(folder, settings, environment, program=program)
+        super().__init__(folder, settings, environment, program=program, passphrase=passphrase)
         for name, value in secrets.items():
             self.set_secret(name, value)
 

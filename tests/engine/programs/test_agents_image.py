@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from operations.bill_of_materials import of_folder
 from testbed.stacks import ROOT
 from tests.support.pods.images import Builder
 
@@ -40,6 +41,21 @@ def test_it_holds_nothing_but_the_agents_and_their_dependencies(agents_image: tu
     script = "import os; print(sorted(os.listdir('/opt')), sorted(os.listdir('/opt/agents/agents')))"
     told = builder.run("run", "--isolation", "chroot", container, "--", "python3", "-c", script)
     assert told.splitlines()[-1] == "['agents', 'dependencies'] ['__init__.py', 'admission']"
+
+
+def test_its_packages_are_those_of_its_bill_of_materials(agents_image: tuple[Builder, str]) -> None:
+    builder, name = agents_image
+    container = builder.run("from", "--pull-never", name)
+    script = (
+        "import importlib.metadata, json; "
+        "found = importlib.metadata.distributions(path=['/opt/dependencies']); "
+        "print(json.dumps({each.name.lower().replace('_', '-'): each.version for each in found}))"
+    )
+    told = builder.run("run", "--isolation", "chroot", container, "--", "python3", "-c", script)
+    installed = json.loads(told.splitlines()[-1])
+    parts = [part for part in of_folder(ROOT, "1.2.3")["agents"]["components"] if part["type"] == "library"]
+    assert installed.items() <= {(part["name"], part["version"]) for part in parts}
+    assert {part["name"] for part in parts if "scope" not in part} <= installed.keys()
 
 
 def test_the_base_is_pinned_by_digest() -> None:

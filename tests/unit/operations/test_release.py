@@ -71,13 +71,17 @@ def test_a_release_has_archive_schema_checksums_and_notes(tmp_path: Path, monkey
     done = CliRunner().invoke(app, ["release", "--version", tag, "--out", str(out)])
     assert done.exit_code == 0, done.output
     archive = f"kai-anywhere-{tag}.tar.gz"
-    assert {file.name for file in out.iterdir()} == {archive, "stack.schema.json", "SHA256SUMS", "notes.md"}
+    bills = {"kai-anywhere.cdx.json", "agents.cdx.json", "metrics.cdx.json"}
+    published = {archive, "stack.schema.json", *bills}
+    assert {file.name for file in out.iterdir()} == {*published, "SHA256SUMS", "notes.md"}
     with tarfile.open(out / archive) as opened:
         names = opened.getnames()
     assert f"kai-anywhere-{tag}/agents/Containerfile" in names
     assert not any(".git/" in name or ".venv" in name for name in names)
     assert (out / "stack.schema.json").read_bytes() == (ROOT / "config" / "stack.schema.json").read_bytes()
-    for line in (out / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
+    lines = (out / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    assert {line.split("  ")[1] for line in lines} == published
+    for line in lines:
         digest, name = line.split("  ")
         assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
     assert (out / "notes.md").read_text(encoding="utf-8") == f"of {tag}\n"

@@ -190,7 +190,8 @@ def test_a_pull_request_that_concerns_no_stack_any_more_still_mends_older_commen
 
 def test_a_release_publishes_the_files_and_names_the_images(job: Job) -> None:
     (job.folder / "dist").mkdir()
-    for name in ("kai-anywhere-v1.2.3.tar.gz", "stack.schema.json", "SHA256SUMS", "notes.md"):
+    files = ("kai-anywhere-v1.2.3.tar.gz", "stack.schema.json", "agents.cdx.json", "SHA256SUMS", "notes.md")
+    for name in files:
         (job.folder / "dist" / name).write_text("notes\n", encoding="utf-8")
     gh = job.folder / "bin" / "gh"
     gh.parent.mkdir()
@@ -207,8 +208,8 @@ def test_a_release_publishes_the_files_and_names_the_images(job: Job) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [
         *("release", "create", "v1.2.3", "--repo", "o/r", "--verify-tag", "--title", "v1.2.3"),
-        *("--notes-file", "dist/notes.md", "dist/kai-anywhere-v1.2.3.tar.gz", "dist/stack.schema.json"),
-        "dist/SHA256SUMS",
+        *("--notes-file", "dist/notes.md", "dist/kai-anywhere-v1.2.3.tar.gz", "dist/agents.cdx.json"),
+        *("dist/stack.schema.json", "dist/SHA256SUMS"),
     ]
     notes = (job.folder / "dist" / "notes.md").read_text(encoding="utf-8")
     assert notes == (

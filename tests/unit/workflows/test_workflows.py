@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,13 @@ def _checkouts(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_the_workflows_are_those_that_anybody_calls_and_those_of_this_repository() -> None:
     called = [file.stem for file in WORKFLOWS if "workflow_call" in content(file)[TRIGGERS]]
     assert called == REUSABLE
-    assert [file.stem for file in WORKFLOWS if file.stem not in called] == ["ci", "daily", "pull-request", "tag"]
+    assert [file.stem for file in WORKFLOWS if file.stem not in called] == [
+        "ci",
+        "daily",
+        "pull-request",
+        "supply-chain",
+        "tag",
+    ]
 
 
 @pytest.mark.parametrize("file", [*WORKFLOWS, *ACTIONS], ids=lambda file: f"{file.parent.name}-{file.stem}")
@@ -328,3 +335,24 @@ def test_zizmor_would_find_an_action_that_is_not_pinned(tmp_path: Path) -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode != 0
     assert "unpinned-uses" in done.stdout
+
+
+def test_every_hashed_file_of_requirements_is_audited() -> None:
+    hashed = {
+        str(path.relative_to(ROOT))
+        for path in [*ROOT.glob("requirements*.txt"), *ROOT.glob("agents/*/requirements.txt")]
+    }
+    script_of_audit = scripts(jobs("supply-chain")["python"])
+    assert {file for file in hashed if file in script_of_audit} == hashed
+    assert "--require-hashes" in script_of_audit
+
+
+def test_what_scans_for_secrets_lets_no_file_and_no_rule_out_and_each_exception_is_of_a_text_that_is_there() -> None:
+    settings = tomllib.loads((ROOT / ".gitleaks.toml").read_text(encoding="utf-8"))
+    assert settings["extend"] == {"useDefault": True}
+    listed = subprocess.run(["git", "-C", str(ROOT), "grep", "-Ihn", ""], check=True, capture_output=True, text=True)
+    lines = [line for line in listed.stdout.splitlines() if "regexes" not in line]
+    for allowed in settings["allowlists"]:
+        assert allowed.keys() == {"description", "regexes", "regexTarget"}
+        for regex in allowed["regexes"]:
+            assert any(re.search(regex, line) for line in lines), regex
