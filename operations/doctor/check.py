@@ -26,6 +26,7 @@ class Category(StrEnum):
     PODS = "pods"
     GVIRTUS = "gvirtus"
     ADMISSION = "admission"
+    HOSTS = "hosts"
 
     @property
     def prefix(self) -> str:

@@ -2,7 +2,7 @@
 
 import base64
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trustme
@@ -19,6 +19,7 @@ from operations.doctor.facts import Facts
 from operations.doctor.reading import read_facts
 from testbed.stacks import Json, jetson, parse
 from tests.support.api_server import POLICIES, Answer, ApiServer, kubeconfig, node, write_kubeconfig
+from tests.support.hosts.examinations import reports
 
 _CORE, _APPS, _ADMISSION = "/api/v1", "/apis/apps/v1", "/apis/admissionregistration.k8s.io/v1"
 PATHS = {
@@ -161,6 +162,7 @@ class World:
         kinds: of KAI's, by plural, that the API server knows.
         minor: of Kubernetes.
         policies: whether it serves MutatingAdmissionPolicy v1.
+        hosts: what the stack's hosts say, or why they say nothing, by node; None where nobody asks them.
     """
 
     settings: Json | None = field(default_factory=jetson)
@@ -174,6 +176,7 @@ class World:
     )
     minor: str = "36"
     policies: bool = True
+    hosts: dict[str, Json | str] | None = None
 
     def one(self, of: str, name: str) -> dict[str, Any]:
         """An object by its name."""
@@ -235,7 +238,10 @@ class World:
         cluster = Cluster.connect(ClusterSettings(distribution=Distribution.K3S, kubeconfig=file))
         try:
             settings = parse(self.settings) if self.settings is not None else None
-            return read_facts(cluster, settings, "kai-anywhere/jetson" if settings else "")
+            facts = read_facts(cluster, settings, "kai-anywhere/jetson" if settings else "")
+            if self.hosts is None:
+                return facts
+            return replace(facts, hosts=reports(self.settings or jetson(), self.hosts))
         finally:
             cluster.close()
 
