@@ -27,6 +27,7 @@ class Category(StrEnum):
     GVIRTUS = "gvirtus"
     ADMISSION = "admission"
     HOSTS = "hosts"
+    MONITORING = "monitoring"
 
     @property
     def prefix(self) -> str:

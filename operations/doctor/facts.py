@@ -14,6 +14,7 @@ from cluster.snapshot import PodGroup, Snapshot
 from config.stack import StackSettings
 from manifests import reservation
 from operations.doctor.hosts.answer import HostReport
+from operations.doctor.monitoring import Monitoring
 
 KAI_OPERATOR = "kai-operator"
 """KAI's operator's Deployment (KAI v0.17.0 deployments/kai-scheduler/templates/services)."""
@@ -49,6 +50,7 @@ class Source(StrEnum):
     KINDS = "KAI's kinds"
     STACK = "the stack's objects"
     HOSTS = "the stack's hosts"
+    MONITORING = "the exporter's rights, and who asks it"
 
 
 class Named(Answer):
@@ -204,6 +206,7 @@ class Facts:
         kinds: KAI's kinds that the API server knows.
         logs: the last lines of reservation pods that do not say their GPU, by name.
         policy_versions: in which MutatingAdmissionPolicy is served.
+        monitoring: the exporter's rights, and who asks it; empty where the stack has no metrics.
         hosts: what the stack's hosts say, by node; None where they were not asked.
     """
 
@@ -231,6 +234,7 @@ class Facts:
     planned: int = 0
     logs: Mapping[str, str] = field(default_factory=dict)
     policy_versions: frozenset[str] = frozenset()
+    monitoring: Monitoring = field(default_factory=Monitoring)
     hosts: Mapping[str, HostReport] | None = None
 
     @property

@@ -16,6 +16,7 @@ _ABOUT = {
     Category.GVIRTUS: "Remote GPUs",
     Category.ADMISSION: "Admission",
     Category.HOSTS: "Hosts, with `--hosts`",
+    Category.MONITORING: "Metrics",
 }
 
 

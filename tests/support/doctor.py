@@ -39,6 +39,9 @@ PATHS = {
     "mutating": f"{_ADMISSION}/mutatingwebhookconfigurations",
     "validating": f"{_ADMISSION}/validatingwebhookconfigurations",
     "configmaps": f"{_CORE}/namespaces/gpu-operator/configmaps",
+    "clusterroles": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "prometheuses": "/apis/monitoring.coreos.com/v1/prometheuses",
     "slices": "/apis/discovery.k8s.io/v1/namespaces/kai-scheduler/endpointslices",
     "kai revisions": f"{_CORE}/namespaces/kai-scheduler/secrets",
     "operator revisions": f"{_CORE}/namespaces/gpu-operator/secrets",
@@ -160,6 +163,7 @@ class World:
         refused: status by path, for what the user may not read.
         events: by namespace.
         kinds: of KAI's, by plural, that the API server knows.
+        prometheus_operator: whether it knows the Prometheus Operator's kinds.
         minor: of Kubernetes.
         policies: whether it serves MutatingAdmissionPolicy v1.
         hosts: what the stack's hosts say, or why they say nothing, by node; None where nobody asks them.
@@ -174,6 +178,7 @@ class World:
     kinds: set[str] = field(
         default_factory=lambda: {"queues", "podgroups", "bindrequests", "configs", "schedulingshards"}
     )
+    prometheus_operator: bool = True
     minor: str = "36"
     policies: bool = True
     hosts: dict[str, Json | str] | None = None
@@ -220,6 +225,8 @@ class World:
         ):
             there = [each for each in plurals if each in self.kinds]
             api.serve(f"/apis/{group}", {"resources": [{"name": each} for each in there]})
+        operators = ["servicemonitors", "prometheusrules"] if self.prometheus_operator else []
+        api.serve("/apis/monitoring.coreos.com/v1", {"resources": [{"name": each} for each in operators]})
         if self.settings is not None:
             for manifest in every_object.objects(parse(self.settings)).values():
                 if key(manifest) not in self.gone:

@@ -9,6 +9,7 @@ from operations.doctor.checks import (
     host_runtimes,
     hosts,
     kai,
+    monitoring,
     nodes,
     pods,
     queues,
@@ -27,4 +28,5 @@ CHECKS: tuple[Check, ...] = (
     *queues.CHECKS,
     *gvirtus.CHECKS,
     *pods.CHECKS,
+    *monitoring.CHECKS,
 )

@@ -13,6 +13,7 @@ from tests.unit.operations.doctor import changes as do
 from tests.unit.operations.doctor.case import Case
 from tests.unit.operations.doctor.changes import Break, both
 from tests.unit.operations.doctor.host_cases import HOST_CASES
+from tests.unit.operations.doctor.monitoring_cases import MONITORING_CASES
 
 _LATER: Final = "2099-01-01T00:00:00Z"
 _OVERRIDES: Final = do.gone("MutatingAdmissionPolicy/kai-anywhere-reservation-overrides")
@@ -258,4 +259,5 @@ CASES: Final[Mapping[str, Case]] = {
         ),
     ),
     **HOST_CASES,
+    **MONITORING_CASES,
 }
