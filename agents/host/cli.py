@@ -18,7 +18,7 @@ from agents.host import desired
 from agents.host.change import configure, restore
 from agents.host.commands import Deadline, Tools
 from agents.host.errors import BadInputError, HostError
-from agents.host.look import probe
+from agents.host.look import examination, probe
 from agents.host.root import Root
 
 if TYPE_CHECKING:
@@ -77,10 +77,11 @@ def _run(arguments: Sequence[str], answer: dict[str, Any]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="kai-host.pyz", description="Prepares this host for shared GPUs.", add_help=False)
     commands = parser.add_subparsers(
-        metavar="probe|configure|check|restore", required=True, dest="name", parser_class=_Parser
+        metavar="probe|examine|configure|check|restore", required=True, dest="name", parser_class=_Parser
     )
     for name, command, text in (
         ("probe", _probe, "say what this host is"),
+        ("examine", _examine, "say what is wrong with it"),
         ("configure", _configure, "bring it to the document on stdin"),
         ("check", _check, "say whether it is what the document on stdin says"),
         ("restore", _restore, "take every change back"),
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         subparser.set_defaults(command=command)
         subparser.add_argument("--root", default="/", metavar="DIR", help="a prepared folder instead of this machine")
         subparser.add_argument("--timeout", type=_seconds, default=_DEFAULT_SECONDS, metavar="SECONDS")
-        if command is _probe:
+        if command in (_probe, _examine):
             subparser.add_argument("--libraries", action="append", default=[], metavar="DIR", help="look there too")
         if command is _configure:
             subparser.add_argument("--dry-run", action="store_true", help="say what would change")
@@ -105,6 +106,11 @@ def _seconds(text: str) -> float:
 
 def _probe(tools: Tools, options: argparse.Namespace, answer: dict[str, Any]) -> int:
     answer.update(probe.probe(tools, tuple(options.libraries)))
+    return 0
+
+
+def _examine(tools: Tools, options: argparse.Namespace, answer: dict[str, Any]) -> int:
+    answer.update(examination.examine(tools, tuple(options.libraries)))
     return 0
 
 

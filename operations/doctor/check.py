@@ -26,6 +26,8 @@ class Category(StrEnum):
     PODS = "pods"
     GVIRTUS = "gvirtus"
     ADMISSION = "admission"
+    HOSTS = "hosts"
+    MONITORING = "monitoring"
 
     @property
     def prefix(self) -> str:

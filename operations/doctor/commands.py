@@ -2,20 +2,29 @@
 
 import json
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
 import yaml
 from rich.console import Console
 
+import toolchain
+from config.stack import StackSettings
 from operations.doctor import pod as one_pod
 from operations.doctor.check import Category, Severity
 from operations.doctor.checks import CHECKS
 from operations.doctor.diagnosis import Choice, Diagnosis, codes, diagnose
-from operations.doctor.facts import Facts
+from operations.doctor.facts import Facts, Source
+from operations.doctor.hosts.answer import HostLookError, HostReport
+from operations.doctor.hosts.asking import ask
+from operations.doctor.hosts.secrets import read_secrets
 from operations.doctor.reading import read_facts
 from operations.doctor.rendering import render, render_pod
 from operations.doctor.report import PodReport, Report, exit_status, pod_report, report
+from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.reading import Place, open_place
 from operations.target import ROOT
@@ -52,14 +61,21 @@ def doctor(  # noqa: PLR0913 - the options of a command
     wait: Annotated[
         int, typer.Option("--wait", metavar="SECONDS", help="Look again until nothing fails, at most so long.", min=0)
     ] = 0,
+    hosts: Annotated[
+        bool, typer.Option("--hosts", help="Ask the stack's hosts too, over SSH. Needs --stack and its passphrase.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Look at everything."""
     if ctx.invoked_subcommand is not None:
         return
+    hosts = hosts or Category.HOSTS in (only or [])
+    if hosts and stack is None:
+        raise typer.BadParameter("--hosts asks the hosts of a stack: name it with --stack.")
     choice = Choice(frozenset(only or ()), frozenset(skip or ()), frozenset(_known(suppress or [])))
     with open_place(stack, context) as place:
-        facts, diagnosis = _looked(place, stack, choice, wait, fail_on)
+        ask = partial(hosts_of, str(stack), place.stack) if hosts else None
+        facts, diagnosis = _looked(place, stack, choice, wait, fail_on, ask)
         status = exit_status(diagnosis, fail_on)
         cluster = place.cluster
         if as_json:
@@ -119,11 +135,39 @@ def facts_of(place: Place, stack: str | None, namespace: str = "") -> Facts:
     return read_facts(place.cluster, place.settings, name, namespace)
 
 
-def _looked(place: Place, stack: str | None, choice: Choice, wait: int, fail_on: Severity) -> tuple[Facts, Diagnosis]:
+def hosts_of(stack: str, settings: StackSettings) -> dict[str, HostReport]:
+    """What the hosts of a stack say.
+
+    Raises:
+        HostLookError: if none of them can be asked.
+        OperationError: if the stack has none.
+    """
+    if not settings.hosts:
+        raise OperationError(f"Stack '{stack}' declares no hosts: docs/hosts.md says how. Leave --hosts out.")
+    environment = toolchain.environment((toolchain.Program.PULUMI, toolchain.Program.LANGUAGE_PYTHON))
+    return ask(settings, read_secrets(stack, settings.hosts, ROOT, environment), environment)
+
+
+def _with_hosts(facts: Facts, asked: Callable[[], dict[str, HostReport]]) -> Facts:
+    try:
+        return replace(facts, hosts=asked())
+    except HostLookError as error:
+        return replace(facts, hosts={}, unseen={**facts.unseen, Source.HOSTS: str(error)})
+
+
+def _looked(  # noqa: PLR0913, PLR0917 - what is looked at, and until when
+    place: Place,
+    stack: str | None,
+    choice: Choice,
+    wait: int,
+    fail_on: Severity,
+    ask_hosts: Callable[[], dict[str, HostReport]] | None,
+) -> tuple[Facts, Diagnosis]:
     """Look, again and again while something fails and there is time."""
     begin = time.monotonic()
     while True:
         facts = facts_of(place, stack)
+        facts = _with_hosts(facts, ask_hosts) if ask_hosts else facts
         diagnosis = diagnose(facts, choice)
         left = begin + wait - time.monotonic()
         if exit_status(diagnosis, fail_on) is not ExitStatus.FAILED or left <= 0:

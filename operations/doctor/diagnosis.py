@@ -87,7 +87,9 @@ def diagnose(facts: Facts, choice: Choice | None = None, checks: Sequence[Check]
         checks: in the order of causes.
     """
     choice = choice or Choice()
-    chosen = [check for check in checks if choice.runs(check)]
+    # Hosts are asked where that is said; else their checks are no less done than what nobody asked for.
+    asked = [check for check in checks if check.category is not Category.HOSTS or facts.hosts is not None]
+    chosen = [check for check in asked if choice.runs(check)]
     blind = [NotChecked(check, unseen) for check in chosen if (unseen := _unseen(check, facts))]
     seeing = [check for check in chosen if not _unseen(check, facts)]
     judged = [Judged(check, finding) for check in seeing for finding in check.judge(facts)]

@@ -13,6 +13,8 @@ from cluster.answers import Answer, Condition, Container, Event, HelmRevision, N
 from cluster.snapshot import PodGroup, Snapshot
 from config.stack import StackSettings
 from manifests import reservation
+from operations.doctor.hosts.answer import HostReport
+from operations.doctor.monitoring import Monitoring
 
 KAI_OPERATOR = "kai-operator"
 """KAI's operator's Deployment (KAI v0.17.0 deployments/kai-scheduler/templates/services)."""
@@ -47,6 +49,8 @@ class Source(StrEnum):
     PROFILES = "the device plugin's ConfigMap"
     KINDS = "KAI's kinds"
     STACK = "the stack's objects"
+    HOSTS = "the stack's hosts"
+    MONITORING = "the exporter's rights, and who asks it"
 
 
 class Named(Answer):
@@ -202,6 +206,8 @@ class Facts:
         kinds: KAI's kinds that the API server knows.
         logs: the last lines of reservation pods that do not say their GPU, by name.
         policy_versions: in which MutatingAdmissionPolicy is served.
+        monitoring: the exporter's rights, and who asks it; empty where the stack has no metrics.
+        hosts: what the stack's hosts say, by node; None where they were not asked.
     """
 
     snapshot: Snapshot = field(default_factory=lambda: Snapshot(datetime.now(UTC)))
@@ -228,6 +234,8 @@ class Facts:
     planned: int = 0
     logs: Mapping[str, str] = field(default_factory=dict)
     policy_versions: frozenset[str] = frozenset()
+    monitoring: Monitoring = field(default_factory=Monitoring)
+    hosts: Mapping[str, HostReport] | None = None
 
     @property
     def config(self) -> KaiConfig | None:

@@ -11,9 +11,12 @@ from typing import TypeVar
 from cluster.answers import Event, Pod
 from cluster.client import Cluster
 from cluster.errors import ClusterError
+from cluster.prometheus_operator import read_missing_kinds
 from cluster.snapshot import read_snapshot
 from config.stack import StackSettings
 from manifests import every_object, gpu_operator, kai, reservation
+from manifests.monitoring.objects import NAME as EXPORTER
+from manifests.monitoring.objects import OPERATOR_GROUP
 from manifests.objects import Manifest
 from manifests.ownership import key
 from manifests.reservation_index import WRITTEN_BY_KAI
@@ -34,6 +37,7 @@ from operations.doctor.facts import (
     Source,
     WebhookConfiguration,
 )
+from operations.doctor.monitoring import Monitoring, Prometheus, Role, RoleBinding
 
 _PARALLEL = 8
 _LOGS, _LOG_LINES = 10, 20
@@ -109,6 +113,7 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
         validating = listed(f"{_ADMISSION}/validatingwebhookconfigurations", WebhookConfiguration)
         kinds = {f"{version}/{plural}": ask(cluster.has_kind, version, plural) for version, plural in _KINDS}
         served = ask(cluster.mutating_policy_versions)
+        monitoring = _Monitoring.ask(cluster, pool, settings) if settings and settings.monitoring.enabled else None
         stack_objects = every_object.objects(settings) if settings else {}
         there = {key(manifest): ask(_is_there, cluster, manifest) for manifest in stack_objects.values()}
 
@@ -130,6 +135,7 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
             kinds=frozenset(
                 name for name, answer in kinds.items() if reader.take(Source.KINDS, answer, otherwise=True)
             ),
+            monitoring=monitoring.take(reader) if monitoring else Monitoring(),
             policy_versions=reader.take(Source.STACK, served, frozenset()),
             planned=len(there),
             missing=frozenset(
@@ -139,6 +145,37 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
             else None,
         )
         return _with_details(cluster, reader, first, namespace)
+
+
+@dataclass(frozen=True)
+class _Monitoring:
+    """What is asked for because the stack has metrics."""
+
+    kinds: "Future[tuple[str, ...]]"
+    roles: "Future[list[Role]]"
+    bindings: "Future[list[RoleBinding]]"
+    prometheuses: "Future[list[Prometheus]]"
+
+    @classmethod
+    def ask(cls, cluster: Cluster, pool: ThreadPoolExecutor, settings: StackSettings) -> "_Monitoring":
+        """Ask; nothing waits for the answers."""
+        named = {"fieldSelector": f"metadata.name={EXPORTER}"}
+        rights = "/apis/rbac.authorization.k8s.io/v1"
+        return cls(
+            pool.submit(read_missing_kinds, cluster, settings),
+            pool.submit(cluster.objects, f"{rights}/clusterroles", Role, params=named),
+            pool.submit(cluster.objects, f"{rights}/clusterrolebindings", RoleBinding, params=named),
+            pool.submit(cluster.objects, f"/apis/{OPERATOR_GROUP}/prometheuses", Prometheus),
+        )
+
+    def take(self, reader: _Reader) -> Monitoring:
+        """The answers."""
+        return Monitoring(
+            reader.take(Source.MONITORING, self.kinds, ()),
+            reader.take_lists(Source.MONITORING, [self.roles]),
+            reader.take_lists(Source.MONITORING, [self.bindings]),
+            reader.take_lists(Source.MONITORING, [self.prometheuses]),
+        )
 
 
 def _with_details(cluster: Cluster, reader: _Reader, facts: Facts, namespace: str) -> Facts:

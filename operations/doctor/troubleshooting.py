@@ -15,6 +15,8 @@ _ABOUT = {
     Category.PODS: "Workloads",
     Category.GVIRTUS: "Remote GPUs",
     Category.ADMISSION: "Admission",
+    Category.HOSTS: "Hosts, with `--hosts`",
+    Category.MONITORING: "Metrics",
 }
 
 
@@ -32,6 +34,7 @@ kai-anywhere doctor --stack jetson
 | Option | Does |
 | --- | --- |
 | `--stack` | Compare with what a stack says, too. Without it, the cluster alone is looked at. |
+| `--hosts` | Ask the stack's hosts, too, over SSH as `pulumi up` does. Nothing is written there. |
 | `--only`, `--skip` | Look at one category, or leave one out. |
 | `--suppress` | Do not report a code. For one object, annotate it: `{SUPPRESS}`, with commas between codes. |
 | `--fail-on warning` | Exit status 3 for warnings too; without it they give 4. |
@@ -41,7 +44,7 @@ kai-anywhere doctor --stack jetson
 With fewer rights than it needs, it looks at what you may read, and names the checks that it could not do. The
 [exit status](commands.md#exit-status) is then 4. `doctor pod` needs no more than the right to list pods in the pod's
 namespace; with events, KAI's pod groups and bind requests there it says more. What only a host knows, such as the files
-of its container runtime, is not looked at here: see [hosts](hosts.md) and [Jetson](jetson.md).
+of its container runtime, is looked at with `--hosts`: [how](hosts.md#a-look-at-hosts).
 """
 
 

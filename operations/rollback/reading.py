@@ -10,6 +10,7 @@ from pydantic import AliasPath, Field
 from cluster.answers import HelmRevision, ObjectMetadata, Pod
 from cluster.client import Cluster
 from cluster.deployed_state import DeployedState
+from cluster.helm_hooks import hook_objects, left_by_hooks
 from cluster.leftovers import (
     Definition,
     Leftover,
@@ -152,6 +153,7 @@ class StackInCluster:
         written = written_by(self.cluster, self._manifests(), self.name)
         objects = {each.name: each for each in marked}
         objects |= {each.name: each for each in written if each.name not in self._remembered_names}
+        objects |= {each.name: each for each in left_by_hooks(self.cluster, self._hooks)}
         kai_release = (self.target.settings.kai.namespace, kai.RELEASE)
         if kai_release in unknown:
             objects |= {each.name: each for each in self._configs()}
@@ -161,6 +163,13 @@ class StackInCluster:
             if f"Node/{each.node}" not in self.state.objects
         ]
         return Found(tuple(objects.values()), tuple(labels), tuple(unseen))
+
+    @cached_property
+    def _hooks(self) -> list[Manifest]:
+        """What hooks of half-done revisions are called; known still once these are taken back."""
+        earlier = self._earlier._hooks if self._earlier else []  # noqa: SLF001 - of the same class
+        half_done, _ = self.half_done()
+        return earlier + [each for done in half_done for each in hook_objects(self.cluster, done.revision)]
 
     @cached_property
     def _remembered_names(self) -> frozenset[str]:

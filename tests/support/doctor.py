@@ -2,7 +2,7 @@
 
 import base64
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trustme
@@ -19,6 +19,7 @@ from operations.doctor.facts import Facts
 from operations.doctor.reading import read_facts
 from testbed.stacks import Json, jetson, parse
 from tests.support.api_server import POLICIES, Answer, ApiServer, kubeconfig, node, write_kubeconfig
+from tests.support.hosts.examinations import reports
 
 _CORE, _APPS, _ADMISSION = "/api/v1", "/apis/apps/v1", "/apis/admissionregistration.k8s.io/v1"
 PATHS = {
@@ -38,6 +39,9 @@ PATHS = {
     "mutating": f"{_ADMISSION}/mutatingwebhookconfigurations",
     "validating": f"{_ADMISSION}/validatingwebhookconfigurations",
     "configmaps": f"{_CORE}/namespaces/gpu-operator/configmaps",
+    "clusterroles": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "prometheuses": "/apis/monitoring.coreos.com/v1/prometheuses",
     "slices": "/apis/discovery.k8s.io/v1/namespaces/kai-scheduler/endpointslices",
     "kai revisions": f"{_CORE}/namespaces/kai-scheduler/secrets",
     "operator revisions": f"{_CORE}/namespaces/gpu-operator/secrets",
@@ -159,8 +163,10 @@ class World:
         refused: status by path, for what the user may not read.
         events: by namespace.
         kinds: of KAI's, by plural, that the API server knows.
+        prometheus_operator: whether it knows the Prometheus Operator's kinds.
         minor: of Kubernetes.
         policies: whether it serves MutatingAdmissionPolicy v1.
+        hosts: what the stack's hosts say, or why they say nothing, by node; None where nobody asks them.
     """
 
     settings: Json | None = field(default_factory=jetson)
@@ -172,8 +178,10 @@ class World:
     kinds: set[str] = field(
         default_factory=lambda: {"queues", "podgroups", "bindrequests", "configs", "schedulingshards"}
     )
+    prometheus_operator: bool = True
     minor: str = "36"
     policies: bool = True
+    hosts: dict[str, Json | str] | None = None
 
     def one(self, of: str, name: str) -> dict[str, Any]:
         """An object by its name."""
@@ -217,6 +225,8 @@ class World:
         ):
             there = [each for each in plurals if each in self.kinds]
             api.serve(f"/apis/{group}", {"resources": [{"name": each} for each in there]})
+        operators = ["servicemonitors", "prometheusrules"] if self.prometheus_operator else []
+        api.serve("/apis/monitoring.coreos.com/v1", {"resources": [{"name": each} for each in operators]})
         if self.settings is not None:
             for manifest in every_object.objects(parse(self.settings)).values():
                 if key(manifest) not in self.gone:
@@ -235,7 +245,10 @@ class World:
         cluster = Cluster.connect(ClusterSettings(distribution=Distribution.K3S, kubeconfig=file))
         try:
             settings = parse(self.settings) if self.settings is not None else None
-            return read_facts(cluster, settings, "kai-anywhere/jetson" if settings else "")
+            facts = read_facts(cluster, settings, "kai-anywhere/jetson" if settings else "")
+            if self.hosts is None:
+                return facts
+            return replace(facts, hosts=reports(self.settings or jetson(), self.hosts))
         finally:
             cluster.close()
 

@@ -1,10 +1,25 @@
 """Every check, causes before what follows from them. A category has its own module."""
 
 from operations.doctor.check import Check
-from operations.doctor.checks import admission, cluster, gpu_operator, gvirtus, kai, nodes, pods, queues, reservation
+from operations.doctor.checks import (
+    admission,
+    cluster,
+    gpu_operator,
+    gvirtus,
+    host_runtimes,
+    hosts,
+    kai,
+    monitoring,
+    nodes,
+    pods,
+    queues,
+    reservation,
+)
 
 CHECKS: tuple[Check, ...] = (
     *cluster.CHECKS,
+    *hosts.CHECKS,
+    *host_runtimes.CHECKS,
     *kai.CHECKS,
     *gpu_operator.CHECKS,
     *nodes.CHECKS,
@@ -13,4 +28,5 @@ CHECKS: tuple[Check, ...] = (
     *queues.CHECKS,
     *gvirtus.CHECKS,
     *pods.CHECKS,
+    *monitoring.CHECKS,
 )

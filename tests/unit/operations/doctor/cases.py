@@ -5,33 +5,15 @@ every other one but those that it is a case for.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from testbed.stacks import Json, gvirtus, hami_core, jetson, webhook
 from tests.support.doctor import GROUP, RESERVATION, fraction, named, pod, unschedulable
 from tests.unit.operations.doctor import changes as do
+from tests.unit.operations.doctor.case import Case
 from tests.unit.operations.doctor.changes import Break, both
-
-
-@dataclass(frozen=True)
-class Case:
-    """One check's case.
-
-    Attributes:
-        breaks: what makes the check fire.
-        almost: what comes near to that, and must not.
-        others: the codes that fire instead where it almost does.
-        stack: what runs on the cluster.
-        almost_on: what runs there where it almost does, if not the same.
-    """
-
-    breaks: Break
-    almost: Break
-    others: str = ""
-    stack: Callable[[], Json] = jetson
-    almost_on: Callable[[], Json] | None = None
-
+from tests.unit.operations.doctor.host_cases import HOST_CASES
+from tests.unit.operations.doctor.monitoring_cases import MONITORING_CASES
 
 _LATER: Final = "2099-01-01T00:00:00Z"
 _OVERRIDES: Final = do.gone("MutatingAdmissionPolicy/kai-anywhere-reservation-overrides")
@@ -276,4 +258,6 @@ CASES: Final[Mapping[str, Case]] = {
             lambda world: do.config(world)["admission"].update(service={"enabled": False}),
         ),
     ),
+    **HOST_CASES,
+    **MONITORING_CASES,
 }

@@ -169,6 +169,34 @@ class TestRemoval:
         assert world.deleted[1:] == ["/apis/kai.scheduler/v1/configs/kai-config", f"{ROLE}/kai-binder"]
         assert world.calls == ["refresh", "destroy"]
 
+    def test_what_hooks_left_goes_with_the_half_done_revision_that_lists_them(self, world: World) -> None:
+        world.remember([namespace("gpu-operator")], pending=[release("gpu-operator")])
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "upgrade"}}
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "upgrade"}}
+        others = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "theirs"}}
+        plain = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "plain"}}
+        gone = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "gone"}}
+        hooks = [job, role, others, plain, gone]
+        pending = world.revision("gpu-operator", 1, "pending-install", hooks=hooks)
+        hook, made = {"helm.sh/hook": "pre-upgrade"}, [{"manager": "pulumi-resource-kubernetes"}]
+        left = "/apis/batch/v1/namespaces/gpu-operator/jobs/upgrade"
+        world.put(left, annotations=hook, managedFields=made)
+        world.put(f"{ROLE}/upgrade", annotations=hook, managedFields=made)
+        world.put(f"{ROLE}/theirs", annotations=hook, managedFields=[{"manager": "helm"}])
+        world.put(f"{ROLE}/plain", managedFields=made)
+        world.put(f"{ROLE}/unlisted", annotations=hook, managedFields=made)
+        plan = make_plan(stack_in(world), ALL).plan
+        assert {"Job/gpu-operator/upgrade", "ClusterRole/upgrade"} <= set(plan.removes_before)
+        assert run(world).left == []
+        assert set(world.deleted) == {pending, left, f"{ROLE}/upgrade"}
+
+    def test_a_revision_that_nobody_can_unpack_has_no_hooks(self, world: World) -> None:
+        world.remember([namespace("gpu-operator")], pending=[release("gpu-operator")])
+        path = world.revision("gpu-operator", 1, "pending-install")
+        world.objects[path]["data"] = {"release": "bm8gZ3ppcA=="}
+        assert run(world).left == []
+        assert world.deleted == [path]
+
     def test_what_came_with_a_whole_release_is_left_to_pulumi(self, world: World) -> None:
         world.remember([release("kai-scheduler")])
         world.put(f"{ROLE}/kai-binder", **of_helm("kai-scheduler"))

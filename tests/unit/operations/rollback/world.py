@@ -1,5 +1,7 @@
 """A cluster of objects by path, and a `pulumi` whose state is a file: what a rollback works on."""
 
+import base64
+import gzip
 import json
 import os
 from collections.abc import Iterable
@@ -93,12 +95,17 @@ class World:
         self.objects[path] = made
         return made
 
-    def revision(self, release: str, version: int, status: str, *, namespace: str = "") -> str:
-        """A revision as Helm stores it; its data must never be asked for."""
+    def revision(
+        self, release: str, version: int, status: str, *, namespace: str = "", hooks: Iterable[Json] = ()
+    ) -> str:
+        """A revision as Helm stores it; its data must never be asked for, but a half-done one's for its hooks."""
         namespace = namespace or release
         path = f"/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.{release}.v{version}"
         labels = {"owner": "helm", "name": release, "version": str(version), "status": status}
-        self.put(path, labels=labels, creationTimestamp="2026-11-23T12:00:00Z")
+        made = self.put(path, labels=labels, creationTimestamp="2026-11-23T12:00:00Z")
+        stored = {"config": {"password": "secret"}, "hooks": [{"manifest": json.dumps(each)} for each in hooks]}
+        packed = base64.b64encode(gzip.compress(json.dumps(stored).encode()))
+        made["data"] = {"release": base64.b64encode(packed).decode()}
         return path
 
     def definition(self, group: str, plural: str, manager: str = "pulumi-resource-kubernetes") -> str:
@@ -148,6 +155,12 @@ class World:
             self.applied.append((request.url.params["fieldManager"], path))
             self._let_go(path, request.url.params["fieldManager"])
             return httpx2.Response(200, json={})
+        named = request.url.params.get("fieldSelector", "").removeprefix("metadata.name=")
+        if "secrets" in path.split("/") and named:
+            made = self.objects.get(f"{path}/{named}")
+            status = made["metadata"]["labels"]["status"] if made else "pending-"
+            assert status.startswith("pending-"), "the content of a whole revision is nobody's business"
+            return httpx2.Response(200, json={"items": [made] if made else []})
         if "secrets" in path.split("/"):
             assert "PartialObjectMetadata" in request.headers["Accept"], "the content of a Secret is nobody's business"
         if path in self.objects:

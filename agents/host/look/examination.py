@@ -1,0 +1,106 @@
+"""What a doctor asks of a host: the probe's answer, and what is wrong with runtimes, files and devices. Only reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from agents.host.errors import HostError
+from agents.host.look import probe, runtime, toolkit
+
+if TYPE_CHECKING:
+    from agents.host.commands import Tools
+    from agents.host.root import Root
+
+_VERSION = 1
+_CSV = "/etc/nvidia-container-runtime/host-files-for-container.d"
+_DAEMON = "/etc/docker/daemon.json"
+_VALIDATIONS = "/run/nvidia/validations"
+_SWAP = re.compile(r"^\S+\s+\S+\s+(\d+)\s", re.MULTILINE)
+_KIB_PER_MIB = 1024
+_MOST = 50
+_CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+
+
+def examine(tools: Tools, folders: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Gives everything; what is missing on the host is missing in the answer, never a failure.
+
+    Args:
+        tools: The host's programs.
+        folders: Where the driver's libraries are looked for too.
+    """
+    return {
+        "version": _VERSION,
+        "probe": probe.probe(tools, folders),
+        "containerd": runtime.examine(tools),
+        "docker": _docker(tools.root),
+        "operator_toolkit": tools.root.exists(f"{toolkit.OPERATOR_FOLDER}/nvidia-container-runtime"),
+        "csv": _csv(tools.root),
+        "swap_mib": _swap_mib(tools.root),
+        "devices_without_link": _without_link(tools.root),
+        "validations": _validations(tools.root),
+    }
+
+
+def _docker(root: Root) -> dict[str, str] | None:
+    """Docker's configuration, as far as it can be read: never its content."""
+    if not root.exists(_DAEMON):
+        return None
+    try:
+        text = (root.read_bytes(_DAEMON) or b"").decode("utf-8", "replace")
+    except HostError:
+        return {"config": _DAEMON, "state": "unreadable"}
+    if not text.strip():
+        return {"config": _DAEMON, "state": "empty"}
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return {"config": _DAEMON, "state": "invalid"}
+    return {"config": _DAEMON, "state": "valid" if isinstance(parsed, dict) else "invalid"}
+
+
+def _csv(root: Root) -> dict[str, list[str]]:
+    """The toolkit's lists of a Jetson's files and devices, and which entries lead nowhere."""
+    files = root.glob(f"{_CSV}/*.csv")
+    entries = [line for path in files for line in (root.read_text(path) or "").splitlines()]
+    missing = {path for kind, path in map(_entry, entries) if kind in ("dev", "lib") and not _there(root, path)}
+    return {"files": files, "missing": sorted(missing)[:_MOST]}
+
+
+def _entry(line: str) -> tuple[str, str]:
+    kind, _, path = line.partition(",")
+    return kind.strip(), path.strip()
+
+
+def _there(root: Root, path: str) -> bool:
+    """Tells whether an entry leads somewhere; entries may be patterns, and libraries links."""
+    if not path.startswith("/"):
+        return True
+    real = root.real(path)
+    return bool(root.glob(path)) or (real is not None and root.exists(real))
+
+
+def _swap_mib(root: Root) -> int:
+    return sum(map(int, _SWAP.findall(root.read_text("/proc/swaps") or ""))) // _KIB_PER_MIB
+
+
+def _without_link(root: Root) -> list[str]:
+    """The GPUs' device files without a link in /dev/char, by which systemd looks them up when it reloads."""
+    found = []
+    for path in (*root.glob("/dev/nvidia[0-9]*"), *_CONTROL):
+        try:
+            device = root.path(path).stat().st_rdev
+        except OSError:
+            continue
+        if device and not root.path(f"/dev/char/{os.major(device)}:{os.minor(device)}").is_symlink():
+            found.append(path)
+    return found
+
+
+def _validations(root: Root) -> list[str] | None:
+    """What the GPU Operator's validator noted down; None where it was never here."""
+    if not root.exists(_VALIDATIONS):
+        return None
+    return [path.rpartition("/")[2] for path in root.glob(f"{_VALIDATIONS}/*")]

@@ -1,0 +1,147 @@
+"""What a host's agent answers to `examine`: outside input, taken apart once and strictly."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from components.hosts.answer import LONGEST_ANSWER, ProbeAnswer
+from manifests.hosts import HostPlan
+
+_Text = Annotated[str, Field(max_length=4096)]
+_Texts = Annotated[list[_Text], Field(max_length=200)]
+
+
+class HostLookError(Exception):
+    """A host could not be looked at; the text says why, in one line."""
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DropIn(_Answer):
+    """A file beside containerd's main configuration."""
+
+    path: _Text
+    version: int | None
+    imported: bool
+    nvidia: bool
+
+
+class Merged(_Answer):
+    """What containerd makes of its files."""
+
+    default_runtime: _Text
+    runtimes: _Texts
+    nvidia_program: _Text
+    systemd_cgroup: Annotated[dict[_Text, bool], Field(max_length=10)]
+
+    @property
+    def has_nvidia(self) -> bool:
+        """Whether it has the runtime with a program of NVIDIA's; k3s may leave the program to PATH."""
+        program = self.nvidia_program.rpartition("/")[2]
+        return "nvidia" in self.runtimes and (not program or program.startswith("nvidia-container-runtime"))
+
+
+class Containerd(_Answer):
+    """The distribution's containerd; where `unseen` says why, nothing else of its files is known."""
+
+    config: _Text
+    version: _Text | None
+    file_version: int | None
+    drop_ins: Annotated[list[DropIn], Field(max_length=200)]
+    elsewhere: _Texts
+    merged: Merged | None
+    changed: _Texts
+    refused: _Text | None
+    unseen: _Text | None
+
+
+class Docker(_Answer):
+    """Docker's configuration."""
+
+    config: _Text
+    state: Literal["valid", "empty", "invalid", "unreadable"]
+
+
+class Csv(_Answer):
+    """The lists of a Jetson's files and devices, and the entries that lead nowhere."""
+
+    files: _Texts
+    missing: _Texts
+
+
+class Examination(_Answer):
+    """The whole answer."""
+
+    version: Literal[1]
+    probe: ProbeAnswer
+    containerd: Containerd | None
+    docker: Docker | None
+    operator_toolkit: bool
+    csv: Csv
+    swap_mib: Annotated[int, Field(ge=0)]
+    devices_without_link: _Texts
+    validations: _Texts | None
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """One host of the stack.
+
+    Attributes:
+        plan: what the stack expects of it.
+        examination: what it says of itself; None where it could not be asked.
+        trouble: why it could not.
+    """
+
+    plan: HostPlan
+    examination: Examination | None = None
+    trouble: str = ""
+
+    @property
+    def toolkit(self) -> Mapping[str, str]:
+        """Who owns the container toolkit there, and its mode, as the stack says."""
+        said = self.plan.desired["toolkit"]
+        return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}
+
+
+def read_examination(text: str) -> Examination:
+    """Take a host's answer apart.
+
+    Raises:
+        HostLookError: if it is too long, says an error, or is no such answer.
+    """
+    if len(text) > LONGEST_ANSWER:
+        raise HostLookError(f"its answer has {len(text)} characters, more than {LONGEST_ANSWER}")
+    try:
+        return Examination.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        said = _said(text)
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the answer"
+        raise HostLookError(
+            said
+            or f"its answer is not one of our agent ({where}: {first['msg']}). The login's shell must be silent "
+            "without a terminal"
+        ) from None
+
+
+class _Error(BaseModel):
+    message: _Text
+    remedy: _Text
+
+
+class _Failed(BaseModel):
+    error: _Error
+
+
+def _said(text: str) -> str:
+    """What an agent that failed says of it."""
+    try:
+        failed = _Failed.model_validate_json(text)
+    except ValidationError:
+        return ""
+    return f"{failed.error.message} {failed.error.remedy}"

@@ -1,0 +1,1 @@
+"""The command doctor with the real engine."""

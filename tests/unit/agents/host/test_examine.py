@@ -1,0 +1,115 @@
+"""What `examine` says of hosts with and without a fault, from prepared roots."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from operations.doctor.hosts.answer import Examination, HostLookError, read_examination
+from tests.support.hosts.roots import Board, Distribution, HostRoot, prepare
+
+_PASSWORD = "registry-password"
+_NVIDIA = (
+    "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia]\nruntime_type = \"io.containerd.runc.v2\"\n"
+)
+_CRI = "plugins.'io.containerd.cri.v1.runtime'.containerd"
+
+
+def _examined(host: HostRoot) -> Examination:
+    before = host.snapshot()
+    run = host.run("examine")
+    assert run.code == 0, run.errors
+    assert host.snapshot() == before, "an examination changes nothing"
+    assert not list((host.folder.parent / "candidates").iterdir())
+    return read_examination(json.dumps(run.answer))
+
+
+@pytest.mark.parametrize("board", Board)
+@pytest.mark.parametrize("distribution", Distribution)
+def test_every_host_can_be_examined(board: Board, distribution: Distribution, tmp_path: Path) -> None:
+    found = _examined(prepare(tmp_path / "host", board, distribution))
+    assert found.containerd is not None
+    assert found.containerd.unseen, "without its program, nobody knows what containerd makes of its files"
+    assert found.probe.kubernetes.distribution == distribution.value
+
+
+def test_a_machine_without_kubernetes_has_no_containerd_to_judge(tmp_path: Path) -> None:
+    assert _examined(prepare(tmp_path / "host", Board.X86)).containerd is None
+
+
+def test_what_containerd_makes_of_its_files_is_told_by_names_alone(tmp_path: Path) -> None:
+    host = prepare(tmp_path / "host", Board.X86, Distribution.KUBEADM)
+    main = f'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n# {_PASSWORD}\n'
+    host.write("/etc/containerd/config.toml", main)
+    host.write("/etc/containerd/conf.d/99-nvidia.toml", f"version = 3\n{_NVIDIA}")
+    dumped = (
+        f"[{_CRI}]\ndefault_runtime_name = 'runc'\n[{_CRI}.runtimes.runc]\nruntime_type = 'x'\n"
+        f"[{_CRI}.runtimes.runc.options]\nSystemdCgroup = true\n[{_CRI}.runtimes.nvidia.options]\n"
+        f"BinaryName = '/usr/bin/nvidia-container-runtime'\n[plugins.registry]\nauth = '{_PASSWORD}'\n"
+    )
+    host.write("/dumped.toml", dumped)
+    told = f'while IFS= read -r line; do echo "$line"; done < {host.path("/dumped.toml")}'
+    host.program("containerd", f'if [ "$1" = --version ]; then echo "containerd v2.1.4"; else {told}; fi')
+    found = _examined(host).containerd
+    assert found is not None
+    assert found.merged is not None
+    assert (found.version, found.file_version, found.merged.default_runtime) == ("2.1.4", 3, "runc")
+    assert found.merged.runtimes == ["nvidia", "runc"]
+    assert found.merged.systemd_cgroup == {"runc": True, "nvidia": False}
+    assert [(each.imported, each.nvidia, each.version) for each in found.drop_ins] == [(True, True, 3)]
+    assert _PASSWORD not in found.model_dump_json()
+
+
+def test_a_containerd_that_refuses_its_files_is_quoted(tmp_path: Path) -> None:
+    host = prepare(tmp_path / "host", Board.X86, Distribution.KUBEADM)
+    host.program("containerd", 'echo "toml: table runc already exists" >&2; exit 1')
+    found = _examined(host).containerd
+    assert found is not None
+    assert "table runc already exists" in (found.refused or "")
+
+
+def test_a_file_that_is_not_imported_and_another_containerd_are_seen(tmp_path: Path) -> None:
+    host = prepare(tmp_path / "host", Board.JETPACK_6, Distribution.K8S_SNAP)
+    host.write("/etc/containerd/config.toml", f"version = 3\n{_NVIDIA}")
+    host.write("/var/lib/k8s-base/etc/containerd/config.toml", "version = 2\n", 0o600)
+    host.write("/var/lib/k8s-base/etc/containerd/conf.d/99-nvidia.toml", f"version = 2\n{_NVIDIA}")
+    found = _examined(host).containerd
+    assert found is not None
+    assert [each.imported for each in found.drop_ins] == [False]
+    assert found.elsewhere == ["/etc/containerd/config.toml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "state"), [("", "empty"), ("{", "invalid"), ("[]", "invalid"), ('{"debug": true}', "valid")]
+)
+def test_dockers_file_is_judged_and_not_told(text: str, state: str, tmp_path: Path) -> None:
+    host = prepare(tmp_path / "host", Board.X86)
+    host.write("/etc/docker/daemon.json", text)
+    docker = _examined(host).docker
+    assert docker is not None
+    assert docker.state == state
+
+
+def test_entries_of_a_jetsons_lists_that_lead_nowhere_are_named(tmp_path: Path) -> None:
+    host = prepare(tmp_path / "host", Board.JETPACK_6)
+    folder = "/etc/nvidia-container-runtime/host-files-for-container.d"
+    host.write(f"{folder}/devices.csv", "dev, /dev/nvmap\ndev, /dev/gone\nsym, /any/link\nlib, /usr/lib/lost.so\n")
+    found = _examined(host).csv
+    assert found.missing == ["/dev/gone", "/usr/lib/lost.so"]
+    assert f"{folder}/devices.csv" in found.files
+
+
+def test_swap_and_the_validators_notes_are_read(tmp_path: Path) -> None:
+    host = prepare(tmp_path / "host", Board.SPARK)
+    assert (_examined(host).swap_mib, _examined(host).validations) == (0, None)
+    host.write("/proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n/swap.img partition 8388604 0 -2\n")
+    host.path("/run/nvidia/validations").mkdir(parents=True)
+    found = _examined(host)
+    assert (found.swap_mib, found.validations) == (8191, [])
+
+
+def test_an_agents_error_is_what_it_says_and_noise_is_the_shells() -> None:
+    with pytest.raises(HostLookError, match=r"Python 3\.6 is too old\. Install another\."):
+        read_examination('{"error": {"message": "Python 3.6 is too old.", "remedy": "Install another."}}')
+    with pytest.raises(HostLookError, match="must be silent"):
+        read_examination("Welcome to this machine")
