@@ -99,9 +99,11 @@ def _answering(answer: Answer) -> Iterator[tuple[int, str]]:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_port, authority.cert_pem.bytes().decode("ascii")
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_port, authority.cert_pem.bytes().decode("ascii")
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def _in_our_place(server: Deployment, port: int, authority: str) -> Manifest:
