@@ -106,13 +106,26 @@ test-faults: install ## The tests of docs/faults.md alone; `make test` has them 
 
 ##@ Benchmarks
 
-.PHONY: bench-preview bench-policy bench-admission bench-hosts bench-nodes bench-simulator bench-status bench-doctor
+.PHONY: bench bench-preview bench-installation bench-policy bench-carriers bench-webhook bench-admission
+.PHONY: bench-hosts bench-nodes bench-simulator bench-status bench-doctor
+
+bench: install ## Everything that has a goal, as JSON and a page with plots in benchmarks/results (BENCH=quick: a look).
+	@$(BIN)/python -m benchmarks.report $(SECTIONS)
 
 bench-preview: install ## Preview of a full stack over an empty program, and a no-op `up` over a preview.
 	@$(BIN)/python -m benchmarks.preview
 
+bench-installation: install ## `up` from nothing over `helm install` and `kubectl apply` of the same objects.
+	@$(BIN)/python -m benchmarks.installation
+
 bench-policy: install ## What the policy pack costs per resource.
 	@$(BIN)/python -m benchmarks.policy
+
+bench-carriers: install ## What the policy and the webhook add to a pod's creation, round by round.
+	@$(BIN)/python -m benchmarks.carriers
+
+bench-webhook: install ## The admission server over the simplest Flask server doing the same.
+	@$(BIN)/python -m benchmarks.webhook
 
 bench-admission: install ## The admission server alone, and what each carrier adds to a pod's creation.
 	@$(BIN)/python -m benchmarks.admission

@@ -35,7 +35,7 @@ def goals(results: Sequence[Result]) -> str:
             f'<text x="12" y="{middle + 4}">{escape(_short(result.name))}</text>',
             f'<rect class="{kind}" x="{_LEFT}" y="{y + 6}" width="{share * scale:.1f}" height="{_ROW - 12}"/>',
             f'<path class="line" d="M{_LEFT + least * scale:.1f} {middle}H{_LEFT + most * scale:.1f}"/>',
-            f'<text x="{_LEFT + most * scale + 8:.1f}" y="{middle + 4}">{show(result.median)} {escape(result.unit)}</text>',
+            f'<text x="{_LEFT + most * scale + 8:.1f}" y="{middle + 4}">{escape(_said(result))}</text>',
         ]
     x = _LEFT + scale
     parts.append(f'<path class="line" stroke-dasharray="4 3" d="M{x:.1f} {_TOP}V{height - 8}"/>')
@@ -54,10 +54,10 @@ def _curves(curves: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     up = _Axis([y for _, y in points], 300, 50)
     height = 340 + 20 * len(curves)
     parts = [_head(height, "Processor seconds by number of nodes")]
-    for x in sorted({x for x, _ in points}):
-        parts.append(f'<text x="{across.at(x):.1f}" y="322" text-anchor="middle">{x:g}</text>')
-    for y in (min(y for _, y in points), max(y for _, y in points)):
-        parts.append(f'<text x="62" y="{up.at(y) + 4:.1f}" text-anchor="end">{show(y)}</text>')
+    widths = sorted({x for x, _ in points})
+    heights = (min(y for _, y in points), max(y for _, y in points))
+    parts += [f'<text x="{across.at(x):.1f}" y="322" text-anchor="middle">{x:g}</text>' for x in widths]
+    parts += [f'<text x="62" y="{up.at(y) + 4:.1f}" text-anchor="end">{show(y)}</text>' for y in heights]
     parts.append('<path class="line" fill="none" d="M70 50V300H730"/>')
     for index, (name, curve) in enumerate(curves.items()):
         colour = _LINES[index % len(_LINES)]
@@ -91,6 +91,10 @@ def _shares(result: Result) -> tuple[float, float, float]:
     if result.at_least:
         return goal / result.median, goal / most, goal / least
     return max(result.median / goal, 0.0), max(least / goal, 0.0), max(most / goal, 0.0)
+
+
+def _said(result: Result) -> str:
+    return f"{show(result.median)} {result.unit}"
 
 
 def _short(name: str) -> str:

@@ -1,7 +1,7 @@
 """`make bench-preview`: what a preview of the full stack costs over an empty program, and a no-op `up` over a preview.
 
-Every ratio is taken pair by pair in one run on a simulator, so that it holds while the machine's speed drifts. Wall time
-is what a person waits; processor time is what the machine does, and hardly changes with what else runs on it.
+Every ratio is taken pair by pair in one run on a simulator, so that it holds while the machine's speed drifts. Wall
+time is what a person waits; processor time is what the machine does, and hardly changes with what else runs on it.
 """
 
 import shutil

@@ -79,7 +79,9 @@ def pulumi(project: Path, variables: Mapping[str, str], *arguments: str) -> Cost
 def run(command: list[str], variables: Mapping[str, str]) -> Cost:
     """Run a command to its end; exits with its words where it fails."""
     begin = time.perf_counter()
-    process = subprocess.Popen(command, env=dict(variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, env=dict(variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     with process:
         assert process.stdout is not None  # noqa: S101 - asked for above
         output = process.stdout.read()

@@ -93,7 +93,7 @@ def goal_in_words(result: Result) -> str:
     return f"goal {bound} {result.goal:g}, {'met' if result.met else 'not met'}"
 
 
-def of_pairs(
+def of_pairs(  # noqa: PLR0913 - all but three by name
     name: str,
     pairs: Sequence[tuple[float, float]],
     what: tuple[str, str],

@@ -141,8 +141,8 @@ def webhook_answers(manifest: Mapping[str, Any], *, causes: str) -> Condition:
         if objection.code == _NOT_FOUND:
             # A definition that has only just come is not served at once; one that was deleted never is.
             return (
-                f"the cluster does not know the kind {kind}: its CustomResourceDefinition is missing. The chart has it in "
-                "its folder crds/, which Helm installs once: if somebody deleted it, apply it from there"
+                f"the cluster does not know the kind {kind}: its CustomResourceDefinition is missing. The chart has it "
+                "in its folder crds/, which Helm installs once: if somebody deleted it, apply it from there"
             )
         return f"last heard: {objection.message}"
 

@@ -82,7 +82,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         child_opts = pulumi.ResourceOptions(parent=self)
         hosts = None
         if settings.hosts:
-            # With the SDK of its provider it costs every preview a tenth of the program's imports; few stacks have hosts.
+            # With its provider's SDK it costs every preview a tenth of the program's imports; few stacks have hosts.
             from components.hosts.hosts import Hosts, HostsArgs  # noqa: PLC0415
 
             hosts = Hosts("hosts", HostsArgs(settings, args.host_secrets), child_opts)

@@ -90,6 +90,8 @@ def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
             match attribute, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                     found[name] = inspect.cleandoc(text)
+                case _:
+                    pass
     return found
 
 

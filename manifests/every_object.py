@@ -24,15 +24,16 @@ _MODULES = (
 
 def objects(settings: StackSettings) -> dict[str, Manifest]:
     """Every Kubernetes object that a stack registers itself."""
-    return manifests(_all(settings))
+    return manifests(in_order(settings))
 
 
 def releases(settings: StackSettings) -> dict[str, HelmRelease]:
     """Every Helm release of a stack."""
-    return {name: each.content for name, each in _all(settings).items() if isinstance(each.content, HelmRelease)}
+    return {name: each.content for name, each in in_order(settings).items() if isinstance(each.content, HelmRelease)}
 
 
-def _all(settings: StackSettings) -> dict[str, StackObject]:
+def in_order(settings: StackSettings) -> dict[str, StackObject]:
+    """Every object and release of a stack by its logical name, each after what it depends on."""
     return {
         logical_name(component, name): each
         for component, objects_of in _MODULES

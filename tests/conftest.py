@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 LONGEST = (
     "tests/cluster",
+    "tests/faults",
     "tests/engine/stack/test_recovery.py",
     "tests/engine/stack/test_faults.py",
     "tests/engine/admission",

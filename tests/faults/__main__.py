@@ -1,4 +1,4 @@
-"""`python -m tests.faults`: the tests of the table, for pytest's command line; `--page`: the table of docs/faults.md."""
+"""`python -m tests.faults`: the tests of the table, for pytest; `--page`: the table of docs/faults.md."""
 
 import sys
 

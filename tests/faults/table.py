@@ -127,9 +127,7 @@ FAULTS: tuple[Fault, ...] = (
         11,
         "The lock is taken away by hand while a run is at work",
         "The next runs converge; nothing is in the state twice.",
-        (
-            f"{_HERE}/test_state.py::test_a_lock_taken_away_under_a_run_costs_another_run_and_no_part_is_there_twice",
-        ),
+        (f"{_HERE}/test_state.py::test_a_lock_taken_away_under_a_run_costs_another_run_and_no_part_is_there_twice",),
     ),
     Fault(
         12,
@@ -251,7 +249,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         25,
         "Somebody takes fields by force, ours or those of KAI's Config",
-        "Ours come back with one run, and no run flaps. The Config is its chart's: it comes back with the release's next change.",
+        "Ours come back with one run, and no run flaps. The Config is its chart's: it comes back with the "
+        "release's next change.",
         (f"{_HERE}/test_cluster.py::test_fields_taken_by_force_come_back_once_and_no_run_flaps",),
     ),
     Fault(
@@ -351,7 +350,7 @@ FAULTS: tuple[Fault, ...] = (
         (
             f"{_ADMISSION}/test_burst.py::test_both_killed_in_a_burst_of_1000_pods_lose_none_and_let_none_through_unmutated",
         ),
-        "500 nodes, since admission looks at none; the pods go to one. How long a pod takes is measured by `make bench`.",
+        "500 nodes, since admission looks at none; the pods go to one. How long a pod takes is in `make bench`.",
     ),
 )
 """All rows, by number."""

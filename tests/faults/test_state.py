@@ -1,4 +1,4 @@
-"""Faults of the stack's state: its disk, its passphrase, its bucket, its lock. A program of three parts stands for ours."""
+"""Faults of the stack's state: its disk, its passphrase, its bucket, its lock; a small program stands for ours."""
 
 import json
 import subprocess

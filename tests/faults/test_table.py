@@ -59,8 +59,6 @@ def test_the_page_shows_the_table() -> None:
 
 
 def test_the_command_names_every_test_once() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults"], cwd=ROOT, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-m", "tests.faults"], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.split() == named()
     assert not re.search(r"\s\S+\s(?=\S+::\S+ )", done.stdout)

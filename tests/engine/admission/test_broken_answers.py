@@ -1,4 +1,4 @@
-"""A webhook that answers wrongly or not at all: pods that it is for are refused within its timeout, all others go on."""
+"""A webhook that answers wrongly or not at all: its pods are refused within its timeout, all others go on."""
 
 import base64
 import json
@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -61,8 +60,9 @@ _ANSWERS: dict[str, tuple[Answer, str]] = {
     "another-document": (lambda _: (200, b'{"kind": "Status", "apiVersion": "v1"}'), "failed calling webhook"),
     "anothers-answer": (lambda _: (200, _review({"uid": "another", "allowed": True})), "failed calling webhook"),
     "silence": (_silence, "context deadline exceeded"),
-    "a-patch-of-nowhere": (_patch_of_nowhere, "nonexistent"),
-    "a-huge-patch": (_huge_patch, "must have at most"),
+    "a-patch-of-nowhere": (_patch_of_nowhere, "does not apply"),
+    # Our own server, which is asked next, takes no pod of that size.
+    "a-huge-patch": (_huge_patch, "status code 413"),
 }
 """What is answered, and what the API server says of it."""
 
@@ -99,9 +99,11 @@ def _answering(answer: Answer) -> Iterator[tuple[int, str]]:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_port, authority.cert_pem.bytes().decode("ascii")
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_port, authority.cert_pem.bytes().decode("ascii")
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def _in_our_place(server: Deployment, port: int, authority: str) -> Manifest:

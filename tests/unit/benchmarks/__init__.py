@@ -1,0 +1,1 @@
+"""Benchmarks: what is made of their numbers. The measuring itself is `make bench`."""
