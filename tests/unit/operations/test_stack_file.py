@@ -164,6 +164,4 @@ def test_a_wrong_line_of_a_base_is_named_with_its_file(site: Path) -> None:
 def test_a_base_that_is_not_there_is_an_error_of_the_file(site: Path, read: Callable[[Path], object]) -> None:
     (site.parent / "bases" / "jetson.yaml").unlink()
     with pytest.raises(OperationError, match=r"^Pulumi\.berlin\.yaml: there is no bases/jetson\.yaml\. There are: no"):
-        OperationError, match=r"^Pulumi\.berlin\.yaml: there is no bases/jetson\.yaml\. There are: none"
-    ):
         read(site)
