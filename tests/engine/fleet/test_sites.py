@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import simulator
 from operations.__main__ import app
 from testbed.engine import Stack
 from testbed.simulated import stack_settings
-from testbed.stacks import Json, jetson
+from testbed.stacks import ROOT, Json, jetson
 from tests.support.docs import command
 
 pytestmark = pytest.mark.engine
@@ -35,7 +36,14 @@ def clusters(tmp_path_factory: pytest.TempPathFactory, cluster: simulator.Contro
 @pytest.fixture(scope="module")
 def site(clusters: Path, engine_environment: dict[str, str]) -> Iterator[Stack]:
     """A site with a few lines of its own, up."""
-    made = Stack(clusters, OWN, engine_environment, name="berlin")
+    # Without `main`, as a checkout has it: bases stand beside the program.
+    (clusters / "__main__.py").write_text(
+        f"import runpy, sys\nsys.path.insert(0, {str(ROOT)!r})\nrunpy.run_path({str(ROOT / '__main__.py')!r})\n",
+        encoding="utf-8",
+    )
+    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
+    project["runtime"]["options"]["virtualenv"] = sys.prefix
+    made = Stack(clusters, OWN, engine_environment, name="berlin", project=project)
     _set(clusters, OWN, base=BASE)
     made.up()
     yield made
@@ -62,7 +70,7 @@ def test_a_site_with_a_base_is_what_one_file_with_everything_would_be(site: Stac
     whole["kai"]["queues"]["robots"]["gpu"]["quota"] = 2
     _set(clusters, whole, base=None)
     assert set(site.up().changes) == {"same"}
-    [queue] = [each for each in site.resources() if each["urn"].endswith("::queue-robots")]
+    [queue] = [each for each in site.resources() if each["urn"].endswith("::kai-scheduler-queue-robots")]
     assert queue["inputs"]["spec"]["resources"]["gpu"]["quota"] == 2
     _set(clusters, OWN, base=BASE)
     assert set(site.up().changes) == {"same"}
@@ -75,7 +83,7 @@ def test_a_changed_base_changes_the_site(site: Stack, clusters: Path) -> None:
     _set(clusters, OWN, base=BASE)
     try:
         _write_base(clusters, changed)
-        assert site.preview().changed == {"queue-robots"}
+        assert site.preview().changed == {"kai-scheduler-queue-robots"}
     finally:
         (clusters / BASE).write_text(before, encoding="utf-8")
     assert site.preview("--expect-no-changes").changed == frozenset()
