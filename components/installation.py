@@ -92,6 +92,8 @@ def install(  # noqa: PLR0913 - what an entry of the program knows
 
 
 def _settings(settings_json: str | None, file: str, base: str | None, other_keys: Iterable[str]) -> StackSettings:
+    # A language host may not tell the project's folder (3.78.1 does not): the program then runs in it, unless
+    # Pulumi.yaml has `main`.
     folder = Path(pulumi.get_root_directory() or ".")
     top_level_keys = _top_level_keys(folder / file)
     if settings_json is None or base is None:

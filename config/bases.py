@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +152,7 @@ def from_folder(folder: Path) -> Callable[[str], str]:
 def _content(name: str, said_by: str, read: Callable[[str], str]) -> Mapping[str, Any]:
     """What stands below `config:` in a base."""
     try:
-        content = load_yaml(read(name))
+        content = deepcopy(_parsed(read(name)))
     except StackConfigError as error:
         raise StackConfigError(f"{said_by}: {error} Nothing was changed.") from None
     except (yaml.YAMLError, RecursionError) as error:
@@ -169,6 +171,12 @@ def _content(name: str, said_by: str, read: Callable[[str], str]) -> Mapping[str
             f"A base has {_SETTINGS} and {_BASE} only; secrets and everything else stand in each stack's own file."
         )
     return config
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:  # noqa: ANN401 - YAML
+    """A base's content; many stacks have the same."""
+    return load_yaml(text)
 
 
 def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

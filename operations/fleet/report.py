@@ -1,4 +1,4 @@
-"""What the states of the sites say, as data. Pure."""
+"""What the states of the sites say, as data."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -45,6 +45,7 @@ _S3 = "engine/stack/test_s3_state.py"
 _SITE = "engine/docs/test_air_gapped.py"
 _PLAN = "unit/docs/test_plan.py"
 _STATUS = "unit/operations/status"
+_FLEETS = "unit/docs/test_fleets.py"
 _FEWER = "without the packages of the tests"
 _ANSWERED = "the question of `pulumi up` is answered with yes"
 _PULLED = "the chart is made here: the official one needs the internet"
@@ -314,6 +315,23 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         (
             "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.18.6",
             RunBy(_DOCS, "test_a_newer_chart_is_checked", _PULLED),
+        ),
+    ],
+    "docs/fleets.md": [
+        ("kai-anywhere settings show berlin", RunBy(_FLEETS, "test_the_page_shows_which_file_says_what")),
+        (
+            "kai.queues.robots.gpu.quota: 2                      # Pulumi.berlin.yaml",
+            RunBy(_FLEETS, "test_the_page_shows_which_file_says_what"),
+        ),
+        ("kai-anywhere fleet plan --folder clusters", RunBy(_FLEETS, "test_the_page_shows_the_order")),
+        ("0. canary: 1 site; 0 may fail.", RunBy(_FLEETS, "test_the_page_shows_the_order")),
+        (
+            'kai-anywhere fleet operator --commit "$(git rev-parse HEAD)" --folder clusters > stacks.yaml',
+            RunBy(_FLEETS, "test_the_operators_objects_are_printed"),
+        ),
+        (
+            "kai-anywhere fleet status --folder clusters",
+            RunBy("engine/fleet/test_sites.py", "test_all_sites_stand_in_one_table_by_their_states"),
         ),
     ],
     "docs/settings.md": [

@@ -1,5 +1,6 @@
 """Stack files read without the engine."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from operations.errors import OperationError
 from operations.stack_file import (
     SIMULATED_MEMORY_MIB,
     for_simulator,
+    raw_settings,
+    read_layers,
     read_settings,
     read_stack_file,
     settings_of,
@@ -123,3 +126,48 @@ def test_a_plain_key_beside_the_settings_is_refused_and_a_secret_is_not() -> Non
     content["config"]["kai-anywhere:setings"] = {}
     with pytest.raises(StackConfigError, match=r"nothing reads kai-anywhere:setings\."):
         settings_of(content, "Pulumi.jetson.yaml")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """The file of a site that builds upon the Jetson stack."""
+    (tmp_path / "bases").mkdir()
+    base = (STACK_FILES / "Pulumi.jetson.yaml").read_text(encoding="utf-8")
+    (tmp_path / "bases" / "jetson.yaml").write_text(base, encoding="utf-8")
+    own = {"hosts": {"jetson-1": {"local": True}}, "kai": {"timeout_seconds": 900}}
+    config = {"kai-anywhere:base": "bases/jetson.yaml", "kai-anywhere:settings": own}
+    file = tmp_path / "Pulumi.berlin.yaml"
+    file.write_text(yaml.safe_dump({"secretsprovider": "awskms://x", "config": config}), encoding="utf-8")
+    return file
+
+
+def test_every_reader_of_a_site_sees_its_base(site: Path) -> None:
+    whole = read_stack_file(site)
+    settings = whole["config"]["kai-anywhere:settings"]
+    assert "kai-anywhere:base" not in whole["config"], "what is copied elsewhere must not ask for the base again"
+    assert whole["secretsprovider"] == "awskms://x"
+    assert settings["platform"]["kind"] == "tegra"
+    assert raw_settings(site) == settings == read_layers(site).merged
+    assert read_settings(site).kai.timeout_seconds == 900
+    assert settings_of(for_simulator(whole), "x").kai.timeout_seconds == 900
+    assert for_simulator(whole)["config"].keys() == {"kai-anywhere:settings"}
+
+
+def test_what_one_reader_changes_no_other_one_sees(site: Path) -> None:
+    read_stack_file(site)["config"]["kai-anywhere:settings"]["platform"]["kind"] = "x86"
+    assert raw_settings(site)["platform"]["kind"] == "tegra"
+
+
+def test_a_wrong_line_of_a_base_is_named_with_its_file(site: Path) -> None:
+    base = site.parent / "bases" / "jetson.yaml"
+    text = base.read_text(encoding="utf-8")
+    base.write_text(text.replace("kind: tegra", "kind: tegra\n      kinds: x", 1), encoding="utf-8")
+    with pytest.raises(StackConfigError, match=r"Pulumi\.berlin\.yaml with bases/jetson\.yaml: 1 setting is wrong"):
+        read_settings(site)
+
+
+@pytest.mark.parametrize("read", [read_stack_file, raw_settings])
+def test_a_base_that_is_not_there_is_an_error_of_the_file(site: Path, read: Callable[[Path], object]) -> None:
+    (site.parent / "bases" / "jetson.yaml").unlink()
+    with pytest.raises(OperationError, match=r"^Pulumi\.berlin\.yaml: there is no bases/jetson\.yaml\. There are: no"):
+        read(site)

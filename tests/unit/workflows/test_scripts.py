@@ -158,6 +158,35 @@ def test_the_list_of_stacks_becomes_the_matrix(job: Job, name: str) -> None:
     assert done.stderr.startswith("stacks --folder stacks/.")
 
 
+def test_the_plan_of_a_rollout_becomes_its_waves(job: Job) -> None:
+    _program(job, 'echo "$*" >&2; case "$*" in "fleet plan") echo 0. canary;; *) echo \'[{"name": "canary"}]\';; esac')
+    done = job.run(script(jobs("rollout")["plan"], "Plan"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == ["fleet plan", "fleet matrix"]
+    assert json.loads(job.outputs()["waves"]) == [{"name": "canary"}]
+    assert job.summary.read_text(encoding="utf-8") == "0. canary\n"
+
+
+@pytest.mark.parametrize("fails", ["plan", "matrix"])
+def test_a_rollout_without_an_order_does_not_begin(job: Job, fails: str) -> None:
+    _program(job, f'case "$*" in "fleet {fails}") exit 1;; esac')
+    assert job.run(script(jobs("rollout")["plan"], "Plan")).returncode == 1
+    assert "waves" not in job.outputs()
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_gate_of_a_wave_ends_as_its_command_does(job: Job, status: int) -> None:
+    _program(job, f'echo "$*"; exit {status}')
+    done = job.run(script(jobs("rollout-wave")["gate"], "Gate"), WAVE="pilots")
+    assert (done.returncode, done.stdout) == (status, "fleet gate --wave pilots --results results\n")
+
+
+def test_a_site_is_updated_by_its_name(job: Job) -> None:
+    _program(job, 'echo "$*"')
+    done = job.run(script(jobs("rollout-wave")["update"], "Update"), STACK="eu-1")
+    assert (done.returncode, done.stdout) == (0, "fleet update eu-1\n")
+
+
 def test_a_list_that_can_t_be_made_fails_the_job(job: Job) -> None:
     _program(job, "exit 1")
     assert job.run(script(jobs("drift")["stacks"], "list"), FOLDER="stacks/.").returncode == 1

@@ -18,7 +18,7 @@ from testbed.stacks import ROOT
 from tests.unit.workflows.files import ACTIONS, FOLDER, TRIGGERS, WORKFLOWS, content, jobs, scripts, steps
 
 TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
-REUSABLE = ["drift", "policy", "preview", "release", "rollout", "rollout-wave"]
+REUSABLE = ["drift", "policy", "preview", "release", "rollout-wave", "rollout"]
 OWN_ACTIONS = {
     "./.github/actions/setup",
     "./program/.github/actions/setup",

@@ -13,10 +13,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+import toolchain
 from operations import engine
 from operations.__main__ import app
 from operations.errors import OperationError
-from operations.fleet import commands, states
+from operations.fleet import commands
+from operations.fleet.report import Report
 from testbed.stacks import ROOT, jetson
 from tests.unit.operations.fleet.test_order import SITES, TEXT
 
@@ -256,7 +258,7 @@ def _pulumi(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     program.write_text(PULUMI.format(python=sys.executable, history=HISTORY, export=EXPORT), encoding="utf-8")
     program.chmod(program.stat().st_mode | stat.S_IEXEC)
     monkeypatch.setenv("PATH", str(program.parent))
-    monkeypatch.setattr(states.toolchain, "environment", lambda _programs: {"PATH": str(program.parent)})
+    monkeypatch.setattr(toolchain, "environment", lambda _programs: {"PATH": str(program.parent)})
 
 
 @pytest.mark.usefixtures("_pulumi")
@@ -318,6 +320,6 @@ def test_a_site_that_is_not_there_names_those_that_are(folder: Path) -> None:
 
 def test_the_documented_schema_is_that_of_the_report() -> None:
     documented = json.loads((ROOT / "docs" / "fleet.schema.json").read_text(encoding="utf-8"))
-    assert documented == commands.Report.model_json_schema(), (
+    assert documented == Report.model_json_schema(), (
         "write it again: .venv/bin/python -m operations.fleet.schema > docs/fleet.schema.json"
     )
