@@ -1,6 +1,6 @@
 """The steps before anything is registered, the same for the program and for the package."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pulumi
@@ -18,9 +18,9 @@ from components.stack_state import read_stack_state
 from config.stack import parse_settings
 
 
-def plain_keys() -> list[str]:
-    """The project's keys in the stack's configuration that are no secrets, without the project's name."""
-    prefix = f"{pulumi.get_project()}:"
+def plain_keys(namespace: str | None = None) -> list[str]:
+    """A namespace's keys in the stack's configuration that are no secrets; by default the project's own."""
+    prefix = f"{namespace or pulumi.get_project()}:"
     keys = {*get_config_env(), *CONFIG.get()}
     return sorted(key.removeprefix(prefix) for key in keys if key.startswith(prefix) and not is_config_secret(key))
 
@@ -39,12 +39,13 @@ def _top_level_keys(file: Path) -> list[str]:
     return [str(key) for key in content] if isinstance(content, dict) else []
 
 
-def install(
+def install(  # noqa: PLR0913 - what the two entries say, by name
     name: str,
     settings_json: str | None,
     *,
     file: str,
     other_keys: Iterable[str] = (),
+    host_secrets: Mapping[str, pulumi.Output[str]] | None = None,
     opts: pulumi.ResourceOptions | None = None,
 ) -> KaiAnywhere:
     """Validate the settings, look at the cluster, register everything.
@@ -54,6 +55,7 @@ def install(
         settings_json: the settings as JSON, or None where there are none.
         file: where they stand, for error messages.
         other_keys: what else stands there in plain text, which nothing reads.
+        host_secrets: secrets of hosts by name; the stack's configuration has those that are not given.
         opts: the component's options.
 
     Raises:
@@ -66,13 +68,13 @@ def install(
         other_keys=other_keys,
         top_level_keys=_top_level_keys(Path(pulumi.get_root_directory() or ".", file)),
     )
-    host_secrets = read_host_secrets(settings.hosts)
+    secrets = read_host_secrets(settings.hosts, host_secrets)
     preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run(), stack=this_stack())
     for warning in preflight.warnings:
         pulumi.log.warn(warning)
     uid, context = preflight.cluster_uid, preflight.context
     if uid is None or context is None:
-        return KaiAnywhere(name, KaiAnywhereArgs(settings, None, NO_CLUSTER, host_secrets), opts)
+        return KaiAnywhere(name, KaiAnywhereArgs(settings, None, NO_CLUSTER, secrets), opts)
     if not is_verified(context):
         pulumi.log.warn(
             f"Context '{context.name}' does not verify the certificate of {context.config.cluster.server}: if another "
@@ -83,4 +85,4 @@ def install(
     settings = settings.model_copy(update={"cluster": bound(settings.cluster, uid)})
     if preflight.adopted:
         opts = pulumi.ResourceOptions.merge(opts, adopting(name, preflight.adopted, settings.cluster))
-    return KaiAnywhere(name, KaiAnywhereArgs(settings, uid, kubeconfig, host_secrets), opts)
+    return KaiAnywhere(name, KaiAnywhereArgs(settings, uid, kubeconfig, secrets), opts)
