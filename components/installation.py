@@ -1,7 +1,7 @@
 """The steps before anything is registered, the same for the program and for the package."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pulumi
@@ -21,9 +21,9 @@ from config.bases import from_folder, inherited
 from config.stack import StackSettings, parse_settings
 
 
-def plain_keys() -> list[str]:
-    """The project's keys in the stack's configuration that are no secrets, without the project's name."""
-    prefix = f"{pulumi.get_project()}:"
+def plain_keys(namespace: str | None = None) -> list[str]:
+    """A namespace's keys in the stack's configuration that are no secrets; by default the project's own."""
+    prefix = f"{namespace or pulumi.get_project()}:"
     keys = {*get_config_env(), *CONFIG.get()}
     return sorted(key.removeprefix(prefix) for key in keys if key.startswith(prefix) and not is_config_secret(key))
 
@@ -42,7 +42,7 @@ def _top_level_keys(file: Path) -> list[str]:
     return [str(key) for key in content] if isinstance(content, dict) else []
 
 
-def install(  # noqa: PLR0913 - what an entry of the program knows
+def install(  # noqa: PLR0913 - what the two entries say, by name
     name: str,
     settings_json: str | None,
     *,
@@ -50,6 +50,7 @@ def install(  # noqa: PLR0913 - what an entry of the program knows
     base: str | None = None,
     other_keys: Iterable[str] = (),
     package: bool = False,
+    host_secrets: Mapping[str, pulumi.Output[str]] | None = None,
     opts: pulumi.ResourceOptions | None = None,
 ) -> KaiAnywhere:
     """Validate the settings, look at the cluster, register everything.
@@ -61,6 +62,7 @@ def install(  # noqa: PLR0913 - what an entry of the program knows
         base: the file that they build upon, as seen from the project's folder.
         other_keys: what else stands there in plain text, which nothing reads.
         package: whether the package's own process asks, of which the engine knows then.
+        host_secrets: secrets of hosts by name; the stack's configuration has those that are not given.
         opts: the component's options.
 
     Raises:
@@ -68,14 +70,14 @@ def install(  # noqa: PLR0913 - what an entry of the program knows
         ClusterError: if the cluster can't be read or is not ready.
     """
     settings = _settings(settings_json, file, base, other_keys)
-    host_secrets = read_host_secrets(settings.hosts)
+    secrets = read_host_secrets(settings.hosts, host_secrets)
     preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run(), stack=this_stack())
     for warning in preflight.warnings:
         pulumi.log.warn(warning)
     uid, context = preflight.cluster_uid, preflight.context
     few_resources = package or is_found(Path(pulumi.get_root_directory() or "."))
     if uid is None or context is None:
-        args = KaiAnywhereArgs(settings, None, NO_CLUSTER, host_secrets, few_resources=few_resources)
+        args = KaiAnywhereArgs(settings, None, NO_CLUSTER, secrets, few_resources=few_resources)
         return KaiAnywhere(name, args, opts)
     if not is_verified(context):
         pulumi.log.warn(
@@ -87,7 +89,7 @@ def install(  # noqa: PLR0913 - what an entry of the program knows
     settings = settings.model_copy(update={"cluster": bound(settings.cluster, uid)})
     if preflight.adopted:
         opts = pulumi.ResourceOptions.merge(opts, adopting(name, preflight.adopted, settings.cluster))
-    args = KaiAnywhereArgs(settings, uid, kubeconfig, host_secrets, few_resources=few_resources)
+    args = KaiAnywhereArgs(settings, uid, kubeconfig, secrets, few_resources=few_resources)
     return KaiAnywhere(name, args, opts)
 
 

@@ -11,9 +11,10 @@ from typing_extensions import override
 
 from cluster.errors import ClusterError
 from components import tokens
-from components.installation import install
-from config.stack import SETTINGS_KEY, StackConfigError
-from package.schema import package_schema
+from components.hosts.secrets import HOST_SECRETS
+from components.installation import install, plain_keys
+from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError
+from package.schema import NAME, package_schema
 from package.version import VERSION
 
 
@@ -42,11 +43,28 @@ class KaiAnywherePackage(Provider):
         if place := next(_unknown(settings, SETTINGS_KEY), None):
             raise _refusal(
                 f"{place} is another resource's output or a secret. Settings decide which resources there are, so they "
-                "must be plain values; hosts name their secrets, whose values stand in this project's configuration.",
+                f"must be plain values; hosts name their secrets, whose values are given as {HOST_SECRETS} or stand in "
+                "this project's configuration.",
             )
-        text = None if settings is None else json.dumps(_whole_numbers(settings))
+        secrets = _host_secrets(inputs.get(HOST_SECRETS))
+        if settings is None:
+            said = pulumi.Config(NAME)
+            text, base = said.get(SETTINGS_KEY), said.get(BASE_KEY)
+            file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys(NAME)
+        else:
+            text, base = json.dumps(_whole_numbers(settings)), None
+            file, other_keys = f"the component '{name}'", []
         try:
-            top = install(name, text, file=f"the component '{name}'", package=True, opts=options)
+            top = install(
+                name,
+                text,
+                file=file,
+                base=base,
+                other_keys=other_keys,
+                package=True,
+                host_secrets=secrets,
+                opts=options,
+            )
         except (StackConfigError, ClusterError) as error:
             raise _refusal(str(error)) from None
         return ConstructResult(urn=top.urn, state=top.outputs)
@@ -59,6 +77,29 @@ def _refusal(text: str) -> InputPropertiesError:
     text (pulumi SDK 3.272, no issue upstream is known). With a property's name, the engine prints all of its value.
     """
     return InputPropertiesError(text, [])
+
+
+def _host_secrets(given: object) -> dict[str, pulumi.Output[str]]:
+    """The secrets of hosts by name; a preview may not know their values yet.
+
+    Raises:
+        InputPropertiesError: if names are unknown, or a value is no secret; the text has no value.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise _refusal(
+            f"{HOST_SECRETS} must be a map whose names are written in the program: make each value a secret, not the "
+            "map."
+        )
+    for secret, value in sorted(given.items()):
+        if not isinstance(value, pulumi.Output | pulumi.output.Unknown):
+            raise _refusal(
+                f"{HOST_SECRETS}.{secret} is not marked as a secret, so its value may be shown. Take it from the "
+                "configuration (pulumi config set --secret), or mark it: fn::secret in YAML, pulumi.Output.secret() in "
+                "Python, pulumi.secret() in TypeScript."
+            )
+    return {secret: pulumi.Output.secret(value) for secret, value in given.items()}
 
 
 def _whole_numbers(value: object) -> object:

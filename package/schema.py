@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from components import tokens
-from config.reference import models_schema
+from components.hosts.secrets import HOST_SECRETS
+from config.reference import models_schema, text_of
 from config.stack import SETTINGS_KEY, StackSettings
 from package.version import VERSION
 
@@ -39,20 +40,34 @@ def package_schema() -> dict[str, Any]:
         **_reference(StackSettings.__name__),
         # It decides which resources there are, so it must be known when the program runs: no outputs in it.
         "plain": True,
-        "description": "What Pulumi.STACK.yaml holds under kai-anywhere:settings.",
+        "description": (
+            "What Pulumi.STACK.yaml holds under kai-anywhere:settings. Without it, the component reads it there."
+        ),
+    }
+    secrets = {
+        "type": "object",
+        "additionalProperties": _STRING,
+        "description": (
+            "Secrets of hosts by the names that the settings have for them. Each value must be a secret. What is not "
+            "here stands in the project's configuration."
+        ),
     }
     return {
         "name": NAME,
         "version": VERSION,
         "description": "Fractional GPU sharing with the KAI scheduler on Jetson and x86.",
         "license": "Apache-2.0",
+        # Without it, an SDK is named by whoever owns the Git repository.
+        "language": {
+            "python": {"packageName": "kai_anywhere", "pyproject": {"enabled": True}},
+            "nodejs": {"packageName": NAME},
+        },
         "types": {f"{NAME}:index:{name}": types[name] for name in sorted(types)},
         "resources": {
             tokens.KAI_ANYWHERE: {
                 "isComponent": True,
                 "description": "Everything that a stack installs. A cluster takes one.",
-                "inputProperties": {SETTINGS_KEY: settings},
-                "requiredInputs": [SETTINGS_KEY],
+                "inputProperties": {SETTINGS_KEY: settings, HOST_SECRETS: secrets},
                 "properties": {name: dict(shape) for name, shape in _OUTPUTS.items()},
                 "required": sorted(_OUTPUTS.keys() - _SOMETIMES),
             }
@@ -80,8 +95,14 @@ def _object(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _described(shape: Mapping[str, Any]) -> dict[str, Any]:
-    made = _property(shape)
-    return made | {"description": shape["description"]} if "description" in shape else made
+    """A setting with its text, which tells the default.
+
+    The default itself is not there: a program would send it as if it were said, and keep an old one after an upgrade.
+    """
+    texts = [shape["description"]] if "description" in shape else []
+    if shape.get("default") is not None and not isinstance(shape["default"], dict):
+        texts.append(f"Default: {text_of(shape['default'])}.")
+    return _property(shape) | ({"description": "\n".join(texts)} if texts else {})
 
 
 def _property(shape: Mapping[str, Any]) -> dict[str, Any]:  # noqa: PLR0911 - a table, one row a shape

@@ -1,4 +1,8 @@
 """The package's version, apart from what needs the settings' models: the engine asks every process of it."""
 
-VERSION = "0.1.0"
-"""That of pyproject.toml."""
+import tomllib
+from pathlib import Path
+
+_PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+VERSION = str(tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["version"])
+"""The program's own; a release's tag is the same (operations/release.py)."""

@@ -6,8 +6,20 @@ They come from PATH, official downloads, pinned Go modules, or container images.
 from toolchain.download import reachable
 from toolchain.errors import ToolchainError
 from toolchain.image_programs import FOLDER_VARIABLE, IMAGES, ImageProgram, name_of, program_of
-from toolchain.install import environment, install
-from toolchain.programs import CHARTS, ENGINE, HOSTS, LANGUAGES, MONITORING, NODE, OLDER, REGISTRIES, SIMULATOR, Program
+from toolchain.install import Origin, environment, install, install_located
+from toolchain.programs import (
+    CHARTS,
+    ENGINE,
+    HOSTS,
+    LANGUAGES,
+    MONITORING,
+    NODE,
+    OLDER,
+    PACKAGES,
+    REGISTRIES,
+    SIMULATOR,
+    Program,
+)
 from toolchain.registry import reachable as registry_reachable
 
 __all__ = [
@@ -20,13 +32,16 @@ __all__ = [
     "MONITORING",
     "NODE",
     "OLDER",
+    "PACKAGES",
     "REGISTRIES",
     "SIMULATOR",
     "ImageProgram",
+    "Origin",
     "Program",
     "ToolchainError",
     "environment",
     "install",
+    "install_located",
     "name_of",
     "program_of",
     "reachable",

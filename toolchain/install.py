@@ -165,7 +165,7 @@ def _announce(recipes: Sequence[Recipe]) -> None:
 
 
 def _not_needed(program: Program) -> str:
-    if program in {Program.LANGUAGE_PYTHON, Program.LANGUAGE_YAML}:
+    if program in {Program.LANGUAGE_PYTHON, Program.LANGUAGE_YAML, Program.PACKAGE_HOST}:
         return "unless it comes with a pulumi on PATH"
     if program is Program.KUBERNETES_PROVIDER:
         return "unless it is on PATH"

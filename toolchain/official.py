@@ -115,6 +115,8 @@ def _published(program: Program, platform: Platform) -> Download | str:  # noqa:
     match program:
         case Program.PULUMI | Program.LANGUAGE_PYTHON | Program.LANGUAGE_YAML:
             return _pulumi(platform)
+        case Program.PACKAGE_HOST:
+            return "an official pulumi has a Python host that starts packages"
         case Program.KUBERNETES_PROVIDER:
             return "`pulumi plugin install` fetches this plugin"
         case Program.ETCD:

@@ -62,7 +62,7 @@ def search_path() -> str:
     )
 
 
-def look_up(program: Program) -> Present | PassedOver | None:
+def look_up(program: Program) -> Present | PassedOver | None:  # noqa: PLR0911 - a table, one row a program
     """Tells what the user has of a program: accepted, passed over, or not there."""
     match program:
         case Program.LANGUAGE_PYTHON:
@@ -70,6 +70,8 @@ def look_up(program: Program) -> Present | PassedOver | None:
         case Program.LANGUAGE_YAML:
             host = _language_host(program)
             return Present(host, None) if host else None
+        case Program.PACKAGE_HOST:
+            return None
         case Program.KUBERNETES_PROVIDER:
             return _provider()
         case Program.KUBE_APISERVER | Program.KUBE_CONTROLLER_MANAGER | Program.KUBE_SCHEDULER:

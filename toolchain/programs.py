@@ -59,6 +59,7 @@ class Program(StrEnum):
     PULUMI = "pulumi"
     LANGUAGE_PYTHON = "pulumi-language-python"
     LANGUAGE_YAML = "pulumi-language-yaml"
+    PACKAGE_HOST = "pulumi-language-python-packages"
     KUBERNETES_PROVIDER = "pulumi-resource-kubernetes"
     ETCD = "etcd"
     KUBE_APISERVER = "kube-apiserver"
@@ -102,6 +103,9 @@ NODE = (*KUBE_NODE, Program.NFD_MASTER, Program.NFD_WORKER)
 
 LANGUAGES = (Program.LANGUAGE_YAML,)
 """What programs in other languages than Python need."""
+
+PACKAGES = (Program.PACKAGE_HOST,)
+"""What stands in for `pulumi-language-python` where that is a build: today's CLI starts no package with 3.78.1."""
 
 HOSTS = (Program.NVIDIA_CTK, Program.CONTAINERD, Program.DOCKERD)
 """What the tests of the host agent need: what it calls on a host."""
@@ -316,6 +320,17 @@ _RECIPES = (
         minutes=1,
         go_cache_mib=1000,
         result_mib=45,
+    ),
+    Recipe(
+        # Not upstream's own program, which is not published: around its Go modules, in main.go.
+        name="pulumi-language-python-packages",
+        version=PULUMI_VERSION,
+        folder="language-python-packages",
+        packages=((Program.PACKAGE_HOST, "."),),
+        beside=(ModuleFile("pulumi", _PULUMI_SDK, f"python/cmd/{LANGUAGE_EXEC}"),),
+        minutes=1,
+        go_cache_mib=1000,
+        result_mib=55,
     ),
     Recipe(
         name="pulumi-resource-kubernetes",

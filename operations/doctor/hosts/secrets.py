@@ -5,9 +5,9 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from config.bases import PROJECT
 from config.hosts import HostSettings
 from operations.doctor.hosts.answer import HostLookError
-from operations.stack_file import PROJECT
 
 
 def read_secrets(

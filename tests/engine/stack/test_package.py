@@ -1,6 +1,5 @@
-"""The whole stack from a program in YAML: the package on the real engine, with examples/yaml as its reader has it."""
+"""The whole stack from a program in YAML: the package of a checkout on the real engine, as docs/teams.md has it."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,18 @@ from testbed.inventory import connect, inventory
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, changed
 from testbed.waiting import eventually
-from tests.support.checkout import fresh, shell
-from tests.support.docs import command
+from tests.support.docs import blocks
 
 pytestmark = pytest.mark.engine
 
-EXAMPLE = ROOT / "examples" / "yaml"
-
 
 def _project(control_plane: simulator.ControlPlane) -> Any:  # noqa: ANN401 - YAML
-    """The example, on a simulator."""
-    project = yaml.safe_load((EXAMPLE / "Pulumi.yaml").read_text(encoding="utf-8"))
+    """The guide's program on a checkout, here on a simulator."""
+    page = ROOT / "docs" / "teams.md"
+    [text] = [block.text for block in blocks(page, "yaml") if "path: ../kai-anywhere/package" in block.text]
+    project = yaml.safe_load(text)
     [plugin] = project["plugins"]["providers"]
-    plugin["path"] = str((EXAMPLE / plugin["path"]).resolve())
+    plugin["path"] = str(ROOT / "package")
     properties = project["resources"]["gpus"]["properties"]
     properties["settings"] = stack_settings(properties["settings"], control_plane)
     return project
@@ -71,21 +69,3 @@ def test_a_program_in_yaml_installs_the_stack_and_removes_it(stack: Stack, clust
         eventually(lambda: {item for item in inventory(api) - before if not item.startswith("Node/")} == set())
         labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
         assert "kai-anywhere.io/platform" not in labels
-
-
-def test_the_commands_of_the_teams_guide_preview_the_example(cluster: simulator.ControlPlane, tmp_path: Path) -> None:
-    with fresh(tmp_path / "kai-anywhere") as checkout:
-        file = checkout / "examples" / "yaml" / "Pulumi.yaml"
-        project = _project(cluster)
-        # Below this checkout, as in the example.
-        project["plugins"] = yaml.safe_load(file.read_text(encoding="utf-8"))["plugins"]
-        file.write_text(yaml.safe_dump(project), encoding="utf-8")
-        environment = {
-            "PATH": toolchain.environment((*toolchain.ENGINE, *toolchain.LANGUAGES))["PATH"],
-            "PULUMI_BACKEND_URL": tmp_path.as_uri(),
-            "PULUMI_CONFIG_PASSPHRASE": "",
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
-        }
-        output = shell(command("teams.md", "cd examples/yaml"), checkout, environment)
-        assert "kai-anywhere:index:KaiAnywhere" in output
-        assert re.search(r"\d+ to create", output)

@@ -27,6 +27,7 @@ from toolchain.programs import (
     NODE,
     NVIDIA_CTK_VERSION,
     OLDER,
+    PACKAGES,
     OLDER_KUBERNETES_VERSION,
     PROMETHEUS_VERSION,
     PULUMI_VERSION,
@@ -83,7 +84,7 @@ def test_what_is_built_would_also_be_accepted_on_path() -> None:
 
 def test_the_groups_cover_every_program_once() -> None:
     assert sorted(
-        (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS, *REGISTRIES, *MONITORING)
+        (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *PACKAGES, *HOSTS, *NODE, *CHARTS, *REGISTRIES, *MONITORING)
     ) == sorted(Program)
 
 
@@ -93,6 +94,8 @@ def test_the_groups_cover_every_program_once() -> None:
         ("pulumi", "github.com/pulumi/pulumi/pkg/v3", f"v{PULUMI_VERSION}"),
         ("pulumi", "github.com/pulumi/pulumi/sdk/v3", f"v{PULUMI_VERSION}"),
         ("language-python", "github.com/pulumi/pulumi/sdk/v3", f"v{LANGUAGE_HOST_BUILT_VERSION}"),
+        ("language-python-packages", "github.com/pulumi/pulumi/pkg/v3", f"v{PULUMI_VERSION}"),
+        ("language-python-packages", "github.com/pulumi/pulumi/sdk/v3", f"v{PULUMI_VERSION}"),
         ("language-yaml", "github.com/pulumi/pulumi-yaml", f"v{LANGUAGE_YAML_BUILT_VERSION}"),
         ("etcd", "go.etcd.io/etcd/server/v3", f"v{ETCD_VERSION}"),
         ("kubernetes", "k8s.io/kubernetes", f"v{KUBERNETES_VERSION}"),

@@ -1,0 +1,204 @@
+"""The package by version from a Git repository: fetched, installed and started by the real engine, in two languages."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import simulator
+import toolchain
+from testbed.engine import Stack
+from testbed.hosts import command_plugin
+from testbed.inventory import connect
+from testbed.simulated import stack_settings
+from testbed.stacks import ROOT, jetson
+from tests.support.checkout import copy_tracked
+from tests.support.docs import command
+from tests.support.git_server import HOST, GitServer, git_server
+from toolchain.programs import KUBERNETES_PROVIDER_VERSION
+
+pytestmark = pytest.mark.engine
+
+REPOSITORY = f"{HOST}/team/kai-anywhere"
+PACKAGE = f"{REPOSITORY}/package"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine without a checkout: Pulumi, its plugins' folder, and the way to the repository."""
+
+    environment: dict[str, str]
+    plugins: Path
+
+    def pulumi(self, *arguments: str, folder: Path) -> str:
+        """Run pulumi and give what it printed to stdout."""
+        done = subprocess.run(
+            ["pulumi", *arguments, "--non-interactive"],
+            cwd=folder,
+            env=self.environment,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def installed(self, version: str) -> Path:
+        """Where the engine put the package."""
+        return self.plugins / f"resource-{REPOSITORY.replace('/', '_')}.git_package-v{version}"
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    author = ["-c", "user.name=Team", "-c", "user.email=team@example.com"]
+    subprocess.run(["git", *author, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def _publish(server: GitServer, folder: Path) -> None:
+    """This checkout as version 0.1.0, and 0.2.0 with another number, as two tags of a repository."""
+    copy_tracked(folder)
+    _git(folder, "init", "--quiet")
+    project = folder / "pyproject.toml"
+    text = project.read_text(encoding="utf-8")
+    for version in ("0.1.0", "0.2.0"):
+        project.write_text(text.replace('\nversion = "0.1.0"', f'\nversion = "{version}"'), encoding="utf-8")
+        _git(folder, "add", "--all", "--force")
+        _git(folder, "commit", "--quiet", "--message", version)
+        _git(folder, "tag", f"v{version}")
+    (server.folder / "team").mkdir()
+    _git(folder, "clone", "--quiet", "--bare", ".", str(server.folder / "team" / "kai-anywhere.git"))
+
+
+def _python_host(folder: Path) -> list[str]:
+    """What stands on PATH before a Python host that can't start packages."""
+    python = toolchain.Program.LANGUAGE_PYTHON
+    if toolchain.install_located([python])[python].origin is not toolchain.Origin.BUILT:
+        return []
+    folder.mkdir()
+    (folder / python).symlink_to(toolchain.install(toolchain.PACKAGES)[toolchain.Program.PACKAGE_HOST])
+    return [str(folder)]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    folder = tmp_path_factory.mktemp("by-version")
+    environment = toolchain.environment((*toolchain.ENGINE, *toolchain.LANGUAGES))
+    plugins = folder / "home" / "plugins"
+    # What the package needs besides: from Pulumi's servers, where they can be reached.
+    command_plugin.install(plugins / "resource-command-v1.2.1")
+    kubernetes = plugins / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
+    kubernetes.mkdir()
+    [provider] = toolchain.install([toolchain.Program.KUBERNETES_PROVIDER]).values()
+    (kubernetes / provider.name).symlink_to(provider)
+    environment |= {
+        "PATH": os.pathsep.join([*_python_host(folder / "host"), environment["PATH"]]),
+        "PULUMI_HOME": str(folder / "home"),
+        "PULUMI_BACKEND_URL": folder.as_uri(),
+        "PULUMI_CONFIG_PASSPHRASE": "",
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+    }
+    environment.pop("KUBECONFIG", None)
+    with git_server(folder / "git") as server:
+        _publish(server, folder / "repository")
+        made = Machine(environment | server.variables, plugins)
+        yield made
+        assert HOST in server.asked
+
+
+def _schema(machine: Machine, version: str, folder: Path) -> Any:  # noqa: ANN401 - JSON
+    """Fetch and install a version, as `pulumi package add` does first."""
+    printed = machine.pulumi("package", "get-schema", f"{PACKAGE}@v{version}", folder=folder)
+    _for_the_built_yaml_host(machine, version)
+    return json.loads(printed[printed.index("{") :])
+
+
+def _for_the_built_yaml_host(machine: Machine, version: str) -> None:
+    """Lay the plugin where a YAML host with an older engine inside (1.25 has 3.206) looks, which has a name of its own.
+
+    It would fetch and install it there by itself, which takes a minute more.
+    """
+    source = machine.installed(version)
+    target = source.with_name(source.name.replace("_package-v", "-v"))
+    yaml_host = toolchain.Program.LANGUAGE_YAML
+    if toolchain.install_located([yaml_host])[yaml_host].origin is toolchain.Origin.BUILT and not target.exists():
+        shutil.copytree(source, target, symlinks=True, copy_function=os.link)
+
+
+def test_a_version_is_fetched_and_has_an_environment_of_its_own(machine: Machine, tmp_path: Path) -> None:
+    schema = _schema(machine, "0.1.0", tmp_path)
+    assert (schema["name"], schema["version"]) == ("kai-anywhere", "0.1.0")
+    assert schema["pluginDownloadURL"] == f"git://{PACKAGE}"
+    component = schema["resources"]["kai-anywhere:index:KaiAnywhere"]
+    assert component["inputProperties"].keys() == {"settings", "host_secrets"}
+    python = machine.installed("0.1.0") / "package" / "venv" / "bin" / "python"
+    imported = subprocess.run(
+        [python, "-c", "import pulumi, sys; print(pulumi.__file__.startswith(sys.prefix))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert imported.stdout == "True\n"
+    pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    assert "--hash=sha256:" in pins, "what pip installs is checked"
+
+
+def _project(version: str) -> dict[str, Any]:
+    project: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "yaml" / "Pulumi.yaml").read_text(encoding="utf-8"))
+    options = project["resources"]["gpus"]["options"]
+    project["resources"]["gpus"]["options"] = options | {"version": version, "pluginDownloadURL": f"git://{PACKAGE}"}
+    return project
+
+
+def test_a_program_in_yaml_takes_the_next_version_by_one_line(
+    machine: Machine, cluster: simulator.ControlPlane, tmp_path: Path
+) -> None:
+    _schema(machine, "0.1.0", tmp_path)
+    settings = stack_settings(jetson(), cluster)
+    stack = Stack(tmp_path / "stack", settings, machine.environment, project=_project("0.1.0"))
+    # The program says no settings: the stack's file has them.
+    assert stack.preview().changes["create"] > 20
+    assert stack.up().changes["create"] > 20
+    with connect(cluster) as api:
+        labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
+        assert labels["kai-anywhere.io/platform"] == "tegra"
+    assert set(stack.preview().changes) == {"same"}
+
+    _schema(machine, "0.2.0", tmp_path)
+    (stack.folder / "Pulumi.yaml").write_text(yaml.safe_dump(_project("0.2.0")), encoding="utf-8")
+    preview = stack.preview()
+    assert set(preview.changes) <= {"same", "create", "update"}, preview.output
+    stack.up()
+    versions = {
+        each["inputs"]["version"]
+        for each in stack.resources()
+        if each["type"] == "pulumi:providers:kai-anywhere" and "version" in each["inputs"]
+    }
+    assert versions == {"0.2.0"}
+    stack.destroy()
+
+
+def test_a_program_in_python_has_the_types_of_the_version(
+    machine: Machine, cluster: simulator.ControlPlane, tmp_path: Path
+) -> None:
+    project = {"name": "fleet", "runtime": {"name": "python", "options": {"toolchain": "pip", "virtualenv": "venv"}}}
+    stack = Stack(tmp_path / "stack", stack_settings(jetson(), cluster), machine.environment, project=project)
+    for name in ("__main__.py", "requirements.txt"):
+        shutil.copy(ROOT / "examples" / "python" / name, stack.folder)
+    add = command("teams.md", "pulumi package add github.com/example/kai-anywhere/package@v0.1.0")
+    assert add.strip().endswith("github.com/example/kai-anywhere/package@v0.1.0")
+    machine.pulumi("package", "add", f"{PACKAGE}@v0.1.0", folder=stack.folder)
+    said = yaml.safe_load((stack.folder / "Pulumi.yaml").read_text(encoding="utf-8"))
+    assert said["packages"] == {"kai-anywhere": f"{PACKAGE}@v0.1.0"}
+    assert stack.preview().changes["create"] > 20
+    program = stack.folder / "__main__.py"
+    program.write_text(program.read_text(encoding="utf-8").replace('"k3s"', '"k4s"'), encoding="utf-8")
+    refused = stack.preview(expect=None)
+    assert refused.code != 0
+    assert "k4s" in refused.output
