@@ -262,7 +262,7 @@ def test_without_a_terminal_what_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def test_a_person_at_a_terminal_is_asked_three_questions(tmp_path: Path) -> None:
-    command = [ROOT / "bin" / "kai-anywhere", "init", "clusters", "--repository", REPOSITORY]
+    command = [str(ROOT / "bin" / "kai-anywhere"), "init", "clusters", "--repository", REPOSITORY]
     with terminal(command, dict(os.environ), folder=tmp_path) as shown:
         for question, answer in (("Name of the stack", "lab"), ("Platform", "x86"), ("Distribution", "")):
             shown.until(question)
