@@ -40,7 +40,7 @@ def concerns(changes: Changes, stack: str, folder: str, at_the_base: Collection[
     files = {*(PurePosixPath(f"Pulumi.{name}.yaml") for name in at_the_base), *filter(_of_a_stack, paths)} - removed
     names = {found[1] for file in files if (found := _of_a_stack(file))}
     changed = [path for path in paths if not (_of_a_stack(path) and path in removed)]
-    # Which stacks name a base, and what a file says, is known only where the pull request is checked out: here a changed
+    # Which stacks name a base, and what a file says, is known only where the branch is checked out: here a changed
     # base may concern every stack.
     a_base = any(not _of_a_stack(path) for path in changed)
     return stack in concerned(names, changed, lambda name: a_base or PurePosixPath(f"Pulumi.{name}.yaml") in changed)
