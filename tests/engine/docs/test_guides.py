@@ -56,7 +56,7 @@ class Reader:
 
     def types(self, script: str) -> str:
         """Run commands in a shell where `make env` was evaluated; `pulumi up` is answered with yes."""
-        answered = re.sub(r"(?m)^pulumi (up|destroy)", r"pulumi \1 --yes", script)
+        answered = re.sub(r"(?m)(^|&& )pulumi (up|destroy)", r"\1pulumi \2 --yes", script)
         return shell(f'eval "$(make env)"\n{answered}', self.checkout, self.environment)
 
     @property

@@ -72,7 +72,7 @@ def rollback(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 def of_the_guide(first_line: str) -> list[str]:
     """The options of the command in docs/recovery.md, but for the stack."""
-    program, name, *options = shlex.split(command("recovery.md", first_line).splitlines()[0])
+    program, name, *options = shlex.split(command("recovery.md", first_line).splitlines()[0].partition(" && ")[0])
     assert (program, name, options[-2:]) == ("kai-anywhere", "rollback", ["--stack", "jetson"])
     return options[:-2]
 
@@ -135,7 +135,7 @@ def test_a_killed_installation_is_healed_and_up_goes_on(
     stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, rollback: Command
 ) -> None:
     killed_in_helm(stack, cluster, api, "gpu-operator")
-    rollback(*of_the_guide("kai-anywhere rollback --only-heal --stack jetson"))
+    rollback(*of_the_guide("kai-anywhere rollback --only-heal --stack jetson && pulumi up --stack jetson"))
     assert api.get(_SECRETS.format("gpu-operator"), params={"labelSelector": "owner=helm"}).json()["items"] == []
     run = stack.up()
     assert "pending operations" not in run.output
