@@ -1,5 +1,6 @@
 """CUDA's vector addition on one node, with a small share of its GPU."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,22 @@ SHARE_MIB = 400
 PASSED = "Test PASSED"
 _LINES = 20
 _ENDED = {"Succeeded", "Failed"}
+_KERNEL = re.compile(r"(\d+\.\d+)\.\d+\S*-tegra")
+
+
+@dataclass(frozen=True)
+class _Board:
+    name: str
+    cuda: str
+    tag: str
+
+
+_BOARDS = {
+    "5.15": _Board("JetPack 6", "its own CUDA 12", "jetpack-6"),
+    "6.8": _Board("JetPack 7", "its own CUDA 13", "jetpack-7"),
+}
+"""By the kernel of each L4T: 5.15 in R36, 6.8 in R38 and R39."""
+_OTHER = _Board("no Jetson that is known", "a CUDA that its driver supports", "arm64")
 
 
 def image_for(node: Node, named: str | None) -> str | None:
@@ -31,6 +48,20 @@ def image_for(node: Node, named: str | None) -> str | None:
         named: an image that the user named.
     """
     return named or (IMAGE if node.architecture == _IMAGE_ARCHITECTURE else None)
+
+
+def _no_image(node: Node) -> str:
+    """Why there is none, and what to type: none that NVIDIA publishes is known to run on a board's own CUDA.
+
+    A node tells its board's software by its kernel's name: JetPack 6 has CUDA 12, JetPack 7 has CUDA 13.
+    """
+    match = _KERNEL.match(node.kernel)
+    board = _BOARDS.get(match[1], _OTHER) if match else _OTHER
+    return (
+        f"no image is known that runs CUDA's vector addition on {node.architecture or 'this machine'} with kernel "
+        f"{node.kernel or 'unknown'} ({board.name}). Build the sample vectorAdd with nvcc of {board.cuda}, push it, "
+        f"and name it: kai-anywhere verify --cuda-image REGISTRY/vectoradd:{board.tag}"
+    )
 
 
 @dataclass(frozen=True)
@@ -55,11 +86,7 @@ class VectorAddition:
             ClusterError: the API server can't be asked.
         """
         if image is None:
-            says = (
-                f"no image is known that runs CUDA's vector addition on {node.architecture or 'this machine'}. "
-                "Name one: --cuda-image."
-            )
-            return Step(name=NAME, place=node.name, outcome=Outcome.SKIPPED, says=says)
+            return Step(name=NAME, place=node.name, outcome=Outcome.SKIPPED, says=_no_image(node))
         self.report(f"{node.name}: CUDA's vector addition with {SHARE_MIB} MiB")
         pod = self._pod(node, image)
         if refused := self.scratch.cluster.create(pod):

@@ -2,16 +2,20 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from toolchain import ImageProgram, ToolchainError, name_of, program_of
 
 AGENTS = "agents"
 """Our own image (agents/Containerfile): its admission server runs from this checkout."""
+METRICS = "metrics"
+"""Our exporter's (agents/metrics/Containerfile), likewise."""
 REAL = (
     "admission",
     AGENTS,
     "binder",
+    METRICS,
     "nodescaleadjuster",
     "operator",
     "podgroupcontroller",
@@ -31,6 +35,7 @@ _OWN = ImageProgram(
     source=str(_CHECKOUT / AGENTS),
 )
 """As the image says it."""
+_OURS = {AGENTS: _OWN, METRICS: replace(_OWN, default_arguments=("agents.metrics",))}
 
 
 class ProgramError(Exception):
@@ -42,11 +47,11 @@ ProgramOf = Callable[[str], ImageProgram]
 
 
 def programs_of(place: str) -> ProgramOf:
-    """The programs of a folder, or with `images` those of the images themselves; ours is always here."""
+    """The programs of a folder, or with `images` those of the images themselves; ours are always here."""
 
     def give(image: str) -> ImageProgram:
-        if name_of(image) == AGENTS:
-            return _OWN
+        if ours := _OURS.get(name_of(image)):
+            return ours
         try:
             return program_of(image, place)
         except ToolchainError as error:

@@ -116,21 +116,6 @@ def test_a_killed_installation_is_undone_whole(
     assert "There is nothing to undo." in rollback().output
 
 
-def test_what_a_killed_hook_left_is_seen_and_goes(
-    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, before: set[str], rollback: Command
-) -> None:
-    deployed = {"labelSelector": "owner=helm,status=deployed"}
-    job = "/apis/batch/v1/namespaces/kai-scheduler/jobs/crd-upgrader"
-    with stack.up_until_killed():
-        eventually(lambda: api.get(_SECRETS.format("gpu-operator"), params=deployed).json()["items"], within_s=180)
-        kill(cluster, "kwok")
-        eventually(lambda: api.get(job).is_success, within_s=60)
-    simulator.up(cluster.folder)
-    assert "Job/kai-scheduler/crd-upgrader" in rollback("--dry-run").output
-    assert "removed Job/kai-scheduler/crd-upgrader" in rollback().output
-    eventually(lambda: left(api, before) == set())
-
-
 def test_a_killed_installation_is_healed_and_up_goes_on(
     stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, rollback: Command
 ) -> None:

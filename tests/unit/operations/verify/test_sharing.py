@@ -92,6 +92,25 @@ def test_a_queue_s_limit_is_named_where_it_is_why_fewer_pods_run(
     assert "over its limit" in step.says
 
 
+@pytest.mark.parametrize(
+    ("kernel", "cuda", "tag"),
+    [
+        ("5.15.148-tegra", "its own CUDA 12", "jetpack-6"),
+        ("6.8.12-1021-tegra", "its own CUDA 13", "jetpack-7"),
+        ("6.14.0-1013-nvidia", "a CUDA that its driver supports", "arm64"),
+    ],
+)
+def test_a_board_without_a_known_image_is_told_which_one_to_build(  # noqa: PLR0913, PLR0917 - a table
+    kai: Kai, cluster: Cluster, settings: StackSettings, kernel: str, cuda: str, tag: str
+) -> None:
+    kai.nodes = [jetson()]
+    kai.nodes[0]["status"]["nodeInfo"]["kernelVersion"] = kernel
+    _, step = _verified(cluster, settings)
+    assert step.outcome is Outcome.SKIPPED
+    assert f"with nvcc of {cuda}" in step.says
+    assert step.says.endswith(f"kai-anywhere verify --cuda-image REGISTRY/vectoradd:{tag}")
+
+
 def test_a_full_gpu_is_left_alone(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
     kai.there = [sharing_pod("arm", 130_900)]
     [step] = _verified(cluster, settings)
@@ -111,7 +130,7 @@ def test_a_node_without_a_memory_label_is_left_alone(kai: Kai, cluster: Cluster,
 def test_pods_that_share_as_planned_hold_and_are_gone(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
     step, cuda = _verified(cluster, settings)
     assert cuda.outcome is Outcome.SKIPPED, "no image is known for a Jetson"
-    assert "--cuda-image" in cuda.says
+    assert "kai-anywhere verify --cuda-image REGISTRY/vectoradd:" in cuda.says
     assert step.outcome is Outcome.HELD
     assert step.says == "4 of 5 pods of 32750 MiB run, as planned."
     assert step.evidence[-1].endswith("Pending: node-group(s) didn't have enough resource")

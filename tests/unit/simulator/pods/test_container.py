@@ -64,6 +64,11 @@ def test_our_own_admission_server_runs_from_this_checkout(tmp_path: Path) -> Non
     assert (Path(program.environment["PYTHONPATH"]) / "agents" / "admission" / "__main__.py").is_file()
 
 
+def test_our_own_exporter_runs_from_this_checkout(tmp_path: Path) -> None:
+    program = programs_of(str(tmp_path))("registry.example.com/kai-anywhere/metrics:0.1.0")
+    assert (program.path, program.default_arguments) == (Path(sys.executable), ("agents.metrics",))
+
+
 def test_arguments_name_the_files_where_they_are(tmp_path: Path) -> None:
     assert container.arguments(PROGRAM, MAIN, tmp_path) == [
         "/programs/scheduler",
