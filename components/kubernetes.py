@@ -1,8 +1,8 @@
 """Registers manifests and Helm releases.
 
-Both are registered by their type token. The SDK's class of a core kind takes the same mapping, but importing its package
-costs every preview 0.6 s, an eighth of its whole time, for types that nothing here uses; that of a release brings an HTTP
-client and all of YAML, a tenth of what the program's imports cost.
+Both are registered by their type token. The SDK's class of a core kind takes the same mapping, but importing its
+package costs every preview 0.6 s, an eighth of its whole time, for types that nothing here uses; that of a release
+brings an HTTP client and all of YAML, a tenth of what the program's imports cost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
