@@ -33,7 +33,7 @@ from testbed.admission.fuzz import SEED, fuzz
 from testbed.admission.objects import body, reservation_pod
 from testbed.inventory import connect
 from testbed.simulated import start
-from testbed.stacks import ROOT, parse, webhook
+from testbed.stacks import ROOT, jetson, parse, webhook
 from testbed.waiting import eventually
 
 PER_SECOND = 200
@@ -172,9 +172,11 @@ def _creation(folder: Path) -> dict[str, Latency]:
         prepare(api, settings, "jetson-1")
         _create(api, 50)
         measured["none"] = _create(api, PODS)
+        # By the webhook's settings there is no policy.
+        by_policy = parse(jetson())
         policy = [
-            reservation.overrides_policy(settings, Privilege.PRIVILEGED),
-            reservation.overrides_binding(settings, Privilege.PRIVILEGED),
+            reservation.overrides_policy(by_policy, Privilege.PRIVILEGED),
+            reservation.overrides_binding(by_policy, Privilege.PRIVILEGED),
         ]
         for manifest in policy:
             make(api, manifest)

@@ -16,13 +16,12 @@ import httpx2
 
 from benchmarks.result import Result, of_pairs, rounds, show, tell
 from config.reservation import Privilege
-from config.stack import StackSettings
 from manifests import admission, reservation
 from testbed.admission.deployment import Deployment, deployment, make, prepare, remove
 from testbed.admission.objects import reservation_pod
 from testbed.inventory import connect
 from testbed.simulated import start
-from testbed.stacks import Json, parse, webhook
+from testbed.stacks import Json, jetson, parse, webhook
 from testbed.waiting import eventually
 
 GOAL_MATCHED_MS = 3.0
@@ -49,7 +48,7 @@ def _measure(folder: Path) -> Iterator[Result]:
             trusted = _take_away(api, server)
             carriers: dict[str, Callable[[], AbstractContextManager[None]]] = {
                 "none": nullcontext,
-                "policy": lambda: _policy(api, settings),
+                "policy": lambda: _policy(api),
                 "webhook": lambda: _webhook(api, trusted),
             }
             for number in range(rounds(7, 2) + 1):
@@ -74,7 +73,8 @@ def _added(carrier: str, without: list[float], with_it: list[float]) -> Result:
 
 
 @contextmanager
-def _policy(api: httpx2.Client, settings: StackSettings) -> Iterator[None]:
+def _policy(api: httpx2.Client) -> Iterator[None]:
+    settings = parse(jetson())
     objects = [
         reservation.overrides_policy(settings, Privilege.PRIVILEGED),
         reservation.overrides_binding(settings, Privilege.PRIVILEGED),

@@ -56,7 +56,7 @@ def warning(before: float, after: float, cores: int) -> str | None:
         return None
     return (
         f"This machine had other work: its load was {before:.1f} on {cores} cores before the run and {after:.1f} after "
-        "it. Ratios and processor times still hold; wall times are upper bounds."
+        "it. Processor times and ratios of many rounds still hold; wall times are upper bounds."
     )
 
 
