@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_a_site_with_a_base_is_what_one_file_with_everything_would_be(site: Stac
 def test_a_changed_base_changes_the_site(site: Stack, clusters: Path) -> None:
     before = (clusters / BASE).read_text(encoding="utf-8")
     changed = yaml.safe_load(before)["config"]["kai-anywhere:settings"]
-    changed["kai"]["queues"]["robots"]["cpu"]["quota"] = 4000
+    changed["kai"]["queues"]["robots"]["gpu"]["limit"] = 5
     _set(clusters, OWN, base=BASE)
     try:
         _write_base(clusters, changed)
@@ -106,7 +107,9 @@ def test_a_wrong_line_is_told_with_its_file_before_anything_is_registered(site: 
 
 def test_pulumi_sets_a_sites_own_lines_and_leaves_the_base(site: Stack, clusters: Path) -> None:
     before = (clusters / BASE).read_text(encoding="utf-8")
-    site.run("config", "set", "--path", "kai-anywhere:settings.kai.scheduler.placement", "spread")
+    key = "kai-anywhere:settings.kai.scheduler.placement"
+    where = ["--stack", site.name, "--cwd", str(clusters), "--non-interactive"]
+    subprocess.run(["pulumi", "config", "set", "--path", key, "spread", *where], env=site.environment, check=True)
     content = yaml.safe_load((clusters / "Pulumi.berlin.yaml").read_text(encoding="utf-8"))
     assert content["config"]["kai-anywhere:base"] == BASE
     assert content["config"]["kai-anywhere:settings"] == {"kai": OWN["kai"] | {"scheduler": {"placement": "spread"}}}
