@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from hypothesis import HealthCheck, given, settings
-from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel
 
 from testbed.stacks import Json, parse
@@ -33,14 +32,14 @@ def examples(usual: int) -> Callable[[_Test], _Test]:
     )
 
 
-def drawn(count: int, of: SearchStrategy[Json] | None = None) -> list[Json]:
+def drawn(count: int) -> list[Json]:
     """The same random stacks in every run."""
     found: list[Json] = []
 
     @settings(
         max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
-    @given(of or stacks())
+    @given(stacks())
     def draw(stack: Json) -> None:
         found.append(stack)
 

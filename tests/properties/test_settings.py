@@ -16,7 +16,7 @@ from tests.properties.stacks import stacks
 _JUDGE = jsonschema.Draft7Validator(stack_file_schema())
 NOT_GENERATED: dict[tuple[str, str], str] = {}
 """Fields that no random stack says, by model and name, with the reason."""
-_ENOUGH = 700
+_ENOUGH = 1500
 """Random stacks after which every field was said."""
 
 
