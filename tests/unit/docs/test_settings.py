@@ -25,8 +25,8 @@ METRICS = "".join(
     (ROOT / "agents" / file).read_text(encoding="utf-8")
     for file in ("admission/observability.py", "metrics/reader.py", "metrics/samples.py")
 )
-OTHERS_WORDS = frozenset({"gpu_group", "grafana_dashboard", "honor_labels"})
-"""A label of our metrics, one of Grafana's sidecar, and a setting of Prometheus."""
+OTHERS_WORDS = frozenset({"gpu_group", "grafana_dashboard", "honor_labels", "host_secrets"})
+"""A label of our metrics, one of Grafana's sidecar, a setting of Prometheus, and an input of the package."""
 _BASES = {"jetson": jetson, "x86": x86}
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -41,14 +41,14 @@ def _snippets(page: Path) -> Iterator[tuple[str, Any]]:
 def _said(page: Path) -> list[tuple[str, Json]]:
     """The blocks that are sections of a stack's settings; every other one must be a Kubernetes object or a workflow.
 
-    Workflows have their home in tests/unit/workflows/test_calls.py.
+    Workflows have their home in tests/unit/workflows/test_calls.py, programs in YAML in tests/engine/stack.
 
     A block that mixes a section with anything else is a section with a mistake, which the model then tells.
     """
     said = []
     for text, content in _snippets(page):
         assert isinstance(content, dict), text
-        if not {"apiVersion", "kind"} <= content.keys() and "jobs" not in content:
+        if not {"apiVersion", "kind"} <= content.keys() and not {"jobs", "runtime"} & content.keys():
             said.append((text, content))
     return said
 
