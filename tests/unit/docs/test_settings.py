@@ -25,8 +25,8 @@ METRICS = "".join(
     (ROOT / "agents" / file).read_text(encoding="utf-8")
     for file in ("admission/observability.py", "metrics/reader.py", "metrics/samples.py")
 )
-OTHERS_WORDS = frozenset({"gpu_group", "grafana_dashboard", "honor_labels", "service_account"})
-"""A label of our metrics, one of Grafana's sidecar, a setting of Prometheus, and a key of fleet.yaml."""
+OTHERS_WORDS = frozenset({"gpu_group", "grafana_dashboard", "honor_labels", "service_account", "host_secrets"})
+"""Of our metrics, of Grafana's sidecar, of Prometheus, of fleet.yaml, and an input of the package."""
 _BASES = {"jetson": jetson, "x86": x86}
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -41,7 +41,7 @@ def _snippets(page: Path) -> Iterator[tuple[str, Any]]:
 def _said(page: Path) -> list[tuple[str, Json]]:
     """The blocks that are sections of a stack's settings; every other one must be a Kubernetes object or a workflow.
 
-    Workflows have their home in tests/unit/workflows/test_calls.py.
+    Workflows have their home in tests/unit/workflows/test_calls.py, programs in YAML in tests/engine/stack.
 
     Stack files, bases and the order of a fleet have theirs in tests/unit/docs/test_fleets.py.
 
@@ -50,7 +50,8 @@ def _said(page: Path) -> list[tuple[str, Json]]:
     said = []
     for text, content in _snippets(page):
         assert isinstance(content, dict), text
-        if not {"apiVersion", "kind"} <= content.keys() and not {"jobs", "config", "canary"} & content.keys():
+        no_section = {"jobs", "config", "canary", "runtime"}
+        if not {"apiVersion", "kind"} <= content.keys() and not no_section & content.keys():
             said.append((text, content))
     return said
 

@@ -308,8 +308,12 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         ),
         ("make review", RunBy(_README, "test_the_review_and_the_drift_of_the_teams_guide_work")),
         (
-            "cd examples/yaml",
-            RunBy("engine/stack/test_package.py", "test_the_commands_of_the_teams_guide_preview_the_example"),
+            "pulumi package add github.com/example/kai-anywhere/package@v0.1.0",
+            RunBy(
+                "engine/stack/test_package_by_version.py",
+                "test_a_program_in_python_has_the_types_of_the_version",
+                but="the Git server is the test's",
+            ),
         ),
         ("make drift", RunBy(_README, "test_the_review_and_the_drift_of_the_teams_guide_work")),
         (

@@ -1,6 +1,8 @@
 """The package registers what the program registers, and nothing where settings are wrong."""
 
+import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -9,8 +11,11 @@ from pulumi.errors import InputPropertiesError
 from pulumi.provider import ConstructResult
 
 from components import tokens
-from package.provider import KaiAnywherePackage
-from testbed.stacks import Json, changed, jetson, x86
+from components.hosts.secrets import _usable, read_host_secrets
+from config.stack import StackConfigError
+from package.provider import KaiAnywherePackage, _host_secrets
+from testbed.stacks import Json, changed, jetson, parse, x86
+from tests.support.hosts.settings import full_host, jetson_with_host
 from tests.support.recording_monitor import Graph, record
 from tests.unit.components.programs import preview
 
@@ -75,7 +80,7 @@ def _refused(settings: object, token: str = tokens.KAI_ANYWHERE) -> str:
         (changed(jetson(), "kai.cdi_enable", True), "the component 'gpus': 1 setting is wrong"),
         (changed(jetson(), "platform.tegra_nodes.jetson-1.gpu_memory_mib", 28.0), "28 looks like GB"),
         (changed(jetson(), "kai.chart", {"source": "./nowhere"}), "neither a chart folder"),
-        (None, "has no settings"),
+        (None, "Pulumi.test.yaml: the key kai-anywhere:settings is missing, so the stack has no settings"),
         (changed(jetson(), "kai.namespace", pulumi.output.UNKNOWN), "settings.kai.namespace is another resource's"),
     ],
 )
@@ -94,3 +99,98 @@ def test_an_output_among_the_settings_is_named_with_its_place() -> None:
 
 def test_another_type_is_refused_with_the_one_there_is() -> None:
     assert tokens.KAI_ANYWHERE in _refused(jetson(), tokens.GPU_OPERATOR)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_without_settings_those_of_the_callers_stack_file_hold() -> None:
+    made: list[ConstructResult] = []
+
+    def program() -> None:
+        pulumi.runtime.set_all_config({"kai-anywhere:settings": json.dumps(jetson())})
+        made.append(KaiAnywherePackage().construct("kai-anywhere", tokens.KAI_ANYWHERE, {}))
+
+    graph = record(program, state={"outputs": {}})
+    assert {each.key for each in graph.registrations} == {
+        each.key for each in preview(jetson(), cluster_uid=None).registrations
+    }
+    assert len(made) == 1
+
+
+class TestHostSecrets:
+    """Secrets of hosts as inputs."""
+
+    _VALUE = "hunter-2"
+
+    def _given(self, given: Callable[[], object], config: Json | None = None) -> tuple[dict[str, str], str]:
+        """What is read of `host_secrets`, and of the project's configuration; or the refusal."""
+        read: dict[str, str] = {}
+        refused: list[str] = []
+
+        def note(values: dict[str, str]) -> None:
+            read.update(values)
+
+        def program() -> None:
+            pulumi.runtime.set_all_config(config or {}, list(config or {}))
+            try:
+                found = read_host_secrets(parse(jetson_with_host(full_host())).hosts, _host_secrets(given()))
+            except InputPropertiesError as error:
+                refused.append(error.message)
+            except StackConfigError as error:
+                refused.append(str(error))
+            else:
+                pulumi.Output.all(**found).apply(note)
+
+        record(program)
+        return read, "".join(refused)
+
+    def test_those_given_are_used_and_the_others_stand_in_the_configuration(self) -> None:
+        others = {f"kai-anywhere:{name}": f"{name} of the file" for name in self._names() if name != "lab-sudo"}
+        read, refused = self._given(lambda: {"lab-sudo": pulumi.Output.secret(self._VALUE)}, others)
+        assert refused == ""
+        assert read["lab-sudo"] == self._VALUE
+        assert read["lab-key"] == "lab-key of the file"
+        assert read.keys() == self._names()
+
+    def test_one_that_no_host_names_is_refused_with_the_names_there_are(self) -> None:
+        names = (*self._names(), "lab-keys")
+        read, refused = self._given(lambda: {name: pulumi.Output.secret(self._VALUE) for name in names})
+        assert "host_secrets.lab-keys is not read by anything: the hosts name " in refused
+        assert "lab-key," in refused
+        assert "Nothing was changed." in refused
+        assert (read, self._VALUE in refused) == ({}, False)
+
+    def test_a_missing_one_is_told_with_both_ways_to_give_it(self) -> None:
+        read, refused = self._given(lambda: {"lab-sudo": pulumi.Output.secret(self._VALUE)})
+        assert "pulumi config set --secret lab-key" in refused
+        assert "or give it: host_secrets.lab-key" in refused
+        assert "host_secrets.lab-sudo" not in refused
+        assert (read, self._VALUE in refused) == ({}, False)
+
+    @pytest.mark.parametrize("given", [{"lab-sudo": _VALUE}, pulumi.output.UNKNOWN, [_VALUE]])
+    def test_plain_text_and_unknown_names_are_refused_without_the_value(self, given: object) -> None:
+        read, refused = self._given(lambda: given)
+        assert "host_secrets" in refused
+        assert (read, self._VALUE in refused) == ({}, False)
+
+    @pytest.mark.parametrize(("value", "says"), [("", "is empty"), ("one\ntwo", "has several lines")])
+    def test_a_value_that_can_not_be_one_never_reaches_a_host(self, value: str, says: str) -> None:
+        with pytest.raises(StackConfigError, match=says):
+            _usable("lab-sudo", value, one_line=True)
+        assert _usable("lab-key", "one\ntwo", one_line=False) == "one\ntwo"
+
+    def test_they_are_secrets_in_the_state(self) -> None:
+        secret: list[bool] = []
+
+        async def look(output: pulumi.Output[str]) -> None:
+            secret.append(await output.is_secret())
+
+        def program() -> pulumi.Output[None]:
+            found = _host_secrets({"lab-sudo": pulumi.Output.secret(self._VALUE)})
+            return pulumi.Output.from_input(look(found["lab-sudo"]))
+
+        record(program)
+        assert secret == [True]
+
+    @staticmethod
+    def _names() -> set[str]:
+        return {name for host in parse(jetson_with_host(full_host())).hosts.values() for name in host.secret_names}

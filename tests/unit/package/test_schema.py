@@ -38,6 +38,20 @@ def test_the_package_is_one_component_of_the_programs_version() -> None:
     assert component["inputProperties"]["settings"]["plain"], "outputs can't decide which resources there are"
 
 
+def test_a_setting_tells_its_default_and_sends_none() -> None:
+    port = _type("SshEndpoint")["properties"]["port"]
+    assert port["description"].endswith("Default: 22.")
+    assert "Default" not in _type("SshEndpoint")["properties"]["address"].get("description", "")
+    assert [
+        name for name, shape in TYPES.items() for each in shape.get("properties", {}).values() if "default" in each
+    ] == []
+
+
+def test_an_sdk_has_one_name_whoever_owns_the_repository() -> None:
+    assert SCHEMA["language"]["python"]["packageName"] == "kai_anywhere"
+    assert SCHEMA["language"]["nodejs"]["packageName"] == "kai-anywhere"
+
+
 def test_every_model_has_its_type_with_its_settings() -> None:
     there = {name.rpartition(":")[2]: shape for name, shape in TYPES.items() if shape["type"] == "object"}
     models = {model.__name__: model for model in _models(BaseModel) if model.__name__ in there}

@@ -85,6 +85,7 @@ def test_nothing_is_downloaded_without_encryption_and_a_checksum() -> None:
                 Program.DOCKERD,
                 Program.NFD_MASTER,
                 Program.NFD_WORKER,
+                Program.PACKAGE_HOST,
             }
             continue
         for asset in download.assets:
