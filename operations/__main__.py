@@ -25,6 +25,7 @@ from operations.doctor.commands import app as doctor_app
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.helm import Helm
+from operations.init.commands import init
 from operations.plan.commands import plan
 from operations.privilege_probe import run as privilege_probe
 from operations.pull_request.commands import app as pull_request_app
@@ -49,6 +50,7 @@ app = typer.Typer(
 app.add_typer(pull_request_app)
 app.add_typer(settings_app)
 app.add_typer(doctor_app, name="doctor")
+app.command()(init)
 app.command()(plan)
 app.command()(status)
 app.command()(verify)

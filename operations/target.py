@@ -21,6 +21,8 @@ from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_sett
 from toolchain.progress import say
 
 ROOT = Path(__file__).resolve().parent.parent
+PROJECT_LINK = ".project"
+"""A link to the folder of a team's own project, whose stack files lie in this checkout: the action `setup` makes it."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,12 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
     """
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
     if own_cluster(settings):
-        environment = toolchain.environment(toolchain.ENGINE)
+        project = _own_project()
+        environment = toolchain.environment(_programs(project))
         if chosen := own_kubeconfig():
             # Not every shell expands `make up KUBECONFIG=~/.kube/config`, and the Kubernetes provider does not either.
             environment["KUBECONFIG"] = os.pathsep.join(str(Path(p).expanduser()) for p in chosen.split(os.pathsep))
-        yield Target(stack, settings, ROOT, environment, ())
+        yield Target(stack, settings, project, environment, ())
         return
     say(
         f"No cluster is chosen (KUBECONFIG, or the settings' cluster.kubeconfig and cluster.context), so this is the "
@@ -96,6 +99,29 @@ def open_target(stack: str, *, start: bool = True) -> Iterator[Target]:
         raise OperationError(
             f"Another command works on the simulator of stack '{stack}'. Wait for it to end, or choose another STACK."
         ) from error
+
+
+def _own_project() -> Path:
+    """The folder of the Pulumi.yaml that is run on a cluster of one's own: a team's, or this checkout's.
+
+    Raises:
+        OperationError: if the team's folder has none.
+    """
+    theirs = ROOT / PROJECT_LINK
+    if not theirs.is_symlink():
+        return ROOT
+    if not (theirs / "Pulumi.yaml").is_file():
+        raise OperationError(
+            f"{theirs} leads to {theirs.readlink()}, which has no Pulumi.yaml. Let it lead to the folder of your "
+            "project, or remove it."
+        )
+    return theirs.resolve()
+
+
+def _programs(project: Path) -> tuple[toolchain.Program, ...]:
+    """What the engine needs to run a project."""
+    runtime = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8")).get("runtime")
+    return (*toolchain.ENGINE, *toolchain.LANGUAGES) if runtime == "yaml" else toolchain.ENGINE
 
 
 def own_cluster(settings: StackSettings) -> bool:

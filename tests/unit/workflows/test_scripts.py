@@ -93,12 +93,22 @@ def test_the_program_is_the_one_that_the_action_came_with(job: Job, program: Pat
 def test_the_stacks_of_a_folder_take_the_place_of_the_examples(job: Job, program: Path) -> None:
     theirs = job.folder / "stacks" / "clusters"
     theirs.mkdir(parents=True)
-    for name in ("Pulumi.prod.yaml", "Pulumi.yaml", "notes.txt"):
+    for name in ("Pulumi.prod.yaml", "Pulumi.yaml", "policy-exceptions.yaml", "notes.txt"):
         (theirs / name).write_text("theirs", encoding="utf-8")
     (theirs / "Pulumi.link.yaml").symlink_to("/etc/hostname")
     _set_up(job, program, "stacks/clusters")
     found = {file.name: file.read_text(encoding="utf-8") for file in program.glob("*.*") if file.is_file()}
-    assert found == {"Pulumi.prod.yaml": "theirs", "Pulumi.yaml": "ours"}
+    assert found == {"Pulumi.prod.yaml": "theirs", "policy-exceptions.yaml": "theirs", "Pulumi.yaml": "ours"}
+    assert (program / ".project").readlink() == theirs
+
+
+def test_stacks_without_a_project_of_their_own_are_run_by_this_one(job: Job, program: Path) -> None:
+    theirs = job.folder / "stacks"
+    theirs.mkdir()
+    (theirs / "Pulumi.prod.yaml").write_text("theirs", encoding="utf-8")
+    _set_up(job, program, "stacks")
+    assert (program / "Pulumi.prod.yaml").read_text(encoding="utf-8") == "theirs"
+    assert not (program / ".project").is_symlink()
 
 
 def test_the_programs_own_folder_keeps_its_stacks(job: Job, program: Path) -> None:

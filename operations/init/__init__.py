@@ -1,0 +1,1 @@
+"""`kai-anywhere init`: a repository that holds only what is a team's own."""

@@ -1,0 +1,110 @@
+"""What a team's repository holds: the files of a template with the team's choices in them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+import yaml
+
+from operations.errors import OperationError
+from operations.init.choices import Choices, Way
+from operations.stack_file import settings_of
+
+TEMPLATES = Path(__file__).parents[2] / "templates"
+"""A folder for each way, which `pulumi new` takes as it is."""
+SLUG = "example/kai-anywhere"
+"""Stands in the templates, and in the documentation, for owner and name of this repository."""
+REPOSITORY = f"https://github.com/{SLUG}"
+
+_SOURCE = re.compile(rf"(?P<host>github\.com/)?{re.escape(SLUG)}")
+_STACK_FILE = re.compile(r"Pulumi\.([a-z0-9]+)\.yaml")
+_TAG = re.compile(r"(?<=@)v\d+\.\d+\.\d+\b")
+_PLAIN_VERSION = re.compile(r"(?<=version: )\d+\.\d+\.\d+\b")
+
+
+def contents(choices: Choices) -> Mapping[PurePosixPath, str]:
+    """The repository's files by path.
+
+    Raises:
+        StackConfigError: if the stack's settings are wrong.
+    """
+    template = TEMPLATES / choices.way
+    found: dict[PurePosixPath, str] = {}
+    for file in _files(template):
+        path = PurePosixPath(file.relative_to(template).as_posix())
+        text = _with_source(file.read_text(encoding="utf-8"), choices)
+        stack = _STACK_FILE.fullmatch(path.name)
+        if stack is None:
+            found[path] = _of_pulumi_new(text) if path.name == "Pulumi.yaml" else text
+        elif stack[1] == choices.example:
+            found[PurePosixPath(f"Pulumi.{choices.stack}.yaml")] = _stack(text, choices)
+    return found
+
+
+def of_version(version: str) -> Mapping[Path, str]:
+    """The templates' files by path, as they are for a tag of this repository."""
+    files = (file for way in Way for file in _files(TEMPLATES / way))
+    return {file: _with_version(file.read_text(encoding="utf-8"), version) for file in files}
+
+
+def _files(template: Path) -> Sequence[Path]:
+    return sorted(file for file in template.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+
+
+def _with_version(text: str, version: str) -> str:
+    return _PLAIN_VERSION.sub(version.removeprefix("v"), _TAG.sub(version, text))
+
+
+def _with_source(text: str, choices: Choices) -> str:
+    """The product's repository and version in the place of the template's."""
+    place = choices.repository.removeprefix("https://")
+    # At once, since what is put in may hold what is looked for.
+    text = _SOURCE.sub(lambda found: place if found["host"] else choices.slug, text)
+    return _with_version(text, choices.version)
+
+
+def _of_pulumi_new(text: str) -> str:
+    """Pulumi.yaml without what tells `pulumi new` of the template; it stands last."""
+    return text.partition("\ntemplate:\n")[0].rstrip("\n") + "\n"
+
+
+def _stack(text: str, choices: Choices) -> str:
+    """The stack file, its settings validated."""
+    text = re.sub(r"(?m)^( +distribution: ).*$", rf"\g<1>{choices.distribution}", text)
+    settings_of(yaml.safe_load(text), f"Pulumi.{choices.stack}.yaml")
+    return text
+
+
+def write(folder: Path, files: Mapping[PurePosixPath, str]) -> None:
+    """Write files that are not there yet; where one of them is, write none.
+
+    Raises:
+        OperationError: if one of them exists, or the folder can't be written.
+    """
+    there = [path for path in files if _exists(folder / path)]
+    if there:
+        named = ", ".join(map(str, there))
+        raise OperationError(
+            f"{folder} has {named} already. Nothing was written. Give a folder without "
+            f"{'it' if len(there) == 1 else 'them'}; another stack of the same repository is another file "
+            "Pulumi.<stack>.yaml."
+        )
+    written: list[Path] = []
+    try:
+        for path, text in files.items():
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("x", encoding="utf-8", newline="\n") as file:
+                written.append(target)
+                file.write(text)
+    except OSError as error:
+        for target in written:
+            target.unlink(missing_ok=True)
+        raise OperationError(
+            f"{folder} can't be written: {error.strerror}: {error.filename}. Nothing was left there."
+        ) from error
+
+
+def _exists(path: Path) -> bool:
+    """A link that leads nowhere is there too."""
+    return path.is_symlink() or path.exists()

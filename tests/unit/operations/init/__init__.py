@@ -1,0 +1,1 @@
+"""`init`: a repository of a team's own."""

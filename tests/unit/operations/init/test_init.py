@@ -1,0 +1,305 @@
+"""`kai-anywhere init`: a repository of one's own, written whole or not at all."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from operations.__main__ import app
+from operations.errors import OperationError
+from operations.init import commands
+from operations.init.choices import Way, checked
+from operations.init.files import SLUG, TEMPLATES, contents, of_version
+from operations.stack_file import read_settings
+from operations.version import project_version
+from policy.own_exceptions import parse
+from testbed.stacks import ROOT, Json
+from tests.support.checkout import shell
+from tests.support.docs import blocks, command
+from tests.support.terminal import terminal
+
+REPOSITORY = "https://github.com/my-example/kai-anywhere"
+SAID = {
+    "stack": "prod",
+    "platform": "tegra",
+    "distribution": "k3s",
+    "way": "component",
+    "repository": REPOSITORY,
+    "version": "v1.2.3",
+}
+SHARED = (
+    ".gitignore",
+    ".github/workflows/daily.yml",
+    ".github/workflows/pull-request.yml",
+    "Pulumi.prod.yaml",
+    "policy-exceptions.yaml",
+)
+
+
+def _init(folder: Path, **other: str) -> Result:
+    options = [word for name, value in (SAID | other).items() if value for word in (f"--{name}", value)]
+    return CliRunner().invoke(app, ["init", str(folder), *options])
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {
+        file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8")
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+@pytest.mark.parametrize(
+    ("way", "own"), [("component", ()), ("program", ("__main__.py", "requirements.txt"))], ids=["component", "program"]
+)
+def test_the_repository_holds_only_what_is_the_teams(tmp_path: Path, way: str, own: tuple[str, ...]) -> None:
+    folder = tmp_path / "deep" / "clusters"
+    done = _init(folder, way=way)
+    assert done.exit_code == 0, done.output
+    files = _files(folder)
+    assert files.keys() == {*SHARED, "Pulumi.yaml", "README.md", *own}
+    assert all(name in done.output for name in files)
+    assert "pulumi stack init prod" in done.output
+    assert len(files["README.md"].splitlines()) in range(8, 13)
+    text = "\n".join(files.values())
+    assert not re.search(rf"(?<!my-){SLUG}", text), "nothing of the placeholder stays"
+    assert "my-my-example" not in text
+    assert f"v{project_version()}" not in text
+
+
+def test_the_command_of_the_guide_writes_what_the_guide_lists(tmp_path: Path) -> None:
+    script = command("teams.md", "kai-anywhere init clusters --stack prod --platform tegra --distribution k3s \\")
+    shell(script, tmp_path, {"PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}"})
+    files = {name.rpartition("/")[0] if "/" in name else name for name in _files(tmp_path / "clusters")}
+    section = (
+        (ROOT / "docs" / "teams.md").read_text(encoding="utf-8").partition("| File | Holds |")[2].partition("\n\n")[0]
+    )
+    assert files - {"README.md", ".gitignore"} == set(re.findall(r"(?m)^\| `([^`]+)` \|", section))
+
+
+@pytest.mark.parametrize("distribution", ["kubeadm", "k3s", "rke2", "k8s-snap", "microk8s"])
+@pytest.mark.parametrize(("platform", "jetsons"), [("tegra", ["jetson-1"]), ("x86", [])])
+def test_the_stack_file_is_valid_and_short(
+    tmp_path: Path, platform: str, jetsons: list[str], distribution: str
+) -> None:
+    assert _init(tmp_path, platform=platform, distribution=distribution).exit_code == 0
+    file = tmp_path / "Pulumi.prod.yaml"
+    settings = read_settings(file)
+    assert settings.platform.kind == platform
+    assert list(settings.platform.jetsons) == jetsons
+    assert settings.cluster.distribution == distribution
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith(f"# yaml-language-server: $schema={REPOSITORY}/")
+    assert len(lines) < 20
+    assert ("EDIT" in file.read_text(encoding="utf-8")) == bool(jetsons)
+
+
+@pytest.mark.parametrize(
+    ("way", "file"), [("component", "Pulumi.yaml"), ("program", "requirements.txt")], ids=["component", "program"]
+)
+def test_the_version_stands_in_one_line_beside_those_of_the_workflows(tmp_path: Path, way: str, file: str) -> None:
+    assert _init(tmp_path, way=way).exit_code == 0
+    files = _files(tmp_path)
+    of = {name: [line for line in text.splitlines() if "1.2.3" in line] for name, text in files.items()}
+    assert {name: len(lines) for name, lines in of.items() if lines} == {
+        file: 1,
+        ".github/workflows/daily.yml": 1,
+        ".github/workflows/pull-request.yml": 2,
+    }
+    assert "github.com/my-example/kai-anywhere" in files[file]
+    assert all(
+        f"uses: my-example/kai-anywhere/.github/workflows/{name}.yml@v1.2.3" in "\n".join(files.values())
+        for name in ("policy", "preview", "drift")
+    )
+
+
+def test_the_place_of_exceptions_is_one_that_the_policy_pack_reads(tmp_path: Path) -> None:
+    assert _init(tmp_path).exit_code == 0
+    text = (tmp_path / "policy-exceptions.yaml").read_text(encoding="utf-8")
+    assert parse(yaml.safe_load(text), "policy-exceptions.yaml", ["privileged"]) == ()
+
+
+@pytest.mark.parametrize("way", list(Way))
+def test_the_workflows_are_those_of_the_guide(tmp_path: Path, way: Way) -> None:
+    assert _init(tmp_path, way=way, repository="https://github.com/example/kai-anywhere").exit_code == 0
+    guide = {block.text for block in blocks(ROOT / "docs" / "teams.md", "yaml") if "\njobs:" in block.text}
+    written = {file.read_text(encoding="utf-8") for file in (tmp_path / ".github" / "workflows").iterdir()}
+    assert written == guide
+
+
+@pytest.mark.parametrize("name", [*SHARED[:3], "Pulumi.jetson.yaml", "Pulumi.x86.yaml", SHARED[4]])
+def test_both_templates_say_the_same_where_the_way_does_not_matter(name: str) -> None:
+    assert (TEMPLATES / "component" / name).read_bytes() == (TEMPLATES / "program" / name).read_bytes()
+
+
+@pytest.mark.parametrize("way", list(Way))
+def test_a_template_is_told_to_pulumi_new_and_is_of_this_version(way: Way) -> None:
+    project: Json = yaml.safe_load((TEMPLATES / way / "Pulumi.yaml").read_text(encoding="utf-8"))
+    assert project["name"] == "kai-anywhere", "settings and state go by this name"
+    assert project["template"].keys() == {"displayName", "description"}
+    text = "\n".join(_files(TEMPLATES / way).values())
+    assert set(re.findall(r"(?:@v|version: )(\d+\.\d+\.\d+)", text)) == {project_version()}
+
+
+def test_a_new_version_of_this_repository_is_written_into_every_line_that_names_it() -> None:
+    now = {file: file.read_text(encoding="utf-8") for file in of_version("v7.8.9")}
+    assert of_version(f"v{project_version()}") == now
+    changed = {file.name for file, text in of_version("v7.8.9").items() if text != now[file]}
+    assert changed == {"Pulumi.yaml", "requirements.txt", "daily.yml", "pull-request.yml"}
+    assert not [text for text in of_version("v7.8.9").values() if f"@v{project_version()}" in text]
+
+
+@pytest.mark.parametrize("way", list(Way))
+def test_the_written_project_is_no_template_any_more(way: Way) -> None:
+    files = {str(path): text for path, text in contents(checked(**SAID | {"way": way})).items()}
+    written = yaml.safe_load(files["Pulumi.yaml"])
+    of_template = yaml.safe_load((TEMPLATES / way / "Pulumi.yaml").read_text(encoding="utf-8"))
+    assert written.keys() == of_template.keys() - {"template"}
+
+
+@pytest.mark.parametrize("there", ["Pulumi.prod.yaml", ".github/workflows/daily.yml", "README.md"])
+def test_nothing_is_overwritten_and_nothing_else_written(tmp_path: Path, there: str) -> None:
+    file = tmp_path / there
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("theirs", encoding="utf-8")
+    done = _init(tmp_path)
+    assert isinstance(done.exception, OperationError)
+    assert there in str(done.exception)
+    assert "Nothing was written" in str(done.exception)
+    assert _files(tmp_path) == {there: "theirs"}
+
+
+def test_a_link_that_leads_nowhere_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").symlink_to(tmp_path.parent / "elsewhere")
+    assert isinstance(_init(tmp_path).exception, OperationError)
+    assert not (tmp_path.parent / "elsewhere").exists()
+
+
+def test_a_folder_that_can_not_be_written_keeps_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".github").touch()
+    done = _init(tmp_path)
+    assert isinstance(done.exception, OperationError)
+    assert "can't be written" in str(done.exception)
+    assert _files(tmp_path) == {".github": ""}
+
+
+def test_the_checkout_of_the_program_is_no_place_for_it() -> None:
+    done = _init(ROOT / "clusters")
+    assert isinstance(done.exception, OperationError)
+    assert "Give a folder elsewhere" in str(done.exception)
+    assert not (ROOT / "clusters").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("stack", "a/b", "no stack name"),
+        ("stack", "prod lab", "no stack name"),
+        ("stack", ".hidden", "no stack name"),
+        ("stack", "x" * 101, "no stack name"),
+        ("stack", "prod\n", "no stack name"),
+        ("platform", "jetson", "it must be 'tegra' or 'x86'"),
+        ("distribution", "k4s", "it must be 'kubeadm', 'k3s', 'rke2', 'k8s-snap' or 'microk8s'"),
+        ("way", "fork", "it must be 'component' or 'program'"),
+        ("repository", "git@github.com:example/kai-anywhere.git", "not the address of a Git repository"),
+        ("repository", "http://github.com/example/kai-anywhere", "not the address of a Git repository"),
+        ("repository", "https://user:word@github.com/example/kai-anywhere", "not the address of a Git repository"),
+        ("repository", "https://github.com/example", "not the address of a Git repository"),
+        ("repository", "https://github.com/example/kai-anywhere/tree/main", "not the address of a Git repository"),
+        ("repository", "https://github.com/example/kai anywhere", "not the address of a Git repository"),
+        ("version", "1.2.3", "no version: write a tag of the repository, such as v1.2.3"),
+        ("version", "main", "no version"),
+        ("version", "v1.2", "no version"),
+        ("version", "v1.2.3 # x", "no version"),
+    ],
+)
+def test_what_is_not_allowed_is_named_and_nothing_is_written(
+    tmp_path: Path, option: str, value: str, says: str
+) -> None:
+    done = _init(tmp_path / "new", **{option: value})
+    assert isinstance(done.exception, OperationError)
+    assert f"--{option} {value!r} is" in str(done.exception)
+    assert says in str(done.exception)
+    assert "Nothing was written." in str(done.exception)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_component_is_not_fetched_through_a_port(tmp_path: Path) -> None:
+    address = "https://git.example.com:8443/ops/kai"
+    done = _init(tmp_path, repository=address)
+    assert isinstance(done.exception, OperationError)
+    assert str(done.exception) == (
+        f"--repository '{address}' names a port, and Pulumi fetches components without one. Use an address without it, "
+        "or --way program.\nNothing was written."
+    )
+    assert not _files(tmp_path)
+    assert _init(tmp_path, repository=address, way="program").exit_code == 0
+    assert f"git+{address}@v1.2.3" in _files(tmp_path)["requirements.txt"]
+
+
+def test_git_at_the_end_of_an_address_is_no_part_of_it(tmp_path: Path) -> None:
+    assert _init(tmp_path, way="program", repository=f"{REPOSITORY}.git").exit_code == 0
+    [line] = [line for line in _files(tmp_path)["requirements.txt"].splitlines() if not line.startswith("#")]
+    assert line == f"kai-anywhere @ git+{REPOSITORY}@v1.2.3"
+
+
+def test_a_folder_of_a_larger_repository_is_told_where_its_workflows_belong(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    done = _init(tmp_path / "infra" / "gpus")
+    assert done.exit_code == 0
+    assert f"is a part of the repository {tmp_path}" in done.output
+    assert "add `folder: infra/gpus`" in done.output
+    (tmp_path / "own" / ".git").mkdir(parents=True)
+    assert "is a part of" not in _init(tmp_path / "own").output
+
+
+@pytest.mark.parametrize(
+    ("origin", "taken"),
+    [
+        ("https://github.com/our/fork.git", "git+https://github.com/our/fork@v"),
+        ("git@github.com:our/fork.git", None),
+        ("https://user:word@github.com/our/fork.git", None),
+        (None, None),
+    ],
+)
+def test_the_repository_is_by_default_where_the_checkout_comes_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str | None, taken: str | None
+) -> None:
+    checkout = tmp_path / "checkout"
+    subprocess.run(["git", "init", "--quiet", str(checkout)], check=True)
+    if origin is not None:
+        subprocess.run(["git", "-C", str(checkout), "remote", "add", "origin", origin], check=True)
+    monkeypatch.setattr(commands, "ROOT", checkout)
+    done = _init(tmp_path / "new", way="program", repository="", version="")
+    if taken is None:
+        assert isinstance(done.exception, OperationError)
+        assert "--repository is missing" in str(done.exception)
+        assert "word" not in str(done.exception)
+        assert not (tmp_path / "new").exists()
+    else:
+        assert f"{taken}{project_version()}\n" in _files(tmp_path / "new")["requirements.txt"]
+
+
+def test_without_a_terminal_what_is_missing_is_named(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "operations", "init", str(tmp_path / "new"), "--repository", REPOSITORY]
+    done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "--stack is missing, and there is no terminal to ask at. Nothing was written.\n"
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_person_at_a_terminal_is_asked_three_questions(tmp_path: Path) -> None:
+    words = [str(ROOT / "bin" / "kai-anywhere"), "init", "clusters", "--repository", REPOSITORY]
+    with terminal(words, dict(os.environ), folder=tmp_path) as shown:
+        for question, answer in (("Name of the stack", "lab"), ("Platform", "x86"), ("Distribution", "")):
+            shown.until(question)
+            shown.press(f"{answer}\n")
+        assert shown.status() == 0, shown.shown
+    assert sum("]:" in line for line in shown.lines) == 3
+    settings = read_settings(tmp_path / "clusters" / "Pulumi.lab.yaml")
+    assert (settings.platform.kind, settings.cluster.distribution) == ("x86", "k3s")
