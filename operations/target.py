@@ -22,6 +22,8 @@ from toolchain.progress import say
 
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGE = ROOT / "package"
+PROJECT_LINK = ".project"
+"""A link to the folder of a team's own project, whose stack files lie in this checkout: the action `setup` makes it."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,12 @@ def open_target(stack: str, *, start: bool = True, simulator_only: bool = False)
     """
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
     if own_cluster(settings) and not simulator_only:
-        environment = toolchain.environment(toolchain.ENGINE)
+        project = _own_project()
+        environment = toolchain.environment(_programs(project))
         if chosen := own_kubeconfig():
             # Not every shell expands `make up KUBECONFIG=~/.kube/config`, and the Kubernetes provider does not either.
             environment["KUBECONFIG"] = os.pathsep.join(str(Path(p).expanduser()) for p in chosen.split(os.pathsep))
-        yield Target(stack, settings, ROOT, environment, ())
+        yield Target(stack, settings, project, environment, ())
         return
     say(
         f"This is the simulator of stack '{stack}', as --simulator asks."
@@ -100,6 +103,29 @@ def open_target(stack: str, *, start: bool = True, simulator_only: bool = False)
         raise OperationError(
             f"Another command works on the simulator of stack '{stack}'. Wait for it to end, or choose another STACK."
         ) from error
+
+
+def _own_project() -> Path:
+    """The folder of the Pulumi.yaml that is run on a cluster of one's own: a team's, or this checkout's.
+
+    Raises:
+        OperationError: if the team's folder has none.
+    """
+    theirs = ROOT / PROJECT_LINK
+    if not theirs.is_symlink():
+        return ROOT
+    if not (theirs / "Pulumi.yaml").is_file():
+        raise OperationError(
+            f"{theirs} leads to {theirs.readlink()}, which has no Pulumi.yaml. Let it lead to the folder of your "
+            "project, or remove it."
+        )
+    return theirs.resolve()
+
+
+def _programs(project: Path) -> tuple[toolchain.Program, ...]:
+    """What the engine needs to run a project."""
+    runtime = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8")).get("runtime")
+    return (*toolchain.ENGINE, *toolchain.LANGUAGES) if runtime == "yaml" else toolchain.ENGINE
 
 
 def own_cluster(settings: StackSettings) -> bool:

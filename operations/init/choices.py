@@ -2,9 +2,9 @@
 
 import re
 from enum import StrEnum, unique
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.cluster import Distribution
@@ -32,7 +32,7 @@ class PlatformKind(StrEnum):
 
 
 _REPOSITORY = re.compile(
-    r"https://[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?/(?P<slug>[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*)"
+    r"https://[A-Za-z0-9][A-Za-z0-9.-]*(?P<port>:\d{1,5})?/(?P<slug>[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*)"
 )
 _VERSION = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*)?")
 
@@ -83,10 +83,27 @@ class Choices(BaseModel):
     repository: Annotated[str, AfterValidator(_repository)]
     version: Annotated[str, AfterValidator(_version)]
 
+    @model_validator(mode="after")
+    def _engine_can_fetch_the_component(self) -> Self:
+        if self.way is Way.COMPONENT and self._place["port"]:
+            raise PydanticCustomError(
+                "port",
+                "--repository '{repository}' names a port, and Pulumi fetches components without one. Use an address "
+                "without it, or --way program",
+                {"repository": self.repository},
+            )
+        return self
+
+    @property
+    def _place(self) -> re.Match[str]:
+        found = _REPOSITORY.fullmatch(self.repository)
+        assert found is not None  # noqa: S101 - validated
+        return found
+
     @property
     def slug(self) -> str:
         """Owner and name of the product's repository, as `uses:` of a workflow has them."""
-        return "/".join(self.repository.rsplit("/", 2)[1:])
+        return self._place["slug"]
 
     @property
     def example(self) -> Literal["jetson", "x86"]:
@@ -109,6 +126,8 @@ def checked(**said: object) -> Choices:
     except ValidationError as error:
         lines = [
             f"--{problem['loc'][0]} {problem['input']!r} is {_reason(problem['type'], problem['msg'])}."
+            if problem["loc"]
+            else f"{problem['msg']}."
             for problem in error.errors(include_url=False)
         ]
         raise OperationError("\n".join([*lines, "Nothing was written."])) from None

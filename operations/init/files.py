@@ -1,13 +1,13 @@
 """What a team's repository holds: the files of a template with the team's choices in them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import yaml
 
 from operations.errors import OperationError
-from operations.init.choices import Choices
+from operations.init.choices import Choices, Way
 from operations.stack_file import settings_of
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
@@ -19,7 +19,7 @@ REPOSITORY = f"https://github.com/{SLUG}"
 _SOURCE = re.compile(rf"(?P<host>github\.com/)?{re.escape(SLUG)}")
 _STACK_FILE = re.compile(r"Pulumi\.([a-z0-9]+)\.yaml")
 _TAG = re.compile(r"(?<=@)v\d+\.\d+\.\d+\b")
-_PLAIN_VERSION = re.compile(r"(?<=@)\d+\.\d+\.\d+\b")
+_PLAIN_VERSION = re.compile(r"(?<=version: )\d+\.\d+\.\d+\b")
 
 
 def contents(choices: Choices) -> Mapping[PurePosixPath, str]:
@@ -30,7 +30,7 @@ def contents(choices: Choices) -> Mapping[PurePosixPath, str]:
     """
     template = TEMPLATES / choices.way
     found: dict[PurePosixPath, str] = {}
-    for file in sorted(each for each in template.rglob("*") if each.is_file() and "__pycache__" not in each.parts):
+    for file in _files(template):
         path = PurePosixPath(file.relative_to(template).as_posix())
         text = _with_source(file.read_text(encoding="utf-8"), choices)
         stack = _STACK_FILE.fullmatch(path.name)
@@ -41,12 +41,26 @@ def contents(choices: Choices) -> Mapping[PurePosixPath, str]:
     return found
 
 
+def of_version(version: str) -> Mapping[Path, str]:
+    """The templates' files by path, as they are for a tag of this repository."""
+    files = (file for way in Way for file in _files(TEMPLATES / way))
+    return {file: _with_version(file.read_text(encoding="utf-8"), version) for file in files}
+
+
+def _files(template: Path) -> Sequence[Path]:
+    return sorted(file for file in template.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+
+
+def _with_version(text: str, version: str) -> str:
+    return _PLAIN_VERSION.sub(version.removeprefix("v"), _TAG.sub(version, text))
+
+
 def _with_source(text: str, choices: Choices) -> str:
     """The product's repository and version in the place of the template's."""
     place = choices.repository.removeprefix("https://")
     # At once, since what is put in may hold what is looked for.
     text = _SOURCE.sub(lambda found: place if found["host"] else choices.slug, text)
-    return _PLAIN_VERSION.sub(choices.version.removeprefix("v"), _TAG.sub(choices.version, text))
+    return _with_version(text, choices.version)
 
 
 def _of_pulumi_new(text: str) -> str:

@@ -42,7 +42,10 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("What runs on hosts and in the cluster", ("agents/*",)),
     ("The commands, this comment's code among them", ("operations/*", "simulator/*")),
-    ("Tests and documentation", ("tests/*", "docs/*", "examples/*", "benchmarks/*", "testbed/*", "*.md", "LICENSE")),
+    (
+        "Tests and documentation",
+        ("tests/*", "docs/*", "examples/*", "templates/*", "benchmarks/*", "testbed/*", "*.md", "LICENSE"),
+    ),
 )
 """A file is of the first kind that has a pattern for it; `*` takes folders too. One that no kind has is shown too."""
 _OTHER = "Other files"

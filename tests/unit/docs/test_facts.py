@@ -58,7 +58,7 @@ def test_charts_are_pulled_from_where_they_are_pinned() -> None:
     for page in ("air-gapped.md", "teams.md"):
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         pulled = [f"helm pull {KAI_SCHEDULER.source} --version {KAI_SCHEDULER.version}"]
-        if "--repo" in text:
+        if "--repo " in text:
             pulled.append(
                 f"helm pull {GPU_OPERATOR.name} --repo {GPU_OPERATOR.source} --version {GPU_OPERATOR.version}"
             )

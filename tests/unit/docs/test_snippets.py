@@ -46,6 +46,10 @@ _SITE = "engine/docs/test_air_gapped.py"
 _PLAN = "unit/docs/test_plan.py"
 _STATUS = "unit/operations/status"
 _FLEETS = "unit/docs/test_fleets.py"
+_TEAMS = "engine/teams/test_repository.py"
+_COMPONENT = "test_the_component_by_version_is_installed_and_upgraded_by_one_line"
+_PROGRAM = "test_the_program_by_version_is_installed_and_upgraded_by_one_line"
+_HERE = "the product is a Git repository here, with two tags"
 _FEWER = "without the packages of the tests"
 _ANSWERED = "the question of `pulumi up` is answered with yes"
 _PULLED = "the chart is made here: the official one needs the internet"
@@ -295,6 +299,18 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
     ],
     "docs/teams.md": [
         (
+            "kai-anywhere init clusters --stack prod --platform tegra --distribution k3s \\",
+            RunBy("unit/operations/init/test_init.py", "test_the_command_of_the_guide_writes_what_the_guide_lists"),
+        ),
+        (
+            "cd clusters",
+            RunBy(_TEAMS, _PROGRAM, but=_HERE),
+        ),
+        (
+            "pulumi new https://github.com/example/kai-anywhere/templates/component",
+            RunBy(_TEAMS, "test_pulumi_new_makes_the_same", but="the folder in place of its address"),
+        ),
+        (
             "pulumi login 's3://kai-anywhere-state?region=eu-central-1' --non-interactive",
             RunBy(
                 _S3,
@@ -356,6 +372,14 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
     ],
     "docs/upgrade.md": [
         ("pulumi stack export --stack jetson --file before.json", RunBy(_DOCS, "test_what_one_can_go_back_to_is_kept")),
+        ("-      version: 1.2.3", RunBy(_TEAMS, _COMPONENT, but=_HERE)),
+        ("git switch --create kai-anywhere-1.2.4", RunBy(_TEAMS, _COMPONENT, but=_HERE)),
+        ("-kai-anywhere @ git+https://github.com/example/kai-anywhere@v1.2.3", RunBy(_TEAMS, _PROGRAM, but=_HERE)),
+        ("git switch --create kai-anywhere-1.2.4", RunBy(_TEAMS, _PROGRAM, but=_HERE)),
+        (
+            'git commit --all --message "kai-anywhere 1.2.4"',
+            RunBy(_TEAMS, _PROGRAM, but=f"{_HERE}; {_ANSWERED}"),
+        ),
         (
             "git fetch --tags",
             RunBy(

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from operations.errors import OperationError
+from operations.init.files import TEMPLATES
 from operations.target import ROOT, folder, open_target
 from testbed.stacks import STACK_FILES
 from toolchain import Program
 
-PROGRAMS = (Program.PULUMI, Program.LANGUAGE_PYTHON, Program.KUBERNETES_PROVIDER)
+PROGRAMS = (Program.PULUMI, Program.LANGUAGE_PYTHON, Program.LANGUAGE_YAML, Program.KUBERNETES_PROVIDER)
 
 
 @pytest.fixture
@@ -25,17 +26,45 @@ def programs_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAI_ANYWHERE_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with the tests' stack files."""
+    made = tmp_path / "checkout"
+    shutil.copytree(STACK_FILES, made)
+    shutil.copy(ROOT / "Pulumi.yaml", made)
+    monkeypatch.setattr("operations.target.ROOT", made)
+    return made
+
+
 @pytest.mark.usefixtures("programs_on_path")
-def test_a_chosen_kubeconfig_means_the_readers_own_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("operations.target.ROOT", STACK_FILES)
+def test_a_chosen_kubeconfig_means_the_readers_own_cluster(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "~/.kube/config:/etc/lab")
     monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
     with open_target("jetson") as target:
-        assert target.project == STACK_FILES
+        assert target.project == checkout
         assert target.simulated == ()
         assert target.environment["KUBECONFIG"] == "/home/reader/.kube/config:/etc/lab"
         assert "PULUMI_BACKEND_URL" not in target.environment, "the reader's own backend is used"
         assert target.settings.kai.chart.source is None, "the official chart"
+
+
+@pytest.mark.usefixtures("programs_on_path")
+def test_a_teams_own_project_is_run_in_the_place_of_this_one(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    shutil.copytree(TEMPLATES / "component", theirs)
+    monkeypatch.setenv("KUBECONFIG", "/etc/lab")
+    (checkout / ".project").symlink_to(theirs)
+    with open_target("jetson") as target:
+        assert target.project == theirs
+        assert target.qualified_name == "kai-anywhere/jetson"
+    (theirs / "Pulumi.yaml").unlink()
+    with (
+        pytest.raises(OperationError, match=r"which has no Pulumi\.yaml\. Let it lead to the folder"),
+        open_target("jetson"),
+    ):
+        pytest.fail("there is nothing to run")
 
 
 def test_removing_a_stack_starts_no_simulator_to_remove_it_from(

@@ -97,7 +97,7 @@ def test_the_program_is_the_one_that_the_action_came_with(job: Job, program: Pat
 def test_the_stacks_of_a_folder_take_the_place_of_the_examples(job: Job, program: Path) -> None:
     theirs = job.folder / "stacks" / "clusters"
     theirs.mkdir(parents=True)
-    for name in ("Pulumi.prod.yaml", "Pulumi.yaml", "notes.txt"):
+    for name in ("Pulumi.prod.yaml", "Pulumi.yaml", "policy-exceptions.yaml", "notes.txt"):
         (theirs / name).write_text("theirs", encoding="utf-8")
     (theirs / "Pulumi.link.yaml").symlink_to("/etc/hostname")
     for name in ("fleet.yaml", "bases/jetson.yaml", "bases/inner/deep.yaml", "bases/notes.txt"):
@@ -108,7 +108,13 @@ def test_the_stacks_of_a_folder_take_the_place_of_the_examples(job: Job, program
     (program / "bases" / "own.yaml").write_text("ours", encoding="utf-8")
     _set_up(job, program, "stacks/clusters")
     found = {file.name: file.read_text(encoding="utf-8") for file in program.glob("*.*") if file.is_file()}
-    assert found == {"Pulumi.prod.yaml": "theirs", "Pulumi.yaml": "ours", "fleet.yaml": "theirs"}
+    assert found == {
+        "Pulumi.prod.yaml": "theirs",
+        "policy-exceptions.yaml": "theirs",
+        "Pulumi.yaml": "ours",
+        "fleet.yaml": "theirs",
+    }
+    assert (program / ".project").readlink() == theirs
     assert [file.name for file in (program / "bases").iterdir()] == ["jetson.yaml"]
 
 
@@ -122,6 +128,15 @@ def test_a_folder_of_bases_that_is_a_link_is_not_followed(job: Job, program: Pat
     _set_up(job, program, "stacks")
     assert not (program / "bases").exists()
     assert (program / "Pulumi.prod.yaml").read_text(encoding="utf-8") == "theirs"
+
+
+def test_stacks_without_a_project_of_their_own_are_run_by_this_one(job: Job, program: Path) -> None:
+    theirs = job.folder / "stacks"
+    theirs.mkdir()
+    (theirs / "Pulumi.prod.yaml").write_text("theirs", encoding="utf-8")
+    _set_up(job, program, "stacks")
+    assert (program / "Pulumi.prod.yaml").read_text(encoding="utf-8") == "theirs"
+    assert not (program / ".project").is_symlink()
 
 
 def test_the_programs_own_folder_keeps_its_stacks(job: Job, program: Path) -> None:

@@ -14,12 +14,13 @@ from operations.__main__ import app
 from operations.errors import OperationError
 from operations.init import commands
 from operations.init.choices import Way, checked
-from operations.init.files import SLUG, TEMPLATES, contents
+from operations.init.files import SLUG, TEMPLATES, contents, of_version
 from operations.stack_file import read_settings
 from operations.version import project_version
 from policy.own_exceptions import parse
 from testbed.stacks import ROOT, Json
-from tests.support.docs import blocks
+from tests.support.checkout import shell
+from tests.support.docs import blocks, command
 from tests.support.terminal import terminal
 
 REPOSITORY = "https://github.com/my-example/kai-anywhere"
@@ -71,6 +72,16 @@ def test_the_repository_holds_only_what_is_the_teams(tmp_path: Path, way: str, o
     assert f"v{project_version()}" not in text
 
 
+def test_the_command_of_the_guide_writes_what_the_guide_lists(tmp_path: Path) -> None:
+    script = command("teams.md", "kai-anywhere init clusters --stack prod --platform tegra --distribution k3s \\")
+    shell(script, tmp_path, {"PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}"})
+    files = {name.rpartition("/")[0] if "/" in name else name for name in _files(tmp_path / "clusters")}
+    section = (
+        (ROOT / "docs" / "teams.md").read_text(encoding="utf-8").partition("| File | Holds |")[2].partition("\n\n")[0]
+    )
+    assert files - {"README.md", ".gitignore"} == set(re.findall(r"(?m)^\| `([^`]+)` \|", section))
+
+
 @pytest.mark.parametrize("distribution", ["kubeadm", "k3s", "rke2", "k8s-snap", "microk8s"])
 @pytest.mark.parametrize(("platform", "jetsons"), [("tegra", ["jetson-1"]), ("x86", [])])
 def test_the_stack_file_is_valid_and_short(
@@ -100,7 +111,7 @@ def test_the_version_stands_in_one_line_beside_those_of_the_workflows(tmp_path: 
         ".github/workflows/daily.yml": 1,
         ".github/workflows/pull-request.yml": 2,
     }
-    assert "github.com/my-example/kai-anywhere" in of[file][0]
+    assert "github.com/my-example/kai-anywhere" in files[file]
     assert all(
         f"uses: my-example/kai-anywhere/.github/workflows/{name}.yml@v1.2.3" in "\n".join(files.values())
         for name in ("policy", "preview", "drift")
@@ -132,7 +143,15 @@ def test_a_template_is_told_to_pulumi_new_and_is_of_this_version(way: Way) -> No
     assert project["name"] == "kai-anywhere", "settings and state go by this name"
     assert project["template"].keys() == {"displayName", "description"}
     text = "\n".join(_files(TEMPLATES / way).values())
-    assert set(re.findall(r"@v?(\d+\.\d+\.\d+)", text)) == {project_version()}
+    assert set(re.findall(r"(?:@v|version: )(\d+\.\d+\.\d+)", text)) == {project_version()}
+
+
+def test_a_new_version_of_this_repository_is_written_into_every_line_that_names_it() -> None:
+    now = {file: file.read_text(encoding="utf-8") for file in of_version("v7.8.9")}
+    assert of_version(f"v{project_version()}") == now
+    changed = {file.name for file, text in of_version("v7.8.9").items() if text != now[file]}
+    assert changed == {"Pulumi.yaml", "requirements.txt", "daily.yml", "pull-request.yml"}
+    assert not [text for text in of_version("v7.8.9").values() if f"@v{project_version()}" in text]
 
 
 @pytest.mark.parametrize("way", list(Way))
@@ -210,6 +229,19 @@ def test_what_is_not_allowed_is_named_and_nothing_is_written(
     assert not (tmp_path / "new").exists()
 
 
+def test_a_component_is_not_fetched_through_a_port(tmp_path: Path) -> None:
+    address = "https://git.example.com:8443/ops/kai"
+    done = _init(tmp_path, repository=address)
+    assert isinstance(done.exception, OperationError)
+    assert str(done.exception) == (
+        f"--repository '{address}' names a port, and Pulumi fetches components without one. Use an address without it, "
+        "or --way program.\nNothing was written."
+    )
+    assert not _files(tmp_path)
+    assert _init(tmp_path, repository=address, way="program").exit_code == 0
+    assert f"git+{address}@v1.2.3" in _files(tmp_path)["requirements.txt"]
+
+
 def test_git_at_the_end_of_an_address_is_no_part_of_it(tmp_path: Path) -> None:
     assert _init(tmp_path, way="program", repository=f"{REPOSITORY}.git").exit_code == 0
     [line] = [line for line in _files(tmp_path)["requirements.txt"].splitlines() if not line.startswith("#")]
@@ -254,16 +286,16 @@ def test_the_repository_is_by_default_where_the_checkout_comes_from(
 
 
 def test_without_a_terminal_what_is_missing_is_named(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "operations", "init", str(tmp_path / "new"), "--repository", REPOSITORY]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    words = [sys.executable, "-m", "operations", "init", str(tmp_path / "new"), "--repository", REPOSITORY]
+    done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "--stack is missing, and there is no terminal to ask at. Nothing was written.\n"
     assert not (tmp_path / "new").exists()
 
 
 def test_a_person_at_a_terminal_is_asked_three_questions(tmp_path: Path) -> None:
-    command = [str(ROOT / "bin" / "kai-anywhere"), "init", "clusters", "--repository", REPOSITORY]
-    with terminal(command, dict(os.environ), folder=tmp_path) as shown:
+    words = [str(ROOT / "bin" / "kai-anywhere"), "init", "clusters", "--repository", REPOSITORY]
+    with terminal(words, dict(os.environ), folder=tmp_path) as shown:
         for question, answer in (("Name of the stack", "lab"), ("Platform", "x86"), ("Distribution", "")):
             shown.until(question)
             shown.press(f"{answer}\n")

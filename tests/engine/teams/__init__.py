@@ -1,0 +1,1 @@
+"""A team that takes the product by version, on the real engine."""
