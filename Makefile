@@ -102,7 +102,7 @@ test-unit: install ## The tests that need neither toolchain nor cluster: seconds
 
 ##@ Benchmarks
 
-.PHONY: bench-preview bench-policy bench-admission bench-hosts bench-simulator bench-status bench-doctor
+.PHONY: bench-preview bench-policy bench-admission bench-hosts bench-nodes bench-simulator bench-status bench-doctor
 
 bench-preview: install ## Preview of a full stack over an empty program, and a no-op `up` over a preview.
 	@$(BIN)/python -m benchmarks.preview
@@ -115,6 +115,9 @@ bench-admission: install ## The admission server alone, and what each carrier ad
 
 bench-hosts: install ## What many hosts cost over one: HOSTS of them behind a real sshd on loopback.
 	@$(BIN)/python -m benchmarks.hosts
+
+bench-nodes: install ## What many Jetsons cost in one stack over one: `up` and a preview (NODES, ROUNDS).
+	@$(BIN)/python -m benchmarks.nodes
 
 bench-simulator: install ## Memory and start of the simulator, alone and with KAI's programs (KAI_PROGRAMS, settings `kai` of STACK).
 	@STACK=$(STACK) $(BIN)/python -m benchmarks.simulator

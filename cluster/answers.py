@@ -91,6 +91,16 @@ class LiveObject(Answer):
         return list(dict.fromkeys(owner.manager for owner in self.owners if not owner.subresource))
 
 
+class NodeMetadata(Answer):
+    """A node's metadata alone, for its labels."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    uid: str = Field(validation_alias=AliasPath("metadata", "uid"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
+
+
 class Node(Answer):
     """A node, as far as the program looks at it."""
 

@@ -1,6 +1,7 @@
 """The client: the few answers of the API server that are needed, each validated at the edge.
 
-The program itself only reads with it, but for giving back what it adopted; the privilege probe makes pods with it.
+The program itself only reads with it, but for giving back what it adopted; the labels of many nodes are set with it
+(cluster/labelling.py); the privilege probe makes pods with it.
 """
 
 import json
@@ -24,6 +25,7 @@ from cluster.answers import (
     LiveObject,
     Namespace,
     Node,
+    NodeMetadata,
     Objection,
     Pod,
     PullSecret,
@@ -134,6 +136,11 @@ class Cluster:
     def nodes(self) -> dict[str, Node]:
         """Every node by name."""
         return {node.name: node for node in self._list("/api/v1/nodes", Node)}
+
+    def node_metadata(self) -> dict[str, NodeMetadata]:
+        """The metadata of every node by name, without the status, which is most of a node."""
+        listed = self._list("/api/v1/nodes", NodeMetadata, accept=_METADATA.format("List"))
+        return {node.name: node for node in listed}
 
     def namespace(self, name: str) -> Namespace | None:
         """A namespace, or None."""
@@ -303,6 +310,24 @@ class Cluster:
             params={"fieldManager": manager, "force": "true"},
             body=json.dumps(manifest),
         )
+
+    def apply_metadata(self, manifest: Mapping[str, Any], *, manager: str) -> Objection | None:
+        """Server-side apply, by force, of an object's metadata, which alone is answered.
+
+        Returns:
+            None where it was applied, else what the API server or its admission has against it.
+
+        Raises:
+            ClusterError: if the API server can't be asked.
+        """
+        response = self._send(
+            object_path(manifest),
+            params={"fieldManager": manager, "force": "true"},
+            accept=_METADATA.format(""),
+            body=json.dumps(manifest),
+            timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
+        )
+        return _objection(response)
 
     def objection(self, manifest: Mapping[str, Any], *, manager: str) -> Objection | None:
         """What the API server has against this object, its admission webhooks asked; nothing is stored.

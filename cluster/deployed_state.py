@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from manifests.ownership import BEFORE, kept_values, key
 
+_MANY_NODES = "kai-anywhere:index:ManyNodeLabels"
 _PROVIDER = "pulumi:providers:kubernetes"
 _RELEASE = "kubernetes:helm.sh/v3:Release"
 _OBJECT = "kubernetes:"
@@ -71,6 +72,12 @@ class DeployedState:
             content
             for token, outputs in listed
             if token.startswith(_OBJECT) and token != _RELEASE and (content := _written(outputs)) is not None
+        ]
+        written += [
+            _Written.model_validate(node)
+            for token, outputs in listed
+            if token == _MANY_NODES and isinstance(nodes := outputs.get("nodes"), Mapping)
+            for node in nodes.values()
         ]
         return cls(
             deployed=any(not token.startswith(_ENGINE_OWN) for token, _ in listed),

@@ -1,14 +1,23 @@
 """Gives back what an object held before a stack adopted it."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cluster.answers import FieldOwner
 from cluster.client import Cluster
 from manifests.objects import Manifest
-from manifests.ownership import BEFORE, FIELD_MANAGER, kept_values, to_give_back
+from manifests.ownership import BEFORE, FIELD_MANAGER, kept_values, stack_of, to_give_back
 
-_MANAGER_MAX = 128
+GIVEN_BACK = "given-back/"
+"""What field managers begin with that hold what was given back."""
+MANAGER_MAX = 128
 
 
 def give_back_values(cluster: Cluster, ours: Manifest) -> None:
     """Put the kept values back where ours still stand, and let go of every other field that is ours.
+
+    Labels that another resource of the same stack has taken over stay as they are: many nodes' labels move from one
+    resource a node to one for all, and back, as their number grows and shrinks.
 
     Raises:
         ClusterError: if the cluster refuses; nothing is forgotten then.
@@ -24,9 +33,19 @@ def give_back_values(cluster: Cluster, ours: Manifest) -> None:
     }
     manager = metadata["annotations"][FIELD_MANAGER]
     back = to_give_back(kept_values(metadata["annotations"][BEFORE]), ours, live.content)
+    again = dict(back.get("metadata", {}))
+    if "labels" in again:
+        again["labels"] = not_of_siblings(again["labels"], live.owners, manager)
     # By a manager of its own: what this one does not name any more would be removed.
     cluster.apply(
-        bare | back | {"metadata": bare["metadata"] | back.get("metadata", {})},
-        manager=f"given-back/{manager}"[:_MANAGER_MAX],
+        bare | back | {"metadata": bare["metadata"] | again},
+        manager=f"{GIVEN_BACK}{manager}"[:MANAGER_MAX],
     )
     cluster.apply(bare, manager=manager)
+
+
+def not_of_siblings(labels: Mapping[str, Any], owners: Iterable[FieldOwner], manager: str) -> dict[str, Any]:
+    """The labels without those that another field manager of the same stack owns by now."""
+    stack = stack_of(manager)
+    siblings = [each for each in owners if each.manager != manager and stack_of(each.manager) == stack]
+    return {label: value for label, value in labels.items() if not any(each.owns_label(label) for each in siblings)}

@@ -7,6 +7,7 @@ import pulumi
 
 from cluster.client import Cluster
 from cluster.giving_back import give_back_values
+from components import tokens
 from config.cluster import ClusterSettings
 from manifests.ownership import annotated, key
 
@@ -37,6 +38,13 @@ def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Clust
 
     def keep(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         props: Manifest = dict(args.props)
+        if args.type_ == tokens.MANY_NODE_LABELS:
+            # Its provider gives back by itself, from what it remembers, with the program or without.
+            nodes = {
+                name: annotated(node, adopted[key(node)]) if key(node) in adopted else node
+                for name, node in props["nodes"].items()
+            }
+            return pulumi.ResourceTransformationResult(props | {"nodes": nodes}, args.opts)
         if "kind" not in props or (kept := adopted.get(key(props))) is None:
             return None
         opts = pulumi.ResourceOptions.merge(

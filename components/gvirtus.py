@@ -7,7 +7,7 @@ import pulumi
 from pulumi_kubernetes import Provider
 
 from components import tokens
-from components.kubernetes import Dependencies, Registrar, register_node_labels
+from components.kubernetes import Dependencies, Labeller, Registrar
 from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
 from manifests.gvirtus import backends, frontends
@@ -21,12 +21,14 @@ class GvirtusArgs:
     Attributes:
         settings: the stack's settings; without a section of remote GPUs nothing is registered.
         provider: the cluster.
+        labeller: who labels the frontends' nodes.
         depends_on: what must be there before: GPUs, the runtime class, NFD's kinds.
         server: the admission server, where it is the carrier.
     """
 
     settings: StackSettings
     provider: Provider
+    labeller: Labeller
     depends_on: Dependencies = field(default=())
     server: Dependencies = field(default=())
 
@@ -67,9 +69,8 @@ class Gvirtus(pulumi.ComponentResource):
         self.backends = pulumi.Output.all(**addresses).apply(lambda values: backends.endpoints(remote, values))
         if remote.frontends is not None and not args.settings.gpu_operator.install:
             # Without the operator's NFD, frontends are the nodes that the stack names.
-            opts = pulumi.ResourceOptions(parent=self, provider=args.provider)
-            for node in sorted(remote.frontends.nodes):
-                register_node_labels(f"{name}-frontend-{node}", node, {frontends.FRONTEND_ALLOWED: "true"}, opts)
+            labels = {node: {frontends.FRONTEND_ALLOWED: "true"} for node in sorted(remote.frontends.nodes)}
+            args.labeller.register(f"{name}-frontend", labels, pulumi.ResourceOptions(parent=self))
 
 
 def _address(service: pulumi.CustomResource) -> pulumi.Output[str]:

@@ -14,6 +14,7 @@ from components.adoption import adopting
 from components.hosts.secrets import read_host_secrets
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kubernetes import this_stack
+from components.own_provider import is_found
 from components.stack_state import read_stack_state
 from config.stack import parse_settings
 
@@ -39,12 +40,13 @@ def _top_level_keys(file: Path) -> list[str]:
     return [str(key) for key in content] if isinstance(content, dict) else []
 
 
-def install(
+def install(  # noqa: PLR0913 - all by name
     name: str,
     settings_json: str | None,
     *,
     file: str,
     other_keys: Iterable[str] = (),
+    package: bool = False,
     opts: pulumi.ResourceOptions | None = None,
 ) -> KaiAnywhere:
     """Validate the settings, look at the cluster, register everything.
@@ -54,6 +56,7 @@ def install(
         settings_json: the settings as JSON, or None where there are none.
         file: where they stand, for error messages.
         other_keys: what else stands there in plain text, which nothing reads.
+        package: whether the package's own process asks, of which the engine knows then.
         opts: the component's options.
 
     Raises:
@@ -71,8 +74,10 @@ def install(
     for warning in preflight.warnings:
         pulumi.log.warn(warning)
     uid, context = preflight.cluster_uid, preflight.context
+    few_resources = package or is_found(Path(pulumi.get_root_directory() or "."))
     if uid is None or context is None:
-        return KaiAnywhere(name, KaiAnywhereArgs(settings, None, NO_CLUSTER, host_secrets), opts)
+        args = KaiAnywhereArgs(settings, None, NO_CLUSTER, host_secrets, few_resources=few_resources)
+        return KaiAnywhere(name, args, opts)
     if not is_verified(context):
         pulumi.log.warn(
             f"Context '{context.name}' does not verify the certificate of {context.config.cluster.server}: if another "
@@ -83,4 +88,5 @@ def install(
     settings = settings.model_copy(update={"cluster": bound(settings.cluster, uid)})
     if preflight.adopted:
         opts = pulumi.ResourceOptions.merge(opts, adopting(name, preflight.adopted, settings.cluster))
-    return KaiAnywhere(name, KaiAnywhereArgs(settings, uid, kubeconfig, host_secrets), opts)
+    args = KaiAnywhereArgs(settings, uid, kubeconfig, host_secrets, few_resources=few_resources)
+    return KaiAnywhere(name, args, opts)

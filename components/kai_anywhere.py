@@ -13,6 +13,7 @@ from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
 from components.hosts.hosts import Hosts, HostsArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
+from components.kubernetes import Labeller
 from components.monitoring import Monitoring, MonitoringArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs
@@ -31,12 +32,14 @@ class KaiAnywhereArgs:
         cluster_uid: the cluster's identity from preflight, or None in a preview without a cluster.
         kubeconfig: the connection that is bound to that identity, as the provider reads it.
         host_secrets: what the stack's hosts need to be reached and changed, by name.
+        few_resources: whether the engine finds this program's own provider, which labels many nodes as one resource.
     """
 
     settings: StackSettings
     cluster_uid: str | None
     kubeconfig: str
     host_secrets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
+    few_resources: bool = False
 
 
 class KaiAnywhere(pulumi.ComponentResource):
@@ -76,12 +79,13 @@ class KaiAnywhere(pulumi.ComponentResource):
             cluster_identifier=args.cluster_uid,
             opts=pulumi.ResourceOptions(parent=self),
         )
+        labeller = Labeller(provider, args.kubeconfig, together=args.few_resources)
         child_opts = pulumi.ResourceOptions(parent=self)
         hosts = Hosts("hosts", HostsArgs(settings, args.host_secrets), child_opts) if settings.hosts else None
         hosts_ready = hosts.ready if hosts else []
         labels = NodeLabels(
             "node-labels",
-            NodeLabelsArgs(settings, provider, hosts.gpu_memory_mib if hosts else {}, depends_on=hosts_ready),
+            NodeLabelsArgs(settings, labeller, hosts.gpu_memory_mib if hosts else {}, depends_on=hosts_ready),
             child_opts,
         )
         operator = GpuOperator(
@@ -114,7 +118,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         if settings.gvirtus is not None:
             remote = Gvirtus(
                 "gvirtus",
-                GvirtusArgs(settings, provider, depends_on=operator.ready, server=server),
+                GvirtusArgs(settings, provider, labeller, depends_on=operator.ready, server=server),
                 pulumi.ResourceOptions(parent=self, depends_on=[kai]),
             )
             self.gvirtus_backends = remote.backends

@@ -4,15 +4,18 @@ Manifests are registered by their type token: the SDK's class of a core kind tak
 package costs every preview 0.6 s, an eighth of its whole time, for types that nothing here uses.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pulumi
 from pulumi_kubernetes import Provider
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
+from components import tokens
 from config.cluster import POLICIES_SINCE
 from manifests.admission_objects import ADMISSION_GROUP
+from manifests.node_labels import MANY_NODES
 from manifests.objects import HelmRelease, Manifest, StackObject, logical_name
 from manifests.ownership import FIELD_MANAGER, field_manager
 
@@ -107,12 +110,61 @@ def register(name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pul
     return _register(manifest["kind"], name, manifest, opts)
 
 
-def register_node_labels(
-    name: str, node: str, labels: Mapping[str, pulumi.Input[str]], opts: pulumi.ResourceOptions
-) -> pulumi.CustomResource:
-    """Own labels of a node by server-side apply: they are released, and so removed, when the resource is deleted."""
-    manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}
-    return _register("NodePatch", name, manifest, opts)
+@dataclass(frozen=True)
+class Labeller:
+    """Who labels nodes.
+
+    Attributes:
+        provider: the cluster.
+        kubeconfig: the connection that is bound to it, as the provider has it.
+        together: whether the engine finds this program's own provider, so that many nodes can be one resource.
+    """
+
+    provider: Provider
+    kubeconfig: str
+    together: bool
+
+    def joins(self, nodes: Sized) -> bool:
+        """Whether so many nodes are one resource."""
+        return self.together and len(nodes) > MANY_NODES
+
+    def register(
+        self,
+        name: str,
+        labels: Mapping[str, Mapping[str, pulumi.Input[str]]],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        """Own labels of nodes by server-side apply: released, and so removed, once they are not named any more.
+
+        A few nodes are a resource each, many are one: the engine's time grows with the number of resources, and what it
+        writes with the square. Where one shape follows the other, the new one is made before the old one goes, and
+        server-side apply keeps a label as long as anybody owns it.
+
+        Args:
+            name: the resource's logical name; where nodes are a resource each, the node's name follows.
+            labels: by node.
+            opts: parent and dependencies.
+        """
+        nodes = {
+            node: {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": dict(ours)}}
+            for node, ours in labels.items()
+        }
+        if self.joins(nodes):
+            props = {
+                "kubeconfig": self.kubeconfig,
+                "fieldManager": field_manager(this_stack(), name),
+                "nodes": nodes,
+            }
+            pulumi.CustomResource(tokens.MANY_NODE_LABELS, name, props, opts)
+            return
+        if len(nodes) > MANY_NODES:
+            pulumi.log.info(
+                f"Labels of {len(nodes)} nodes are a resource each, which takes long. They are one where Pulumi.yaml "
+                "names this program's provider, kai-anywhere, under plugins: docs/teams.md, Many nodes."
+            )
+        with_provider = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(provider=self.provider))
+        for node, manifest in nodes.items():
+            _register("NodePatch", f"{name}-{node}", manifest, with_provider)
 
 
 def _register(kind: str, name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pulumi
-from pulumi_kubernetes import Provider
 
 from components import tokens
-from components.kubernetes import register_node_labels
+from components.kubernetes import Labeller
 from config.stack import StackSettings
 from manifests.node_labels import GPU_MEMORY, node_labels
 
@@ -18,13 +18,13 @@ class NodeLabelsArgs:
 
     Attributes:
         settings: the stack's settings.
-        provider: the cluster.
+        labeller: who labels them.
         measured_memory_mib: memory of one GPU by node, for nodes whose memory is not declared.
         depends_on: what the labels wait for.
     """
 
     settings: StackSettings
-    provider: Provider
+    labeller: Labeller
     measured_memory_mib: Mapping[str, pulumi.Output[int | None]] = field(default_factory=dict)
     depends_on: Sequence[pulumi.Resource] = ()
 
@@ -40,20 +40,23 @@ class NodeLabels(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeLabelsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.NODE_LABELS, name, None, opts)
-        child_opts = pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=list(args.depends_on))
-        labels: dict[str, pulumi.Output[dict[str, str]]] = {}
-        for node, ours in node_labels(args.settings).items():
-            complete = {**ours, **_measured(node, ours, args.measured_memory_mib)}
-            register_node_labels(f"{name}-{node}", node, complete, child_opts)
-            labels[node] = pulumi.Output.all(**complete)
-        self.labels = pulumi.Output.all(**labels)
-        self.register_outputs({"labels": self.labels})
+        child_opts = pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on))
+        declared = node_labels(args.settings)
+        measured: dict[str, pulumi.Output[str]] = {
+            node: memory.apply(str)
+            for node, memory in args.measured_memory_mib.items()
+            if GPU_MEMORY not in declared.get(node, {GPU_MEMORY: ""})
+        }
+        labels: dict[str, Mapping[str, pulumi.Input[str]]] = {**declared}
+        for node, memory in measured.items():
+            labels[node] = {**labels[node], GPU_MEMORY: memory}
+        args.labeller.register(name, labels, child_opts)
+        # One output of what is measured, not one of each label: a thousand nodes have ten each.
+        self.labels = pulumi.Output.from_input(measured).apply(lambda known: _complete(declared, known))
+        # Once in the state is enough where they are many: the one resource has them.
+        self.register_outputs({} if args.labeller.joins(labels) else {"labels": self.labels})
 
 
-def _measured(
-    node: str, declared: Mapping[str, str], memory_mib: Mapping[str, pulumi.Output[int | None]]
-) -> dict[str, pulumi.Input[str]]:
-    """The memory that the node's host was asked for, unless it is declared."""
-    if GPU_MEMORY in declared or node not in memory_mib:
-        return {}
-    return {GPU_MEMORY: memory_mib[node].apply(str)}
+def _complete(declared: Mapping[str, dict[str, str]], memory: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The labels of every node, with what was measured."""
+    return {node: ours | ({GPU_MEMORY: str(memory[node])} if node in memory else {}) for node, ours in declared.items()}

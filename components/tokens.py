@@ -4,6 +4,7 @@ from typing import Final
 
 KAI_ANYWHERE: Final = "kai-anywhere:index:KaiAnywhere"
 NODE_LABELS: Final = "kai-anywhere:index:NodeLabels"
+MANY_NODE_LABELS: Final = "kai-anywhere:index:ManyNodeLabels"
 GPU_OPERATOR: Final = "kai-anywhere:index:GpuOperator"
 POD_GUARD: Final = "kai-anywhere:index:PodGuard"
 RESERVATION_OVERRIDES: Final = "kai-anywhere:index:ReservationOverrides"

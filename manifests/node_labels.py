@@ -20,6 +20,9 @@ TIME_SLICING_POOL = "time-slicing"
 NVIDIA_PCI_DEVICE = "feature.node.kubernetes.io/pci-10de.present"
 """NFD's mark of an NVIDIA PCI device, from which the GPU Operator derives `nvidia.com/gpu.present`."""
 
+MANY_NODES = 20
+"""Labels of more nodes than these are one resource (docs/decisions/0011-labels-of-many-nodes.md)."""
+
 _OPERANDS_WITHOUT_TEGRA_SUPPORT = ("dcgm", "dcgm-exporter", "gpu-feature-discovery", "mig-manager")
 """Operands of GPU Operator v26.7 that are kept off Tegra nodes.
 

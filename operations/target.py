@@ -21,6 +21,7 @@ from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_sett
 from toolchain.progress import say
 
 ROOT = Path(__file__).resolve().parent.parent
+_PACKAGE = ROOT / "package"
 
 
 @dataclass(frozen=True)
@@ -162,12 +163,13 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
 def _plugins() -> dict[str, list[dict[str, str]]]:
     """Where the engine's plugins are: it warns at every run of those that it has to look for on PATH."""
     programs = toolchain.install(toolchain.ENGINE)
+    language, provider = toolchain.Program.LANGUAGE_PYTHON, toolchain.Program.KUBERNETES_PROVIDER
     return {
-        kind: [{"name": name, "path": str(programs[program].parent)}]
-        for kind, name, program in (
-            ("languages", "python", toolchain.Program.LANGUAGE_PYTHON),
-            ("providers", "kubernetes", toolchain.Program.KUBERNETES_PROVIDER),
-        )
+        "languages": [{"name": "python", "path": str(programs[language].parent)}],
+        "providers": [
+            {"name": "kubernetes", "path": str(programs[provider].parent)},
+            {"name": "kai-anywhere", "path": str(_PACKAGE)},
+        ],
     }
 
 

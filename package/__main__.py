@@ -1,10 +1,13 @@
 """Serve the package to the engine that started this process."""
 
+import asyncio
 import sys
+from contextlib import suppress
 
-from pulumi.provider import main
-
-from package.provider import KaiAnywherePackage
+from package.server import serve
 
 if __name__ == "__main__":
-    main(KaiAnywherePackage(), sys.argv[1:])
+    # The engine's flags of logging come beside its address.
+    address = next(each for each in sys.argv[1:] if not each.startswith("-"))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve(address, sys.argv[1:]))

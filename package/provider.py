@@ -13,7 +13,8 @@ from cluster.errors import ClusterError
 from components import tokens
 from components.installation import install
 from config.stack import SETTINGS_KEY, StackConfigError
-from package.schema import VERSION, package_schema
+from package.schema import package_schema
+from package.version import VERSION
 
 
 class KaiAnywherePackage(Provider):
@@ -45,7 +46,7 @@ class KaiAnywherePackage(Provider):
             )
         text = None if settings is None else json.dumps(_whole_numbers(settings))
         try:
-            top = install(name, text, file=f"the component '{name}'", opts=options)
+            top = install(name, text, file=f"the component '{name}'", package=True, opts=options)
         except (StackConfigError, ClusterError) as error:
             raise _refusal(str(error)) from None
         return ConstructResult(urn=top.urn, state=top.outputs)

@@ -6,10 +6,9 @@ from typing import Any
 from components import tokens
 from config.reference import models_schema
 from config.stack import SETTINGS_KEY, StackSettings
+from package.version import VERSION
 
 NAME = "kai-anywhere"
-VERSION = "0.1.0"
-"""That of pyproject.toml."""
 
 _STRING = {"type": "string"}
 _OUTPUTS: Mapping[str, Mapping[str, Any]] = {

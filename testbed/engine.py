@@ -65,6 +65,7 @@ class Stack:
             project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
             project["main"] = str(program)
             project["runtime"]["options"]["virtualenv"] = sys.prefix
+            project["plugins"]["providers"] = [{"name": "kai-anywhere", "path": str(ROOT / "package")}]
         (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
         self.run("stack", "init", name)
         self.settings = settings

@@ -9,6 +9,7 @@ from manifests.kai import RELEASE as KAI
 from manifests.node_labels import DEVICE_PLUGIN_CONFIG, GPU_MEMORY, KAI_NODE_POOL, TIME_SLICING_POOL
 from operations.engine_events import Record, Step
 from operations.pull_request import markdown
+from operations.pull_request.labelled import labelled
 from operations.pull_request.rungs import Resource, rungs
 from operations.pull_request.values import at, mapping, text
 from operations.redaction import Redactor
@@ -98,14 +99,14 @@ def _privilege(changes: Sequence[_Change], kept: Sequence[Resource], code: Calla
 
 def _labels(changes: Iterable[_Change], label: str) -> Iterable[tuple[str, str | None, str | None]]:
     """Each node whose label changes, with the old and the new value."""
-    for change in changes:
-        if change.kind == "NodePatch":
-            old, new = (
-                None if state is None else at(state, "metadata", "labels", label) for state in (change.old, change.new)
-            )
-            if old != new:
-                node = text(at(change.either, "metadata", "name"))
-                yield node, None if old is None else str(old), None if new is None else str(new)
+    listed = list(changes)
+    # All before and all after: nodes may move from a resource each to one for all, which changes no label.
+    before = {node: ours for each in listed for node, ours in labelled(each.type, each.old).items()}
+    after = {node: ours for each in listed for node, ours in labelled(each.type, each.new).items()}
+    for node in dict.fromkeys([*before, *after]):
+        old, new = (labels.get(node, {}).get(label) for labels in (before, after))
+        if old != new:
+            yield node, None if old is None else str(old), None if new is None else str(new)
 
 
 def _memory(changes: Iterable[_Change], code: Callable[[object], str]) -> Iterable[str]:

@@ -12,6 +12,7 @@ from config.reservation import Privilege
 from manifests.admission import NAME as ADMISSION_SERVER
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
 from manifests.reservation import NODES_OF_THE_RUNG, OVERRIDES
+from operations.pull_request.labelled import labelled
 from operations.pull_request.values import at, mapping, text
 
 Resource: TypeAlias = tuple[str, Mapping[str, object]]
@@ -28,9 +29,10 @@ def rungs(resources: Iterable[Resource]) -> dict[str, Privilege]:
     """
     listed = list(resources)
     nodes = [
-        text(at(inputs, "metadata", "name"))
+        node
         for kind, inputs in listed
-        if kind.endswith(":NodePatch") and at(inputs, "metadata", "labels", PLATFORM) == PLATFORM_TEGRA
+        for node, labels in labelled(kind, inputs).items()
+        if labels.get(PLATFORM) == PLATFORM_TEGRA
     ]
     found: dict[str, Privilege] = {}
     for kind, inputs in listed:

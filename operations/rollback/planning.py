@@ -125,7 +125,9 @@ def _kind(resource: Resource) -> str:
     if resource.type == RELEASE:
         return "Helm release"
     last = resource.type.rsplit(":", 1)[-1]
-    return {"NodePatch": "node's labels", "Command": "command of a host"}.get(last, last)
+    return {"NodePatch": "node's labels", "ManyNodeLabels": "labels of many nodes", "Command": "command of a host"}.get(
+        last, last
+    )
 
 
 def _definitions(stack: StackInCluster) -> Iterator[str]:

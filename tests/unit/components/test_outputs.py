@@ -11,6 +11,7 @@ from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
+from components.kubernetes import Labeller
 from components.monitoring import Monitoring, MonitoringArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs
@@ -28,8 +29,12 @@ def _provider() -> Provider:
     return Provider("cluster", context="a")
 
 
+def _labeller() -> Labeller:
+    return Labeller(_provider(), KUBECONFIG, together=True)
+
+
 _MAKE: dict[type[pulumi.ComponentResource], _Make] = {
-    NodeLabels: lambda settings: NodeLabels("part", NodeLabelsArgs(settings, _provider())),
+    NodeLabels: lambda settings: NodeLabels("part", NodeLabelsArgs(settings, _labeller())),
     GpuOperator: lambda settings: GpuOperator("part", GpuOperatorArgs(settings, _provider())),
     ReservationOverrides: lambda settings: ReservationOverrides(
         "part", ReservationOverridesArgs(settings, _provider())
@@ -37,7 +42,7 @@ _MAKE: dict[type[pulumi.ComponentResource], _Make] = {
     Monitoring: lambda settings: Monitoring("part", MonitoringArgs(settings, _provider())),
     PodGuard: lambda settings: PodGuard("part", PodGuardArgs(settings, _provider())),
     KaiScheduler: lambda settings: KaiScheduler("part", KaiSchedulerArgs(settings, _provider())),
-    Gvirtus: lambda settings: Gvirtus("part", GvirtusArgs(settings, _provider())),
+    Gvirtus: lambda settings: Gvirtus("part", GvirtusArgs(settings, _provider(), _labeller())),
     KaiAnywhere: lambda settings: KaiAnywhere("part", KaiAnywhereArgs(settings, "uid", KUBECONFIG)),
 }
 

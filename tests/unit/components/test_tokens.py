@@ -18,6 +18,7 @@ from components.node_labels import NodeLabels
 from components.pod_guard import PodGuard
 from components.reservation_overrides import ReservationOverrides
 from components.verification import Verification
+from package.node_labels import ManyNodeLabels
 from testbed.stacks import changed, gvirtus, monitoring, webhook
 from tests.support.hosts.settings import jetson_with_host, local_host
 from tests.unit.components.programs import preview
@@ -45,7 +46,9 @@ def test_a_token_is_package_module_and_class(token: str) -> None:
 
 
 def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
-    assert sorted(_TOKENS.values()) == sorted(f"kai-anywhere:index:{cls.__name__}" for cls in _COMPONENTS)
+    assert sorted(_TOKENS.values()) == sorted(
+        f"kai-anywhere:index:{cls.__name__}" for cls in {*_COMPONENTS, ManyNodeLabels}
+    )
 
 
 def test_a_token_is_registered_by_the_class_that_it_names() -> None:

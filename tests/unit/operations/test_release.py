@@ -13,7 +13,7 @@ from operations.__main__ import app
 from operations.errors import OperationError
 from operations.release import notes_of
 from operations.version import commit, programs_text, project_version
-from package.schema import VERSION
+from package.version import VERSION
 from testbed.stacks import ROOT
 from toolchain.install import Located, Origin
 from toolchain.programs import Program

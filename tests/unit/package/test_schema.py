@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from components import tokens
 from config.cluster import Distribution
-from package.schema import VERSION, _property, package_schema
+from package.schema import _property, package_schema
+from package.version import VERSION
 from testbed.stacks import ROOT, STACKS, Json
 
 SCHEMA = package_schema()

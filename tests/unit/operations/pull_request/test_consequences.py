@@ -108,6 +108,25 @@ def test_many_nodes_with_the_same_change_are_one_sentence() -> None:
     assert said.endswith("`jetson-09` and 5 more: KAI may share `20480` MiB of each GPU instead of `10240` MiB.")
 
 
+def test_labels_of_many_nodes_in_one_resource_are_told_node_by_node() -> None:
+    def all_of(**memory: str) -> Json:
+        nodes = {
+            name: {"metadata": {"name": name, "labels": {"nvidia.com/gpu.memory": mib}}} for name, mib in memory.items()
+        }
+        return {"nodes": nodes}
+
+    kind = "kai-anywhere:index:ManyNodeLabels"
+    told = record(step("update", "n", type_=kind, old=all_of(a="1000", b="2000"), new=all_of(a="1000", b="3000")))
+    assert sentences(told, Redactor()) == ["Node `b`: KAI may share `3000` MiB of each GPU instead of `2000` MiB."]
+
+    one = {"metadata": {"name": "a", "labels": {"nvidia.com/gpu.memory": "1000"}}}
+    moved = record(
+        step("create", "all", type_=kind, new=all_of(a="1000")),
+        step("delete", "a", type_="kubernetes:core/v1:NodePatch", old=one),
+    )
+    assert sentences(moved, Redactor()) == [], "a node that moves to another resource has the same labels"
+
+
 def test_time_slicing_takes_a_node_from_kai() -> None:
     profile = {"sliced": {"nodes": ["x86-1"], "replicas": 4, "sharing": "time_slicing"}}
     said = _said(stacks.x86(), changed(stacks.x86(), "node_profiles", profile))
@@ -220,8 +239,19 @@ JSON = st.recursive(
 )
 
 
-KINDS_READ = ["NodePatch", "Queue", "Release", "MutatingAdmissionPolicy", "ConfigMap", "Deployment", "Namespace"]
-INPUTS = st.dictionaries(st.sampled_from(["metadata", "spec", "data", "values", "name", "version"]), JSON, max_size=4)
+KINDS_READ = [
+    "NodePatch",
+    "ManyNodeLabels",
+    "Queue",
+    "Release",
+    "MutatingAdmissionPolicy",
+    "ConfigMap",
+    "Deployment",
+    "Namespace",
+]
+INPUTS = st.dictionaries(
+    st.sampled_from(["metadata", "spec", "data", "values", "name", "version", "nodes"]), JSON, max_size=4
+)
 
 
 @given(st.sampled_from(KINDS_READ), INPUTS, INPUTS)

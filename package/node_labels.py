@@ -1,0 +1,160 @@
+"""The resource `kai-anywhere:index:ManyNodeLabels`: labels of many nodes in one, as the engine speaks with a provider.
+
+Inputs and outputs are alike: the connection that is bound to the cluster, the field manager, and `nodes`, by name, each
+as the Node that is applied. A preview contacts nothing.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[import-untyped]  # it ships no types
+from pulumi.runtime.proto import provider_pb2, status_pb2
+
+from cluster.errors import ClusterError
+
+_ID = "node-labels"
+_SHOWN = 10
+"""Nodes that an error names: mostly they all have the same problem."""
+_KIND = provider_pb2.PropertyDiff
+
+T = TypeVar("T")
+
+
+class ManyNodeLabels:
+    """What the engine asks of the resource."""
+
+    def check(self, request: Any) -> Any:  # noqa: ANN401 - protobuf's messages, here and below
+        """Inputs as they are: they come from the program, which has validated its settings."""
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def diff(self, request: Any) -> Any:  # noqa: ANN401
+        """What differs, label by label, from what the cluster had when it was written or read last."""
+        olds, news = _dict(request.olds), _dict(request.news)
+        changes = dict(_differences(olds.get("nodes", {}), news.get("nodes", {})))
+        if olds.get("fieldManager") != news.get("fieldManager"):
+            changes["fieldManager"] = _KIND.UPDATE
+        return provider_pb2.DiffResponse(
+            changes=provider_pb2.DiffResponse.DIFF_SOME if changes else provider_pb2.DiffResponse.DIFF_NONE,
+            diffs=sorted({path.split("[")[0] for path in changes}),
+            detailedDiff={path: _KIND(kind=kind, inputDiff=True) for path, kind in changes.items()},
+            hasDetailedDiff=True,
+        )
+
+    async def create(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+        """Label every node; what can't be labelled is an error, and the others stay labelled and remembered."""
+        news = _dict(request.properties)
+        if not request.preview:
+            await self._write(news, {}, context)
+        return provider_pb2.CreateResponse(id=_ID, properties=_struct(news))
+
+    async def update(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+        """Label the nodes that differ, and let go of those that are not named any more."""
+        news = _dict(request.news)
+        if not request.preview:
+            await self._write(news, _dict(request.olds), context)
+        return provider_pb2.UpdateResponse(properties=_struct(news))
+
+    async def read(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+        """The values that the labels have now."""
+        known = _dict(request.properties)
+        nodes = await _asked(context, lambda: _on_cluster().read(known["kubeconfig"], known["nodes"]))
+        live = _struct(known | {"nodes": nodes})
+        return provider_pb2.ReadResponse(id=request.id, properties=live, inputs=live)
+
+    async def delete(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+        """Let go of every node: adopted values come back."""
+        known = _dict(request.properties)
+        problems = await _asked(
+            context, lambda: _on_cluster().release(known["kubeconfig"], known["nodes"], known["fieldManager"])
+        )
+        if problems:
+            await context.abort(grpc.StatusCode.UNKNOWN, _said("let go of", problems))
+        return empty_pb2.Empty()
+
+    async def _write(self, news: Mapping[str, Any], olds: Mapping[str, Any], context: Any) -> None:  # noqa: ANN401
+        wanted, manager = news["nodes"], news["fieldManager"]
+        before, former = olds.get("nodes", {}), olds.get("fieldManager", manager)
+        moved = manager != former
+        changed = {name: node for name, node in wanted.items() if moved or before.get(name) != node}
+        gone = {name: node for name, node in before.items() if moved or name not in wanted}
+        unset, unreleased = await _asked(
+            context, lambda: _on_cluster().write(news["kubeconfig"], changed, manager, gone, former)
+        )
+        if unset or unreleased:
+            there = {name: node for name, node in wanted.items() if name not in unset}
+            held = {name: before[name] for name in unreleased}
+            reasons = [text for text in (_said("label", unset), _said("let go of", unreleased)) if text]
+            await _partly(context, {**news, "nodes": held | there}, news, reasons)
+
+
+def _on_cluster() -> Any:  # noqa: ANN401 - a module
+    """What works on the cluster: a preview needs none of it, and it takes half of a second to import."""
+    from package import on_cluster  # noqa: PLC0415
+
+    return on_cluster
+
+
+def _differences(olds: Mapping[str, Any], news: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each path that differs, as Pulumi writes paths, with the kind of difference."""
+    for name in sorted({*olds, *news}):
+        place = f'nodes["{name}"]'
+        if name not in olds or name not in news:
+            yield place, _KIND.ADD if name in news else _KIND.DELETE
+            continue
+        for part in ("labels", "annotations"):
+            old, new = (each[name]["metadata"].get(part, {}) for each in (olds, news))
+            for key in sorted({*old, *new}):
+                if old.get(key) != new.get(key):
+                    kind = _KIND.ADD if key not in old else _KIND.DELETE if key not in new else _KIND.UPDATE
+                    yield f'{place}.metadata.{part}["{key}"]', kind
+
+
+async def _asked(context: Any, ask: Callable[[], T]) -> T:  # noqa: ANN401
+    """Ask the cluster beside the event loop; what stops it ends the call with its text."""
+    try:
+        return await asyncio.to_thread(ask)
+    except ClusterError as error:
+        await context.abort(grpc.StatusCode.UNKNOWN, str(error))
+        raise
+
+
+def _said(what: str, problems: Mapping[str, str]) -> str:
+    """The problems, each once, with the nodes that have it."""
+    by_text: dict[str, list[str]] = {}
+    for name, text in sorted(problems.items()):
+        by_text.setdefault(text.replace(f'"{name}"', "of this name"), []).append(name)
+    lines = []
+    for text, names in by_text.items():
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        lines.append(f"can't {what} {', '.join(names[:_SHOWN])}{more}: {text}")
+    return "\n".join(lines)
+
+
+async def _partly(
+    context: Any,  # noqa: ANN401
+    state: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    reasons: list[str],
+) -> None:
+    """End a call with an error of which the engine keeps what was done: the next `up` goes on from there."""
+    detail = provider_pb2.ErrorResourceInitFailed(
+        id=_ID, properties=_struct(state), inputs=_struct(inputs), reasons=reasons
+    )
+    text = "\n".join(reasons)
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=text)
+    status.details.add().Pack(detail)
+    await context.abort(
+        grpc.StatusCode.UNKNOWN, text, trailing_metadata=(("grpc-status-details-bin", status.SerializeToString()),)
+    )
+
+
+def _dict(struct: Any) -> dict[str, Any]:  # noqa: ANN401
+    values: dict[str, Any] = json_format.MessageToDict(struct)
+    return values
+
+
+def _struct(values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    return json_format.Parse(json.dumps(values), struct_pb2.Struct())

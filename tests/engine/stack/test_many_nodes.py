@@ -1,0 +1,178 @@
+"""Labels of many nodes as one resource, on the real engine and a real API server."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+
+import simulator
+from manifests.node_labels import GPU_MEMORY, MANY_NODES, PLATFORM
+from testbed.engine import Stack
+from testbed.inventory import connect
+from testbed.simulated import stack_settings
+from testbed.stacks import ROOT, Json, changed, jetson
+
+pytestmark = pytest.mark.engine
+
+NODES = [f"jetson-{number}" for number in range(1, MANY_NODES + 3)]
+MANY, ONE = "kai-anywhere:index:ManyNodeLabels", "kubernetes:core/v1:NodePatch"
+THEIRS = "example.com/room"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+    """A simulator with more Jetsons than are a resource each."""
+    folder = tmp_path_factory.mktemp("cluster") / "simulator"
+    try:
+        yield simulator.up(folder, nodes=dict.fromkeys(NODES, simulator.NodeKind.JETSON))
+    finally:
+        simulator.reset(folder)
+
+
+@pytest.fixture(scope="module")
+def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
+    with connect(cluster) as connected:
+        yield connected
+
+
+def _settings(cluster: simulator.ControlPlane, nodes: list[str]) -> Json:
+    memory = {node: {"gpu_memory_mib": 28672 + NODES.index(node)} for node in nodes}
+    return stack_settings(changed(jetson(), "platform.tegra_nodes", memory), cluster)
+
+
+@pytest.fixture
+def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Iterator[Stack]:
+    made = Stack(tmp_path / "stack", _settings(cluster, NODES), engine_environment)
+    yield made
+    if made.resources():
+        made.destroy()
+
+
+def _types(stack: Stack) -> list[str]:
+    return [each["type"] for each in stack.resources() if each["type"] in {MANY, ONE}]
+
+
+def _node(api: httpx2.Client, name: str) -> Any:  # noqa: ANN401 - JSON
+    return api.get(f"/api/v1/nodes/{name}").json()["metadata"]
+
+
+def _labels(api: httpx2.Client, name: str) -> dict[str, str]:
+    labels: dict[str, str] = _node(api, name)["labels"]
+    return labels
+
+
+def _label(api: httpx2.Client, name: str, label: str, value: str | None, *, manager: str) -> None:
+    answer = api.patch(
+        f"/api/v1/nodes/{name}",
+        params={"fieldManager": manager},
+        headers={"Content-Type": "application/merge-patch+json"},
+        content=json.dumps({"metadata": {"labels": {label: value}}}),
+    )
+    assert answer.status_code == httpx2.codes.OK
+
+
+@contextmanager
+def _watched(api: httpx2.Client, node: str, label: str) -> Iterator[list[str | None]]:
+    """Every value that a label has meanwhile, as the API server tells of each change."""
+    seen: list[str | None] = []
+    version = _node(api, node)["resourceVersion"]
+    yield seen
+    params = {"watch": "true", "fieldSelector": f"metadata.name={node}", "resourceVersion": version}
+    with api.stream("GET", "/api/v1/nodes", params=params | {"timeoutSeconds": "2"}, timeout=30) as changes:
+        objects = [json.loads(line)["object"] for line in changes.iter_lines()]
+    seen.extend(each["metadata"]["labels"].get(label) for each in objects)
+
+
+def test_many_nodes_are_one_resource_that_owns_repairs_and_gives_back(stack: Stack, api: httpx2.Client) -> None:
+    _label(api, "jetson-3", THEIRS, "lab", manager="kubectl")
+    # Somebody else says the same of one node: what he says stays when the stack goes.
+    _label(api, "jetson-4", PLATFORM, "tegra", manager="kubectl")
+    stack.up()
+    assert _types(stack) == [MANY]
+    assert [_labels(api, node)[GPU_MEMORY] for node in NODES] == [str(28672 + index) for index in range(len(NODES))]
+    assert set(stack.preview().changes) == {"same"}
+    assert set(stack.up().changes) == {"same"}
+
+    _label(api, "jetson-1", GPU_MEMORY, "1", manager="somebody")
+    _label(api, "jetson-2", PLATFORM, None, manager="somebody")
+    drift = stack.run("preview", "--refresh", "--diff", "--expect-no-changes", expect=None)
+    assert drift.code != 0
+    assert '"1"' in drift.output
+    assert "jetson-1" in drift.output
+    assert "jetson-2" in drift.output
+    assert stack.up("--refresh").changed >= {"node-labels"}
+    assert _labels(api, "jetson-1")[GPU_MEMORY] == "28672"
+    assert _labels(api, "jetson-2")[PLATFORM] == "tegra"
+    assert set(stack.preview("--refresh").changes) == {"same"}
+
+    stack.destroy()
+    for node in NODES:
+        kept = {PLATFORM} if node == "jetson-4" else set()
+        assert {PLATFORM, GPU_MEMORY} & _labels(api, node).keys() == kept, node
+    assert _labels(api, "jetson-3")[THEIRS] == "lab"
+    _label(api, "jetson-4", PLATFORM, None, manager="kubectl")
+
+
+def test_nodes_come_and_go_one_by_one(stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client) -> None:
+    stack.settings = _settings(cluster, NODES[:-1])
+    stack.up()
+    assert PLATFORM not in _labels(api, NODES[-1])
+    stack.settings = _settings(cluster, NODES[1:])
+    assert stack.up().changed >= {"node-labels"}
+    assert _types(stack) == [MANY]
+    assert _labels(api, NODES[-1])[PLATFORM] == "tegra"
+    assert {PLATFORM, GPU_MEMORY}.isdisjoint(_labels(api, NODES[0]))
+
+
+def test_a_stack_grows_to_many_nodes_and_shrinks_again_and_no_label_goes_in_between(
+    stack: Stack, tmp_path: Path, cluster: simulator.ControlPlane, api: httpx2.Client
+) -> None:
+    """The shape of before this release is that of few nodes: this is the upgrade too."""
+    file = stack.folder / "Pulumi.yaml"
+    with_provider = file.read_text(encoding="utf-8")
+    before = tmp_path / "before"
+    before.mkdir()
+    (before / "__main__.py").write_text(f"import runpy\nrunpy.run_path({str(ROOT / '__main__.py')!r})\n")
+    project = yaml.safe_load(with_provider) | {"main": str(before)}
+    del project["plugins"]
+    file.write_text(yaml.safe_dump(project), encoding="utf-8")
+    stack.environment["PYTHONPATH"] = str(ROOT)
+    assert f"Labels of {len(NODES)} nodes are a resource each" in stack.up().output
+    assert _types(stack) == [ONE] * len(NODES)
+    labels = {node: _labels(api, node) for node in NODES}
+    file.write_text(with_provider, encoding="utf-8")
+
+    with _watched(api, "jetson-1", PLATFORM) as seen:
+        stack.up()
+        assert _types(stack) == [MANY]
+        assert {node: _labels(api, node) for node in NODES} == labels
+        assert set(stack.preview("--refresh").changes) == {"same"}
+        stack.settings = _settings(cluster, NODES[:2])
+        stack.up()
+    assert set(seen) == {"tegra"}
+    assert _types(stack) == [ONE] * 2
+    assert {node: _labels(api, node) for node in NODES[:2]} == {node: labels[node] for node in NODES[:2]}
+    assert not any(PLATFORM in _labels(api, node) for node in NODES[2:])
+    managers = {each["manager"] for each in _node(api, "jetson-1")["managedFields"]}
+    assert not any(manager.endswith("/node-labels") for manager in managers)
+
+
+def test_what_was_adopted_comes_back_with_a_plain_destroy(
+    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client
+) -> None:
+    _label(api, "jetson-6", GPU_MEMORY, "4000", manager="kubectl")
+    refused = stack.up(expect=None)
+    assert refused.code != 0
+    assert "Node/jetson-6" in refused.output
+    stack.settings = changed(_settings(cluster, NODES), "cluster.adopt", ["Node/jetson-6"])
+    stack.up()
+    assert _labels(api, "jetson-6")[GPU_MEMORY] == "28677"
+    assert set(stack.up().changes) == {"same"}, "it knows again what it adopted"
+    stack.destroy()
+    assert _labels(api, "jetson-6")[GPU_MEMORY] == "4000"
+    _label(api, "jetson-6", GPU_MEMORY, None, manager="kubectl")
