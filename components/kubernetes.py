@@ -5,7 +5,7 @@ package costs every preview 0.6 s, an eighth of its whole time, for types that n
 brings an HTTP client and all of YAML, a tenth of what the program's imports cost.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -124,6 +124,10 @@ class Labeller:
     kubeconfig: str
     together: bool
 
+    def joins(self, nodes: Sized) -> bool:
+        """Whether so many nodes are one resource."""
+        return self.together and len(nodes) > MANY_NODES
+
     def register(
         self,
         name: str,
@@ -145,7 +149,7 @@ class Labeller:
             node: {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": dict(ours)}}
             for node, ours in labels.items()
         }
-        if self.together and len(nodes) > MANY_NODES:
+        if self.joins(nodes):
             props = {
                 "kubeconfig": self.kubeconfig,
                 "fieldManager": field_manager(this_stack(), name),

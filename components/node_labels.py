@@ -41,20 +41,22 @@ class NodeLabels(pulumi.ComponentResource):
     def __init__(self, name: str, args: NodeLabelsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.NODE_LABELS, name, None, opts)
         child_opts = pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on))
-        labels: dict[str, Mapping[str, pulumi.Input[str]]] = {
-            node: {**ours, **_measured(node, ours, args.measured_memory_mib)}
-            for node, ours in node_labels(args.settings).items()
+        declared = node_labels(args.settings)
+        measured: dict[str, pulumi.Output[str]] = {
+            node: memory.apply(str)
+            for node, memory in args.measured_memory_mib.items()
+            if GPU_MEMORY not in declared.get(node, {GPU_MEMORY: ""})
         }
+        labels: dict[str, Mapping[str, pulumi.Input[str]]] = {**declared}
+        for node, memory in measured.items():
+            labels[node] = {**labels[node], GPU_MEMORY: memory}
         args.labeller.register(name, labels, child_opts)
-        known: Any = labels
-        self.labels = pulumi.Output.from_input(known)
-        self.register_outputs({"labels": self.labels})
+        # One output of what is measured, not one of each label: a thousand nodes have ten each.
+        self.labels = pulumi.Output.from_input(measured).apply(lambda known: _complete(declared, known))
+        # Once in the state is enough where they are many: the one resource has them.
+        self.register_outputs({} if args.labeller.joins(labels) else {"labels": self.labels})
 
 
-def _measured(
-    node: str, declared: Mapping[str, str], memory_mib: Mapping[str, pulumi.Output[int | None]]
-) -> dict[str, pulumi.Input[str]]:
-    """The memory that the node's host was asked for, unless it is declared."""
-    if GPU_MEMORY in declared or node not in memory_mib:
-        return {}
-    return {GPU_MEMORY: memory_mib[node].apply(str)}
+def _complete(declared: Mapping[str, dict[str, str]], memory: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The labels of every node, with what was measured."""
+    return {node: ours | ({GPU_MEMORY: str(memory[node])} if node in memory else {}) for node, ours in declared.items()}

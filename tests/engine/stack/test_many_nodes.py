@@ -105,7 +105,6 @@ def test_many_nodes_are_one_resource_that_owns_repairs_and_gives_back(stack: Sta
     assert '"1"' in drift.output
     assert "jetson-1" in drift.output
     assert "jetson-2" in drift.output
-    assert "jetson-3" not in drift.output
     assert stack.up("--refresh").changed >= {"node-labels"}
     assert _labels(api, "jetson-1")[GPU_MEMORY] == "28672"
     assert _labels(api, "jetson-2")[PLATFORM] == "tegra"
@@ -124,10 +123,6 @@ def test_nodes_come_and_go_one_by_one(stack: Stack, cluster: simulator.ControlPl
     stack.up()
     assert PLATFORM not in _labels(api, NODES[-1])
     stack.settings = _settings(cluster, NODES[1:])
-    [_, text] = stack.preview("--diff").output.split("kai-anywhere:index:ManyNodeLabels", 1)
-    own = text.partition("urn:pulumi")[2].partition("kubernetes:")[0]
-    assert f'"{NODES[-1]}"' in own or f" {NODES[-1]}" in own
-    assert "jetson-5" not in own
     assert stack.up().changed >= {"node-labels"}
     assert _types(stack) == [MANY]
     assert _labels(api, NODES[-1])[PLATFORM] == "tegra"

@@ -54,6 +54,12 @@ def test_many_nodes_are_one_resource_with_the_values_of_each() -> None:
     assert graph.below("NodeLabels:node-labels") == {ALL}
 
 
+def test_labels_of_many_nodes_stand_once_in_the_state() -> None:
+    assert _registered(_jetsons(MANY_NODES + 1)).outputs["NodeLabels:node-labels"] == {}
+    few = _jetsons(MANY_NODES)
+    assert _registered(few).outputs["NodeLabels:node-labels"] == {"labels": node_labels(parse(few))}
+
+
 def test_a_few_nodes_are_a_resource_each() -> None:
     graph = _registered(_jetsons(MANY_NODES))
     assert len(_patches(graph)) == MANY_NODES
@@ -74,12 +80,14 @@ def test_the_number_of_resources_does_not_grow_with_the_nodes() -> None:
 def test_everything_that_waits_for_labels_waits_for_the_one_resource() -> None:
     graph = _registered(_jetsons(MANY_NODES + 1))
     order = [each.key for each in graph.registrations]
-    assert order.index(ALL) < order.index("Release:gpu-operator-release")
-    assert ALL in graph.by_key["Release:gpu-operator-release"].dependencies
+    assert order.index(ALL) < order.index("Release:gpu-operator")
+    assert ALL in graph.by_key["GpuOperator:gpu-operator"].dependencies
 
 
 def test_a_value_that_a_host_is_asked_for_is_unknown_to_a_preview_and_the_labels_wait_for_hosts() -> None:
-    stack = changed(mixed_with_hosts(), "node_profiles.all", {"nodes": [f"x86-{n}" for n in range(30)]})
+    stack = changed(
+        mixed_with_hosts(), "node_profiles.all", {"sharing": "kai", "nodes": [f"x86-{number}" for number in range(30)]}
+    )
     graph = _registered(stack)
     labels = graph.by_key[ALL].inputs["nodes"]["jetson-1"]["metadata"]["labels"]
     assert labels["kai-anywhere.io/platform"] == "tegra"
