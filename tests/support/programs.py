@@ -16,6 +16,7 @@ def wanted() -> tuple[toolchain.Program, ...]:
     return (
         *toolchain.HOSTS,
         *toolchain.LANGUAGES,
+        *toolchain.PACKAGES,
         *toolchain.CHARTS,
         *toolchain.REGISTRIES,
         *toolchain.MONITORING,

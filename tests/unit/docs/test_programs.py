@@ -6,7 +6,8 @@ from typing import Any
 import yaml
 
 from components import tokens
-from package.schema import VERSION, package_schema
+from package.schema import package_schema
+from package.version import VERSION
 from testbed.stacks import ROOT, parse
 from tests.support.docs import blocks
 
