@@ -246,7 +246,7 @@ def _carriers(stack: Json) -> None:
 def _certificates(stack: Json) -> None:
     certificates = _section(stack, "admission", "certificates")
     if certificates.get("kind") == "own":
-        least = 6 * certificates.get("propagation_seconds", 30)
+        least = max(60, 6 * certificates.get("propagation_seconds", 30))
         certificates["lifetime_seconds"] = max(least, certificates.get("lifetime_seconds", least))
     if authorities := certificates.get("authorities"):
         certificates["authorities"] = list(dict.fromkeys(authorities))
