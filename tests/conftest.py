@@ -12,6 +12,7 @@ from typing import Any
 # finalizers of the tests' objects, and one that is reported compiles too ("AST constructor recursion depth mismatch").
 import hypothesis.internal.observability  # noqa: F401
 import pytest
+from hypothesis import settings
 
 from testbed.stacks import ROOT
 from tests.support.api_server import ApiServer, kubeconfig, make_healthy, running, write_kubeconfig
@@ -31,6 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Plain `pytest` is the tier of seconds; whoever names a file, or a tier with `-m`, gets what was named."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.markexpr:
         config.option.markexpr = "not engine"
+    # Whether a property holds does not depend on how busy the machine is.
+    settings.register_profile("tests", deadline=None)
+    settings.load_profile("tests")
 
 
 LONGEST = (
