@@ -165,6 +165,9 @@ def running(tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
             """Keep the tests' output clean."""
 
     class Server(ThreadingHTTPServer):
+        # Those who ask in parallel fill the usual queue of five on a busy machine, and wait for seconds then.
+        request_queue_size = 128
+
         @override
         def handle_error(self, request: object, client_address: object) -> None:
             """A client that refuses our certificate is what a test asks for."""
