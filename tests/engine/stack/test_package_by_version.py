@@ -197,7 +197,7 @@ def test_a_program_in_python_has_the_types_of_the_version(
     assert add.strip().endswith("github.com/example/kai-anywhere/package@v0.1.0")
     machine.pulumi("package", "add", f"{PACKAGE}@v0.1.0", folder=stack.folder)
     said = yaml.safe_load((stack.folder / "Pulumi.yaml").read_text(encoding="utf-8"))
-    assert said["packages"] == {"kai-anywhere": f"{PACKAGE}@v0.1.0"}
+    assert said["packages"] == {"kai-anywhere": f"{PACKAGE}@0.1.0"}
     assert stack.preview().changes["create"] > 20
     program.write_text(example.replace('"k3s"', '"k4s"'), encoding="utf-8")
     refused = stack.preview(expect=None)
