@@ -17,9 +17,9 @@ RELEASE_S = 2.0
 """How long a killed process with many threads may take to give its ports back."""
 
 
-def becomes_free(port: int) -> bool:
+def becomes_free(port: int, within_s: float = RELEASE_S) -> bool:
     """Whether a server may listen on this loopback port, now or after a moment."""
-    deadline = time.monotonic() + RELEASE_S
+    deadline = time.monotonic() + within_s
     while not (free := is_free(port)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return free
