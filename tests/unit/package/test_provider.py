@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
+import yaml
 from pulumi.errors import InputPropertiesError
 from pulumi.provider import ConstructResult
 
@@ -114,6 +116,26 @@ def test_without_settings_those_of_the_callers_stack_file_hold() -> None:
         each.key for each in preview(jetson(), cluster_uid=None).registrations
     }
     assert len(made) == 1
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_the_callers_stack_file_may_build_upon_a_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bases").mkdir()
+    base = {"config": {"kai-anywhere:settings": jetson()}}
+    (tmp_path / "bases" / "jetson.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
+    # The engine starts the package in the caller's folder, and tells it no other.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pulumi, "get_root_directory", lambda: None)
+
+    def program() -> None:
+        said = {"kai-anywhere:settings": "{}", "kai-anywhere:base": "bases/jetson.yaml"}
+        pulumi.runtime.set_all_config(said)
+        KaiAnywherePackage().construct("kai-anywhere", tokens.KAI_ANYWHERE, {})
+
+    graph = record(program, state={"outputs": {}})
+    assert {each.key for each in graph.registrations} == {
+        each.key for each in preview(jetson(), cluster_uid=None).registrations
+    }
 
 
 class TestHostSecrets:
