@@ -43,6 +43,7 @@ def site(clusters: Path, engine_environment: dict[str, str]) -> Iterator[Stack]:
         encoding="utf-8",
     )
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
+    project["plugins"]["providers"][0]["path"] = str(ROOT / "package")
     project["runtime"]["options"]["virtualenv"] = sys.prefix
     made = Stack(clusters, OWN, engine_environment, name="berlin", project=project)
     _set(clusters, OWN, base=BASE)

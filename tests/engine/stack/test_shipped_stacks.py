@@ -34,6 +34,7 @@ def _here(settings: Json, control_plane: simulator.ControlPlane) -> Json:
 def _with_the_program(tmp_path: Path, environment: dict[str, str]) -> Stack:
     """A stack with the program in the project's own folder, as in a checkout; it has no cluster."""
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
+    project["plugins"]["providers"][0]["path"] = str(ROOT / "package")
     project["runtime"]["options"]["virtualenv"] = sys.prefix
     (tmp_path / "stack").mkdir()
     shutil.copy(ROOT / "__main__.py", tmp_path / "stack")
@@ -61,6 +62,7 @@ def test_what_pulumi_writes_into_a_shipped_stack_leaves_its_comments_in_place(
     file = tmp_path / f"Pulumi.{name}.yaml"
     shutil.copy(ROOT / file.name, file)
     shutil.copy(ROOT / "Pulumi.yaml", tmp_path)
+    (tmp_path / "package").symlink_to(ROOT / "package")
     (tmp_path / "state").mkdir()
     own = {"PULUMI_BACKEND_URL": (tmp_path / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": "a passphrase"}
     before = file.read_text(encoding="utf-8")
