@@ -75,11 +75,15 @@ class Cluster:
         )
 
     async def delete(self, pod: Object) -> None:
-        """Delete a pod whose process has ended."""
+        """Delete a pod whose process has ended; another pod of that name stays."""
         metadata = pod["metadata"]
-        await self._if_there(
-            self._client.delete(Pod, metadata["name"], namespace=metadata["namespace"], grace_period=0)
-        )
+        await self._if_there(self._delete(metadata["name"], metadata["namespace"], metadata["uid"]))
+
+    async def _delete(self, name: str, namespace: str, uid: str) -> None:
+        # lightkube sends no preconditions (1.0): the answer to a read says whether it is still this pod.
+        there = await self._client.get(Pod, name, namespace=namespace)
+        if there.metadata.uid == uid:
+            await self._client.delete(Pod, name, namespace=namespace, grace_period=0)
 
     async def _if_there(self, request: Any) -> None:  # noqa: ANN401 (lightkube's coroutines)
         try:

@@ -53,6 +53,13 @@ def test_stages_are_named_after_their_files() -> None:
     assert {"node-ready", "node-heartbeat", "pod-running", "pod-completed", "pod-deleted"} == stages().keys()
 
 
+def test_kwok_deletes_no_pod_whose_grace_period_is_0_already() -> None:
+    """It deletes by name: the API server removes that pod itself, and the next one of its name would go instead."""
+    [expression] = stages()["pod-deleted"]["spec"]["selector"]["matchExpressions"]
+    assert "select(.deletionGracePeriodSeconds > 0)" in expression["jq"]["key"]
+    assert expression["jq"]["operator"] == "Exists"
+
+
 def test_kwok_leaves_the_pods_of_emulated_jobs_to_us() -> None:
     expressions = stages()["pod-completed"]["spec"]["selector"]["matchExpressions"]
     [excluded] = [e["jq"]["values"] for e in expressions if e["jq"]["key"] == ".metadata.ownerReferences.[].name"]
