@@ -19,13 +19,13 @@ class Client:
         self.uid = uid
         self.deleted: list[str] = []
 
-    async def get(self, _kind: Any, name: str, *, namespace: str) -> Any:  # noqa: ANN401 - an object of lightkube
+    async def get(self, _kind: type, name: str, *, namespace: str) -> Any:  # noqa: ANN401 - an object of lightkube
         if self.uid is None:
             response = httpx2.Response(httpx2.codes.NOT_FOUND, request=httpx2.Request("GET", f"https://{namespace}"))
             response.raise_for_status()
         return SimpleNamespace(metadata=SimpleNamespace(name=name, uid=self.uid))
 
-    async def delete(self, _kind: Any, name: str, *, namespace: str, grace_period: int) -> None:
+    async def delete(self, _kind: type, name: str, *, namespace: str, grace_period: int) -> None:
         assert grace_period == 0
         self.deleted.append(f"{namespace}/{name}")
 
