@@ -9,6 +9,7 @@ from typing import Any
 
 from config.cluster import Distribution
 from config.gvirtus import FRONTENDS_NAMESPACE, FrontendSettings, GvirtusSettings
+from config.kai import GpuSharingMode
 from config.stack import StackSettings
 from manifests.admission_objects import (
     POD_CREATION,
@@ -25,6 +26,7 @@ from manifests.gvirtus.policy import namespaces_left_alone
 from manifests.node_labels import NVIDIA_PCI_DEVICE, PLATFORM, PLATFORM_TEGRA
 from manifests.objects import Manifest, namespace
 from manifests.versions import DEVICE_PLUGIN_IMAGE
+from pod_checks import table
 
 FRONTEND_ALLOWED = "gvirtus.io/frontend.allowed"
 """On the stack's frontends, as long as no GPU is detected there."""
@@ -181,7 +183,7 @@ def placement_policy(settings: StackSettings) -> Manifest:
         _pods(settings),
         [json_patch(f"{_remote()} ? {_add_selector(FRONTEND_ALLOWED)} :\n{_add_selector(GPU_PRESENT)}")],
         conditions={
-            "asks-for-a-gpu": f"({_remote()}) ? ({_whole()}) : ({_whole()} || {_fraction()})",
+            "asks-for-a-gpu": f"({_remote()}) ? ({_whole()}) : ({_whole()} || {_fraction(settings)})",
             "no-node-yet": "object.spec.?nodeName.orValue('') == ''",
         },
     )
@@ -197,7 +199,7 @@ def guard_policy(settings: StackSettings, frontends: FrontendSettings) -> Manife
         f"nodeSelector {GPU_PRESENT}: 'true'; for a remote one the label {ENABLED_LABEL}: 'true'",
         forbidden=False,
     )
-    conditions = {"wants-a-real-gpu": f"!({_remote()}) && ({_whole()} || {_fraction()})"}
+    conditions = {"wants-a-real-gpu": f"!({_remote()}) && ({_whole()} || {_fraction(settings)})"}
     return validating_policy(GUARD, _pods(settings), {}, [real], conditions)
 
 
@@ -226,8 +228,14 @@ def _whole() -> str:
     )
 
 
-def _fraction() -> str:
-    return f"object.metadata.?annotations.orValue({{}}).exists(key, key in {literal(_FRACTIONS)})"
+def _fraction(settings: StackSettings) -> str:
+    """Whether the pod asks KAI for a part of a GPU; what NvFractions reads counts where the stack has it."""
+    asks = f"key in {literal(_FRACTIONS)}"
+    if settings.kai.gpu_sharing_mode is GpuSharingMode.NV_FRACTIONS:
+        prefix, ends = table.CONTAINER_MEMORY
+        ends_so = " || ".join(f"key.endsWith({literal(end)})" for end in ends)
+        asks = f"{asks} || (key.startsWith({literal(prefix)}) && ({ends_so}))"
+    return f"object.metadata.?annotations.orValue({{}}).exists(key, {asks})"
 
 
 def _add_selector(label: str) -> str:

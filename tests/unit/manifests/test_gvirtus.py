@@ -13,7 +13,7 @@ import pytest
 from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
 from manifests.gvirtus import backends as built
-from manifests.gvirtus.frontends import device_plugin, place
+from manifests.gvirtus.frontends import device_plugin, place, placement_policy
 from testbed.stacks import Json, changed, gvirtus, gvirtus_full, parse, without, x86
 
 
@@ -193,3 +193,10 @@ def test_a_pod_whose_node_is_chosen_is_not_placed() -> None:
     limits = {"limits": {"nvidia.com/gpu": "1"}}
     pod = {"metadata": {}, "spec": {"nodeName": "n", "containers": [{"name": "a", "resources": limits}]}}
     assert place(pod) is pod
+
+
+def test_what_nv_fractions_reads_counts_only_where_the_stack_has_it() -> None:
+    stack = changed(x86(), "gvirtus", gvirtus()["gvirtus"])
+    for mode, counts in (("non_memory_enforced", False), ("nv_fractions", True)):
+        policy = placement_policy(parse(changed(stack, "kai.gpu_sharing_mode", mode)))
+        assert ("gpu-memory.request" in json.dumps(policy)) is counts
