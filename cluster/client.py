@@ -66,6 +66,7 @@ class Cluster:
 
     chosen: ChosenContext
     _http: httpx2.Client
+    _timeout_seconds: float | None = None
 
     @property
     def server(self) -> str:
@@ -88,14 +89,26 @@ class Cluster:
         return cls.open(settings.kubeconfig, settings.context)
 
     @classmethod
-    def open(cls, kubeconfig: str | None = None, context: str | None = None) -> Self:
+    def open(
+        cls,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        *,
+        timeout_seconds: float | None = None,
+    ) -> Self:
         """Open a cluster: kubectl's own file and current context where nothing else is named.
+
+        Args:
+            kubeconfig: the file.
+            context: one of its contexts.
+            timeout_seconds: bound of one request, in place of `TIMEOUT_SECONDS`. Within `pulumi up` nobody waits for
+                a quick answer, and the API server is busy with what else is asked at once.
 
         Raises:
             ClusterUnreachableError: if there is no kubeconfig.
             ClusterError: if it can't be read, or has no such context.
         """
-        return cls._of(choose_context(kubeconfig, context))
+        return cls._of(choose_context(kubeconfig, context), timeout_seconds)
 
     @classmethod
     def in_cluster(cls) -> Self:
@@ -107,8 +120,8 @@ class Cluster:
         return cls._of(in_cluster())
 
     @classmethod
-    def _of(cls, chosen: ChosenContext) -> Self:
-        timeout = httpx2.Timeout(TIMEOUT_SECONDS)
+    def _of(cls, chosen: ChosenContext, timeout_seconds: float | None = None) -> Self:
+        timeout = httpx2.Timeout(timeout_seconds or TIMEOUT_SECONDS)
         try:
             http = client_adapter.Client(chosen.config, client_adapter.ConnectionParams(timeout=timeout))
         except (ConfigError, ValueError, OSError, httpx2.InvalidURL) as error:
@@ -116,7 +129,7 @@ class Cluster:
                 f"The address or the certificates of context '{chosen.name}' can't be used: {error}\n"
                 f"Check them with: kubectl --kubeconfig {chosen.file} config view"
             ) from error
-        return cls(chosen, http)
+        return cls(chosen, http, timeout_seconds)
 
     def close(self) -> None:
         """Close the connection."""
@@ -506,7 +519,7 @@ class Cluster:
                 params=params,
                 headers=sent,
                 content=body,
-                timeout=TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
+                timeout=timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS,
             )
         except httpx2.TransportError as error:
             raise ClusterUnreachableError(

@@ -12,6 +12,9 @@ from manifests.objects import Manifest
 
 Nodes = Mapping[str, Manifest]
 
+_TIMEOUT_SECONDS = 60
+"""Of one request. `pulumi up` asks the API server for everything at once; one late answer would fail all of it."""
+
 
 def write(
     kubeconfig: str, labelled: Nodes, manager: str, gone: Nodes, former: str
@@ -66,7 +69,7 @@ def _bound(kubeconfig: str) -> Iterator[Cluster]:
             f"This machine has no connection to the stack's cluster yet: there is no {file}. Nothing was changed.\n"
             "Run `kai-anywhere preflight` or `pulumi preview` here once: both write it."
         )
-    cluster = Cluster.open(str(file))
+    cluster = Cluster.open(str(file), timeout_seconds=_TIMEOUT_SECONDS)
     try:
         _identify(cluster, file)
         yield cluster
