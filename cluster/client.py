@@ -39,6 +39,9 @@ from config.cluster import POLICIES_SINCE, ClusterSettings
 
 TIMEOUT_SECONDS = 5
 """Bound of one request: an unreachable cluster is found out within it."""
+UP_TIMEOUT_SECONDS = 60
+"""Bound of an answer within `pulumi up`, which asks for everything at once: one late answer would fail all of it. An
+address where nobody listens is still found out within `TIMEOUT_SECONDS`."""
 _WEBHOOK_SECONDS = 30
 """What the API server may wait for one admission webhook at most (ValidatingWebhook, timeoutSeconds)."""
 
@@ -84,9 +87,9 @@ class Cluster:
         return self.chosen.file
 
     @classmethod
-    def connect(cls, settings: ClusterSettings) -> Self:
-        """Open the cluster that a stack names, or kubectl's current one."""
-        return cls.open(settings.kubeconfig, settings.context)
+    def connect(cls, settings: ClusterSettings, *, timeout_seconds: float | None = None) -> Self:
+        """Open the cluster that a stack names, or kubectl's current one; arguments as of `open`."""
+        return cls.open(settings.kubeconfig, settings.context, timeout_seconds=timeout_seconds)
 
     @classmethod
     def open(
@@ -101,8 +104,7 @@ class Cluster:
         Args:
             kubeconfig: the file.
             context: one of its contexts.
-            timeout_seconds: bound of one request, in place of `TIMEOUT_SECONDS`. Within `pulumi up` nobody waits for
-                a quick answer, and the API server is busy with what else is asked at once.
+            timeout_seconds: bound of one request, in place of `TIMEOUT_SECONDS`.
 
         Raises:
             ClusterUnreachableError: if there is no kubeconfig.
@@ -519,7 +521,9 @@ class Cluster:
                 params=params,
                 headers=sent,
                 content=body,
-                timeout=timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS,
+                timeout=httpx2.Timeout(
+                    timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS, connect=TIMEOUT_SECONDS
+                ),
             )
         except httpx2.TransportError as error:
             raise ClusterUnreachableError(

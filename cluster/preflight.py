@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.answers import HelmRevision, LiveObject, Namespace, Node, Version
-from cluster.client import Cluster
+from cluster.client import UP_TIMEOUT_SECONDS, Cluster
 from cluster.deployed_state import DeployedState
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.findings import Finding
@@ -111,7 +111,7 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
     """
     _refuse(list(missing_charts(settings)), "The stack's charts are")
     try:
-        cluster = Cluster.connect(settings.cluster)
+        cluster = Cluster.connect(settings.cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
         try:
             facts = read_facts(cluster, settings, state)
         finally:

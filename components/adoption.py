@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 
-from cluster.client import Cluster
+from cluster.client import UP_TIMEOUT_SECONDS, Cluster
 from cluster.giving_back import give_back_values
 from components import tokens
 from config.cluster import ClusterSettings
@@ -28,7 +28,7 @@ def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Clust
     """
 
     def give_back(args: pulumi.ResourceHookArgs) -> None:
-        connection = Cluster.connect(cluster)
+        connection = Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
         try:
             give_back_values(connection, dict(args.old_inputs or {}))
         finally:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from cluster.client import Cluster
+from cluster.client import UP_TIMEOUT_SECONDS, Cluster
 from cluster.errors import ClusterError
 from cluster.waiting import Condition, wait_for
 from config.cluster import ClusterSettings
@@ -60,7 +60,7 @@ def looked(
         loop.call_soon_threadsafe(lambda: pulumi.log.info(text, resource=about, ephemeral=True))
 
     def connected(loop: asyncio.AbstractEventLoop) -> None:
-        connection = Cluster.connect(cluster)
+        connection = Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
         try:
             look(connection, lambda text: report(loop, text))
         finally:

@@ -5,15 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.binding import home
-from cluster.client import Cluster
+from cluster.client import UP_TIMEOUT_SECONDS, Cluster
 from cluster.errors import ClusterError
 from cluster.labelling import read_labels, release_labels, set_labels
 from manifests.objects import Manifest
 
 Nodes = Mapping[str, Manifest]
-
-_TIMEOUT_SECONDS = 60
-"""Of one request. `pulumi up` asks the API server for everything at once; one late answer would fail all of it."""
 
 
 def write(
@@ -69,7 +66,7 @@ def _bound(kubeconfig: str) -> Iterator[Cluster]:
             f"This machine has no connection to the stack's cluster yet: there is no {file}. Nothing was changed.\n"
             "Run `kai-anywhere preflight` or `pulumi preview` here once: both write it."
         )
-    cluster = Cluster.open(str(file), timeout_seconds=_TIMEOUT_SECONDS)
+    cluster = Cluster.open(str(file), timeout_seconds=UP_TIMEOUT_SECONDS)
     try:
         _identify(cluster, file)
         yield cluster
