@@ -7,8 +7,8 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from config.images import PullSecrets
-from config.model import Settings
+from config.images import each_once
+from config.model import Name, Settings
 
 
 @unique
@@ -18,6 +18,32 @@ class PullPolicy(StrEnum):
     ALWAYS = "Always"
     IF_NOT_PRESENT = "IfNotPresent"
     NEVER = "Never"
+
+
+_NO_TEXT = re.compile(
+    r"y|n|yes|no|on|off|true|false|null"
+    r"|0b[01_]+|0o[0-7_]+|0x[0-9a-f_]+|[0-9][0-9_]*(\.[0-9_]*)?(e[-+]?[0-9]+)?",
+    re.ASCII | re.IGNORECASE,
+)
+"""What Helm's YAML parser takes for a truth value, nothing or a number where no quotes are around it."""
+
+
+def text_without_quotes(value: str) -> str:
+    """Refuse what is no text where a chart's template writes it without quotes, as both charts do with these.
+
+    Such as `namespace: {{ .Release.Namespace }}`, and in KAI's templates/kai-config.yaml the images' tag.
+    """
+    if _NO_TEXT.fullmatch(value):
+        raise PydanticCustomError(
+            "no_text_without_quotes",
+            "the chart writes it without quotes, where YAML reads a number, true, false or null: Helm would fail. "
+            "Choose another one, which can't be read so.",
+        )
+    return value
+
+
+ChartName = Annotated[Name, AfterValidator(text_without_quotes)]
+"""A name that a chart's templates write into their YAML."""
 
 
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)\.\d+([-+].*)?", re.ASCII)
@@ -83,10 +109,11 @@ class ImageSettings(Settings):
                 title="registry and path",
                 examples=["registry.example.com:5000/mirror"],
             ),
+            AfterValidator(text_without_quotes),
         ]
         | None
     ) = None
     """Registry and path before the image's name; default: the chart's own."""
     pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
-    pull_secrets: PullSecrets = ()
+    pull_secrets: Annotated[tuple[ChartName, ...], AfterValidator(each_once), Field(strict=False)] = ()
     """Names of existing docker-registry Secrets in the release's namespace."""

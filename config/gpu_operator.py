@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from config.charts import ChartSettings, ImageSettings
-from config.model import Name, Settings
+from config.charts import ChartName, ChartSettings, ImageSettings
+from config.model import Settings
 
 RUNTIME_MODE_VARIABLE = "NVIDIA_CONTAINER_RUNTIME_MODE"
 """Of the container toolkit that the operator installs: the mode of its runtime. With `cdi`, the operator's own default
@@ -64,7 +64,7 @@ class GpuOperatorSettings(Settings):
 
     install: bool = True
     """False where somebody else runs it: RuntimeClass `nvidia` must then exist before the first `up`."""
-    namespace: Name = "gpu-operator"
+    namespace: ChartName = "gpu-operator"
     """The operator's namespace, also where somebody else installed it."""
     chart: ChartSettings = ChartSettings()
     images: ImageSettings = ImageSettings()

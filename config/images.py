@@ -16,7 +16,8 @@ _REFERENCE = re.compile(
 _LONGEST = 512
 
 
-def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+def each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse a Secret that is listed twice."""
     for name in names:
         if names.count(name) > 1:
             raise PydanticCustomError("pull_secret_twice", "'{name}' is listed twice: remove one", {"name": name})
@@ -49,7 +50,7 @@ def _digest(value: str) -> str:
     return value
 
 
-PullSecrets = Annotated[tuple[Name, ...], AfterValidator(_each_once), Field(strict=False)]
+PullSecrets = Annotated[tuple[Name, ...], AfterValidator(each_once), Field(strict=False)]
 """Names of existing docker-registry Secrets, each once: server-side apply refuses a pod that names one twice."""
 ImageReference = Annotated[
     str, AfterValidator(_reference), Field(title="image reference", examples=["registry.example.com/app:1.0"])

@@ -5,10 +5,10 @@ from enum import StrEnum, unique
 from types import MappingProxyType
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from config.charts import ChartSettings, ImageSettings, release_line
+from config.charts import ChartName, ChartSettings, ImageSettings, release_line, text_without_quotes
 from config.model import Name, Settings
 
 DEFAULT_PARENT_QUEUE = "default-parent-queue"
@@ -105,11 +105,18 @@ class SchedulerSettings(Settings):
 class KaiSettings(Settings):
     """The KAI scheduler's release, its reservation namespace and its queues."""
 
-    namespace: Name = "kai-scheduler"
+    namespace: ChartName = "kai-scheduler"
     """KAI's namespace."""
     chart: ChartSettings = ChartSettings()
     images: ImageSettings = ImageSettings()
-    image_tag: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$", title="image tag")] | None = None
+    image_tag: (
+        Annotated[
+            str,
+            Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$", title="image tag"),
+            AfterValidator(text_without_quotes),
+        ]
+        | None
+    ) = None
     """`global.tag`, for images that were built locally."""
     gpu_sharing_mode: GpuSharingMode = GpuSharingMode.NON_MEMORY_ENFORCED
     binder_service_account: Name = "binder"

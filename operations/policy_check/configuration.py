@@ -72,7 +72,8 @@ def configured(pack: Pack, settings: dict[str, Any], into: Path) -> Path:
     Raises:
         OperationError: if the file that was asked for can't be read.
     """
-    sections = {key: settings[key] for key in SECTIONS if key in settings}
+    # A section that is null is one that is not there.
+    sections = {key: settings[key] for key in SECTIONS if settings.get(key) is not None}
     chosen: object = dict.fromkeys((*pack.canaries(), ADVICE), sections)
     if pack.configuration is not None:
         try:

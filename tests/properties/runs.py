@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from pydantic import BaseModel
 
 from testbed.stacks import Json, parse
@@ -32,18 +32,27 @@ def examples(usual: int) -> Callable[[_Test], _Test]:
     )
 
 
-def drawn(count: int) -> list[Json]:
-    """The same random stacks in every run."""
+def drawn(count: int, of: int | None = None) -> list[Json]:
+    """The same random stacks in every run, or the same ones of a seed.
+
+    Args:
+        count: how many.
+        of: the seed.
+    """
     found: list[Json] = []
 
     @settings(
-        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=count,
+        derandomize=of is None,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(stacks())
     def draw(stack: Json) -> None:
         found.append(stack)
 
-    draw()
+    (draw if of is None else seed(of)(draw))()
     return found
 
 

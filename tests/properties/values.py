@@ -96,7 +96,7 @@ _BY_VALIDATOR: Mapping[Callable[..., object], Values] = {
 }
 """What a text is, by the function that checks it; a new one stops the tests until it stands here."""
 _RULES_BETWEEN_VALUES = frozenset(
-    {hosts.check_hosts, images._each_once, platform._each_once, gpu_operator._fractions_keep_their_gpu, model._mib}
+    {hosts.check_hosts, images.each_once, platform._each_once, gpu_operator._fractions_keep_their_gpu, model._mib}
     | {sharing.check_profiles}
 )
 """Checks of several values together; tests/properties/stacks.py makes them fit."""
@@ -174,6 +174,9 @@ def _constrained(name: str, inner: Any, metadata: tuple[Any, ...]) -> Values:  #
     least = next((each.min_length for each in flat if hasattr(each, "min_length")), 0)
     # The outermost check is the narrowest.
     for check in reversed(checks):
+        if check is charts.text_without_quotes:
+            rest = tuple(each for each in flat if getattr(each, "func", None) is not check)
+            return _constrained(name, inner, rest).filter(lambda value: charts._NO_TEXT.fullmatch(value) is None)
         if check in _BY_VALIDATOR:
             return _BY_VALIDATOR[check].filter(lambda value: least == 0 or len(value) >= least)
     if unknown := [check.__qualname__ for check in checks if not _is_between_values(check)]:

@@ -126,6 +126,37 @@ def test_an_image_tag_is_one() -> None:
     assert_refused(changed(x86(), "kai.image_tag", "v1 2"), "kai.image_tag", "should match pattern", found="v1 2")
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(f"{release}.{key}" for release in ("kai", "gpu_operator") for key in ("namespace", "images.registry")),
+        "kai.image_tag",
+    ],
+)
+@pytest.mark.parametrize("text", ["0", "017", "1e3", "1e-3", "0x1f", "0b1", "0o7", "y", "no", "off", "true", "null"])
+def test_what_a_chart_writes_without_quotes_is_text_to_yaml(key: str, text: str) -> None:
+    assert_refused(changed(x86(), key, text), key, "without quotes", "Choose another one", found=text)
+
+
+@_RELEASES
+def test_a_pull_secret_of_a_chart_is_text_to_yaml(release: str) -> None:
+    key = f"{release}.images.pull_secrets"
+    assert_refused(changed(x86(), key, ["site", "7"]), f"{key}.1", "without quotes", found="7")
+    # We write this one ourselves, as JSON.
+    assert parse(changed(x86(), "monitoring.pull_secrets", ["7"])).monitoring.pull_secrets == ("7",)
+
+
+@pytest.mark.parametrize("tag", ["1.35", "1_000", "20260101", "TRUE"])
+def test_an_image_tag_is_no_number(tag: str) -> None:
+    assert_refused(changed(x86(), "kai.image_tag", tag), "kai.image_tag", "without quotes", found=tag)
+
+
+@pytest.mark.parametrize("text", ["v1", "1-2", "1a", "0xg", "1e", "2026-01-01", "nobody", "yes-1", "nul", "a"])
+def test_what_only_looks_like_a_number_or_a_word_of_yaml_is_a_name(text: str) -> None:
+    stack = changed(changed(x86(), "kai.namespace", text), "kai.image_tag", text)
+    assert (parse(stack).kai.namespace, parse(stack).kai.image_tag) == (text, text)
+
+
 @pytest.mark.parametrize("digits", ["\u0661.36", "1.\u0663\u0666"])
 def test_other_digits_are_no_version_of_kubernetes(digits: str) -> None:
     key = "cluster.kubernetes_version"

@@ -12,7 +12,7 @@ from operations.policy_check import PACK, Judged, Pack, render
 from operations.policy_check.configuration import configured
 from operations.policy_check.guard import check_packs, prove
 from operations.stack_file import raw_settings, stack_names
-from testbed.stacks import STACK_FILES, jetson
+from testbed.stacks import STACK_FILES, changed, jetson
 
 
 def _pack(folder: Path, script: str) -> Pack:
@@ -68,6 +68,12 @@ def test_the_configuration_is_the_stacks_own_for_each_policy(tmp_path: Path) -> 
     for settings in written.values():
         assert settings["platform"] == jetson()["platform"]
         assert set(settings) <= {"platform", "reservation", "gpu_operator", "kai"}, "the pack takes no other section"
+
+
+def test_a_section_that_is_null_is_none_of_the_configuration(tmp_path: Path) -> None:
+    """The engine refuses null where the pack's schema has an object."""
+    written = configured(PACK, changed(jetson(), "gvirtus", None), tmp_path).read_text(encoding="utf-8")
+    assert written == configured(PACK, jetson(), tmp_path).read_text(encoding="utf-8")
 
 
 def test_a_configuration_that_was_asked_for_is_taken_as_it_is(tmp_path: Path) -> None:
