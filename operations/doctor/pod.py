@@ -50,12 +50,12 @@ def find_pod(facts: Facts, name: str, namespace: str) -> Pod:
     for pod in facts.snapshot.pods:
         if (pod.namespace, pod.name) == (namespace, name):
             return pod
-    for unseen in facts.snapshot.unseen:
-        if unseen.what == Source.PODS and not unseen.but:
-            raise OperationError(
-                f"The pods of namespace '{namespace}' can't be read: {unseen.why} The right to list pods in that "
-                "namespace is enough."
-            )
+    unseen = facts.unseen.get(Source.PODS)
+    if unseen is not None and not unseen.but:
+        raise OperationError(
+            f"The pods of namespace '{namespace}' can't be read: {unseen.why} The right to list pods in that "
+            "namespace is enough."
+        )
     elsewhere = [pod.namespace for pod in facts.snapshot.pods if pod.name == name]
     there = [pod.name for pod in facts.snapshot.pods if pod.namespace == namespace]
     near = difflib.get_close_matches(name, there, n=1)

@@ -8,7 +8,7 @@ from functools import cached_property
 from cluster.answers import Node as LiveNode
 from cluster.answers import Pod as LivePod
 from cluster.sharing_findings import shares_memory
-from cluster.snapshot import BindRequest, PodGroup, Snapshot
+from cluster.snapshot import NODES, PODS, BindRequest, PodGroup, Snapshot
 from cluster.snapshot import Queue as LiveQueue
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import read_label, shared_mib
@@ -40,7 +40,7 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
         OperationError: if the nodes or pods could not be read.
     """
     for unseen in snapshot.unseen:
-        if unseen.what in {"nodes", "pods"}:
+        if unseen.what in {NODES, PODS}:
             raise OperationError(f"The cluster's {unseen.what} can't be read: {unseen.why}")
     remarks = [f"Not looked at: {unseen.what} ({unseen.why})" for unseen in snapshot.unseen]
     platform = settings.platform if settings else None

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cluster.answers import Node, Pod
-from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot, Unseen
+from cluster.lists import Unseen
+from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot
 from operations.status.report import Status
 from operations.status.sharing_map import build
 from testbed.shared_gpus import Manifest

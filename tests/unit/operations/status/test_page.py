@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from typing_extensions import override
 
-from cluster.snapshot import Unseen
+from cluster.lists import Unseen
 from operations.status.markup import Markup, element, joined
 from operations.status.page import page
 from operations.status.report import Status

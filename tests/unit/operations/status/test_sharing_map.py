@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cluster.snapshot import Unseen
+from cluster.lists import Unseen
 from operations.status.report import NodeStatus, Status
 from testbed.shared_gpus import CREATED, Manifest, gpu_node, pod, reservation, share
 from tests.unit.operations.status.clusters import status_of

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from rich.console import Console
 
-from cluster.snapshot import Unseen
+from cluster.lists import Unseen
 from operations.status.report import Gpu, Share, Status
 from operations.status.text import bar, lines
 from operations.status.words import age
