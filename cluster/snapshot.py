@@ -1,7 +1,9 @@
 """What of a cluster concerns shared GPUs, read once: nodes, pods, and KAI's queues, pod groups and bind requests."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 
 from pydantic import AliasPath, Field
 
@@ -12,6 +14,8 @@ from cluster.lists import Reader, Unseen
 NODES, PODS, QUEUES = "nodes", "pods", "KAI's queues"
 POD_GROUPS, BIND_REQUESTS = "KAI's pod groups", "KAI's bind requests"
 """What each list is called where it could not be read."""
+QUEUE_LABEL = "kai.scheduler/queue"
+"""Label by which a pod names its queue (KAI v0.17.0 pkg/common/constants)."""
 _KAI = "/apis/scheduling.run.ai"
 
 
@@ -53,6 +57,12 @@ class SchedulingCondition(Condition):
     """What the scheduler says of a pod group (KAI v0.17.0 pkg/apis/scheduling/v2alpha2/podgroup_types.go)."""
 
     reasons: list[Explanation] = Field(default=[])
+
+    @property
+    def explanations(self) -> list[Explanation]:
+        """Why the group can't be placed; empty where nothing stands in its way."""
+        own = [Explanation(reason=self.reason, message=self.message)] if self.reason or self.message else []
+        return (self.reasons or own) if self.status == "True" else []
 
 
 class PodGroup(Answer):
@@ -124,6 +134,27 @@ class Snapshot:
     pod_groups: tuple[PodGroup, ...] = ()
     bind_requests: tuple[BindRequest, ...] = ()
     unseen: tuple[Unseen, ...] = ()
+
+    def group_of(self, pod: Pod) -> PodGroup | None:
+        """A pod's group, or None."""
+        return self._groups.get((pod.namespace, pod.group))
+
+    def bind_request_of(self, pod: Pod) -> BindRequest | None:
+        """A pod's bind request, or None."""
+        return self._requests.get((pod.namespace, pod.name))
+
+    def queue_of(self, pod: Pod) -> str:
+        """A pod's queue: its group's, or what its label says; empty where nothing says one."""
+        group = self.group_of(pod)
+        return (group.queue if group else "") or pod.labels.get(QUEUE_LABEL, "")
+
+    @cached_property
+    def _groups(self) -> Mapping[tuple[str, str], PodGroup]:
+        return {(each.namespace, each.name): each for each in self.pod_groups}
+
+    @cached_property
+    def _requests(self) -> Mapping[tuple[str, str], BindRequest]:
+        return {(each.namespace, each.pod): each for each in self.bind_requests}
 
 
 def read_snapshot(cluster: Cluster, namespace: str = "") -> Snapshot:

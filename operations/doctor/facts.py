@@ -12,7 +12,7 @@ from pydantic import AliasPath, BeforeValidator, Field
 from cluster import snapshot
 from cluster.answers import Answer, Condition, Container, Event, HelmRevision, Node, Pod, Version
 from cluster.lists import Unseen
-from cluster.snapshot import PodGroup, Snapshot
+from cluster.snapshot import Snapshot
 from config.stack import StackSettings
 from manifests import reservation
 from operations.doctor.hosts.answer import HostReport
@@ -333,11 +333,6 @@ class Facts:
         """The pods with which KAI holds GPUs."""
         place = str((self.config.reservation if self.config else {}).get("namespace") or reservation.NAMESPACE)
         return tuple(pod for pod in self.snapshot.pods if pod.namespace == place and pod.labels.get(GPU_GROUP))
-
-    @cached_property
-    def groups_by_pod(self) -> Mapping[tuple[str, str], PodGroup]:
-        """Pod groups, by namespace and name."""
-        return {(group.namespace, group.name): group for group in self.snapshot.pod_groups}
 
     def pods_of(self, workload: Deployment | DaemonSet) -> tuple[Pod, ...]:
         """The pods that a Deployment or DaemonSet selects."""

@@ -22,8 +22,6 @@ from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
 from operations.plan.workloads import PRIORITIES, SCHEDULER, TRAIN, accepted, is_preemptible
 
-_POD_GROUP = "pod-group-name"
-"""Annotation with a pod's group (KAI v0.17.0 pkg/common/constants)."""
 _MIG_STRATEGY = "nvidia.com/mig.strategy"
 _MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
 
@@ -140,16 +138,15 @@ class _Pods:
 
     def workloads(self) -> Iterator[Workload]:
         """In the order of their creation; who runs comes with its place."""
-        groups = {(group.namespace, group.name): group for group in self.snapshot.pod_groups}
         members: dict[tuple[str, str], list[LivePod]] = {}
         for pod in sorted(self.snapshot.pods, key=lambda pod: (str(pod.created or ""), pod.namespace, pod.name)):
             if not pod.ended:
-                group = pod.annotations.get(_POD_GROUP) if pod.scheduler == SCHEDULER else None
+                group = pod.group if pod.scheduler == SCHEDULER else ""
                 members.setdefault((pod.namespace, group or f"pod/{pod.name}"), []).append(pod)
-        for key, pods in members.items():
+        for pods in members.values():
             asked = [read for pod in pods if (read := self._pod(pod)) is not None]
             if asked:
-                yield self._workload(groups.get(key), pods[0], asked)
+                yield self._workload(self.snapshot.group_of(pods[0]), pods[0], asked)
 
     def _workload(self, group: PodGroup | None, pod: LivePod, asked: list[Pod]) -> Workload:
         if pod.scheduler != SCHEDULER or group is None:
