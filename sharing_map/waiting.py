@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from cluster.pending import said_of
-from operations.status.report import Fact, PendingPod
-from operations.status.view import User, View, asks
+from sharing_map.report import Fact, PendingPod
+from sharing_map.view import User, View, asks
 
 
 def pending_pods(view: View) -> Iterator[PendingPod]:

@@ -9,8 +9,8 @@ from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, FractionShare, Memor
 from manifests import reservation_index
 from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, PLATFORM, TIME_SLICING_POOL
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
-from operations.status.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
-from operations.status.view import User, View, pod_name, ready_since, share
+from sharing_map.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
+from sharing_map.view import User, View, pod_name, ready_since, share
 
 _MIG_STRATEGY = "nvidia.com/mig.strategy"
 

@@ -25,7 +25,7 @@ from gpu_sharing.request import (
 )
 from manifests import reservation
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
-from operations.status.report import Fact, Share
+from sharing_map.report import Fact, Share
 
 SCHEDULER = "kai-scheduler"
 """`schedulerName` of KAI's pods (KAI v0.17.0 pkg/common/constants)."""
