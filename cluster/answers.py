@@ -240,6 +240,11 @@ class Pod(Answer):
     statuses: list[ContainerStatus] = Field(default=[], validation_alias=AliasPath("status", "containerStatuses"))
 
     @property
+    def group(self) -> str:
+        """Its PodGroup's name; empty where KAI's pod grouper has named none (KAI v0.17.0 pkg/common/constants)."""
+        return self.annotations.get("pod-group-name", "")
+
+    @property
     def ended(self) -> bool:
         """Whether it holds no resources any more."""
         return self.phase in {"Succeeded", "Failed"}

@@ -5,14 +5,12 @@ The program itself only reads with it, but for giving back what it adopted; the 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
-from lightkube.config import client_adapter
-from lightkube.core.exceptions import ConfigError
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from cluster.answers import (
     AccessReview,
@@ -21,7 +19,6 @@ from cluster.answers import (
     Event,
     HelmRevision,
     Installed,
-    Items,
     LiveObject,
     Namespace,
     Node,
@@ -30,112 +27,23 @@ from cluster.answers import (
     Pod,
     PullSecret,
     Resources,
-    Status,
     Version,
 )
-from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.kubeconfig import ChosenContext, choose_context, in_cluster
-from config.cluster import POLICIES_SINCE, ClusterSettings
-
-TIMEOUT_SECONDS = 5
-"""Bound of one request: an unreachable cluster is found out within it."""
-UP_TIMEOUT_SECONDS = 60
-"""Bound of an answer within `pulumi up`, which asks for everything at once: one late answer would fail all of it. An
-address where nobody listens is still found out within `TIMEOUT_SECONDS`."""
-_WEBHOOK_SECONDS = 30
-"""What the API server may wait for one admission webhook at most (ValidatingWebhook, timeoutSeconds)."""
+from cluster.connection import ADMISSION_SECONDS, JSON, METADATA, Connection, NotFoundError, objection_of
+from cluster.errors import ClusterError
+from config.cluster import POLICIES_SINCE
 
 _PULL_TYPES = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
 
-_JSON = "application/json"
-_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
-
 _DISCOVERY = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
 """Every kind of the API server in one answer (Kubernetes 1.30 and later)."""
-
-_PAGE = 500
-"""Objects per answer to a list, as kubectl asks for them: a large cluster's objects are never in memory all at once."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """A connection to one cluster.
-
-    Attributes:
-        chosen: the context that it was opened with.
-    """
-
-    chosen: ChosenContext
-    _http: httpx2.Client
-    _timeout_seconds: float | None = None
-
-    @property
-    def server(self) -> str:
-        """The API server's address."""
-        return str(self.chosen.config.cluster.server)
-
-    @property
-    def context(self) -> str:
-        """The context's name, for messages."""
-        return self.chosen.name
-
-    @property
-    def kubeconfig(self) -> str:
-        """The kubeconfig's path, for messages."""
-        return self.chosen.file
-
-    @classmethod
-    def connect(cls, settings: ClusterSettings, *, timeout_seconds: float | None = None) -> Self:
-        """Open the cluster that a stack names, or kubectl's current one; arguments as of `open`."""
-        return cls.open(settings.kubeconfig, settings.context, timeout_seconds=timeout_seconds)
-
-    @classmethod
-    def open(
-        cls,
-        kubeconfig: str | None = None,
-        context: str | None = None,
-        *,
-        timeout_seconds: float | None = None,
-    ) -> Self:
-        """Open a cluster: kubectl's own file and current context where nothing else is named.
-
-        Args:
-            kubeconfig: the file.
-            context: one of its contexts.
-            timeout_seconds: bound of one request, in place of `TIMEOUT_SECONDS`.
-
-        Raises:
-            ClusterUnreachableError: if there is no kubeconfig.
-            ClusterError: if it can't be read, or has no such context.
-        """
-        return cls._of(choose_context(kubeconfig, context), timeout_seconds)
-
-    @classmethod
-    def in_cluster(cls) -> Self:
-        """Open the cluster of the pod that this process runs in, as its service account.
-
-        Raises:
-            ClusterUnreachableError: it does not run in a pod.
-        """
-        return cls._of(in_cluster())
-
-    @classmethod
-    def _of(cls, chosen: ChosenContext, timeout_seconds: float | None = None) -> Self:
-        timeout = httpx2.Timeout(timeout_seconds or TIMEOUT_SECONDS)
-        try:
-            http = client_adapter.Client(chosen.config, client_adapter.ConnectionParams(timeout=timeout))
-        except (ConfigError, ValueError, OSError, httpx2.InvalidURL) as error:
-            raise ClusterError(
-                f"The address or the certificates of context '{chosen.name}' can't be used: {error}\n"
-                f"Check them with: kubectl --kubeconfig {chosen.file} config view"
-            ) from error
-        return cls(chosen, http, timeout_seconds)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._http.close()
+class Cluster(Connection):
+    """What is asked of one cluster."""
 
     def version(self) -> Version:
         """The API server's version."""
@@ -154,7 +62,7 @@ class Cluster:
 
     def node_metadata(self) -> dict[str, NodeMetadata]:
         """The metadata of every node by name, without the status, which is most of a node."""
-        listed = self._list("/api/v1/nodes", NodeMetadata, accept=_METADATA.format("List"))
+        listed = self._list("/api/v1/nodes", NodeMetadata, accept=METADATA.format("List"))
         return {node.name: node for node in listed}
 
     def namespace(self, name: str) -> Namespace | None:
@@ -168,7 +76,7 @@ class Cluster:
 
     def find_object(self, manifest: Mapping[str, Any]) -> LiveObject | None:
         """The object of a manifest's kind, namespace and name, or None; of a Secret the metadata alone."""
-        accept = _METADATA.format("") if manifest["kind"] == "Secret" else _JSON
+        accept = METADATA.format("") if manifest["kind"] == "Secret" else JSON
         return self._find(
             object_path(manifest), lambda answer: LiveObject.model_validate({"content": answer}), accept=accept
         )
@@ -211,7 +119,7 @@ class Cluster:
         params = {"tailLines": str(lines), "container": container, "limitBytes": limit_bytes and str(limit_bytes)}
         chosen = {name: value for name, value in params.items() if value} | ({"previous": "true"} if previous else {})
         response = self._send(f"/api/v1/namespaces/{namespace}/pods/{pod}/log", params=chosen)
-        objection = _objection(response)
+        objection = objection_of(response)
         if objection is None:
             return response.text
         none_yet = {httpx2.codes.BAD_REQUEST, httpx2.codes.NOT_FOUND}
@@ -244,12 +152,12 @@ class Cluster:
         Raises:
             ClusterError: if the API server can't be asked.
         """
-        return _objection(
+        return objection_of(
             self._send(
                 object_path(manifest).rpartition("/")[0],
                 method="POST",
                 body=json.dumps(manifest),
-                timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
+                timeout_seconds=ADMISSION_SECONDS,
             )
         )
 
@@ -272,9 +180,9 @@ class Cluster:
             params={"dryRun": "All"},
             headers={"Impersonate-User": user},
             body=json.dumps(manifest),
-            timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
+            timeout_seconds=ADMISSION_SECONDS,
         )
-        return _objection(response) or dict(response.json())
+        return objection_of(response) or dict(response.json())
 
     def delete(self, manifest: Mapping[str, Any]) -> None:
         """Delete an object, which may be gone already, or be on its way: some answer a conflict to that.
@@ -283,7 +191,7 @@ class Cluster:
             ClusterError: if it is refused.
         """
         path = object_path(manifest)
-        objection = _objection(self._send(path, method="DELETE", timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS))
+        objection = objection_of(self._send(path, method="DELETE", timeout_seconds=ADMISSION_SECONDS))
         if objection is not None and objection.code not in {httpx2.codes.NOT_FOUND, httpx2.codes.CONFLICT}:
             raise ClusterError(f"The cluster at {self.server} refuses to delete {path}: {objection.message}")
 
@@ -303,12 +211,12 @@ class Cluster:
         """
         still = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": still}
-        objection = _objection(
+        objection = objection_of(
             self._send(
                 path,
                 method="DELETE",
                 body=json.dumps(options | {"propagationPolicy": "Background"}),
-                timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
+                timeout_seconds=ADMISSION_SECONDS,
             )
         )
         return None if objection is None or objection.code == httpx2.codes.NOT_FOUND else objection
@@ -338,11 +246,11 @@ class Cluster:
         response = self._send(
             object_path(manifest),
             params={"fieldManager": manager, "force": "true"},
-            accept=_METADATA.format(""),
+            accept=METADATA.format(""),
             body=json.dumps(manifest),
-            timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
+            timeout_seconds=ADMISSION_SECONDS,
         )
-        return _objection(response)
+        return objection_of(response)
 
     def objection(self, manifest: Mapping[str, Any], *, manager: str) -> Objection | None:
         """What the API server has against this object, its admission webhooks asked; nothing is stored.
@@ -357,9 +265,9 @@ class Cluster:
             object_path(manifest),
             params={"fieldManager": manager, "force": "true", "dryRun": "All"},
             body=json.dumps(manifest),
-            timeout_seconds=_WEBHOOK_SECONDS + TIMEOUT_SECONDS,
+            timeout_seconds=ADMISSION_SECONDS,
         )
-        return _objection(response)
+        return objection_of(response)
 
     def objects(
         self, path: str, kind: type[T], *, params: dict[str, str] | None = None, metadata: bool = False
@@ -376,8 +284,8 @@ class Cluster:
             ClusterError: if the API server can't be asked, or refuses.
         """
         try:
-            return self._list(path, kind, params=params, accept=_METADATA.format("List") if metadata else _JSON)
-        except _NotFoundError:
+            return self._list(path, kind, params=params, accept=METADATA.format("List") if metadata else JSON)
+        except NotFoundError:
             return []
 
     def kinds(self) -> list[DiscoveredGroup]:
@@ -433,120 +341,8 @@ class Cluster:
             f"/api/v1/namespaces/{namespace}/secrets",
             HelmRevision,
             params={"labelSelector": f"owner=helm,name={release}"},
-            accept=_METADATA.format("List"),
+            accept=METADATA.format("List"),
         )
-
-    def _list(
-        self,
-        path: str,
-        kind: type[T],
-        *,
-        params: dict[str, str] | None = None,
-        accept: str = _JSON,
-    ) -> list[T]:
-        return [item for page in self._pages(path, kind, params=params or {}, accept=accept) for item in page]
-
-    def _pages(self, path: str, kind: type[T], *, params: dict[str, str], accept: str) -> Iterator[list[T]]:
-        adapter = TypeAdapter(list[kind])  # type: ignore[valid-type]  # kind is a runtime class
-        after: dict[str, str] = {}
-        while True:
-            listed = self._read(
-                path, Items.model_validate, params=params | {"limit": str(_PAGE)} | after, accept=accept
-            )
-            try:
-                yield adapter.validate_python(listed.items or [])
-            except ValidationError as error:
-                raise _not_understood(path, error) from error
-            if not listed.next_page:
-                return
-            after = {"continue": listed.next_page}
-
-    def _find(self, path: str, parse: Callable[[Any], T], *, accept: str = _JSON) -> T | None:
-        try:
-            return self._read(path, parse, accept=accept)
-        except _NotFoundError:
-            return None
-
-    def _read(  # noqa: PLR0913 - the parts of a request
-        self,
-        path: str,
-        parse: Callable[[Any], T],
-        *,
-        params: dict[str, str] | None = None,
-        accept: str = _JSON,
-        method: str | None = None,
-        body: str | None = None,
-    ) -> T:
-        method = method or ("GET" if body is None else "PATCH")
-        response = self._send(path, params=params, accept=accept, method=method, body=body)
-        match response.status_code:
-            case httpx2.codes.OK | httpx2.codes.CREATED:
-                pass
-            case httpx2.codes.NOT_FOUND:
-                raise _NotFoundError(path)
-            case httpx2.codes.UNAUTHORIZED | httpx2.codes.FORBIDDEN as code:
-                raise ClusterError(
-                    f"The cluster at {self.server} refuses {method} {path} to context '{self.context}' ({code}).\n"
-                    "Use a context with cluster-admin rights: the program creates cluster-wide policies and namespaces."
-                )
-            case code:
-                raise ClusterUnreachableError(
-                    f"The cluster at {self.server} answered {method} {path} with status {code}."
-                )
-        try:
-            return parse(response.json())
-        except ValueError as error:
-            raise _not_understood(path, error) from error
-
-    def _send(  # noqa: PLR0913 - the parts of a request
-        self,
-        path: str,
-        *,
-        params: dict[str, str] | None = None,
-        accept: str = _JSON,
-        method: str | None = None,
-        body: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_seconds: float | None = None,
-    ) -> httpx2.Response:
-        """A GET, or with a body a server-side apply, unless a method is named; whatever the answer says."""
-        method = method or ("GET" if body is None else "PATCH")
-        sent = {"Accept": accept} | dict(headers or {})
-        if body is not None:
-            sent["Content-Type"] = "application/apply-patch+yaml" if method == "PATCH" else _JSON
-        try:
-            return self._http.request(
-                method,
-                path,
-                params=params,
-                headers=sent,
-                content=body,
-                timeout=httpx2.Timeout(
-                    timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS, connect=TIMEOUT_SECONDS
-                ),
-            )
-        except httpx2.TransportError as error:
-            raise ClusterUnreachableError(
-                f"No answer from the cluster at {self.server} (context '{self.context}' of {self.kubeconfig}): "
-                f"{error}\n"
-                f"Check that it runs and that this machine reaches it: kubectl --context {self.context} get nodes"
-            ) from error
-        except (ConfigError, LookupError, TypeError, ValueError, OSError) as error:
-            raise ClusterError(f"The credentials of context '{self.context}' can't be used: {error}") from error
-
-
-def _objection(response: httpx2.Response) -> Objection | None:
-    """What an answer has against its request."""
-    if response.is_success:
-        return None
-    try:
-        said = Status.model_validate_json(response.content).message
-    except ValidationError:
-        # For a kind that it does not know yet, the API server answers in plain text.
-        said = ""
-    return Objection(
-        code=response.status_code, message=said or f"the API server answered with status {response.status_code}"
-    )
 
 
 def plural(kind: str) -> str:
@@ -561,11 +357,3 @@ def object_path(manifest: Mapping[str, Any]) -> str:
     group = f"/api/{version}" if version == "v1" else f"/apis/{version}"
     namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
     return f"{group}{namespace}/{plural(manifest['kind'])}/{metadata['name']}"
-
-
-class _NotFoundError(ClusterError):
-    pass
-
-
-def _not_understood(path: str, error: ValueError) -> ClusterError:
-    return ClusterError(f"The cluster's answer to GET {path} is not what Kubernetes 1.30 or later sends: {error}")

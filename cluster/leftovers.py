@@ -1,14 +1,13 @@
 """What a cluster has of a stack that its state may not know: by the marks of Helm and of the field managers."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pydantic import AliasPath, Field
 
 from cluster.answers import Answer, FieldOwner, HelmRevision, LiveObject, Node, ObjectMetadata
 from cluster.client import Cluster, object_path
-from cluster.errors import ClusterError
+from cluster.lists import Reader
 from manifests.objects import Manifest
 from manifests.ownership import BEFORE, FIELD_MANAGER, key, owner
 
@@ -19,7 +18,6 @@ GROUPS = ("kai.scheduler", "nfd.k8s-sigs.io", "nvidia.com", "scheduling.run.ai")
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _HALF_DONE = "owner=helm,status in (pending-install,pending-upgrade,pending-rollback)"
 _OF_HELM = "app.kubernetes.io/managed-by=Helm"
-_PARALLEL = 8
 
 
 @dataclass(frozen=True)
@@ -98,25 +96,18 @@ def of_releases(cluster: Cluster, releases: frozenset[tuple[str, str]]) -> tuple
     """
     if not releases:
         return [], []
-    kinds = list(_kinds(cluster))
-    unseen: list[str] = []
     objects: dict[str, Leftover] = {}
-
-    def read(kind: _Kind) -> list[ObjectMetadata]:
-        selector = {"labelSelector": _OF_HELM}
-        return cluster.objects(f"{kind.root}/{kind.plural}", ObjectMetadata, params=selector, metadata=True)
-
-    with ThreadPoolExecutor(_PARALLEL) as pool:
-        for kind, answer in [(kind, pool.submit(read, kind)) for kind in kinds]:
-            try:
-                listed = answer.result()
-            except ClusterError as error:
-                unseen.append(f"{kind.plural}: {str(error).splitlines()[0]}")
-                continue
-            for each in listed:
+    selector = {"labelSelector": _OF_HELM}
+    with Reader(cluster, insists=False) as reader:
+        answers = [
+            (kind, reader.objects(kind.plural, kind.path, ObjectMetadata, params=selector, metadata=True))
+            for kind in list(_kinds(cluster))
+        ]
+        for kind, answer in answers:
+            for each in answer():
                 if each.release in releases:
                     objects.setdefault(each.uid, _leftover(kind, each))
-    return sorted(objects.values(), key=lambda each: each.name), unseen
+    return sorted(objects.values(), key=lambda each: each.name), [str(each) for each in reader.unseen]
 
 
 def written_by(cluster: Cluster, manifests: Iterable[Manifest], stack: str) -> list[Leftover]:
@@ -169,6 +160,11 @@ class _Kind:
     root: str
     plural: str
     kind: str
+
+    @property
+    def path(self) -> str:
+        """Where the API server lists its objects."""
+        return f"{self.root}/{self.plural}"
 
 
 def _kinds(cluster: Cluster) -> Iterator[_Kind]:

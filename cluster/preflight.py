@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.answers import HelmRevision, LiveObject, Namespace, Node, Version
-from cluster.client import UP_TIMEOUT_SECONDS, Cluster
+from cluster.client import Cluster
+from cluster.connection import UP_TIMEOUT_SECONDS
 from cluster.deployed_state import DeployedState
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.findings import Finding

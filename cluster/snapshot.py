@@ -1,29 +1,22 @@
-"""What of a cluster concerns shared GPUs, read once: nodes, pods, and KAI's queues, pod groups and bind requests.
+"""What of a cluster concerns shared GPUs, read once: nodes, pods, and KAI's queues, pod groups and bind requests."""
 
-Read-only, with whatever rights the user has: what the API server refuses is noted down, and the rest is read.
-"""
-
-import contextlib
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from typing import TypeVar
+from functools import cached_property
 
 from pydantic import AliasPath, Field
 
 from cluster.answers import Answer, Condition, Node, Pod
 from cluster.client import Cluster
-from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.lists import Reader, Unseen
 
-PODS = "pods"
-"""What pods are called where they could not be read."""
-_PARALLEL = 5
+NODES, PODS, QUEUES = "nodes", "pods", "KAI's queues"
+POD_GROUPS, BIND_REQUESTS = "KAI's pod groups", "KAI's bind requests"
+"""What each list is called where it could not be read."""
+QUEUE_LABEL = "kai.scheduler/queue"
+"""Label by which a pod names its queue (KAI v0.17.0 pkg/common/constants)."""
 _KAI = "/apis/scheduling.run.ai"
-_POD_GROUPS, _BIND_REQUESTS = f"{_KAI}/v2alpha2/podgroups", f"{_KAI}/v1alpha2/bindrequests"
-
-T = TypeVar("T")
 
 
 class QueueResource(Answer):
@@ -64,6 +57,12 @@ class SchedulingCondition(Condition):
     """What the scheduler says of a pod group (KAI v0.17.0 pkg/apis/scheduling/v2alpha2/podgroup_types.go)."""
 
     reasons: list[Explanation] = Field(default=[])
+
+    @property
+    def explanations(self) -> list[Explanation]:
+        """Why the group can't be placed; empty where nothing stands in its way."""
+        own = [Explanation(reason=self.reason, message=self.message)] if self.reason or self.message else []
+        return (self.reasons or own) if self.status == "True" else []
 
 
 class PodGroup(Answer):
@@ -120,21 +119,6 @@ class BindRequest(Answer):
 
 
 @dataclass(frozen=True)
-class Unseen:
-    """What could not be read.
-
-    Attributes:
-        what: in words, as `pods`.
-        why: the API server's answer.
-        but: the namespace of which it could be read; empty where it could not at all.
-    """
-
-    what: str
-    why: str
-    but: str = ""
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """A cluster at one moment, each list in the order of names.
 
@@ -151,42 +135,26 @@ class Snapshot:
     bind_requests: tuple[BindRequest, ...] = ()
     unseen: tuple[Unseen, ...] = ()
 
+    def group_of(self, pod: Pod) -> PodGroup | None:
+        """A pod's group, or None."""
+        return self._groups.get((pod.namespace, pod.group))
 
-@dataclass
-class _Reader:
-    """Reads lists beside each other, and notes down what is refused.
+    def bind_request_of(self, pod: Pod) -> BindRequest | None:
+        """A pod's bind request, or None."""
+        return self._requests.get((pod.namespace, pod.name))
 
-    Attributes:
-        unseen: what could not be read so far.
-    """
+    def queue_of(self, pod: Pod) -> str:
+        """A pod's queue: its group's, or what its label says; empty where nothing says one."""
+        group = self.group_of(pod)
+        return (group.queue if group else "") or pod.labels.get(QUEUE_LABEL, "")
 
-    unseen: list[Unseen] = field(default_factory=list)
+    @cached_property
+    def _groups(self) -> Mapping[tuple[str, str], PodGroup]:
+        return {(each.namespace, each.name): each for each in self.pod_groups}
 
-    def take(self, what: str, answer: "Future[list[T]]") -> tuple[T, ...]:
-        """A list, or nothing where the API server refuses it.
-
-        Raises:
-            ClusterUnreachableError: if it does not answer.
-        """
-        try:
-            return tuple(answer.result())
-        except ClusterUnreachableError:
-            raise
-        except ClusterError as error:
-            self.unseen.append(Unseen(what, str(error).splitlines()[0]))
-            return ()
-
-    def take_or(
-        self, what: str, answer: "Future[list[T]]", of_namespace: "Callable[[], list[T]]", namespace: str
-    ) -> tuple[T, ...]:
-        """A list, or what of it one namespace has, where only that may be read."""
-        objects = self.take(what, answer)
-        if not namespace or not self.unseen or self.unseen[-1].what != what:
-            return objects
-        with contextlib.suppress(ClusterError):
-            objects = tuple(of_namespace())
-            self.unseen[-1] = replace(self.unseen[-1], but=namespace)
-        return objects
+    @cached_property
+    def _requests(self) -> Mapping[tuple[str, str], BindRequest]:
+        return {(each.namespace, each.pod): each for each in self.bind_requests}
 
 
 def read_snapshot(cluster: Cluster, namespace: str = "") -> Snapshot:
@@ -199,36 +167,18 @@ def read_snapshot(cluster: Cluster, namespace: str = "") -> Snapshot:
     Raises:
         ClusterUnreachableError: if the API server does not answer.
     """
-    reader = _Reader()
-    with ThreadPoolExecutor(_PARALLEL) as pool:
-
-        def ask(path: str, kind: type[T]) -> "Future[list[T]]":
-            return pool.submit(cluster.objects, path, kind)
-
-        def take(what: str, answer: "Future[list[T]]", path: str, kind: type[T]) -> tuple[T, ...]:
-            group, _, plural = path.rpartition("/")
-            in_namespace = partial(cluster.objects, f"{group}/namespaces/{namespace}/{plural}", kind)
-            return reader.take_or(what, answer, in_namespace, namespace)
-
-        nodes, pods = ask("/api/v1/nodes", Node), ask("/api/v1/pods", Pod)
-        queues = ask(f"{_KAI}/v2/queues", Queue)
-        groups = ask(_POD_GROUPS, PodGroup)
-        requests = ask(_BIND_REQUESTS, BindRequest)
+    with Reader(cluster) as reader:
+        nodes = reader.objects(NODES, "/api/v1/nodes", Node)
+        pods = reader.objects(PODS, "/api/v1/pods", Pod, namespace=namespace)
+        queues = reader.objects(QUEUES, f"{_KAI}/v2/queues", Queue)
+        groups = reader.objects(POD_GROUPS, f"{_KAI}/v2alpha2/podgroups", PodGroup, namespace=namespace)
+        requests = reader.objects(BIND_REQUESTS, f"{_KAI}/v1alpha2/bindrequests", BindRequest, namespace=namespace)
         return Snapshot(
             taken=datetime.now(UTC),
-            nodes=_sorted(reader.take("nodes", nodes), lambda node: (node.name,)),
-            pods=_sorted(take(PODS, pods, "/api/v1/pods", Pod), lambda pod: (pod.namespace, pod.name)),
-            queues=_sorted(reader.take("KAI's queues", queues), lambda queue: (queue.name,)),
-            pod_groups=_sorted(
-                take("KAI's pod groups", groups, _POD_GROUPS, PodGroup), lambda group: (group.namespace, group.name)
-            ),
-            bind_requests=_sorted(
-                take("KAI's bind requests", requests, _BIND_REQUESTS, BindRequest),
-                lambda request: (request.namespace, request.name),
-            ),
+            nodes=tuple(sorted(nodes(), key=lambda node: node.name)),
+            pods=tuple(sorted(pods(), key=lambda pod: (pod.namespace, pod.name))),
+            queues=tuple(sorted(queues(), key=lambda queue: queue.name)),
+            pod_groups=tuple(sorted(groups(), key=lambda group: (group.namespace, group.name))),
+            bind_requests=tuple(sorted(requests(), key=lambda request: (request.namespace, request.name))),
             unseen=tuple(reader.unseen),
         )
-
-
-def _sorted(objects: tuple[T, ...], by: Callable[[T], tuple[str, ...]]) -> tuple[T, ...]:
-    return tuple(sorted(objects, key=by))

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 
-from cluster.client import UP_TIMEOUT_SECONDS, Cluster
+from cluster.client import Cluster
+from cluster.connection import UP_TIMEOUT_SECONDS
 from cluster.giving_back import give_back_values
 from components import tokens
 from config.cluster import ClusterSettings

@@ -21,6 +21,7 @@ from config.stack import StackConfigError
 from operations import chart_update, engine, policy_check, sharing, summary
 from operations import images as stack_images
 from operations.bundle.commands import bundle
+from operations.chart_files import read_chart
 from operations.docs_site import docs_site
 from operations.doctor.commands import app as doctor_app
 from operations.errors import OperationError
@@ -191,7 +192,7 @@ def update(chart: Annotated[Path, typer.Option(help="A newer chart's folder or a
             chart_update.with_every_option(read_stack_file(file)), file.name
         )
     facts = ROOT / "tests" / "data" / "charts"
-    report = chart_update.check(chart_update.read_chart(chart), stacks, facts, Helm.installed())
+    report = chart_update.check(read_chart(chart), stacks, facts, Helm.installed())
     typer.echo(report.text())
     if not report.fits:
         raise OperationError("The chart does not fit this program; what is missing stands above.")

@@ -11,7 +11,7 @@ from typing import Any
 from config.stack import StackSettings
 from manifests import every_object
 from manifests.objects import HelmRelease, Manifest
-from operations.chart_update import read_chart
+from operations.chart_files import read_chart
 from operations.errors import OperationError
 from operations.helm import Circumstances, Helm, objects
 from operations.registry import Content

@@ -14,6 +14,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from cluster.answers import Pod as ReadPod
+from cluster.pending import scheduler_says
 from gpu_sharing.request import GPU_MEMORY
 from operations.errors import OperationError
 
@@ -66,10 +68,7 @@ def decided(pods: Callable[[], Sequence[Mapping[str, Any]]], count: int) -> list
 
 def reason(pod: Mapping[str, Any]) -> str:
     """Why a pod is not scheduled, in the scheduler's words; empty where nothing is said."""
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message") or "")
-    return ""
+    return scheduler_says(ReadPod.model_validate(pod))
 
 
 def table(pods: Sequence[Mapping[str, Any]], *, width: int) -> str:

@@ -13,8 +13,8 @@ from agents.metrics.server import Server
 from cluster.client import Cluster
 from cluster.errors import ClusterError
 from cluster.snapshot import read_snapshot
-from operations.status.report import Status
-from operations.status.sharing_map import build
+from sharing_map.build import build
+from sharing_map.report import Status
 
 INTERVAL_SECONDS = 30.0
 PORT = 8080

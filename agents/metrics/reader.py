@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from agents.metrics.samples import metrics
 from cluster.errors import ClusterError
-from operations.status.report import Status
+from sharing_map.report import Status
 
 _KEPT_INTERVALS = 5
 _KEPT_SECONDS = 120.0

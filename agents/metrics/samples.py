@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from operations.status.report import Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
+from sharing_map.report import Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 
 MOST_PODS = 5000
 """Pods that have samples of their own, of those with a share and of those that wait; the rest is only counted."""

@@ -1,14 +1,13 @@
 """Reads what a bundle holds: lists beside each other, then logs beside each other; each bounded."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cluster.client import Cluster
-from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.lists import Reader
 from operations.bundle.clean import Cleaner, Json
 
 OBJECTS = 2000
@@ -20,7 +19,6 @@ _READ_BYTES = 4 * LOG_BYTES
 """The API server cuts the newest lines off, not the oldest, so more is read than kept."""
 LOGS = 200
 """Containers at most."""
-_PARALLEL = 8
 
 _NAMESPACED = {
     "pods": "/api/v1/namespaces/{}/pods",
@@ -101,33 +99,17 @@ def collect(cluster: Cluster, namespaces: Iterable[str], cleaner: Cleaner, repor
     return collected
 
 
-@contextmanager
-def _pool() -> Iterator[ThreadPoolExecutor]:
-    """Readers beside each other; at an error, or Ctrl-C, what was not begun is not begun any more."""
-    pool = ThreadPoolExecutor(_PARALLEL)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
 def _keep(collected: Collected, file: str, what: str, objects: list[Json]) -> None:
     if len(objects) > OBJECTS:
         collected.left_out.append(f"{what}: {len(objects) - OBJECTS} of {len(objects)}, since {OBJECTS} are the most")
     collected.files[file] = json.dumps(objects[:OBJECTS], indent=1).encode()
 
 
-def _read(cluster: Cluster, paths: Mapping[str, str], collected: Collected) -> dict[str, list[dict[str, Any]]]:
-    lists = {}
-    with _pool() as pool:
-        answers = {what: pool.submit(cluster.objects, path, dict[str, Any]) for what, path in paths.items()}
-        for what, answer in answers.items():
-            try:
-                lists[what] = answer.result()
-            except ClusterUnreachableError:
-                raise
-            except ClusterError as error:
-                collected.left_out.append(f"{what}: {str(error).splitlines()[0]}")
+def _read(cluster: Cluster, paths: Mapping[str, str], collected: Collected) -> dict[str, tuple[dict[str, Any], ...]]:
+    with Reader(cluster) as reader:
+        answers = {what: reader.objects(what, path, dict[str, Any]) for what, path in paths.items()}
+        lists = {what: answer() for what, answer in answers.items()}
+    collected.left_out += map(str, reader.unseen)
     return lists
 
 
@@ -156,16 +138,15 @@ def _logs(
         collected.left_out.append(f"logs: {len(wanted) - LOGS} of {len(wanted)} containers, since {LOGS} are the most")
     report(f"Logs of {min(len(wanted), LOGS)} containers")
 
-    def read(log: tuple[str, str, str, bool]) -> str:
-        namespace, pod, container, previous = log
-        return cluster.log(
-            namespace, pod, lines=LOG_LINES, container=container, previous=previous, limit_bytes=_READ_BYTES
-        )
-
-    with _pool() as pool:
-        for (namespace, pod, container, previous), text in zip(
-            wanted[:LOGS], pool.map(read, wanted[:LOGS]), strict=True
-        ):
-            if text:
-                name = f"logs/{namespace}/{pod}.{container}{'.previous' if previous else ''}.log"
+    read = partial(cluster.log, lines=LOG_LINES, limit_bytes=_READ_BYTES)
+    with Reader(cluster) as reader:
+        answers = {
+            f"logs/{namespace}/{pod}.{container}{'.previous' if previous else ''}.log": reader.ask(
+                "logs", "", read, namespace, pod, container=container, previous=previous
+            )
+            for namespace, pod, container, previous in wanted[:LOGS]
+        }
+        for name, answer in answers.items():
+            if text := answer():
                 collected.files[name] = cleaner.text(text).encode()[-LOG_BYTES:]
+    collected.left_out += map(str, reader.unseen)

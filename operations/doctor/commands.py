@@ -12,6 +12,7 @@ import yaml
 from rich.console import Console
 
 import toolchain
+from cluster.lists import Unseen
 from config.stack import StackSettings
 from operations.doctor import pod as one_pod
 from operations.doctor.check import Category, Severity
@@ -152,7 +153,7 @@ def _with_hosts(facts: Facts, asked: Callable[[], dict[str, HostReport]]) -> Fac
     try:
         return replace(facts, hosts=asked())
     except HostLookError as error:
-        return replace(facts, hosts={}, unseen={**facts.unseen, Source.HOSTS: str(error)})
+        return replace(facts, hosts={}, unseen={**facts.unseen, Source.HOSTS: Unseen(Source.HOSTS, str(error))})
 
 
 def _looked(  # noqa: PLR0913, PLR0917 - what is looked at, and until when

@@ -3,10 +3,12 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from cluster.lists import Unseen
 from operations.doctor.check import Category, Check, Finding, Severity
 from operations.doctor.checks import CHECKS
-from operations.doctor.facts import Facts, Source
+from operations.doctor.facts import Facts
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class NotChecked:
     """A check that could not be done."""
 
     check: Check
-    unseen: Mapping[Source, str]
+    unseen: tuple[Unseen, ...]
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,15 @@ class Diagnosis:
     suppressed: tuple[Problem, ...] = ()
     not_checked: tuple[NotChecked, ...] = ()
     checked: int = 0
+
+    @cached_property
+    def unseen(self) -> Mapping[Unseen, list[str]]:
+        """What could not be read, with the codes of the checks that needed it."""
+        codes: dict[Unseen, list[str]] = defaultdict(list)
+        for each in self.not_checked:
+            for unseen in each.unseen:
+                codes[unseen].append(each.check.code)
+        return codes
 
     def count(self, severity: Severity) -> int:
         """How many problems of a severity there are; what follows from them is not counted."""
@@ -109,8 +120,8 @@ def diagnose(facts: Facts, choice: Choice | None = None, checks: Sequence[Check]
     )
 
 
-def _unseen(check: Check, facts: Facts) -> dict[Source, str]:
-    return {source: facts.unseen[source] for source in sorted(check.needs) if source in facts.unseen}
+def _unseen(check: Check, facts: Facts) -> tuple[Unseen, ...]:
+    return tuple(facts.unseen[source] for source in sorted(check.needs) if source in facts.unseen)
 
 
 def _is_suppressed(problem: Problem, codes: Collection[str]) -> bool:

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import AliasPath, BeforeValidator, Field
 
+from cluster import snapshot
 from cluster.answers import Answer, Condition, Container, Event, HelmRevision, Node, Pod, Version
-from cluster.snapshot import PodGroup, Snapshot
+from cluster.lists import Unseen
+from cluster.snapshot import Snapshot
 from config.stack import StackSettings
 from manifests import reservation
 from operations.doctor.hosts.answer import HostReport
@@ -27,13 +29,13 @@ SETTLING = timedelta(seconds=60)
 
 @unique
 class Source(StrEnum):
-    """What is read, by the name that a person knows it by; those of the snapshot are its own."""
+    """What is read, by the name that a person knows it by."""
 
-    NODES = "nodes"
-    PODS = "pods"
-    QUEUES = "KAI's queues"
-    POD_GROUPS = "KAI's pod groups"
-    BIND_REQUESTS = "KAI's bind requests"
+    NODES = snapshot.NODES
+    PODS = snapshot.PODS
+    QUEUES = snapshot.QUEUES
+    POD_GROUPS = snapshot.POD_GROUPS
+    BIND_REQUESTS = snapshot.BIND_REQUESTS
     DEPLOYMENTS = "Deployments"
     DAEMON_SETS = "DaemonSets"
     RUNTIME_CLASSES = "RuntimeClasses"
@@ -200,7 +202,7 @@ class Facts:
         stack: its name as project/name, for labels' owners; empty without one.
         settings: what the stack says; None where none was named.
         version: the API server's.
-        unseen: what could not be read, and why.
+        unseen: what could not be read.
         missing: the stack's objects that are not there, as Kind/namespace/name; None where the stack was not looked at.
         profiles: the keys of the device plugin's ConfigMap; None where it is not there.
         kinds: KAI's kinds that the API server knows.
@@ -214,7 +216,7 @@ class Facts:
     stack: str = ""
     settings: StackSettings | None = None
     version: Version | None = None
-    unseen: Mapping[Source, str] = field(default_factory=dict)
+    unseen: Mapping[Source, Unseen] = field(default_factory=dict)
     deployments: tuple[Deployment, ...] = ()
     daemon_sets: tuple[DaemonSet, ...] = ()
     runtime_classes: tuple[Named, ...] = ()
@@ -331,11 +333,6 @@ class Facts:
         """The pods with which KAI holds GPUs."""
         place = str((self.config.reservation if self.config else {}).get("namespace") or reservation.NAMESPACE)
         return tuple(pod for pod in self.snapshot.pods if pod.namespace == place and pod.labels.get(GPU_GROUP))
-
-    @cached_property
-    def groups_by_pod(self) -> Mapping[tuple[str, str], PodGroup]:
-        """Pod groups, by namespace and name."""
-        return {(group.namespace, group.name): group for group in self.snapshot.pod_groups}
 
     def pods_of(self, workload: Deployment | DaemonSet) -> tuple[Pod, ...]:
         """The pods that a Deployment or DaemonSet selects."""

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cluster.answers import Pod
+from cluster.pending import said_of, scheduler_says
 from gpu_sharing.model import NodeUse
 from gpu_sharing.placement import place
 from operations.doctor.check import of_pod
-from operations.doctor.checks.pods import said_of
-from operations.doctor.checks.queues import POD_GROUP
 from operations.doctor.diagnosis import Diagnosis, Judged
 from operations.doctor.facts import GPU_GROUP, Facts, Source
 from operations.errors import OperationError
@@ -50,12 +49,12 @@ def find_pod(facts: Facts, name: str, namespace: str) -> Pod:
     for pod in facts.snapshot.pods:
         if (pod.namespace, pod.name) == (namespace, name):
             return pod
-    for unseen in facts.snapshot.unseen:
-        if unseen.what == Source.PODS and not unseen.but:
-            raise OperationError(
-                f"The pods of namespace '{namespace}' can't be read: {unseen.why} The right to list pods in that "
-                "namespace is enough."
-            )
+    unseen = facts.unseen.get(Source.PODS)
+    if unseen is not None and not unseen.but:
+        raise OperationError(
+            f"The pods of namespace '{namespace}' can't be read: {unseen.why} The right to list pods in that "
+            "namespace is enough."
+        )
     elsewhere = [pod.namespace for pod in facts.snapshot.pods if pod.name == name]
     there = [pod.name for pod in facts.snapshot.pods if pod.namespace == namespace]
     near = difflib.get_close_matches(name, there, n=1)
@@ -91,6 +90,8 @@ def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
             remedy=cause.check.remedy_of(cause.finding),
         )
     said = tuple(_said(facts, pod))
+    kept = facts.snapshot
+    words = next((each.words for each in said_of(pod, kept.group_of(pod), kept.bind_request_of(pod))), None)
     if arithmetic is not None:
         why, details = arithmetic
         return PodVerdict(
@@ -105,7 +106,7 @@ def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
         return PodVerdict(
             pod,
             runs=False,
-            sentence=f"{where} is {state}: {said[0].partition(': ')[2] or said[0]}",
+            sentence=f"{where} is {state}: {words or said[0].partition(': ')[2] or said[0]}",
             evidence=said,
             code=found[0].check.code if found else None,
             remedy=f"kubectl --namespace {pod.namespace} describe pod {pod.name}",
@@ -157,15 +158,13 @@ def _said(facts: Facts, pod: Pod) -> Iterator[str]:
     for condition in pod.conditions:
         if condition.status == "False" and condition.message:
             yield f"condition {condition.type}=False ({condition.reason}): {condition.message}"
-    group = pod.annotations.get(POD_GROUP)
-    if said := said_of(facts, pod):
-        yield f"KAI says: {said}"
+    group = facts.snapshot.group_of(pod)
+    if words := scheduler_says(pod, group):
+        yield f"KAI says: {words}"
     if group is not None:
-        there = facts.groups_by_pod.get((pod.namespace, group))
-        if there is not None:
-            yield f"PodGroup {group}: queue {there.queue or 'none'}"
-        elif Source.POD_GROUPS not in facts.unseen:
-            yield f"PodGroup {group}: not found"
+        yield f"PodGroup {group.name}: queue {group.queue or 'none'}"
+    elif pod.group and Source.POD_GROUPS not in facts.unseen:
+        yield f"PodGroup {pod.group}: not found"
     for request in facts.snapshot.bind_requests:
         if (request.namespace, request.pod) == (pod.namespace, pod.name):
             answer = f"{request.phase}: {request.reason}" if request.reason else request.phase or "no answer yet"

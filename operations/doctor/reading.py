@@ -1,16 +1,12 @@
-"""How the checks' facts are read: lists beside each other, a bounded number at a time, each a page at a time.
+"""How the checks' facts are read: everything at once, then what is asked for because of it."""
 
-What the API server refuses is noted down by the name of what it is, and the rest is read.
-"""
-
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
-from cluster.answers import Event, Pod
+from cluster.answers import Event, HelmRevision, Pod
 from cluster.client import Cluster
-from cluster.errors import ClusterError
+from cluster.lists import Reader, Unseen
 from cluster.prometheus_operator import read_missing_kinds
 from cluster.snapshot import read_snapshot
 from config.stack import StackSettings
@@ -39,7 +35,6 @@ from operations.doctor.facts import (
 )
 from operations.doctor.monitoring import Monitoring, Prometheus, Role, RoleBinding
 
-_PARALLEL = 8
 _LOGS, _LOG_LINES = 10, 20
 _EVENT_NAMESPACES = 10
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -52,32 +47,6 @@ _KINDS = (
 )
 
 T = TypeVar("T")
-
-
-@dataclass
-class _Reader:
-    """Asks in a pool, and notes down what is refused.
-
-    Attributes:
-        pool: in which requests run.
-        unseen: what could not be read so far, and why.
-    """
-
-    pool: ThreadPoolExecutor
-    unseen: dict[Source, str] = field(default_factory=dict)
-
-    def take(self, source: Source, answer: "Future[T]", otherwise: T) -> T:
-        """An answer, or something else where the API server refuses it."""
-        try:
-            return answer.result()
-        except ClusterError as error:
-            self.unseen.setdefault(source, str(error).splitlines()[0])
-            return otherwise
-
-    def take_lists(self, source: Source, answers: "Iterable[Future[list[T]]]") -> tuple[T, ...]:
-        """Lists that belong together."""
-        none: list[T] = []
-        return tuple(each for answer in answers for each in self.take(source, answer, none))
 
 
 def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = "", namespace: str = "") -> Facts:
@@ -93,108 +62,89 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
         ClusterUnreachableError: if the API server does not answer.
     """
     version = cluster.version()
-    with ThreadPoolExecutor(_PARALLEL) as pool:
-        reader = _Reader(pool)
-        ask = pool.submit
-
-        def listed(path: str, kind: type[T]) -> "Future[list[T]]":
-            return ask(cluster.objects, path, kind)
-
-        reading = ask(read_snapshot, cluster, namespace)
-        deployments = listed("/apis/apps/v1/deployments", Deployment)
-        daemon_sets = listed("/apis/apps/v1/daemonsets", DaemonSet)
-        classes = listed("/apis/node.k8s.io/v1/runtimeclasses", Named)
-        namespaces = listed("/api/v1/namespaces", KaiNamespace)
-        configs = listed("/apis/kai.scheduler/v1/configs", KaiConfig)
-        shards = listed("/apis/kai.scheduler/v1/schedulingshards", Shard)
-        policies = listed("/apis/nvidia.com/v1/clusterpolicies", ClusterPolicy)
-        gpu_clusters = listed("/apis/nvidia.com/v1alpha1/gpuclusters", Named)
-        mutating = listed(f"{_ADMISSION}/mutatingwebhookconfigurations", WebhookConfiguration)
-        validating = listed(f"{_ADMISSION}/validatingwebhookconfigurations", WebhookConfiguration)
-        kinds = {f"{version}/{plural}": ask(cluster.has_kind, version, plural) for version, plural in _KINDS}
-        served = ask(cluster.mutating_policy_versions)
-        monitoring = _Monitoring.ask(cluster, pool, settings) if settings and settings.monitoring.enabled else None
+    # Where the API server does not answer, the snapshot says so.
+    with Reader(cluster, insists=False) as reader:
+        listed = reader.objects
+        deployments = listed(Source.DEPLOYMENTS, "/apis/apps/v1/deployments", Deployment)
+        daemon_sets = listed(Source.DAEMON_SETS, "/apis/apps/v1/daemonsets", DaemonSet)
+        classes = listed(Source.RUNTIME_CLASSES, "/apis/node.k8s.io/v1/runtimeclasses", Named)
+        namespaces = listed(Source.NAMESPACES, "/api/v1/namespaces", KaiNamespace)
+        configs = listed(Source.CONFIG, "/apis/kai.scheduler/v1/configs", KaiConfig)
+        shards = listed(Source.SHARDS, "/apis/kai.scheduler/v1/schedulingshards", Shard)
+        policies = listed(Source.CLUSTER_POLICIES, "/apis/nvidia.com/v1/clusterpolicies", ClusterPolicy)
+        gpu_clusters = listed(Source.GPU_CLUSTERS, "/apis/nvidia.com/v1alpha1/gpuclusters", Named)
+        mutating = listed(Source.WEBHOOKS, f"{_ADMISSION}/mutatingwebhookconfigurations", WebhookConfiguration)
+        validating = listed(Source.WEBHOOKS, f"{_ADMISSION}/validatingwebhookconfigurations", WebhookConfiguration)
+        kinds = {
+            f"{version}/{plural}": reader.ask(Source.KINDS, True, cluster.has_kind, version, plural)
+            for version, plural in _KINDS
+        }
+        served = reader.ask(Source.STACK, frozenset[str](), cluster.mutating_policy_versions)
+        monitoring = _ask_monitoring(reader, cluster, settings)
         stack_objects = every_object.objects(settings) if settings else {}
-        there = {key(manifest): ask(_is_there, cluster, manifest) for manifest in stack_objects.values()}
+        there = {
+            key(manifest): reader.ask(Source.STACK, True, _is_there, cluster, manifest)
+            for manifest in stack_objects.values()
+        }
 
         first = Facts(
-            snapshot=reading.result(),
+            snapshot=read_snapshot(cluster, namespace),
             stack=stack,
             settings=settings,
             version=version,
-            deployments=reader.take_lists(Source.DEPLOYMENTS, [deployments]),
-            daemon_sets=reader.take_lists(Source.DAEMON_SETS, [daemon_sets]),
-            runtime_classes=reader.take_lists(Source.RUNTIME_CLASSES, [classes]),
-            namespaces=reader.take_lists(Source.NAMESPACES, [namespaces]),
-            configs=reader.take_lists(Source.CONFIG, [configs]),
-            shards=reader.take_lists(Source.SHARDS, [shards]),
-            cluster_policies=reader.take_lists(Source.CLUSTER_POLICIES, [policies]),
-            gpu_clusters=reader.take_lists(Source.GPU_CLUSTERS, [gpu_clusters]),
-            mutating_webhooks=reader.take_lists(Source.WEBHOOKS, [mutating]),
-            validating_webhooks=reader.take_lists(Source.WEBHOOKS, [validating]),
-            kinds=frozenset(
-                name for name, answer in kinds.items() if reader.take(Source.KINDS, answer, otherwise=True)
-            ),
-            monitoring=monitoring.take(reader) if monitoring else Monitoring(),
-            policy_versions=reader.take(Source.STACK, served, frozenset()),
+            deployments=deployments(),
+            daemon_sets=daemon_sets(),
+            runtime_classes=classes(),
+            namespaces=namespaces(),
+            configs=configs(),
+            shards=shards(),
+            cluster_policies=policies(),
+            gpu_clusters=gpu_clusters(),
+            mutating_webhooks=mutating(),
+            validating_webhooks=validating(),
+            kinds=frozenset(name for name, known in kinds.items() if known()),
+            monitoring=monitoring(),
+            policy_versions=served(),
             planned=len(there),
-            missing=frozenset(
-                name for name, answer in there.items() if not reader.take(Source.STACK, answer, otherwise=True)
-            )
-            if settings
-            else None,
+            missing=frozenset(name for name, answer in there.items() if not answer()) if settings else None,
         )
         return _with_details(cluster, reader, first, namespace)
 
 
-@dataclass(frozen=True)
-class _Monitoring:
-    """What is asked for because the stack has metrics."""
-
-    kinds: "Future[tuple[str, ...]]"
-    roles: "Future[list[Role]]"
-    bindings: "Future[list[RoleBinding]]"
-    prometheuses: "Future[list[Prometheus]]"
-
-    @classmethod
-    def ask(cls, cluster: Cluster, pool: ThreadPoolExecutor, settings: StackSettings) -> "_Monitoring":
-        """Ask; nothing waits for the answers."""
-        named = {"fieldSelector": f"metadata.name={EXPORTER}"}
-        rights = "/apis/rbac.authorization.k8s.io/v1"
-        return cls(
-            pool.submit(read_missing_kinds, cluster, settings),
-            pool.submit(cluster.objects, f"{rights}/clusterroles", Role, params=named),
-            pool.submit(cluster.objects, f"{rights}/clusterrolebindings", RoleBinding, params=named),
-            pool.submit(cluster.objects, f"/apis/{OPERATOR_GROUP}/prometheuses", Prometheus),
-        )
-
-    def take(self, reader: _Reader) -> Monitoring:
-        """The answers."""
-        return Monitoring(
-            reader.take(Source.MONITORING, self.kinds, ()),
-            reader.take_lists(Source.MONITORING, [self.roles]),
-            reader.take_lists(Source.MONITORING, [self.bindings]),
-            reader.take_lists(Source.MONITORING, [self.prometheuses]),
-        )
+def _ask_monitoring(reader: Reader, cluster: Cluster, settings: StackSettings | None) -> Callable[[], Monitoring]:
+    """What is asked for where the stack has metrics."""
+    if settings is None or not settings.monitoring.enabled:
+        return Monitoring
+    named = {"fieldSelector": f"metadata.name={EXPORTER}"}
+    rights = "/apis/rbac.authorization.k8s.io/v1"
+    kinds = reader.ask(Source.MONITORING, (), read_missing_kinds, cluster, settings)
+    roles = reader.objects(Source.MONITORING, f"{rights}/clusterroles", Role, params=named)
+    bindings = reader.objects(Source.MONITORING, f"{rights}/clusterrolebindings", RoleBinding, params=named)
+    prometheuses = reader.objects(Source.MONITORING, f"/apis/{OPERATOR_GROUP}/prometheuses", Prometheus)
+    return lambda: Monitoring(kinds(), roles(), bindings(), prometheuses())
 
 
-def _with_details(cluster: Cluster, reader: _Reader, facts: Facts, namespace: str) -> Facts:
+def _with_details(cluster: Cluster, reader: Reader, facts: Facts, namespace: str) -> Facts:
     """What is asked for because of what was read."""
-    ask = reader.pool.submit
     places = {hook.namespace for each in _configurations(facts) for hook in each.webhooks if hook.service}
     slices = [
-        ask(cluster.objects, f"/apis/discovery.k8s.io/v1/namespaces/{place}/endpointslices", EndpointSlice)
+        reader.objects(Source.ENDPOINTS, f"/apis/discovery.k8s.io/v1/namespaces/{place}/endpointslices", EndpointSlice)
         for place in sorted(places)
     ]
+    warnings = {"fieldSelector": "type=Warning"}
     events = [
-        ask(cluster.objects, f"/api/v1/namespaces/{place}/events", Event, params={"fieldSelector": "type=Warning"})
+        reader.objects(Source.EVENTS, f"/api/v1/namespaces/{place}/events", Event, params=warnings)
         for place in _event_namespaces(facts, namespace)
     ]
-    releases = {release: ask(cluster.helm_revisions, *release) for release in _releases(facts)}
-    logs = {pod.name: ask(_log, cluster, pod) for pod in _silent(facts)[:_LOGS]}
+    no_revisions: list[HelmRevision] = []
+    releases = {
+        release: reader.ask(Source.RELEASES, no_revisions, cluster.helm_revisions, *release)
+        for release in _releases(facts)
+    }
+    logs = {pod.name: reader.ask(Source.EVENTS, "", _log, cluster, pod) for pod in _silent(facts)[:_LOGS]}
     profiles = [
-        ask(
-            cluster.objects,
+        reader.objects(
+            Source.PROFILES,
             f"/api/v1/namespaces/{facts.operator_namespace}/configmaps",
             ConfigMap,
             params={"fieldSelector": f"metadata.name={policy.profiles}"},
@@ -202,18 +152,22 @@ def _with_details(cluster: Cluster, reader: _Reader, facts: Facts, namespace: st
         for policy in facts.cluster_policies
         if policy.profiles
     ]
-    return replace(
+    detailed = replace(
         facts,
-        endpoint_slices=reader.take_lists(Source.ENDPOINTS, slices),
-        events=reader.take_lists(Source.EVENTS, events),
-        releases=tuple(
-            Release(namespace, name, reader.take_lists(Source.RELEASES, [answer]))
-            for (namespace, name), answer in releases.items()
-        ),
-        logs={name: reader.take(Source.EVENTS, answer, "") for name, answer in logs.items()},
-        profiles=_profiles(facts, reader.take_lists(Source.PROFILES, profiles)),
-        unseen=dict(reader.unseen) | {Source(each.what): each.why for each in facts.snapshot.unseen},
+        endpoint_slices=_all(slices),
+        events=_all(events),
+        releases=tuple(Release(*release, tuple(answer())) for release, answer in releases.items()),
+        logs={name: answer() for name, answer in logs.items()},
+        profiles=_profiles(facts, _all(profiles)),
     )
+    unseen: dict[Source, Unseen] = {}
+    for each in (*reader.unseen, *facts.snapshot.unseen):
+        unseen.setdefault(Source(each.what), each)
+    return replace(detailed, unseen=unseen)
+
+
+def _all(answers: Iterable[Callable[[], tuple[T, ...]]]) -> tuple[T, ...]:
+    return tuple(each for answer in answers for each in answer())
 
 
 def _configurations(facts: Facts) -> tuple[WebhookConfiguration, ...]:

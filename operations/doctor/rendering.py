@@ -36,8 +36,9 @@ def render_pod(console: Console, verdict: PodVerdict, facts: Facts) -> None:
     if verdict.code:
         _labelled(console, "More", f"{PAGE}#{verdict.code.lower()}")
     if facts.unseen:
-        but = {each.what: f" (but for namespace {each.but})" for each in facts.snapshot.unseen if each.but}
-        unseen = ", ".join(f"{source.value}{but.get(source.value, '')}" for source in facts.unseen)
+        unseen = ", ".join(
+            f"{each.what} (but for namespace {each.but})" if each.but else each.what for each in facts.unseen.values()
+        )
         _labelled(console, "Not seen", f"{unseen}; --json has the API server's answers.")
 
 
@@ -72,14 +73,10 @@ def _symptoms(symptoms: Sequence[Judged]) -> Iterator[str]:
 
 
 def _gaps(console: Console, diagnosis: Diagnosis) -> None:
-    by_source: dict[str, tuple[str, list[str]]] = {}
-    for each in diagnosis.not_checked:
-        for source, why in each.unseen.items():
-            by_source.setdefault(source.value, (why, []))[1].append(each.check.code)
-    for unseen, (why, codes) in by_source.items():
-        console.print(Text(f"not seen: {unseen}. {why}"), soft_wrap=True)
+    for unseen, codes in diagnosis.unseen.items():
+        console.print(Text(f"not seen: {unseen.what}. {unseen.why}"), soft_wrap=True)
         _labelled(console, "Not checked", ", ".join(codes))
-    if by_source:
+    if diagnosis.unseen:
         console.print()
 
 

@@ -156,7 +156,7 @@ def _gaps(diagnosis: Diagnosis) -> list[ReportedGap]:
         ReportedGap(
             code=each.check.code,
             title=each.check.title,
-            unseen={source.value: why for source, why in each.unseen.items()},
+            unseen={unseen.what: unseen.why for unseen in each.unseen},
         )
         for each in diagnosis.not_checked
     ]

@@ -8,7 +8,7 @@ from functools import cached_property
 from cluster.answers import Node as LiveNode
 from cluster.answers import Pod as LivePod
 from cluster.sharing_findings import shares_memory
-from cluster.snapshot import BindRequest, PodGroup, Snapshot
+from cluster.snapshot import NODES, PODS, BindRequest, PodGroup, Snapshot
 from cluster.snapshot import Queue as LiveQueue
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import read_label, shared_mib
@@ -22,8 +22,6 @@ from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
 from operations.plan.workloads import PRIORITIES, SCHEDULER, TRAIN, accepted, is_preemptible
 
-_POD_GROUP = "pod-group-name"
-"""Annotation with a pod's group (KAI v0.17.0 pkg/common/constants)."""
 _MIG_STRATEGY = "nvidia.com/mig.strategy"
 _MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
 
@@ -40,7 +38,7 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
         OperationError: if the nodes or pods could not be read.
     """
     for unseen in snapshot.unseen:
-        if unseen.what in {"nodes", "pods"}:
+        if unseen.what in {NODES, PODS}:
             raise OperationError(f"The cluster's {unseen.what} can't be read: {unseen.why}")
     remarks = [f"Not looked at: {unseen.what} ({unseen.why})" for unseen in snapshot.unseen]
     platform = settings.platform if settings else None
@@ -140,16 +138,15 @@ class _Pods:
 
     def workloads(self) -> Iterator[Workload]:
         """In the order of their creation; who runs comes with its place."""
-        groups = {(group.namespace, group.name): group for group in self.snapshot.pod_groups}
         members: dict[tuple[str, str], list[LivePod]] = {}
         for pod in sorted(self.snapshot.pods, key=lambda pod: (str(pod.created or ""), pod.namespace, pod.name)):
             if not pod.ended:
-                group = pod.annotations.get(_POD_GROUP) if pod.scheduler == SCHEDULER else None
+                group = pod.group if pod.scheduler == SCHEDULER else ""
                 members.setdefault((pod.namespace, group or f"pod/{pod.name}"), []).append(pod)
-        for key, pods in members.items():
+        for pods in members.values():
             asked = [read for pod in pods if (read := self._pod(pod)) is not None]
             if asked:
-                yield self._workload(groups.get(key), pods[0], asked)
+                yield self._workload(self.snapshot.group_of(pods[0]), pods[0], asked)
 
     def _workload(self, group: PodGroup | None, pod: LivePod, asked: list[Pod]) -> Workload:
         if pod.scheduler != SCHEDULER or group is None:

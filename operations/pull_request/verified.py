@@ -41,7 +41,7 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("__main__.py", "components/*", "cluster/*", "gpu_sharing/*", "manifests/*", "config/*", "package/*"),
     ),
     ("What runs on hosts and in the cluster", ("agents/*",)),
-    ("The commands, this comment's code among them", ("operations/*", "simulator/*")),
+    ("The commands, this comment's code among them", ("operations/*", "sharing_map/*", "simulator/*")),
     (
         "Tests and documentation",
         ("tests/*", "docs/*", "examples/*", "templates/*", "benchmarks/*", "testbed/*", "*.md", "LICENSE"),

@@ -1,1 +1,1 @@
-"""`kai-anywhere status`: who has which share of which GPU, what is free, and what waits and why."""
+"""`kai-anywhere status`: the sharing map as text, as a page, as JSON, once or again and again."""

@@ -14,12 +14,12 @@ from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.reading import Place, open_place
 from operations.status.page import page
-from operations.status.report import Status
 from operations.status.server import Latest, Server
-from operations.status.sharing_map import build
 from operations.status.text import lines
 from operations.status.watch import watch as watch_cluster
 from operations.status.words import clean
+from sharing_map.build import build
+from sharing_map.report import Status
 from toolchain.progress import redraws
 
 _WIDTH = 120

@@ -10,8 +10,8 @@ from string import Template
 from typing import TypeVar
 
 from operations.status.markup import Markup, element, joined
-from operations.status.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 from operations.status.words import age, amount, clean, count, device, gpus, short_proof, summary
+from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 
 _HERE = Path(__file__).parent
 _OPEN_NODES = 8

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from operations.status.report import Status
+from sharing_map.report import Status
 
 if __name__ == "__main__":
     sys.stdout.write(json.dumps(Status.model_json_schema(), indent=2) + "\n")

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from cluster.errors import ClusterError
 from operations.status.page import page, policy
-from operations.status.report import Status
+from sharing_map.report import Status
 
 ADDRESS = "127.0.0.1"
 REFRESH_SECONDS = 5

@@ -6,8 +6,8 @@ from typing import TypeVar
 from rich.cells import cell_len
 from rich.text import Text
 
-from operations.status.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 from operations.status.words import age, amount, clean, count, device, gpus, short_proof, summary
+from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 
 _BAR = 24
 _PODS = "#="

@@ -9,9 +9,9 @@ from rich.live import Live
 from rich.text import Text
 
 from cluster.errors import ClusterError
-from operations.status.report import Status
 from operations.status.text import lines
 from operations.status.words import clean, summary
+from sharing_map.report import Status
 
 EVERY_SECONDS = 5
 

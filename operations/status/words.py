@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TypeVar
 
-from operations.status.report import Fact, Gpu, Status
+from sharing_map.report import Fact, Gpu, Status
 
 _UNLIMITED = -1
 

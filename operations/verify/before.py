@@ -81,8 +81,7 @@ def _doctor(facts: Facts, codes: frozenset[str]) -> tuple[list[Finding], list[st
         Finding(each.finding.what, each.check.remedy_of(each.finding), fatal=each.check.severity is Severity.ERROR)
         for each in judged
     ]
-    unseen = {source: why for each in diagnosis.not_checked for source, why in each.unseen.items()}
-    return findings, [f"not seen: {source}. {why}" for source, why in unseen.items()]
+    return findings, [f"not seen: {each.what}. {each.why}" for each in diagnosis.unseen]
 
 
 def _server(cluster: Cluster, settings: StackSettings) -> Step:

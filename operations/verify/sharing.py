@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cluster.answers import Pod
 from cluster.errors import ClusterUnreachableError
+from cluster.pending import said_of
 from cluster.snapshot import Snapshot, read_snapshot
 from config.stack import StackSettings
 from gpu_sharing.model import Pod as PlannedPod
@@ -223,11 +224,8 @@ def _line(pod: Pod) -> str:
 
 def why_not(pod: Pod) -> str:
     """Why a pod is not scheduled, in the scheduler's words, or why it does not start; empty while nothing is said."""
-    for condition in pod.conditions:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return condition.message or condition.reason
-    waiting = [state for status in pod.statuses for kind, state in status.state.items() if kind == "waiting"]
-    return next((f"{state.reason}: {state.message}" for state in waiting if state.reason in STUCK), "")
+    final = (said.words for said in said_of(pod) if said.by != "kubelet" or said.words.partition(":")[0] in STUCK)
+    return next(final, "")
 
 
 def _runs(pod: Pod) -> bool:

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from cluster.answers import Pod
+from cluster.pending import scheduler_says
 from manifests.node_labels import GPU_MEMORY
 from operations.doctor.check import Category, Finding, Severity, Subject, check, of_node, of_pod, of_queue
-from operations.doctor.checks.queues import POD_GROUP, QUEUE_LABEL, explanations, queue_of
+from operations.doctor.checks.queues import queue_of
 from operations.doctor.facts import Facts, Source
 from operations.doctor.requests import asks_for_share, objection_to
 
@@ -63,36 +64,27 @@ def _unexpected(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def said_of(facts: Facts, pod: Pod) -> str:
-    """What was said about a pod that waits: its own condition's word, or its group's."""
-    for condition in pod.conditions:
-        if condition.type == "PodScheduled" and condition.status == "False" and condition.message:
-            return condition.message
-    group = facts.groups_by_pod.get((pod.namespace, pod.annotations.get(POD_GROUP, "")))
-    return "; ".join(message for _, message in explanations(group)) if group else ""
-
-
-def _queue(facts: Facts, pod: Pod) -> str:
-    group = facts.groups_by_pod.get((pod.namespace, pod.annotations.get(POD_GROUP, "")))
-    return queue_of(group, pod.labels.get(QUEUE_LABEL))
+def _said(facts: Facts, pod: Pod) -> str:
+    """Why a pod finds no place, in the scheduler's words; empty while it has said nothing."""
+    return scheduler_says(pod, facts.snapshot.group_of(pod))
 
 
 def _unlabelled(facts: Facts) -> Iterator[Finding]:
     unlabelled = [node.name for node in facts.kai_gpu_nodes if not node.gpus or GPU_MEMORY not in node.labels][:_NODES]
     for pod in facts.pending_of_kai:
-        if _NOT_SYNCED in (said := said_of(facts, pod)):
+        if _NOT_SYNCED in (said := _said(facts, pod)):
             yield _finding(
                 pod,
                 f"pod {pod.namespace}/{pod.name} waits: KAI knows of no node's GPU memory for it.",
                 f"condition PodScheduled=False: {said}",
                 nodes=unlabelled,
-                queue=_queue(facts, pod),
+                queue=queue_of(facts, pod),
             )
 
 
 def _waits(facts: Facts) -> Iterator[Finding]:
     for pod in facts.pending_of_kai:
-        said = said_of(facts, pod)
+        said = _said(facts, pod)
         if said and _NOT_SYNCED not in said:
             named = sorted(facts.gpu_node_names & set(_NAMES.findall(said)))
             alone = facts.gpu_nodes if len(facts.gpu_nodes) == 1 else ()
@@ -101,32 +93,30 @@ def _waits(facts: Facts) -> Iterator[Finding]:
                 f"pod {pod.namespace}/{pod.name} waits for resources.",
                 f"condition of Pod {pod.namespace}/{pod.name}: {said}",
                 nodes=named or [node.name for node in alone],
-                queue=_queue(facts, pod),
+                queue=queue_of(facts, pod),
             )
 
 
 def _unseen(facts: Facts) -> Iterator[Finding]:
-    requests = {(request.namespace, request.pod): request for request in facts.snapshot.bind_requests}
     for pod in facts.pending_of_kai:
-        if said_of(facts, pod) or any(each.type == "PodBound" for each in pod.conditions):
+        if _said(facts, pod) or any(each.type == "PodBound" for each in pod.conditions):
             continue
-        group = pod.annotations.get(POD_GROUP)
-        request = requests.get((pod.namespace, pod.name))
+        request = facts.snapshot.bind_request_of(pod)
         if request is not None and request.phase == "Failed":
             continue
         if request is not None:
             seen = "it has a BindRequest, and no answer to it"
-        elif group is None:
-            seen = f"it has no annotation {POD_GROUP}: KAI's pod grouper has not seen it"
+        elif not pod.group:
+            seen = "it has no annotation pod-group-name: KAI's pod grouper has not seen it"
         else:
-            seen = f"it is in PodGroup {group}, and the scheduler has said nothing about it"
+            seen = f"it is in PodGroup {pod.group}, and the scheduler has said nothing about it"
         yield _finding(
             pod,
             f"no part of KAI has said anything about pod {pod.namespace}/{pod.name}, which waits.",
             f"Pod {pod.namespace}/{pod.name}: {seen}",
             *facts.events_of("Pod", pod.namespace, pod.name),
             nodes=(),
-            queue=_queue(facts, pod),
+            queue=queue_of(facts, pod),
         )
 
 

@@ -3,13 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cluster.snapshot import PodGroup, Queue
+from cluster.answers import Pod
+from cluster.snapshot import QUEUE_LABEL, PodGroup, Queue
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_pod, of_queue
 from operations.doctor.facts import Facts, Source
 
-QUEUE_LABEL = "kai.scheduler/queue"
-POD_GROUP = "pod-group-name"
-"""Annotation by which KAI's pod grouper names a pod's group (KAI v0.17.0 pkg/common/constants)."""
 NO_QUEUE = "default-queue"
 """Where KAI puts pods that name no queue (KAI v0.17.0 pkg/podgrouper)."""
 _WITH_QUEUES = needs(Source.QUEUES, Source.KINDS)
@@ -41,33 +39,38 @@ def _orphans(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def queue_of(group: PodGroup | None, label: str | None) -> str:
-    """The queue of a workload: its group's, or what its pods' label says."""
-    return (group.queue if group else "") or label or NO_QUEUE
+def queue_of(facts: Facts, pod: Pod) -> str:
+    """The queue in which KAI has a pod."""
+    return facts.snapshot.queue_of(pod) or NO_QUEUE
+
+
+def _waiting_groups(facts: Facts) -> Iterator[tuple[PodGroup, frozenset[str]]]:
+    """The groups of pods that wait for KAI, with those pods."""
+    waiting: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for pod in facts.pending_of_kai:
+        waiting[pod.namespace, pod.group].add(of_pod(pod.namespace, pod.name))
+    for group in facts.snapshot.pod_groups:
+        if pods := waiting.get((group.namespace, group.name)):
+            yield group, frozenset(pods)
 
 
 def _workloads(facts: Facts) -> Iterator[tuple[Subject, str, str, frozenset[str]]]:
     """What waits for KAI: the object, its queue, where that stands, and the pods that it concerns."""
-    groups: dict[tuple[str, str], set[str]] = defaultdict(set)
     for pod in facts.pending_of_kai:
-        name = pod.annotations.get(POD_GROUP, "")
-        if (pod.namespace, name) in facts.groups_by_pod:
-            groups[pod.namespace, name].add(of_pod(pod.namespace, pod.name))
-            continue
-        label = pod.labels.get(QUEUE_LABEL)
+        if facts.snapshot.group_of(pod) is None:
+            label = pod.labels.get(QUEUE_LABEL)
+            yield (
+                Subject("Pod", pod.name, pod.namespace, pod.annotations),
+                queue_of(facts, pod),
+                f"label {QUEUE_LABEL}={label}" if label else f"no label {QUEUE_LABEL}, so KAI takes {NO_QUEUE}",
+                frozenset({of_pod(pod.namespace, pod.name)}),
+            )
+    for group, pods in _waiting_groups(facts):
         yield (
-            Subject("Pod", pod.name, pod.namespace, pod.annotations),
-            queue_of(None, label),
-            f"label {QUEUE_LABEL}={label}" if label else f"no label {QUEUE_LABEL}, so KAI takes {NO_QUEUE}",
-            frozenset({of_pod(pod.namespace, pod.name)}),
-        )
-    for (namespace, name), pods in groups.items():
-        group = facts.groups_by_pod[namespace, name]
-        yield (
-            Subject("PodGroup", name, namespace, group.annotations),
-            queue_of(group, None),
-            f"PodGroup {namespace}/{name}: spec.queue={group.queue or 'empty'}",
-            frozenset(pods),
+            Subject("PodGroup", group.name, group.namespace, group.annotations),
+            group.queue or NO_QUEUE,
+            f"PodGroup {group.namespace}/{group.name}: spec.queue={group.queue or 'empty'}",
+            pods,
         )
 
 
@@ -98,31 +101,18 @@ def _parents(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def explanations(group: PodGroup) -> Iterator[tuple[str, str]]:
-    """Why a group can't be scheduled, in the scheduler's words: reason and message."""
-    for condition in group.scheduling_conditions:
-        if condition.status != "True":
-            continue
-        for each in condition.reasons:
-            yield each.reason, each.message
-        if not condition.reasons and condition.message:
-            yield condition.reason, condition.message
-
-
 def _by_reason(facts: Facts, reason: str, what: str) -> Iterator[Finding]:
-    waiting: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for pod in facts.pending_of_kai:
-        waiting[pod.namespace, pod.annotations.get(POD_GROUP, "")].add(of_pod(pod.namespace, pod.name))
-    for (namespace, name), pods in waiting.items():
-        group = facts.groups_by_pod.get((namespace, name))
-        for said, message in explanations(group) if group else ():
-            if group is not None and (said == reason or f"Reason: {reason}" in message):
+    for group, pods in _waiting_groups(facts):
+        said = [each for condition in group.scheduling_conditions for each in condition.explanations]
+        where = f"PodGroup {group.namespace}/{group.name}"
+        for each in said:
+            if each.reason == reason or f"Reason: {reason}" in each.message:
                 yield Finding(
-                    Subject("PodGroup", name, namespace, group.annotations),
-                    f"PodGroup {namespace}/{name} waits in queue '{group.queue}': {what}",
-                    (f"condition of PodGroup {namespace}/{name}: {message}", *_queue_evidence(facts, group.queue)),
-                    about=frozenset(pods),
-                    reach=frozenset(pods),
+                    Subject("PodGroup", group.name, group.namespace, group.annotations),
+                    f"{where} waits in queue '{group.queue}': {what}",
+                    (f"condition of {where}: {each.message or reason}", *_queue_evidence(facts, group.queue)),
+                    about=pods,
+                    reach=pods,
                 )
                 break
 

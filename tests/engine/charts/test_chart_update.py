@@ -12,7 +12,8 @@ import yaml
 from config.stack import StackSettings
 from manifests import gpu_operator, kai
 from manifests.objects import HelmRelease
-from operations.chart_update import Chart, Reading, ValuePath, check, leaves, read_chart, with_every_option
+from operations.chart_files import Chart, read_chart
+from operations.chart_update import Reading, ValuePath, check, leaves, with_every_option
 from operations.errors import OperationError
 from operations.helm import Helm
 from operations.stack_file import read_stack_file, settings_of

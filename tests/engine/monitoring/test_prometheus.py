@@ -15,12 +15,12 @@ from prometheus_client.metrics_core import Metric
 import toolchain
 from agents.metrics.reader import Reader
 from agents.metrics.samples import metrics
-from cluster.snapshot import Unseen
+from cluster.lists import Unseen
 from manifests.monitoring import alerts, dashboards
 from manifests.monitoring.objects import objects
 from testbed.shared_gpus import gpu_node, queue, reservation, share, waiting
 from testbed.stacks import Json, monitoring, monitoring_full, parse
-from tests.unit.operations.status.clusters import status_of
+from tests.unit.sharing_map.clusters import status_of
 
 pytestmark = pytest.mark.engine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import client
+from cluster import connection
 from cluster.answers import Deployment, HelmRevision, Version
 from cluster.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
@@ -168,8 +168,8 @@ def test_a_closed_port_is_found_out_at_once_and_says_what_to_check(tmp_path: Pat
 def test_a_server_that_never_answers_costs_the_clients_bound_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert client.TIMEOUT_SECONDS <= 5, "an unreachable cluster is found out in seconds"
-    monkeypatch.setattr(client, "TIMEOUT_SECONDS", 0.3)
+    assert connection.TIMEOUT_SECONDS <= 5, "an unreachable cluster is found out in seconds"
+    monkeypatch.setattr(connection, "TIMEOUT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         start = time.monotonic()
         error = _fails(_connect(kubeconfig(f"http://127.0.0.1:{silent.getsockname()[1]}"), tmp_path))
@@ -178,7 +178,7 @@ def test_a_server_that_never_answers_costs_the_clients_bound_and_no_more(
 
 
 def test_who_has_time_waits_longer_for_a_busy_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "TIMEOUT_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         file = write_kubeconfig(tmp_path / "config", kubeconfig(f"http://127.0.0.1:{silent.getsockname()[1]}"))
         start = time.monotonic()

@@ -11,7 +11,7 @@ from tests.support.docs import PAGES, anchors
 TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
 
 FOLDERS = (
-    r"\.github|agents|benchmarks|cluster|components|config|docs|examples|gpu_sharing|manifests|operations|policy|simulator|tests|"
+    r"\.github|agents|benchmarks|cluster|components|config|docs|examples|gpu_sharing|manifests|operations|policy|sharing_map|simulator|tests|"
     "toolchain"
 )
 

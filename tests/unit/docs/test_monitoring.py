@@ -10,7 +10,7 @@ from manifests.monitoring.dashboards import of
 from testbed.shared_gpus import gpu_node, queue, reservation, share, waiting
 from testbed.stacks import ROOT, monitoring_full, parse
 from tests.support.docs import anchors
-from tests.unit.operations.status.clusters import status_of
+from tests.unit.sharing_map.clusters import status_of
 
 _DOCS = ROOT / "docs"
 _PAGE = (_DOCS / "monitoring.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ _WHY = "no nodes with enough resources were found: 1 node(s) didn't have enough 
 def _pod(name: str, *, phase: str = "Pending", node: str | None = None, why: str | None = None) -> dict[str, Any]:
     conditions = [{"type": "PodScheduled", "status": "False", "message": why}] if why else []
     return {
-        "metadata": {"name": name, "annotations": {"gpu-memory": "30000"}},
+        "metadata": {"name": name, "namespace": "default", "annotations": {"gpu-memory": "30000"}},
         "spec": {"nodeName": node} if node else {},
         "status": {"phase": phase, "conditions": conditions},
     }

@@ -9,10 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agents.metrics import samples
 from agents.metrics.reader import Reader
-from cluster.snapshot import Unseen
-from operations.status.report import Status
+from cluster.lists import Unseen
+from sharing_map.report import Status
 from testbed.shared_gpus import Manifest, gpu_node, pod, queue, reservation, share, waiting
-from tests.unit.operations.status.clusters import status_of
+from tests.unit.sharing_map.clusters import status_of
 
 _MIB = 1024 * 1024
 _CREATED = 1793527200

@@ -13,10 +13,10 @@ from agents.metrics import __main__ as exporter
 from agents.metrics.reader import Reader
 from agents.metrics.server import _MOST_CONNECTIONS, Server
 from cluster.errors import ClusterUnreachableError
-from operations.status.report import Status
+from sharing_map.report import Status
 from testbed.shared_gpus import gpu_node, reservation, share
 from testbed.waiting import eventually
-from tests.unit.operations.status.clusters import TAKEN, status_of
+from tests.unit.sharing_map.clusters import TAKEN, status_of
 
 
 class _Cluster:

@@ -75,6 +75,17 @@ def test_a_pod_of_another_scheduler_has_its_own_words(api: ApiServer, tmp_path: 
     assert verdict.sentence == "Pod default/plain is Pending: 0/2 nodes have a disk"
 
 
+def test_where_no_check_knows_more_the_sentence_has_the_words_that_status_shows(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    unready = [{"type": "Ready", "status": "False", "message": "containers with unready status: [main]"}]
+    there = pod("plain", node="cpu-1", scheduler="default-scheduler", phase="Pending", conditions=unready)
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    there["status"]["containerStatuses"] = [{"name": "main", "ready": False, "state": waiting}]
+    world.lists["pods"].append(there)
+    verdict = _why(world, "plain", api, tmp_path)
+    assert verdict.sentence == "Pod default/plain is Pending on node cpu-1: ImagePullBackOff: no such image"
+
+
 def test_a_container_that_does_not_start_says_why(api: ApiServer, tmp_path: Path) -> None:
     world = well()
     there = fraction("fails", node="jetson-1", phase="Pending")

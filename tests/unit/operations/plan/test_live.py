@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from cluster.answers import Node, Pod
-from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot, Unseen
+from cluster.lists import Unseen
+from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot
 from gpu_sharing.model import Strategy
 from operations.errors import OperationError
 from operations.plan.live import scene_of_cluster

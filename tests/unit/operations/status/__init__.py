@@ -1,1 +1,1 @@
-"""Tests of the sharing map and its ways out."""
+"""Tests of the ways in which status shows the sharing map."""

@@ -16,7 +16,7 @@ import pytest
 
 from operations.__main__ import main
 from operations.exit_status import ExitStatus
-from operations.status.report import Status
+from sharing_map.report import Status
 from testbed.shared_gpus import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, fleet, pages
 from testbed.stacks import ROOT, STACK_FILES
 from tests.support.api_server import ApiServer

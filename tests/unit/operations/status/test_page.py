@@ -10,12 +10,12 @@ from itertools import pairwise
 import pytest
 from typing_extensions import override
 
-from cluster.snapshot import Unseen
+from cluster.lists import Unseen
 from operations.status.markup import Markup, element, joined
 from operations.status.page import page
-from operations.status.report import Status
+from sharing_map.report import Status
 from testbed.shared_gpus import gpu_node, queue, reservation, share, waiting
-from tests.unit.operations.status.clusters import status_of
+from tests.unit.sharing_map.clusters import status_of
 
 _VOID = {"meta", "input", "link", "br", "img"}
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from cluster.errors import ClusterUnreachableError
-from operations.status.report import Status
 from operations.status.server import REFRESH_SECONDS, Latest, Server
+from sharing_map.report import Status
 from testbed.shared_gpus import gpu_node
-from tests.unit.operations.status.clusters import status_of
+from tests.unit.sharing_map.clusters import status_of
 
 
 class _Cluster:

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 from rich.console import Console
 
-from cluster.snapshot import Unseen
-from operations.status.report import Gpu, Share, Status
+from cluster.lists import Unseen
 from operations.status.text import bar, lines
 from operations.status.words import age
+from sharing_map.report import Gpu, Share, Status
 from testbed.shared_gpus import gpu_node, pod, queue, reservation, share, waiting
 from testbed.stacks import ROOT
 from tests.support.docs import blocks
-from tests.unit.operations.status.clusters import TAKEN, status_of
+from tests.unit.sharing_map.clusters import TAKEN, status_of
 
 
 def _printed(status: Status, width: int = 100) -> str:

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from cluster.errors import ClusterUnreachableError
-from operations.status.report import Status
 from operations.status.watch import watch
+from sharing_map.report import Status
 from testbed.shared_gpus import gpu_node, reservation, share
-from tests.unit.operations.status.clusters import status_of
+from tests.unit.sharing_map.clusters import status_of
 
 _IDLE = status_of(nodes=[gpu_node("jetson-1")])
 _BUSY = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), share("a", "g")])

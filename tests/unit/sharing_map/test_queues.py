@@ -1,8 +1,8 @@
 """KAI's queues: promised, allowed, used."""
 
-from operations.status.report import Status
+from sharing_map.report import Status
 from testbed.shared_gpus import gpu_node, pod, queue, reservation, share, waiting
-from tests.unit.operations.status.clusters import status_of
+from tests.unit.sharing_map.clusters import status_of
 
 
 def _with_queues(*queues: dict[str, object], pods: int = 4) -> Status:

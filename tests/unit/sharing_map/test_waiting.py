@@ -1,8 +1,8 @@
 """What is Pending, and in whose words why."""
 
-from operations.status.report import PendingPod, Status
+from sharing_map.report import PendingPod, Status
 from testbed.shared_gpus import CREATED, gpu_node, pod, waiting
-from tests.unit.operations.status.clusters import status_of
+from tests.unit.sharing_map.clusters import status_of
 
 
 def _only(status: Status) -> PendingPod:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from cluster.snapshot import Queue
 from gpu_sharing.quantities import QuantityError, quantity
 from gpu_sharing.request import GPU
-from operations.status.report import Fact, PendingPod, QueueStatus
-from operations.status.view import View, charged
+from sharing_map.report import Fact, PendingPod, QueueStatus
+from sharing_map.view import View, charged
 
 _ROUNDING = 0.01
 """KAI's scheduler charges a share rounded up to hundredths of a GPU; its queue controller does not round

@@ -4,12 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from cluster.answers import Node, Pod
+from cluster.pending import kubelet_says
 from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, FractionShare, MemoryShare, WholeGpus
 from manifests import reservation_index
 from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, PLATFORM, TIME_SLICING_POOL
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
-from operations.status.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
-from operations.status.view import User, View, pod_name, ready_since, share, waits_for
+from sharing_map.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
+from sharing_map.view import User, View, pod_name, ready_since, share
 
 _MIG_STRATEGY = "nvidia.com/mig.strategy"
 
@@ -154,7 +155,7 @@ def _reservation(pod: Pod) -> Reservation:
     return Reservation(
         name=pod.name,
         phase=Fact(value=pod.phase, proof=f"{pod_name(pod)} status.phase", since=ready_since(pod) or pod.created),
-        waits=waits_for(pod),
+        waits=kubelet_says(pod) or None,
         device=Fact(
             value=kept or said or None,
             proof=f"{pod_name(pod)} metadata.annotations[{name}]",

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Literal
 
 from cluster.answers import Node, Pod
-from cluster.snapshot import PODS, BindRequest, PodGroup, Snapshot
+from cluster.pending import scheduled_since
+from cluster.snapshot import PODS, BindRequest, Snapshot
 from gpu_sharing.arithmetic import charged_gpus, part_mib, portion, read_label, shared_mib
 from gpu_sharing.request import (
     GPU,
@@ -24,13 +25,10 @@ from gpu_sharing.request import (
 )
 from manifests import reservation
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
-from operations.status.report import Fact, Share
+from sharing_map.report import Fact, Share
 
 SCHEDULER = "kai-scheduler"
 """`schedulerName` of KAI's pods (KAI v0.17.0 pkg/common/constants)."""
-QUEUE_LABEL = "kai.scheduler/queue"
-_POD_GROUP = "pod-group-name"
-"""Annotation by which KAI's podgrouper names a pod's group (KAI v0.17.0 pkg/common/constants)."""
 
 State = Literal["running", "starting", "binding", "ending"]
 
@@ -68,31 +66,28 @@ class View:
     """The snapshot, by what is asked of it.
 
     Attributes:
+        snapshot: it.
         nodes: by name.
         users: pods that ask for GPUs and have not ended.
         idle: KAI's pods that ask for none.
         pods_of: the users of each node.
         reservations: the reservation pods of each node.
-        bind_requests: by pod.
-        pod_groups: by namespace and name.
         knows_pods: whether pods could be read; nothing is known to be free otherwise.
     """
 
+    snapshot: Snapshot
     nodes: dict[str, Node]
     knows_pods: bool
     users: list[User] = field(default_factory=list)
     idle: list[User] = field(default_factory=list)
     pods_of: dict[str, list[User]] = field(default_factory=lambda: defaultdict(list))
     reservations: dict[str, list[Pod]] = field(default_factory=lambda: defaultdict(list))
-    bind_requests: dict[tuple[str, str], BindRequest] = field(default_factory=dict)
-    pod_groups: dict[tuple[str, str], PodGroup] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "View":
         """Everything of a snapshot but pods that have ended, or have nothing to do with GPUs and KAI."""
-        view = cls({node.name: node for node in snapshot.nodes}, all(each.what != PODS for each in snapshot.unseen))
-        view.bind_requests = {(each.namespace, each.pod): each for each in snapshot.bind_requests}
-        view.pod_groups = {(each.namespace, each.name): each for each in snapshot.pod_groups}
+        nodes = {node.name: node for node in snapshot.nodes}
+        view = cls(snapshot, nodes, all(each.what != PODS for each in snapshot.unseen))
         for pod in snapshot.pods:
             if not pod.ended:
                 view._add(pod)
@@ -102,7 +97,7 @@ class View:
         if pod.namespace == reservation.NAMESPACE and GPU_GROUP in pod.labels:
             self.reservations[pod.node].append(pod)
             return
-        of_kai = pod.scheduler == SCHEDULER or _POD_GROUP in pod.annotations
+        of_kai = pod.scheduler == SCHEDULER or bool(pod.group)
         asks = pod if of_kai else pod.model_copy(update={"annotations": {}})
         try:
             request, problem = pod_request(asks.as_manifest()).gpu, ""
@@ -110,7 +105,7 @@ class View:
             request, problem = None, str(error)
         if request is None and not of_kai:
             return
-        asked = self.bind_requests.get((pod.namespace, pod.name))
+        asked = self.snapshot.bind_request_of(pod)
         binding = asked if asked is not None and asked.open and not pod.node else None
         user = User(
             pod=pod,
@@ -119,7 +114,7 @@ class View:
             node=pod.node or (binding.node if binding else ""),
             groups=gpu_groups(pod.as_manifest()) or (binding.groups if binding else ()),
             binding=binding,
-            queue=self._queue(pod),
+            queue=self.snapshot.queue_of(pod) or None,
         )
         if request is None and not problem:
             self.idle.append(user)
@@ -127,14 +122,6 @@ class View:
         self.users.append(user)
         if user.node:
             self.pods_of[user.node].append(user)
-
-    def group_of(self, pod: Pod) -> PodGroup | None:
-        """The pod's PodGroup."""
-        return self.pod_groups.get((pod.namespace, pod.annotations.get(_POD_GROUP, "")))
-
-    def _queue(self, pod: Pod) -> str | None:
-        group = self.group_of(pod)
-        return (group.queue if group else "") or pod.labels.get(QUEUE_LABEL) or None
 
     def shared_mib(self, node: str) -> int | None:
         """What KAI shares of each GPU of a node."""
@@ -175,11 +162,6 @@ def state(user: User) -> Fact[State]:
         since = ready_since(pod) or scheduled_since(pod)
         return Fact[State](value="running", proof=f"{user.where} status.phase", since=since)
     return Fact[State](value="starting", proof=f"{user.where} spec.nodeName", since=scheduled_since(pod))
-
-
-def scheduled_since(pod: Pod) -> datetime | None:
-    """Since when it has its node."""
-    return next((each.since for each in pod.conditions if each.type == "PodScheduled" and each.status == "True"), None)
 
 
 def asks(user: User) -> Fact[str]:
@@ -227,15 +209,6 @@ def charged(request: GpuRequest | None, shared: int | None) -> float | None:
             return float(request.charged_gpus)
         case None:
             return None
-
-
-def waits_for(pod: Pod) -> str | None:
-    """Why its containers do not run, in the kubelet's words."""
-    for status in pod.statuses:
-        waiting = status.state.get("waiting")
-        if waiting is not None and waiting.reason:
-            return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
-    return None
 
 
 def ready_since(pod: Pod) -> datetime | None:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cluster.answers import Node, Pod
-from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot, Unseen
-from operations.status.report import Status
-from operations.status.sharing_map import build
+from cluster.lists import Unseen
+from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot
+from sharing_map.build import build
+from sharing_map.report import Status
 from testbed.shared_gpus import Manifest
 
 TAKEN = datetime(2026, 11, 3, 10, tzinfo=UTC)

@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 
 from cluster.snapshot import Snapshot
-from operations.status.nodes import node_status
-from operations.status.queues import queue_tree
-from operations.status.report import NodeStatus, Status, Summary, Unreadable
-from operations.status.view import View
-from operations.status.waiting import pending_pods
+from sharing_map.nodes import node_status
+from sharing_map.queues import queue_tree
+from sharing_map.report import NodeStatus, Status, Summary, Unreadable
+from sharing_map.view import View
+from sharing_map.waiting import pending_pods
 
 
 def build(snapshot: Snapshot, *, context: str, server: str, simulated: bool) -> Status:

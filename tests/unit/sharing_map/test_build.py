@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cluster.snapshot import Unseen
-from operations.status.report import NodeStatus, Status
+from cluster.lists import Unseen
+from sharing_map.report import NodeStatus, Status
 from testbed.shared_gpus import CREATED, Manifest, gpu_node, pod, reservation, share
-from tests.unit.operations.status.clusters import status_of
+from tests.unit.sharing_map.clusters import status_of
 
 _CREATED = datetime(2026, 11, 1, 10, tzinfo=UTC)
 

@@ -1,0 +1,230 @@
+"""The connection to the API server: how a request is sent, and what becomes of its answer."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import httpx2
+from lightkube.config import client_adapter
+from lightkube.core.exceptions import ConfigError
+from pydantic import TypeAdapter, ValidationError
+
+from cluster.answers import Items, Objection, Status
+from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.kubeconfig import ChosenContext, choose_context, in_cluster
+from config.cluster import ClusterSettings
+
+TIMEOUT_SECONDS = 5
+"""Bound of one request: an unreachable cluster is found out within it."""
+UP_TIMEOUT_SECONDS = 60
+"""Bound of an answer within `pulumi up`, which asks for everything at once: one late answer would fail all of it. An
+address where nobody listens is still found out within `TIMEOUT_SECONDS`."""
+ADMISSION_SECONDS = 30 + TIMEOUT_SECONDS
+"""Bound of an answer that admission webhooks are asked for, of which each may take 30 s (ValidatingWebhook)."""
+
+JSON = "application/json"
+METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+"""What is accepted where an object's metadata is enough; of a list with `List` in it."""
+_PAGE = 500
+"""Objects per answer to a list, as kubectl asks for them: a large cluster's objects are never in memory all at once."""
+
+T = TypeVar("T")
+
+
+class NotFoundError(ClusterError):
+    """The API server has nothing at a path."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A connection to one cluster.
+
+    Attributes:
+        chosen: the context that it was opened with.
+    """
+
+    chosen: ChosenContext
+    _http: httpx2.Client
+    _timeout_seconds: float | None = None
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return str(self.chosen.config.cluster.server)
+
+    @property
+    def context(self) -> str:
+        """The context's name, for messages."""
+        return self.chosen.name
+
+    @property
+    def kubeconfig(self) -> str:
+        """The kubeconfig's path, for messages."""
+        return self.chosen.file
+
+    @classmethod
+    def connect(cls, settings: ClusterSettings, *, timeout_seconds: float | None = None) -> Self:
+        """Open the cluster that a stack names, or kubectl's current one; arguments as of `open`."""
+        return cls.open(settings.kubeconfig, settings.context, timeout_seconds=timeout_seconds)
+
+    @classmethod
+    def open(
+        cls,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        *,
+        timeout_seconds: float | None = None,
+    ) -> Self:
+        """Open a cluster: kubectl's own file and current context where nothing else is named.
+
+        Args:
+            kubeconfig: the file.
+            context: one of its contexts.
+            timeout_seconds: bound of one request, in place of `TIMEOUT_SECONDS`.
+
+        Raises:
+            ClusterUnreachableError: if there is no kubeconfig.
+            ClusterError: if it can't be read, or has no such context.
+        """
+        return cls._of(choose_context(kubeconfig, context), timeout_seconds)
+
+    @classmethod
+    def in_cluster(cls) -> Self:
+        """Open the cluster of the pod that this process runs in, as its service account.
+
+        Raises:
+            ClusterUnreachableError: it does not run in a pod.
+        """
+        return cls._of(in_cluster())
+
+    @classmethod
+    def _of(cls, chosen: ChosenContext, timeout_seconds: float | None = None) -> Self:
+        timeout = httpx2.Timeout(timeout_seconds or TIMEOUT_SECONDS)
+        try:
+            http = client_adapter.Client(chosen.config, client_adapter.ConnectionParams(timeout=timeout))
+        except (ConfigError, ValueError, OSError, httpx2.InvalidURL) as error:
+            raise ClusterError(
+                f"The address or the certificates of context '{chosen.name}' can't be used: {error}\n"
+                f"Check them with: kubectl --kubeconfig {chosen.file} config view"
+            ) from error
+        return cls(chosen, http, timeout_seconds)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def _list(
+        self,
+        path: str,
+        kind: type[T],
+        *,
+        params: dict[str, str] | None = None,
+        accept: str = JSON,
+    ) -> list[T]:
+        return [item for page in self._pages(path, kind, params=params or {}, accept=accept) for item in page]
+
+    def _pages(self, path: str, kind: type[T], *, params: dict[str, str], accept: str) -> Iterator[list[T]]:
+        adapter = TypeAdapter(list[kind])  # type: ignore[valid-type]  # kind is a runtime class
+        after: dict[str, str] = {}
+        while True:
+            listed = self._read(
+                path, Items.model_validate, params=params | {"limit": str(_PAGE)} | after, accept=accept
+            )
+            try:
+                yield adapter.validate_python(listed.items or [])
+            except ValidationError as error:
+                raise _not_understood(path, error) from error
+            if not listed.next_page:
+                return
+            after = {"continue": listed.next_page}
+
+    def _find(self, path: str, parse: Callable[[Any], T], *, accept: str = JSON) -> T | None:
+        try:
+            return self._read(path, parse, accept=accept)
+        except NotFoundError:
+            return None
+
+    def _read(  # noqa: PLR0913 - the parts of a request
+        self,
+        path: str,
+        parse: Callable[[Any], T],
+        *,
+        params: dict[str, str] | None = None,
+        accept: str = JSON,
+        method: str | None = None,
+        body: str | None = None,
+    ) -> T:
+        method = method or ("GET" if body is None else "PATCH")
+        response = self._send(path, params=params, accept=accept, method=method, body=body)
+        match response.status_code:
+            case httpx2.codes.OK | httpx2.codes.CREATED:
+                pass
+            case httpx2.codes.NOT_FOUND:
+                raise NotFoundError(path)
+            case httpx2.codes.UNAUTHORIZED | httpx2.codes.FORBIDDEN as code:
+                raise ClusterError(
+                    f"The cluster at {self.server} refuses {method} {path} to context '{self.context}' ({code}).\n"
+                    "Use a context with cluster-admin rights: the program creates cluster-wide policies and namespaces."
+                )
+            case code:
+                raise ClusterUnreachableError(
+                    f"The cluster at {self.server} answered {method} {path} with status {code}."
+                )
+        try:
+            return parse(response.json())
+        except ValueError as error:
+            raise _not_understood(path, error) from error
+
+    def _send(  # noqa: PLR0913 - the parts of a request
+        self,
+        path: str,
+        *,
+        params: dict[str, str] | None = None,
+        accept: str = JSON,
+        method: str | None = None,
+        body: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> httpx2.Response:
+        """A GET, or with a body a server-side apply, unless a method is named; whatever the answer says."""
+        method = method or ("GET" if body is None else "PATCH")
+        sent = {"Accept": accept} | dict(headers or {})
+        if body is not None:
+            sent["Content-Type"] = "application/apply-patch+yaml" if method == "PATCH" else JSON
+        try:
+            return self._http.request(
+                method,
+                path,
+                params=params,
+                headers=sent,
+                content=body,
+                timeout=httpx2.Timeout(
+                    timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS, connect=TIMEOUT_SECONDS
+                ),
+            )
+        except httpx2.TransportError as error:
+            raise ClusterUnreachableError(
+                f"No answer from the cluster at {self.server} (context '{self.context}' of {self.kubeconfig}): "
+                f"{error}\n"
+                f"Check that it runs and that this machine reaches it: kubectl --context {self.context} get nodes"
+            ) from error
+        except (ConfigError, LookupError, TypeError, ValueError, OSError) as error:
+            raise ClusterError(f"The credentials of context '{self.context}' can't be used: {error}") from error
+
+
+def objection_of(response: httpx2.Response) -> Objection | None:
+    """What an answer has against its request."""
+    if response.is_success:
+        return None
+    try:
+        said = Status.model_validate_json(response.content).message
+    except ValidationError:
+        # For a kind that it does not know yet, the API server answers in plain text.
+        said = ""
+    return Objection(
+        code=response.status_code, message=said or f"the API server answered with status {response.status_code}"
+    )
+
+
+def _not_understood(path: str, error: ValueError) -> ClusterError:
+    return ClusterError(f"The cluster's answer to GET {path} is not what Kubernetes 1.30 or later sends: {error}")

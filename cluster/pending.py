@@ -1,0 +1,72 @@
+"""Why a pod waits, in the words of whoever says so: KAI's binder, the scheduler, or the kubelet. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from cluster.answers import Pod
+from cluster.snapshot import BindRequest, PodGroup
+
+
+@dataclass(frozen=True)
+class Said:
+    """What somebody says of a pod that waits.
+
+    Attributes:
+        by: who.
+        words: theirs.
+        proof: the object and the field that have them.
+        since: when they were written; None where the API server does not tell.
+    """
+
+    by: Literal["binder", "scheduler", "kubelet"]
+    words: str
+    proof: str
+    since: datetime | None
+
+
+def said_of(pod: Pod, group: PodGroup | None = None, request: BindRequest | None = None) -> Iterator[Said]:
+    """What is said of a pod, what says most first.
+
+    Args:
+        pod: it.
+        group: its pod group, where that was read.
+        request: likewise its bind request.
+    """
+    where = f"Pod {pod.namespace}/{pod.name}"
+    if request is not None and not pod.node and (request.reason or request.failed_attempts):
+        attempts = f" ({request.failed_attempts} failed attempts)" if request.failed_attempts else ""
+        proof = f"BindRequest {request.namespace}/{request.name} status.reason"
+        yield Said("binder", f"{request.reason or request.phase}{attempts}", proof, request.created)
+    for condition in pod.conditions:
+        words = condition.message or condition.reason
+        if words and condition.type == "PodScheduled" and condition.status == "False" and not pod.node:
+            yield Said("scheduler", words, f"{where} status.conditions[PodScheduled]", condition.since)
+    if words := kubelet_says(pod):
+        yield Said("kubelet", words, f"{where} status.containerStatuses", scheduled_since(pod))
+    if group is None or pod.node:
+        return
+    for said in group.scheduling_conditions:
+        if words := "; ".join(each.message or each.reason for each in said.explanations):
+            proof = f"PodGroup {group.namespace}/{group.name} status.schedulingConditions"
+            yield Said("scheduler", words, proof, said.since)
+
+
+def scheduler_says(pod: Pod, group: PodGroup | None = None) -> str:
+    """Why a pod finds no place, in the scheduler's words; empty while it has said nothing."""
+    return next((said.words for said in said_of(pod, group) if said.by == "scheduler"), "")
+
+
+def kubelet_says(pod: Pod) -> str:
+    """Why a pod's containers do not run, in the kubelet's words; empty where it says nothing."""
+    for status in pod.statuses:
+        waiting = status.state.get("waiting")
+        if waiting is not None and waiting.reason:
+            return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+    return ""
+
+
+def scheduled_since(pod: Pod) -> datetime | None:
+    """Since when it has its node."""
+    return next((each.since for each in pod.conditions if each.type == "PodScheduled" and each.status == "True"), None)

@@ -1,0 +1,63 @@
+"""What is said of a pod that waits, and by whom."""
+
+from typing import Any
+
+from cluster.answers import Pod
+from cluster.pending import kubelet_says, said_of, scheduler_says
+from cluster.snapshot import BindRequest, PodGroup
+
+_UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+_NOT_READY = {"type": "Ready", "status": "False", "message": "containers with unready status: [main]"}
+
+
+def _pod(*conditions: dict[str, str], node: str = "", waiting: dict[str, str] | None = None) -> Pod:
+    statuses = [{"name": "main", "state": {"waiting": waiting}}] if waiting else []
+    metadata = {"name": "a", "namespace": "robots", "annotations": {"pod-group-name": "pg-a"}}
+    status = {"phase": "Pending", "conditions": list(conditions), "containerStatuses": statuses}
+    return Pod.model_validate({"metadata": metadata, "spec": {"nodeName": node}, "status": status})
+
+
+def _group(**condition: Any) -> PodGroup:  # noqa: ANN401 - JSON
+    said = {"type": "UnschedulableOnNodePool", "status": "True"} | condition
+    status = {"schedulingConditions": [said]}
+    return PodGroup.model_validate({"metadata": {"name": "pg-a", "namespace": "robots"}, "status": status})
+
+
+def test_the_pods_own_condition_comes_before_its_groups() -> None:
+    pod, group = _pod(_UNSCHEDULABLE | {"message": "no room"}), _group(message="the group has no room")
+    assert [(each.by, each.words) for each in said_of(pod, group)] == [
+        ("scheduler", "no room"),
+        ("scheduler", "the group has no room"),
+    ]
+    assert scheduler_says(pod, group) == "no room"
+
+
+def test_a_condition_without_a_message_has_its_reason() -> None:
+    assert scheduler_says(_pod(_UNSCHEDULABLE)) == "Unschedulable"
+    assert scheduler_says(_pod(), _group(reason="OverLimit")) == "OverLimit"
+
+
+def test_a_groups_reasons_stand_before_its_conditions_own_words() -> None:
+    reasons = [{"reason": "OverLimit", "message": "over the limit"}, {"reason": "NotReady"}]
+    assert scheduler_says(_pod(), _group(message="old words", reasons=reasons)) == "over the limit; NotReady"
+
+
+def test_a_condition_that_does_not_hold_says_nothing() -> None:
+    assert scheduler_says(_pod(), _group(status="False", message="old words")) == ""
+
+
+def test_on_its_node_a_pod_waits_in_the_kubelets_words_alone() -> None:
+    request = BindRequest.model_validate(
+        {"metadata": {"name": "r", "namespace": "robots"}, "status": {"phase": "Failed", "failedAttempts": 2}}
+    )
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    pod = _pod(_NOT_READY, node="jetson-1", waiting=waiting)
+    assert [each.words for each in said_of(pod, _group(message="no room"), request)] == [
+        "ImagePullBackOff: no such image"
+    ]
+    assert [each.words for each in said_of(_pod(), None, request)] == ["Failed (2 failed attempts)"]
+
+
+def test_containers_that_run_say_nothing() -> None:
+    assert kubelet_says(_pod(node="jetson-1")) == ""
+    assert kubelet_says(_pod(node="jetson-1", waiting={"reason": "ContainerCreating"})) == "ContainerCreating"
