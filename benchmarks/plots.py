@@ -44,20 +44,23 @@ def goals(results: Sequence[Result]) -> str:
 
 def growth(results: Sequence[Result]) -> str:
     """The curves of results that have one, on logarithmic axes: a slope of 1 is linear growth."""
-    curves = {result.name: result.series for result in results if len(result.series) > 1}
+    curves = {result.name.partition(",")[0]: result.series for result in results if len(result.series) > 1}
     return _curves(curves) if curves else ""
 
 
 def _curves(curves: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     points = [point for curve in curves.values() for point in curve]
+    marks = _marks([y for _, y in points])
     across = _Axis([x for x, _ in points], 70, _WIDTH - 30)
-    up = _Axis([y for _, y in points], 300, 50)
-    height = 340 + 20 * len(curves)
-    parts = [_head(height, "Processor seconds by number of nodes")]
+    up = _Axis(marks, 300, 50)
+    parts = [_head(340 + 20 * len(curves), "Processor seconds by number of nodes")]
     widths = sorted({x for x, _ in points})
-    heights = (min(y for _, y in points), max(y for _, y in points))
     parts += [f'<text x="{across.at(x):.1f}" y="322" text-anchor="middle">{x:g}</text>' for x in widths]
-    parts += [f'<text x="62" y="{up.at(y) + 4:.1f}" text-anchor="end">{show(y)}</text>' for y in heights]
+    for y in marks:
+        parts += [
+            f'<path class="line" stroke-opacity=".25" d="M70 {up.at(y):.1f}H730"/>',
+            f'<text x="62" y="{up.at(y) + 4:.1f}" text-anchor="end">{y:g} s</text>',
+        ]
     parts.append('<path class="line" fill="none" d="M70 50V300H730"/>')
     for index, (name, curve) in enumerate(curves.items()):
         colour = _LINES[index % len(_LINES)]
@@ -69,6 +72,15 @@ def _curves(curves: Mapping[str, Sequence[tuple[float, float]]]) -> str:
             f'<text x="92" y="{344 + index * 20}">{escape(name)}</text>',
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _marks(values: Sequence[float]) -> list[float]:
+    """The numbers 1, 2 and 5 of each power of ten, from the last below all values to the first above them."""
+    powers = range(math.floor(math.log10(min(values))) - 1, math.ceil(math.log10(max(values))) + 1)
+    ladder = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    least = max(mark for mark in ladder if mark <= min(values))
+    most = min(mark for mark in ladder if mark >= max(values))
+    return [mark for mark in ladder if least <= mark <= most]
 
 
 class _Axis:

@@ -42,6 +42,7 @@ LONGEST = (
     "tests/faults",
     "tests/engine/stack/test_recovery.py",
     "tests/engine/stack/test_faults.py",
+    "tests/engine/stack/test_random_settings.py",
     "tests/engine/admission",
     "tests/engine/docs/test_guides.py",
     "tests/engine/stack/test_lifecycle.py",

@@ -1,6 +1,7 @@
 """What `make bench` says of numbers: medians, goals, the machine, plots, and what was not measured."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,13 @@ def test_the_page_has_a_row_per_result_and_says_what_was_not_measured() -> None:
     assert "(goals.svg)" in page
     assert "(growth.svg)" in page
     assert "Quick" not in page
+
+
+def test_the_plot_of_growth_has_round_marks_around_all_that_was_measured() -> None:
+    drawn = plots.growth([_GROWTH])
+
+    assert re.findall(r">([\d.]+) s<", drawn) == ["0.5", "1", "2", "5", "10", "20"]
+    assert ">doctor<" in drawn
 
 
 def test_a_report_without_goals_has_no_plots(tmp_path: Path) -> None:
