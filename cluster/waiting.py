@@ -9,6 +9,8 @@ from cluster.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 
 POLL_SECONDS = 1.0
+"""The longest pause. The first one is a tenth of it: most of what is waited for comes within a second or two."""
+_PAUSES_GROW_BY = 1.5
 REPORT_SECONDS = 10.0
 _DRY_RUN_MANAGER = "kai-anywhere-wait"
 _WEBHOOK_REFUSES = "denied the request"
@@ -41,6 +43,7 @@ def wait_for(cluster: Cluster, condition: Condition, *, timeout_seconds: float, 
     """
     start = time.monotonic()
     reported = start
+    pause = POLL_SECONDS / 10
     while True:
         try:
             missing = condition.missing(cluster)
@@ -56,7 +59,8 @@ def wait_for(cluster: Cluster, condition: Condition, *, timeout_seconds: float, 
         if now - reported >= REPORT_SECONDS:
             reported = now
             report(f"waiting for {condition.what}: {missing} ({now - start:.0f} s of at most {timeout_seconds:.0f} s)")
-        time.sleep(POLL_SECONDS)
+        time.sleep(pause)
+        pause = min(pause * _PAUSES_GROW_BY, POLL_SECONDS)
 
 
 def runtime_class(name: str, *, operator_namespace: str) -> Condition:

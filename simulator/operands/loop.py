@@ -18,7 +18,7 @@ from lightkube.resources.admissionregistration_v1 import (
 )
 from lightkube.resources.apps_v1 import DaemonSet, Deployment
 from lightkube.resources.batch_v1 import Job
-from lightkube.resources.core_v1 import ConfigMap, Node, Pod, Service, ServiceAccount
+from lightkube.resources.core_v1 import ConfigMap, Namespace, Node, Pod, Service, ServiceAccount
 from lightkube.resources.node_v1 import RuntimeClass
 from lightkube.types import PatchType
 
@@ -41,8 +41,8 @@ from simulator.operands.world import (
     find,
 )
 
-POLL_S = 0.5
-"""Fast enough that a person does not see the delay, slow enough for a two-core machine."""
+POLL_S = 0.2
+"""Fast enough that a person does not see the delay; one small request each where nothing happens."""
 
 _NOT_FOUND = 404
 _CLUSTER_POLICY = create_global_resource("nvidia.com", "v1", "ClusterPolicy", "clusterpolicies")
@@ -85,15 +85,33 @@ def run(kubeconfig: Path, *, with_kai: bool = True) -> None:
         with_kai: whether KAI's operator is emulated too; its hooks are in any case.
     """
     complained: frozenset[str] = frozenset()
+    seen: str | None = None
     behaviours = tuple(behaviour for behaviour in BEHAVIOURS if with_kai or behaviour is not kai.decide)
     _log("playing the operators' pods")
     with api.client(kubeconfig) as client, serving() as webhooks:
         while True:
-            complaints = frozenset(step(client, webhooks, behaviours))
-            for complaint in sorted(complaints - complained):
-                _log(complaint)
-            complained = complaints
+            # Read before the step: what changes during it, by it too, is looked at again.
+            revision = _revision(client)
+            if revision is None or revision != seen or complained:
+                complaints = frozenset(step(client, webhooks, behaviours))
+                for complaint in sorted(complaints - complained):
+                    _log(complaint)
+                complained, seen = complaints, revision
             time.sleep(POLL_S)
+
+
+def _revision(client: Client) -> str | None:
+    """The revision of the whole store, which every write of any object changes; None where it can't be read.
+
+    A list has it as its resourceVersion (Kubernetes 1.31 and later answer from a cache that is as new as etcd). A step
+    asks for twenty lists: twice a second, an idle cluster spends 7 % of a core on them.
+    """
+    try:
+        listed = client.list(Namespace, fields={"metadata.name": "default"})
+        next(iter(listed), None)
+    except httpx2.HTTPError:
+        return None
+    return listed.resourceVersion
 
 
 def step(client: Client, webhooks: Webhooks, behaviours: Sequence[Behaviour] = BEHAVIOURS) -> Iterator[str]:
