@@ -10,6 +10,7 @@ from cluster.client import Cluster
 from cluster.deployed_state import DeployedState
 from cluster.findings import Finding
 from cluster.label_writers import judge_writers
+from cluster.lists import at_once
 from config.stack import StackSettings
 from manifests import every_object, kai
 from manifests.gvirtus.frontends import FRONTEND_ALLOWED
@@ -46,14 +47,14 @@ def planned_objects(settings: StackSettings) -> dict[str, Manifest]:
 
 def read_unknown(cluster: Cluster, settings: StackSettings, state: DeployedState) -> dict[str, LiveObject]:
     """What is there under the names of the stack's objects and is not in its state."""
-    unknown: dict[str, LiveObject] = {}
-    for name, manifest in planned_objects(settings).items():
-        if name in state.objects or (manifest["kind"] == "SchedulingShard" and _kai_is_ours(settings, state)):
-            continue
-        live = cluster.find_object(manifest)
-        if live is not None:
-            unknown[name] = live
-    return unknown
+    asked = {
+        name: manifest
+        for name, manifest in planned_objects(settings).items()
+        if name not in state.objects and not (manifest["kind"] == "SchedulingShard" and _kai_is_ours(settings, state))
+    }
+    with at_once() as threads:
+        answers = zip(asked, threads.map(cluster.find_object, asked.values()), strict=True)
+        return {name: live for name, live in answers if live is not None}
 
 
 def meet(

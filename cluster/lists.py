@@ -3,9 +3,9 @@
 Read-only, with whatever rights the user has: what the API server refuses is noted down, and the rest is read.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
 
@@ -18,6 +18,19 @@ _PARALLEL = 8
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@contextmanager
+def at_once() -> Iterator[Executor]:
+    """Give threads that ask several things at a time.
+
+    At an error, or Ctrl-C, what was not begun is not begun any more.
+    """
+    threads = ThreadPoolExecutor(_PARALLEL)
+    try:
+        yield threads
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True)

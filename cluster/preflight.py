@@ -14,6 +14,7 @@ from cluster.findings import Finding
 from cluster.first_contact import Contact, meet, planned_objects, read_unknown
 from cluster.installations import Installations, judge_installations, read_installations
 from cluster.kubeconfig import ChosenContext
+from cluster.lists import at_once
 from cluster.node_findings import judge_nodes
 from cluster.prometheus_operator import judge_missing_kinds, read_missing_kinds
 from cluster.server_findings import can_have, judge_server
@@ -158,30 +159,47 @@ def missing_charts(settings: StackSettings) -> Iterator[Finding]:
 
 
 def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) -> ClusterFacts:
-    """Ask the cluster everything that the checks need."""
+    """Ask the cluster everything that the checks need.
+
+    Several questions at a time: there are fifty in a first preview, and each takes as long as the way to the cluster.
+    """
+    # Alone, and first: a cluster that does not answer is found out by one question.
+    version = cluster.version()
     names = [namespace for namespace, _ in _releases(settings)] + [reservation.NAMESPACE, *_remote_namespaces(settings)]
     if settings.webhooks:
         names.append(settings.admission.namespace)
     if settings.monitoring.enabled:
         names.append(settings.monitoring.namespace)
-    namespaces = {name: found for name in names if (found := cluster.namespace(name)) is not None}
-    return ClusterFacts(
-        server=cluster.server,
-        context=cluster.context,
-        version=cluster.version(),
-        uid=cluster.uid(),
-        nodes=cluster.nodes(),
-        namespaces=namespaces,
-        runtime_class=cluster.has_runtime_class(reservation.RUNTIME_CLASS),
-        mutating_policies=cluster.mutating_policy_versions(),
-        revisions=read_revisions(cluster, settings, namespaces),
-        installations=read_installations(cluster, settings, state),
-        unknown=read_unknown(cluster, settings, state),
-        isolator=settings.kai.gpu_sharing_mode is GpuSharingMode.HAMI_CORE
-        and cluster.has_mutating_webhook(ISOLATOR_WEBHOOK),
-        system_requests=read_system_requests(cluster, settings),
-        missing_kinds=read_missing_kinds(cluster, settings),
-    )
+    with at_once() as threads:
+        uid, nodes = threads.submit(cluster.uid), threads.submit(cluster.nodes)
+        runtime_class = threads.submit(cluster.has_runtime_class, reservation.RUNTIME_CLASS)
+        policies = threads.submit(cluster.mutating_policy_versions)
+        installations = threads.submit(read_installations, cluster, settings, state)
+        requests = threads.submit(read_system_requests, cluster, settings)
+        missing_kinds = threads.submit(read_missing_kinds, cluster, settings)
+        isolator = threads.submit(_has_isolator, cluster, settings)
+        asked = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
+        namespaces = {name: found for name, found in asked.items() if found is not None}
+        return ClusterFacts(
+            server=cluster.server,
+            context=cluster.context,
+            version=version,
+            uid=uid.result(),
+            nodes=nodes.result(),
+            namespaces=namespaces,
+            runtime_class=runtime_class.result(),
+            mutating_policies=policies.result(),
+            revisions=read_revisions(cluster, settings, namespaces),
+            installations=installations.result(),
+            unknown=read_unknown(cluster, settings, state),
+            isolator=isolator.result(),
+            system_requests=requests.result(),
+            missing_kinds=missing_kinds.result(),
+        )
+
+
+def _has_isolator(cluster: Cluster, settings: StackSettings) -> bool:
+    return settings.kai.gpu_sharing_mode is GpuSharingMode.HAMI_CORE and cluster.has_mutating_webhook(ISOLATOR_WEBHOOK)
 
 
 def read_revisions(

@@ -1,13 +1,13 @@
 """What is asked at once, and what is said of what could not be seen."""
 
-from threading import Event, Timer
+from threading import Barrier, Event, Timer
 
 import pytest
 
 from cluster.answers import Node, Pod
 from cluster.client import Cluster
 from cluster.errors import ClusterUnreachableError
-from cluster.lists import Reader
+from cluster.lists import Reader, at_once
 from tests.support.api_server import ApiServer
 
 _PODS = "/api/v1/pods"
@@ -81,3 +81,9 @@ def test_after_an_error_what_was_not_begun_is_not_asked(cluster: Cluster) -> Non
     with pytest.raises(ClusterUnreachableError):
         _fail_while_it_asks(cluster, asked)
     assert asked == []
+
+
+def test_several_questions_are_under_way_at_a_time() -> None:
+    all_there = Barrier(3)
+    with at_once() as threads:
+        assert sorted(threads.map(lambda _: all_there.wait(timeout=60), range(3))) == [0, 1, 2]

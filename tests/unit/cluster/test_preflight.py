@@ -54,6 +54,20 @@ def test_a_ready_cluster_passes_with_its_identity(config_path: str, api: ApiServ
     assert "Not looked at: hosts, images, and what the charts bring." in result.checked
 
 
+def test_a_cluster_that_does_not_answer_is_found_out_by_one_question(config_path: str, api: ApiServer) -> None:
+    api.fail("/version", 503)
+    with pytest.raises(ClusterUnreachableError, match="GET /version with status 503"):
+        run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=False)
+    assert [request.path for request in api.asked] == ["/version"]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/nodes", POLICIES, "/apis/apps/v1/deployments"])
+def test_a_question_that_the_cluster_refuses_ends_the_preflight(config_path: str, api: ApiServer, path: str) -> None:
+    api.fail(path, 403)
+    with pytest.raises(ClusterError, match=f"refuses GET {path}"):
+        run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=False)
+
+
 def test_a_warning_does_not_stop_the_program(config_path: str, api: ApiServer) -> None:
     fake = {"name": "jetson-1", "labels": {"run.ai/fake.gpu": "true"}}
     api.serve("/api/v1/nodes", {"items": [node("jetson-1") | {"metadata": fake}]})
