@@ -37,6 +37,8 @@ def environment(state: Path) -> dict[str, str]:
         "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
         "PULUMI_CONFIG_PASSPHRASE": "",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
+        # As on a person's machine: the program is compiled once, not with every command.
+        "PYTHONDONTWRITEBYTECODE": "",
     }
 
 

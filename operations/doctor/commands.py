@@ -20,7 +20,6 @@ from operations.doctor.checks import CHECKS
 from operations.doctor.diagnosis import Choice, Diagnosis, codes, diagnose
 from operations.doctor.facts import Facts, Source
 from operations.doctor.hosts.answer import HostLookError, HostReport
-from operations.doctor.hosts.asking import ask
 from operations.doctor.hosts.secrets import read_secrets
 from operations.doctor.reading import read_facts
 from operations.doctor.rendering import render, render_pod
@@ -146,6 +145,9 @@ def hosts_of(stack: str, settings: StackSettings) -> dict[str, HostReport]:
     if not settings.hosts:
         raise OperationError(f"Stack '{stack}' declares no hosts: docs/hosts.md says how. Leave --hosts out.")
     environment = toolchain.environment((toolchain.Program.PULUMI, toolchain.Program.LANGUAGE_PYTHON))
+    # It brings all of Pulumi, which other commands need not wait for.
+    from operations.doctor.hosts.asking import ask  # noqa: PLC0415
+
     return ask(settings, read_secrets(stack, settings.hosts, ROOT, environment), environment)
 
 

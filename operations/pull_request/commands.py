@@ -13,7 +13,7 @@ from config.stack import StackConfigError
 from operations import engine
 from operations.engine_events import failed
 from operations.errors import OperationError
-from operations.pull_request import base_pack, report
+from operations.pull_request import report
 from operations.pull_request import review as previews
 from operations.pull_request.comment import (
     Occasion,
@@ -174,6 +174,9 @@ def _comment(github: GitHub, pull_request: int, occasion: Occasion, out: Path) -
 
 
 def _judged(changes: Changes, read: report.Report, stack: str) -> Verified:
+    # It brings Pulumi's protocol, which other commands need not wait for.
+    from operations.pull_request import base_pack  # noqa: PLC0415
+
     resources = read.resources()
     try:
         found = base_pack.findings(resources, raw_settings(ROOT / f"Pulumi.{stack}.yaml"))
