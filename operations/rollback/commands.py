@@ -31,7 +31,7 @@ def rollback(  # noqa: PLR0913 - every option of the command
         str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
     ] = "jetson",
     only_heal: Annotated[
-        bool, typer.Option("--only-heal", help="Heal what a killed run left half done, and remove nothing.")
+        bool, typer.Option("--only-heal", help="Heal what a killed run left half done, and remove nothing else.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask: for scripts.")] = False,
