@@ -19,13 +19,14 @@ from manifests.objects import namespace
 from operations.doctor.commands import facts_of
 from operations.doctor.diagnosis import diagnose
 from operations.errors import OperationError
+from operations.new_files import check_new
 from operations.plan.workloads import DEFAULT_QUEUE
 from operations.reading import Place, open_place
 from operations.scratch import Scratch
 from operations.target import folder
 from operations.verify import before, components, reservation_pods, sharing
 from operations.verify.cuda import VectorAddition, image_for
-from operations.verify.evidence import Installation, write_evidence
+from operations.verify.evidence import OPTION, Installation, write_evidence
 from operations.verify.evidence import evidence as evidence_of
 from operations.verify.sharing import IMAGE, LABEL, Sharing
 from operations.verify.steps import Outcome, Report, Step
@@ -80,7 +81,9 @@ def verify(  # noqa: PLR0913 - every option of the command
     pre: Annotated[
         bool, typer.Option("--pre", help="Before the install: verify that it can begin. Nothing is changed.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print it as JSON; its schema is docs/verify.schema.json.")
+    ] = False,
 ) -> None:
     """Verify that the stack does its work: components, what reservation pods get, and that pods share a GPU as planned.
 
@@ -89,6 +92,10 @@ def verify(  # noqa: PLR0913 - every option of the command
     if pre and (node or evidence):
         option = "--node" if node else "--evidence"
         raise typer.BadParameter(f"--pre looks at the whole cluster before the install: leave {option} out.")
+    if (board or jetpack) and not evidence:
+        raise typer.BadParameter(f"{'--board' if board else '--jetpack'} is for {OPTION}.")
+    if evidence:
+        check_new(evidence, option=OPTION)
     with open_place(stack, context) as place:
         if pre:
             say("what preflight and doctor check")

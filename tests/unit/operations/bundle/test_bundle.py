@@ -257,6 +257,14 @@ def test_what_is_missing_is_a_warning_and_the_bundle_is_there(in_a_checkout: Pat
     assert [line.split(":")[0] for line in told["left_out"]] == ["nodes"]
 
 
+def test_a_folder_that_is_not_there_is_told_before_anything_is_asked(in_a_checkout: Path, secretive: ApiServer) -> None:
+    secretive.asked.clear()
+    done = CliRunner().invoke(app, ["bundle", "--output", "none/b.tar.gz"])
+    assert "can't be made in none: there is no such folder. Choose another one with --output." in str(done.exception)
+    assert secretive.asked == []
+    assert list(in_a_checkout.iterdir()) == []
+
+
 def test_a_file_that_is_there_is_not_overwritten(in_a_checkout: Path) -> None:
     (in_a_checkout / "b.tar.gz").write_text("mine", encoding="utf-8")
     done = CliRunner().invoke(app, ["bundle", "--output", "b.tar.gz"])
