@@ -326,7 +326,10 @@ def _why(pods: Sequence[PodReport]) -> list[str]:
     for pod in pods:
         if pod.why is not None:
             by_reason.setdefault(pod.why, []).append(pod.name)
-    return [f"{_names(names)}: {why}" for why, names in by_reason.items()]
+    return [
+        f"{_names(names)}: {why if len(names) == 1 else why.replace('It asks', 'Each asks', 1)}"
+        for why, names in by_reason.items()
+    ]
 
 
 def _names(names: Sequence[str]) -> str:
