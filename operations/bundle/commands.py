@@ -20,6 +20,8 @@ from config.stack import StackSettings
 from manifests import every_object, reservation
 from operations.bundle.clean import Cleaner
 from operations.bundle.collect import LOG_BYTES, LOG_LINES, Collected, collect
+from operations.doctor.commands import hosts_of
+from operations.doctor.hosts.answer import HostLookError
 from operations.exit_status import ExitStatus
 from operations.new_files import check_new, new_file
 from operations.reading import open_place
@@ -66,6 +68,9 @@ def bundle(
         str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
     ] = "jetson",
     context: Annotated[str | None, typer.Option(help="A context of the kubeconfig, in place of the stack's.")] = None,
+    hosts: Annotated[
+        bool, typer.Option("--hosts", help="Ask the stack's hosts too, over SSH, as doctor does. Needs its passphrase.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(help="The archive; kai-anywhere-bundle-<time>.tar.gz in this folder without it.")
     ] = None,
@@ -81,6 +86,8 @@ def bundle(
         cleaner = Cleaner(frozenset(_secrets(place.cluster)))
         collected = collect(place.cluster, _namespaces(place.stack), cleaner, say)
         collected.files["versions.json"] = _json(_versions(place.cluster))
+        if hosts:
+            _add_hosts(collected, cleaner, stack, place.stack)
     settings = read_stack_file(ROOT / f"Pulumi.{stack}.yaml").get("config", {})
     collected.files["settings.json"] = _json(cleaner.component(settings))
     left_out = "\n".join(f"- {cleaner.text(line)}" for line in collected.left_out) or "Nothing else was left out."
@@ -90,6 +97,24 @@ def bundle(
     typer.echo(_told(file, collected, as_json=as_json))
     if collected.left_out:
         raise typer.Exit(ExitStatus.WARNINGS)
+
+
+def _add_hosts(collected: Collected, cleaner: Cleaner, stack: str, settings: StackSettings) -> None:
+    """What the stack's hosts say of themselves.
+
+    Raises:
+        OperationError: if the stack has none.
+    """
+    say("What the stack's hosts say of themselves")
+    try:
+        reports = hosts_of(stack, settings)
+    except HostLookError as error:
+        collected.left_out.append(f"hosts: {error}")
+        return
+    collected.left_out += [f"host {node}: {each.trouble}" for node, each in sorted(reports.items()) if each.trouble]
+    answers = {node: each.examination.model_dump(mode="json") for node, each in reports.items() if each.examination}
+    if answers:
+        collected.files["hosts.json"] = cleaner.text(json.dumps(answers, indent=1)).encode()
 
 
 def _told(file: Path, collected: Collected, *, as_json: bool) -> str:
