@@ -101,6 +101,26 @@ def test_the_picture_needs_no_colours() -> None:
 
 
 @pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        (
+            80,
+            [
+                "  GPU 1 |AAAAAAAAAAABBBBBBBBBBBCCCCCCCCCC...........| 98304 MiB used, 32696 free",
+                "         A pod-1 32768   B pod-2 32768   C pod-3 32768",
+            ],
+        ),
+        (40, ["  GPU 1 |AAAABBBBCCCC....|", "         98304 MiB used, 32696 free"]),
+        (500, [f"  GPU 1 |{'A' * 15}{'B' * 15}{'C' * 15}{'.' * 15}| 98304 MiB used, 32696 free"]),
+    ],
+)
+def test_the_picture_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, lines: list[str]) -> None:
+    monkeypatch.setattr("operations.plan.commands._columns", lambda: columns)
+    shown = _run(*_GPU, "--request-mib", "32768", "--pods", "4").stdout.splitlines()
+    assert shown[3 : 3 + len(lines)] == lines
+
+
+@pytest.mark.parametrize(
     ("pods", "nodes", "says"),
     [
         ("2", "1", "pod-2: It asks for 100000 MiB; node-1 has at most 31000 MiB left on a GPU.\n"),
