@@ -331,6 +331,7 @@ class ObjectMetadata(Answer):
     name: str = Field(validation_alias=AliasPath("metadata", "name"))
     namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
     uid: str = Field(default="", validation_alias=AliasPath("metadata", "uid"))
+    created: str = Field(default="", validation_alias=AliasPath("metadata", "creationTimestamp"))
     annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
     owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
 

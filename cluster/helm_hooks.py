@@ -10,23 +10,20 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import yaml
 from pydantic import AliasPath, Field
 
-from cluster.answers import Answer, HelmRevision
-from cluster.client import Cluster, object_path
-from cluster.leftovers import PROVIDER, Leftover
-from manifests.objects import Manifest
-from manifests.ownership import key
+from cluster.answers import Answer, HelmRevision, ObjectMetadata
+from cluster.client import Cluster
+from cluster.leftovers import PROVIDER, Leftover, kinds, leftover
 
 HOOK = "helm.sh/hook"
 """The annotation that makes an object of a chart a hook; it is on the live object too."""
 _MOST_BYTES = 64 * 1024 * 1024
 """Of an unpacked revision; its Secret has at most one MiB."""
-_OF_A_NAMESPACE = frozenset({"ConfigMap", "Job", "Pod", "Role", "RoleBinding", "Secret", "ServiceAccount"})
-"""Kinds of hooks that belong to the release's namespace where their manifest names none."""
 
 
 class _Stored(Answer):
@@ -35,8 +32,25 @@ class _Stored(Answer):
     release: str = Field(default="", validation_alias=AliasPath("data", "release"), repr=False)
 
 
-def hook_objects(cluster: Cluster, revision: HelmRevision) -> list[Manifest]:
-    """What the hooks of a revision are called: no more than kind, namespace and name.
+@dataclass(frozen=True)
+class Hook:
+    """What an object of a hook is called.
+
+    Attributes:
+        group: its API group; empty for the core one.
+        kind: of that group.
+        namespace: where it is, if its kind has a namespace.
+        name: the object's.
+    """
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+
+def hooks_of(cluster: Cluster, revision: HelmRevision) -> tuple[Hook, ...]:
+    """What the hooks of a revision are called.
 
     Args:
         cluster: where.
@@ -47,31 +61,46 @@ def hook_objects(cluster: Cluster, revision: HelmRevision) -> list[Manifest]:
     """
     place = f"/api/v1/namespaces/{revision.namespace}/secrets"
     found = cluster.objects(place, _Stored, params={"fieldSelector": f"metadata.name={revision.secret}"})
-    return [each for stored in found for each in _named(stored.release, revision.namespace)]
+    return tuple(each for stored in found for each in _named(stored.release, revision.namespace))
 
 
-def left_by_hooks(cluster: Cluster, objects: list[Manifest]) -> Iterator[Leftover]:
-    """Those of a revision's hooks that are there: hooks still, and made by Helm in Pulumi's provider."""
-    for manifest in objects:
-        live = cluster.find_object(manifest)
-        if live is not None and HOOK in live.annotations and PROVIDER in live.managers:
-            yield Leftover(key(manifest), object_path(manifest), str(live.content["metadata"].get("uid", "")))
+def left_by_hooks(cluster: Cluster, hooks: Iterable[Hook], *, since: str = "") -> tuple[Leftover, ...]:
+    """The objects of hooks that are there: hooks still, and made by Helm in Pulumi's provider.
+
+    Args:
+        cluster: where.
+        hooks: of revisions of the stack's own releases.
+        since: leaves out what was made before this time, as the API server writes it.
+
+    Raises:
+        ClusterError: if the API server refuses.
+    """
+    wanted = dict.fromkeys(hooks)
+    if not wanted:
+        return ()
+    known = {(kind.group, kind.kind): kind for kind in kinds(cluster)}
+    found: dict[str, Leftover] = {}
+    for hook in wanted:
+        if (kind := known.get((hook.group, hook.kind))) is None:
+            continue
+        place = kind.path_in(hook.namespace)
+        selector = {"fieldSelector": f"metadata.name={hook.name}"}
+        for live in cluster.objects(place, ObjectMetadata, params=selector, metadata=True):
+            by_provider = any(each.manager == PROVIDER for each in live.owners)
+            if HOOK in live.annotations and by_provider and live.created >= since:
+                found[live.uid] = leftover(kind, live)
+    return tuple(found.values())
 
 
-def _named(release: str, namespace: str) -> Iterator[Manifest]:
+def _named(release: str, namespace: str) -> Iterator[Hook]:
     for hook in _hooks(release):
         try:
             content = yaml.safe_load(str(hook.get("manifest", "")))
-        except yaml.YAMLError:
+            metadata = content["metadata"]
+            group = str(content["apiVersion"]).rpartition("/")[0]
+            yield Hook(group, content["kind"], metadata.get("namespace") or namespace, metadata["name"])
+        except (yaml.YAMLError, KeyError, TypeError, AttributeError):
             continue
-        if isinstance(content, dict) and {"apiVersion", "kind", "metadata"} <= content.keys():
-            metadata = {"name": content["metadata"]["name"]}
-            where = content["metadata"].get("namespace") or (namespace if content["kind"] in _OF_A_NAMESPACE else "")
-            yield {
-                "apiVersion": content["apiVersion"],
-                "kind": content["kind"],
-                "metadata": metadata | ({"namespace": where} if where else {}),
-            }
 
 
 def _hooks(release: str) -> list[dict[str, object]]:

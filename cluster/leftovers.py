@@ -88,7 +88,7 @@ def half_done_revisions(cluster: Cluster) -> list[HelmRevision]:
 def of_releases(cluster: Cluster, releases: frozenset[tuple[str, str]]) -> tuple[list[Leftover], list[str]]:
     """What came with Helm releases, whether Helm still knows it or not; and the kinds that can't be looked at.
 
-    Hooks are not among it: Helm does not mark them.
+    Hooks are not among it: Helm does not mark them (cluster/helm_hooks.py).
 
     Args:
         cluster: where.
@@ -101,12 +101,12 @@ def of_releases(cluster: Cluster, releases: frozenset[tuple[str, str]]) -> tuple
     with Reader(cluster, insists=False) as reader:
         answers = [
             (kind, reader.objects(kind.plural, kind.path, ObjectMetadata, params=selector, metadata=True))
-            for kind in list(_kinds(cluster))
+            for kind in list(kinds(cluster))
         ]
         for kind, answer in answers:
             for each in answer():
                 if each.release in releases:
-                    objects.setdefault(each.uid, _leftover(kind, each))
+                    objects.setdefault(each.uid, leftover(kind, each))
     return sorted(objects.values(), key=lambda each: each.name), [str(each) for each in reader.unseen]
 
 
@@ -156,18 +156,34 @@ def objects_of(cluster: Cluster, definition: Definition) -> int:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
+    """A kind that the API server can list and delete.
+
+    Attributes:
+        group: its API group; empty for the core one.
+        root: the path of the group in the version that it prefers.
+        plural: as paths have it.
+        kind: as manifests have it.
+        namespaced: whether its objects have a namespace.
+    """
+
+    group: str
     root: str
     plural: str
     kind: str
+    namespaced: bool
 
     @property
     def path(self) -> str:
         """Where the API server lists its objects."""
         return f"{self.root}/{self.plural}"
 
+    def path_in(self, namespace: str) -> str:
+        """Where the API server lists those of a namespace, if the kind has one."""
+        return f"{self.root}/namespaces/{namespace}/{self.plural}" if self.namespaced and namespace else self.path
 
-def _kinds(cluster: Cluster) -> Iterator[_Kind]:
+
+def kinds(cluster: Cluster) -> Iterator[Kind]:
     """Every kind that can be listed and deleted, in its group's preferred version."""
     for group in cluster.kinds():
         plurals: set[str] = set()
@@ -176,13 +192,13 @@ def _kinds(cluster: Cluster) -> Iterator[_Kind]:
             for each in version.resources:
                 if each.plural not in plurals and {"list", "delete"} <= set(each.verbs):
                     plurals.add(each.plural)
-                    yield _Kind(root, each.plural, each.kind)
+                    yield Kind(group.name, root, each.plural, each.kind, each.scope == "Namespaced")
 
 
-def _leftover(kind: _Kind, found: ObjectMetadata) -> Leftover:
-    place = f"/namespaces/{found.namespace}" if found.namespace else ""
+def leftover(kind: Kind, found: ObjectMetadata) -> Leftover:
+    """An object of a kind as one of the stack's."""
     name = "/".join([kind.kind, *filter(None, [found.namespace, found.name])])
-    return Leftover(name, f"{kind.root}{place}/{kind.plural}/{found.name}", found.uid)
+    return Leftover(name, f"{kind.path_in(found.namespace)}/{found.name}", found.uid)
 
 
 def _adopted(manifest: Manifest, live: LiveObject, manager: str) -> Manifest | None:

@@ -44,7 +44,8 @@ def most_telling(pod: Pod, reasons: Sequence[Why]) -> Why:
         return Why(Reason.NO_NODES, "There is no node that KAI schedules on.")
     reason = min((why.reason for why in reasons), key=_TELLING.index)
     same = sorted({why.text for why in reasons if why.reason is reason})
-    more = f" {len(same) - 1} more nodes likewise." if len(same) > 1 else ""
+    others = len(same) - 1
+    more = f" {others} more node{'s' * (others > 1)} likewise." if others else ""
     asked = describe(pod.request)
     if reason in {Reason.QUEUE_LIMIT, Reason.QUEUE_QUOTA}:
         return Why(reason, same[0])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import simulator
 from cluster.client import Cluster
+from cluster.errors import ClusterUnreachableError
 from config.stack import StackSettings
 from operations.errors import OperationError
 from operations.stack_file import read_settings
@@ -47,7 +48,7 @@ def open_place(stack: str | None, context: str | None = None) -> Iterator[Place]
         context: a context of the kubeconfig, in place of what the stack says.
 
     Raises:
-        OperationError: the stack is to be on its simulator, and that does not run.
+        OperationError: the stack is to be on its simulator, and that does not run; or nothing says which cluster.
         ClusterError: there is no such cluster, or it can't be used.
         StackConfigError: the stack's settings are wrong.
     """
@@ -63,7 +64,12 @@ def open_place(stack: str | None, context: str | None = None) -> Iterator[Place]
                 "cluster: KUBECONFIG, or --context."
             )
         kubeconfig = str(state.kubeconfig)
-    cluster = Cluster.open(kubeconfig, context)
+    try:
+        cluster = Cluster.open(kubeconfig, context)
+    except ClusterUnreachableError as error:
+        if stack:
+            raise
+        raise OperationError(f"{error}\nOr name a stack with --stack: its own cluster, or its simulator.") from error
     try:
         yield Place(cluster, settings, simulated)
     finally:

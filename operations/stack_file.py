@@ -73,7 +73,8 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         known = ", ".join(stack_names(path.parent))
         raise OperationError(
-            f"There is no {path.name}, so no such stack.\nStacks: {known}. Choose one with STACK=name."
+            f"There is no {path.name}, so no such stack.\nStacks: {known}. Choose one with --stack, or, with make, "
+            "STACK=name."
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1

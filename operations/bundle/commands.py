@@ -5,13 +5,14 @@ import json
 import os
 import platform
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.client import Cluster
 from cluster.errors import ClusterError
@@ -19,14 +20,19 @@ from config.stack import StackSettings
 from manifests import every_object, reservation
 from operations.bundle.clean import Cleaner
 from operations.bundle.collect import LOG_BYTES, LOG_LINES, Collected, collect
-from operations.errors import OperationError
+from operations.doctor.commands import hosts_of
+from operations.doctor.hosts.answer import HostLookError
 from operations.exit_status import ExitStatus
+from operations.new_files import check_new, new_file
 from operations.reading import open_place
 from operations.stack_file import read_stack_file
 from operations.target import ROOT
 from toolchain.progress import say
 
+_OPTION = "--output"
 _SECRET_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_ACCESS_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+VERSION = 1
+"""Of the JSON; a change that breaks its readers is another one."""
 _README = """# What this is
 
 Objects, events and logs of KAI, the GPU Operator and kai-anywhere in one cluster, for an issue report. Made {made}.
@@ -45,26 +51,43 @@ Objects, events and logs of KAI, the GPU Operator and kai-anywhere in one cluste
 """
 
 
+class Told(BaseModel):
+    """What `--json` prints."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: int = VERSION
+    file: str = Field(description="The archive.")
+    files: Sequence[str] = Field(description="What is in it.")
+    left_out: Sequence[str] = Field(description="What is not in it, and why, in words.")
+
+
 def bundle(
     *,
     stack: Annotated[
         str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
     ] = "jetson",
     context: Annotated[str | None, typer.Option(help="A context of the kubeconfig, in place of the stack's.")] = None,
+    hosts: Annotated[
+        bool, typer.Option("--hosts", help="Ask the stack's hosts too, over SSH, as doctor does. Needs its passphrase.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(help="The archive; kai-anywhere-bundle-<time>.tar.gz in this folder without it.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what is in it as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what is in it as JSON; its schema is docs/bundle.schema.json.")
+    ] = False,
 ) -> None:
     """Collect what an issue report needs, without secrets, into one archive; change nothing."""
     made = datetime.now(UTC)
     file = output or Path(f"kai-anywhere-bundle-{made:%Y%m%dT%H%M%SZ}.tar.gz")
-    if file.exists():
-        raise OperationError(f"{file} exists. Choose another name with --output.")
+    check_new(file, option=_OPTION)
     with open_place(stack, context) as place:
         cleaner = Cleaner(frozenset(_secrets(place.cluster)))
         collected = collect(place.cluster, _namespaces(place.stack), cleaner, say)
         collected.files["versions.json"] = _json(_versions(place.cluster))
+        if hosts:
+            _add_hosts(collected, cleaner, stack, place.stack)
     settings = read_stack_file(ROOT / f"Pulumi.{stack}.yaml").get("config", {})
     collected.files["settings.json"] = _json(cleaner.component(settings))
     left_out = "\n".join(f"- {cleaner.text(line)}" for line in collected.left_out) or "Nothing else was left out."
@@ -76,11 +99,28 @@ def bundle(
         raise typer.Exit(ExitStatus.WARNINGS)
 
 
+def _add_hosts(collected: Collected, cleaner: Cleaner, stack: str, settings: StackSettings) -> None:
+    """What the stack's hosts say of themselves.
+
+    Raises:
+        OperationError: if the stack has none.
+    """
+    say("What the stack's hosts say of themselves")
+    try:
+        reports = hosts_of(stack, settings)
+    except HostLookError as error:
+        collected.left_out.append(f"hosts: {error}")
+        return
+    collected.left_out += [f"host {node}: {each.trouble}" for node, each in sorted(reports.items()) if each.trouble]
+    answers = {node: each.examination.model_dump(mode="json") for node, each in reports.items() if each.examination}
+    if answers:
+        collected.files["hosts.json"] = cleaner.text(json.dumps(answers, indent=1)).encode()
+
+
 def _told(file: Path, collected: Collected, *, as_json: bool) -> str:
     if as_json:
-        return json.dumps(
-            {"file": str(file), "files": sorted(collected.files), "left_out": collected.left_out}, indent=2
-        )
+        told = Told(file=str(file), files=sorted(collected.files), left_out=collected.left_out)
+        return told.model_dump_json(indent=2)
     size = file.stat().st_size / 1024
     lines = [f"{file}: {len(collected.files)} files, {size:.0f} KiB. Look through it before you publish it."]
     lines += [f"warning: not in it: {line}" for line in collected.left_out]
@@ -119,8 +159,7 @@ def _json(content: object) -> bytes:
 
 def _write(file: Path, folder: str, files: Mapping[str, bytes]) -> None:
     """For its owner alone: what was not recognised as a secret is still nobody else's."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
+    with new_file(file, option=_OPTION) as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
         for name, content in sorted(files.items()):
             entry = tarfile.TarInfo(f"{folder}/{name}")
             entry.size, entry.mode = len(content), 0o600

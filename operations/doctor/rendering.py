@@ -82,7 +82,9 @@ def _gaps(console: Console, diagnosis: Diagnosis) -> None:
 
 def _summary(diagnosis: Diagnosis, where: str) -> Text:
     errors, warnings = diagnosis.count(Severity.ERROR), diagnosis.count(Severity.WARNING)
-    found = "Nothing is wrong" if not errors + warnings else f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+    found = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+    if not errors + warnings:
+        found = "Nothing is wrong in what could be looked at" if diagnosis.not_checked else "Nothing is wrong"
     line = f"{found} in {where}: {_count(diagnosis.checked, 'check')} done"
     if diagnosis.not_checked:
         line += f", {len(diagnosis.not_checked)} not"

@@ -1,6 +1,8 @@
 """`plan`: how many pods fit, and what stays Pending and why. Read-only, and without a cluster but for --live."""
 
 import json
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,7 +149,7 @@ def plan(  # noqa: PLR0913 - every option of the command
         scene = Scene(machines, strategy=placement or Strategy.BINPACK)
     workloads, scene = _workloads(scene, file, _Asked(request_mib, fraction, pods or 1, devices or 1, queue))
     answer = report.plan(scene, workloads)
-    typer.echo(answer.model_dump_json(indent=2) if as_json else report.text(answer))
+    typer.echo(answer.model_dump_json(indent=2) if as_json else report.text(answer, _columns()))
     raise typer.Exit(report.status(answer, require_all=require_all))
 
 
@@ -171,6 +173,11 @@ def _workloads(scene: Scene, file: Path | None, asked: _Asked) -> tuple[tuple[Wo
         raise OperationError(f"{file} can't be read: {error}") from error
     read = read_workloads(text, file.name, scene.machines, scene.queues)
     return read.workloads, scene.with_remarks(read.remarks)
+
+
+def _columns() -> int | None:
+    """Of the terminal that is written to; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _check_options(given: Mapping[str, bool]) -> None:

@@ -20,6 +20,8 @@ from operations.plan.machines import Machine, Scene
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 _FREE = "."
 _BAR = 60
+_LEAST_BAR = 16
+"""In a narrow terminal; what is said of the GPU then stands below."""
 _WIDTH = 120
 _NAMES = 6
 """Pods that are named where many wait for the same reason."""
@@ -261,8 +263,13 @@ def status(report: PlanReport, *, require_all: bool) -> ExitStatus:
     return ExitStatus.WARNINGS if report.warnings else ExitStatus.WELL
 
 
-def text(report: PlanReport) -> str:
-    """The plan as a picture."""
+def text(report: PlanReport, columns: int | None = None) -> str:
+    """The plan as a picture.
+
+    Args:
+        report: the plan.
+        columns: of the terminal; None elsewhere.
+    """
     out = io.StringIO()
     console = Console(file=out, width=_WIDTH, color_system=None, highlight=False, markup=False)
     total = report.running + report.pending
@@ -270,7 +277,7 @@ def text(report: PlanReport) -> str:
     for node in report.nodes:
         console.print(f"\n{_headline(node)}")
         for number, gpu in enumerate(node.gpus, 1):
-            for line in _picture(number, gpu):
+            for line in _picture(number, gpu, columns):
                 console.print(f"  {line}", soft_wrap=True)
         for name, count in node.slices.items():
             console.print(f"  {count} {name} in use")
@@ -295,18 +302,24 @@ def _headline(node: NodeReport) -> str:
     return f"{node.name}: gpu.memory {node.label_mib} MiB, KAI shares {node.shared_mib} of each GPU"
 
 
-def _picture(number: int, gpu: GpuReport) -> Iterable[str]:
-    if gpu.whole is not None:
-        yield f"GPU {number} |{'#' * _BAR}| all of it: {gpu.whole}"
-        return
+def _picture(number: int, gpu: GpuReport, columns: int | None) -> Iterable[str]:
     used = sum(share.mib for share in gpu.shares)
-    total = max(used + gpu.free_mib, 1)
-    bar, end = "", 0
+    says = f"all of it: {gpu.whole}" if gpu.whole is not None else f"{used} MiB used, {gpu.free_mib} free"
+    left = _BAR if columns is None else columns - len(f"  GPU {number} || {says}")
+    width = max(_LEAST_BAR, min(_BAR, left))
     letters = [_LETTERS[index % len(_LETTERS)] for index in range(len(gpu.shares))]
-    for letter, share in zip(letters, gpu.shares, strict=True):
-        end += share.mib
-        bar += letter * (min(round(end * _BAR / total), _BAR) - len(bar))
-    yield f"GPU {number} |{bar.ljust(_BAR, _FREE)}| {used} MiB used, {gpu.free_mib} free"
+    if gpu.whole is not None:
+        bar = "#" * width
+    else:
+        bar, end, total = "", 0, max(used + gpu.free_mib, 1)
+        for letter, share in zip(letters, gpu.shares, strict=True):
+            end += share.mib
+            bar += letter * (min(round(end * width / total), width) - len(bar))
+    yield f"GPU {number} |{bar.ljust(width, _FREE)}|" + (f" {says}" if left >= width else "")
+    if left < width:
+        yield f"       {says}"
+    if gpu.whole is not None:
+        return
     shares = [f"{letter} {share.pod} {share.mib}" for letter, share in zip(letters, gpu.shares, strict=True)]
     for start in range(0, len(shares), _NAMES // 2):
         yield "       " + "   ".join(shares[start : start + _NAMES // 2])
@@ -326,7 +339,10 @@ def _why(pods: Sequence[PodReport]) -> list[str]:
     for pod in pods:
         if pod.why is not None:
             by_reason.setdefault(pod.why, []).append(pod.name)
-    return [f"{_names(names)}: {why}" for why, names in by_reason.items()]
+    return [
+        f"{_names(names)}: {why if len(names) == 1 else why.replace('It asks', 'Each asks', 1)}"
+        for why, names in by_reason.items()
+    ]
 
 
 def _names(names: Sequence[str]) -> str:

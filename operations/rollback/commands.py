@@ -31,7 +31,7 @@ def rollback(  # noqa: PLR0913 - every option of the command
         str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
     ] = "jetson",
     only_heal: Annotated[
-        bool, typer.Option("--only-heal", help="Heal what a killed run left half done, and remove nothing.")
+        bool, typer.Option("--only-heal", help="Heal what a killed run left half done, and remove nothing else.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask: for scripts.")] = False,
@@ -46,7 +46,12 @@ def rollback(  # noqa: PLR0913 - every option of the command
         str | None,
         typer.Option(help="The UID of the namespace kube-system, where the stack does not remember its cluster."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON, and change nothing.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print the plan as JSON and change nothing; its schema is docs/rollback.schema.json."
+        ),
+    ] = False,
 ) -> None:
     """Undo what the stack made, in order and with checks, or heal what a killed run left; ask before anything changes.
 

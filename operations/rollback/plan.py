@@ -26,6 +26,7 @@ class Healing(_Part):
         since: when Helm noted it.
         secret: that Helm noted it in; it is deleted.
         then: what Helm takes for the newest revision afterwards.
+        hooks: what the revision's hooks left; it is deleted before.
     """
 
     namespace: str
@@ -34,6 +35,7 @@ class Healing(_Part):
     since: str
     secret: str
     then: str
+    hooks: Sequence[str] = ()
 
 
 class Blocker(_Part):
@@ -126,8 +128,8 @@ class Plan(_Part):
         yield (
             "Heal Helm releases that a killed run left half done:",
             [
-                f"{each.release} in namespace {each.namespace} is {each.status} since {each.since}: delete the Secret "
-                f"{each.secret}; {each.then}"
+                f"{each.release} in namespace {each.namespace} is {each.status} since {each.since}: delete "
+                f"{_what_goes(each)}; {each.then}"
                 for each in self.heals
             ],
         )
@@ -143,6 +145,11 @@ class Plan(_Part):
             destroys.append(f"given back, not deleted: {', '.join(self.gives_back)}")
         yield "pulumi destroy:", destroys
         yield "Remove what is left then:", list(self.removes_after)
+
+
+def _what_goes(healing: Healing) -> str:
+    hooks = f"what its hooks left ({', '.join(shown(healing.hooks))}), then " if healing.hooks else ""
+    return f"{hooks}the Secret {healing.secret}"
 
 
 def shown(names: Sequence[str]) -> list[str]:

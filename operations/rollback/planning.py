@@ -74,6 +74,8 @@ def _with_removal(plan: Plan, stack: StackInCluster, choice: Choice, found: Foun
         *(f"labels of Node/{each.node}: {', '.join(sorted(each.labels))}" for each in found.labels),
         *(f"{each.name}{' (given back)' if each.ours else ''}" for each in found.objects),
     ]
+    gone = {name for each in plan.heals for name in each.hooks} | set(beside)
+    kept = [each.name for each in stack.kept_hooks() if each.name not in gone]
     definitions = list(_definitions(stack))
     changes = {
         "removes_before": beside,
@@ -81,7 +83,7 @@ def _with_removal(plan: Plan, stack: StackInCluster, choice: Choice, found: Foun
         "gives_back": sorted(stack.state.adopted),
         "hosts": stack.hosts(),
         "reservation_pods": stack.reservation_pods(),
-        "removes_after": definitions if choice.definitions else [],
+        "removes_after": [*kept, *(definitions if choice.definitions else [])],
         "stays": [*plan.stays, *_stays(stack, [] if choice.definitions else definitions)],
         "unseen": found.unseen,
         "blockers": list(_blockers(stack, choice)),
@@ -100,6 +102,7 @@ def _healing(each: HalfDone) -> Healing:
         then=f"revision {settled.version} ({settled.status}) is the newest again."
         if settled
         else "the next up installs the release anew.",
+        hooks=[hook.name for hook in each.hooks],
     )
 
 

@@ -10,7 +10,7 @@ from pydantic import AliasPath, Field
 from cluster.answers import HelmRevision, ObjectMetadata, Pod
 from cluster.client import Cluster
 from cluster.deployed_state import DeployedState
-from cluster.helm_hooks import hook_objects, left_by_hooks
+from cluster.helm_hooks import Hook, hooks_of, left_by_hooks
 from cluster.leftovers import (
     Definition,
     Leftover,
@@ -50,10 +50,12 @@ class HalfDone:
     Attributes:
         revision: its Secret's metadata.
         settled: the newest revision of the release on which Helm had come to its end, if there is one.
+        hooks: what hooks left that Helm ran for this revision. Some a next installation would find in its way.
     """
 
     revision: HelmRevision
     settled: HelmRevision | None
+    hooks: tuple[Leftover, ...] = ()
 
     @property
     def release(self) -> tuple[str, str]:
@@ -142,8 +144,11 @@ class StackInCluster:
                 others.append(revision)
                 continue
             revisions = self.cluster.helm_revisions(revision.namespace, revision.release)
-            settled = [each for each in revisions if not each.half_done]
-            ours.append(HalfDone(revision, max(settled, key=lambda each: each.version, default=None)))
+            settled = max((each for each in revisions if not each.half_done), key=_version, default=None)
+            # What hooks of an earlier revision made may be in use.
+            since = revision.created if settled else ""
+            hooks = left_by_hooks(self.cluster, hooks_of(self.cluster, revision), since=since)
+            ours.append(HalfDone(revision, settled, hooks))
         return ours, others
 
     def beside_state(self) -> Found:
@@ -153,7 +158,8 @@ class StackInCluster:
         written = written_by(self.cluster, self._manifests(), self.name)
         objects = {each.name: each for each in marked}
         objects |= {each.name: each for each in written if each.name not in self._remembered_names}
-        objects |= {each.name: each for each in left_by_hooks(self.cluster, self._hooks)}
+        if self._earlier:
+            objects |= {each.name: each for each in self.kept_hooks()}
         kai_release = (self.target.settings.kai.namespace, kai.RELEASE)
         if kai_release in unknown:
             objects |= {each.name: each for each in self._configs()}
@@ -164,12 +170,17 @@ class StackInCluster:
         ]
         return Found(tuple(objects.values()), tuple(labels), tuple(unseen))
 
+    def kept_hooks(self) -> tuple[Leftover, ...]:
+        """What hooks of the stack's releases made and Helm keeps: it removes them with no release."""
+        return left_by_hooks(self.cluster, self._hooks)
+
     @cached_property
-    def _hooks(self) -> list[Manifest]:
-        """What hooks of half-done revisions are called; known still once these are taken back."""
-        earlier = self._earlier._hooks if self._earlier else []  # noqa: SLF001 - of the same class
-        half_done, _ = self.half_done()
-        return earlier + [each for done in half_done for each in hook_objects(self.cluster, done.revision)]
+    def _hooks(self) -> tuple[Hook, ...]:
+        """Of every revision; known still once these are gone."""
+        if self._earlier:
+            return self._earlier._hooks  # noqa: SLF001 - of the same class
+        revisions = [each for place in sorted(self.releases) for each in self.cluster.helm_revisions(*place)]
+        return tuple(hook for each in revisions for hook in hooks_of(self.cluster, each))
 
     @cached_property
     def _remembered_names(self) -> frozenset[str]:
@@ -246,6 +257,10 @@ class StackInCluster:
 
 class _PlacedConfig(ObjectMetadata):
     place: str = Field(default="", validation_alias=AliasPath("spec", "namespace"))
+
+
+def _version(revision: HelmRevision) -> int:
+    return revision.version
 
 
 def _reserves(pod: Pod) -> bool:

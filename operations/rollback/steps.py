@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from cluster.answers import HelmRevision
 from cluster.giving_back import give_back_values
 from cluster.leftovers import GROUPS, Leftover, OwnLabels, definitions
 from manifests.ownership import BEFORE, FIELD_MANAGER
@@ -48,28 +49,38 @@ class Rollback:
             self._did("the state forgot what a killed run had begun")
 
     def heal(self, half_done: Sequence[HalfDone]) -> None:
-        """Take back half-done Helm revisions.
+        """Take back half-done Helm revisions, with what their hooks left.
 
         Raises:
-            OperationError: a revision changed since it was shown.
+            OperationError: a revision changed since it was shown, or something can't be deleted.
         """
         if not half_done:
             return
         self._begin("heal")
         for each in half_done:
             revision = each.revision
+            self._remove_hooks(each)
             place = f"/api/v1/namespaces/{revision.namespace}/secrets/{revision.secret}"
             still = revision.resource_version
             if objection := self.stack.cluster.remove(place, uid=revision.uid, resource_version=still):
-                raise OperationError(
-                    f"The Secret {revision.secret} in namespace '{revision.namespace}' was not deleted: "
-                    f"{objection.message}\nIf it changed just now, somebody works on the release."
-                )
+                raise OperationError(_not_deleted(revision, objection.message))
             self._did(f"took back revision {revision.version} of Helm release '{revision.release}'")
         again, _ = self.stack.half_done()
         if again:
             names = ", ".join(each.revision.release for each in again)
             raise OperationError(f"Half done again: {names}. Somebody installs at this moment.")
+
+    def _remove_hooks(self, half_done: HalfDone) -> None:
+        """Before the Secret, which alone says what they are; if nobody wrote there since."""
+        revision, cluster = half_done.revision, self.stack.cluster
+        if not half_done.hooks:
+            return
+        if revision not in cluster.helm_revisions(*half_done.release):
+            raise OperationError(_not_deleted(revision, "it is not as it was shown."))
+        for each in half_done.hooks:
+            if objection := cluster.remove(each.path, uid=each.uid):
+                raise OperationError(f"{each.name}, which a hook left, was not deleted: {objection.message}")
+            self._did(f"removed {each.name}, which a hook left")
 
     def remove_temporary(self) -> None:
         """Remove the namespaces of `verify` and the privilege probe."""
@@ -175,6 +186,13 @@ class Rollback:
     def _did(self, what: str) -> None:
         self.done.append(what)
         self.say(f"   {what}")
+
+
+def _not_deleted(revision: HelmRevision, why: str) -> str:
+    return (
+        f"The Secret {revision.secret} in namespace '{revision.namespace}' was not deleted: {why}\n"
+        "If it changed just now, somebody works on the release."
+    )
 
 
 def _order(each: Leftover) -> tuple[int, str]:

@@ -22,8 +22,8 @@ from sharing_map.build import build
 from sharing_map.report import Status
 from toolchain.progress import redraws
 
-_WIDTH = 120
-"""Where the output is no terminal."""
+_WIDE = 10_000
+"""Where the output is no terminal: a line stays a line, for programs that read it."""
 
 
 def status(  # noqa: PLR0913 - the options of a command
@@ -78,9 +78,10 @@ def _show(read: Status, *, html: Path | None, as_json: bool) -> None:
         typer.echo(read.model_dump_json(indent=2))
     else:
         console = Console(highlight=False)
-        width = console.width if console.is_terminal else _WIDTH
+        if not console.is_terminal:
+            console = Console(highlight=False, width=_WIDE)
         # All at once: line by line takes rich three times as long.
-        console.print(Group(*lines(read, width)), width=width)
+        console.print(Group(*lines(read, console.width)))
     for unseen in read.unseen:
         typer.echo(f"warning: {unseen.what} could not be read: {clean(unseen.why)}", err=True)
     if read.unseen:

@@ -77,7 +77,7 @@ def _node(node: NodeStatus, status: Status, width: int) -> Iterator[Text]:
     yield _line((clean(node.name), "bold"), "  " + ", ".join(clean(trait) for trait in traits if trait))
     yield _line((f"  {_memory(node, status)}", "dim"))
     for gpu in node.gpus:
-        yield from _gpu(gpu, status)
+        yield from _gpu(gpu, status, width)
     if node.other_pods:
         what = "Time-sliced pods" if node.sharing.value == "time-slicing" else "Pods whose GPU is not known"
         yield _line(f"  {what}:")
@@ -100,9 +100,13 @@ def _memory(node: NodeStatus, status: Status) -> str:
             return f"KAI shares {node.shared_mib} MiB of each GPU ({said})"
 
 
-def _gpu(gpu: Gpu, status: Status) -> Iterator[Text]:
+def _gpu(gpu: Gpu, status: Status, width: int) -> Iterator[Text]:
     style = "red" if (gpu.free_mib or 0) < 0 else "green" if gpu.use == "free" else "cyan"
-    yield _line("  [", (bar(gpu), style), f"] {amount(gpu)}")
+    said = amount(gpu)
+    beside = len(f"  [{bar(gpu)}] {said}") <= width
+    yield _line("  [", (bar(gpu), style), f"] {said}" if beside else "]")
+    if not beside:
+        yield from _wrapped(f"    {said}", width)
     if gpu.group is not None:
         yield _line((f"    {_device(gpu, status)}; group {clean(gpu.group)}", "dim"))
     yield from _shares(gpu.shares, status)

@@ -7,6 +7,8 @@ from typing import TypeVar
 from sharing_map.report import Fact, Gpu, Status
 
 _UNLIMITED = -1
+_NODES = "nodes"
+"""As what could not be read is called (cluster/snapshot.py)."""
 
 T = TypeVar("T")
 
@@ -14,12 +16,19 @@ T = TypeVar("T")
 def summary(status: Status) -> Iterator[str]:
     """The cluster in a few sentences."""
     told = status.summary
-    yield (
-        f"{count(told.nodes, 'node')}, {told.gpu_nodes} with GPUs; {count(told.gpus, 'physical GPU')}. "
-        f"KAI can share {told.shared_mib:,} MiB."
-    )
+    knows_nodes = all(each.what != _NODES for each in status.unseen)
+    if knows_nodes:
+        yield (
+            f"{count(told.nodes, 'node')}, {told.gpu_nodes} with GPUs; {count(told.gpus, 'physical GPU')}. "
+            f"KAI can share {told.shared_mib:,} MiB."
+        )
+    else:
+        yield "Nodes could not be read: which GPUs there are, and what of them is free, is not known."
     if told.free_mib is None:
         yield "Pods could not be read: what is free and what is Pending is not known."
+        return
+    if not knows_nodes:
+        yield f"{count(told.shares or 0, 'pod')} with GPUs, {told.pending} Pending."
         return
     away = f", {told.unavailable_mib:,} MiB on nodes that take no pods" if told.unavailable_mib else ""
     yield (

@@ -12,6 +12,7 @@ import typer
 import simulator
 from cluster.answers import Node
 from cluster.client import Cluster
+from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.reservation_pods import shared_nodes
 from config.bases import PROJECT
 from config.stack import StackSettings
@@ -19,13 +20,14 @@ from manifests.objects import namespace
 from operations.doctor.commands import facts_of
 from operations.doctor.diagnosis import diagnose
 from operations.errors import OperationError
+from operations.new_files import check_new
 from operations.plan.workloads import DEFAULT_QUEUE
 from operations.reading import Place, open_place
 from operations.scratch import Scratch
 from operations.target import folder
 from operations.verify import before, components, reservation_pods, sharing
 from operations.verify.cuda import VectorAddition, image_for
-from operations.verify.evidence import Installation, write_evidence
+from operations.verify.evidence import OPTION, Installation, write_evidence
 from operations.verify.evidence import evidence as evidence_of
 from operations.verify.sharing import IMAGE, LABEL, Sharing
 from operations.verify.steps import Outcome, Report, Step
@@ -80,7 +82,9 @@ def verify(  # noqa: PLR0913 - every option of the command
     pre: Annotated[
         bool, typer.Option("--pre", help="Before the install: verify that it can begin. Nothing is changed.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print it as JSON; its schema is docs/verify.schema.json.")
+    ] = False,
 ) -> None:
     """Verify that the stack does its work: components, what reservation pods get, and that pods share a GPU as planned.
 
@@ -89,17 +93,23 @@ def verify(  # noqa: PLR0913 - every option of the command
     if pre and (node or evidence):
         option = "--node" if node else "--evidence"
         raise typer.BadParameter(f"--pre looks at the whole cluster before the install: leave {option} out.")
+    if (board or jetpack) and not evidence:
+        raise typer.BadParameter(f"{'--board' if board else '--jetpack'} is for {OPTION}.")
+    if evidence:
+        check_new(evidence, option=OPTION)
     with open_place(stack, context) as place:
         if pre:
             say("what preflight and doctor check")
             steps = before.verify(place.cluster, place.stack, f"{PROJECT}/{stack}", facts_of(place, stack))
             _end(Report(steps=tuple(steps)), as_json=as_json)
-        there = place.cluster.nodes()
-        nodes = _nodes(there, place.stack, node or ())
+        there, unseen = _seen(place.cluster)
+        nodes = _nodes(there, place.stack, node or ()) if not unseen else []
         say("what doctor checks")
         facts = facts_of(place, stack)
         stands = components.verify(diagnose(facts))
         done = [stands]
+        if unseen:
+            done.append(Step(name=reservation_pods.NAME, outcome=Outcome.SKIPPED, says=unseen))
         for name in nodes:
             say(f"{name}: what a reservation pod gets")
             done.append(reservation_pods.verify(place.cluster, place.stack, name))
@@ -120,6 +130,20 @@ def verify(  # noqa: PLR0913 - every option of the command
 def _end(report: Report, *, as_json: bool) -> NoReturn:
     typer.echo(report.model_dump_json(indent=2) if as_json else report.text())
     raise typer.Exit(report.status)
+
+
+def _seen(cluster: Cluster) -> tuple[dict[str, Node], str]:
+    """The nodes, and what to say where the user may not see them.
+
+    Raises:
+        ClusterUnreachableError: if the API server does not answer.
+    """
+    try:
+        return cluster.nodes(), ""
+    except ClusterUnreachableError:
+        raise
+    except ClusterError as error:
+        return {}, f"nodes can't be read, so nothing is tried on any. {str(error).splitlines()[0]}"
 
 
 def _nodes(there: Mapping[str, Node], settings: StackSettings, named: Sequence[str]) -> list[str]:

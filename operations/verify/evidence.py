@@ -1,7 +1,6 @@
 """A report that the owner of a board can send to others: versions and outcomes, without names and secrets."""
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,9 +15,11 @@ from config.platform import TegraPlatform
 from config.stack import StackSettings
 from operations.bundle.clean import Cleaner
 from operations.doctor.facts import GPU_OPERATOR, KAI_OPERATOR, Facts
-from operations.errors import OperationError
+from operations.new_files import new_file
 from operations.verify.steps import Report, Step
 
+OPTION = "--evidence"
+"""That names the file."""
 _LABELS = re.compile(r"^(nvidia\.com/(gpu|cuda|mig|mps|vgpu)[\w./-]*|kai-anywhere\.io/platform)$")
 _KWOK = "kwok.x-k8s.io/node"
 """Annotation of nodes that are records: nothing runs there."""
@@ -124,14 +125,8 @@ def write_evidence(file: Path, content: Evidence) -> None:
     Raises:
         OperationError: the file exists, or can't be written.
     """
-    try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise OperationError(f"{file} exists. Choose another name with --evidence.") from error
-    except OSError as error:
-        raise OperationError(f"{file} can't be written: {error.strerror}.") from error
-    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-        out.write(content.model_dump_json(indent=2) + "\n")
+    with new_file(file, option=OPTION) as out:
+        out.write((content.model_dump_json(indent=2) + "\n").encode())
 
 
 def _board(node: Node) -> EvidenceNode:

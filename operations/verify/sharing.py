@@ -19,6 +19,7 @@ from operations.plan.live import scene_of_cluster
 from operations.plan.machines import Scene
 from operations.plan.workloads import PRIORITY_LABEL, QUEUE_LABEL, SCHEDULER, TRAIN
 from operations.scratch import STUCK, Scratch
+from operations.verify.reserved_gpus import Reserved, reserved_gpus
 from operations.verify.steps import Outcome, Step
 
 NAME = "sharing"
@@ -175,8 +176,9 @@ class Sharing:
                 self._remove(pods)
                 return Step(name=NAME, place=node, outcome=Outcome.FAILED, says=says, evidence=(refused.message,))
         there = self._decided(trial)
+        reserved = reserved_gpus(self.scratch.cluster, [pod for pod in there if _runs(pod)])
         self._remove(pods)
-        return judged(trial, there)
+        return judged(trial, there, reserved)
 
     def _decided(self, trial: Trial) -> Sequence[Pod]:
         deadline = time.monotonic() + WITHIN_SECONDS
@@ -201,16 +203,19 @@ class Sharing:
         self.scratch.until_gone("pods", lambda: not self.scratch.cluster.pods(namespace=self.scratch.name))
 
 
-def judged(trial: Trial, pods: Sequence[Pod]) -> Step:
-    """What came of it: as many run as planned, and each other one has KAI's reason."""
+def judged(trial: Trial, pods: Sequence[Pod], reserved: Reserved) -> Step:
+    """What came of it: as many run as planned, on GPUs that are named, and each other one has KAI's reason."""
     running = [pod for pod in pods if _runs(pod)]
     counts = f"{len(running)} of {trial.count} pods of {trial.request_mib} MiB run"
-    evidence = tuple(map(_line, sorted(pods, key=lambda pod: (not _runs(pod), pod.name))))
+    evidence = (*map(_line, sorted(pods, key=lambda pod: (not _runs(pod), pod.name))), *reserved.evidence)
     if len(running) != trial.running:
         says = f"{counts}; by the plan {trial.running} should. Ask why: kai-anywhere doctor."
         return Step(name=NAME, place=trial.node, outcome=Outcome.FAILED, says=says, evidence=evidence)
     if elsewhere := [pod.name for pod in running if pod.node != trial.node]:
         says = f"pods run on another node than the one they name: {', '.join(elsewhere)}."
+        return Step(name=NAME, place=trial.node, outcome=Outcome.FAILED, says=says, evidence=evidence)
+    if reserved.missing:
+        says = f"{counts}, and not on GPUs that are named: {'; '.join(reserved.missing)}. Ask why: kai-anywhere doctor."
         return Step(name=NAME, place=trial.node, outcome=Outcome.FAILED, says=says, evidence=evidence)
     says = f"{counts}, as planned. {trial.queue_says}".rstrip()
     return Step(name=NAME, place=trial.node, outcome=Outcome.HELD, says=says, evidence=evidence)

@@ -1,9 +1,11 @@
-"""Every check, causes before what follows from them. A category has its own module."""
+"""Every check, causes before what follows from them. A category, or a topic of one, has its own module."""
 
 from operations.doctor.check import Check
 from operations.doctor.checks import (
     admission,
+    binding,
     cluster,
+    gpu_groups,
     gpu_operator,
     gvirtus,
     host_runtimes,
@@ -13,7 +15,8 @@ from operations.doctor.checks import (
     nodes,
     pods,
     queues,
-    reservation,
+    reservation_pods,
+    reservation_setup,
 )
 
 CHECKS: tuple[Check, ...] = (
@@ -24,7 +27,10 @@ CHECKS: tuple[Check, ...] = (
     *gpu_operator.CHECKS,
     *nodes.CHECKS,
     *admission.CHECKS,
-    *reservation.CHECKS,
+    *reservation_setup.CHECKS,
+    *reservation_pods.CHECKS,
+    *gpu_groups.CHECKS,
+    *binding.CHECKS,
     *queues.CHECKS,
     *gvirtus.CHECKS,
     *pods.CHECKS,

@@ -13,7 +13,8 @@ from config.stack import StackSettings
 from manifests import gpu_operator, kai
 from manifests.objects import HelmRelease
 from operations.chart_files import Chart, read_chart
-from operations.chart_update import Reading, ValuePath, check, leaves, with_every_option
+from operations.chart_update import check, with_every_option
+from operations.chart_values import Reading, ValuePath, leaves
 from operations.errors import OperationError
 from operations.helm import Helm
 from operations.stack_file import read_stack_file, settings_of

@@ -1,6 +1,7 @@
 """`kai-anywhere rollback` on the real engine and API server: killed runs are healed, and nothing of ours stays."""
 
 import shlex
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,33 @@ _QUEUES = "/apis/scheduling.run.ai/v2/queues"
 _PODS = "/api/v1/namespaces/default/pods"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _OURS = ("kai-anywhere.io/", "kai.scheduler/", "/nvidia.com/gpu.memory", "/nvidia.com/gpu.count", "=false")
+_HOOK_JOBS = "/apis/batch/v1/namespaces/gpu-operator/jobs"
+_HOOKS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: kept-by-helm
+  annotations:
+    helm.sh/hook: pre-install
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: in-the-way
+  annotations:
+    helm.sh/hook: pre-install
+    helm.sh/hook-weight: "1"
+    # Not before-hook-creation: Helm does not delete what is there already, and can't make it again.
+    helm.sh/hook-delete-policy: hook-succeeded
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: registry.example.com/hook@sha256:0000000000000000000000000000000000000000000000000000000000000000
+"""
+"""Hooks of a chart: one that Helm never removes, and one that a killed run leaves in the next one's way."""
 _GROUPS = ("kai.scheduler", "scheduling.run.ai", "nvidia.com", "nfd.k8s-sigs.io")
 
 Command = Callable[..., Result]
@@ -47,7 +75,17 @@ def stack(
 ) -> Stack:
     """The Jetson stack; the tests deploy and remove it, one after the other."""
     assert before
-    return Stack(tmp_path_factory.mktemp("stack") / "own", stack_settings(jetson(), cluster), engine_environment)
+    folder = tmp_path_factory.mktemp("stack")
+    chart = shutil.copytree(simulator.chart_path("gpu-operator"), folder / "gpu-operator")
+    settings = changed(stack_settings(jetson(), cluster), "gpu_operator.chart.source", str(chart))
+    return Stack(folder / "own", settings, engine_environment)
+
+
+@pytest.fixture
+def hooks(stack: Stack) -> None:
+    """From here on the GPU Operator's chart has hooks of its own."""
+    chart = Path(stack.settings["gpu_operator"]["chart"]["source"])
+    (chart / "templates" / "hooks.yaml").write_text(_HOOKS, encoding="utf-8")
 
 
 @pytest.fixture
@@ -91,12 +129,19 @@ def definitions(api: httpx2.Client) -> set[str]:
     return {each["metadata"]["name"] for each in items if each["spec"]["group"] in _GROUPS}
 
 
-def killed_in_helm(stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, release: str) -> None:
+def killed_in_helm(
+    stack: Stack,
+    cluster: simulator.ControlPlane,
+    api: httpx2.Client,
+    release: str,
+    reached: Callable[[], bool] = lambda: True,
+) -> None:
     """An `up` that is killed while Helm waits for a release's pods, which only KWOK makes ready."""
     kill(cluster, "kwok")
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with stack.up_until_killed():
         eventually(lambda: api.get(_SECRETS.format(release), params=half_done).json()["items"], within_s=180)
+        eventually(reached)
     simulator.up(cluster.folder)
 
 
@@ -116,11 +161,17 @@ def test_a_killed_installation_is_undone_whole(
     assert "There is nothing to undo." in rollback().output
 
 
+@pytest.mark.usefixtures("hooks")
 def test_a_killed_installation_is_healed_and_up_goes_on(
     stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, rollback: Command
 ) -> None:
-    killed_in_helm(stack, cluster, api, "gpu-operator")
+    killed_in_helm(stack, cluster, api, "gpu-operator", lambda: api.get(f"{_HOOK_JOBS}/in-the-way").is_success)
+    assert not api.get(f"{_ROLES}/gpu-operator").is_success, "Helm waits for the hook before anything else"
+    shown = rollback("--dry-run").output
+    assert "what its hooks left (ClusterRole/kept-by-helm, Job/gpu-operator/in-the-way), then the Secret" in shown
     rollback(*of_the_guide("kai-anywhere rollback --only-heal --stack jetson && pulumi up --stack jetson"))
+    assert not api.get(f"{_HOOK_JOBS}/in-the-way").is_success
+    assert not api.get(f"{_ROLES}/kept-by-helm").is_success
     assert api.get(_SECRETS.format("gpu-operator"), params={"labelSelector": "owner=helm"}).json()["items"] == []
     run = stack.up()
     assert "pending operations" not in run.output
@@ -205,6 +256,7 @@ def test_everything_goes_and_what_is_somebody_elses_stays(
         _QUEUES, params={"fieldManager": "kubectl-create"}, json=queue | {"metadata": {"name": "somebodys"}}
     ).raise_for_status()
     assert definitions(api)
+    assert api.get(f"{_ROLES}/kept-by-helm").is_success, "a hook that Helm keeps"
     output = rollback(*of_the_guide("kai-anywhere rollback --stack jetson")).output
     assert "pulumi destroy:" in output
     kept = {"ClusterRole//somebodys", "Queue//somebodys"}

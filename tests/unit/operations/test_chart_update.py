@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from manifests.versions import KAI_SCHEDULER
-from operations.chart_update import Report, leaves
+from operations.chart_update import Report
+from operations.chart_values import leaves
 from operations.helm import Definitions, fields, objects
 
 

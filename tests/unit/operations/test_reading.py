@@ -44,6 +44,15 @@ def test_a_named_context_is_taken_instead_of_the_current_one(
         assert place.cluster.server == api.url
 
 
+def test_who_names_neither_a_cluster_nor_a_stack_is_told_of_both(checkout: Path) -> None:
+    with pytest.raises(OperationError, match=r"(?s)No kubeconfig at ~/.kube/config.*Or name a stack with --stack"):
+        open_place(None).__enter__()
+    (checkout / ".kube").mkdir()
+    write_kubeconfig(checkout / ".kube" / "config", kubeconfig("http://127.0.0.1:9"))
+    with open_place(None) as place:
+        assert place.cluster.server == "http://127.0.0.1:9"
+
+
 def test_a_stack_without_a_cluster_and_without_a_simulator_is_told_how_to_get_one(checkout: Path) -> None:
     with pytest.raises(OperationError, match=r"has no simulator that runs. Start it with `make up STACK=jetson`"):
         open_place("jetson").__enter__()

@@ -17,10 +17,13 @@ from operations.__main__ import app
 from operations.bundle import collect as collecting
 from operations.bundle.clean import Cleaner
 from operations.bundle.collect import Collected, collect
+from operations.doctor.hosts.answer import HostLookError, HostReport
 from operations.exit_status import ExitStatus
 from operations.redaction import HIDDEN
-from testbed.stacks import STACK_FILES
+from testbed.stacks import STACK_FILES, changed, jetson
 from tests.support.api_server import Answer, ApiServer, kubeconfig, node, write_kubeconfig
+from tests.support.hosts.examinations import jetson_examination
+from tests.support.hosts.examinations import reports as hosts_reports
 
 KAI = "/api/v1/namespaces/kai-scheduler"
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJiaW5kZXIifQ.c2lnbmF0dXJl"
@@ -255,6 +258,53 @@ def test_what_is_missing_is_a_warning_and_the_bundle_is_there(in_a_checkout: Pat
     assert told["file"] == "b.tar.gz"
     assert "b.tar.gz" in {each.name for each in in_a_checkout.iterdir()}
     assert [line.split(":")[0] for line in told["left_out"]] == ["nodes"]
+
+
+def test_with_hosts_it_has_what_they_say_of_themselves_without_addresses_and_secrets(
+    in_a_checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = changed(jetson_examination(), "containerd.refused", "10.42.7.9: password=hunter2-of-the-registry")
+    reports = hosts_reports(jetson(), {"jetson-1": answer})
+    reports["jetson-2"] = HostReport(reports["jetson-1"].plan, trouble="Connection refused by 10.42.7.9")
+    monkeypatch.setattr("operations.bundle.commands.hosts_of", lambda *_: reports)
+    done = CliRunner().invoke(app, ["bundle", "--output", "b.tar.gz", "--hosts"])
+    assert done.exit_code == ExitStatus.WARNINGS
+    assert "warning: not in it: host jetson-2: Connection refused" in done.stdout
+    with tarfile.open(in_a_checkout / "b.tar.gz") as archive:
+        content = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}  # type: ignore[union-attr]
+    assert [secret for secret in PLANTED if secret in "".join(content.values())] == []
+    said = json.loads(content["b/hosts.json"])
+    assert list(said) == ["jetson-1"]
+    assert said["jetson-1"]["containerd"]["version"] == "2.1.4"
+    assert "host jetson-2: Connection refused by address-" in content["b/README.md"]
+
+
+def test_hosts_that_can_not_be_asked_at_all_are_a_warning_and_the_bundle_is_there(
+    in_a_checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> None:
+        raise HostLookError("pulumi can't decrypt the secrets")
+
+    monkeypatch.setattr("operations.bundle.commands.hosts_of", asked)
+    done = CliRunner().invoke(app, ["bundle", "--output", "b.tar.gz", "--hosts"])
+    assert done.exit_code == ExitStatus.WARNINGS
+    assert "warning: not in it: hosts: pulumi can't decrypt the secrets" in done.stdout
+    with tarfile.open(in_a_checkout / "b.tar.gz") as archive:
+        assert "b/hosts.json" not in archive.getnames()
+
+
+def test_hosts_of_a_stack_that_has_none_are_refused(in_a_checkout: Path) -> None:
+    done = CliRunner().invoke(app, ["bundle", "--output", "b.tar.gz", "--hosts"])
+    assert "declares no hosts: docs/hosts.md says how. Leave --hosts out." in str(done.exception)
+    assert list(in_a_checkout.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_asked(in_a_checkout: Path, secretive: ApiServer) -> None:
+    secretive.asked.clear()
+    done = CliRunner().invoke(app, ["bundle", "--output", "none/b.tar.gz"])
+    assert "can't be made in none: there is no such folder. Choose another one with --output." in str(done.exception)
+    assert secretive.asked == []
+    assert list(in_a_checkout.iterdir()) == []
 
 
 def test_a_file_that_is_there_is_not_overwritten(in_a_checkout: Path) -> None:

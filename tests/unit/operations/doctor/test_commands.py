@@ -34,6 +34,16 @@ def test_a_cluster_that_is_well_is_one_line_and_status_0(world: World, api: ApiS
     ]
 
 
+def test_where_something_could_not_be_read_nobody_says_that_nothing_is_wrong(world: World, api: ApiServer) -> None:
+    world.serve(api)
+    api.fail("/apis/node.k8s.io/v1/runtimeclasses", 403)
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == ExitStatus.WARNINGS
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith(f"Nothing is wrong in what could be looked at in the cluster at {api.url}")
+    assert last.endswith(" not.")
+
+
 def test_a_cause_has_evidence_a_remedy_and_what_follows(world: World, api: ApiServer) -> None:
     world.scale("kai-scheduler-default")
     for number in range(6):

@@ -101,6 +101,39 @@ def test_the_picture_needs_no_colours() -> None:
 
 
 @pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        (
+            80,
+            [
+                "  GPU 1 |AAAAAAAAAAABBBBBBBBBBBCCCCCCCCCC...........| 98304 MiB used, 32696 free",
+                "         A pod-1 32768   B pod-2 32768   C pod-3 32768",
+            ],
+        ),
+        (40, ["  GPU 1 |AAAABBBBCCCC....|", "         98304 MiB used, 32696 free"]),
+        (500, [f"  GPU 1 |{'A' * 15}{'B' * 15}{'C' * 15}{'.' * 15}| 98304 MiB used, 32696 free"]),
+    ],
+)
+def test_the_picture_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, lines: list[str]) -> None:
+    monkeypatch.setattr("operations.plan.commands._columns", lambda: columns)
+    shown = _run(*_GPU, "--request-mib", "32768", "--pods", "4").stdout.splitlines()
+    assert shown[3 : 3 + len(lines)] == lines
+
+
+@pytest.mark.parametrize(
+    ("pods", "nodes", "says"),
+    [
+        ("2", "1", "pod-2: It asks for 100000 MiB; node-1 has at most 31000 MiB left on a GPU.\n"),
+        ("4", "2", "pod-3, pod-4: Each asks for 100000 MiB; node-1 has at most"),
+        ("3", "2", " left on a GPU. 1 more node likewise.\n"),
+        ("4", "3", " left on a GPU. 2 more nodes likewise.\n"),
+    ],
+)
+def test_one_pod_or_node_is_spoken_of_as_one_and_several_as_several(pods: str, nodes: str, says: str) -> None:
+    assert says in _run(*_GPU, "--request-mib", "100000", "--pods", pods, "--nodes", nodes).stdout
+
+
+@pytest.mark.parametrize(
     ("arguments", "status"),
     [
         (("--request-mib", "30720", "--pods", "5"), 0),

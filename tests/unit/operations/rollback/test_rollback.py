@@ -12,12 +12,19 @@ from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.rollback.planning import Choice, make_plan
 from operations.rollback.steps import Rollback
+from testbed.stacks import Json
 from tests.support.hosts.settings import jetson_with_host
 from tests.unit.operations.rollback.world import KINDS, World, namespace, of_helm, owned, release, stack_in
 
 HEAL = Choice(only_heal=True)
 ALL = Choice()
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+HOOK = {"helm.sh/hook": "pre-install,pre-upgrade"}
+BY_PULUMI = [{"manager": "pulumi-resource-kubernetes"}]
+
+
+def _role(name: str) -> Json:
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}}
 
 
 def heal(world: World) -> Rollback:
@@ -102,6 +109,53 @@ class TestHealing:
         heal(world)
         assert world.deleted == []
 
+    def test_what_hooks_left_goes_before_the_half_done_revision_that_lists_them(self, world: World) -> None:
+        world.remember([namespace("gpu-operator")], pending=[release("gpu-operator")])
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "upgrade"}}
+        ingress = {"apiVersion": "networking.k8s.io/v1beta1", "kind": "Ingress", "metadata": {"name": "upgrade"}}
+        unknown = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "upgrade"}}
+        roles = [_role(name) for name in ("upgrade", "theirs", "plain", "gone")]
+        pending = world.revision("gpu-operator", 1, "pending-install", hooks=[job, ingress, unknown, {}, *roles])
+        left = [
+            "/apis/batch/v1/namespaces/gpu-operator/jobs/upgrade",
+            "/apis/networking.k8s.io/v1/namespaces/gpu-operator/ingresses/upgrade",
+            f"{ROLE}/upgrade",
+        ]
+        for path in left:
+            world.put(path, annotations=HOOK, managedFields=BY_PULUMI)
+        world.put(f"{ROLE}/theirs", annotations=HOOK, managedFields=[{"manager": "helm"}])
+        world.put(f"{ROLE}/plain", managedFields=BY_PULUMI)
+        world.put(f"{ROLE}/unlisted", annotations=HOOK, managedFields=BY_PULUMI)
+        text = make_plan(stack_in(world), HEAL).plan.text()
+        assert (
+            "delete what its hooks left (Job/gpu-operator/upgrade, Ingress/gpu-operator/upgrade, ClusterRole/upgrade), "
+            "then the Secret sh.helm.release.v1.gpu-operator.v1; the next up installs the release anew." in text
+        )
+        heal(world)
+        assert world.deleted == [*left, pending]
+
+    def test_what_a_hook_of_an_earlier_revision_made_stays_where_it_is_used(self, world: World) -> None:
+        world.remember([release("gpu-operator")])
+        hooks = [_role("earlier"), _role("now")]
+        world.revision("gpu-operator", 1, "deployed", hooks=hooks[:1])
+        pending = world.revision("gpu-operator", 2, "pending-upgrade", hooks=hooks)
+        for name, created in (("earlier", "2026-11-01T08:00:00Z"), ("now", "2026-11-23T12:00:00Z")):
+            world.put(f"{ROLE}/{name}", annotations=HOOK, managedFields=BY_PULUMI, creationTimestamp=created)
+        assert list(make_plan(stack_in(world), HEAL).plan.heals[0].hooks) == ["ClusterRole/now"]
+        heal(world)
+        assert world.deleted == [f"{ROLE}/now", pending]
+
+    def test_nothing_of_hooks_is_deleted_where_somebody_works_on_the_release(self, world: World) -> None:
+        world.remember([release("gpu-operator")])
+        path = world.revision("gpu-operator", 1, "pending-install", hooks=[_role("hook")])
+        world.put(f"{ROLE}/hook", annotations=HOOK, managedFields=BY_PULUMI)
+        stack = stack_in(world)
+        planned = make_plan(stack, HEAL)
+        world.objects[path]["metadata"]["resourceVersion"] = "8"
+        with pytest.raises(OperationError, match="If it changed just now, somebody works on the release"):
+            Rollback(stack, lambda _: None).heal(planned.half_done)
+        assert world.deleted == []
+
     def test_while_another_run_holds_the_lock_nothing_is_changed(self, world: World) -> None:
         world.remember([release("kai-scheduler")])
         world.revision("kai-scheduler", 2, "pending-upgrade")
@@ -169,26 +223,16 @@ class TestRemoval:
         assert world.deleted[1:] == ["/apis/kai.scheduler/v1/configs/kai-config", f"{ROLE}/kai-binder"]
         assert world.calls == ["refresh", "destroy"]
 
-    def test_what_hooks_left_goes_with_the_half_done_revision_that_lists_them(self, world: World) -> None:
-        world.remember([namespace("gpu-operator")], pending=[release("gpu-operator")])
-        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "upgrade"}}
-        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "upgrade"}}
-        others = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "theirs"}}
-        plain = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "plain"}}
-        gone = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "gone"}}
-        hooks = [job, role, others, plain, gone]
-        pending = world.revision("gpu-operator", 1, "pending-install", hooks=hooks)
-        hook, made = {"helm.sh/hook": "pre-upgrade"}, [{"manager": "pulumi-resource-kubernetes"}]
-        left = "/apis/batch/v1/namespaces/gpu-operator/jobs/upgrade"
-        world.put(left, annotations=hook, managedFields=made)
-        world.put(f"{ROLE}/upgrade", annotations=hook, managedFields=made)
-        world.put(f"{ROLE}/theirs", annotations=hook, managedFields=[{"manager": "helm"}])
-        world.put(f"{ROLE}/plain", managedFields=made)
-        world.put(f"{ROLE}/unlisted", annotations=hook, managedFields=made)
+    def test_what_hooks_of_a_whole_release_made_and_helm_keeps_goes_after_it(self, world: World) -> None:
+        world.remember([release("gpu-operator")])
+        world.revision("gpu-operator", 1, "deployed", hooks=[_role("kept"), _role("theirs")])
+        world.put(f"{ROLE}/kept", annotations=HOOK, managedFields=BY_PULUMI)
+        world.put(f"{ROLE}/theirs", annotations=HOOK, managedFields=[{"manager": "helm"}])
         plan = make_plan(stack_in(world), ALL).plan
-        assert {"Job/gpu-operator/upgrade", "ClusterRole/upgrade"} <= set(plan.removes_before)
+        assert plan.removes_before == [], "pods of the release may use it"
+        assert plan.removes_after == ["ClusterRole/kept"]
         assert run(world).left == []
-        assert set(world.deleted) == {pending, left, f"{ROLE}/upgrade"}
+        assert world.deleted == [f"{ROLE}/kept"]
 
     def test_a_revision_that_nobody_can_unpack_has_no_hooks(self, world: World) -> None:
         world.remember([namespace("gpu-operator")], pending=[release("gpu-operator")])

@@ -78,6 +78,15 @@ def test_the_map_is_printed_and_nothing_is_changed(api: ApiServer, environment: 
     assert {request.path for request in api.asked} == {NODES, PODS, QUEUES, POD_GROUPS, BIND_REQUESTS}
 
 
+def test_in_a_pipe_no_line_is_cut(run: Callable[..., _Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns in ("40", None):
+        monkeypatch.setenv("COLUMNS", columns) if columns else monkeypatch.delenv("COLUMNS")
+        shown = run().stdout
+        assert "…" not in shown
+        assert ", queue robots  (metadata.annotations[gpu-memory])\n" in shown
+        assert "one more pod can get 11,000 MiB at most.\n" in shown
+
+
 def test_json_keeps_to_its_schema(run: Callable[..., _Done]) -> None:
     done = run("--json")
     assert (done.returncode, done.stderr) == (0, "")

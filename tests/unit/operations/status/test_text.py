@@ -6,6 +6,7 @@ from datetime import timedelta
 from rich.console import Console
 
 from cluster.lists import Unseen
+from cluster.snapshot import NODES
 from operations.status.text import bar, lines
 from operations.status.words import age
 from sharing_map.report import Gpu, Share, Status
@@ -78,6 +79,21 @@ def test_pods_that_could_not_be_read_leave_nothing_to_be_called_free() -> None:
     printed = _printed(status_of(nodes=[gpu_node("jetson-1")], unseen=[Unseen("pods", "refused")]))
     assert "Pods could not be read: what is free and what is Pending is not known." in printed
     assert " MiB free" not in printed
+
+
+def test_nodes_that_could_not_be_read_are_not_counted_as_none() -> None:
+    printed = _printed(status_of(pods=[reservation("g"), share("a", "g")], unseen=[Unseen(NODES, "refused")]))
+    assert "Nodes could not be read: which GPUs there are, and what of them is free, is not known." in printed
+    assert "1 pod with GPUs, 0 Pending." in printed
+    for absent in ("0 nodes", "1 node", "physical", "MiB are free"):
+        assert absent not in printed
+
+
+def test_in_a_narrow_terminal_what_is_taken_and_free_stands_below_its_bar() -> None:
+    assert "  [#####======#####======..] 120000 of 131000 MiB taken, 11000 free\n" in _printed(_busy(), 67)
+    narrow = _printed(_busy(), 40)
+    assert "  [#####======#####======..]\n    120000 of 131000 MiB taken, 11000\n    free\n" in narrow
+    assert max(map(len, narrow.splitlines())) <= 40
 
 
 def test_a_pod_whose_reason_nobody_says_is_not_passed_over() -> None:

@@ -6,11 +6,13 @@ import httpx2
 
 from cluster.client import Cluster
 from operations.verify.commands import NAMESPACE
+from testbed.shared_gpus import reservation
 from testbed.stacks import Json
 from tests.support.api_server import connected, node
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 QUEUES = "/apis/scheduling.run.ai/v2/queues"
+RESERVATIONS = "/api/v1/namespaces/kai-resource-reservation/pods"
 HOME = f"/api/v1/namespaces/{NAMESPACE}"
 
 
@@ -50,7 +52,9 @@ class Kai:
         refuses: what the API server says to pods, in place of taking them.
         forbids: what the user may not do, as verb and resource.
         addition: the phase of the vector addition's pod.
-        log: its log.
+        log: of every pod.
+        group: the GPU group of the pods that run; empty where the binder gave them none.
+        holders: the reservation pods; None where the user may not see them.
     """
 
     runs: int = 4
@@ -63,6 +67,8 @@ class Kai:
     forbids: frozenset[str] = frozenset()
     addition: str = "Succeeded"
     log: str = ""
+    group: str = "g1"
+    holders: list[Json] | None = field(default_factory=lambda: [reservation("g1")])
 
     def connect(self) -> Cluster:
         """The program's client."""
@@ -101,6 +107,7 @@ class Kai:
             content["status"] = {"phase": self.addition if addition else "Running" if running else "Pending"}
             if running:
                 content["spec"]["nodeName"] = content["spec"]["nodeSelector"]["kubernetes.io/hostname"]
+                content["metadata"]["labels"] |= {"runai-gpu-group": self.group} if self.group else {}
             else:
                 said = {
                     "type": "PodScheduled",
@@ -114,6 +121,10 @@ class Kai:
     def _read(self, path: str) -> httpx2.Response:
         own = [each for at, each in self.objects.items() if at.startswith(f"{PODS}/")]
         lists = {"/api/v1/nodes": self.nodes, "/api/v1/pods": [*self.there, *own], PODS: own, QUEUES: self.queues}
+        if path == RESERVATIONS:
+            if self.holders is None:
+                return _status(403, 'pods is forbidden: User "tenant" cannot list resource "pods"')
+            return httpx2.Response(200, json={"items": self.holders})
         if path in lists:
             return httpx2.Response(200, json={"items": lists[path]})
         if path.endswith("/log"):

@@ -15,6 +15,7 @@ from operations import reading
 from operations.__main__ import app
 from operations.doctor.facts import Deployment, Facts
 from operations.errors import OperationError
+from operations.exit_status import ExitStatus
 from operations.verify.compatibility import page, read_evidence
 from operations.verify.evidence import Evidence, Installation, evidence, write_evidence
 from operations.verify.steps import Outcome, Report, Step
@@ -154,3 +155,23 @@ def test_the_command_writes_it(
     written = Evidence.model_validate_json((tmp_path / "e.json").read_text(encoding="utf-8"))
     assert (written.board, written.jetpack, written.kai, written.simulated) == ("AGX", "7.0", "", False)
     assert [step.name for step in written.steps] == ["components", "reservation pods"]
+
+
+def test_where_the_file_can_not_be_made_nothing_is_verified(
+    api: ApiServer, config_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", config_path)
+    done = CliRunner().invoke(app, ["verify", "--evidence", str(tmp_path / "none" / "e.json")])
+    assert "there is no such folder. Choose another one with --evidence." in str(done.exception)
+    assert api.asked == []
+
+
+@pytest.mark.parametrize("option", ["--board", "--jetpack"])
+def test_a_name_of_a_board_without_a_file_is_wrong_usage(
+    api: ApiServer, config_path: str, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", config_path)
+    done = CliRunner().invoke(app, ["verify", option, "AGX"])
+    assert done.exit_code == ExitStatus.USAGE
+    assert f"{option} is for --evidence." in done.output
+    assert api.asked == []

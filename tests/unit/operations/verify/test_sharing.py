@@ -16,8 +16,9 @@ from operations.verify import commands, sharing
 from operations.verify.commands import NAMESPACE
 from operations.verify.sharing import LABEL, Trial, planned
 from operations.verify.steps import Outcome, Report, Step
+from testbed.shared_gpus import reservation
+from testbed.stacks import Json, parse
 from testbed.stacks import jetson as stack
-from testbed.stacks import parse
 from tests.unit.operations.verify.kai import HOME, Kai, jetson, sharing_pod
 
 
@@ -133,7 +134,7 @@ def test_pods_that_share_as_planned_hold_and_are_gone(kai: Kai, cluster: Cluster
     assert "kai-anywhere verify --cuda-image REGISTRY/vectoradd:" in cuda.says
     assert step.outcome is Outcome.HELD
     assert step.says == "4 of 5 pods of 32750 MiB run, as planned."
-    assert step.evidence[-1].endswith("Pending: node-group(s) didn't have enough resource")
+    assert step.evidence[4].endswith("Pending: node-group(s) didn't have enough resource")
     assert len(kai.pods) == 5
     assert kai.objects == {}, "the namespace went, with everything"
 
@@ -154,6 +155,60 @@ def test_the_pods_use_no_gpu_memory_and_fit_the_strictest_namespace(
         assert pod["metadata"]["labels"][LABEL] == "true"
 
 
+def test_the_gpu_that_each_reservation_pod_names_is_shown_with_its_log(
+    kai: Kai, cluster: Cluster, settings: StackSettings
+) -> None:
+    holder = reservation("g1")
+    name = holder["metadata"]["name"]
+    kai.holders = [holder, reservation("somebodys", uuid="GPU-9999")]
+    kai.log = f"I1 looking for the device of {name}\n\nI2 found GPU-1111\n"
+    step, _ = _verified(cluster, settings)
+    assert step.outcome is Outcome.HELD
+    assert step.evidence[5:] == (
+        "gpu-reservation of GPU group g1: GPU-1111",
+        "  log: I1 looking for the device of gpu-reservation",
+        "  log: I2 found GPU-1111",
+    )
+
+
+def test_on_a_jetson_the_uuid_is_shown_and_not_the_index_that_kai_reads(
+    kai: Kai, cluster: Cluster, settings: StackSettings
+) -> None:
+    holder = reservation("g1", uuid="0")
+    holder["metadata"]["annotations"]["kai-anywhere.io/gpu-uuid"] = "GPU-2222"
+    kai.holders = [holder]
+    step, _ = _verified(cluster, settings)
+    assert "gpu-reservation of GPU group g1: GPU-2222" in step.evidence
+
+
+@pytest.mark.parametrize(
+    ("group", "holders", "says"),
+    [
+        ("g1", [], "GPU group g1 has no reservation pod"),
+        ("g1", [reservation("g1", uuid=None)], "the reservation pod of GPU group g1 names no GPU"),
+        ("", [], "sharing-0 has no GPU group"),
+    ],
+    ids=["nobody-holds-it", "no-uuid", "no-group"],
+)
+def test_pods_that_run_on_a_gpu_that_nobody_names_are_a_failure(  # noqa: PLR0913, PLR0917 - a table
+    kai: Kai, cluster: Cluster, settings: StackSettings, group: str, holders: list[Json], says: str
+) -> None:
+    kai.group, kai.holders = group, holders
+    [step] = _verified(cluster, settings)
+    assert step.outcome is Outcome.FAILED
+    assert says in step.says
+    assert kai.objects == {}
+
+
+def test_reservation_pods_that_the_user_may_not_see_are_said_to_be_unseen(
+    kai: Kai, cluster: Cluster, settings: StackSettings
+) -> None:
+    kai.holders = None
+    step, _ = _verified(cluster, settings)
+    assert step.outcome is Outcome.HELD
+    assert step.evidence[-1].startswith("not seen: reservation pods: ")
+
+
 @pytest.mark.parametrize("runs", [0, 3, 5])
 def test_another_number_than_planned_is_a_failure_with_each_pod_s_reason(
     kai: Kai, cluster: Cluster, settings: StackSettings, monkeypatch: pytest.MonkeyPatch, runs: int
@@ -163,7 +218,7 @@ def test_another_number_than_planned_is_a_failure_with_each_pod_s_reason(
     [step] = _verified(cluster, settings)
     assert step.outcome is Outcome.FAILED
     assert step.says.startswith(f"{runs} of 5 pods of 32750 MiB run; by the plan 4 should.")
-    assert len(step.evidence) == 5
+    assert len([line for line in step.evidence if line.startswith("sharing-")]) == 5
     assert kai.objects == {}
 
 

@@ -1,0 +1,99 @@
+"""Checks of GPU groups: each has one reservation pod, which holds the GPU for the group's pods."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+
+from cluster.answers import Pod
+from manifests import reservation
+from operations.doctor.check import Category, Finding, Severity, check
+from operations.doctor.checks.reservation_pods import pod_finding
+from operations.doctor.facts import GPU_GROUP, Facts, Source
+
+
+def _stale(facts: Facts) -> Iterator[Finding]:
+    place = {pod.namespace for pod in facts.reservation_pods}
+    used = {
+        value
+        for pod in facts.snapshot.pods
+        if pod.namespace not in place and not pod.ended
+        for name, value in pod.labels.items()
+        if name == GPU_GROUP or name.startswith(f"{GPU_GROUP}/")
+    }
+    asked = {group for request in facts.snapshot.bind_requests for group in request.groups}
+    for pod in facts.reservation_pods:
+        group = pod.labels[GPU_GROUP]
+        if group not in used | asked and not facts.is_young(pod) and not pod.deleted:
+            yield pod_finding(
+                pod,
+                f"reservation pod {pod.name} holds a GPU of node '{pod.node}' for nobody.",
+                f"label {GPU_GROUP}={group}: no pod and no BindRequest has it",
+            )
+
+
+def _duplicates(facts: Facts) -> Iterator[Finding]:
+    by_group = defaultdict[str, list[Pod]](list)
+    for pod in facts.reservation_pods:
+        if not pod.ended and not pod.deleted:
+            by_group[pod.labels[GPU_GROUP]].append(pod)
+    for group, pods in sorted(by_group.items()):
+        if len(pods) > 1:
+            yield pod_finding(
+                pods[1],
+                f"GPU group {group} has {len(pods)} reservation pods: each holds a GPU.",
+                *(f"Pod {pod.namespace}/{pod.name} on {pod.node}" for pod in pods),
+            )
+
+
+def _without_pod(facts: Facts) -> Iterator[Finding]:
+    place = {pod.namespace for pod in facts.reservation_pods} | {reservation.NAMESPACE}
+    groups = {pod.labels[GPU_GROUP] for pod in facts.reservation_pods}
+    for pod in facts.snapshot.pods:
+        group = pod.labels.get(GPU_GROUP)
+        if group is None or pod.namespace in place or pod.ended or not pod.node or pod.deleted or facts.is_young(pod):
+            continue
+        if group not in groups:
+            yield pod_finding(
+                pod,
+                f"pod {pod.namespace}/{pod.name} shares a GPU of node '{pod.node}' that no reservation pod holds.",
+                f"label {GPU_GROUP}={group}: no reservation pod in namespace {reservation.NAMESPACE} has it",
+            )
+
+
+_check = partial(check, Category.RESERVATION, sees=(Source.PODS, Source.CONFIG))
+
+CHECKS = (
+    _check(
+        "KA0511",
+        "A GPU group has several reservation pods",
+        _duplicates,
+        symptom="Fewer GPUs are free than nobody uses.",
+        cause="KAI before 0.16 gave reservation pods random names and made another one at each retry.",
+        remedy="Upgrade KAI. Until then delete the newer pods of the group: kubectl --namespace {namespace} delete "
+        "pod {name}",
+        source="KAI #1673, PR #1693",
+        explains=frozenset({"KA0705"}),
+    ),
+    _check(
+        "KA0510",
+        "A reservation pod holds a GPU for nobody",
+        _stale,
+        severity=Severity.WARNING,
+        sees=(Source.PODS, Source.CONFIG, Source.BIND_REQUESTS),
+        symptom="A GPU is taken, and no workload uses it.",
+        cause="The binder did not run when the last pod of the group ended, or it was restarted in between.",
+        remedy="The binder removes it when it next looks at the group. Or: kubectl --namespace {namespace} delete pod "
+        "{name}",
+        source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go",
+        explains=frozenset({"KA0705"}),
+    ),
+    _check(
+        "KA0515",
+        "A pod shares a GPU that nobody holds",
+        _without_pod,
+        symptom="KAI's binder deletes the pod.",
+        cause="Somebody deleted its reservation pod, or its node went away and came back.",
+        remedy="Let it be made again: a Deployment or Job does so by itself. Do not delete reservation pods.",
+        source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go",
+    ),
+)

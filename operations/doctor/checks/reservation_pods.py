@@ -1,0 +1,209 @@
+"""Checks of reservation pods, each of which finds out a GPU's UUID: those that do not, and why."""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from cluster.answers import Pod
+from manifests.reservation_index import WRITTEN_BY_KAI
+from operations.doctor.check import Category, Finding, Subject, check, of_group, of_node, of_pod
+from operations.doctor.checks.binding import UNBOUND
+from operations.doctor.facts import GPU_GROUP, Facts, Source
+
+_LIBRARY, _DRIVER, _MISMATCH = "ERROR_LIBRARY_NOT_FOUND", "Driver Not Loaded", "Driver/library version mismatch"
+_COUNT = re.compile(r"found \d+ devices, 1 was expected")
+_CANT_PULL = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName"}
+
+
+def pod_finding(pod: Pod, what: str, *evidence: str) -> Finding:
+    """What is wrong with a reservation pod, or with a pod of its GPU group: it concerns the pod's node and group."""
+    about = {of_pod(pod.namespace, pod.name), of_node(pod.node), of_group(pod.labels.get(GPU_GROUP, ""))}
+    return Finding(
+        Subject("Pod", pod.name, pod.namespace, pod.annotations),
+        what,
+        evidence,
+        about=frozenset(about),
+        reach=frozenset({of_node(pod.node), of_group(pod.labels.get(GPU_GROUP, ""))}),
+    )
+
+
+def _silent(facts: Facts) -> Iterator[tuple[Pod, str]]:
+    """Reservation pods that do not say their GPU, and what they say instead."""
+    for pod in facts.reservation_pods:
+        if pod.annotations.get(WRITTEN_BY_KAI) or pod.deleted or facts.is_young(pod):
+            continue
+        if pod.reason == "UnexpectedAdmissionError" or _pulls(pod) is not None:
+            continue
+        states = [state for status in pod.statuses for state in status.state.values()]
+        said = [facts.logs.get(pod.name, ""), *(state.message for state in states), pod.message]
+        yield pod, "\n".join(filter(None, said))
+
+
+def _by_log(wanted: Callable[[str], str | None], what: str) -> Callable[[Facts], Iterator[Finding]]:
+    def judge(facts: Facts) -> Iterator[Finding]:
+        for pod, said in _silent(facts):
+            if (line := wanted(said)) is not None:
+                yield pod_finding(
+                    pod,
+                    f"reservation pod {pod.name} on node '{pod.node}' {what}",
+                    f"log: {line}",
+                    f"runtimeClassName: {pod.runtime_class or 'none'}",
+                )
+
+    return judge
+
+
+def _line(text: str) -> Callable[[str], str | None]:
+    return lambda said: next((line.strip() for line in said.splitlines() if text in line), None)
+
+
+def _count_line(said: str) -> str | None:
+    return next((line.strip() for line in said.splitlines() if _COUNT.search(line)), None)
+
+
+def _known(said: str) -> bool:
+    return any(text in said for text in (_LIBRARY, _DRIVER, _MISMATCH)) or bool(_COUNT.search(said))
+
+
+def _no_uuid(facts: Facts) -> Iterator[Finding]:
+    for pod, said in _silent(facts):
+        if not _known(said):
+            last = said.splitlines()[-3:]
+            yield pod_finding(
+                pod,
+                f"reservation pod {pod.name} on node '{pod.node}' does not say its GPU ({pod.phase or 'no phase'}).",
+                f"Pod {pod.namespace}/{pod.name}: no annotation {WRITTEN_BY_KAI}",
+                *(f"log: {line.strip()}" for line in last),
+                *facts.events_of("Pod", pod.namespace, pod.name),
+            )
+
+
+def _pulls(pod: Pod) -> str | None:
+    for status in pod.statuses:
+        waits = status.state.get("waiting")
+        if waits is not None and waits.reason in _CANT_PULL:
+            return f"container {status.name}: {waits.reason}: {waits.message}"
+    return None
+
+
+def _image(facts: Facts) -> Iterator[Finding]:
+    for pod in facts.reservation_pods:
+        if (said := _pulls(pod)) is not None:
+            yield pod_finding(pod, f"reservation pod {pod.name} on node '{pod.node}' can't pull its image.", said)
+
+
+def _host_path(facts: Facts) -> Iterator[Finding]:
+    for pod in facts.reservation_pods:
+        said = [
+            each for each in facts.events_of("Pod", pod.namespace, pod.name) if "hostPath type check failed" in each
+        ]
+        if said:
+            yield pod_finding(pod, f"node '{pod.node}' does not have a folder that its reservation pods mount.", *said)
+
+
+def _unexpected(facts: Facts) -> Iterator[Finding]:
+    for pod in facts.reservation_pods:
+        if pod.reason == "UnexpectedAdmissionError":
+            yield pod_finding(
+                pod,
+                f"the kubelet of node '{pod.node}' refused reservation pod {pod.name}.",
+                f"Pod {pod.namespace}/{pod.name}: {pod.reason}: {pod.message}",
+            )
+
+
+_check = partial(check, Category.RESERVATION, sees=(Source.PODS, Source.CONFIG))
+
+CHECKS = (
+    _check(
+        "KA0504",
+        "A reservation pod finds no NVML",
+        _by_log(_line(_LIBRARY), "finds no NVML."),
+        symptom="The log says `unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND`; the workload stays Pending.",
+        cause="The pod does not run under NVIDIA's runtime, or, on a Jetson, gets no driver libraries from it.",
+        remedy="Give reservation pods RuntimeClass nvidia (KA0516). On a Jetson, list the node under "
+        "platform.tegra_nodes and run `pulumi up`; a toolkit folder of the GPU Operator at "
+        "/usr/local/nvidia/toolkit there must go.",
+        source="KAI #261, #340, #349, #522; v0.17.0 pkg/resourcereservation/discovery",
+        explains=UNBOUND,
+    ),
+    _check(
+        "KA0505",
+        "A reservation pod finds no driver",
+        _by_log(_line(_DRIVER), "finds NVML, and no driver behind it."),
+        symptom="The log says `unable to initialize NVML: Driver Not Loaded`.",
+        cause="The libraries are there and the device files are not, or the pod may not open them: on a Jetson they "
+        "are of root and group video.",
+        remedy="On a Jetson, raise reservation.privilege (`make probe-privilege` asks the board how far). Elsewhere "
+        "load the driver on the host: nvidia-smi.",
+        source="KAI v0.17.0 pkg/resourcereservation/discovery; NVML's documentation",
+        explains=UNBOUND,
+    ),
+    _check(
+        "KA0506",
+        "A reservation pod sees more than one GPU",
+        _by_log(_count_line, "does not see exactly one GPU."),
+        symptom="The log says `found N devices, 1 was expected`.",
+        cause="The pod is privileged, or gets all GPUs by its environment: then it sees every GPU of the node. With "
+        "none, the device plugin and the runtime do not agree on names.",
+        remedy="Take global privilege back (reservationContainerSecurityContext, a patched binder, another admission "
+        "webhook): only single-GPU Jetsons may have it, per node.",
+        source="KAI v0.17.0 pkg/resourcereservation/discovery/discovery.go",
+        explains=UNBOUND,
+    ),
+    _check(
+        "KA0507",
+        "Driver and library differ",
+        _by_log(_line(_MISMATCH), "finds a library that is not the driver's."),
+        symptom="`Driver/library version mismatch` in reservation pods, in nvidia-smi, and where containers start.",
+        cause="The driver's packages were upgraded and the old module is still loaded.",
+        remedy="Restart the node; then hold the driver's packages back.",
+        source="NVML: nvmlInit, error 18",
+        explains=UNBOUND | {"KA0711"},
+    ),
+    _check(
+        "KA0517",
+        "The reservation image can't be pulled",
+        _image,
+        symptom="Reservation pods are in `ImagePullBackOff`; after 40 s KAI deletes them and tries again.",
+        cause="Registry, tag or pull secret is wrong, or the image is not mirrored. The code's own name of the image "
+        "is resource-reservation, the published one is resourcereservation.",
+        remedy="Correct kai.images in the stack: `kai-anywhere images` lists what is needed. A slow first pull needs "
+        "a longer allocationTimeout in KAI's Config.",
+        source="KAI v0.17.0 pkg/apis/kai/v1/binder/binder.go",
+        explains=UNBOUND,
+    ),
+    _check(
+        "KA0518",
+        "A node lacks a folder that reservation pods mount",
+        _host_path,
+        sees=(Source.PODS, Source.CONFIG, Source.EVENTS),
+        symptom="The pod stays in ContainerCreating: `hostPath type check failed`.",
+        cause="The driver's libraries are elsewhere on that Jetson than the stack says.",
+        remedy="Set driver_library_paths of the node in the stack.",
+        source="Kubernetes hostPath; this program: manifests/reservation.py",
+        explains=UNBOUND | {"KA0508"},
+    ),
+    _check(
+        "KA0509",
+        "A kubelet refuses reservation pods",
+        _unexpected,
+        symptom="Reservation pods end in `UnexpectedAdmissionError`, again and again.",
+        cause="KAI's and the kubelet's books of the node's GPUs differ: something took a GPU past KAI, or the device "
+        "plugin was restarted.",
+        remedy="Delete pods that take GPUs past KAI on that node, then the failed reservation pods: kubectl "
+        "--namespace {namespace} delete pod {name}",
+        source="KAI #848, #1673",
+        explains=UNBOUND,
+    ),
+    _check(
+        "KA0508",
+        "A reservation pod does not say its GPU",
+        _no_uuid,
+        symptom="Pods with a fraction stay Pending; the reservation pod has no UUID.",
+        cause="The pod does not get so far, or can't write its annotation; its log and its events say why.",
+        remedy="kubectl --namespace {namespace} logs {name}. KAI deletes the pod after 40 s: raise allocationTimeout "
+        "in its Config to look longer.",
+        source="KAI v0.17.0 cmd/resourcereservation/app/app.go",
+        explains=UNBOUND,
+    ),
+)

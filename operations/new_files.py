@@ -1,0 +1,43 @@
+"""Files that a command makes anew: never over one that is there, and for their owner alone."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from operations.errors import OperationError
+
+
+def check_new(file: Path, *, option: str) -> None:
+    """Look whether the file can be made, before the work that it is for.
+
+    Args:
+        file: to be made later.
+        option: that names it.
+
+    Raises:
+        OperationError: the file exists, or its folder can't be written to.
+    """
+    if file.exists():
+        raise OperationError(f"{file} exists. Choose another name with {option}.")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        why = "it can't be written to" if file.parent.is_dir() else "there is no such folder"
+        raise OperationError(f"{file} can't be made in {file.parent}: {why}. Choose another one with {option}.")
+
+
+@contextmanager
+def new_file(file: Path, *, option: str) -> Iterator[BinaryIO]:
+    """A new file, which its owner alone can read.
+
+    Raises:
+        OperationError: the file exists, or can't be written.
+    """
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as out:
+            yield out
+    except FileExistsError as error:
+        raise OperationError(f"{file} exists. Choose another name with {option}.") from error
+    except OSError as error:
+        raise OperationError(f"{file} can't be written: {error.strerror}. Choose another one with {option}.") from error

@@ -1,0 +1,42 @@
+"""What commands print with `--json` has a schema in docs/, which is that of its model."""
+
+import json
+import re
+
+import pytest
+import typer
+from pydantic import BaseModel
+
+from operations.__main__ import app
+from operations.bundle.commands import Told
+from operations.rollback.plan import Plan
+from operations.verify.steps import Report
+from testbed.stacks import ROOT
+
+MODELS: dict[str, type[BaseModel]] = {"bundle": Told, "rollback": Plan, "verify": Report}
+"""By command; the others' schemas have tests beside those of their commands."""
+OPERATIONS = ("bundle", "doctor", "doctor pod", "plan", "rollback", "status", "verify")
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_documented_schema_is_the_models(name: str, request: pytest.FixtureRequest) -> None:
+    file, text = ROOT / "docs" / f"{name}.schema.json", json.dumps(MODELS[name].model_json_schema(), indent=2) + "\n"
+    if request.config.getoption("--update-test-data"):
+        file.write_text(text, encoding="utf-8")
+    assert file.read_text(encoding="utf-8") == text, "If this is what you meant: pytest --update-test-data."
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_help_of_json_says_where_its_schema_is(name: str) -> None:
+    command = typer.main.get_command(app)
+    for part in name.split():
+        command = command.commands[part]  # type: ignore[attr-defined]
+    options = {each.opts[0]: each.help for each in command.params if isinstance(each.help, str)}  # type: ignore[attr-defined]
+    documented = re.search(r"docs/[a-z]+\.schema\.json", options["--json"])
+    assert "--json-schema" in options or (documented and (ROOT / documented[0]).is_file())
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_page_of_commands_links_it(name: str) -> None:
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert f"({name}.schema.json)" in text
