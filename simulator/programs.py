@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.policy_switches import FEATURE_GATES, RUNTIME_CONFIG
 from simulator.layout import STAGES, Layout
 from simulator.nodes import SIMULATED
-from simulator.pki import CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDULER, Pki
+from simulator.pki import ADMINISTRATOR, CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDULER, Pki
 from simulator.ports import LOOPBACK
 from simulator.records import Ports
 from toolchain import Program, cache
@@ -93,6 +93,7 @@ def api_server(
     """
     certificate, key = pki.server
     etcd_certificate, etcd_key = pki.client(ETCD_CLIENT)
+    kubelet_certificate, kubelet_key = pki.client(ADMINISTRATOR)
     public, private = pki.service_account
     return Command(
         "kube-apiserver",
@@ -112,6 +113,11 @@ def api_server(
             f"--service-account-key-file={public}",
             f"--service-account-signing-key-file={private}",
             f"--service-cluster-ip-range={SERVICE_RANGE}",
+            # As kubeadm sets them. A real kubelet beside the simulated ones is asked for logs, at its address: the name
+            # of its node resolves nowhere.
+            f"--kubelet-client-certificate={kubelet_certificate}",
+            f"--kubelet-client-key={kubelet_key}",
+            "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
             # As kubeadm sets it; the default false would refuse every privileged pod.
             "--allow-privileged=true",
             # The default writes this server's address as endpoint, and a loopback address is no valid one.

@@ -60,11 +60,14 @@ def images(cluster: simulator.ControlPlane, request: pytest.FixtureRequest) -> I
 def node(
     cluster: simulator.ControlPlane, images: Images, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealNode]:
-    """The real node with every image."""
+    """The real node with every image, and the runtime class that the stack's pods name."""
     archives = [*stand_ins_image.build(images.builder, BASE_IMAGE), images.builder.archive(images.agents)]
+    # The GPU Operator's, for which any runtime will do here.
+    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": RUNTIME_CLASS}}
     with real_node(tmp_path_factory.mktemp("node") / "node", cluster) as joined:
         for archive in archives:
             joined.import_image(archive)
+        post(joined.api, runtime | {"handler": "runc"})
         yield joined
 
 
@@ -98,10 +101,7 @@ def remote(node: RealNode) -> Remote:
     settings = parse(changed(stack, "gvirtus.frontends", {"nodes": [NAME], "gpus_per_node": 2}))
     section = settings.gvirtus
     assert section is not None
-    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": RUNTIME_CLASS}}
     patch(api, f"/api/v1/nodes/{NAME}/status", {"status": {"capacity": {_BACKEND_GPU: "1"}}})
-    # The GPU Operator's, for which any runtime will do here.
-    post(api, runtime | {"handler": "runc"})
     post(api, namespace(TEAM, {}))
     post(api, gvirtus.backends_namespace(section))
     post(api, gvirtus.network_policy(section))

@@ -6,6 +6,7 @@ One file, since all of it shares the node: only one can be on a machine, and a f
 import contextlib
 import copy
 import platform
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from cluster.client import Cluster
 from config.gvirtus import BackendKind
 from manifests import admission, reservation
 from manifests.gvirtus import backends as gvirtus
@@ -21,25 +23,29 @@ from manifests.gvirtus import policy as gvirtus_policy
 from manifests.gvirtus.backends import BACKEND_ALLOWED
 from manifests.gvirtus.frontends import FRONTEND_ALLOWED, roles_rule
 from manifests.objects import manifests
-from simulator import DEFAULT_NODES
+from operations import scratch
+from operations.privilege_probe import ladder, run
+from operations.privilege_probe.ladder import VIDEO, Symptom
+from operations.privilege_probe.report import FOUND, NOT_HELD, NOT_RUN, Result
+from operations.privilege_probe.run import Probe
+from simulator import DEFAULT_NODES, ControlPlane
 from testbed.admission.deployment import CONFIGURATIONS
+from testbed.simulated import stack_settings
 from testbed.stacks import Json, changed, gvirtus_webhook, parse
 from testbed.waiting import eventually
 from tests.cluster.conftest import Images, Remote
 from tests.support.gvirtus.cases import TEAM, create, created, post
-from tests.support.pods import nfd
+from tests.support.pods import board, nfd
+from tests.support.pods.board import NULL_DEVICE, RESOURCE, Board
 from tests.support.pods.real_node import NAME, RealNode, is_ready, patch
 from tests.support.pods.remote import application, assert_an_application_is_served, assert_others_get_nothing
 from tests.support.pods.reservation_cases import as_binder_creates
 from tests.support.pods.runs import PATIENT_S, available, delete, run_to_end
-from tests.support.pods.stand_ins_image import STAND_INS_IMAGE
+from tests.support.pods.stand_ins_image import RESERVATION_IMAGE, STAND_INS_IMAGE
 
 pytestmark = pytest.mark.engine
 
 NAMESPACE = "kai-anywhere"
-RESOURCE = "nvidia.com/gpu"
-NULL_DEVICE = [1, 3]
-"""Major and minor number of /dev/null."""
 GPU_ADDRESS = "0000:01:00.0"
 
 
@@ -182,7 +188,7 @@ class TestFrontends:
 
     def test_a_pod_that_asks_for_a_device_gets_one_that_it_may_write(self, api: httpx2.Client) -> None:
         told = run_to_end(api, with_devices(1))["told"]
-        assert told["device"] == NULL_DEVICE
+        assert told["device"] == [*NULL_DEVICE]
         assert told["written"] == 1
 
     def test_a_pod_that_asks_for_none_gets_none(self, api: httpx2.Client) -> None:
@@ -232,6 +238,112 @@ class TestRoles:
         eventually(lambda: roles(node) == {BACKEND_ALLOWED}, within_s=PATIENT_S)
         machine.unplug(GPU_ADDRESS)
         eventually(lambda: roles(node) == {FRONTEND_ALLOWED}, within_s=PATIENT_S)
+
+
+class TestPrivilegeProbe:
+    """`kai-anywhere probe-privilege` where its pods really run: each symptom is one that a container had.
+
+    Real are the pod of each rung, what the kubelet and containerd say of it, the loader's search for NVML's library and
+    the kernel's verdict on the device file that this opens. The library is a mock, and a stand-in says KAI's part.
+    """
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def plugged(cls, node: RealNode) -> Iterator[Board]:
+        """The board in the real node."""
+        if shutil.which("cc") is None:
+            pytest.skip("NVML's mock needs a C compiler")
+        with board.board(node) as made:
+            yield made
+
+    @pytest.fixture
+    def jetson(self, plugged: Board, monkeypatch: pytest.MonkeyPatch) -> Board:
+        """The board as a container toolkit leaves it that gives containers nothing, and a probe that looks often."""
+        plugged.reset()
+        for module in (run, scratch):
+            monkeypatch.setattr(module, "POLL_SECONDS", 0.2)
+        return plugged
+
+    @pytest.mark.usefixtures("jetson")
+    def test_where_nothing_is_injected_the_library_then_the_device_is_missing(self, cluster: ControlPlane) -> None:
+        result = probe(board.stack(), cluster)
+        assert complaints(result) == {
+            "plain": "unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
+            "runtime-class": "unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
+            "variables": "unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
+            "libraries": "unable to initialize NVML: Driver Not Loaded",
+            "libraries-groups": "unable to initialize NVML: Driver Not Loaded",
+            "libraries-root": "unable to initialize NVML: Driver Not Loaded",
+        }
+        assert symptoms(result) == [*3 * [Symptom.NO_LIBRARY], *3 * [Symptom.CLOSED], Symptom.HELD]
+        assert (result.status, result.needed) == (FOUND, True)
+        assert result.settings_to_write == {"reservation": {"privilege_by_node": {NAME: "privileged"}}}
+
+    def test_a_device_of_a_group_opens_for_pods_of_this_group(self, jetson: Board, cluster: ControlPlane) -> None:
+        jetson.injects = True
+        jetson.opens_for(VIDEO)
+        result = probe(board.stack(), cluster)
+        assert complaints(result) == {
+            "plain": "unable to initialize NVML: Insufficient Permissions",
+            "runtime-class": "unable to initialize NVML: Insufficient Permissions",
+        }
+        assert symptoms(result) == [Symptom.CLOSED, Symptom.CLOSED, Symptom.HELD]
+        assert result.settings_to_write == {
+            "reservation": {"privilege_by_node": {NAME: "none"}, "supplemental_groups": [VIDEO]}
+        }
+
+    def test_where_all_is_injected_no_workaround_is_needed(self, jetson: Board, cluster: ControlPlane) -> None:
+        jetson.injects = True
+        result = probe(board.stack(), cluster)
+        assert symptoms(result) == [Symptom.HELD, Symptom.HELD]
+        assert (result.status, result.needed) == (FOUND, False)
+
+    def test_no_rung_makes_one_gpu_of_two(self, jetson: Board, cluster: ControlPlane) -> None:
+        jetson.injects, jetson.gpus = True, 2
+        result = probe(board.stack(), cluster)
+        assert complaints(result) == {"plain": "found 2 devices, 1 was expected"}
+        assert (symptoms(result), result.status) == ([Symptom.SEVERAL], NOT_HELD)
+
+    @pytest.mark.usefixtures("jetson")
+    def test_what_the_kubelet_and_containerd_say_is_known(
+        self, node: RealNode, cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        libraries = f"platform.tegra_nodes.{NAME}.driver_library_paths"
+        no_folder = changed(board.stack(), libraries, ["/run/board/missing"])
+        monkeypatch.setattr(ladder, "LADDER", [each for each in ladder.LADDER if each.name == "libraries"])
+        assert symptoms(probe(no_folder, cluster)) == [Symptom.NO_FOLDER]
+
+        never = changed(board.stack(), "kai.images", {"pull_policy": "Never"})
+        result = probe(never, cluster, image="localhost/nowhere:1")
+        assert (symptoms(result), result.status) == ([Symptom.NO_IMAGE], NOT_RUN)
+
+        runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "unconfigured"}}
+        post(node.api, runtime | {"handler": reservation.RUNTIME_CLASS})
+        monkeypatch.setattr(ladder, "RUNTIME_CLASS", "unconfigured")
+        assert symptoms(probe(board.stack(), cluster)) == [Symptom.NO_RUNTIME]
+
+
+def probe(stack: Json, cluster: ControlPlane, *, image: str = RESERVATION_IMAGE) -> Result:
+    """What the probe of the real node finds."""
+    settings = parse(stack_settings(stack, cluster))
+    connected = Cluster.connect(settings.cluster)
+    try:
+        return Probe(connected, settings, NAME, image, (VIDEO,), lambda _: None).run()
+    finally:
+        connected.close()
+
+
+def symptoms(result: Result) -> list[Symptom]:
+    return [each.symptom for each in result.attempts]
+
+
+def complaints(result: Result) -> dict[str, str]:
+    """The last line of each pod that failed, without what KAI's program says before an error."""
+    return {
+        each.rung.name: each.evidence[-1].removeprefix("Error while running the app: ")
+        for each in result.attempts
+        if each.symptom is not Symptom.HELD
+    }
 
 
 def injected(api: httpx2.Client) -> bool:

@@ -10,7 +10,9 @@ from operations.doctor.check import Category, Finding, Subject, check, of_group,
 from operations.doctor.checks.binding import UNBOUND
 from operations.doctor.facts import GPU_GROUP, Facts, Source
 
-_LIBRARY, _DRIVER, _MISMATCH = "ERROR_LIBRARY_NOT_FOUND", "Driver Not Loaded", "Driver/library version mismatch"
+_LIBRARY = re.compile("ERROR_LIBRARY_NOT_FOUND")
+_DRIVER = re.compile("Driver Not Loaded|Insufficient Permissions")
+_MISMATCH = re.compile("Driver/library version mismatch")
 _COUNT = re.compile(r"found \d+ devices, 1 was expected")
 _CANT_PULL = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName"}
 
@@ -53,16 +55,12 @@ def _by_log(wanted: Callable[[str], str | None], what: str) -> Callable[[Facts],
     return judge
 
 
-def _line(text: str) -> Callable[[str], str | None]:
-    return lambda said: next((line.strip() for line in said.splitlines() if text in line), None)
-
-
-def _count_line(said: str) -> str | None:
-    return next((line.strip() for line in said.splitlines() if _COUNT.search(line)), None)
+def _line(text: re.Pattern[str]) -> Callable[[str], str | None]:
+    return lambda said: next((line.strip() for line in said.splitlines() if text.search(line)), None)
 
 
 def _known(said: str) -> bool:
-    return any(text in said for text in (_LIBRARY, _DRIVER, _MISMATCH)) or bool(_COUNT.search(said))
+    return any(text.search(said) for text in (_LIBRARY, _DRIVER, _MISMATCH, _COUNT))
 
 
 def _no_uuid(facts: Facts) -> Iterator[Finding]:
@@ -130,7 +128,7 @@ CHECKS = (
         "KA0505",
         "A reservation pod finds no driver",
         _by_log(_line(_DRIVER), "finds NVML, and no driver behind it."),
-        symptom="The log says `unable to initialize NVML: Driver Not Loaded`.",
+        symptom="The log says `unable to initialize NVML: Driver Not Loaded` or `Insufficient Permissions`.",
         cause="The libraries are there and the device files are not, or the pod may not open them: on a Jetson they "
         "are of root and group video.",
         remedy="On a Jetson, raise reservation.privilege (`make probe-privilege` asks the board how far). Elsewhere "
@@ -141,7 +139,7 @@ CHECKS = (
     _check(
         "KA0506",
         "A reservation pod sees more than one GPU",
-        _by_log(_count_line, "does not see exactly one GPU."),
+        _by_log(_line(_COUNT), "does not see exactly one GPU."),
         symptom="The log says `found N devices, 1 was expected`.",
         cause="The pod is privileged, or gets all GPUs by its environment: then it sees every GPU of the node. With "
         "none, the device plugin and the runtime do not agree on names.",

@@ -3,6 +3,20 @@
 from testbed.stacks import Json, changed
 
 NVIDIA = "/usr/lib/aarch64-linux-gnu/nvidia"
+NVML_FAILURES = {
+    4: "Insufficient Permissions",
+    9: "Driver Not Loaded",
+    12: "NVML Shared Library Not Found",
+    13: "Function Not Found",
+    18: "RM has detected an NVML/RM version mismatch.",
+    999: "Unknown Error",
+}
+"""What NVML calls its errors, as pynvml (nvidia-ml-py 13) has it."""
+
+
+def no_nvml(code: int) -> Json:
+    """What a host tells of an NVML that does not start."""
+    return {"ok": False, "reason": f"NVML does not start: {NVML_FAILURES[code]} (NVML error {code})"}
 
 
 def place(folder: str, *, state: str = "library", real: str | None = None) -> Json:

@@ -1,11 +1,16 @@
-/* A stand-in for NVIDIA's NVML library, so that pynvml's own ctypes path runs in tests. It tells what MOCK_NVML_* says. */
+/* A stand-in for NVIDIA's NVML library, so that pynvml's own ctypes path runs in tests. It tells what MOCK_NVML_* says.
+   WITHOUT_FUNCTIONS leaves out all of them: such a library loads, and nothing in it can be called. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, DRIVER_NOT_LOADED = 9, UNKNOWN = 999 };
+
+#ifndef WITHOUT_FUNCTIONS
 
 typedef struct { unsigned long long total, free, used; } memory_t;
 
@@ -20,13 +25,22 @@ static int copy(char *into, unsigned int length, const char *text) {
     return SUCCESS;
 }
 
+/* Opens a device file as the driver's library does. Codes: nvml.h, nvmlInit_v2. */
+static int open_device(const char *path) {
+    int device = open(path, O_RDWR | O_CLOEXEC);
+    if (device >= 0) return close(device) ? UNKNOWN : SUCCESS;
+    if (errno == EACCES || errno == EPERM) return NO_PERMISSION;
+    return errno == ENOENT ? DRIVER_NOT_LOADED : UNKNOWN;
+}
+
 int nvmlInitWithFlags(unsigned int flags) {
     (void)flags;
     printf("the library talks on stdout\n");
     fflush(stdout);
     if (getenv("MOCK_NVML_CRASH")) raise(SIGSEGV);
     if (getenv("MOCK_NVML_HANG")) for (;;) pause();
-    return atoi(setting("MOCK_NVML_INIT", "0"));
+    const char *device = getenv("MOCK_NVML_DEVICE");
+    return device ? open_device(device) : atoi(setting("MOCK_NVML_INIT", "0"));
 }
 int nvmlShutdown(void) { return SUCCESS; }
 const char *nvmlErrorString(int code) { (void)code; return "as the mock was told"; }
@@ -60,3 +74,4 @@ int nvmlDeviceGetMemoryInfo(void *device, memory_t *memory) {
     memory->used = 0;
     return SUCCESS;
 }
+#endif

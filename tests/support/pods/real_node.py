@@ -4,7 +4,9 @@ The node is a set of namespaces (mounts, network, processes, host name) of this 
 that holds them, and that one ends with its standard input: also where the tests are killed, nothing of it stays.
 """
 
+import base64
 import contextlib
+import copy
 import json
 import os
 import shutil
@@ -112,12 +114,14 @@ class RealNode:
 
     Attributes:
         folder: of everything that it writes.
+        root: its files, as this machine sees them.
         api: the cluster, as its administrator.
         enter: begins a command that runs on the node.
     """
 
     def __init__(self, folder: Path, holder: int, api: httpx2.Client) -> None:
         self.folder = folder
+        self.root = Path(f"/proc/{holder}/root")
         self.api = api
         self._servers: list[subprocess.Popen[bytes]] = []
         self.enter = ["nsenter", f"--target={holder}", "--mount", "--net", "--uts", "--ipc", "--pid", "--"]
@@ -313,6 +317,9 @@ def _write_files(folder: Path, control_plane: simulator.ControlPlane, port: int)
     network = {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": addresses}]}
     (folder / "cni/pods.conflist").write_text(json.dumps(network), encoding="utf-8")
     (folder / "containerd.toml").write_text(_containerd(folder), encoding="utf-8")
+    access: Any = yaml.safe_load(control_plane.kubeconfig.read_text(encoding="utf-8"))
+    authority = base64.b64decode(access["clusters"][0]["cluster"]["certificate-authority-data"])
+    (folder / "authority.crt").write_bytes(authority)
     kubelet = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -330,7 +337,11 @@ def _write_files(folder: Path, control_plane: simulator.ControlPlane, port: int)
         "resolvConf": "",
         # How soon pods see a changed ConfigMap; the default is a minute.
         "syncFrequency": "5s",
-        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}},
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": f"{folder}/authority.crt"},
+        },
         "authorization": {"mode": "Webhook"},
     }
     proxy = {
@@ -349,7 +360,7 @@ def _write_files(folder: Path, control_plane: simulator.ControlPlane, port: int)
         ("kubelet", f"system:node:{NAME}", ["system:nodes"]),
         ("kube-proxy", "system:kube-proxy", []),
     ):
-        kubeconfig: Any = yaml.safe_load(control_plane.kubeconfig.read_text(encoding="utf-8"))
+        kubeconfig = copy.deepcopy(access)
         kubeconfig["clusters"][0]["cluster"] |= {
             "server": f"https://{_HOST_ADDRESS}:{port}",
             "tls-server-name": "kubernetes.default.svc",

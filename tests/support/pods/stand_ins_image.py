@@ -1,9 +1,10 @@
-"""The image of the stand-ins, and the pause image: this machine's Python, shell and little else."""
+"""The images of the stand-ins, and the pause image: this machine's Python, shell and little else."""
 
 import shutil
 from pathlib import Path
 
 import grpc
+import pynvml
 import typing_extensions
 
 from testbed.stacks import ROOT
@@ -11,14 +12,16 @@ from tests.support.pods.images import Builder, copy_with_libraries
 from tests.support.pods.real_node import PAUSE_IMAGE
 
 STAND_INS_IMAGE = "localhost/stand-ins:1"
+RESERVATION_IMAGE = "localhost/reservation-stand-in:1"
+"""In the place of KAI's resourcereservation, whose name the simulator would take for its own pods."""
 APPLICATION = ("python3", "/opt/stand_ins/gvirtus_application.py")
 """The command of the stand-in for an application; without a command, the image is the device plugin."""
 _GVIRTUS_HOME = "/usr/local/gvirtus"
 _SCRIPTS = ROOT / "tests/support/pods/stand_ins"
 
 
-def build(builder: Builder, base: str) -> tuple[Path, Path]:
-    """Build both images; their archives.
+def build(builder: Builder, base: str) -> tuple[Path, ...]:
+    """Build the images; their archives.
 
     Args:
         builder: to build them with.
@@ -48,11 +51,16 @@ def build(builder: Builder, base: str) -> tuple[Path, Path]:
         *("--env", "PYTHONPATH=/opt/dependencies"),
         *("--entrypoint", '["python3", "/opt/stand_ins/device_plugin.py"]'),
     )
+    reservation = builder.folder / "reservation"
+    (reservation / "opt/dependencies").mkdir(parents=True)
+    shutil.copy(pynvml.__file__, reservation / "opt/dependencies")
+    program = '["python3", "/opt/stand_ins/reservation.py"]'
+    builder.image(RESERVATION_IMAGE, STAND_INS_IMAGE, reservation, "--entrypoint", program)
     pause = builder.folder / "pause"
     (pause / "bin").mkdir(parents=True)
     _copy_program("sleep", pause)
     builder.image(PAUSE_IMAGE, "scratch", pause, "--entrypoint", '["/bin/sleep", "infinity"]')
-    return builder.archive(STAND_INS_IMAGE), builder.archive(PAUSE_IMAGE)
+    return tuple(builder.archive(name) for name in (STAND_INS_IMAGE, RESERVATION_IMAGE, PAUSE_IMAGE))
 
 
 def _copy_program(name: str, root: Path) -> None:

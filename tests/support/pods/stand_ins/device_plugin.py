@@ -10,10 +10,9 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import grpc
 
@@ -57,11 +56,11 @@ def _varint(value: int) -> bytes:
 
 
 class Plugin:
-    """The service `v1beta1.DevicePlugin`."""
+    """The service `v1beta1.DevicePlugin`: how many devices there are, and what a container with one of them gets."""
 
-    def __init__(self, count: int, paths: list[dict[str, Any]]) -> None:
-        self._devices = [f"gvirtus-{number}" for number in range(count)]
-        self._paths = paths
+    def __init__(self, count: int, gives: Callable[[], bytes]) -> None:
+        self._devices = [f"device-{number}" for number in range(count)]
+        self._gives = gives
 
     def handlers(self) -> Iterable[grpc.GenericRpcHandler]:
         """What gRPC calls."""
@@ -80,10 +79,21 @@ class Plugin:
         over.wait()
 
     def _allocate(self, request: bytes, _context: grpc.ServicerContext) -> bytes:
-        devices = [
-            (3, message((1, path["mountPath"]), (2, path["path"]), (3, path["permissions"]))) for path in self._paths
-        ]
-        return message(*((1, message(*devices)) for number, _container in fields(request) if number == 1))
+        return message(*((1, self._gives()) for number, _container in fields(request) if number == 1))
+
+
+def serve(folder: Path, resource: str, plugin: Plugin) -> grpc.Server:
+    """Serve a resource to the kubelet that listens in a folder."""
+    endpoint = f"{resource.replace('/', '_')}.sock"
+    (folder / endpoint).unlink(missing_ok=True)
+    server = grpc.server(ThreadPoolExecutor())
+    server.add_generic_rpc_handlers(tuple(plugin.handlers()))
+    server.add_insecure_port(f"unix://{folder / endpoint}")
+    server.start()
+    with grpc.insecure_channel(f"unix://{folder / 'kubelet.sock'}") as kubelet:
+        register: grpc.UnaryUnaryMultiCallable[bytes, bytes] = kubelet.unary_unary("/v1beta1.Registration/Register")
+        register(message((1, "v1beta1"), (2, endpoint), (3, resource)), timeout=60)
+    return server
 
 
 class _Health(http.server.BaseHTTPRequestHandler):
@@ -100,16 +110,11 @@ def main() -> None:
     parser.add_argument("--device", required=True, type=json.loads)
     arguments = parser.parse_args()
     [group] = arguments.device["groups"]
+    devices = message(
+        *((3, message((1, path["mountPath"]), (2, path["path"]), (3, path["permissions"]))) for path in group["paths"])
+    )
     resource = f"{arguments.domain}/{arguments.device['name']}"
-    endpoint = f"{resource.replace('/', '_')}.sock"
-    (_FOLDER / endpoint).unlink(missing_ok=True)
-    server = grpc.server(ThreadPoolExecutor())
-    server.add_generic_rpc_handlers(tuple(Plugin(group["count"], group["paths"]).handlers()))
-    server.add_insecure_port(f"unix://{_FOLDER / endpoint}")
-    server.start()
-    with grpc.insecure_channel(f"unix://{_FOLDER / 'kubelet.sock'}") as kubelet:
-        register: grpc.UnaryUnaryMultiCallable[bytes, bytes] = kubelet.unary_unary("/v1beta1.Registration/Register")
-        register(message((1, "v1beta1"), (2, endpoint), (3, resource)), timeout=60)
+    server = serve(_FOLDER, resource, Plugin(group["count"], lambda: devices))
 
     def end(*_: object) -> None:
         # Its threads would keep the process alive.

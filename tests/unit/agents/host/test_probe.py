@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.hosts.answers import NVML_FAILURES, no_nvml
 from tests.support.hosts.roots import (
     NVML,
     Board,
@@ -168,12 +169,27 @@ def test_a_gb10_of_another_maker_is_a_spark(tmp_path: Path, library: Path) -> No
 
 
 @needs_compiler
-@pytest.mark.parametrize("code", [4, 9, 12, 18, 999])
-def test_each_failure_of_nvml_is_told_with_its_number(code: int, orin: HostRoot) -> None:
+@pytest.mark.parametrize("code", NVML_FAILURES)
+def test_each_failure_of_nvml_is_told_with_its_name_and_number(code: int, orin: HostRoot) -> None:
     found = _probed(orin, MOCK_NVML_INIT=str(code))
-    assert found["nvml"]["ok"] is False
-    assert f"(NVML error {code})" in found["nvml"]["reason"]
+    assert found["nvml"] == no_nvml(code)
     assert found["gpus"][0]["uuid"] is None
+
+
+@needs_compiler
+def test_without_its_device_file_the_driver_counts_as_not_loaded(orin: HostRoot) -> None:
+    device = orin.path("/dev/nvmap")
+    assert _probed(orin, MOCK_NVML_DEVICE=str(device))["nvml"] == {"ok": True, "reason": None}
+    device.unlink()
+    assert _probed(orin, MOCK_NVML_DEVICE=str(device))["nvml"] == no_nvml(9)
+
+
+@needs_compiler
+def test_a_library_without_nvmls_functions_is_told(orin: HostRoot) -> None:
+    mock_library(orin.path(_TEGRA_FOLDER), NVML, "WITHOUT_FUNCTIONS")
+    found = _probed(orin)
+    assert found["nvml"] == no_nvml(13)
+    assert (found["gpus"][0]["uuid"], found["gpus"][0]["memory_source"]) == (None, "meminfo")
 
 
 @needs_compiler

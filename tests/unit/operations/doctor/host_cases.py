@@ -4,6 +4,7 @@ from typing import Final
 
 from testbed.stacks import Json, changed, jetson, never
 from tests.support.doctor import World
+from tests.support.hosts.answers import no_nvml
 from tests.support.hosts.examinations import jetson_examination
 from tests.unit.operations.doctor.case import Case
 from tests.unit.operations.doctor.changes import Break
@@ -41,7 +42,7 @@ def _kind(name: str) -> tuple[str, object]:
     return ("probe.platform.kind", name)
 
 
-_NO_NVML: Final = ("probe.nvml", {"ok": False, "reason": "the driver is not loaded (NVML error 9)"})
+_NO_NVML: Final = ("probe.nvml", no_nvml(9))
 _MERGED: Final = ("containerd.merged", _LACKS)
 
 HOST_CASES: Final = {
@@ -50,7 +51,7 @@ HOST_CASES: Final = {
     "KA1003": Case(_says(("probe.platform.jetpack", "5.1")), _says(("probe.platform.jetpack", "6.0"))),
     "KA1004": Case(_says(_NO_NVML), _says(("probe.cuda", {"ok": False, "reason": "it crashed"}))),
     "KA1005": Case(
-        _says(("probe.nvml", {"ok": False, "reason": "Driver/library version mismatch (NVML error 18)"})),
+        _says(("probe.nvml", no_nvml(18))),
         _says(_NO_NVML),
         "KA1004",
     ),

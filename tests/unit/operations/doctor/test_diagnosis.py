@@ -11,6 +11,7 @@ from operations.doctor.report import exit_status, report
 from operations.exit_status import ExitStatus
 from tests.support.api_server import ApiServer
 from tests.support.doctor import GROUP, PATHS, World, fraction, pod_group, well
+from tests.unit.operations.doctor.changes import silent
 
 
 def _tree(diagnosis: Diagnosis) -> dict[str, list[str]]:
@@ -178,3 +179,12 @@ def test_a_reservation_pod_that_a_bind_request_of_kai_0_18_asks_for_is_not_stale
     spec = {"podName": "arm", "selectedNode": "jetson-1", "selectedFractionalGpuGroups": [{"id": GROUP}]}
     world.lists["bindrequests"] = [{"metadata": {"name": "arm", "namespace": "default"}, "spec": spec}]
     assert _tree(world.diagnosis(api, tmp_path)) == {}
+
+
+@pytest.mark.parametrize("words", ["Driver Not Loaded", "Insufficient Permissions"])
+def test_a_device_file_that_is_missing_or_closed_to_a_reservation_pod_is_one_finding(
+    words: str, api: ApiServer, tmp_path: Path
+) -> None:
+    world = well()
+    silent(f"unable to initialize NVML: {words}")(world)
+    assert list(_tree(world.diagnosis(api, tmp_path))) == ["KA0505"]
