@@ -94,7 +94,7 @@ def team(tmp_path: Path, cluster: simulator.ControlPlane) -> Callable[[Way, str,
 
 def _environment(folder: Path, way: Way) -> dict[str, str]:
     """That of somebody who has pulumi and nothing of ours: the environment of the team's own clone comes first."""
-    programs = toolchain.ENGINE if way is Way.PROGRAM else (*toolchain.ENGINE, *toolchain.LANGUAGES)
+    programs = toolchain.ENGINE if way is Way.PROGRAM else (*toolchain.ENGINE, *toolchain.YAML)
     path = toolchain.environment(programs)["PATH"]
     (folder / "state").mkdir()
     return {
@@ -184,7 +184,7 @@ def _fetching(folder: Path) -> dict[str, str]:
     kubernetes.mkdir()
     [provider] = toolchain.install([toolchain.Program.KUBERNETES_PROVIDER]).values()
     (kubernetes / provider.name).symlink_to(provider)
-    path = toolchain.environment((*toolchain.ENGINE, *toolchain.LANGUAGES))["PATH"]
+    path = toolchain.environment((*toolchain.ENGINE, *toolchain.YAML))["PATH"]
     python = toolchain.Program.LANGUAGE_PYTHON
     if toolchain.install_located([python])[python].origin is toolchain.Origin.BUILT:
         host = folder / "host" / python
