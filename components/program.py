@@ -1,7 +1,10 @@
 """The whole program: this repository's own `__main__.py` runs it, and that of a team which takes it by version."""
 
+import json
+import re
 import signal
 import threading
+from importlib.metadata import PackageNotFoundError, distribution
 
 import pulumi
 
@@ -11,6 +14,8 @@ from components.kai_anywhere import KaiAnywhere
 from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError
 
 _NAME = "kai-anywhere"
+_TAG = re.compile(r"v\d+\.\d+\.\d+")
+_COMMIT_LETTERS = 12
 
 
 def run() -> KaiAnywhere:
@@ -34,4 +39,21 @@ def run() -> KaiAnywhere:
         raise pulumi.RunError(str(error)) from None
     for name, value in top.outputs.items():
         pulumi.export(name, value)
+    if (version := program_version()) is not None:
+        pulumi.export("program_version", version)
     return top
+
+
+def program_version() -> str | None:
+    """What an installer noted of the Git repository that it took this program from; nothing for a checkout.
+
+    The note is PyPA's direct_url.json.
+    """
+    try:
+        noted = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}").get("vcs_info")
+    except PackageNotFoundError:
+        return None
+    if noted is None:
+        return None
+    asked = str(noted.get("requested_revision"))
+    return asked if _TAG.fullmatch(asked) else str(noted["commit_id"])[:_COMMIT_LETTERS]

@@ -125,7 +125,7 @@ def _own_project() -> Path:
 def _programs(project: Path) -> tuple[toolchain.Program, ...]:
     """What the engine needs to run a project."""
     runtime = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8")).get("runtime")
-    return (*toolchain.ENGINE, *toolchain.LANGUAGES) if runtime == "yaml" else toolchain.ENGINE
+    return (*toolchain.ENGINE, *toolchain.YAML) if runtime == "yaml" else toolchain.ENGINE
 
 
 def own_cluster(settings: StackSettings) -> bool:

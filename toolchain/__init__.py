@@ -18,6 +18,8 @@ from toolchain.programs import (
     PACKAGES,
     REGISTRIES,
     SIMULATOR,
+    TYPESCRIPT,
+    YAML,
     Program,
 )
 from toolchain.registry import reachable as registry_reachable
@@ -35,6 +37,8 @@ __all__ = [
     "PACKAGES",
     "REGISTRIES",
     "SIMULATOR",
+    "TYPESCRIPT",
+    "YAML",
     "ImageProgram",
     "Origin",
     "Program",

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from toolchain import cache
 from toolchain.go import GoEnvironment, check_go, module_folder, run_go
-from toolchain.programs import ModuleFile, Recipe
+from toolchain.programs import ModuleFile, Recipe, module_files
 from toolchain.progress import duration, packages, progress, say
 
 _MEBIBYTE = 1 << 20
-_MODULE_FILES = ("go.mod", "go.sum", "main.go")
 _FLAGS = ("-mod=readonly", "-buildvcs=false", "-trimpath")
 
 
@@ -49,9 +48,9 @@ def _build(recipe: Recipe, into: Path) -> None:
 def _copy(folder: Path, target: Path) -> Path:
     # A private copy: the checkout may be read-only, and concurrent builds must not meet in it.
     target.mkdir(parents=True)
-    for name in _MODULE_FILES:
-        if (folder / name).exists():
-            shutil.copyfile(folder / name, target / name)
+    for name in module_files(folder):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / name, target / name)
     return target
 
 

@@ -14,7 +14,15 @@ from toolchain.build import built, title
 from toolchain.download import DownloadUnavailableError, downloaded, reachable
 from toolchain.official import Download, official_download, this_platform
 from toolchain.path_lookup import PassedOver, Present, look_up, search_path
-from toolchain.programs import KUBERNETES_PROVIDER_VERSION, RECIPES, VERSION_CHECKS, Program, Recipe
+from toolchain.programs import (
+    KUBERNETES_PROVIDER_VERSION,
+    LANGUAGES,
+    PACKAGES,
+    RECIPES,
+    VERSION_CHECKS,
+    Program,
+    Recipe,
+)
 from toolchain.progress import say
 
 _PLUGIN_HOST = "https://get.pulumi.com"
@@ -165,7 +173,7 @@ def _announce(recipes: Sequence[Recipe]) -> None:
 
 
 def _not_needed(program: Program) -> str:
-    if program in {Program.LANGUAGE_PYTHON, Program.LANGUAGE_YAML, Program.PACKAGE_HOST}:
+    if program in {Program.LANGUAGE_PYTHON, *LANGUAGES, *PACKAGES}:
         return "unless it comes with a pulumi on PATH"
     if program is Program.KUBERNETES_PROVIDER:
         return "unless it is on PATH"

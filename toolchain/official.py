@@ -18,6 +18,7 @@ from toolchain.programs import (
     KUBERNETES_VERSION,
     KWOK_VERSION,
     LANGUAGE_EXEC,
+    LANGUAGES,
     OLDER,
     OLDER_KUBERNETES_VERSION,
     PROMETHEUS_VERSION,
@@ -113,7 +114,7 @@ def official_download(program: Program, platform: Platform) -> Download | str:
 
 def _published(program: Program, platform: Platform) -> Download | str:  # noqa: C901, PLR0911, PLR0912 - a table, one row a program
     match program:
-        case Program.PULUMI | Program.LANGUAGE_PYTHON | Program.LANGUAGE_YAML:
+        case Program.PULUMI | Program.LANGUAGE_PYTHON | Program.LANGUAGE_YAML | Program.LANGUAGE_NODEJS:
             return _pulumi(platform)
         case Program.PACKAGE_HOST:
             return "an official pulumi has a Python host that starts packages"
@@ -154,7 +155,7 @@ def _pulumi(platform: Platform) -> Download:
     asset = Asset(
         f"https://get.pulumi.com/releases/sdk/{archive}",
         ChecksumFile(sums),
-        (Program.PULUMI, Program.LANGUAGE_PYTHON, Program.LANGUAGE_YAML, LANGUAGE_EXEC),
+        (Program.PULUMI, Program.LANGUAGE_PYTHON, *LANGUAGES, LANGUAGE_EXEC),
     )
     return Download("pulumi", PULUMI_VERSION, (asset,))
 

@@ -67,7 +67,7 @@ def look_up(program: Program) -> Present | PassedOver | None:  # noqa: PLR0911 -
     match program:
         case Program.LANGUAGE_PYTHON:
             return _python_host()
-        case Program.LANGUAGE_YAML:
+        case Program.LANGUAGE_YAML | Program.LANGUAGE_NODEJS:
             host = _language_host(program)
             return Present(host, None) if host else None
         case Program.PACKAGE_HOST:

@@ -59,6 +59,7 @@ class Program(StrEnum):
     PULUMI = "pulumi"
     LANGUAGE_PYTHON = "pulumi-language-python"
     LANGUAGE_YAML = "pulumi-language-yaml"
+    LANGUAGE_NODEJS = "pulumi-language-nodejs"
     PACKAGE_HOST = "pulumi-language-python-packages"
     KUBERNETES_PROVIDER = "pulumi-resource-kubernetes"
     ETCD = "etcd"
@@ -101,7 +102,13 @@ KUBE_NODE = (Program.KUBELET, Program.KUBE_PROXY)
 NODE = (*KUBE_NODE, Program.NFD_MASTER, Program.NFD_WORKER)
 """What a real node beside the simulated ones needs, and what the GPU Operator would bring to it."""
 
-LANGUAGES = (Program.LANGUAGE_YAML,)
+YAML = (Program.LANGUAGE_YAML,)
+"""What programs in YAML need."""
+
+TYPESCRIPT = (Program.LANGUAGE_NODEJS,)
+"""What programs in TypeScript need besides Node.js and npm."""
+
+LANGUAGES = (*YAML, *TYPESCRIPT)
 """What programs in other languages than Python need."""
 
 PACKAGES = (Program.PACKAGE_HOST,)
@@ -248,10 +255,9 @@ class Recipe:
         """The cache entry's name: it changes with the recipe and with every pinned module."""
         folders = sorted({self.folder, *(file.folder for file in (*self.embedded, *self.beside))})
         pins = [
-            (folder, name, (_HERE / folder / name).read_text(encoding="utf-8"))
+            (folder, str(name), (_HERE / folder / name).read_text(encoding="utf-8"))
             for folder in folders
-            for name in ("go.mod", "go.sum", "main.go")
-            if (_HERE / folder / name).exists()
+            for name in module_files(_HERE / folder)
         ]
         recipe = {
             name: value
@@ -259,6 +265,12 @@ class Recipe:
             if name not in _ESTIMATES and (value or name not in _LATER)
         }
         return entry_name(self.name, self.version, recipe, pins)
+
+
+def module_files(folder: Path) -> tuple[Path, ...]:
+    """Gives what a folder says to Go, relative to it: the pins, and its sources."""
+    pins = [folder / name for name in ("go.mod", "go.sum") if (folder / name).exists()]
+    return tuple(file.relative_to(folder) for file in (*pins, *sorted(folder.rglob("*.go"))))
 
 
 def entry_name(name: str, version: str, *content: object) -> str:
@@ -322,15 +334,15 @@ _RECIPES = (
         result_mib=45,
     ),
     Recipe(
-        # Not upstream's own program, which is not published: around its Go modules, in main.go.
-        name="pulumi-language-python-packages",
+        # Not upstream's own programs, which are not published: around its Go modules.
+        name="language-hosts",
         version=PULUMI_VERSION,
-        folder="language-python-packages",
-        packages=((Program.PACKAGE_HOST, "."),),
+        folder="language-hosts",
+        packages=tuple((host, f"./{host}") for host in (Program.PACKAGE_HOST, Program.LANGUAGE_NODEJS)),
         beside=(ModuleFile("pulumi", _PULUMI_SDK, f"python/cmd/{LANGUAGE_EXEC}"),),
         minutes=1,
         go_cache_mib=1000,
-        result_mib=55,
+        result_mib=110,
     ),
     Recipe(
         name="pulumi-resource-kubernetes",

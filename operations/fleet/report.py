@@ -1,14 +1,18 @@
 """What the states of the sites say, as data."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from operations.engine import Checkpoint
+from operations.engine import Checkpoint, Resource
 
 _STACK = "pulumi:pulumi:Stack"
+_PACKAGE = "pulumi:providers:kai-anywhere"
 _COMMIT_LETTERS = 12
+_BY_COMMIT = re.compile(r"0\.0\.0-x([0-9a-f]+)")
+"""How Pulumi names a package that was taken from Git at a commit."""
 
 
 class _Model(BaseModel):
@@ -25,7 +29,7 @@ class Update(_Model):
     started: str
     """In UTC, as RFC 3339 has it."""
     program: str | None
-    """The commit of the program's checkout, where it was one; shortened."""
+    """The commit of the project's checkout, where it was one; shortened."""
 
 
 class Site(_Model):
@@ -41,6 +45,8 @@ class Site(_Model):
     """Whether it is the state of the stack's simulator."""
     cluster: str | None = None
     """The cluster's identity: the UID of its namespace kube-system."""
+    version: str | None = None
+    """The tag at which the site has kai-anywhere, such as `v1.2.3`; the commit, shortened, where no tag is known."""
     platform: str | None = None
     kai: str | None = None
     """Version of KAI's chart."""
@@ -97,10 +103,16 @@ class HistoryEntry(BaseModel):
         return Update(kind=self.kind, result=self.result, started=self.start_time, program=commit or None)
 
 
-def site_of(
-    name: str, checkpoint: Checkpoint, history: Sequence[HistoryEntry], *, wave: str | None, simulated: bool
+def site_of(  # noqa: PLR0913 - a site is read of so much
+    name: str,
+    checkpoint: Checkpoint,
+    history: Sequence[HistoryEntry],
+    tags: Mapping[str, str],
+    *,
+    wave: str | None,
+    simulated: bool,
 ) -> Site:
-    """What a site's state says."""
+    """What a site's state says; `tags` are those of the program's repository, by commit."""
     made = [resource for resource in checkpoint.resources if resource.custom and not _of_the_engine(resource.type)]
     said: dict[str, Any] = {}
     for resource in checkpoint.resources:
@@ -111,6 +123,7 @@ def site_of(
         wave=wave,
         simulated=simulated,
         cluster=checkpoint.state.cluster_uid,
+        version=_version(checkpoint.resources, said, history, tags),
         platform=_text(said.get("platform")),
         kai=_text(said.get("kai_version")),
         gpu_operator=_text(said.get("gpu_operator_version")),
@@ -119,6 +132,27 @@ def site_of(
         pending=len(checkpoint.pending),
         last=history[0].update if history else None,
     )
+
+
+def _version(
+    resources: Sequence[Resource], said: Mapping[str, Any], history: Sequence[HistoryEntry], tags: Mapping[str, str]
+) -> str | None:
+    """As the package says it, else a program that was taken by version, else the checkout that the program is in."""
+    for resource in resources:
+        version = resource.inputs.get("version")
+        if resource.type == _PACKAGE and version and _source(resource).startswith("git://"):
+            by_commit = _BY_COMMIT.fullmatch(version)
+            return by_commit[1][:_COMMIT_LETTERS] if by_commit else f"v{version}"
+    if program := _text(said.get("program_version")):
+        return program
+    commit = history[0].environment.get("git.head", "") if history else ""
+    return tags.get(commit) or commit[:_COMMIT_LETTERS] or None
+
+
+def _source(provider: Resource) -> str:
+    """Where a provider's plugin comes from; the one of a checkout has none."""
+    internal = provider.inputs.get("__internal")
+    return str(internal.get("pluginDownloadURL", "")) if isinstance(internal, dict) else ""
 
 
 def _of_the_engine(token: str) -> bool:

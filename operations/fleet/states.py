@@ -33,10 +33,11 @@ def read_sites(names: Sequence[str], stacks: Path, waves: Mapping[str, str]) -> 
         ToolchainError: if there is no pulumi.
     """
     environment = toolchain.environment(toolchain.ENGINE)
+    tags = tags_of(ROOT)
 
     def read(name: str) -> Site:
         try:
-            return _read(name, stacks, environment, waves.get(name))
+            return _read(name, stacks, environment, tags, waves.get(name))
         except (OperationError, StackConfigError) as error:
             return Site(site=name, wave=waves.get(name), unread=str(error))
 
@@ -44,7 +45,18 @@ def read_sites(names: Sequence[str], stacks: Path, waves: Mapping[str, str]) -> 
         return tuple(pool.map(read, names))
 
 
-def _read(name: str, stacks: Path, environment: Mapping[str, str], wave: str | None) -> Site:
+def tags_of(checkout: Path) -> Mapping[str, str]:
+    """The tags that name a version, by commit; none where there is no Git or no checkout."""
+    git = ["git", "-C", str(checkout), "for-each-ref", "--format=%(objectname) %(*objectname) %(refname:short)"]
+    try:
+        done = subprocess.run([*git, "refs/tags/v*.*.*"], check=False, capture_output=True, text=True)
+    except OSError:
+        return {}
+    # An annotated tag is an object of its own, and names its commit besides.
+    return {commit: tag for *_, commit, tag in map(str.split, done.stdout.splitlines())}
+
+
+def _read(name: str, stacks: Path, environment: Mapping[str, str], tags: Mapping[str, str], wave: str | None) -> Site:
     simulated = _is_simulated(name, stacks)
     if simulated:
         environment = dict(environment) | {
@@ -63,7 +75,7 @@ def _read(name: str, stacks: Path, environment: Mapping[str, str], wave: str | N
     except ValidationError as error:
         problem = error.errors(include_input=False, include_url=False)[0]
         raise OperationError(f"pulumi stack history says something else than expected: {problem['msg']}") from None
-    return site_of(name, checkpoint, entries, wave=wave, simulated=simulated)
+    return site_of(name, checkpoint, entries, tags, wave=wave, simulated=simulated)
 
 
 def _is_simulated(name: str, stacks: Path) -> bool:

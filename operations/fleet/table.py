@@ -34,10 +34,9 @@ def _cells(site: Site) -> tuple[str, ...]:
         return (*[_NOTHING] * 6, _NOTHING, "not read")
     if not site.deployed and site.last is None:
         return (*[_NOTHING] * 5, "0", "never", "")
-    program = site.last.program if site.last else None
     cluster = (site.cluster or _NOTHING)[:_UID_LETTERS] + (" (simulator)" if site.simulated else "")
     last = f"{_minute(site.last.started)} {site.last.kind} {site.last.result}" if site.last else _NOTHING
-    facts = (cluster, site.platform, site.kai, site.gpu_operator, program)
+    facts = (cluster, site.platform, site.kai, site.gpu_operator, site.version)
     return (*(fact or _NOTHING for fact in facts), str(site.resources), last, ", ".join(site.problems))
 
 

@@ -1,5 +1,6 @@
 """The same program through Pulumi's Automation API: inline, without a language host."""
 
+import os
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,14 +9,16 @@ import pytest
 from pulumi import automation as auto
 
 import simulator
+from manifests.node_labels import GPU_MEMORY
 from testbed.inventory import connect
 from testbed.simulated import stack_settings
-from testbed.stacks import ROOT, STACKS, changed
+from testbed.stacks import ROOT, STACKS, changed, jetson
+from tests.support.many_nodes import MANY, NODES, ONE, add, with_nodes
 
 pytestmark = pytest.mark.engine
 
 
-@pytest.fixture(params=["jetson", "x86"])
+@pytest.fixture(params=["many-jetsons", "x86"])
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -30,8 +33,9 @@ def stack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[auto.Stack]:
     """A stack whose program runs inside the test process."""
-    # The Automation API looks for `pulumi` on the PATH of the process itself.
-    monkeypatch.setenv("PATH", engine_environment["PATH"])
+    # The Automation API looks for `pulumi` on the PATH of the process itself, and the engine there for the provider of
+    # many nodes' labels.
+    monkeypatch.setenv("PATH", os.pathsep.join([str(ROOT / "package"), engine_environment["PATH"]]))
     state = tmp_path / "state"
     state.mkdir()
     options = auto.LocalWorkspaceOptions(
@@ -46,7 +50,10 @@ def stack(
 
 
 def _settings(kind: str, cluster: simulator.ControlPlane) -> dict[str, object]:
-    return stack_settings(STACKS[kind](), cluster)
+    if kind == "x86":
+        return stack_settings(STACKS[kind](), cluster)
+    add(cluster)
+    return stack_settings(with_nodes(jetson()), cluster)
 
 
 def _run_program() -> None:
@@ -58,17 +65,24 @@ def test_up_installs_the_stack_and_a_second_up_changes_nothing(
 ) -> None:
     first = stack.up()
     assert (first.summary.resource_changes or {})[auto.OpType.CREATE] > 15
-    assert first.outputs["platform"].value == {"jetson": "tegra", "x86": "x86"}[kind]
-    assert first.outputs["tegra_nodes"].value == {"jetson": ["jetson-1"], "x86": []}[kind]
+    jetsons = NODES if kind == "many-jetsons" else []
+    assert first.outputs["platform"].value == ("tegra" if jetsons else "x86")
+    assert sorted(first.outputs["tegra_nodes"].value) == sorted(jetsons)
+    types = [each["type"] for each in (stack.export_stack().deployment or {})["resources"]]
+    assert [each for each in types if each in {MANY, ONE}] == [MANY] * bool(jetsons)
     assert first.outputs["kai_version"].value == "0.18.6"
     assert set(stack.preview().change_summary) == {auto.OpType.SAME}
     assert set(stack.up().summary.resource_changes or {}) == {"same"}
     with connect(cluster) as api:
         policies = api.get("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies").json()["items"]
-    assert len(policies) == {"jetson": 2, "x86": 0}[kind]
+        memory = {
+            node: api.get(f"/api/v1/nodes/{node}").json()["metadata"]["labels"].get(GPU_MEMORY) for node in jetsons
+        }
+    assert len(policies) == (2 if jetsons else 0)
+    assert memory == {node: str(28672 + number) for number, node in enumerate(jetsons)}
 
 
-@pytest.mark.parametrize("kind", ["jetson"], indirect=True)
+@pytest.mark.parametrize("kind", ["x86"], indirect=True)
 def test_a_wrong_setting_is_an_error_of_the_api_with_the_same_text(stack: auto.Stack, kind: str) -> None:
     settings = changed(STACKS[kind](), "cluster.distribution", "k4s")
     content = auto.StackSettings(config={"kai-anywhere:settings": settings})

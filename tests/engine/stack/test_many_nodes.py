@@ -11,16 +11,15 @@ import pytest
 import yaml
 
 import simulator
-from manifests.node_labels import GPU_MEMORY, MANY_NODES, PLATFORM
+from manifests.node_labels import GPU_MEMORY, PLATFORM
 from testbed.engine import Stack
 from testbed.inventory import connect
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, changed, jetson
+from tests.support.many_nodes import MANY, NODES, ONE, with_nodes
 
 pytestmark = pytest.mark.engine
 
-NODES = [f"jetson-{number}" for number in range(1, MANY_NODES + 3)]
-MANY, ONE = "kai-anywhere:index:ManyNodeLabels", "kubernetes:core/v1:NodePatch"
 THEIRS = "example.com/room"
 
 
@@ -41,8 +40,7 @@ def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
 
 
 def _settings(cluster: simulator.ControlPlane, nodes: list[str]) -> Json:
-    memory = {node: {"gpu_memory_mib": 28672 + NODES.index(node)} for node in nodes}
-    return stack_settings(changed(jetson(), "platform.tegra_nodes", memory), cluster)
+    return stack_settings(with_nodes(jetson(), nodes), cluster)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, changed
 from testbed.waiting import eventually
 from tests.support.docs import blocks
+from tests.support.many_nodes import MANY, NODES, ONE, add, with_nodes
 
 pytestmark = pytest.mark.engine
 
@@ -32,7 +33,7 @@ def _project(control_plane: simulator.ControlPlane) -> Any:  # noqa: ANN401 - YA
 
 @pytest.fixture
 def stack(tmp_path: Path, cluster: simulator.ControlPlane) -> Stack:
-    environment = toolchain.environment((*toolchain.ENGINE, *toolchain.LANGUAGES))
+    environment = toolchain.environment((*toolchain.ENGINE, *toolchain.YAML))
     return Stack(tmp_path / "stack", {}, environment, project=_project(cluster))
 
 
@@ -43,7 +44,10 @@ def _rewrite(stack: Stack, settings: Json) -> None:
     file.write_text(yaml.safe_dump(project), encoding="utf-8")
 
 
-def test_a_program_in_yaml_installs_the_stack_and_removes_it(stack: Stack, cluster: simulator.ControlPlane) -> None:
+def test_a_program_in_yaml_installs_the_stack_with_many_nodes_and_removes_it(
+    stack: Stack, cluster: simulator.ControlPlane
+) -> None:
+    add(cluster)
     with connect(cluster) as api:
         before = inventory(api)
         settings = yaml.safe_load((stack.folder / "Pulumi.yaml").read_text(encoding="utf-8"))
@@ -54,11 +58,14 @@ def test_a_program_in_yaml_installs_the_stack_and_removes_it(stack: Stack, clust
         assert '"kubeadm", "k3s", "rke2", "k8s-snap", "microk8s"' in stack.up(expect=1).output
         assert inventory(api) == before
 
-        _rewrite(stack, settings)
+        _rewrite(stack, with_nodes(settings))
         assert stack.up().changes["create"] > 20
+        assert [each["type"] for each in stack.resources() if each["type"] in {MANY, ONE}] == [MANY]
         labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
         assert labels["nvidia.com/gpu.memory"] == "28672"
         assert labels["kai-anywhere.io/platform"] == "tegra"
+        labels = api.get(f"/api/v1/nodes/{NODES[-1]}").json()["metadata"]["labels"]
+        assert labels["nvidia.com/gpu.memory"] == str(28672 + len(NODES) - 1)
         outputs = yaml.safe_load(stack.run("stack", "output", "--json").output)
         assert outputs["platform"] == "tegra"
         assert outputs["queues"] == ["default-parent-queue", "default-queue", "robots"]
@@ -67,5 +74,5 @@ def test_a_program_in_yaml_installs_the_stack_and_removes_it(stack: Stack, clust
         stack.destroy()
         # Labels that the GPU Operator wrote itself stay; ours go.
         eventually(lambda: {item for item in inventory(api) - before if not item.startswith("Node/")} == set())
-        labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
-        assert "kai-anywhere.io/platform" not in labels
+        for node in NODES:
+            assert "kai-anywhere.io/platform" not in api.get(f"/api/v1/nodes/{node}").json()["metadata"]["labels"]

@@ -1,7 +1,8 @@
-"""The package by version from a Git repository: fetched, installed and started by the real engine, in two languages."""
+"""The package by version from a Git repository, installed and started by the real engine, in three languages."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -20,13 +21,14 @@ from testbed.inventory import connect
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, jetson
 from tests.support.checkout import copy_tracked
-from tests.support.docs import command
+from tests.support.docs import blocks, command
 from tests.support.git_server import HOST, GitServer, git_server
+from tests.support.many_nodes import MANY, NODES, ONE, add, with_nodes
 from toolchain.programs import KUBERNETES_PROVIDER_VERSION
 
 pytestmark = pytest.mark.engine
 
-REPOSITORY = f"{HOST}/team/kai-anywhere"
+REPOSITORY = f"{HOST}/example/kai-anywhere"
 PACKAGE = f"{REPOSITORY}/package"
 
 
@@ -72,8 +74,8 @@ def _publish(server: GitServer, folder: Path) -> None:
         _git(folder, "add", "--all", "--force")
         _git(folder, "commit", "--quiet", "--message", version)
         _git(folder, "tag", f"v{version}")
-    (server.folder / "team").mkdir()
-    _git(folder, "clone", "--quiet", "--bare", ".", str(server.folder / "team" / "kai-anywhere.git"))
+    (server.folder / "example").mkdir()
+    _git(folder, "clone", "--quiet", "--bare", ".", str(server.folder / "example" / "kai-anywhere.git"))
 
 
 def _python_host(folder: Path) -> list[str]:
@@ -174,7 +176,13 @@ def test_a_program_in_yaml_takes_the_next_version_by_one_line(
     (stack.folder / "Pulumi.yaml").write_text(yaml.safe_dump(_project("0.2.0")), encoding="utf-8")
     preview = stack.preview()
     assert set(preview.changes) == {"same"}, "this version changes its number alone"
+    add(cluster)
+    stack.settings = with_nodes(settings)
     stack.up()
+    assert [each["type"] for each in stack.resources() if each["type"] in {MANY, ONE}] == [MANY]
+    with connect(cluster) as api:
+        labels = api.get(f"/api/v1/nodes/{NODES[-1]}").json()["metadata"]["labels"]
+        assert labels["kai-anywhere.io/platform"] == "tegra"
     versions = {
         each["inputs"]["version"]
         for each in stack.resources()
@@ -214,13 +222,64 @@ def test_a_program_in_python_has_the_types_of_the_version(
 
 
 def _on(control_plane: simulator.ControlPlane, program: str) -> str:
-    """The example's program, on a simulator."""
+    """An example's program, on a simulator; texts, maps and numbers are written alike in Python and TypeScript."""
     settings = stack_settings({"cluster": {}, "kai": {}, "gpu_operator": {}}, control_plane)
-    more = {
-        '"cluster": {': f'"cluster": {{"kubeconfig": {settings["cluster"]["kubeconfig"]!r}, ',
-        '"kai": {': f'"gpu_operator": {settings["gpu_operator"]!r}, "kai": {{"chart": {settings["kai"]["chart"]!r}, ',
-    }
-    for said, instead in more.items():
-        assert program.count(said) == 1
-        program = program.replace(said, instead)
+    for section, before, inside in (
+        ("cluster", "", f'"kubeconfig": {settings["cluster"]["kubeconfig"]!r}, '),
+        ("kai", f'"gpu_operator": {settings["gpu_operator"]!r}, ', f'"chart": {settings["kai"]["chart"]!r}, '),
+    ):
+        [said] = re.findall(rf'"?\b{section}"?: {{', program)
+        program = program.replace(said, f"{before}{said}{inside}")
     return program
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="Node.js with npm is not installed here")
+def test_a_program_in_typescript_makes_what_the_one_in_yaml_makes(
+    machine: Machine, cluster: simulator.ControlPlane, tmp_path: Path
+) -> None:
+    example = ROOT / "examples" / "typescript"
+    project = yaml.safe_load((example / "Pulumi.yaml").read_text(encoding="utf-8"))
+    project["packages"] = {"kai-anywhere": f"{PACKAGE}@v0.1.0"}
+    stack = Stack(tmp_path / "stack", {}, machine.environment, project=project)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(example / name, stack.folder)
+    program = stack.folder / "index.ts"
+    text = _on(cluster, (example / "index.ts").read_text(encoding="utf-8"))
+    program.write_text(text.replace("28672", '"28 GB"'), encoding="utf-8")
+    machine.pulumi("install", folder=stack.folder)
+    assert (stack.folder / "package.json").read_bytes() == (example / "package.json").read_bytes()
+    assert _hashes(stack.folder) == _hashes(example), "what npm installs is checked"
+    refused = stack.preview(expect=None)
+    assert refused.code != 0
+    assert "Type 'string' is not assignable to type 'Input<number>'" in refused.output
+
+    # More nodes than are a resource each: no program says which version of the package has that resource.
+    add(cluster)
+    settings = with_nodes(_guides_settings())
+    nodes = '{ "jetson-1": { gpu_memory_mib: 28672 } }'
+    assert nodes in text
+    program.write_text(text.replace(nodes, json.dumps(settings["platform"]["tegra_nodes"])), encoding="utf-8")
+    assert stack.up().changes["create"] > 20
+    assert [each["type"] for each in stack.resources() if each["type"] in {MANY, ONE}] == [MANY]
+    _schema(machine, "0.1.0", tmp_path)
+    (stack.folder / "Pulumi.yaml").write_text(yaml.safe_dump(_project("0.1.0")), encoding="utf-8")
+    settings = stack_settings(settings, cluster)
+    del settings["kai"]["timeout_seconds"]
+    stack.settings = settings
+    assert set(stack.preview().changes) == {"same"}
+    stack.destroy()
+
+
+def _hashes(folder: Path) -> list[str]:
+    return re.findall(r'"integrity": "(.+)"', (folder / "package-lock.json").read_text(encoding="utf-8"))
+
+
+def _guides_settings() -> dict[str, Any]:
+    """What the examples say, as the guide has it in YAML."""
+    texts = [block.text for block in blocks(ROOT / "docs" / "teams.md", "yaml")]
+    [settings] = [
+        content["resources"]["gpus"]["properties"]["settings"]
+        for content in map(yaml.safe_load, texts)
+        if "plugins" in content
+    ]
+    return dict(settings)

@@ -1,5 +1,6 @@
 """A repository that `kai-anywhere init` wrote, committed, cloned and used: docs/teams.md and docs/upgrade.md."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from testbed.stacks import ROOT
 from tests.support.checkout import shell
 from tests.support.docs import blocks, command
 from tests.support.git_server import HOST, git_server
-from tests.support.releases import ADDRESS, NEW_LABEL, OLDER, git, instead, released
+from tests.support.releases import ADDRESS, NEW_LABEL, NEWER, OLDER, git, instead, released
 from toolchain.programs import KUBERNETES_PROVIDER_VERSION
 
 pytestmark = pytest.mark.engine
@@ -93,7 +94,7 @@ def team(tmp_path: Path, cluster: simulator.ControlPlane) -> Callable[[Way, str,
 
 def _environment(folder: Path, way: Way) -> dict[str, str]:
     """That of somebody who has pulumi and nothing of ours: the environment of the team's own clone comes first."""
-    programs = toolchain.ENGINE if way is Way.PROGRAM else (*toolchain.ENGINE, *toolchain.LANGUAGES)
+    programs = toolchain.ENGINE if way is Way.PROGRAM else (*toolchain.ENGINE, *toolchain.YAML)
     path = toolchain.environment(programs)["PATH"]
     (folder / "state").mkdir()
     return {
@@ -124,11 +125,19 @@ def _lives(team: Team, way: Way, api: httpx2.Client) -> None:
         team.types(f"pulumi destroy --stack {STACK}")
 
 
+def _version_in_the_fleet(team: Team) -> str:
+    """What the table of all sites has of this one."""
+    told = team.types(f"{ROOT / 'bin' / 'kai-anywhere'} fleet status {STACK} --folder . --json 2>/dev/null")
+    [site] = json.loads(told)["sites"]
+    return str(site["version"])
+
+
 def _is_upgraded(team: Team, way: Way, api: httpx2.Client) -> None:
     assert re.search(r"\+ \d+ created", team.types(f"pulumi up --stack {STACK}"))
     assert api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]["kai-anywhere.io/platform"] == "tegra"
     namespace = "/api/v1/namespaces/kai-scheduler"
     assert NEW_LABEL not in api.get(namespace).json()["metadata"]["labels"]
+    assert _version_in_the_fleet(team) == OLDER
     same = team.types(f"pulumi preview --stack {STACK}")
     assert "unchanged" in same
     assert "to update" not in same
@@ -142,6 +151,7 @@ def _is_upgraded(team: Team, way: Way, api: httpx2.Client) -> None:
     assert NEW_LABEL not in api.get(namespace).json()["metadata"]["labels"], "a preview changes nothing"
     team.types(after)
     assert api.get(namespace).json()["metadata"]["labels"][NEW_LABEL] == "newer"
+    assert _version_in_the_fleet(team) == NEWER
     assert git(team.clone, "status", "--porcelain") == "", "nothing is left that a team would have to commit or ignore"
 
 
@@ -174,7 +184,7 @@ def _fetching(folder: Path) -> dict[str, str]:
     kubernetes.mkdir()
     [provider] = toolchain.install([toolchain.Program.KUBERNETES_PROVIDER]).values()
     (kubernetes / provider.name).symlink_to(provider)
-    path = toolchain.environment((*toolchain.ENGINE, *toolchain.LANGUAGES))["PATH"]
+    path = toolchain.environment((*toolchain.ENGINE, *toolchain.YAML))["PATH"]
     python = toolchain.Program.LANGUAGE_PYTHON
     if toolchain.install_located([python])[python].origin is toolchain.Origin.BUILT:
         host = folder / "host" / python

@@ -1,5 +1,6 @@
 """The guide's programs in YAML, and the examples in three languages, say what the package has."""
 
+import json
 import re
 from typing import Any
 
@@ -40,6 +41,18 @@ def test_the_examples_ask_for_this_version() -> None:
     for language in ("python", "typescript"):
         project = yaml.safe_load((EXAMPLES / language / "Pulumi.yaml").read_text(encoding="utf-8"))
         assert project["packages"] == {"kai-anywhere": f"github.com/example/kai-anywhere/package@v{VERSION}"}
+
+
+def test_the_lock_of_the_example_in_typescript_has_a_hash_of_each_package_and_no_address() -> None:
+    text = (EXAMPLES / "typescript" / "package-lock.json").read_text(encoding="utf-8")
+    packages = json.loads(text)["packages"]
+    ours = {name for name, package in packages.items() if "integrity" not in package}
+    assert ours == {"", "node_modules/kai-anywhere", "sdks/example-kai-anywhere"}
+    assert "://" not in text
+    for name, version in json.loads((EXAMPLES / "typescript" / "package.json").read_text("utf-8"))[
+        "devDependencies"
+    ].items():
+        assert packages[f"node_modules/{name}"]["version"] == version
 
 
 def test_the_example_in_python_has_the_pulumi_of_the_package() -> None:

@@ -17,6 +17,7 @@ _PROGRAMS = {
     "pulumi-language-python": "",
     "pulumi-language-python-exec": "",
     "pulumi-language-yaml": "",
+    "pulumi-language-nodejs": "",
     "pulumi-resource-kubernetes": "",
     "etcd": "etcd Version: 3.6.6",
     "kube-apiserver": "Kubernetes v1.36.1",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.toolchain.conftest import Program as Lay
 from toolchain.path_lookup import PassedOver, Present, look_up, plugin_folder, search_path
-from toolchain.programs import KUBE_SERVERS, KUBERNETES_PROVIDER_VERSION, LANGUAGE_EXEC, Program
+from toolchain.programs import KUBE_SERVERS, KUBERNETES_PROVIDER_VERSION, LANGUAGE_EXEC, LANGUAGES, Program
 
 
 def _note(found: Present | PassedOver | None) -> str:
@@ -112,11 +112,12 @@ def test_the_language_host_beside_the_target_of_a_link_is_found(on_path: Lay, tm
     assert look_up(Program.LANGUAGE_PYTHON) == Present(host, None)
 
 
-def test_the_yaml_host_comes_with_the_pulumi_on_path_or_not_at_all(on_path: Lay) -> None:
-    host = on_path(Program.LANGUAGE_YAML)
-    assert look_up(Program.LANGUAGE_YAML) is None
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_language_host_comes_with_the_pulumi_on_path_or_not_at_all(language: Program, on_path: Lay) -> None:
+    host = on_path(language)
+    assert look_up(language) is None
     on_path("pulumi", "v3.260.0")
-    assert look_up(Program.LANGUAGE_YAML) == Present(host, None)
+    assert look_up(language) == Present(host, None)
 
 
 def test_the_provider_is_found_in_pulumis_own_folder_unless_its_installation_was_cut_off(on_path: Lay) -> None:

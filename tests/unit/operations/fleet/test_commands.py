@@ -18,8 +18,10 @@ from operations import engine
 from operations.__main__ import app
 from operations.errors import OperationError
 from operations.fleet import commands
-from operations.fleet.report import Report
-from testbed.stacks import ROOT, jetson
+from operations.fleet.report import HistoryEntry, Report, site_of
+from operations.fleet.states import tags_of
+from testbed.stacks import ROOT, Json, jetson
+from tests.support.releases import git
 from tests.unit.operations.fleet.test_order import SITES, TEXT
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -285,6 +287,56 @@ def test_the_table_has_every_site_and_says_why_one_is_not_read(folder: Path) -> 
     assert "Log in to the backend that holds the states: pulumi login" in done.stderr
     assert "eu-1: The state of stack 'eu-1' is not what pulumi writes: deployment.resources" in done.stderr
     assert "ciphertext" not in done.output
+
+
+def _package(version: str, **internal: str) -> Json:
+    inputs = {"__internal": internal, "version": version}
+    return {"type": "pulumi:providers:kai-anywhere", "inputs": inputs, "outputs": {"version": version}}
+
+
+def _program(version: Any) -> Json:  # noqa: ANN401 - JSON
+    return {"type": "pulumi:pulumi:Stack", "custom": False, "outputs": {"program_version": version}}
+
+
+GIT = "git://github.com/example/kai-anywhere/package"
+
+
+@pytest.mark.parametrize(
+    ("resource", "tags", "version"),
+    [
+        (_package("1.2.3", pluginDownloadURL=GIT), {COMMIT: "v9.9.9"}, "v1.2.3"),
+        (_package(f"0.0.0-x{COMMIT[::-1]}", pluginDownloadURL=GIT), {}, COMMIT[::-1][:12]),
+        (_program("v1.2.3"), {COMMIT: "v9.9.9"}, "v1.2.3"),
+        (_program({"ciphertext": "v1:y"}), {}, COMMIT[:12]),
+        # The package of a checkout, for the labels of many nodes: its version is no tag.
+        (_package("1.2.3"), {COMMIT: "v1.2.2"}, "v1.2.2"),
+        (_package("1.2.3"), {COMMIT[::-1]: "v1.2.2"}, COMMIT[:12]),
+    ],
+    ids=["package", "package at a commit", "program", "an encrypted output", "checkout at a tag", "checkout"],
+)
+def test_the_version_is_the_tag_at_which_a_site_was_taken_else_a_commit(
+    resource: Json, tags: dict[str, str], version: str
+) -> None:
+    checkpoint = engine.Checkpoint.model_validate({"resources": [resource]})
+    history = [HistoryEntry.model_validate(HISTORY[0])]
+    assert site_of("berlin", checkpoint, history, tags, wave=None, simulated=False).version == version
+
+
+def test_a_site_of_which_nothing_is_known_has_no_version() -> None:
+    assert site_of("berlin", engine.Checkpoint(), [], {}, wave=None, simulated=False).version is None
+
+
+def test_a_checkout_knows_the_commits_of_its_versions_and_of_no_other_tags(tmp_path: Path) -> None:
+    assert tags_of(tmp_path) == {}
+    git(tmp_path, "init", "--quiet")
+    commits = []
+    for number in range(3):
+        git(tmp_path, "commit", "--quiet", "--allow-empty", "--message", str(number))
+        commits.append(git(tmp_path, "rev-parse", "HEAD").strip())
+    git(tmp_path, "tag", "v1.2.3", commits[0])
+    git(tmp_path, "tag", "--annotate", "--message", "signed, in life", "v1.2.4", commits[1])
+    git(tmp_path, "tag", "lab", commits[2])
+    assert tags_of(tmp_path) == {commits[0]: "v1.2.3", commits[1]: "v1.2.4"}
 
 
 @pytest.mark.usefixtures("_pulumi")

@@ -1,4 +1,4 @@
-module kai-anywhere/toolchain/language-python-packages
+module kai-anywhere/toolchain/language-hosts
 
 go 1.26.0
 
