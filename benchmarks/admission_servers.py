@@ -1,6 +1,7 @@
 """The admission server's handlers under each HTTP server that was compared: `python -m benchmarks.admission_servers X`.
 
-Prints one line of JSON once it listens: port and authorities. It ends with its standard input.
+With a second word, `log`, they write the log of the installed server. Prints one line of JSON once it listens: port and
+authorities. It ends with its standard input.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from agents.admission.certificates import pairs as certificates
 from agents.admission.certificates.tls import LiveTls
 from agents.admission.errors import BadRequestError
 from agents.admission.listener import Limits, Listener
-from agents.admission.observability import Metrics
+from agents.admission.observability import Metrics, log_to_stderr
 from agents.admission.server import AdmissionServer
 from testbed.admission.objects import served
 
@@ -27,8 +28,10 @@ NAME: Final = "kai-anywhere-admission.kai-anywhere.svc"
 VARIANTS: Final = ("aiohttp", "aiohttp+uvloop", "http.server")
 
 
-def main(variant: str) -> None:
+def main(variant: str, log: str = "") -> None:
     """Serve."""
+    if log:
+        log_to_stderr()
     # One core, as the goal says; the client takes another.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     mutations = served()

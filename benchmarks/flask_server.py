@@ -1,19 +1,20 @@
 """The simplest server of the same webhook: Flask as its own quick start has it, `app.run` with a certificate.
 
-`python -m benchmarks.flask_server`. It adds to a reservation pod what our server adds, and checks nothing. Its server
-closes each connection, so that each review has a handshake of its own: that is what the simplest one costs. Flask is
-there because moto has it. Prints one line of JSON once it listens, and is ended by a signal.
+`python -m benchmarks.flask_server`. It answers reviews of reservation pods as our server does: the same pods are left
+alone, refused, or become the same (`tests/unit/benchmarks/test_flask_server.py`). It reads what it needs and proves
+nothing; which nodes are Tegra is written into it. Its server closes each connection, so that each review has a
+handshake of its own: that is what the simplest one costs. Flask is there because moto has it. Prints one line of JSON
+once it listens, and is ended by a signal.
 """
 
 import base64
 import json
-import logging
 import os
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import trustme
 from flask import Flask, Response, jsonify, request
@@ -21,31 +22,58 @@ from flask import Flask, Response, jsonify, request
 from benchmarks.admission_servers import NAME
 from config.reservation import Privilege
 from manifests import reservation
-from testbed.stacks import parse, webhook
+from testbed.admission.objects import NODES
+from testbed.stacks import Json, parse, webhook
 
-_APP = Flask(__name__)
+APP = Flask(__name__)
 _FRAGMENT = reservation.tegra_fragment(parse(webhook()), Privilege.PRIVILEGED)
 
 
-@_APP.post("/mutate/reservation")
+@APP.post("/mutate/reservation")
 def _mutate() -> Response:
-    review: dict[str, Any] = request.get_json()["request"]
-    container = "/spec/containers/0"
-    operations: list[dict[str, Any]] = [
-        {"op": "add", "path": "/spec/volumes", "value": _FRAGMENT.volumes},
-        {"op": "add", "path": f"{container}/volumeMounts", "value": _FRAGMENT.volume_mounts},
-        {"op": "replace", "path": f"{container}/securityContext", "value": _FRAGMENT.security_context},
-        *({"op": "add", "path": f"{container}/env/-", "value": variable} for variable in _FRAGMENT.env),
-    ]
-    patch = base64.b64encode(json.dumps(operations).encode()).decode()
-    answer = {"uid": review["uid"], "allowed": True, "patchType": "JSONPatch", "patch": patch}
+    review: Json = request.get_json()["request"]
+    answer: Json = {"uid": review["uid"], "allowed": True}
+    if _is_meant(review):
+        answer |= _mutated(review["object"]["spec"])
     return jsonify({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer})
+
+
+def _is_meant(review: Json) -> bool:
+    pod = review["object"]
+    return (
+        (review["kind"]["kind"], review["operation"]) == ("Pod", "CREATE")
+        and review["namespace"] == reservation.NAMESPACE
+        and pod["metadata"].get("labels", {}).get("app") == reservation.APP_LABEL
+        and pod["spec"].get("nodeName") in NODES
+    )
+
+
+def _mutated(spec: Json) -> Json:
+    names = [container["name"] for container in spec["containers"]]
+    if _FRAGMENT.container not in names:
+        marks = {"node": spec["nodeName"], "containers": ", ".join(names)}
+        return {"allowed": False, "status": {"code": 422, "message": _FRAGMENT.container_missing.format_map(marks)}}
+    index = names.index(_FRAGMENT.container)
+    container, place = spec["containers"][index], f"/spec/containers/{index}"
+    values = {
+        "/spec/runtimeClassName": _FRAGMENT.runtime_class_name,
+        "/spec/volumes": _merged("name", spec.get("volumes"), _FRAGMENT.volumes),
+        f"{place}/volumeMounts": _merged("mountPath", container.get("volumeMounts"), _FRAGMENT.volume_mounts),
+        f"{place}/env": _merged("name", container.get("env"), _FRAGMENT.env),
+        f"{place}/securityContext": {**container.get("securityContext", {}), **_FRAGMENT.security_context},
+    }
+    operations = [{"op": "add", "path": path, "value": value} for path, value in values.items()]
+    return {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
+
+
+def _merged(key: str, entries: list[Json] | None, additions: Sequence[Json]) -> list[Json]:
+    ours = {addition[key] for addition in additions}
+    return [*(entry for entry in entries or [] if entry[key] not in ours), *additions]
 
 
 def main() -> None:
     """Serve on one core, as ours is measured."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -61,7 +89,7 @@ def main() -> None:
         # Flask's own words about a development server are the measurement's output otherwise.
         os.environ["WERKZEUG_RUN_MAIN"] = "false"
         sys.stdout = sys.stderr
-        _APP.run("127.0.0.1", port, ssl_context=(str(certificate), str(key)))
+        APP.run("127.0.0.1", port, ssl_context=(str(certificate), str(key)))
 
 
 if __name__ == "__main__":

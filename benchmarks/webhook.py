@@ -1,6 +1,7 @@
 """The admission server over the simplest Flask server doing the same: reviews per second of a processor.
 
-Both have one core and get the same reviews of a reservation pod over TLS, from as many clients, one after the other.
+Both have one core and get the same reviews of a reservation pod over TLS, from as many clients, one after the other,
+give the same answers, and write the log that they write by default, a line per review.
 What counts is the processor time of the server per review: it is what one core can do in a second, and hardly changes
 with what else runs on the machine. Latency stands beside it.
 """
@@ -28,7 +29,7 @@ from testbed.stacks import ROOT
 GOAL = 10.0
 CLIENTS = 4
 REVIEWS = rounds(2000, 200)
-OURS = ("benchmarks.admission_servers", VARIANTS[0])
+OURS = ("benchmarks.admission_servers", VARIANTS[0], "log")
 FLASK = ("benchmarks.flask_server",)
 
 
@@ -86,7 +87,9 @@ def results() -> Iterator[Result]:
 @contextmanager
 def _serving(module: tuple[str, ...]) -> Iterator[_Server]:
     command = [sys.executable, "-m", *module]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
+    ) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""
             if not line:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import yaml
 
 import simulator
@@ -26,9 +27,19 @@ def start(folder: Path, *, older: bool = False) -> Iterator[simulator.ControlPla
 
 def kill(control_plane: simulator.ControlPlane, process: str) -> None:
     """Kill one process of a simulator, as the machine's OOM killer would."""
+    os.kill(_pid(control_plane, process), signal.SIGKILL)
+
+
+def processor_s(control_plane: simulator.ControlPlane, process: str) -> float:
+    """The processor time that one process of a simulator has taken until now, in seconds."""
+    times = psutil.Process(_pid(control_plane, process)).cpu_times()
+    return times.user + times.system
+
+
+def _pid(control_plane: simulator.ControlPlane, process: str) -> int:
     state = records.read(Layout.of(control_plane.folder).records)
     assert state is not None
-    os.kill(state.processes[process].pid, signal.SIGKILL)
+    return state.processes[process].pid
 
 
 def older_kai(folder: Path, version: str) -> Path:

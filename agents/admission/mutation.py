@@ -257,4 +257,4 @@ def _says(value: object, wanted: object) -> bool:
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
     """A text with its marks replaced, once: what comes from a pod is not looked at for marks."""
-    return _MARK.sub(lambda mark: values.get(mark[1], mark[0]), text)
+    return _MARK.sub(lambda mark: values.get(mark[1], mark[0]), text) if values else text

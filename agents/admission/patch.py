@@ -4,13 +4,12 @@ It follows what the mutation made anew and nothing else, so it takes time in pro
 lists takes much more, and a pod with thousands of entries would keep all others waiting.
 """
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
-import jsonpatch
 import msgspec
 
 from agents.admission.pods import Pod
+from agents.admission.proof import apply
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -24,29 +23,34 @@ def difference(before: Pod, after: Pod) -> bytes | None:
     start, wanted = _ENCODER.encode(before), _ENCODER.encode(after)
     if start == wanted:
         return None
-    patch = _ENCODER.encode(list(_operations("", before, after)))
-    # By a library that knows nothing of how it was made. Compared as JSON: in Python, 1 equals True.
-    applied = jsonpatch.JsonPatch(msgspec.json.decode(patch)).apply(msgspec.json.decode(start), in_place=True)
+    operations: list[dict[str, Any]] = []
+    _compare("", before, after, operations)
+    patch = _ENCODER.encode(operations)
+    # From the bytes that are sent, by what knows nothing of how they were made. Compared as JSON: in Python, 1 equals
+    # True.
+    applied = apply(msgspec.json.decode(start), msgspec.json.decode(patch))
     if _ENCODER.encode(applied) != wanted:
         raise RuntimeError("the patch does not lead to the wanted pod")
     return patch
 
 
-def _operations(path: str, before: Any, after: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - JSON
+def _compare(path: str, before: Any, after: Any, operations: list[dict[str, Any]]) -> None:  # noqa: ANN401 - JSON
     """Additions and replacements: what lost a field, as where another entry took its place, is replaced as a whole."""
-    match before, after:
-        case (Mapping(), Mapping()) if before.keys() <= after.keys():
-            for key, value in after.items():
-                place = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-                if key not in before:
-                    yield {"op": "add", "path": place, "value": value}
-                elif before[key] is not value:
-                    yield from _operations(place, before[key], value)
-        case (list(), list()) if len(before) <= len(after):
-            # Entries that came in between move those behind them: then each place is replaced, as far as it differs.
-            for index, (value, changed) in enumerate(zip(before, after, strict=False)):
-                if value is not changed:
-                    yield from _operations(f"{path}/{index}", value, changed)
-            yield from ({"op": "add", "path": f"{path}/-", "value": value} for value in after[len(before) :])
-        case _ if _ENCODER.encode(before) != _ENCODER.encode(after):
-            yield {"op": "replace", "path": path, "value": after}
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() <= after.keys():
+        for key, value in after.items():
+            if key not in before:
+                operations.append({"op": "add", "path": _place(path, key), "value": value})
+            elif before[key] is not value:
+                _compare(_place(path, key), before[key], value, operations)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):
+        # Entries that came in between move those behind them: then each place is replaced, as far as it differs.
+        for index, (value, changed) in enumerate(zip(before, after, strict=False)):
+            if value is not changed:
+                _compare(f"{path}/{index}", value, changed, operations)
+        operations += [{"op": "add", "path": f"{path}/-", "value": value} for value in after[len(before) :]]
+    elif _ENCODER.encode(before) != _ENCODER.encode(after):
+        operations.append({"op": "replace", "path": path, "value": after})
+
+
+def _place(path: str, key: str) -> str:
+    return f"{path}/{key.replace('~', '~0').replace('/', '~1')}"

@@ -77,21 +77,19 @@ def check_lengths(pod: Pod) -> None:
         RefusalError: names the list, its length and what is allowed.
     """
     spec = pod["spec"]
-    lists = {f"spec.{kind}": (spec.get(kind), MAX_CONTAINERS) for kind in ("containers", "initContainers")}
-    lists["spec.volumes"] = spec.get("volumes"), MAX_ENTRIES
-    _check(lists)
+    _check("spec", spec, {"containers": MAX_CONTAINERS, "initContainers": MAX_CONTAINERS, "volumes": MAX_ENTRIES})
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(kind) or ()):
-            place = f"spec.{kind}[{index}]"
-            _check({f"{place}.{key}": (container.get(key), MAX_ENTRIES) for key in ("env", "volumeMounts")})
+            _check(f"spec.{kind}[{index}]", container, {"env": MAX_ENTRIES, "volumeMounts": MAX_ENTRIES})
 
 
-def _check(lists: Mapping[str, tuple[Sequence[object] | None, int]]) -> None:
-    for place, (entries, most) in lists.items():
-        if len(entries or ()) > most:
+def _check(place: str, holder: Mapping[str, Any], most: Mapping[str, int]) -> None:
+    for name, bound in most.items():
+        length = len(holder.get(name) or ())
+        if length > bound:
             raise RefusalError(
-                f"{place} has {len(entries or ())} entries; the admission server changes pods with {most} at most: "
-                "make the pod smaller"
+                f"{place}.{name} has {length} entries; the admission server changes pods with {bound} at most: make "
+                "the pod smaller"
             )
 
 
@@ -117,8 +115,10 @@ def merge_by(
     left = list(entries or [])
     right = list(additions)
     by_key = {entry.get(key): entry for entry in left}
-    wanted = {addition[key] for addition in right}
     shared = [addition[key] for addition in right if addition[key] in by_key]
+    if not shared:
+        return [*left, *right]
+    wanted = {addition[key] for addition in right}
     merged: list[Mapping[str, Any]] = []
     for addition in right:
         name = addition[key]
@@ -141,5 +141,5 @@ def merge(value: Mapping[str, Any] | None, addition: Mapping[str, Any]) -> Mappi
     """Merge two maps, maps within included; the addition wins."""
     merged = dict(value or {})
     for name, entry in addition.items():
-        merged[name] = merge(merged.get(name), entry) if isinstance(entry, Mapping) else entry
+        merged[name] = merge(merged.get(name), entry) if isinstance(entry, dict) else entry
     return merged

@@ -5,7 +5,7 @@ import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 
 from aiohttp import web
@@ -125,7 +125,8 @@ def _check_head(request: web.BaseRequest) -> int:
 
 async def _body(request: web.BaseRequest, length: int) -> bytes:
     try:
-        async with asyncio.timeout(_READ_SECONDS):
+        # Mostly it has come with its head, and nothing is waited for.
+        async with nullcontext() if request.content.is_eof() else asyncio.timeout(_READ_SECONDS):
             return await request.content.readexactly(length) if length else b""
     except TimeoutError:
         raise BadRequestError(408, f"the body did not arrive within {_READ_SECONDS:g} s") from None

@@ -1,5 +1,6 @@
 """Whatever pod comes: the patch leads from it to the mutated pod, and a second pass has no patch."""
 
+import copy
 import json
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from agents.admission.errors import RefusalError
 from agents.admission.patch import difference
 from agents.admission.pods import read_pod
+from agents.admission.proof import apply
 from testbed.admission.objects import ENDPOINTS, NAMESPACE, mutations
 from testbed.stacks import Json
 from tests.support.pods.reservation_cases import CASES, case_pod
@@ -123,6 +125,67 @@ def test_values_that_python_takes_for_equal_are_told_apart(before: object, after
 
 def test_equal_pods_have_no_patch_whatever_the_order_of_their_keys() -> None:
     assert difference({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1}) is None
+
+
+_DOCUMENT = st.recursive(
+    _VALUES,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "0", "-", "", "~/"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+_OPERATION = st.fixed_dictionaries(
+    {
+        "op": st.sampled_from(["add", "replace"]),
+        "path": st.lists(st.sampled_from(["a", "0", "1", "-", "", "~0~1", "~1"]), max_size=3).map(
+            lambda names: "".join(f"/{name}" for name in names)
+        ),
+        "value": _DOCUMENT,
+    }
+)
+
+
+@given(_DOCUMENT, st.lists(_OPERATION, max_size=3))
+@settings(UNHURRIED, max_examples=500)
+def test_what_the_proof_makes_of_a_patch_a_general_library_makes_of_it(document: Any, patch: list[Json]) -> None:  # noqa: ANN401 - JSON
+    try:
+        ours = apply(copy.deepcopy(document), copy.deepcopy(patch))
+    except RuntimeError:
+        return
+    theirs = jsonpatch.apply_patch(document, patch)
+    assert msgspec.json.encode(ours, order="sorted") == msgspec.json.encode(theirs, order="sorted")
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "remove", "path": "/list/0", "value": 1},
+        {"op": "test", "path": "/list/0", "value": 1},
+        {"op": "move", "path": "/x", "from": "/list"},
+        {"op": "add", "path": "/list/0", "value": 1},
+        {"op": "add", "path": "/missing/x", "value": 1},
+        {"op": "add", "path": "/text/x", "value": 1},
+        {"op": "add", "path": "list/-", "value": 1},
+        {"op": "replace", "path": "/missing", "value": 1},
+        {"op": "replace", "path": "/list/-", "value": 1},
+        {"op": "replace", "path": "/list/2", "value": 1},
+        {"op": "replace", "path": "/list/-1", "value": 1},
+        {"op": "replace", "path": "/list/00", "value": 1},
+        {"op": "replace", "path": "/list/+1", "value": 1},
+        {"op": "replace", "path": "/list/\u0661", "value": 1},
+        {"op": "replace", "path": "/text/0", "value": 1},
+    ],
+    ids=lambda operation: f"{operation['op']} {operation['path']}",
+)
+def test_a_patch_that_leads_nowhere_or_is_of_another_kind_proves_nothing(operation: Json) -> None:
+    with pytest.raises(RuntimeError, match="leads nowhere, or is not known here"):
+        apply({"list": [1, 2], "text": "word"}, [operation])
+
+
+def test_a_patch_that_leads_elsewhere_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.admission.patch._place", lambda path, key: f"{path}/{key}")
+    with pytest.raises(RuntimeError):
+        difference({"a/b": 1, "a": {}}, {"a/b": 2, "a": {}})
 
 
 @pytest.mark.parametrize(
