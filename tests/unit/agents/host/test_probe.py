@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from config.cluster import Distribution
 from tests.support.hosts.roots import (
     NVML,
     Board,
-    Distribution,
     HostRoot,
     install_toolkit,
     mock_library,
