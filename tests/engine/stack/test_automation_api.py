@@ -8,6 +8,7 @@ import pytest
 from pulumi import automation as auto
 
 import simulator
+from manifests.versions import KAI_SCHEDULER
 from testbed.inventory import connect
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, STACKS, changed
@@ -60,7 +61,7 @@ def test_up_installs_the_stack_and_a_second_up_changes_nothing(
     assert (first.summary.resource_changes or {})[auto.OpType.CREATE] > 15
     assert first.outputs["platform"].value == {"jetson": "tegra", "x86": "x86"}[kind]
     assert first.outputs["tegra_nodes"].value == {"jetson": ["jetson-1"], "x86": []}[kind]
-    assert first.outputs["kai_version"].value == "0.18.6"
+    assert first.outputs["kai_version"].value == KAI_SCHEDULER.version.removeprefix("v")
     assert set(stack.preview().change_summary) == {auto.OpType.SAME}
     assert set(stack.up().summary.resource_changes or {}) == {"same"}
     with connect(cluster) as api:

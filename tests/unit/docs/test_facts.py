@@ -79,6 +79,14 @@ def test_charts_are_pulled_from_where_they_are_pinned() -> None:
     assert f"{GPU_OPERATOR.name}-{GPU_OPERATOR.version}.tgz" in AIR_GAPPED
 
 
+def test_the_first_page_and_the_example_name_the_pinned_versions() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"GPU Operator {GPU_OPERATOR.version} in namespace gpu-operator\n" in readme
+    assert f"KAI scheduler {KAI_SCHEDULER.version.removeprefix('v')} in namespace kai-scheduler;" in readme
+    example = (ROOT / "examples/reservation-pod.yaml").read_text(encoding="utf-8")
+    assert f"/resourcereservation:{KAI_SCHEDULER.version}\n" in example
+
+
 def test_the_charts_of_the_air_gapped_site_come_from_there_alone() -> None:
     [block] = [each for each in re.findall(r"(?ms)^```yaml\n(.*?)^```$", AIR_GAPPED) if "chart:" in each]
     assert len(re.findall(r"source: (?:\./|oci://registry\.example\.com)", block)) == len(re.findall("source:", block))
