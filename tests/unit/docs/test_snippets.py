@@ -325,7 +325,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         ),
         ("make review", RunBy(_README, "test_the_review_and_the_drift_of_the_teams_guide_work")),
         (
-            "pulumi package add github.com/example/kai-anywhere/package@v0.1.0",
+            "pulumi package add github.com/example/kai-anywhere/package@v1.2.3",
             RunBy(
                 "engine/stack/test_package_by_version.py",
                 "test_a_program_in_python_has_the_types_of_the_version",

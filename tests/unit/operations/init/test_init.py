@@ -151,7 +151,7 @@ def test_a_new_version_of_this_repository_is_written_into_every_line_that_names_
     now = {file: file.read_text(encoding="utf-8") for file in of_version("v7.8.9")}
     assert of_version(f"v{project_version()}") == now
     changed = {file.name for file, text in of_version("v7.8.9").items() if text != now[file]}
-    assert changed == {"Pulumi.yaml", "requirements.txt", "daily.yml", "pull-request.yml"}
+    assert changed == {"Pulumi.yaml", "PulumiPolicy.yaml", "requirements.txt", "daily.yml", "pull-request.yml"}
     assert not [text for text in of_version("v7.8.9").values() if f"@v{project_version()}" in text]
 
 
