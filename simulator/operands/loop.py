@@ -41,7 +41,7 @@ from simulator.operands.world import (
     find,
 )
 
-POLL_S = 0.5
+POLL_SECONDS = 0.5
 """Fast enough that a person does not see the delay, slow enough for a two-core machine."""
 
 _NOT_FOUND = 404
@@ -93,7 +93,7 @@ def run(kubeconfig: Path, *, with_kai: bool = True) -> None:
             for complaint in sorted(complaints - complained):
                 _log(complaint)
             complained = complaints
-            time.sleep(POLL_S)
+            time.sleep(POLL_SECONDS)
 
 
 def step(client: Client, webhooks: Webhooks, behaviours: Sequence[Behaviour] = BEHAVIOURS) -> Iterator[str]:
