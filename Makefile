@@ -164,7 +164,7 @@ fmt: install ## Format the code.
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-reference: install ## Write docs/settings.md, the stack files' schema, docs/compatibility.md and the templates' version anew.
+reference: install ## Write docs/settings.md, schemas, docs/compatibility.md and the version in templates and examples anew.
 	@$(BIN)/python -m operations.settings
 
 docs: install ## Build the docs as a site into .site/; a link that leads nowhere is an error.

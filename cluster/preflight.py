@@ -15,6 +15,7 @@ from cluster.first_contact import Contact, meet, planned_objects, read_unknown
 from cluster.installations import Installations, judge_installations, read_installations
 from cluster.kubeconfig import ChosenContext
 from cluster.lists import at_once
+from cluster.local_charts import chart_name
 from cluster.node_findings import judge_nodes
 from cluster.prometheus_operator import judge_missing_kinds, read_missing_kinds
 from cluster.server_findings import can_have, judge_server
@@ -24,6 +25,7 @@ from config.gvirtus import FRONTENDS_NAMESPACE
 from config.kai import GpuSharingMode
 from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
+from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
 
 __all__ = ["ClusterFacts", "DeployedState", "PreflightError", "PreflightResult", "judge", "read_facts", "run_preflight"]
 
@@ -111,7 +113,7 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
         PreflightError: if anything is missing; the text lists every finding.
         ClusterError: if the cluster can't be read.
     """
-    _refuse(list(missing_charts(settings)), "The stack's charts are")
+    _refuse(list(wrong_charts(settings)), "The stack's charts are")
     try:
         cluster = Cluster.connect(settings.cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
         try:
@@ -145,9 +147,10 @@ def _refuse(findings: list[Finding], subject: str) -> None:
         raise PreflightError(f"{subject} not ready for this stack. Nothing was changed.\n{listed}")
 
 
-def missing_charts(settings: StackSettings) -> Iterator[Finding]:
-    """Local charts that are not where the stack says; Helm itself looks for remote ones, in the preview."""
-    for key, chart in (("gpu_operator", settings.gpu_operator.chart), ("kai", settings.kai.chart)):
+def wrong_charts(settings: StackSettings) -> Iterator[Finding]:
+    """Local charts that are not where the stack says, or are another one's; Helm itself looks for remote ones."""
+    charts = (("gpu_operator", settings.gpu_operator.chart, GPU_OPERATOR), ("kai", settings.kai.chart, KAI_SCHEDULER))
+    for key, chart, pin in charts:
         if not chart.is_local or chart.source is None or (key == "gpu_operator" and not settings.gpu_operator.install):
             continue
         path = Path(chart.source)
@@ -155,6 +158,11 @@ def missing_charts(settings: StackSettings) -> Iterator[Finding]:
             yield Finding(
                 f"{key}.chart.source is {path}, which is neither a chart folder (with Chart.yaml) nor an archive.",
                 "Correct the path, or remove 'source' to use the official chart.",
+            )
+        elif (name := chart_name(path)) not in {pin.name, None}:
+            yield Finding(
+                f"{key}.chart.source is {path}, which is the chart '{name}' and not '{pin.name}'.",
+                f"Give the path of the chart '{pin.name}', or remove 'source' to use the official one.",
             )
 
 

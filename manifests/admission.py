@@ -12,7 +12,7 @@ from manifests.admission_objects import POD_CREATION, outside_of
 from manifests.gvirtus import injection
 from manifests.gvirtus.policy import namespaces_left_alone
 from manifests.mutations import VERSION, Mutation
-from manifests.objects import Manifest, StackObject, namespace
+from manifests.objects import Manifest, StackObject, namespace, to_api_servers
 
 NAME: Final = "kai-anywhere-admission"
 """Of every object of the server; its Service's DNS name stands in its certificate."""
@@ -33,8 +33,6 @@ _LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "kai-any
 _SELECTOR = {"app.kubernetes.io/name": NAME}
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
-_API_SERVER_PORTS = (443, 6443, 16443)
-"""Of the API server: the Service's, kubeadm's, k3s' and k8s-snap's, MicroK8s'."""
 _DRAIN_SECONDS = 10
 
 
@@ -308,7 +306,6 @@ def _service(settings: StackSettings) -> Manifest:
 
 def _network_policy(settings: StackSettings) -> Manifest:
     """API servers come from addresses that nobody knows beforehand; out goes only what looks like an API server."""
-    ports = [{"port": port, "protocol": "TCP"} for port in _API_SERVER_PORTS]
     return _object(settings, "networking.k8s.io/v1", "NetworkPolicy") | {
         "spec": {
             "podSelector": {"matchLabels": dict(_SELECTOR)},
@@ -317,7 +314,7 @@ def _network_policy(settings: StackSettings) -> Manifest:
                 {"ports": [{"port": "webhook", "protocol": "TCP"}]},
                 {"from": [{"namespaceSelector": {}}], "ports": [{"port": "health", "protocol": "TCP"}]},
             ],
-            "egress": [{"ports": ports}],
+            "egress": [to_api_servers()],
         }
     }
 

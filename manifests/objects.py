@@ -100,3 +100,12 @@ def namespace(name: str, *, pod_security: str | None = None) -> Manifest:
     if pod_security is not None:
         labels["pod-security.kubernetes.io/enforce"] = pod_security
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+_API_SERVER_PORTS = (443, 6443, 16443)
+"""Where API servers listen: the Service `kubernetes`, kubeadm, k3s and k8s-snap, MicroK8s."""
+
+
+def to_api_servers() -> Manifest:
+    """The egress rule of a NetworkPolicy that leaves API servers alone, whatever their addresses are."""
+    return {"ports": [{"port": port, "protocol": "TCP"} for port in _API_SERVER_PORTS]}

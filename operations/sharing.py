@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WORKLOAD = Path("examples/sharing.yaml")
 NAMESPACE = "default"
 _FIELD_MANAGER = "kai-anywhere-make-up"
-_WITHIN_S, _POLL_S = 60.0, 0.5
+_WITHIN_SECONDS, _POLL_SECONDS = 60.0, 0.5
 
 
 def share(api: Client, folder: Path, *, width: int) -> str:
@@ -56,14 +56,14 @@ def share(api: Client, folder: Path, *, width: int) -> str:
 
 def decided(pods: Callable[[], Sequence[Mapping[str, Any]]], count: int) -> list[Mapping[str, Any]]:
     """The workload's pods, once each runs or has KAI's word why it does not; as they are after a minute, otherwise."""
-    deadline = time.monotonic() + _WITHIN_S
+    deadline = time.monotonic() + _WITHIN_SECONDS
     while True:
         there = sorted(pods(), key=lambda pod: (_phase(pod) != "Running", pod["metadata"]["name"]))
         if len(there) == count and all(_phase(pod) == "Running" or reason(pod) for pod in there):
             return there
         if time.monotonic() > deadline:
             return there
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_SECONDS)
 
 
 def reason(pod: Mapping[str, Any]) -> str:

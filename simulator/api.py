@@ -13,7 +13,7 @@ from simulator.errors import SimulatorError
 from simulator.nodes import KIND_ANNOTATION, NodeKind, manifest
 from simulator.pki import Identity, Pki
 
-_TIMEOUT_S = 5.0
+_TIMEOUT_SECONDS = 5.0
 _CONFLICT = 409
 
 
@@ -27,7 +27,7 @@ def get(url: str, pki: Pki, identity: Identity) -> httpx2.Response | None:
     try:
         trusted = ssl.create_default_context(cafile=pki.authority)
         trusted.load_cert_chain(*pki.client(identity))
-        response = httpx2.get(url, verify=trusted, trust_env=False, timeout=_TIMEOUT_S)
+        response = httpx2.get(url, verify=trusted, trust_env=False, timeout=_TIMEOUT_SECONDS)
     except (httpx2.HTTPError, OSError):
         return None
     return response if response.is_success else None

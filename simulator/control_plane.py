@@ -30,7 +30,7 @@ PROCESSES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-schedule
 ALL_PROCESSES = (*PROCESSES, programs.PODS)
 """The same with the one that runs KAI's programs, where there are any."""
 
-_RELEASED_S = 10.0
+_RELEASED_SECONDS = 10.0
 """How long an API server may take to give its port back, on a busy machine."""
 DEFAULT_FOLDER = Path(".simulator")
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -184,7 +184,7 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
             supervisor.stop("kube-apiserver")
             # One that has just lost its etcd ends by itself: it may be gone from the process table, and a thread of it
             # still listen. The next one would end with `address already in use`.
-            ports.becomes_free(chosen.api_server, within_s=_RELEASED_S)
+            ports.becomes_free(chosen.api_server, within_seconds=_RELEASED_SECONDS)
         etcd_health = f"https://{LOOPBACK}:{chosen.etcd}/health"
         supervisor.wait("etcd", lambda: api.answers(etcd_health, identities, ETCD_CLIENT), "etcd ready")
         way = layout.egress if kai_programs else None

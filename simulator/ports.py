@@ -13,13 +13,13 @@ _CANDIDATES = range(20000, 30000)
 """Below what Linux (32768, net.ipv4.ip_local_port_range) and macOS (49152) give to outgoing connections, and below the
 node ports of Kubernetes (30000)."""
 
-RELEASE_S = 2.0
+RELEASE_SECONDS = 2.0
 """How long a killed process with many threads may take to give its ports back."""
 
 
-def becomes_free(port: int, within_s: float = RELEASE_S) -> bool:
+def becomes_free(port: int, within_seconds: float = RELEASE_SECONDS) -> bool:
     """Whether a server may listen on this loopback port, now or after a moment."""
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + within_seconds
     while not (free := is_free(port)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return free

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-GRACE_S = 5.0
+GRACE_SECONDS = 5.0
 """How long a process may take to stop by itself before it is killed."""
 
 
@@ -57,12 +57,12 @@ def alive(process: Running) -> bool:
 
 def stop(process: Running) -> None:
     """Stop a process and wait until it is gone; a number that another process took over is left alone."""
-    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+    for number, patience_seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, GRACE_SECONDS)):
         if not alive(process):
             return
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + patience_seconds
         while alive(process) and time.monotonic() < deadline:
             time.sleep(0.02)
 

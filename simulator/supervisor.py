@@ -10,10 +10,10 @@ from simulator.layout import Layout
 from simulator.programs import Command
 from simulator.records import ProcessRecord, Records
 
-PATIENCE_S = 120.0
+PATIENCE_SECONDS = 120.0
 """Twenty times what a start takes on two cores: who waits longer waits for nothing."""
 
-POLL_S = 0.05
+POLL_SECONDS = 0.05
 _LOG_LINES = 12
 
 Report = Callable[[str], None]
@@ -82,9 +82,9 @@ class Supervisor:
         begin = time.monotonic()
         while not ready():
             self._revive(name)
-            if time.monotonic() > begin + PATIENCE_S:
-                raise SimulatorError(f"{what}: not reached in {PATIENCE_S:.0f} s. {self._end_of_log(name)}")
-            time.sleep(POLL_S)
+            if time.monotonic() > begin + PATIENCE_SECONDS:
+                raise SimulatorError(f"{what}: not reached in {PATIENCE_SECONDS:.0f} s. {self._end_of_log(name)}")
+            time.sleep(POLL_SECONDS)
         self._report(f"{what} ({time.monotonic() - begin:.1f} s)")
 
     def verify(self) -> None:

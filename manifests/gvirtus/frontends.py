@@ -153,30 +153,11 @@ def device_plugin(settings: StackSettings, frontends: FrontendSettings) -> Manif
     }
 
 
-def place(pod: Manifest) -> Manifest:
-    """The pod with a node selector for its kind of GPU; the same pod if it asks for none, or its node is chosen.
+def placement_policy(settings: StackSettings) -> Manifest:
+    """Adds a node selector for its kind of GPU to every pod of the cluster that asks for one and has no node yet.
 
     A selector joins whatever the pod says of nodes itself, so that no affinity needs to be read.
     """
-    selector = pod["spec"].get("nodeSelector") or {}
-    label = _wanted_label(pod)
-    if label is None or pod["spec"].get("nodeName") or label in selector:
-        return pod
-    return pod | {"spec": pod["spec"] | {"nodeSelector": selector | {label: "true"}}}
-
-
-def _wanted_label(pod: Manifest) -> str | None:
-    spec = pod["spec"]
-    containers = [*spec["containers"], *(spec.get("initContainers") or ())]
-    whole = any(_RESOURCE in ((container.get("resources") or {}).get("limits") or {}) for container in containers)
-    if (pod["metadata"].get("labels") or {}).get(ENABLED_LABEL) == "true":
-        return FRONTEND_ALLOWED if whole else None
-    fraction = any(name in (pod["metadata"].get("annotations") or {}) for name in _FRACTIONS)
-    return GPU_PRESENT if whole or fraction else None
-
-
-def placement_policy(settings: StackSettings) -> Manifest:
-    """`place` as a MutatingAdmissionPolicy, for every pod of the cluster that asks for a GPU."""
     return mutating_policy(
         settings,
         PLACEMENT,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from config.stack import StackSettings
 from manifests.monitoring import alerts, dashboards
-from manifests.objects import Manifest, StackObject, namespace
+from manifests.objects import Manifest, StackObject, namespace, to_api_servers
 
 NAME: Final = "kai-anywhere-metrics"
 """Of every object of the exporter."""
@@ -19,8 +19,6 @@ OPERATOR_GROUP: Final = "monitoring.coreos.com/v1"
 _LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "kai-anywhere"}
 _SELECTOR = {"app.kubernetes.io/name": NAME}
 _RBAC = "rbac.authorization.k8s.io"
-_API_SERVER_PORTS = (443, 6443, 16443)
-"""Of the API server: the Service's, kubeadm's, k3s' and k8s-snap's, MicroK8s'."""
 _KAI_SERVICES = ("kai-scheduler-default", "queue-controller", "binder")
 """Services of KAI with metrics, by their label `app` (KAI v0.17.0 docs/metrics/service-monitors.yaml)."""
 _KAI_PORTS = ("http-metrics", "metrics")
@@ -74,7 +72,7 @@ def _network_policy(settings: StackSettings) -> Manifest:
             "podSelector": {"matchLabels": dict(_SELECTOR)},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"from": [{"namespaceSelector": {}}], "ports": [{"port": "metrics", "protocol": "TCP"}]}],
-            "egress": [{"ports": [{"port": port, "protocol": "TCP"} for port in _API_SERVER_PORTS]}],
+            "egress": [to_api_servers()],
         }
     }
 

@@ -20,7 +20,7 @@ def init(  # noqa: PLR0913, PLR0917 - one option for each thing that can be chos
     folder: Annotated[Path, typer.Argument(help="The repository's folder; made if it is not there.")] = Path(),
     stack: Annotated[str, typer.Option(help="The first stack's name.")] = "",
     platform: Annotated[str, typer.Option(help="tegra (with Jetsons) or x86.")] = "",
-    distribution: Annotated[str, typer.Option(help="kubeadm, k3s, rke2, k8s-snap or microk8s.")] = "",
+    distribution: Annotated[str, typer.Option(help=f"One of {', '.join(Distribution)}.")] = "",
     way: Annotated[str, typer.Option(help="component (YAML) or program (Python).")] = Way.COMPONENT,
     repository: Annotated[
         str, typer.Option(help="Where kai-anywhere is; by default where this checkout comes from.")

@@ -9,8 +9,9 @@ import yaml
 from operations.errors import OperationError
 from operations.init.choices import Choices, Way
 from operations.stack_file import settings_of
+from operations.target import ROOT
 
-TEMPLATES = Path(__file__).parents[2] / "templates"
+TEMPLATES = ROOT / "templates"
 """A folder for each way, which `pulumi new` takes as it is."""
 SLUG = "example/kai-anywhere"
 """Stands in the templates, and in the documentation, for owner and name of this repository."""
@@ -42,8 +43,9 @@ def contents(choices: Choices) -> Mapping[PurePosixPath, str]:
 
 
 def of_version(version: str) -> Mapping[Path, str]:
-    """The templates' files by path, as they are for a tag of this repository."""
-    files = (file for way in Way for file in _files(TEMPLATES / way))
+    """What names a version of this repository, as it is for a tag: templates, examples, the policy pack; by path."""
+    files = [file for way in Way for file in _files(TEMPLATES / way)]
+    files += [*sorted(ROOT.glob("examples/*/Pulumi.yaml")), ROOT / "policy" / "PulumiPolicy.yaml"]
     return {file: _with_version(file.read_text(encoding="utf-8"), version) for file in files}
 
 

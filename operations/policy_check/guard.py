@@ -62,7 +62,7 @@ def check_packs(pack: Pack, packs: Mapping[str, str]) -> None:
         raise OperationError(f"The policy pack {pack.name} {pack.version()} did not run; what ran: {ran}. {_REMEDY}")
 
 
-def _check_start(pack: Pack, environment: Mapping[str, str], within_s: float) -> None:
+def _check_start(pack: Pack, environment: Mapping[str, str], within_seconds: float) -> None:
     """Pulumi waits for ever for a pack that prints no port (3.259), so it is asked before."""
     port, write_end = os.pipe()
     try:
@@ -80,14 +80,14 @@ def _check_start(pack: Pack, environment: Mapping[str, str], within_s: float) ->
     finally:
         os.close(write_end)
     with process:
-        ready, _, _ = select.select([port], [], [], within_s)
+        ready, _, _ = select.select([port], [], [], within_seconds)
         said = os.read(port, _LAST_CHARACTERS).decode(errors="replace").strip() if ready else ""
         os.close(port)
         process.kill()
         _, errors = process.communicate()
     if said.isdigit():
         return
-    silence = "ended" if ready else f"said nothing for {within_s:.0f} s"
+    silence = "ended" if ready else f"said nothing for {within_seconds:.0f} s"
     raise OperationError(
         f"The policy pack {pack.executable} {f'said {said!r}' if said else silence} where it must print its port. "
         f"{_REMEDY}\n{errors[-_LAST_CHARACTERS:]}".rstrip()

@@ -16,9 +16,9 @@ from operations.stacks import STACK_NAME
 _T = TypeVar("_T")
 _TIMEOUT_SECONDS = 30
 _PAGE = 100
-_PAUSES_S = {"GET": (0.5, 1, 2, 4), "PATCH": (0.5, 1, 2, 4)}
+_PAUSES_SECONDS = {"GET": (0.5, 1, 2, 4), "PATCH": (0.5, 1, 2, 4)}
 """A comment that was created twice is worse than one that is missing: only what can be repeated is."""
-_LONGEST_PAUSE_S = 60
+_LONGEST_PAUSE_SECONDS = 60
 """Of what GitHub asks for by Retry-After: a job that waits for an hour tells nobody why."""
 _PASSING = {
     codes.TOO_MANY_REQUESTS,
@@ -208,26 +208,26 @@ class GitHub:
 
     def _ask(self, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401 - httpx2's own options
         options |= {"headers": self._headers, "timeout": _TIMEOUT_SECONDS, "follow_redirects": True}
-        pauses_s = iter(_PAUSES_S.get(method, ()))
+        pauses_seconds = iter(_PAUSES_SECONDS.get(method, ()))
         while True:
-            pause_s = next(pauses_s, None)
+            pause_seconds = next(pauses_seconds, None)
             try:
                 answer = httpx2.request(method, url, **options)
             except httpx2.TransportError as error:
-                if pause_s is None:
+                if pause_seconds is None:
                     raise GitHubError(
                         f"GitHub does not answer ({type(error).__name__}) to {method} {url}. Run the job again."
                     ) from error
-                time.sleep(pause_s)
+                time.sleep(pause_seconds)
                 continue
             if answer.is_success:
                 return answer
-            if pause_s is None or answer.status_code not in _PASSING:
+            if pause_seconds is None or answer.status_code not in _PASSING:
                 remedy = _PERMISSIONS.get(answer.status_code, "Run the job again.")
                 reason = f"{answer.status_code} {answer.reason_phrase}"
                 raise GitHubError(f"GitHub refused {method} {url}: {reason}. {remedy}")
             told = answer.headers.get("Retry-After", "")
-            time.sleep(min(int(told), _LONGEST_PAUSE_S) if told.isdecimal() else pause_s)
+            time.sleep(min(int(told), _LONGEST_PAUSE_SECONDS) if told.isdecimal() else pause_seconds)
 
     def _read(self, kind: TypeAdapter[_T], answer: httpx2.Response) -> _T:
         try:

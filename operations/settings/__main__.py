@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 def files() -> dict[Path, str]:
     """What stands in each file, by path in the checkout."""
-    templates = of_version(f"v{project_version()}")
+    versioned = of_version(f"v{project_version()}")
     return {
-        **{file.relative_to(ROOT): text for file, text in templates.items()},
+        **{file.relative_to(ROOT): text for file, text in versioned.items()},
         Path("docs/settings.md"): page(),
         Path("docs/compatibility.md"): compatibility.page(compatibility.read_evidence()),
         Path("config/stack.schema.json"): _json(stack_file_schema()),

@@ -11,7 +11,7 @@ from cluster.findings import Finding
 from cluster.first_contact import meet, planned_labels, planned_objects, read_unknown
 from cluster.installations import judge_installations, read_installations
 from cluster.node_findings import judge_nodes
-from cluster.preflight import judge_releases, judge_runtime_class, missing_charts, read_revisions
+from cluster.preflight import judge_releases, judge_runtime_class, read_revisions, wrong_charts
 from cluster.server_findings import can_have, judge_server
 from cluster.sharing_findings import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.unified_memory import gpu_memory, judge_unified_memory, read_system_requests
@@ -173,4 +173,4 @@ def _charts(settings: StackSettings) -> Step:
     if len(local) < len(charts):
         evidence.append("not seen: charts that are not local. Helm fetches them in the preview of `up`")
     held = f"they are where the stack says: {', '.join(local)}." if local else "none is local."
-    return _step("charts", missing_charts(settings), held, evidence)
+    return _step("charts", wrong_charts(settings), held, evidence)

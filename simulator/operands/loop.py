@@ -41,7 +41,7 @@ from simulator.operands.world import (
     find,
 )
 
-POLL_S = 0.2
+POLL_SECONDS = 0.2
 """Fast enough that a person does not see the delay; one small request each where nothing happens."""
 
 _NOT_FOUND = 404
@@ -97,7 +97,7 @@ def run(kubeconfig: Path, *, with_kai: bool = True) -> None:
                 for complaint in sorted(complaints - complained):
                     _log(complaint)
                 complained, seen = complaints, revision
-            time.sleep(POLL_S)
+            time.sleep(POLL_SECONDS)
 
 
 def _revision(client: Client) -> str | None:

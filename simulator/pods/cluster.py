@@ -14,7 +14,7 @@ from simulator.operands.world import Object
 from simulator.pods import container
 
 _NOT_FOUND = 404
-_TOKEN_LIFE_S = 3600
+_TOKEN_LIFE_SECONDS = 3600
 
 
 class Cluster:
@@ -53,7 +53,7 @@ class Cluster:
         """A token of the pod's ServiceAccount, which dies with the pod."""
         metadata = pod["metadata"]
         bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
-        spec = {"audiences": [], "expirationSeconds": _TOKEN_LIFE_S, "boundObjectRef": bound}
+        spec = {"audiences": [], "expirationSeconds": _TOKEN_LIFE_SECONDS, "boundObjectRef": bound}
         request: Any = ServiceAccountToken
         issued = await self._client.create(
             request.from_dict({"metadata": {}, "spec": spec}),

@@ -20,9 +20,9 @@ from simulator.pods.images import REAL, ProgramOf
 from simulator.pods.runner import Place, Runner
 from toolchain import name_of
 
-POLL_S = 0.5
+POLL_SECONDS = 0.5
 """As the operands' loop."""
-_LAST_GRACE_S = 3.0
+_LAST_GRACE_SECONDS = 3.0
 """For all programs when the simulator stops: it is killed itself after five seconds."""
 _POD_RANGE = "10.245"
 """Beside KWOK's 10.244.0.0/16."""
@@ -77,7 +77,7 @@ class Pods:
     async def stop(self) -> None:
         """End every process."""
         await asyncio.gather(
-            *(runner.stop(_LAST_GRACE_S) for runner in self._runners.values()),
+            *(runner.stop(_LAST_GRACE_SECONDS) for runner in self._runners.values()),
             *self._leaving.values(),
             return_exceptions=True,
         )
@@ -162,7 +162,7 @@ async def _serve(layout: Layout, server: str, program_of: ProgramOf, port: int) 
                         complained = str(error)
                         log(f"not everything could be done: {error}")
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stopped.wait(), POLL_S)
+                    await asyncio.wait_for(stopped.wait(), POLL_SECONDS)
         finally:
             proxy.close()
             await pods.stop()

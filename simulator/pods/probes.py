@@ -59,18 +59,18 @@ async def verdicts(container: Object, probe: Object, address: str) -> AsyncGener
 
 
 async def _answer(container: Object, probe: Object, address: str) -> bool:
-    within_s = float(probe.get("timeoutSeconds") or 1)
+    within_seconds = float(probe.get("timeoutSeconds") or 1)
     with suppress(OSError, TimeoutError, httpx2.HTTPError):
         match probe:
             case {"httpGet": get}:
                 place = f"{address}:{port_of(container, get['port'])}/{str(get.get('path') or '').lstrip('/')}"
                 # As the kubelet: a certificate is not checked.
-                async with httpx2.AsyncClient(verify=False, trust_env=False, timeout=within_s) as client:
+                async with httpx2.AsyncClient(verify=False, trust_env=False, timeout=within_seconds) as client:
                     response = await client.get(f"{str(get.get('scheme') or 'HTTP').lower()}://{place}")
                     return 200 <= response.status_code < 400  # noqa: PLR2004 (what the kubelet takes for healthy)
             case {"tcpSocket": socket}:
                 _, writer = await asyncio.wait_for(
-                    asyncio.open_connection(address, port_of(container, socket["port"])), within_s
+                    asyncio.open_connection(address, port_of(container, socket["port"])), within_seconds
                 )
                 writer.close()
                 return True

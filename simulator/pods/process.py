@@ -35,13 +35,13 @@ class Process:
         self._close()
         return code
 
-    async def stop(self, grace_s: float) -> None:
-        """Ask it to end, and its children; kill what has not ended after `grace_s` seconds."""
+    async def stop(self, grace_seconds: float) -> None:
+        """Ask it to end, and its children; kill what has not ended after `grace_seconds` seconds."""
         if self._process.returncode is not None:
             return
         self._signal(signal.SIGTERM)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), grace_s)
+            await asyncio.wait_for(self._process.wait(), grace_seconds)
         self._signal(signal.SIGKILL)
         await self.ended()
 

@@ -18,13 +18,13 @@ from simulator.pods.cluster import Cluster
 from simulator.pods.images import ProgramError, ProgramOf
 from simulator.pods.process import Process, start
 
-_FIRST_DELAY_S, _LONGEST_DELAY_S = 1.0, 60.0
+_FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 1.0, 60.0
 """The kubelet's back-off from 10 s to 5 min, shortened: a person waits."""
-_GOOD_RUN_S = 600.0
+_GOOD_RUN_SECONDS = 600.0
 """Who ran for so long starts again at once, as with the kubelet."""
-_REFRESH_S = 60.0
+_REFRESH_SECONDS = 60.0
 """How often the token and the volumes' files are written anew, as often as the kubelet looks."""
-_RETRY_S = 1.0
+_RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Runner:
         if self._task.done() and not self._task.cancelled():
             self._task.result()
 
-    async def stop(self, grace_s: float | None = None) -> None:
-        """End the process, within the pod's own time or `grace_s`, and delete what the pod left here."""
+    async def stop(self, grace_seconds: float | None = None) -> None:
+        """End the process, within the pod's own time or `grace_seconds`, and delete what the pod left here."""
         self.ready = False
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
@@ -91,11 +91,11 @@ class Runner:
             (process,) = await asyncio.gather(self._starting, return_exceptions=True)
             if isinstance(process, Process):
                 own = self.pod["metadata"].get("deletionGracePeriodSeconds")
-                await process.stop(grace_s if grace_s is not None else float(30 if own is None else own))
+                await process.stop(grace_seconds if grace_seconds is not None else float(30 if own is None else own))
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _run(self) -> None:
-        delay_s = _FIRST_DELAY_S
+        delay_seconds = _FIRST_DELAY_SECONDS
         last: dict[str, Any] | None = None
         while True:
             try:
@@ -104,7 +104,7 @@ class Runner:
             except (ProgramError, OSError, httpx2.HTTPError) as error:
                 reason = "ErrImagePull" if isinstance(error, ProgramError) else "CreateContainerError"
                 await self._say(status.State.waiting(reason, str(error), self._restarts, last))
-                await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
             began, since = status.now(), time.monotonic()
             running = status.State({"running": {"startedAt": began}}, restarts=self._restarts, last=last)
@@ -112,12 +112,12 @@ class Runner:
             self.address, self.ready = None, False
             last = status.terminated(code, began)
             self._restarts += 1
-            if time.monotonic() - since > _GOOD_RUN_S:
-                delay_s = _FIRST_DELAY_S
-            said = f"back-off {delay_s:.0f} s: the program ended with status {code}; its log: {self._log}"
+            if time.monotonic() - since > _GOOD_RUN_SECONDS:
+                delay_seconds = _FIRST_DELAY_SECONDS
+            said = f"back-off {delay_seconds:.0f} s: the program ended with status {code}; its log: {self._log}"
             await self._say(status.State.waiting("CrashLoopBackOff", said, self._restarts, last))
-            await asyncio.sleep(delay_s)
-            delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
+            await asyncio.sleep(delay_seconds)
+            delay_seconds = min(2 * delay_seconds, _LONGEST_DELAY_SECONDS)
 
     async def _start(self) -> Process:
         declared = container.only_container(self.pod)
@@ -158,7 +158,7 @@ class Runner:
 
     async def _keep_fresh(self) -> None:
         while True:
-            await asyncio.sleep(_REFRESH_S)
+            await asyncio.sleep(_REFRESH_SECONDS)
             try:
                 await self._refresh()
             except (ProgramError, httpx2.HTTPError) as error:
@@ -210,7 +210,7 @@ class Runner:
                 await self._place.cluster.set_status(self.pod, status.patch(self.pod, state, self.ip))
             except httpx2.HTTPError as error:
                 print(f"{self.name}: its status can't be written: {error}", flush=True)  # noqa: T201
-                await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import toolchain
-from tests.support.hosts.roots import PROGRAM_FOLDERS, Distribution, HostRoot, Serve
+from config.cluster import Distribution
+from tests.support.hosts.roots import PROGRAM_FOLDERS, HostRoot, Serve
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,12 @@ import pytest
 
 from agents.host.look.effective import Effective
 from agents.host.look.toml_dump import flatten
+from config.cluster import Distribution
 from tests.hosts.conftest import equip
 from tests.support.hosts.roots import (
     MAIN_V2,
     MAIN_V3,
     Board,
-    Distribution,
     HostRoot,
     Serve,
     desired,

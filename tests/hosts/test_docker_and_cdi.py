@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from config.cluster import Distribution
 from tests.support.hosts.roots import (
     Board,
-    Distribution,
     HostRoot,
     Serve,
     desired,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from config.cluster import Distribution
 from tests.hosts.conftest import equip
 from tests.support.hosts.roots import (
     MAIN_V2,
     Board,
-    Distribution,
     HostRoot,
     Serve,
     desired,

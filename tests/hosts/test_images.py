@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from config.cluster import Distribution
 from testbed.waiting import eventually
-from tests.support.hosts.roots import SOCKETS, Board, Distribution, HostRoot, desired, prepare
+from tests.support.hosts.roots import SOCKETS, Board, HostRoot, desired, prepare
 
 pytestmark = pytest.mark.engine
 

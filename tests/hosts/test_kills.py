@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from config.cluster import Distribution
 from tests.hosts.conftest import equip
 from tests.support.hosts.roots import (
     Answer,
     Board,
-    Distribution,
     Serve,
     desired,
     install_toolkit,

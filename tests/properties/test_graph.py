@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pulumi
 import pytest
 from hypothesis import given
 
@@ -86,19 +87,22 @@ def _lasting(graph: Graph) -> list[Any]:
             each.parent,
             each.provider,
             each.dependencies,
-            {name: value for name, value in _without_authority(each.inputs).items() if name not in each.ignored},
+            {name: value for name, value in _comparable(each.inputs).items() if name not in each.ignored},
             each.retained,
         )
         for each in sorted(graph.registrations, key=lambda each: each.key)
     ]
 
 
-def _without_authority(inputs: Any) -> Any:  # noqa: ANN401 - JSON
+def _comparable(inputs: Any) -> Any:  # noqa: ANN401 - JSON and files
     match inputs:
+        # Pulumi compares files by identity.
+        case pulumi.FileAsset():
+            return pulumi.FileAsset, inputs.path
         case dict():
-            return {key: _without_authority(value) for key, value in inputs.items() if key != "caBundle"}
+            return {key: _comparable(value) for key, value in inputs.items() if key != "caBundle"}
         case list():
-            return [_without_authority(each) for each in inputs]
+            return [_comparable(each) for each in inputs]
         case _:
             return inputs
 

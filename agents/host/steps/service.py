@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.host.commands import Deadline
+from agents.host.desired import DISTRIBUTIONS
 from agents.host.errors import HostError
 from agents.host.look import distribution
 from agents.host.look.distribution import Mechanism
@@ -85,13 +86,12 @@ def by_name(tools: Tools, name: str) -> Service:
     """
     if name == "docker":
         return docker()
-    for kind in ("kubeadm", "k8s-snap", "microk8s"):
+    for kind in DISTRIBUTIONS:
         layout = distribution.layout(tools.root, kind)
         if layout.unit == name:
             return for_layout(layout)
-    for kind in ("k3s", "rke2"):
-        if name.startswith(kind):
-            layout = distribution.layout(tools.root, kind)
+        # The unit of k3s and RKE2 may have become an agent's, or a server's, since.
+        if layout.mechanism is Mechanism.OWN and name.startswith(kind):
             return Service(name, ("systemctl", "restart", name), layout.socket, kind)
     raise HostError(f"The journal names the service {name!r}, which is not known.", "Restart the runtime by hand.")
 

@@ -16,7 +16,6 @@ from manifests.admission_objects import deny_binding, mutating_binding
 from manifests.gvirtus import backends as gvirtus
 from manifests.gvirtus import frontends as gvirtus_frontends
 from manifests.gvirtus import policy as gvirtus_policy
-from manifests.gvirtus.frontends import place
 from manifests.gvirtus.injection import NOT_SERVED, PATH, VOLUME
 from manifests.objects import Manifest
 from testbed.inventory import connect
@@ -42,6 +41,7 @@ from tests.support.gvirtus.cases import (
     unlabelled,
 )
 from tests.support.gvirtus.contract import ENDPOINTS, CarrierTests
+from tests.support.gvirtus.placement import place
 
 pytestmark = pytest.mark.engine
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from manifests.gvirtus.frontends import FRONTEND_ALLOWED, place
+from manifests.gvirtus.frontends import FRONTEND_ALLOWED
 from testbed.inventory import connect
 from testbed.simulated import start
 from testbed.stacks import ROOT, beta_policies, parse
@@ -30,6 +30,7 @@ from tests.support.gvirtus.cases import (
     unlabelled,
 )
 from tests.support.gvirtus.contract import refusal, served
+from tests.support.gvirtus.placement import place
 from tests.support.pods import twin
 from tests.support.pods.corpus import plain
 

@@ -10,6 +10,7 @@ from pulumi import automation as auto
 
 import simulator
 from manifests.node_labels import GPU_MEMORY
+from manifests.versions import KAI_SCHEDULER
 from testbed.inventory import connect
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, STACKS, changed, jetson
@@ -70,7 +71,7 @@ def test_up_installs_the_stack_and_a_second_up_changes_nothing(
     assert sorted(first.outputs["tegra_nodes"].value) == sorted(jetsons)
     types = [each["type"] for each in (stack.export_stack().deployment or {})["resources"]]
     assert [each for each in types if each in {MANY, ONE}] == [MANY] * bool(jetsons)
-    assert first.outputs["kai_version"].value == "0.18.6"
+    assert first.outputs["kai_version"].value == KAI_SCHEDULER.version.removeprefix("v")
     assert set(stack.preview().change_summary) == {auto.OpType.SAME}
     assert set(stack.up().summary.resource_changes or {}) == {"same"}
     with connect(cluster) as api:

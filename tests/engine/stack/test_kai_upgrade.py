@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 import simulator
+from manifests.versions import KAI_SCHEDULER
 from testbed.engine import Stack
 from testbed.simulated import older_kai, stack_settings
 from testbed.stacks import ROOT, Json, changed, jetson
@@ -118,7 +119,7 @@ def test_fractions_outlive_the_upgrade_and_the_new_kai_has_the_mode(stack: Stack
     assert [(q["metadata"]["uid"], q["spec"]) for q in api.get(QUEUES).json()["items"]] == [
         (q["metadata"]["uid"], q["spec"]) for q in queues
     ]
-    eventually(lambda: _binder_image(api).endswith(":v0.18.6"))
+    eventually(lambda: _binder_image(api).endswith(f":{KAI_SCHEDULER.version}"))
 
 
 def test_a_pod_of_before_can_still_be_annotated_and_one_of_0_18_is_taken(stack: Stack, api: httpx2.Client) -> None:

@@ -15,6 +15,7 @@ import yaml
 
 import simulator
 import toolchain
+from package.version import VERSION
 from testbed.engine import Stack
 from testbed.hosts import command_plugin
 from testbed.inventory import connect
@@ -70,7 +71,7 @@ def _publish(server: GitServer, folder: Path) -> None:
     project = folder / "pyproject.toml"
     text = project.read_text(encoding="utf-8")
     for version in ("0.1.0", "0.2.0"):
-        project.write_text(text.replace('\nversion = "0.1.0"', f'\nversion = "{version}"'), encoding="utf-8")
+        project.write_text(text.replace(f'\nversion = "{VERSION}"', f'\nversion = "{version}"'), encoding="utf-8")
         _git(folder, "add", "--all", "--force")
         _git(folder, "commit", "--quiet", "--message", version)
         _git(folder, "tag", f"v{version}")
@@ -201,8 +202,8 @@ def test_a_program_in_python_has_the_types_of_the_version(
     program = stack.folder / "__main__.py"
     example = _on(cluster, (ROOT / "examples" / "python" / "__main__.py").read_text(encoding="utf-8"))
     program.write_text(example, encoding="utf-8")
-    add = command("teams.md", "pulumi package add github.com/example/kai-anywhere/package@v0.1.0")
-    assert add.strip().endswith("github.com/example/kai-anywhere/package@v0.1.0")
+    add = command("teams.md", "pulumi package add github.com/example/kai-anywhere/package@v1.2.3")
+    assert add.strip().endswith("github.com/example/kai-anywhere/package@v1.2.3")
     machine.pulumi("package", "add", f"{PACKAGE}@v0.1.0", folder=stack.folder)
     said = yaml.safe_load((stack.folder / "Pulumi.yaml").read_text(encoding="utf-8"))
     assert said["packages"] == {"kai-anywhere": f"{PACKAGE}@0.1.0"}

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from config.cluster import Distribution
 from testbed.stacks import ROOT
 
 
@@ -37,17 +38,6 @@ class Board(StrEnum):
     def platform(self) -> str:
         """The platform that a stack calls it."""
         return {Board.SPARK: "spark", Board.X86: "x86"}.get(self, "tegra")
-
-
-@unique
-class Distribution(StrEnum):
-    """A Kubernetes distribution."""
-
-    K3S = "k3s"
-    RKE2 = "rke2"
-    K8S_SNAP = "k8s-snap"
-    MICROK8S = "microk8s"
-    KUBEADM = "kubeadm"
 
 
 MAIN_V2 = """\

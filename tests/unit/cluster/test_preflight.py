@@ -1,16 +1,18 @@
 """Preflight as a whole, against a real HTTP server."""
 
 import socket
+import tarfile
 from pathlib import Path
 
 import pytest
 
+import simulator
 from cluster.client import Cluster
 from cluster.deployed_state import DeployedState
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.preflight import PreflightError, read_facts, run_preflight
 from config.stack import StackSettings
-from testbed.stacks import Json, changed, jetson, monitoring, monitoring_full, operator_elsewhere, parse
+from testbed.stacks import Json, changed, jetson, monitoring, monitoring_full, operator_elsewhere, parse, x86
 from tests.support.api_server import POLICIES, UID, ApiServer, node
 
 _NEVER_DEPLOYED = DeployedState()
@@ -187,6 +189,35 @@ def test_a_chart_folder_and_an_archive_are_both_charts(config_path: str, tmp_pat
     without = _settings(config_path, changed(jetson(), "kai.chart.source", str(folder)))
     with pytest.raises(PreflightError):
         run_preflight(without, _NEVER_DEPLOYED, preview=False)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "archive"])
+def test_another_chart_than_the_setting_means_is_refused_before_the_cluster_is_asked(
+    config_path: str, api: ApiServer, tmp_path: Path, *, packed: bool
+) -> None:
+    source = {name: str(simulator.chart_path(name)) for name in ("gpu-operator", "kai-scheduler")}
+    if packed:
+        for name, folder in source.items():
+            source[name] = str(tmp_path / f"{name}.tgz")
+            with tarfile.open(source[name], "w:gz") as file:
+                file.add(folder, arcname=name)
+
+    def stack(operator: str, kai: str) -> StackSettings:
+        settings = changed(x86(), "gpu_operator.chart.source", source[operator])
+        return _settings(config_path, changed(settings, "kai.chart.source", source[kai]))
+
+    with pytest.raises(PreflightError) as caught:
+        run_preflight(stack("kai-scheduler", "gpu-operator"), _NEVER_DEPLOYED, preview=True)
+    for key, other, chart in (
+        ("gpu_operator", "kai-scheduler", "gpu-operator"),
+        ("kai", "gpu-operator", "kai-scheduler"),
+    ):
+        said = f"{key}.chart.source is {source[other]}, which is the chart '{other}' and not '{chart}'."
+        assert said in str(caught.value)
+        assert f"Give the path of the chart '{chart}', or remove 'source'" in str(caught.value)
+    assert api.asked == []
+    right = stack("gpu-operator", "kai-scheduler")
+    assert run_preflight(right, _NEVER_DEPLOYED, preview=False).cluster_uid == UID
 
 
 def test_a_missing_chart_of_an_operator_that_is_not_installed_does_not_matter(config_path: str, tmp_path: Path) -> None:

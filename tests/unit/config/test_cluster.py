@@ -2,24 +2,20 @@
 
 import pytest
 
-from config.cluster import minor_version
+from config.cluster import Distribution, minor_version
 from testbed.stacks import assert_refused, changed, jetson, parse, without, x86
 
 
 def test_an_unknown_distribution_names_the_known_ones() -> None:
-    assert_refused(
-        changed(x86(), "cluster.distribution", "eks"),
-        "cluster.distribution",
-        "'kubeadm', 'k3s', 'rke2', 'k8s-snap' or 'microk8s'",
-        found="eks",
-    )
+    names = [repr(distribution.value) for distribution in Distribution]
+    assert_refused(changed(x86(), "cluster.distribution", "eks"), "cluster.distribution", *names, " or ", found="eks")
 
 
 def test_the_distribution_is_required() -> None:
     assert_refused(without(x86(), "cluster.distribution"), "cluster.distribution", "required, but missing")
 
 
-@pytest.mark.parametrize("distribution", ["kubeadm", "k3s", "rke2", "k8s-snap", "microk8s"])
+@pytest.mark.parametrize("distribution", [distribution.value for distribution in Distribution])
 def test_every_distribution_is_accepted(distribution: str) -> None:
     assert parse(changed(x86(), "cluster.distribution", distribution)).cluster.distribution == distribution
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from cluster.binding import NO_CLUSTER
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
+from config.cluster import Distribution
 from config.stack import SETTINGS_KEY
 from gpu_sharing.arithmetic import shared_mib
 from manifests.versions import DEVICE_PLUGIN_IMAGE, GPU_OPERATOR, KAI_SCHEDULER
@@ -138,6 +139,13 @@ def test_editors_find_the_schema_of_a_shipped_stack_and_it_takes_the_file(path: 
     for schema in named:
         jsonschema.validate(yaml.safe_load(text), json.loads((path.parent / schema).read_text(encoding="utf-8")))
     assert named or _COMPLETE not in text, "the line stands in every file that its user left as it was"
+
+
+@every_shipped_file
+def test_the_comment_of_a_shipped_stack_lists_every_distribution(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    listed = re.findall(r"# EDIT: (kubeadm \| .*); decides", text)
+    assert [sorted(names.split(" | ")) for names in listed] == [sorted(Distribution)] or _COMPLETE not in text
 
 
 @every_shipped_file

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.host.look.distribution import layout
+from agents.host.look.distribution import Mechanism, layout
 from agents.host.root import Root
 from agents.host.steps.containerd import NVIDIA_FILE, RUNC_FILE
 from config.cluster import Distribution
@@ -23,11 +23,24 @@ DISTRIBUTIONS = (ROOT / "docs/distributions.md").read_text(encoding="utf-8")
 AIR_GAPPED = (ROOT / "docs/air-gapped.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"(?ms)^## (\S+)\n(.*?)(?=^## |\Z)", DISTRIBUTIONS))
 
+_TEMPLATES = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "templates").glob("*/Pulumi.*.yaml"))
+
 every_distribution = pytest.mark.parametrize("distribution", Distribution)
 
 
 def test_every_distribution_has_its_section() -> None:
     assert SECTIONS.keys() >= set(Distribution)
+
+
+@pytest.mark.parametrize("file", ["docs/distributions.md", *_TEMPLATES])
+def test_whoever_chooses_a_distribution_sees_all_of_them(file: str) -> None:
+    [listed] = re.findall(r"# (kubeadm \| .*|.* \| kubeadm)$", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed.split(" | ")) == sorted(Distribution)
+
+
+def test_the_readme_names_every_distribution() -> None:
+    [row] = re.findall(r"(?m)^\| (.*) \| \[Distributions\]", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert set(re.split(r", | or ", row)) == set(Distribution)
 
 
 @every_distribution
@@ -48,8 +61,8 @@ def test_the_operator_is_told_the_same_files(distribution: Distribution, tmp_pat
 
 
 @every_distribution
-def test_only_where_the_agent_writes_drop_ins_they_are_named(distribution: Distribution) -> None:
-    writes = distribution in {Distribution.KUBEADM, Distribution.K8S_SNAP}
+def test_only_where_the_agent_writes_drop_ins_they_are_named(distribution: Distribution, tmp_path: Path) -> None:
+    writes = layout(Root(str(tmp_path)), distribution).mechanism is Mechanism.DROP_IN
     [changes] = re.findall(r"(?m)^\| `hosts` changes \| (.*) \|$", SECTIONS[distribution])
     assert (RUNC_FILE in changes, NVIDIA_FILE in changes) == (writes, writes)
 
@@ -64,6 +77,14 @@ def test_charts_are_pulled_from_where_they_are_pinned() -> None:
             )
         assert re.findall(r"(?m)^helm pull .*$", text) == pulled
     assert f"{GPU_OPERATOR.name}-{GPU_OPERATOR.version}.tgz" in AIR_GAPPED
+
+
+def test_the_first_page_and_the_example_name_the_pinned_versions() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"GPU Operator {GPU_OPERATOR.version} in namespace gpu-operator\n" in readme
+    assert f"KAI scheduler {KAI_SCHEDULER.version.removeprefix('v')} in namespace kai-scheduler;" in readme
+    example = (ROOT / "examples/reservation-pod.yaml").read_text(encoding="utf-8")
+    assert f"/resourcereservation:{KAI_SCHEDULER.version}\n" in example
 
 
 def test_the_charts_of_the_air_gapped_site_come_from_there_alone() -> None:

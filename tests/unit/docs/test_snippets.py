@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from manifests.versions import KAI_SCHEDULER
 from testbed.stacks import ROOT
 from tests.support.docs import PAGES, blocks, command
 
@@ -112,7 +113,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
     ],
     "docs/air-gapped.md": [
         (
-            "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.18.6",
+            f"helm pull {KAI_SCHEDULER.source} --version {KAI_SCHEDULER.version}",
             NotRun("the internet; unit/docs/test_facts.py compares address and version with the pins"),
         ),
         ('make images CHARTS="$(echo *.tgz)"', RunBy(_IMAGES, "test_the_guide_copies_every_image", _STAND_INS)),
@@ -135,7 +136,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy(_SITE, "test_plugins_are_installed_from_archives", but="the archives hold scripts of ours"),
         ),
         (
-            ".venv/bin/python -m toolchain image ghcr.io/kai-scheduler/kai-scheduler/binder:v0.18.6",
+            f".venv/bin/python -m toolchain image ghcr.io/kai-scheduler/kai-scheduler/binder:{KAI_SCHEDULER.version}",
             RunBy(
                 "engine/programs/test_image_programs.py",
                 "test_the_guides_command_shows_where_the_program_lies",
@@ -324,7 +325,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         ),
         ("make review", RunBy(_README, "test_the_review_and_the_drift_of_the_teams_guide_work")),
         (
-            "pulumi package add github.com/example/kai-anywhere/package@v0.1.0",
+            "pulumi package add github.com/example/kai-anywhere/package@v1.2.3",
             RunBy(
                 "engine/stack/test_package_by_version.py",
                 "test_a_program_in_python_has_the_types_of_the_version",
@@ -333,7 +334,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         ),
         ("make drift", RunBy(_README, "test_the_review_and_the_drift_of_the_teams_guide_work")),
         (
-            "helm pull oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler --version v0.18.6",
+            f"helm pull {KAI_SCHEDULER.source} --version {KAI_SCHEDULER.version}",
             RunBy(_DOCS, "test_a_newer_chart_is_checked", _PULLED),
         ),
     ],

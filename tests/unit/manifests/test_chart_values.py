@@ -5,6 +5,7 @@ so a wrong one is found nowhere else. `commit` is where they were read: of KAI v
 October 2026, since the release's own was not within reach.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from pydantic import BaseModel, ConfigDict
 from manifests import gpu_operator, kai
 from manifests.objects import HelmRelease
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
-from testbed.stacks import STACKS, changed, jetson, parse
+from testbed.stacks import STACKS, Json, parse
+from tests.properties.runs import drawn
 
 _DATA = Path(__file__).parents[2] / "data" / "charts"
 
@@ -82,16 +84,21 @@ def _leaves(values: Mapping[str, Any], known: Mapping[str, str], prefix: str = "
             yield path, value
 
 
-_EVERY_STACK = {
-    **{name: make() for name, make in STACKS.items()},
-    # The one option that the others leave at its default.
-    "csv": changed(jetson(), "platform.container_runtime_mode", "csv"),
-}
+_RANDOM_STACKS = 60
+"""Enough that each setting is said by many of them: a new one is compared by itself."""
 
 
+@functools.cache
 def _releases(pin: ChartPin) -> dict[str, HelmRelease]:
     build = {KAI_SCHEDULER: kai.release, GPU_OPERATOR: gpu_operator.release}[pin]
-    return {name: build(parse(stack)) for name, stack in _EVERY_STACK.items()}
+    stacks = {name: make() for name, make in STACKS.items()}
+    stacks |= {f"random stack {number}": stack for number, stack in enumerate(_random_stacks())}
+    return {name: build(parse(stack)) for name, stack in stacks.items()}
+
+
+@functools.cache
+def _random_stacks() -> list[Json]:
+    return drawn(_RANDOM_STACKS)
 
 
 _every_chart = pytest.mark.parametrize("pin", [KAI_SCHEDULER, GPU_OPERATOR], ids=lambda pin: pin.name)

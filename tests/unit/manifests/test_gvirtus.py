@@ -13,7 +13,7 @@ import pytest
 from config.gvirtus import GvirtusSettings
 from config.stack import StackSettings
 from manifests.gvirtus import backends as built
-from manifests.gvirtus.frontends import device_plugin, place, placement_policy
+from manifests.gvirtus.frontends import device_plugin, placement_policy
 from testbed.stacks import Json, changed, gvirtus, gvirtus_full, parse, without, x86
 
 
@@ -187,12 +187,6 @@ def test_the_device_plugin_has_the_kubelets_folder_and_no_privilege(make: Callab
         "feature.node.kubernetes.io/pci-10de.present",
         "kai-anywhere.io/platform",
     }
-
-
-def test_a_pod_whose_node_is_chosen_is_not_placed() -> None:
-    limits = {"limits": {"nvidia.com/gpu": "1"}}
-    pod = {"metadata": {}, "spec": {"nodeName": "n", "containers": [{"name": "a", "resources": limits}]}}
-    assert place(pod) is pod
 
 
 def test_what_nv_fractions_reads_counts_only_where_the_stack_has_it() -> None:

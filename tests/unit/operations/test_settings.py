@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from config.cluster import Distribution
 from config.reference import Setting, settings
 from config.stack import StackConfigError
 from operations.settings import commands
@@ -85,7 +86,7 @@ def test_every_setting_is_listed_with_its_type() -> None:
         setting.key for setting in settings() if setting.shape != "section"
     }
     assert "kai.default_queue: true or false (default true)" in lines
-    assert "cluster.distribution: one of kubeadm, k3s, rke2, k8s-snap, microk8s, required" in lines
+    assert f"cluster.distribution: one of {', '.join(Distribution)}, required" in lines
 
 
 def test_programs_get_json() -> None:

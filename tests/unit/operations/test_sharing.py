@@ -33,7 +33,7 @@ def test_the_table_has_each_pod_with_its_share_and_why_it_waits() -> None:
 
 
 def test_kai_is_waited_for_until_it_has_decided_about_every_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "_POLL_S", 0.0)
+    monkeypatch.setattr(sharing, "_POLL_SECONDS", 0.0)
     seen: list[list[dict[str, Any]]] = [
         [],
         RUNNING,
@@ -47,7 +47,7 @@ def test_kai_is_waited_for_until_it_has_decided_about_every_pod(monkeypatch: pyt
 
 
 def test_a_kai_that_decides_nothing_is_not_waited_for_longer_than_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "_WITHIN_S", 0.0)
+    monkeypatch.setattr(sharing, "_WITHIN_SECONDS", 0.0)
     undecided = [_pod("sharing-1")]
     assert sharing.decided(lambda: undecided, 5) == undecided
     assert "0 Running, 1 Pending." in sharing.table(undecided, width=110)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from config.cluster import Distribution
 from testbed.stacks import ROOT
 from testbed.waiting import eventually
 from tests.support.hosts.roots import (
     Board,
-    Distribution,
     HostRoot,
     Serve,
     desired,

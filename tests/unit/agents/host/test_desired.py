@@ -8,6 +8,7 @@ import pytest
 import agents.host.desired
 from agents.host.desired import Desired, Toolkit, parse
 from agents.host.errors import BadInputError
+from config.cluster import Distribution
 from tests.support.hosts.roots import Board, desired
 
 
@@ -18,6 +19,10 @@ def _parsed(document: object) -> Desired:
 @pytest.mark.parametrize("board", Board)
 def test_a_document_for_each_board_is_taken(board: Board) -> None:
     assert _parsed(desired(board)).platform == board.platform
+
+
+def test_a_document_for_each_distribution_is_taken() -> None:
+    assert set(agents.host.desired.DISTRIBUTIONS) == set(Distribution)
 
 
 def test_what_may_be_left_out_is_off() -> None:

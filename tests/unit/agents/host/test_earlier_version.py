@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hosts.roots import Board, Distribution, HostRoot, desired, install_toolkit, prepare
+from config.cluster import Distribution
+from tests.support.hosts.roots import Board, HostRoot, desired, install_toolkit, prepare
 
 _CDI = "/etc/cdi/nvidia.yaml"
 _STATE = "/var/lib/kai-anywhere/host"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from config.cluster import Distribution
 from operations.doctor.hosts.answer import Examination, HostLookError, read_examination
-from tests.support.hosts.roots import Board, Distribution, HostRoot, prepare
+from tests.support.hosts.roots import Board, HostRoot, prepare
 
 _PASSWORD = "registry-password"
 _NVIDIA = (

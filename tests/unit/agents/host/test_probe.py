@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from config.cluster import Distribution
 from tests.support.hosts.answers import NVML_FAILURES, no_nvml
 from tests.support.hosts.roots import (
     NVML,
     Board,
-    Distribution,
     HostRoot,
     install_toolkit,
     mock_library,

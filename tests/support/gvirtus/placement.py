@@ -1,0 +1,29 @@
+"""What manifests/gvirtus/frontends.py says in CEL, said once more in Python: the judge of what an API server makes."""
+
+from manifests.gvirtus.frontends import FRONTEND_ALLOWED, GPU_PRESENT
+from manifests.gvirtus.injection import ENABLED_LABEL
+from manifests.objects import Manifest
+
+
+def place(pod: Manifest) -> Manifest:
+    """The pod with a node selector for its kind of GPU; the same pod if it asks for none, or its node is chosen."""
+    selector = pod["spec"].get("nodeSelector") or {}
+    label = _wanted_label(pod)
+    if label is None or pod["spec"].get("nodeName") or label in selector:
+        return pod
+    return pod | {"spec": pod["spec"] | {"nodeSelector": selector | {label: "true"}}}
+
+
+def _wanted_label(pod: Manifest) -> str | None:
+    spec = pod["spec"]
+    containers = [*spec["containers"], *(spec.get("initContainers") or ())]
+    whole = any(
+        "nvidia.com/gpu" in ((container.get("resources") or {}).get("limits") or {}) for container in containers
+    )
+    if (pod["metadata"].get("labels") or {}).get(ENABLED_LABEL) == "true":
+        return FRONTEND_ALLOWED if whole else None
+    fraction = any(
+        name in (pod["metadata"].get("annotations") or {})
+        for name in ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
+    )
+    return GPU_PRESENT if whole or fraction else None
