@@ -19,7 +19,6 @@ from tests.support.api_server import ApiServer, kubeconfig, make_healthy, runnin
 from tests.support.golden import Golden
 from tests.support.pods.images import Builder
 
-
 # Tests start programs of this checkout a thousand times. An environment that keeps no compiled modules has each of them
 # compile all of it, a fifth of its start.
 os.environ["PYTHONDONTWRITEBYTECODE"] = ""
