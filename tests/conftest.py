@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,9 @@ from tests.support.pods.images import Builder
 # Tests start programs of this checkout a thousand times. An environment that keeps no compiled modules has each of them
 # compile all of it, a fifth of its start.
 os.environ["PYTHONDONTWRITEBYTECODE"] = ""
+# A run in the background of a shell ignores Ctrl-C, and so would every program that a test interrupts: it hung.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
