@@ -31,6 +31,7 @@ from operations.helm import Helm
 from operations.init.commands import init
 from operations.plan.commands import plan
 from operations.privilege_probe import run as privilege_probe
+from operations.privilege_probe.host import ask_host
 from operations.pull_request.commands import SimulatorOnly
 from operations.pull_request.commands import app as pull_request_app
 from operations.registry import Registries
@@ -219,7 +220,7 @@ def images(
 
 
 @app.command()
-def probe_privilege(
+def probe_privilege(  # noqa: PLR0913 - every option of the command
     *,
     stack: Stack = "jetson",
     node: Annotated[str, typer.Option(help="The Jetson, as `kubectl get nodes` prints it.")],
@@ -232,6 +233,14 @@ def probe_privilege(
     image: Annotated[
         str | None, typer.Option(help="KAI's resource reservation, in place of what the stack says.")
     ] = None,
+    hosts: Annotated[
+        bool,
+        typer.Option(
+            "--hosts",
+            help="Ask the Jetson too, over SSH, which toolkit, L4T, CDI and CSV files the answer holds for. Needs the "
+            "stack's passphrase.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Find out how much of its Jetson KAI's reservation pod needs: pods on the node, one after the other."""
@@ -240,10 +249,11 @@ def probe_privilege(
     if not own_cluster(settings):
         raise OperationError("The simulator's nodes run no pods. Give KUBECONFIG to probe a board.")
     chosen = image or privilege_probe.kai_image(settings)
+    said = ask_host(stack, settings, node) if hosts else {}
     cluster = Cluster.connect(settings.cluster)
     try:
         groups = privilege_probe.device_groups(settings, group or ())
-        result = privilege_probe.Probe(cluster, settings, node, chosen, groups, say).run()
+        result = privilege_probe.Probe(cluster, settings, node, chosen, groups, say, said).run()
     finally:
         cluster.close()
     typer.echo(result.json() if as_json else result.text())

@@ -11,12 +11,13 @@ from config.reservation import Overrides, Privilege
 from config.stack import StackSettings
 from operations.privilege_probe.ladder import MEANINGS, Attempt, Feature, Rung, Symptom, answer
 
-NOT_SEEN = (
-    "the version of the container toolkit",
-    "the L4T release behind kernel and OS image",
-    "the node's CDI specifications and CSV files",
-)
-"""What an answer depends on and the cluster does not tell."""
+NOT_SEEN = {
+    "container_toolkit": "the version of the container toolkit",
+    "l4t": "the L4T release behind kernel and OS image",
+    "csv_digest": "the node's CSV files",
+    "cdi_digest": "the node's CDI specifications",
+}
+"""What an answer depends on and only the host tells, by its name in `valid_for`."""
 FOUND, NOT_RUN, NOT_HELD = 0, 1, 3
 """Exit codes: an answer; the probe could not run; no rung held."""
 
@@ -30,7 +31,7 @@ class Result:
         settings: of the stack, as they were.
         groups: that the rungs with groups had.
         attempts: the rungs that were tried, in their order.
-        valid_for: what the answer holds for, as far as the cluster tells.
+        valid_for: what the answer holds for, as far as the cluster tells, and the host where it was asked.
     """
 
     node: str
@@ -51,6 +52,11 @@ class Result:
             return FOUND
         ran = [each.symptom for each in self.attempts if each.symptom is not Symptom.REFUSED]
         return NOT_HELD if ran and MEANINGS[ran[-1]].answers else NOT_RUN
+
+    @property
+    def not_seen(self) -> list[str]:
+        """What the answer depends on besides, in words."""
+        return [words for name, words in NOT_SEEN.items() if name not in self.valid_for]
 
     @property
     def needed(self) -> bool | None:
@@ -148,9 +154,8 @@ class Result:
         if self.rung:
             lines += ["", "The answer holds for:"]
             lines += [f"  {name}: {value}" for name, value in self.valid_for.items()]
-            lines.append(
-                f"Probe again when one of them changes, or what the cluster does not tell: {_joined(NOT_SEEN)}."
-            )
+            unseen = f", or what the cluster does not tell: {_joined(self.not_seen)}" if self.not_seen else ""
+            lines.append(f"Probe again when one of them changes{unseen}.")
         return "\n".join(lines)
 
     def json(self) -> str:
@@ -177,7 +182,7 @@ class Result:
                     for each in self.attempts
                 ],
                 "valid_for": dict(self.valid_for),
-                "not_seen": [*NOT_SEEN],
+                "not_seen": self.not_seen,
             },
             indent=2,
         )

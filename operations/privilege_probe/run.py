@@ -1,8 +1,8 @@
 """The cluster's side of the probe: one pod after the other, and nothing left behind."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cluster.answers import Node, Objection, Pod
 from cluster.client import Cluster
@@ -53,6 +53,7 @@ class Probe:
         image: KAI's resource reservation.
         groups: of the device files, for the rungs that have them.
         report: is told what happens, a line each.
+        host: what the node's host says of what its answer depends on, by name; empty where it was not asked.
     """
 
     cluster: Cluster
@@ -61,6 +62,7 @@ class Probe:
     image: str
     groups: tuple[int, ...]
     report: Callable[[str], None]
+    host: Mapping[str, str] = field(default_factory=dict)
 
     def run(self) -> Result:
         """Climb until a rung holds or none is left; remove everything, also when a signal ends it.
@@ -212,6 +214,7 @@ class Probe:
             "container_runtime": node.container_runtime,
             "device_plugin_image": ", ".join(sorted(images)) or "not found on the node",
             "kai_image": self.image,
+            **self.host,
         } | {
             label: value
             for label, value in sorted(node.labels.items())

@@ -39,6 +39,12 @@ class Board:
         return self.kind in ("tegra", "spark")
 
 
+def l4t_release(root: Root) -> str | None:
+    """Gives a Jetson's L4T release as NVIDIA writes it, `R36.4.3`; None where the host names none."""
+    found = _L4T.search(root.read_text("/etc/nv_tegra_release") or "")
+    return f"R{found.group(1)}.{found.group(2)}" if found else None
+
+
 def detect(root: Root, gpu_names: tuple[str, ...] = ()) -> Board:
     """Looks at a host; the names are NVML's, where it answered."""
     architecture = (root.read_text("/proc/sys/kernel/arch") or os.uname().machine).strip()

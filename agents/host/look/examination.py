@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
 
 from agents.host.errors import HostError
-from agents.host.look import probe, runtime, toolkit
+from agents.host.look import board, libraries, probe, runtime, toolkit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from agents.host.commands import Tools
     from agents.host.root import Root
 
-_VERSION = 1
+_VERSION = 2
 _CSV = "/etc/nvidia-container-runtime/host-files-for-container.d"
 _DAEMON = "/etc/docker/daemon.json"
 _VALIDATIONS = "/run/nvidia/validations"
@@ -38,6 +41,11 @@ def examine(tools: Tools, folders: tuple[str, ...] = ()) -> dict[str, Any]:
         "docker": _docker(tools.root),
         "operator_toolkit": tools.root.exists(f"{toolkit.OPERATOR_FOLDER}/nvidia-container-runtime"),
         "csv": _csv(tools.root),
+        "injection": {
+            "l4t": board.l4t_release(tools.root),
+            "csv_digest": _digest(tools.root, [f"{_CSV}/*.csv"]),
+            "cdi_digest": _digest(tools.root, libraries.CDI),
+        },
         "swap_mib": _swap_mib(tools.root),
         "devices_without_link": _without_link(tools.root),
         "validations": _validations(tools.root),
@@ -67,6 +75,21 @@ def _csv(root: Root) -> dict[str, list[str]]:
     entries = [line for path in files for line in (root.read_text(path) or "").splitlines()]
     missing = {path for kind, path in map(_entry, entries) if kind in ("dev", "lib") and not _there(root, path)}
     return {"files": files, "missing": sorted(missing)[:_MOST]}
+
+
+def _digest(root: Root, patterns: Iterable[str]) -> str | None:
+    """Gives one hash of all files that match, by names and contents; None where there is none, or one can't be read."""
+    digest = hashlib.sha256()
+    paths = sorted(path for pattern in patterns for path in root.glob(pattern))
+    for path in paths:
+        try:
+            content = root.read_bytes(path)
+        except HostError:
+            return None
+        # A length before each part: what moves from one file to the next changes the hash.
+        for part in (path.encode(), content or b""):
+            digest.update(b"%d:%b" % (len(part), part))
+    return f"sha256:{digest.hexdigest()}" if paths else None
 
 
 def _entry(line: str) -> tuple[str, str]:

@@ -32,7 +32,8 @@ _TOOLKIT = (
     "/etc/nvidia-container-runtime/host-files-for-container.d/drivers.csv",
     "/etc/nvidia-container-runtime/host-files-for-container.d/l4t.csv",
 )
-_CDI = ("/etc/cdi/*", "/var/run/cdi/*")
+CDI = ("/etc/cdi/*", "/var/run/cdi/*")
+"""The folders in which container runtimes look for CDI specifications."""
 _ROW = re.compile(r"^\s*(?:lib|sym)\s*,\s*(/\S+)", re.MULTILINE)
 _CDI_PATH = re.compile(r"""["']?hostPath["']?\s*:\s*["']?(/[^"'\s,}]+)""")
 _ELF = b"\x7fELF"
@@ -166,7 +167,7 @@ def _named_by_start(root: Root) -> Iterator[tuple[str, str]]:
 def _named_by_toolkit(root: Root) -> Iterator[tuple[str, str]]:
     """The libraries that containers get: the toolkit's lists, and CDI specifications, YAML or JSON alike."""
     names = {name for each in _NAMES.values() for name in each}
-    for pattern, row in (*((file, _ROW) for file in _TOOLKIT), *((folder, _CDI_PATH) for folder in _CDI)):
+    for pattern, row in (*((file, _ROW) for file in _TOOLKIT), *((folder, _CDI_PATH) for folder in CDI)):
         for file in root.glob(pattern):
             for path in row.findall(root.read_text(file) or ""):
                 if path.rpartition("/")[2] in names:

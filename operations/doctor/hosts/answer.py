@@ -73,15 +73,24 @@ class Csv(_Answer):
     missing: _Texts
 
 
+class Injection(_Answer):
+    """What decides what the toolkit gives a container; None where there is nothing of it, or it can't be read."""
+
+    l4t: _Text | None
+    csv_digest: _Text | None
+    cdi_digest: _Text | None
+
+
 class Examination(_Answer):
     """The whole answer."""
 
-    version: Literal[1]
+    version: Literal[2]
     probe: ProbeAnswer
     containerd: Containerd | None
     docker: Docker | None
     operator_toolkit: bool
     csv: Csv
+    injection: Injection
     swap_mib: Annotated[int, Field(ge=0)]
     devices_without_link: _Texts
     validations: _Texts | None

@@ -12,7 +12,7 @@ from tests.support.hosts.answers import jetson_answer
 def jetson_examination() -> Json:
     """A Jetson on which nothing is wrong."""
     return {
-        "version": 1,
+        "version": 2,
         "probe": _probe(),
         "containerd": {
             "config": "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
@@ -33,6 +33,7 @@ def jetson_examination() -> Json:
         "docker": None,
         "operator_toolkit": False,
         "csv": {"files": ["/etc/nvidia-container-runtime/host-files-for-container.d/devices.csv"], "missing": []},
+        "injection": {"l4t": "R36.4.3", "csv_digest": "sha256:c5a", "cdi_digest": None},
         "swap_mib": 0,
         "devices_without_link": [],
         "validations": None,

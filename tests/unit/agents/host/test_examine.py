@@ -1,12 +1,13 @@
 """What `examine` says of hosts with and without a fault, from prepared roots."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from config.cluster import Distribution
-from operations.doctor.hosts.answer import Examination, HostLookError, read_examination
+from operations.doctor.hosts.answer import Examination, HostLookError, Injection, read_examination
 from tests.support.hosts.roots import Board, HostRoot, prepare
 
 _PASSWORD = "registry-password"
@@ -32,6 +33,27 @@ def test_every_host_can_be_examined(board: Board, distribution: Distribution, tm
     assert found.containerd is not None
     assert found.containerd.unseen, "without its program, nobody knows what containerd makes of its files"
     assert found.probe.kubernetes.distribution == distribution.value
+
+
+_CSV, _CDI = "/etc/nvidia-container-runtime/host-files-for-container.d/drivers.csv", "/var/run/cdi/nvidia.yaml"
+
+
+def test_what_the_toolkit_injects_from_is_told_by_its_hash_alone(tmp_path: Path) -> None:
+    host = prepare(tmp_path / "host", Board.X86)
+    assert _examined(host).injection == Injection(l4t=None, csv_digest=None, cdi_digest=None)
+    seen = []
+    for path, text in ((_CSV, "lib, /a"), (_CSV, "lib, /b"), (_CDI, "kind: nvidia.com/gpu"), (f"{_CDI}2", "")):
+        host.write(path, text)
+        seen.append(_examined(host).injection)
+    assert all((each.csv_digest or "").startswith("sha256:") for each in seen)
+    assert len({each.csv_digest for each in seen}) == 2, "another content is another hash, another folder is none"
+    assert [each.cdi_digest is None for each in seen] == [True, True, False, False]
+    assert seen[2].cdi_digest != seen[3].cdi_digest, "an empty file counts too"
+
+
+def test_a_jetson_names_its_l4t_release(tmp_path: Path) -> None:
+    told = _examined(prepare(tmp_path / "host", Board.JETPACK_6)).injection
+    assert re.fullmatch(r"R36\.[\d.]+", told.l4t or "")
 
 
 def test_a_machine_without_kubernetes_has_no_containerd_to_judge(tmp_path: Path) -> None:

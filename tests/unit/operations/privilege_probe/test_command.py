@@ -9,14 +9,19 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.client import Cluster
+from config.stack import StackSettings
 from operations import __main__ as commands
 from operations import scratch
+from operations.doctor.hosts.answer import HostReport
 from operations.errors import OperationError
-from operations.privilege_probe import run
+from operations.privilege_probe import host, run
 from operations.privilege_probe.ladder import LADDER
+from operations.privilege_probe.report import NOT_SEEN
 from operations.target import folder
 from testbed.stacks import ROOT, Json, changed, jetson, parse, x86
 from tests.support.docs import command
+from tests.support.hosts.examinations import jetson_examination, reports
+from tests.support.hosts.settings import mixed_with_hosts
 from tests.support.privilege_probe.outcomes import HELD, failed
 from tests.unit.operations.privilege_probe.board import Board
 
@@ -66,6 +71,51 @@ def test_json_is_all_that_is_printed_with_it(board: Board) -> None:
         "nvidia.com/gpu.deploy.container-toolkit": "false",
     }
     assert board.objects == {}
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The stack lists the Jetson and others as hosts; gives the names of those that were asked."""
+    asked: list[str] = []
+    _stack(monkeypatch, changed(mixed_with_hosts(), "cluster.context", "board"))
+
+    def hosts_of(_: str, settings: StackSettings) -> dict[str, HostReport]:
+        asked.extend(settings.hosts)
+        return reports(jetson(), {"jetson-1": jetson_examination()})
+
+    monkeypatch.setattr(host, "hosts_of", hosts_of)
+    return asked
+
+
+def test_the_host_says_what_else_the_answer_holds_for(board: Board, hosts: list[str]) -> None:
+    told = json.loads(_run("--json", "--hosts")[1])
+    assert told["not_seen"] == []
+    assert {name: told["valid_for"][name] for name in NOT_SEEN} == {
+        "container_toolkit": "1.20.0 in mode auto",
+        "l4t": "R36.4.3",
+        "csv_digest": "sha256:c5a",
+        "cdi_digest": "none, or not readable",
+    }
+    assert hosts == ["jetson-1"], "nobody else is asked"
+    assert board.pods
+
+
+def test_a_host_that_can_not_be_asked_ends_the_probe_before_any_pod(
+    board: Board, hosts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = reports(jetson(), {"jetson-1": "no route to host"})
+    monkeypatch.setattr(host, "hosts_of", lambda *_: away)
+    _, _, _, error = _run("--hosts")
+    assert isinstance(error, OperationError)
+    assert str(error) == "Host 'jetson-1' could not be asked: no route to host. Nothing was started on 'jetson-1'."
+    assert (board.pods, hosts) == ([], [])
+
+
+def test_a_jetson_that_is_no_host_of_the_stack_can_not_be_asked(board: Board) -> None:
+    _, _, _, error = _run("--hosts")
+    assert isinstance(error, OperationError)
+    assert "does not list 'jetson-1' under hosts" in str(error)
+    assert board.pods == []
 
 
 def test_no_rung_that_holds_is_status_3(board: Board) -> None:

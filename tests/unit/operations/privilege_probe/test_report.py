@@ -40,7 +40,7 @@ def test_the_json_has_its_shape() -> None:
     assert [each["symptom"] for each in told["attempts"]] == ["no_library", "held"]
     assert told["attempts"][1]["adds"] == ["runtime_class", "variables"]
     assert told["valid_for"] == VALID
-    assert told["not_seen"] == [*NOT_SEEN]
+    assert told["not_seen"] == [*NOT_SEEN.values()]
 
 
 def test_the_text_ends_with_lines_that_can_be_pasted() -> None:
@@ -52,7 +52,17 @@ def test_the_text_ends_with_lines_that_can_be_pasted() -> None:
     }
     assert "    a line" in text
     assert "  kernel: 6.8.12-tegra" in text
-    assert all(each in text for each in NOT_SEEN)
+    assert all(each in text for each in NOT_SEEN.values())
+
+
+def test_what_the_host_has_said_is_not_called_unseen() -> None:
+    tried = [Attempt(BY_NAME["variables"], Symptom.HELD, ())]
+    seen = VALID | dict.fromkeys(NOT_SEEN, "R36.4.3")
+    whole = Result("jetson-1", parse(stack_of_one()), (44,), tried, seen)
+    assert whole.text().endswith("  cdi_digest: R36.4.3\nProbe again when one of them changes.")
+    assert json.loads(whole.json())["not_seen"] == []
+    del seen["cdi_digest"]
+    assert Result("jetson-1", parse(stack_of_one()), (44,), tried, seen).not_seen == ["the node's CDI specifications"]
 
 
 @pytest.mark.parametrize(
