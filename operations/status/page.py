@@ -98,17 +98,18 @@ def _pending_section(status: Status) -> Markup:
         element(
             "tr",
             element("th", clean(f"{pod.namespace}/{pod.name}"), scope="row"),
+            # Beside the name: on a phone the rest is out of the window.
+            element("td", *_reasons(pod, status), class_="why"),
             element("td", clean(pod.asks.value) if pod.asks else "no GPU", class_="asks"),
             element("td", clean(pod.queue or "none")),
             element("td", clean(pod.node) if pod.node else "not scheduled"),
             element("td", age(status.taken, pod.created)),
-            element("td", *_reasons(pod, status), class_="why"),
         )
         for pod in status.pending
     ]
     if not rows:
         return Markup()
-    columns = ("Pod", "Asks for", "Queue", "Node", "Age", "Why")
+    columns = ("Pod", "Why", "Asks for", "Queue", "Node", "Age")
     return element(
         "section",
         element("h2", "Pending"),
