@@ -208,7 +208,9 @@ def images(
     ] = None,
     lock: Annotated[Path | None, typer.Option(help="Where to write them; images.STACK.lock.json without it.")] = None,
     ask: Annotated[bool, typer.Option("--digests/--no-digests", help="Ask the registries for digests.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what the lock file holds.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what the lock file holds; its schema is docs/images.schema.json.")
+    ] = False,
 ) -> None:
     """Print every image of the stack, and write them with their digests into a lock file."""
     found = stack_images.images(read_settings(ROOT / f"Pulumi.{stack}.yaml"), chart or (), ROOT, Helm.installed())
@@ -241,7 +243,9 @@ def probe_privilege(  # noqa: PLR0913 - every option of the command
             "stack's passphrase.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the answer as JSON; its schema is docs/probe-privilege.schema.json.")
+    ] = False,
 ) -> None:
     """Find out how much of its Jetson KAI's reservation pod needs: pods on the node, one after the other."""
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")

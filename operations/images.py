@@ -1,12 +1,13 @@
 """Every image of a stack: those of its charts as helm renders them, of what the operators start, and our own."""
 
-import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from config.stack import StackSettings
 from manifests import every_object
@@ -174,7 +175,45 @@ def table(found: Iterable[Image]) -> str:
     return "\n".join((*lines, *problems))
 
 
+class LockedImage(BaseModel):
+    """An image in the lock file.
+
+    Attributes:
+        image: its name as the nodes pull it.
+        used_by: the release that starts it, or `kai-anywhere`; sorted.
+        digest: what the tag stood for, or null where no registry told it.
+        architectures: what it is for; empty where no registry told it.
+        problem: why the registry did not tell, or null.
+        pinned: the repository with the digest where that is known, without the tag.
+        name: the last part of the name with its tag: what follows `images.registry` in a stack's settings.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    image: str
+    used_by: tuple[str, ...]
+    digest: str | None
+    architectures: tuple[str, ...]
+    problem: str | None
+    pinned: str
+    name: str
+
+
+class Lock(BaseModel):
+    """What the lock file holds, and `--json` prints.
+
+    Attributes:
+        stack: whose images they are.
+        images: sorted by name.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stack: str
+    images: tuple[LockedImage, ...]
+
+
 def lock(stack: str, found: Iterable[Image]) -> str:
-    """The same for programs, as JSON: `images` with `pinned` and `name` beside what `Image` has."""
-    content = {"stack": stack, "images": [asdict(each) | {"pinned": each.pinned, "name": each.name} for each in found]}
-    return json.dumps(content, indent=2) + "\n"
+    """The same for programs: a `Lock` as JSON."""
+    locked = tuple(LockedImage(**asdict(each), pinned=each.pinned, name=each.name) for each in found)
+    return Lock(stack=stack, images=locked).model_dump_json(indent=2) + "\n"

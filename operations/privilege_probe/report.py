@@ -1,11 +1,11 @@
 """What a probe found, for people and for programs. Pure."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict
 
 from config.reservation import Overrides, Privilege
 from config.stack import StackSettings
@@ -20,6 +20,61 @@ NOT_SEEN = {
 """What an answer depends on and only the host tells, by its name in `valid_for`."""
 FOUND, NOT_RUN, NOT_HELD = 0, 1, 3
 """Exit codes: an answer; the probe could not run; no rung held."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Tried(_Model):
+    """A rung that was tried.
+
+    Attributes:
+        rung: its name.
+        adds: what its pod had.
+        pod_security: the level of Pod Security that it needs.
+        symptom: what came of it, as a key.
+        means: the same in a sentence.
+        evidence: lines of the pod's log and events.
+    """
+
+    rung: str
+    adds: tuple[str, ...]
+    pod_security: str
+    symptom: str
+    means: str
+    evidence: tuple[str, ...]
+
+
+class Answer(_Model):
+    """What `--json` prints.
+
+    Attributes:
+        node: the Jetson.
+        status: the exit status.
+        rung: the lowest rung that held and that settings can say; null without one.
+        privilege: what `reservation.privilege` calls it; null where it has no name there.
+        workaround_needed: whether the pod still needs more than the container toolkit gives it; null where that is not
+            known.
+        sentence: the same for a person.
+        remarks: what else a person should know.
+        settings: what stands in the stack's settings with the answer; empty without one.
+        attempts: the rungs that were tried, in their order.
+        valid_for: what the answer holds for, as far as the cluster tells, and the host where it was asked.
+        not_seen: what the answer depends on besides, in words.
+    """
+
+    node: str
+    status: int
+    rung: str | None
+    privilege: str | None
+    workaround_needed: bool | None
+    sentence: str
+    remarks: tuple[str, ...]
+    settings: dict[str, Any]
+    attempts: tuple[Tried, ...]
+    valid_for: dict[str, str]
+    not_seen: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -159,33 +214,33 @@ class Result:
         return "\n".join(lines)
 
     def json(self) -> str:
-        """For a program."""
-        return json.dumps(
-            {
-                "node": self.node,
-                "status": self.status,
-                "rung": self.rung.name if self.rung else None,
-                "privilege": self.rung.privilege.value if self.rung and self.rung.privilege else None,
-                "workaround_needed": self.needed,
-                "sentence": self.sentence,
-                "remarks": self.remarks,
-                "settings": self.settings_to_write,
-                "attempts": [
-                    {
-                        "rung": each.rung.name,
-                        "adds": [feature.name.lower() for feature in Feature if feature in each.rung.features],
-                        "pod_security": each.rung.pod_security,
-                        "symptom": each.symptom.name.lower(),
-                        "means": MEANINGS[each.symptom].means,
-                        "evidence": [*each.evidence],
-                    }
-                    for each in self.attempts
-                ],
-                "valid_for": dict(self.valid_for),
-                "not_seen": self.not_seen,
-            },
-            indent=2,
+        """For a program: an `Answer` as JSON."""
+        answer = Answer(
+            node=self.node,
+            status=self.status,
+            rung=self.rung.name if self.rung else None,
+            privilege=self.rung.privilege.value if self.rung and self.rung.privilege else None,
+            workaround_needed=self.needed,
+            sentence=self.sentence,
+            remarks=tuple(self.remarks),
+            settings=self.settings_to_write,
+            attempts=tuple(map(_tried, self.attempts)),
+            valid_for=dict(self.valid_for),
+            not_seen=tuple(self.not_seen),
         )
+        return answer.model_dump_json(indent=2)
+
+
+def _tried(attempt: Attempt) -> Tried:
+    rung = attempt.rung
+    return Tried(
+        rung=rung.name,
+        adds=tuple(feature.name.lower() for feature in Feature if feature in rung.features),
+        pod_security=rung.pod_security,
+        symptom=attempt.symptom.name.lower(),
+        means=MEANINGS[attempt.symptom].means,
+        evidence=tuple(attempt.evidence),
+    )
 
 
 def _joined(parts: Sequence[str]) -> str:

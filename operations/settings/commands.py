@@ -1,11 +1,10 @@
 """`settings explain`, `list` and `show`: the reference, and what is in force in a stack, on the command line."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from config.bases import Inherited, Layer
 from config.reference import Setting, UnknownSettingError, find, inside, settings, text_of
@@ -16,7 +15,9 @@ from operations.target import ROOT
 
 app = typer.Typer(name="settings", no_args_is_help=True, help="Look settings up: type, default, and what they are for.")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print it as JSON; its schema is docs/settings-explain.schema.json.")
+]
 
 
 @app.command()
@@ -50,19 +51,20 @@ def show(
         str, typer.Argument(help="The stack: its settings stand in Pulumi.<stack>.yaml, and in its base.")
     ],
     defaults: Annotated[bool, typer.Option("--defaults", help="Also what no file says.")] = False,
-    as_json: AsJson = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print it as JSON; its schema is docs/settings-show.schema.json.")
+    ] = False,
 ) -> None:
     """Print a stack's settings as they are in force, each with the file in which it stands."""
     file = ROOT / f"Pulumi.{stack}.yaml"
     layers = read_layers(file)
     in_force = read_settings(file).model_dump(mode="json")
-    said = [_Said(text_of_key(key), value, place) for key, value, place in layers.values()]
+    said = [Said(key=text_of_key(key), value=value, file=place) for key, value, place in layers.values()]
     if defaults:
-        said += [_Said(text_of_key(key), value, DEFAULT) for key, value in _beside(layers, in_force)]
+        said += [Said(key=text_of_key(key), value=value, file=DEFAULT) for key, value in _beside(layers, in_force)]
     if as_json:
-        files = [layer.file for layer in reversed(layers.layers)]
-        values = [asdict(each) for each in said]
-        typer.echo(json.dumps({"stack": stack, "files": files, "values": values}, indent=2, ensure_ascii=False))
+        files = tuple(layer.file for layer in reversed(layers.layers))
+        typer.echo(Shown(stack=stack, files=files, values=tuple(said)).model_dump_json(indent=2))
         return
     width = max((len(each.text) for each in said), default=0)
     typer.echo("\n".join(f"{each.text:<{width}}  # {each.file}" for each in said))
@@ -72,15 +74,45 @@ DEFAULT = "default"
 """Stands for the file where none says a setting."""
 
 
-@dataclass(frozen=True)
-class _Said:
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Said(_Model):
+    """A setting that is in force.
+
+    Attributes:
+        key: dotted, as `pulumi config set --path` takes it.
+        value: as JSON.
+        file: in which it stands; `default` where none says it.
+    """
+
     key: str
     value: Any
     file: str
 
     @property
     def text(self) -> str:
+        """As a line of YAML, the key dotted."""
         return f"{self.key}: {text_of(self.value)}"
+
+
+class Shown(_Model):
+    """What `show --json` prints.
+
+    Attributes:
+        stack: its name.
+        files: that say its settings, the stack's own last.
+        values: by their order in the files.
+    """
+
+    stack: str
+    files: tuple[str, ...]
+    values: tuple[Said, ...]
+
+
+class Explained(RootModel[tuple[Setting, ...]]):
+    """What `explain --json` and `list --json` print."""
 
 
 def text_of_key(key: Sequence[str]) -> str:
@@ -127,5 +159,4 @@ def _default(setting: Setting) -> str:
 
 
 def _json(chosen: Iterable[Setting]) -> str:
-    content: Sequence[dict[str, Any]] = [asdict(setting) for setting in chosen]
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    return Explained(tuple(chosen)).model_dump_json(indent=2)

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
@@ -9,13 +11,34 @@ from pydantic import BaseModel
 
 from operations.__main__ import app
 from operations.bundle.commands import Told
+from operations.images import Lock
+from operations.privilege_probe.report import Answer
 from operations.rollback.plan import Plan
+from operations.settings.commands import Explained, Shown
 from operations.verify.steps import Report
 from testbed.stacks import ROOT
 
-MODELS: dict[str, type[BaseModel]] = {"bundle": Told, "rollback": Plan, "verify": Report}
+MODELS: dict[str, type[BaseModel]] = {
+    "bundle": Told,
+    "images": Lock,
+    "probe-privilege": Answer,
+    "rollback": Plan,
+    "settings-explain": Explained,
+    "settings-show": Shown,
+    "verify": Report,
+}
 """By command; the others' schemas have tests beside those of their commands."""
-OPERATIONS = ("bundle", "doctor", "doctor pod", "plan", "rollback", "status", "verify")
+
+
+def _with_json(command: Any, name: str = "") -> Iterator[str]:  # noqa: ANN401 - typer's command
+    """Every command that prints JSON, by its name below `kai-anywhere`."""
+    for part, each in getattr(command, "commands", {}).items():
+        yield from _with_json(each, f"{name} {part}".strip())
+    if name and any("--json" in each.opts for each in command.params):
+        yield name
+
+
+OPERATIONS = sorted(_with_json(typer.main.get_command(app)))
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
@@ -32,7 +55,7 @@ def test_the_help_of_json_says_where_its_schema_is(name: str) -> None:
     for part in name.split():
         command = command.commands[part]  # type: ignore[attr-defined]
     options = {each.opts[0]: each.help for each in command.params if isinstance(each.help, str)}  # type: ignore[attr-defined]
-    documented = re.search(r"docs/[a-z]+\.schema\.json", options["--json"])
+    documented = re.search(r"docs/[a-z-]+\.schema\.json", options["--json"])
     assert "--json-schema" in options or (documented and (ROOT / documented[0]).is_file())
 
 
