@@ -46,11 +46,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 LONGEST = (
-    "tests/cluster",
+    "tests/engine/stack/test_package_by_version.py",
+    "tests/engine/stack/test_many_nodes.py",
     "tests/faults",
+    "tests/cluster",
+    "tests/engine/teams",
     "tests/engine/stack/test_recovery.py",
     "tests/engine/stack/test_faults.py",
     "tests/engine/stack/test_random_settings.py",
+    "tests/engine/stack/test_rollback.py",
+    "tests/engine/stack/test_verification.py",
     "tests/engine/admission",
     "tests/engine/docs/test_guides.py",
     "tests/engine/stack/test_lifecycle.py",
