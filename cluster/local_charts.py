@@ -1,21 +1,21 @@
 """Charts that lie on this machine, looked at before Helm is: which chart is it?"""
 
-import re
 import tarfile
 from pathlib import Path, PurePosixPath
 
-_NAME = re.compile(r"""^name:\s*["']?([^\s"'#]+)""", re.MULTILINE)
+import yaml
+
 _MOST_BYTES = 64 * 1024
 
 
 def chart_name(path: Path) -> str | None:
     """The name in the Chart.yaml of a chart's folder or archive; None where none can be read, which Helm explains."""
     try:
-        text = _of_folder(path) if path.is_dir() else _of_archive(path)
-    except (OSError, EOFError, tarfile.TarError):
+        content = yaml.safe_load(_of_folder(path) if path.is_dir() else _of_archive(path))
+    except (OSError, EOFError, ValueError, tarfile.TarError, yaml.YAMLError):
         return None
-    found = _NAME.search(text.decode("utf-8", errors="replace"))
-    return None if found is None else found[1]
+    name = content.get("name") if isinstance(content, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _of_folder(path: Path) -> bytes:

@@ -169,7 +169,7 @@ def wrong_charts(settings: StackSettings) -> Iterator[Finding]:
 def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) -> ClusterFacts:
     """Ask the cluster everything that the checks need.
 
-    Several questions at a time: there are fifty in a first preview, and each takes as long as the way to the cluster.
+    Several questions at a time: a first preview has some thirty, and each takes as long as the way to the cluster.
     """
     # Alone, and first: a cluster that does not answer is found out by one question.
     version = cluster.version()

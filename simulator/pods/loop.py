@@ -21,7 +21,7 @@ from simulator.pods.runner import Place, Runner
 from toolchain import name_of
 
 POLL_SECONDS = 0.5
-"""As the operands' loop."""
+"""Fast enough that a person does not see the delay, slow enough for a two-core machine."""
 _LAST_GRACE_SECONDS = 3.0
 """For all programs when the simulator stops: it is killed itself after five seconds."""
 _POD_RANGE = "10.245"
