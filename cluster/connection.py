@@ -1,6 +1,7 @@
 """The connection to the API server: how a request is sent, and what becomes of its answer."""
 
-from collections.abc import Callable, Iterator, Mapping
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -101,13 +102,14 @@ class Connection:
     def _of(cls, chosen: ChosenContext, timeout_seconds: float | None = None) -> Self:
         timeout = httpx2.Timeout(timeout_seconds or TIMEOUT_SECONDS)
         try:
-            http = client_adapter.Client(chosen.config, client_adapter.ConnectionParams(timeout=timeout))
+            parameters = client_adapter.ConnectionParams(timeout=timeout).httpx_params(chosen.config)
         except (ConfigError, ValueError, OSError, httpx2.InvalidURL) as error:
             raise ClusterError(
                 f"The address or the certificates of context '{chosen.name}' can't be used: {error}\n"
                 f"Check them with: kubectl --kubeconfig {chosen.file} config view"
             ) from error
-        return cls(chosen, http, timeout_seconds)
+        _set_protocols_once(parameters["verify"])
+        return cls(chosen, httpx2.Client(**parameters), timeout_seconds)
 
     def close(self) -> None:
         """Close the connection."""
@@ -210,6 +212,22 @@ class Connection:
             ) from error
         except (ConfigError, LookupError, TypeError, ValueError, OSError) as error:
             raise ClusterError(f"The credentials of context '{self.context}' can't be used: {error}") from error
+
+
+def _set_protocols_once(context: ssl.SSLContext) -> None:
+    """Set the protocols (ALPN) of a TLS context, and let nothing set them again.
+
+    Symptom: of some 10,000 connections that threads open at the same time, one fails with `TLSV1_ALERT_DECODE_ERROR`.
+    Before each handshake the HTTP client sets the protocols of the one context that all threads share. That frees the
+    list which another thread's handshake may be copying. Seen with Python 3.11 and httpcore2 2.16; CPython knows it as
+    python/cpython#141012, open in November 2026.
+    """
+    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols = _keep_protocols  # type: ignore[method-assign]
+
+
+def _keep_protocols(alpn_protocols: Iterable[str]) -> None:
+    """Set nothing."""
 
 
 def objection_of(response: httpx2.Response) -> Objection | None:

@@ -1,6 +1,7 @@
 """What the client reads from a real HTTP server, and what it says of one that does not answer as Kubernetes does."""
 
 import socket
+import ssl
 import stat
 import time
 from collections.abc import Callable
@@ -205,6 +206,26 @@ def test_the_certificate_authority_of_the_context_is_trusted(tmp_path: Path) -> 
         cluster = _connect(content, tmp_path)
         assert cluster.uid() == UID
         cluster.close()
+
+
+def test_connections_do_not_set_the_protocols_of_the_tls_context_that_other_threads_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, authority = certificate()
+    (tmp_path / "ca.crt").write_bytes(authority)
+    with running(context) as api:
+        make_healthy(api)
+        content = kubeconfig(api.url)
+        content["clusters"][0]["cluster"]["certificate-authority"] = "ca.crt"
+        cluster = _connect(content, tmp_path)
+        set_by_connections: list[list[str]] = []
+        monkeypatch.setattr(
+            ssl.SSLContext, "set_alpn_protocols", lambda _, protocols: set_by_connections.append(protocols)
+        )
+        # The server closes each connection, so each question opens one.
+        assert [cluster.uid(), cluster.uid()] == [UID, UID]
+        cluster.close()
+    assert set_by_connections == []
 
 
 def test_a_server_with_an_unknown_certificate_authority_is_not_trusted(tmp_path: Path) -> None:
