@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from manifests.many_nodes import apart
 from manifests.ownership import BEFORE, kept_values, key
 
 _MANY_NODES = "kai-anywhere:index:ManyNodeLabels"
@@ -76,8 +77,8 @@ class DeployedState:
         written += [
             _Written.model_validate(node)
             for token, outputs in listed
-            if token == _MANY_NODES and isinstance(nodes := outputs.get("nodes"), Mapping)
-            for node in nodes.values()
+            if token == _MANY_NODES and isinstance(outputs.get("nodes"), Mapping)
+            for node in apart(outputs).values()
         ]
         return cls(
             deployed=any(not token.startswith(_ENGINE_OWN) for token, _ in listed),

@@ -10,6 +10,7 @@ from cluster.connection import UP_TIMEOUT_SECONDS
 from cluster.giving_back import give_back_values
 from components import tokens
 from config.cluster import ClusterSettings
+from manifests.many_nodes import apart, together
 from manifests.ownership import annotated, key
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Clust
             # Its provider gives back by itself, from what it remembers, with the program or without.
             nodes = {
                 name: annotated(node, adopted[key(node)]) if key(node) in adopted else node
-                for name, node in props["nodes"].items()
+                for name, node in apart(props).items()
             }
-            return pulumi.ResourceTransformationResult(props | {"nodes": nodes}, args.opts)
+            return pulumi.ResourceTransformationResult(props | together(nodes), args.opts)
         if "kind" not in props or (kept := adopted.get(key(props))) is None:
             return None
         opts = pulumi.ResourceOptions.merge(

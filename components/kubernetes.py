@@ -15,6 +15,7 @@ from pulumi_kubernetes import Provider
 from components import tokens
 from config.cluster import POLICIES_SINCE
 from manifests.admission_objects import ADMISSION_GROUP
+from manifests.many_nodes import together
 from manifests.node_labels import MANY_NODES
 from manifests.objects import HelmRelease, Manifest, StackObject, logical_name
 from manifests.ownership import FIELD_MANAGER, field_manager
@@ -153,7 +154,7 @@ class Labeller:
             props = {
                 "kubeconfig": self.kubeconfig,
                 "fieldManager": field_manager(this_stack(), name),
-                "nodes": nodes,
+                **together(nodes),
             }
             pulumi.CustomResource(tokens.MANY_NODE_LABELS, name, props, opts)
             return

@@ -1,7 +1,7 @@
 """The resource `kai-anywhere:index:ManyNodeLabels`: labels of many nodes in one, as the engine speaks with a provider.
 
-Inputs and outputs are alike: the connection that is bound to the cluster, the field manager, and `nodes`, by name, each
-as the Node that is applied. A preview contacts nothing.
+Inputs and outputs are alike: the connection that is bound to the cluster, the field manager, and the labels as
+manifests/many_nodes.py writes them. A preview contacts nothing.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[i
 from pulumi.runtime.proto import provider_pb2, status_pb2
 
 from cluster.errors import ClusterError
+from manifests.many_nodes import apart, together
 
 _ID = "node-labels"
 _SHOWN = 10
@@ -33,7 +34,7 @@ class ManyNodeLabels:
     def diff(self, request: Any) -> Any:  # noqa: ANN401
         """What differs, label by label, from what the cluster had when it was written or read last."""
         olds, news = _dict(request.olds), _dict(request.news)
-        changes = dict(_differences(olds.get("nodes", {}), news.get("nodes", {})))
+        changes = dict(_differences(olds, news))
         if olds.get("fieldManager") != news.get("fieldManager"):
             changes["fieldManager"] = _KIND.UPDATE
         return provider_pb2.DiffResponse(
@@ -60,23 +61,23 @@ class ManyNodeLabels:
     async def read(self, request: Any, context: Any) -> Any:  # noqa: ANN401
         """The values that the labels have now."""
         known = _dict(request.properties)
-        nodes = await _asked(context, lambda: _on_cluster().read(known["kubeconfig"], known["nodes"]))
-        live = _struct(known | {"nodes": nodes})
+        nodes = await _asked(context, lambda: _on_cluster().read(known["kubeconfig"], apart(known)))
+        live = _struct(known | together(nodes))
         return provider_pb2.ReadResponse(id=request.id, properties=live, inputs=live)
 
     async def delete(self, request: Any, context: Any) -> Any:  # noqa: ANN401
         """Let go of every node: adopted values come back."""
         known = _dict(request.properties)
         problems = await _asked(
-            context, lambda: _on_cluster().release(known["kubeconfig"], known["nodes"], known["fieldManager"])
+            context, lambda: _on_cluster().release(known["kubeconfig"], apart(known), known["fieldManager"])
         )
         if problems:
             await context.abort(grpc.StatusCode.UNKNOWN, _said("let go of", problems))
         return empty_pb2.Empty()
 
     async def _write(self, news: Mapping[str, Any], olds: Mapping[str, Any], context: Any) -> None:  # noqa: ANN401
-        wanted, manager = news["nodes"], news["fieldManager"]
-        before, former = olds.get("nodes", {}), olds.get("fieldManager", manager)
+        wanted, manager = apart(news), news["fieldManager"]
+        before, former = apart(olds), olds.get("fieldManager", manager)
         moved = manager != former
         changed = {name: node for name, node in wanted.items() if moved or before.get(name) != node}
         gone = {name: node for name, node in before.items() if moved or name not in wanted}
@@ -87,7 +88,7 @@ class ManyNodeLabels:
             there = {name: node for name, node in wanted.items() if name not in unset}
             held = {name: before[name] for name in unreleased}
             reasons = [text for text in (_said("label", unset), _said("let go of", unreleased)) if text]
-            await _partly(context, {**news, "nodes": held | there}, news, reasons)
+            await _partly(context, {**news, **together(held | there)}, news, reasons)
 
 
 def _on_cluster() -> Any:  # noqa: ANN401 - a module
@@ -99,17 +100,25 @@ def _on_cluster() -> Any:  # noqa: ANN401 - a module
 
 def _differences(olds: Mapping[str, Any], news: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Each path that differs, as Pulumi writes paths, with the kind of difference."""
-    for name in sorted({*olds, *news}):
-        place = f'nodes["{name}"]'
-        if name not in olds or name not in news:
-            yield place, _KIND.ADD if name in news else _KIND.DELETE
-            continue
-        for part in ("labels", "annotations"):
-            old, new = (each[name]["metadata"].get(part, {}) for each in (olds, news))
-            for key in sorted({*old, *new}):
-                if old.get(key) != new.get(key):
-                    kind = _KIND.ADD if key not in old else _KIND.DELETE if key not in new else _KIND.UPDATE
-                    yield f'{place}.metadata.{part}["{key}"]', kind
+    before, after = apart(olds), apart(news)
+    for name in sorted(before.keys() ^ after.keys()):
+        yield f'nodes["{name}"]', _KIND.ADD if name in after else _KIND.DELETE
+    stay = sorted(before.keys() & after.keys())
+    for part in ("labels", "annotations"):
+        old, new = ({name: nodes[name]["metadata"].get(part, {}) for name in stay} for nodes in (before, after))
+        shared = [document.get("labels", {}) if part == "labels" else {} for document in (olds, news)]
+        for key in sorted({key for values in (*old.values(), *new.values()) for key in values}):
+            differ = [name for name in stay if old[name].get(key) != new[name].get(key)]
+            if differ and shared[0].get(key) != shared[1].get(key):
+                yield f'labels["{key}"]', _kind(key, *shared)
+                if len(differ) == len(stay):
+                    continue
+            for name in differ:
+                yield f'nodes["{name}"].{part}["{key}"]', _kind(key, old[name], new[name])
+
+
+def _kind(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    return _KIND.ADD if key not in old else _KIND.DELETE if key not in new else _KIND.UPDATE
 
 
 async def _asked(context: Any, ask: Callable[[], T]) -> T:  # noqa: ANN401

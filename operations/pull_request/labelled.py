@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from manifests.many_nodes import apart
 from operations.pull_request.values import at, mapping, text
 
 
@@ -16,9 +17,9 @@ def labelled(kind: str, inputs: Mapping[str, object] | None) -> dict[str, Mappin
         return {}
     match kind.rsplit(":", 1)[-1]:
         case "NodePatch":
-            nodes = [inputs]
+            nodes: list[Mapping[str, object]] = [inputs]
         case "ManyNodeLabels":
-            nodes = [mapping(node) for node in mapping(inputs.get("nodes")).values()]
+            nodes = list(apart(inputs).values())
         case _:
             return {}
     return {text(at(node, "metadata", "name")): mapping(at(node, "metadata", "labels")) for node in nodes}

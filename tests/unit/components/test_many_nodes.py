@@ -11,10 +11,12 @@ from components.adoption import adopting
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.own_provider import is_found
 from config.cluster import ClusterSettings, Distribution
+from manifests.many_nodes import apart
 from manifests.node_labels import MANY_NODES, node_labels
 from manifests.ownership import BEFORE
 from testbed.stacks import ROOT, Json, changed, gvirtus_full, jetson, parse
 from tests.support.hosts.settings import mixed_with_hosts
+from tests.support.many_nodes import MANY
 from tests.support.recording_monitor import Graph, Registration, record
 from tests.unit.components.programs import CLUSTER_UID, KUBECONFIG
 
@@ -46,8 +48,10 @@ def test_many_nodes_are_one_resource_with_the_values_of_each() -> None:
     graph = _registered(stack)
     assert _patches(graph) == []
     inputs = graph.by_key[ALL].inputs
-    assert {name: node["metadata"]["labels"] for name, node in inputs["nodes"].items()} == node_labels(parse(stack))
-    assert all(node["kind"] == "Node" and node["metadata"]["name"] == name for name, node in inputs["nodes"].items())
+    nodes = apart(inputs)
+    assert {name: node["metadata"]["labels"] for name, node in nodes.items()} == node_labels(parse(stack))
+    assert inputs["labels"]["kai-anywhere.io/platform"] == "tegra", "what all have is said once"
+    assert inputs["nodes"]["jetson-3"] == {"labels": {"nvidia.com/gpu.memory": "28675"}}
     assert inputs["fieldManager"] == "kai-anywhere/kai-anywhere/test/node-labels"
     assert inputs["kubeconfig"] == KUBECONFIG
     assert graph.by_key[ALL].provider is None, "the Kubernetes provider does not know it"
@@ -89,7 +93,7 @@ def test_a_value_that_a_host_is_asked_for_is_unknown_to_a_preview_and_the_labels
         mixed_with_hosts(), "node_profiles.all", {"sharing": "kai", "nodes": [f"x86-{number}" for number in range(30)]}
     )
     graph = _registered(stack)
-    labels = graph.by_key[ALL].inputs["nodes"]["jetson-1"]["metadata"]["labels"]
+    labels = apart(graph.by_key[ALL].inputs)["jetson-1"]["metadata"]["labels"]
     assert labels["kai-anywhere.io/platform"] == "tegra"
     assert any(key.endswith("-configured") for key in graph.by_key[ALL].dependencies)
 
@@ -104,9 +108,9 @@ def test_many_frontends_are_one_resource_too() -> None:
 def test_an_adopted_node_keeps_what_it_held_within_the_one_resource_and_no_hook_is_needed() -> None:
     registered = _registered(_jetsons(MANY_NODES + 1), adopted=ADOPTED).by_key[ALL]
     kept = {
-        name: json.loads(node["metadata"]["annotations"][BEFORE])
+        name: json.loads(node["annotations"][BEFORE])
         for name, node in registered.inputs["nodes"].items()
-        if "annotations" in node["metadata"]
+        if "annotations" in node
     }
     assert kept == {"jetson-2": ADOPTED["Node/jetson-2"]}
     assert not registered.retained
@@ -114,7 +118,9 @@ def test_an_adopted_node_keeps_what_it_held_within_the_one_resource_and_no_hook_
 
 def test_the_state_tells_the_labels_and_what_was_adopted_of_the_one_resource() -> None:
     inputs = _registered(_jetsons(MANY_NODES + 1), adopted=ADOPTED).by_key[ALL].inputs
-    state = DeployedState.of([("kai-anywhere:index:ManyNodeLabels", inputs)])
+    former = {"nodes": apart(inputs)}
+    assert DeployedState.of([(MANY, former)]) == DeployedState.of([(MANY, inputs)]), "as earlier versions kept it"
+    state = DeployedState.of([(MANY, inputs)])
     assert state.deployed
     assert state.labels == node_labels(parse(_jetsons(MANY_NODES + 1)))
     assert state.adopted == ADOPTED

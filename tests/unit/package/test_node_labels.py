@@ -17,23 +17,30 @@ from package.node_labels import ManyNodeLabels
 from tests.support.api_server import UID, Answer, kubeconfig, running, write_kubeconfig
 
 BOUND = f"~/.kai-anywhere/clusters/{UID}"
+MEMORY, PLATFORM = "nvidia.com/gpu.memory", "kai-anywhere.io/platform"
 MANAGER = "kai-anywhere/kai-anywhere/site/node-labels"
 
 
-def _nodes(**memory: str) -> dict[str, Any]:
-    return {
+def _struct(manager: str = MANAGER, **values: Any) -> Any:  # noqa: ANN401 - protobuf's message
+    return json_format.ParseDict({"kubeconfig": BOUND, "fieldManager": manager, **values}, struct_pb2.Struct())
+
+
+def _inputs(manager: str = MANAGER, **memory: str) -> Any:  # noqa: ANN401
+    nodes = {name: {"labels": {MEMORY: value}} for name, value in memory.items()}
+    return _struct(manager, labels={PLATFORM: "tegra"}, nodes=nodes)
+
+
+def _former(**memory: str) -> Any:  # noqa: ANN401
+    """What earlier versions kept in the state: each Node as it was applied."""
+    nodes = {
         name: {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": {"nvidia.com/gpu.memory": value}},
+            "metadata": {"name": name, "labels": {MEMORY: value, PLATFORM: "tegra"}},
         }
         for name, value in memory.items()
     }
-
-
-def _inputs(manager: str = MANAGER, **memory: str) -> Any:  # noqa: ANN401 - protobuf's message
-    values = {"kubeconfig": BOUND, "fieldManager": manager, "nodes": _nodes(**memory)}
-    return json_format.ParseDict(values, struct_pb2.Struct())
+    return _struct(nodes=nodes)
 
 
 class _AbortedError(Exception):
@@ -94,12 +101,44 @@ def test_a_difference_is_named_by_node_and_label_and_nothing_is_replaced() -> No
     assert found.changes == provider_pb2.DiffResponse.DIFF_SOME
     kinds = {path: provider_pb2.PropertyDiff.Kind.Name(each.kind) for path, each in found.detailedDiff.items()}
     assert kinds == {
-        'nodes["b"].metadata.labels["nvidia.com/gpu.memory"]': "UPDATE",
+        'nodes["b"].labels["nvidia.com/gpu.memory"]': "UPDATE",
         'nodes["c"]': "DELETE",
         'nodes["d"]': "ADD",
     }
     assert list(found.diffs) == ["nodes"]
     assert not found.replaces
+
+
+def _kinds(olds: Any, news: Any) -> dict[str, str]:  # noqa: ANN401
+    difference = _diff(olds, news).detailedDiff
+    return {path: provider_pb2.PropertyDiff.Kind.Name(each.kind) for path, each in difference.items()}
+
+
+def test_a_label_of_all_nodes_that_changes_is_one_difference() -> None:
+    off = "nvidia.com/gpu.deploy.dcgm"
+    nodes = {"a": {"labels": {MEMORY: "1"}}, "b": {"labels": {MEMORY: "2"}}}
+    before = _struct(labels={PLATFORM: "tegra"}, nodes=nodes)
+    assert _kinds(before, _struct(labels={PLATFORM: "x86"}, nodes=nodes)) == {f'labels["{PLATFORM}"]': "UPDATE"}
+    added = _struct(labels={PLATFORM: "tegra", off: "false"}, nodes=nodes)
+    assert _kinds(before, added) == {f'labels["{off}"]': "ADD"}
+    assert _kinds(added, before) == {f'labels["{off}"]': "DELETE"}
+
+
+def test_a_node_that_lost_what_all_have_is_named() -> None:
+    drifted = _struct(
+        labels={}, nodes={"a": {"labels": {MEMORY: "1", PLATFORM: "tegra"}}, "b": {"labels": {MEMORY: "2"}}}
+    )
+    assert _kinds(drifted, _inputs(a="1", b="2")) == {
+        f'labels["{PLATFORM}"]': "ADD",
+        f'nodes["b"].labels["{PLATFORM}"]': "ADD",
+    }
+
+
+def test_what_earlier_versions_remember_differs_only_where_the_labels_do(written: _Written) -> None:
+    assert _kinds(_former(a="1", b="2"), _inputs(a="1", b="2")) == {}
+    assert _kinds(_former(a="1", b="2"), _inputs(a="1", b="3")) == {f'nodes["b"].labels["{MEMORY}"]': "UPDATE"}
+    _update(_former(a="1", b="2", c="3"), _inputs(a="1", b="3"))
+    assert (written.labelled, written.gone) == (["b"], [("c", MANAGER)])
 
 
 def test_a_preview_contacts_nothing(written: _Written) -> None:

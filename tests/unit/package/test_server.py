@@ -18,26 +18,27 @@ from package.version import VERSION
 from tests.support.api_server import UID, ApiServer, kubeconfig, running, write_kubeconfig
 
 MANAGER = "kai-anywhere/kai-anywhere/site/node-labels"
-MEMORY = "nvidia.com/gpu.memory"
+MEMORY, PLATFORM = "nvidia.com/gpu.memory", "kai-anywhere.io/platform"
 
 
 def _inputs(**memory: str) -> Any:  # noqa: ANN401 - protobuf's message
-    nodes = {
-        name: {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {MEMORY: mib}}}
-        for name, mib in memory.items()
+    values = {
+        "kubeconfig": f"~/.kai-anywhere/clusters/{UID}",
+        "fieldManager": MANAGER,
+        "labels": {PLATFORM: "tegra"},
+        "nodes": {name: {"labels": {MEMORY: mib}} for name, mib in memory.items()},
     }
-    values = {"kubeconfig": f"~/.kai-anywhere/clusters/{UID}", "fieldManager": MANAGER, "nodes": nodes}
     return json_format.ParseDict(values, struct_pb2.Struct())
 
 
 def _served(server: ApiServer, **memory: str) -> None:
-    fields: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{MEMORY}": {}}}}
+    fields: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{MEMORY}": {}, f"f:{PLATFORM}": {}}}}
     items = [
         {
             "metadata": {
                 "name": name,
                 "uid": name,
-                "labels": {MEMORY: mib},
+                "labels": {MEMORY: mib, PLATFORM: "tegra"},
                 "managedFields": [{"manager": MANAGER, "fieldsV1": fields}],
             }
         }
@@ -105,7 +106,7 @@ def test_a_resource_lives_from_its_check_to_its_deletion(bound: Path) -> None:
         made, read, diff, repaired = _call(ask)
     assert made.properties == _inputs(a="1", b="2")
     assert read.properties == read.inputs == _inputs(a="9", b="2")
-    assert set(diff.detailedDiff) == {f'nodes["a"].metadata.labels["{MEMORY}"]'}
+    assert set(diff.detailedDiff) == {f'nodes["a"].labels["{MEMORY}"]'}
     assert repaired == ["/api/v1/nodes/a"], "what does not differ is not written"
     writes = [(each.path, each.query["fieldManager"]) for each in server.asked if each.method == "PATCH"]
     assert sorted(writes) == [("/api/v1/nodes/a", [MANAGER])] * 3 + [("/api/v1/nodes/b", [MANAGER])] * 2

@@ -110,16 +110,15 @@ def test_many_nodes_with_the_same_change_are_one_sentence() -> None:
 
 def test_labels_of_many_nodes_in_one_resource_are_told_node_by_node() -> None:
     def all_of(**memory: str) -> Json:
-        nodes = {
-            name: {"metadata": {"name": name, "labels": {"nvidia.com/gpu.memory": mib}}} for name, mib in memory.items()
-        }
-        return {"nodes": nodes}
+        nodes = {name: {"labels": {"nvidia.com/gpu.memory": mib}} for name, mib in memory.items()}
+        return {"labels": {"kai-anywhere.io/platform": "tegra"}, "nodes": nodes}
 
     kind = "kai-anywhere:index:ManyNodeLabels"
     told = record(step("update", "n", type_=kind, old=all_of(a="1000", b="2000"), new=all_of(a="1000", b="3000")))
     assert sentences(told, Redactor()) == ["Node `b`: KAI may share `3000` MiB of each GPU instead of `2000` MiB."]
 
-    one = {"metadata": {"name": "a", "labels": {"nvidia.com/gpu.memory": "1000"}}}
+    labels = {"nvidia.com/gpu.memory": "1000", "kai-anywhere.io/platform": "tegra"}
+    one = {"metadata": {"name": "a", "labels": labels}}
     moved = record(
         step("create", "all", type_=kind, new=all_of(a="1000")),
         step("delete", "a", type_="kubernetes:core/v1:NodePatch", old=one),
