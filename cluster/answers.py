@@ -15,14 +15,18 @@ _BYTES = {None: 1, "Ki": _KI, "Mi": _KI**2, "Gi": _KI**3, "Ti": _KI**4}
 
 def _statuses(conditions: object) -> object:
     """Conditions as a mapping of type to status."""
-    return {each["type"]: each["status"] for each in conditions} if isinstance(conditions, list) else conditions
+    return (
+        {condition["type"]: condition["status"] for condition in conditions}
+        if isinstance(conditions, list)
+        else conditions
+    )
 
 
 def _changes(conditions: object) -> object:
     """Conditions as a mapping of type to when the status changed last."""
     if not isinstance(conditions, list):
         return conditions
-    return {each["type"]: since for each in conditions if (since := each.get("lastTransitionTime"))}
+    return {condition["type"]: since for condition in conditions if (since := condition.get("lastTransitionTime"))}
 
 
 def _metadata_writes(managed_fields: object) -> object:
@@ -43,7 +47,9 @@ def _metadata_writes(managed_fields: object) -> object:
 def _messages(conditions: object) -> object:
     """Conditions as a mapping of type to what they say of themselves."""
     return (
-        {each["type"]: each.get("message", "") for each in conditions} if isinstance(conditions, list) else conditions
+        {condition["type"]: condition.get("message", "") for condition in conditions}
+        if isinstance(conditions, list)
+        else conditions
     )
 
 
@@ -140,7 +146,7 @@ class Node(Answer):
 
     def label_since(self, label: str) -> datetime | None:
         """When a label's writer wrote last; None where the API server does not tell."""
-        return max((each.time for each in self.owners if each.time and each.owns_label(label)), default=None)
+        return max((entry.time for entry in self.owners if entry.time and entry.owns_label(label)), default=None)
 
 
 class Namespace(Answer):

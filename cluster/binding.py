@@ -95,7 +95,7 @@ def unbind(kubeconfig: Path) -> None:
 def _authorities(kubeconfig: Path) -> set[str]:
     try:
         content = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
-        return {each["cluster"].get("certificate-authority-data") for each in content["clusters"]} - {None}
+        return {entry["cluster"].get("certificate-authority-data") for entry in content["clusters"]} - {None}
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         return set()
 
@@ -122,7 +122,7 @@ def standalone(chosen: ChosenContext) -> dict[str, Any]:
 
 
 def _entry(content: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
-    entry: Mapping[str, Any] = next(each[kind] for each in content[f"{kind}s"] if each["name"] == name)
+    entry: Mapping[str, Any] = next(item[kind] for item in content[f"{kind}s"] if item["name"] == name)
     return entry
 
 

@@ -93,8 +93,8 @@ class Cluster(Connection):
 
     def pull_secret(self, namespace: str, name: str) -> PullSecret | None:
         """A Secret that pods pull images with, for a copy of it; None where there is none, or one of another type."""
-        found = self._find(f"/api/v1/namespaces/{namespace}/secrets/{name}", PullSecret.model_validate)
-        return found if found and found.type in _PULL_TYPES else None
+        secret = self._find(f"/api/v1/namespaces/{namespace}/secrets/{name}", PullSecret.model_validate)
+        return secret if secret and secret.type in _PULL_TYPES else None
 
     def log(  # noqa: PLR0913 - the parts of a request
         self,
@@ -134,11 +134,17 @@ class Cluster(Connection):
     def allows(self, verb: str, resource: str, *, group: str = "", namespace: str = "") -> bool:
         """Whether the user may do this to every object of a resource; a subresource stands behind a slash."""
         name, _, subresource = resource.partition("/")
-        asked = {"verb": verb, "resource": name, "subresource": subresource, "group": group, "namespace": namespace}
+        attributes = {
+            "verb": verb,
+            "resource": name,
+            "subresource": subresource,
+            "group": group,
+            "namespace": namespace,
+        }
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
+            "spec": {"resourceAttributes": attributes},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         return self._read(path, AccessReview.model_validate, method="POST", body=json.dumps(review)).allowed
@@ -292,9 +298,9 @@ class Cluster(Connection):
         """Every group of the API server with its versions, the preferred one first, and their kinds."""
         groups = TypeAdapter(list[DiscoveredGroup])
         return [
-            each
+            group
             for root in ("/api", "/apis")
-            for each in self._read(root, lambda answer: groups.validate_python(answer["items"]), accept=_DISCOVERY)
+            for group in self._read(root, lambda answer: groups.validate_python(answer["items"]), accept=_DISCOVERY)
         ]
 
     def deployments(self) -> list[Installed]:
@@ -327,13 +333,13 @@ class Cluster(Connection):
         return frozenset(
             version
             for version, group in served.items()
-            if group is not None and any(each.name == "mutatingadmissionpolicies" for each in group.resources)
+            if group is not None and any(resource.name == "mutatingadmissionpolicies" for resource in group.resources)
         )
 
     def has_kind(self, version: str, plural: str) -> bool:
         """Whether the API server knows a kind, as `scheduling.run.ai/v2` and `queues`."""
         group = self._find(f"/apis/{version}", Resources.model_validate)
-        return group is not None and any(each.name == plural for each in group.resources)
+        return group is not None and any(resource.name == plural for resource in group.resources)
 
     def helm_revisions(self, namespace: str, release: str) -> list[HelmRevision]:
         """The stored revisions of a Helm release. Only metadata is asked for: the content holds the chart's values."""

@@ -235,12 +235,12 @@ def objection_of(response: httpx2.Response) -> Objection | None:
     if response.is_success:
         return None
     try:
-        said = Status.model_validate_json(response.content).message
+        message = Status.model_validate_json(response.content).message
     except ValidationError:
         # For a kind that it does not know yet, the API server answers in plain text.
-        said = ""
+        message = ""
     return Objection(
-        code=response.status_code, message=said or f"the API server answered with status {response.status_code}"
+        code=response.status_code, message=message or f"the API server answered with status {response.status_code}"
     )
 
 

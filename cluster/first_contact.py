@@ -47,13 +47,13 @@ def planned_objects(settings: StackSettings) -> dict[str, Manifest]:
 
 def read_unknown(cluster: Cluster, settings: StackSettings, state: DeployedState) -> dict[str, LiveObject]:
     """What is there under the names of the stack's objects and is not in its state."""
-    asked = {
+    manifests = {
         name: manifest
         for name, manifest in planned_objects(settings).items()
         if name not in state.objects and not (manifest["kind"] == "SchedulingShard" and _kai_is_ours(settings, state))
     }
     with at_once() as threads:
-        answers = zip(asked, threads.map(cluster.find_object, asked.values()), strict=True)
+        answers = zip(manifests, threads.map(cluster.find_object, manifests.values()), strict=True)
         return {name: live for name, live in answers if live is not None}
 
 
@@ -85,12 +85,12 @@ def meet(
             findings.append(finding)
         else:
             adopted[name] = before(live.content, planned[name])
-    for node, wanted in labels.items():
+    for node, desired in labels.items():
         name = f"Node/{node}"
-        theirs = _their_labels(wanted, nodes[node], state.labels.get(node, {}), stack) if node in nodes else {}
+        theirs = _their_labels(desired, nodes[node], state.labels.get(node, {}), stack) if node in nodes else {}
         if not theirs:
             continue
-        finding = _labels(nodes[node], wanted, theirs, stack, settings.cluster.adopt)
+        finding = _labels(nodes[node], desired, theirs, stack, settings.cluster.adopt)
         if finding is not None:
             findings.append(finding)
             continue
@@ -129,11 +129,11 @@ def _object(name: str, live: LiveObject, adopt: Sequence[str]) -> Finding | None
     if name in adopt:
         return None
     written = f" (written by {', '.join(live.managers)})" if live.managers else ""
-    other = _ANOTHER_NAME.get(name.partition("/")[0], "choose another context")
+    alternative = _ANOTHER_NAME.get(name.partition("/")[0], "choose another context")
     return Finding(
         f"{_shown(name)} exists already and is not this stack's{written}.",
         f"To use it as it is named, add {name} to cluster.adopt: what it holds now is kept, and given back on destroy. "
-        f"Or {other}.",
+        f"Or {alternative}.",
     )
 
 
@@ -145,8 +145,8 @@ def _their_labels(planned: Mapping[str, str | None], node: Node, ours: Mapping[s
     """
     theirs = {}
     for label, value in planned.items():
-        there = node.labels.get(label)
-        if there is None or there == value or (label in ours and ours[label] != there):
+        current = node.labels.get(label)
+        if current is None or current == value or (label in ours and ours[label] != current):
             continue
         owners = [entry.manager for entry in node.owners if entry.owns_label(label)]
         others = [manager for manager in owners if not manager.startswith(owner(stack))]
@@ -154,7 +154,7 @@ def _their_labels(planned: Mapping[str, str | None], node: Node, ours: Mapping[s
             # Written before the stack's field managers had names of their own.
             others = [manager for manager in others if not manager.startswith(_RANDOM_MANAGER)]
         if others or (label not in ours and not owners):
-            theirs[label] = there
+            theirs[label] = current
     return theirs
 
 

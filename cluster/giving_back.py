@@ -47,5 +47,5 @@ def give_back_values(cluster: Cluster, ours: Manifest) -> None:
 def not_of_siblings(labels: Mapping[str, Any], owners: Iterable[FieldOwner], manager: str) -> dict[str, Any]:
     """The labels without those that another field manager of the same stack owns by now."""
     stack = stack_of(manager)
-    siblings = [each for each in owners if each.manager != manager and stack_of(each.manager) == stack]
-    return {label: value for label, value in labels.items() if not any(each.owns_label(label) for each in siblings)}
+    siblings = [entry for entry in owners if entry.manager != manager and stack_of(entry.manager) == stack]
+    return {label: value for label, value in labels.items() if not any(entry.owns_label(label) for entry in siblings)}

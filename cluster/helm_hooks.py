@@ -60,8 +60,8 @@ def hooks_of(cluster: Cluster, revision: HelmRevision) -> tuple[Hook, ...]:
         ClusterError: if the API server refuses its Secret.
     """
     place = f"/api/v1/namespaces/{revision.namespace}/secrets"
-    found = cluster.objects(place, _Stored, params={"fieldSelector": f"metadata.name={revision.secret}"})
-    return tuple(each for stored in found for each in _named(stored.release, revision.namespace))
+    secrets = cluster.objects(place, _Stored, params={"fieldSelector": f"metadata.name={revision.secret}"})
+    return tuple(hook for secret in secrets for hook in _named(secret.release, revision.namespace))
 
 
 def left_by_hooks(cluster: Cluster, hooks: Iterable[Hook], *, since: str = "") -> tuple[Leftover, ...]:
@@ -75,21 +75,21 @@ def left_by_hooks(cluster: Cluster, hooks: Iterable[Hook], *, since: str = "") -
     Raises:
         ClusterError: if the API server refuses.
     """
-    wanted = dict.fromkeys(hooks)
-    if not wanted:
+    distinct = dict.fromkeys(hooks)
+    if not distinct:
         return ()
-    known = {(kind.group, kind.kind): kind for kind in kinds(cluster)}
-    found: dict[str, Leftover] = {}
-    for hook in wanted:
-        if (kind := known.get((hook.group, hook.kind))) is None:
+    served = {(kind.group, kind.kind): kind for kind in kinds(cluster)}
+    leftovers: dict[str, Leftover] = {}
+    for hook in distinct:
+        if (kind := served.get((hook.group, hook.kind))) is None:
             continue
         place = kind.path_in(hook.namespace)
         selector = {"fieldSelector": f"metadata.name={hook.name}"}
         for live in cluster.objects(place, ObjectMetadata, params=selector, metadata=True):
-            by_provider = any(each.manager == PROVIDER for each in live.owners)
+            by_provider = any(entry.manager == PROVIDER for entry in live.owners)
             if HOOK in live.annotations and by_provider and live.created >= since:
-                found[live.uid] = leftover(kind, live)
-    return tuple(found.values())
+                leftovers[live.uid] = leftover(kind, live)
+    return tuple(leftovers.values())
 
 
 def _named(release: str, namespace: str) -> Iterator[Hook]:
@@ -112,4 +112,4 @@ def _hooks(release: str) -> list[dict[str, object]]:
     except (ValueError, OSError, EOFError, zlib.error, binascii.Error):
         return []
     hooks = stored.get("hooks") if isinstance(stored, dict) else None
-    return [each for each in hooks or () if isinstance(each, dict)]
+    return [hook for hook in hooks or () if isinstance(hook, dict)]

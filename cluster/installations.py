@@ -36,7 +36,7 @@ def read_installations(cluster: Cluster, settings: StackSettings, state: Deploye
 
     GPUClusters are always looked for: one may be made at any time, and whoever runs the operator, it can't work beside.
     """
-    clusters = tuple(f"GPUCluster '{each.name}'{_from(each)}" for each in cluster.gpu_clusters())
+    clusters = tuple(f"GPUCluster '{gpu_cluster.name}'{_from(gpu_cluster)}" for gpu_cluster in cluster.gpu_clusters())
     operator = (settings.gpu_operator.namespace, gpu_operator.RELEASE)
     scheduler = (settings.kai.namespace, kai.RELEASE)
     look_for_operators = settings.gpu_operator.install and operator not in state.releases
@@ -85,9 +85,9 @@ def _places(deployments: Iterable[Installed], image: re.Pattern[str], ours: tupl
     for deployment in _others(matching, ours):
         by_namespace.setdefault(deployment.namespace, []).append(deployment)
     places = []
-    for namespace, there in sorted(by_namespace.items()):
-        names = ", ".join(sorted(f"'{deployment.name}'" for deployment in there))
-        release = next((text for deployment in there if (text := _from(deployment))), "")
+    for namespace, installed in sorted(by_namespace.items()):
+        names = ", ".join(sorted(f"'{deployment.name}'" for deployment in installed))
+        release = next((text for deployment in installed if (text := _from(deployment))), "")
         places.append(f"Deployment {names} in namespace '{namespace}'{release}")
     return places
 

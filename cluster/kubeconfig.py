@@ -54,14 +54,14 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
     for name, (config, content) in files.items():
         if context is not None and context in config.contexts:
             return ChosenContext(context, name, _single(name, config, context), content)
-    contexts = sorted({known for config, _ in files.values() for known in config.contexts})
-    wanted = f"has no context '{context}'" if context else "has no current context"
+    contexts = sorted({context_name for config, _ in files.values() for context_name in config.contexts})
+    problem = f"has no context '{context}'" if context else "has no current context"
     remedy = (
         "Set cluster.context in the stack's settings to one of them."
         if contexts
         else "It names no cluster: set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that does."
     )
-    raise ClusterError(f"The kubeconfig {chosen} {wanted}. Contexts: {', '.join(contexts) or 'none'}.\n{remedy}")
+    raise ClusterError(f"The kubeconfig {chosen} {problem}. Contexts: {', '.join(contexts) or 'none'}.\n{remedy}")
 
 
 def in_cluster(folder: str = SERVICE_ACCOUNT) -> ChosenContext:
@@ -100,17 +100,17 @@ def _sections(content: object) -> dict[str, Any]:
     """A kubeconfig's content; a section that is absent or empty is an empty list, as kubectl reads it."""
     if not isinstance(content, dict | types.NoneType):
         raise ConfigError("it is not a mapping")
-    said = {key: value for key, value in (content or {}).items() if value is not None}
-    return {"clusters": [], "contexts": [], "users": []} | said
+    sections = {key: value for key, value in (content or {}).items() if value is not None}
+    return {"clusters": [], "contexts": [], "users": []} | sections
 
 
 def _single(name: str, config: KubeConfig, context: str) -> SingleConfig:
     entry = config.contexts[context]
-    for kind, referred, known in (("cluster", entry.cluster, config.clusters), ("user", entry.user, config.users)):
-        if referred not in known:
-            named = f"the {kind} '{referred}', which is not there" if referred else f"no {kind}"
+    for kind, referred, entries in (("cluster", entry.cluster, config.clusters), ("user", entry.user, config.users)):
+        if referred not in entries:
+            reference = f"the {kind} '{referred}', which is not there" if referred else f"no {kind}"
             raise ClusterError(
-                f"The context '{context}' of {name} names {named}.\n"
+                f"The context '{context}' of {name} names {reference}.\n"
                 f"Correct it with: kubectl --kubeconfig {name} config set-context {context} --{kind} NAME"
             )
     user = config.users[entry.user or ""]

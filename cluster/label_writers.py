@@ -43,9 +43,9 @@ def judge_owners(node: Node, ours: Mapping[str, str | None], stack: str) -> Iter
     """A node whose labels of ours somebody else writes too."""
     saturated = _is_saturated(node, ours, stack)
     written = {
-        label: others
+        label: managers
         for label in (GPU_MEMORY, GPU_COUNT)
-        if label in ours and not (saturated and label == GPU_MEMORY) and (others := _others(node, label, stack))
+        if label in ours and not (saturated and label == GPU_MEMORY) and (managers := _others(node, label, stack))
     }
     if written:
         yield _written(node, written)
@@ -53,7 +53,7 @@ def judge_owners(node: Node, ours: Mapping[str, str | None], stack: str) -> Iter
 
 def _others(node: Node, label: str, stack: str) -> list[str]:
     """Field managers that own a label and will write it again; other stacks are first contact's."""
-    managers = dict.fromkeys(each.manager for each in node.owners if each.owns_label(label))
+    managers = dict.fromkeys(entry.manager for entry in node.owners if entry.owns_label(label))
     return [
         manager
         for manager in managers
@@ -65,7 +65,7 @@ def _is_saturated(node: Node, ours: Mapping[str, str | None], stack: str) -> boo
     """Only an integrated GPU is told so, of which amd64 has none; a graphics card may have 4095 MiB."""
     if node.labels.get(GPU_MEMORY) != SATURATED_MIB or ours.get(GPU_MEMORY) == SATURATED_MIB:
         return False
-    if any(each.manager.startswith(owner(stack)) and each.owns_label(GPU_MEMORY) for each in node.owners):
+    if any(entry.manager.startswith(owner(stack)) and entry.owns_label(GPU_MEMORY) for entry in node.owners):
         return False
     return GPU_MEMORY in ours or node.architecture == "arm64"
 
@@ -84,12 +84,12 @@ def _saturated(node: Node, managers: list[str]) -> Finding:
 
 
 def _written(node: Node, written: Mapping[str, list[str]]) -> Finding:
-    told = "; ".join(
+    owners = "; ".join(
         f"{label} ('{node.labels.get(label)}') is written by {', '.join(managers)}"
         for label, managers in sorted(written.items())
     )
     return Finding(
-        f"node '{node.name}': {told} too, and whoever writes last wins: what KAI promises would change under running "
+        f"node '{node.name}': {owners} too, and whoever writes last wins: what KAI promises would change under running "
         "pods.",
         "Ask whoever runs it to leave these labels of this node alone, or leave the node out of the stack.",
         fatal=False,

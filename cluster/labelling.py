@@ -46,18 +46,18 @@ def set_labels(cluster: Cluster, nodes: Mapping[str, Manifest], *, manager: str)
     """
     if not nodes:
         return Labelled()
-    there = cluster.node_metadata()
+    live_nodes = cluster.node_metadata()
 
-    def one(name: str) -> str | None:
-        if name not in there:
+    def apply(name: str) -> str | None:
+        if name not in live_nodes:
             return "the cluster has no node of this name"
         # With its UID, a node that goes meanwhile is not made by the request.
         manifest = nodes[name]
-        ours = manifest | {"metadata": manifest["metadata"] | {"uid": there[name].uid}}
+        ours = manifest | {"metadata": manifest["metadata"] | {"uid": live_nodes[name].uid}}
         objection = cluster.apply_metadata(ours, manager=manager)
         return None if objection is None else objection.message
 
-    return _each(nodes, one)
+    return _on_nodes(nodes, apply)
 
 
 def release_labels(cluster: Cluster, nodes: Mapping[str, Manifest], *, manager: str) -> Labelled:
@@ -73,10 +73,10 @@ def release_labels(cluster: Cluster, nodes: Mapping[str, Manifest], *, manager: 
     """
     if not nodes:
         return Labelled()
-    there = cluster.node_metadata()
+    live_nodes = cluster.node_metadata()
 
-    def one(name: str) -> str | None:
-        live = there.get(name)
+    def release(name: str) -> str | None:
+        live = live_nodes.get(name)
         if live is None or all(entry.manager != manager for entry in live.owners):
             return None
         bare: Manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": live.uid}}
@@ -90,7 +90,7 @@ def release_labels(cluster: Cluster, nodes: Mapping[str, Manifest], *, manager: 
         objection = cluster.apply_metadata(bare, manager=manager)
         return None if objection is None else objection.message
 
-    return _each(nodes, one)
+    return _on_nodes(nodes, release)
 
 
 def read_labels(cluster: Cluster, nodes: Mapping[str, Manifest]) -> dict[str, Manifest]:
@@ -99,29 +99,29 @@ def read_labels(cluster: Cluster, nodes: Mapping[str, Manifest]) -> dict[str, Ma
     Raises:
         ClusterError: if the API server can't be asked.
     """
-    there = cluster.node_metadata()
-    return {name: _as_it_is(manifest, there[name]) for name, manifest in nodes.items() if name in there}
+    live_nodes = cluster.node_metadata()
+    return {name: _as_it_is(manifest, live_nodes[name]) for name, manifest in nodes.items() if name in live_nodes}
 
 
 def _as_it_is(manifest: Manifest, live: NodeMetadata) -> Manifest:
     labels = manifest["metadata"].get("labels", {})
-    found = {label: live.labels[label] for label in labels if label in live.labels}
-    return manifest | {"metadata": manifest["metadata"] | {"labels": found}}
+    current = {label: live.labels[label] for label in labels if label in live.labels}
+    return manifest | {"metadata": manifest["metadata"] | {"labels": current}}
 
 
 def _given_back(ours: Manifest, live: NodeMetadata, manager: str) -> dict[str, Any]:
     annotations = ours["metadata"].get("annotations", {})
     if BEFORE not in annotations:
         return {}
-    now = {"metadata": {"labels": live.labels}}
-    back = to_give_back(kept_values(annotations[BEFORE]), ours, now).get("metadata", {}).get("labels", {})
+    current = {"metadata": {"labels": live.labels}}
+    back = to_give_back(kept_values(annotations[BEFORE]), ours, current).get("metadata", {}).get("labels", {})
     return not_of_siblings(back, live.owners, manager)
 
 
-def _each(names: Iterable[str], one: Callable[[str], str | None]) -> Labelled:
+def _on_nodes(names: Iterable[str], change: Callable[[str], str | None]) -> Labelled:
     def guarded(name: str) -> tuple[str, str | None]:
         try:
-            return name, one(name)
+            return name, change(name)
         except ClusterError as error:
             return name, str(error)
 

@@ -77,7 +77,7 @@ class Definition(Answer):
     @property
     def by_pulumi(self) -> bool:
         """Whether a Helm release of Pulumi's made it: Helm leaves one alone that is there already."""
-        return any(each.manager == PROVIDER for each in self.owners)
+        return any(entry.manager == PROVIDER for entry in self.owners)
 
 
 def half_done_revisions(cluster: Cluster) -> list[HelmRevision]:
@@ -104,10 +104,10 @@ def of_releases(cluster: Cluster, releases: frozenset[tuple[str, str]]) -> tuple
             for kind in list(kinds(cluster))
         ]
         for kind, answer in answers:
-            for each in answer():
-                if each.release in releases:
-                    objects.setdefault(each.uid, leftover(kind, each))
-    return sorted(objects.values(), key=lambda each: each.name), [str(each) for each in reader.unseen]
+            for metadata in answer():
+                if metadata.release in releases:
+                    objects.setdefault(metadata.uid, leftover(kind, metadata))
+    return sorted(objects.values(), key=lambda entry: entry.name), [str(unseen) for unseen in reader.unseen]
 
 
 def written_by(cluster: Cluster, manifests: Iterable[Manifest], stack: str) -> list[Leftover]:
@@ -121,7 +121,7 @@ def written_by(cluster: Cluster, manifests: Iterable[Manifest], stack: str) -> l
     objects = {}
     for manifest in manifests:
         live = cluster.find_object(manifest)
-        managers = [] if live is None else [each for each in live.managers if each.startswith(owner(stack))]
+        managers = [] if live is None else [manager for manager in live.managers if manager.startswith(owner(stack))]
         if live is not None and managers:
             ours = _adopted(manifest, live, managers[0])
             uid = str(live.content["metadata"].get("uid", ""))
@@ -137,20 +137,20 @@ def own_labels(nodes: Iterable[Node], stack: str) -> Iterator[OwnLabels]:
         stack: the stack, as project/name.
     """
     for node in nodes:
-        for each in node.owners:
-            labels = {name: value for name, value in node.labels.items() if each.owns_label(name)}
-            if labels and each.manager.startswith(owner(stack)):
-                yield OwnLabels(node.name, each.manager, labels, node.annotations.get(BEFORE))
+        for entry in node.owners:
+            labels = {name: value for name, value in node.labels.items() if entry.owns_label(name)}
+            if labels and entry.manager.startswith(owner(stack)):
+                yield OwnLabels(node.name, entry.manager, labels, node.annotations.get(BEFORE))
 
 
 def definitions(cluster: Cluster) -> list[Definition]:
     """The CustomResourceDefinitions of the charts' API groups, whoever made them."""
-    return [each for each in cluster.objects(_DEFINITIONS, Definition) if each.group in GROUPS]
+    return [definition for definition in cluster.objects(_DEFINITIONS, Definition) if definition.group in GROUPS]
 
 
 def objects_of(cluster: Cluster, definition: Definition) -> int:
     """How many objects a definition has."""
-    version = next(each.name for each in definition.versions if each.storage)
+    version = next(served.name for served in definition.versions if served.storage)
     path = f"/apis/{definition.group}/{version}/{definition.plural}"
     return len(cluster.objects(path, ObjectMetadata, metadata=True))
 
@@ -189,16 +189,16 @@ def kinds(cluster: Cluster) -> Iterator[Kind]:
         plurals: set[str] = set()
         for version in group.versions:
             root = f"/apis/{group.name}/{version.version}" if group.name else f"/api/{version.version}"
-            for each in version.resources:
-                if each.plural not in plurals and {"list", "delete"} <= set(each.verbs):
-                    plurals.add(each.plural)
-                    yield Kind(group.name, root, each.plural, each.kind, each.scope == "Namespaced")
+            for resource in version.resources:
+                if resource.plural not in plurals and {"list", "delete"} <= set(resource.verbs):
+                    plurals.add(resource.plural)
+                    yield Kind(group.name, root, resource.plural, resource.kind, resource.scope == "Namespaced")
 
 
-def leftover(kind: Kind, found: ObjectMetadata) -> Leftover:
+def leftover(kind: Kind, metadata: ObjectMetadata) -> Leftover:
     """An object of a kind as one of the stack's."""
-    name = "/".join([kind.kind, *filter(None, [found.namespace, found.name])])
-    return Leftover(name, f"{kind.path_in(found.namespace)}/{found.name}", found.uid)
+    name = "/".join([kind.kind, *filter(None, [metadata.namespace, metadata.name])])
+    return Leftover(name, f"{kind.path_in(metadata.namespace)}/{metadata.name}", metadata.uid)
 
 
 def _adopted(manifest: Manifest, live: LiveObject, manager: str) -> Manifest | None:

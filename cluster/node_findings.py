@@ -28,14 +28,14 @@ def judge_stack_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Ite
 
 
 def _nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
-    known = ", ".join(sorted(nodes)) or "none"
+    names = ", ".join(sorted(nodes)) or "none"
     for name in dict.fromkeys([*node_labels(settings), *_remote_nodes(settings)]):
         if name not in nodes:
             near = difflib.get_close_matches(name, nodes, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             yield Finding(
                 f"the stack names the node '{name}', which the cluster does not have.{hint}",
-                f"Correct the name or join the node. Nodes: {known}.",
+                f"Correct the name or join the node. Nodes: {names}.",
             )
 
 
@@ -103,12 +103,12 @@ def _jetsons(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Fin
                 "Add it to platform.tegra_nodes (kind: tegra), unless no pod is to use its GPU.",
                 fatal=False,
             )
-    for profile, each in sorted(settings.node_profiles.items()):
-        for name in each.nodes:
-            if isinstance(each, TimeSlicingProfile) and name in settings.platform.jetsons:
+    for profile_name, profile in sorted(settings.node_profiles.items()):
+        for name in profile.nodes:
+            if isinstance(profile, TimeSlicingProfile) and name in settings.platform.jetsons:
                 yield Finding(
-                    f"node_profiles.{profile} slices the time of '{name}', a Jetson: nobody keeps account of memory "
-                    "then, and a Jetson's GPU takes it from the system.",
+                    f"node_profiles.{profile_name} slices the time of '{name}', a Jetson: nobody keeps account of "
+                    "memory then, and a Jetson's GPU takes it from the system.",
                     "Remove it from the profile, so that KAI shares its GPU in fractions.",
                     fatal=False,
                 )

@@ -47,15 +47,17 @@ def said_of(pod: Pod, group: PodGroup | None = None, request: BindRequest | None
         yield Said("kubelet", words, f"{where} status.containerStatuses", scheduled_since(pod))
     if group is None or pod.node:
         return
-    for said in group.scheduling_conditions:
-        if words := "; ".join(each.message or each.reason for each in said.explanations):
+    for scheduling_condition in group.scheduling_conditions:
+        if words := "; ".join(
+            explanation.message or explanation.reason for explanation in scheduling_condition.explanations
+        ):
             proof = f"PodGroup {group.namespace}/{group.name} status.schedulingConditions"
-            yield Said("scheduler", words, proof, said.since)
+            yield Said("scheduler", words, proof, scheduling_condition.since)
 
 
 def scheduler_says(pod: Pod, group: PodGroup | None = None) -> str:
     """Why a pod finds no place, in the scheduler's words; empty while it has said nothing."""
-    return next((said.words for said in said_of(pod, group) if said.by == "scheduler"), "")
+    return next((statement.words for statement in said_of(pod, group) if statement.by == "scheduler"), "")
 
 
 def kubelet_says(pod: Pod) -> str:
@@ -69,4 +71,11 @@ def kubelet_says(pod: Pod) -> str:
 
 def scheduled_since(pod: Pod) -> datetime | None:
     """Since when it has its node."""
-    return next((each.since for each in pod.conditions if each.type == "PodScheduled" and each.status == "True"), None)
+    return next(
+        (
+            condition.since
+            for condition in pod.conditions
+            if condition.type == "PodScheduled" and condition.status == "True"
+        ),
+        None,
+    )

@@ -186,8 +186,8 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         requests = threads.submit(read_system_requests, cluster, settings)
         missing_kinds = threads.submit(read_missing_kinds, cluster, settings)
         isolator = threads.submit(_has_isolator, cluster, settings)
-        asked = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
-        namespaces = {name: found for name, found in asked.items() if found is not None}
+        answers = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
+        namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
         return ClusterFacts(
             server=cluster.server,
             context=cluster.context,
@@ -244,14 +244,14 @@ def _remote_namespaces(settings: StackSettings) -> list[str]:
 
 def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, contact: Contact) -> Iterator[Finding]:
     """Every finding, from the most basic on: identity first, since all others speak of that cluster."""
-    if other := another_cluster(state, facts.where, facts.uid):
-        yield other
+    if mismatch := another_cluster(state, facts.where, facts.uid):
+        yield mismatch
         return
     yield from judge_server(settings, facts.version, facts.mutating_policies)
     yield from judge_nodes(settings, facts.nodes)
     yield from judge_unified_memory(settings, facts.nodes, facts.system_requests)
     yield from judge_sharing(settings, facts.nodes, isolator=facts.isolator)
-    yield from judge_runtime_class(settings, there=facts.runtime_class)
+    yield from judge_runtime_class(settings, present=facts.runtime_class)
     yield from judge_missing_kinds(facts.missing_kinds)
     yield from judge_installations(facts.installations)
     yield from contact.findings
@@ -276,9 +276,9 @@ def another_cluster(state: DeployedState, where: str, uid: str) -> Finding | Non
     )
 
 
-def judge_runtime_class(settings: StackSettings, *, there: bool) -> Iterator[Finding]:
+def judge_runtime_class(settings: StackSettings, *, present: bool) -> Iterator[Finding]:
     """Whether somebody has made the RuntimeClass that the stack does not make."""
-    if not settings.gpu_operator.install and not there:
+    if not settings.gpu_operator.install and not present:
         yield Finding(
             f"RuntimeClass '{reservation.RUNTIME_CLASS}' is missing, and gpu_operator.install is false.",
             "Install the GPU Operator first, or set gpu_operator.install: true.",
@@ -286,16 +286,16 @@ def judge_runtime_class(settings: StackSettings, *, there: bool) -> Iterator[Fin
 
 
 def _pod_security(settings: StackSettings, facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
-    wanted = {reservation.NAMESPACE: reservation.reservation_namespace(settings)}
+    desired = {reservation.NAMESPACE: reservation.reservation_namespace(settings)}
     if settings.gpu_operator.install:
-        wanted[settings.gpu_operator.namespace] = gpu_operator.operator_namespace(settings)
+        desired[settings.gpu_operator.namespace] = gpu_operator.operator_namespace(settings)
     if not state.deployed:
         return
     label = "pod-security.kubernetes.io/enforce"
-    for name, found in sorted(facts.namespaces.items()):
-        if name not in wanted:
+    for name, namespace in sorted(facts.namespaces.items()):
+        if name not in desired:
             continue
-        ours, theirs = wanted[name]["metadata"]["labels"][label], found.labels.get(label)
+        ours, theirs = desired[name]["metadata"]["labels"][label], namespace.labels.get(label)
         if theirs not in {ours, "privileged"} and ours == "privileged":
             yield Finding(
                 f"namespace '{name}' enforces the pod-security level '{theirs}', where pods need '{ours}'.",

@@ -39,7 +39,10 @@ def shared_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> list[str
     Not those where time is sliced, nor frontends of remote GPUs, which advertise GPUs that are elsewhere.
     """
     sliced = {
-        name for each in settings.node_profiles.values() if isinstance(each, TimeSlicingProfile) for name in each.nodes
+        name
+        for profile in settings.node_profiles.values()
+        if isinstance(profile, TimeSlicingProfile)
+        for name in profile.nodes
     }
     return [
         name
@@ -118,7 +121,7 @@ def differences_of(pod: Mapping[str, Any], expected: Fragment | None) -> Iterato
 def own_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """KAI's container of a reservation pod; a service mesh may have added others."""
     containers: list[Mapping[str, Any]] = pod["spec"]["containers"]
-    return next(each for each in containers if each["name"] == reservation.CONTAINER)
+    return next(container for container in containers if container["name"] == reservation.CONTAINER)
 
 
 def word(value: bool) -> str:

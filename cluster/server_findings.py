@@ -21,16 +21,16 @@ def judge_server(settings: StackSettings, version: Version, served: Collection[s
         version: the API server's.
         served: in which versions it has MutatingAdmissionPolicy.
     """
-    found = version.minor_version
-    if found < OLDEST_KUBERNETES:
+    minor = version.minor_version
+    if minor < OLDEST_KUBERNETES:
         yield Finding(
             f"the API server is {version.git}; the guard of the reservation namespace needs 1.30 or later.",
             "Upgrade the cluster.",
         )
-    wanted = settings.cluster.kubernetes_version
-    if wanted is not None and found < minor_version(wanted):
+    declared = settings.cluster.kubernetes_version
+    if declared is not None and minor < minor_version(declared):
         yield Finding(
-            f"the API server is {version.git}, older than cluster.kubernetes_version {wanted}.",
+            f"the API server is {version.git}, older than cluster.kubernetes_version {declared}.",
             "Choose the right context, upgrade the cluster, or correct the setting.",
         )
     yield from _policies(settings, version, served)
@@ -39,7 +39,7 @@ def judge_server(settings: StackSettings, version: Version, served: Collection[s
 def _policies(settings: StackSettings, version: Version, served: Collection[str]) -> Iterator[Finding]:
     if settings.cluster.policies_version in served:
         return
-    found = version.minor_version
+    minor = version.minor_version
     for section in settings.policy_carriers:
         remedy = POLICY_CARRIER_WAYS_OUT[section]
         if "v1beta1" in served:
@@ -48,9 +48,9 @@ def _policies(settings: StackSettings, version: Version, served: Collection[str]
         elif "v1" in served:
             why = "which serves MutatingAdmissionPolicy v1 and not v1beta1"
             remedy = "Remove cluster.mutating_policies."
-        elif found >= POLICIES_SINCE["v1"]:
+        elif minor >= POLICIES_SINCE["v1"]:
             why = "which does not serve MutatingAdmissionPolicy v1: 1.36 does, unless it was switched off"
-        elif found >= POLICIES_SINCE["v1beta1"]:
+        elif minor >= POLICIES_SINCE["v1beta1"]:
             why = "which serves MutatingAdmissionPolicy v1beta1 only where somebody switched it on"
             remedy = f"{remedy} To switch it on, {switch_on(settings.cluster.distribution)}"
         else:
@@ -66,12 +66,12 @@ def can_have(settings: StackSettings, version: Version, served: Collection[str])
         version: the API server's.
         served: in which versions it has MutatingAdmissionPolicy.
     """
-    found = version.minor_version
+    minor = version.minor_version
     if "v1" in served:
         return "It can have the carrier policy (MutatingAdmissionPolicy v1)."
     if "v1beta1" in served:
         return "It can have the carrier policy (MutatingAdmissionPolicy v1beta1, cluster.mutating_policies)."
-    if POLICIES_SINCE["v1beta1"] <= found < POLICIES_SINCE["v1"]:
+    if POLICIES_SINCE["v1beta1"] <= minor < POLICIES_SINCE["v1"]:
         return (
             "It can have the carrier webhook, and the carrier policy once MutatingAdmissionPolicy v1beta1 is switched "
             f"on: {switch_on(settings.cluster.distribution)}"

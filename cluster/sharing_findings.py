@@ -41,7 +41,10 @@ def judge_sharing(settings: StackSettings, nodes: Mapping[str, Node], *, isolato
             "--version 1.1.0-chart --namespace kai-resource-isolator --create-namespace",
         )
     sliced = {
-        name for each in settings.node_profiles.values() if isinstance(each, TimeSlicingProfile) for name in each.nodes
+        name
+        for profile in settings.node_profiles.values()
+        if isinstance(profile, TimeSlicingProfile)
+        for name in profile.nodes
     }
     for name, node in sorted(nodes.items()):
         if name in sliced or (node.labels.get(GPU_PRESENT) != "true" and not node.gpus):

@@ -110,7 +110,7 @@ class BindRequest(Answer):
     @property
     def groups(self) -> tuple[str, ...]:
         """The GPU groups that the scheduler chose."""
-        return tuple(each.id for each in self.fractional_groups) or tuple(self.gpu_groups)
+        return tuple(group.id for group in self.fractional_groups) or tuple(self.gpu_groups)
 
     @property
     def open(self) -> bool:
@@ -150,11 +150,11 @@ class Snapshot:
 
     @cached_property
     def _groups(self) -> Mapping[tuple[str, str], PodGroup]:
-        return {(each.namespace, each.name): each for each in self.pod_groups}
+        return {(group.namespace, group.name): group for group in self.pod_groups}
 
     @cached_property
     def _requests(self) -> Mapping[tuple[str, str], BindRequest]:
-        return {(each.namespace, each.pod): each for each in self.bind_requests}
+        return {(request.namespace, request.pod): request for request in self.bind_requests}
 
 
 def read_snapshot(cluster: Cluster, namespace: str = "") -> Snapshot:

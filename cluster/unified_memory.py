@@ -15,9 +15,9 @@ REMEDY = "Lower gpu_memory_mib, or the memory that pods request of the system."
 
 def gpu_memory(settings: StackSettings) -> dict[str, int]:
     """What KAI may give away on each machine with unified memory, in MiB, where the settings say it."""
-    said = {name: (each.gpu_memory_mib, 1) for name, each in settings.platform.unified_memory_nodes.items()}
-    said |= {name: (each.gpu_memory_mib, each.gpu_count) for name, each in settings.platform.jetsons.items()}
-    return {name: mib * count for name, (mib, count) in sorted(said.items()) if mib is not None}
+    declared = {name: (node.gpu_memory_mib, 1) for name, node in settings.platform.unified_memory_nodes.items()}
+    declared |= {name: (jetson.gpu_memory_mib, jetson.gpu_count) for name, jetson in settings.platform.jetsons.items()}
+    return {name: mib * count for name, (mib, count) in sorted(declared.items()) if mib is not None}
 
 
 def read_system_requests(cluster: Cluster, settings: StackSettings) -> dict[str, int]:

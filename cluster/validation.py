@@ -32,8 +32,8 @@ class Check:
 
 def checks(settings: StackSettings) -> list[Check]:
     """What has to hold of a stack that is installed, from the most basic on."""
-    named, namespace = frozenset(node_labels(settings)), settings.gpu_operator.namespace
-    advertised = gpus_advertised(named, operator_namespace=namespace)
+    named_nodes, namespace = frozenset(node_labels(settings)), settings.gpu_operator.namespace
+    advertised = gpus_advertised(named_nodes, operator_namespace=namespace)
     return [
         Check(kai_available(settings), settings.kai.timeout_seconds),
         Check(advertised, SETTLES_SECONDS),
@@ -112,11 +112,11 @@ def _wrong_labels(cluster: Cluster, settings: StackSettings) -> Iterator[str]:
             yield f"node '{name}' is not there"
             continue
         for label, value in labels.items():
-            there = nodes[name].labels.get(label)
-            if there is None:
+            current = nodes[name].labels.get(label)
+            if current is None:
                 yield f"node '{name}' has no label {label}"
-            elif value not in {None, there}:
-                yield f"node '{name}' has {label}={there}, the stack says {value}"
+            elif value not in {None, current}:
+                yield f"node '{name}' has {label}={current}, the stack says {value}"
 
 
 def overrides_in_force(settings: StackSettings) -> Condition:

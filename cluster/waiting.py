@@ -87,9 +87,9 @@ def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> 
         without = sorted(node.name for node in nodes if node.gpus == 0 and node.name in named_nodes)
         if without:
             return f"no nvidia.com/gpu on {', '.join(without)}"
-        found = [node for node in nodes if node.labels.get("nvidia.com/gpu.present") == "true"]
-        if found and not any(node.gpus for node in found):
-            return f"no nvidia.com/gpu on any of {', '.join(sorted(node.name for node in found))}"
+        gpu_nodes = [node for node in nodes if node.labels.get("nvidia.com/gpu.present") == "true"]
+        if gpu_nodes and not any(node.gpus for node in gpu_nodes):
+            return f"no nvidia.com/gpu on any of {', '.join(sorted(node.name for node in gpu_nodes))}"
         return None
 
     return Condition(

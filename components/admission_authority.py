@@ -23,8 +23,8 @@ def with_new_authority(secret: Manifest) -> Manifest:
     # Only stacks that ask for it pay for the import.
     from agents.admission.certificates import pairs as certificates  # noqa: PLC0415
 
-    made = certificates.authority(dt.datetime.now(dt.UTC), _LIFETIME)
-    data = {_CERTIFICATE: made.certificate, _KEY: made.key}
+    authority = certificates.authority(dt.datetime.now(dt.UTC), _LIFETIME)
+    data = {_CERTIFICATE: authority.certificate, _KEY: authority.key}
     encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
     return secret | {"data": pulumi.Output.secret(encoded)}
 
@@ -36,9 +36,9 @@ def trusting(configuration: Manifest, secrets: Sequence[pulumi.Resource]) -> Man
     """A webhook configuration whose API servers trust the authorities in these Secrets; unchanged without any."""
     if not secrets:
         return configuration
-    kept = pulumi.Output.all(*(vars(secret)["data"] for secret in secrets))
+    contents = pulumi.Output.all(*(vars(secret)["data"] for secret in secrets))
     # A certificate is no secret.
-    bundle = pulumi.Output.unsecret(kept.apply(_bundle))
+    bundle = pulumi.Output.unsecret(contents.apply(_bundle))
     webhooks = [
         webhook | {"clientConfig": webhook["clientConfig"] | {"caBundle": bundle}}
         for webhook in configuration["webhooks"]
@@ -46,5 +46,5 @@ def trusting(configuration: Manifest, secrets: Sequence[pulumi.Resource]) -> Man
     return configuration | {"webhooks": webhooks}
 
 
-def _bundle(kept: Sequence[dict[str, Any]]) -> str:
-    return base64.b64encode(b"".join(base64.b64decode(data[_CERTIFICATE]) for data in kept)).decode()
+def _bundle(contents: Sequence[dict[str, Any]]) -> str:
+    return base64.b64encode(b"".join(base64.b64decode(data[_CERTIFICATE]) for data in contents)).decode()

@@ -54,14 +54,18 @@ class AdmissionServer(pulumi.ComponentResource):
         registrar = Registrar(
             self, name, args.provider, {admission.READY: lambda: [self._ready(registrar, webhooks, settings)]}
         )
-        for key, each in objects.items():
-            manifest, opts = each.manifest, None
+        for key, stack_object in objects.items():
+            manifest, opts = stack_object.manifest, None
             if key.startswith(admission.AUTHORITY):
                 manifest, opts = with_new_authority(manifest), KEEPS_ITS_AUTHORITY
             elif key in webhooks:
-                authorities = [made for other, made in registrar.made.items() if other.startswith(admission.AUTHORITY)]
+                authorities = [
+                    resource
+                    for other_key, resource in registrar.made.items()
+                    if other_key.startswith(admission.AUTHORITY)
+                ]
                 manifest = trusting(manifest, authorities)
-            registrar.register(key, manifest, each.depends_on, opts)
+            registrar.register(key, manifest, stack_object.depends_on, opts)
         names = [manifest["metadata"]["name"] for manifest in webhooks.values()]
         self.namespace = pulumi.Output.from_input(settings.admission.namespace)
         self.webhooks = pulumi.Output.from_input(names)

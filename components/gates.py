@@ -14,31 +14,31 @@ from config.cluster import ClusterSettings
 
 
 def gate(
-    made: pulumi.CustomResource,
+    resource: pulumi.CustomResource,
     conditions: list[Condition],
     cluster: ClusterSettings,
     *,
     timeout_seconds: int,
     depends_on: Sequence[pulumi.CustomResource] = (),
 ) -> pulumi.Output[pulumi.Resource]:
-    """A dependency on `made` that opens when the conditions hold; in a preview at once, since nothing was made.
+    """A dependency on `resource` that opens when the conditions hold; in a preview at once, since nothing was made.
 
     Args:
-        made: the resource whose operator fulfils the conditions.
+        resource: the one whose operator fulfils the conditions.
         conditions: waited for one after the other.
         cluster: where to look.
         timeout_seconds: bound of the whole wait.
         depends_on: what else must be there before the wait begins.
     """
     if pulumi.runtime.is_dry_run():
-        return pulumi.Output.from_input(made)
+        return pulumi.Output.from_input(resource)
 
     def wait(connection: Cluster, report: Callable[[str], None]) -> None:
         for condition in conditions:
             wait_for(connection, condition, timeout_seconds=timeout_seconds, report=report)
 
-    begins = pulumi.Output.all(*(each.id for each in (made, *depends_on)))
-    return looked(made, begins, wait, cluster).apply(lambda _: made)
+    begins = pulumi.Output.all(*(dependency.id for dependency in (resource, *depends_on)))
+    return looked(resource, begins, wait, cluster).apply(lambda _: resource)
 
 
 def looked(

@@ -58,12 +58,12 @@ class GpuOperator(pulumi.ComponentResource):
         registrar = Registrar(self, name, args.provider)
         registrar.register_all(gpu_operator.objects(settings))
         after = [registrar.made[key] for key in ("release", "tegra") if key in registrar.made]
-        named = frozenset(node_labels(settings))
+        named_nodes = frozenset(node_labels(settings))
         opened = gate(
             after[-1],
             [
                 waiting.runtime_class(RUNTIME_CLASS, operator_namespace=operator.namespace),
-                waiting.gpus_advertised(named, operator_namespace=operator.namespace),
+                waiting.gpus_advertised(named_nodes, operator_namespace=operator.namespace),
             ],
             settings.cluster,
             timeout_seconds=operator.timeout_seconds,

@@ -57,15 +57,15 @@ class Gvirtus(pulumi.ComponentResource):
             {manifests.GPUS: lambda: args.depends_on, manifests.SERVER: lambda: args.server},
         )
         addresses: dict[str, pulumi.Output[str]] = {}
-        for key, each in manifests.objects(args.settings).items():
-            content = each.content
+        for key, stack_object in manifests.objects(args.settings).items():
+            content = stack_object.content
             if key in manifests.ADDRESSES:
-                known = pulumi.Output.all(**addresses)
-                data = known.apply(lambda values: manifests.addresses_data(args.settings, remote, values))
-                content = each.manifest | {"data": data}
-            made = registrar.register(key, content, each.depends_on)
+                known_addresses = pulumi.Output.all(**addresses)
+                data = known_addresses.apply(lambda values: manifests.addresses_data(args.settings, remote, values))
+                content = stack_object.manifest | {"data": data}
+            resource = registrar.register(key, content, stack_object.depends_on)
             if key.startswith(manifests.SERVICE):
-                addresses[key.removeprefix(manifests.SERVICE)] = _address(made)
+                addresses[key.removeprefix(manifests.SERVICE)] = _address(resource)
         self.backends = pulumi.Output.all(**addresses).apply(lambda values: backends.endpoints(remote, values))
         if remote.frontends is not None and not args.settings.gpu_operator.install:
             # Without the operator's NFD, frontends are the nodes that the stack names.
@@ -80,4 +80,4 @@ def _address(service: pulumi.CustomResource) -> pulumi.Output[str]:
     namespace is yet to come, the preview has the spec as we wrote it (Kubernetes provider 4.25, by design).
     """
     spec: pulumi.Output[dict[str, Any]] = vars(service)["spec"]
-    return spec.apply(lambda made: pulumi.Output.from_input(made.get("clusterIP", pulumi.output.UNKNOWN)))
+    return spec.apply(lambda fields: pulumi.Output.from_input(fields.get("clusterIP", pulumi.output.UNKNOWN)))

@@ -100,11 +100,11 @@ def _settings(settings_json: str | None, file: str, base: str | None, other_keys
     top_level_keys = _top_level_keys(folder / file)
     if settings_json is None or base is None:
         return parse_settings(settings_json, file=file, other_keys=other_keys, top_level_keys=top_level_keys)
-    whole = inherited(file, json.loads(settings_json), base, from_folder(folder))
+    layered = inherited(file, json.loads(settings_json), base, from_folder(folder))
     return parse_settings(
-        json.dumps(whole.merged),
-        file=whole.title,
+        json.dumps(layered.merged),
+        file=layered.title,
         other_keys=other_keys,
         top_level_keys=top_level_keys,
-        origin=whole.origin,
+        origin=layered.origin,
     )

@@ -64,8 +64,8 @@ class Registrar:
 
     def register_all(self, objects: Mapping[str, StackObject]) -> None:
         """Register objects in their order."""
-        for name, each in objects.items():
-            self.register(name, each.content, each.depends_on)
+        for name, stack_object in objects.items():
+            self.register(name, stack_object.content, stack_object.depends_on)
 
     def register(
         self,
@@ -82,7 +82,7 @@ class Registrar:
             depends_on: names of what must be there before.
             opts: options beside parent, provider and dependencies.
         """
-        before = [each for needed in depends_on for each in self._dependencies(needed)]
+        before = [dependency for needed in depends_on for dependency in self._dependencies(needed)]
         own = pulumi.ResourceOptions(parent=self._component, provider=self._provider, depends_on=before)
         complete = pulumi.ResourceOptions.merge(own, opts)
         logical = logical_name(self._name, name)
@@ -174,7 +174,9 @@ def _register(kind: str, name: str, manifest: Manifest, opts: pulumi.ResourceOpt
     metadata = manifest["metadata"] | {"annotations": manifest["metadata"].get("annotations", {}) | ours}
     # An object that changes its API version is updated; as another resource it would be made, which finds the same
     # object, and then deleted under its old name.
-    aliases = [pulumi.Alias(type_=f"kubernetes:{each}:{kind}") for each in _other_versions(kind) if each != group]
+    aliases = [
+        pulumi.Alias(type_=f"kubernetes:{version}:{kind}") for version in _other_versions(kind) if version != group
+    ]
     complete = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=aliases))
     return pulumi.CustomResource(f"kubernetes:{group}:{kind}", name, manifest | {"metadata": metadata}, complete)
 
@@ -189,7 +191,7 @@ def _other_versions(kind: str) -> list[str]:
 def chart_version(release: pulumi.CustomResource) -> pulumi.Output[str | None]:
     """The version of a release's chart."""
     status: pulumi.Output[Any] = vars(release)["status"]
-    return status.apply(lambda known: known.get("version"))
+    return status.apply(lambda fields: fields.get("version"))
 
 
 def register_release(name: str, release: HelmRelease, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:

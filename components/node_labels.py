@@ -52,7 +52,7 @@ class NodeLabels(pulumi.ComponentResource):
             labels[node] = {**labels[node], GPU_MEMORY: memory}
         args.labeller.register(name, labels, child_opts)
         # One output of what is measured, not one of each label: a thousand nodes have ten each.
-        self.labels = pulumi.Output.from_input(measured).apply(lambda known: _complete(declared, known))
+        self.labels = pulumi.Output.from_input(measured).apply(lambda memory_mib: _complete(declared, memory_mib))
         # Once in the state is enough where they are many: the one resource has them.
         self.register_outputs({} if args.labeller.joins(labels) else {"labels": self.labels})
 

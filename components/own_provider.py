@@ -21,6 +21,6 @@ def is_found(project: Path) -> bool:
 def _is_named(file: Path) -> bool:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
-        return any(each["name"] == _NAME for each in content["plugins"]["providers"])
+        return any(provider["name"] == _NAME for provider in content["plugins"]["providers"])
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
         return False

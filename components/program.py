@@ -33,8 +33,8 @@ def run() -> KaiAnywhere:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys()
-        said = pulumi.Config()
-        top = install(_NAME, said.get(SETTINGS_KEY), file=file, base=said.get(BASE_KEY), other_keys=other_keys)
+        config = pulumi.Config()
+        top = install(_NAME, config.get(SETTINGS_KEY), file=file, base=config.get(BASE_KEY), other_keys=other_keys)
     except (StackConfigError, ClusterError) as error:
         raise pulumi.RunError(str(error)) from None
     for name, value in top.outputs.items():
@@ -55,5 +55,5 @@ def program_version() -> str | None:
         return None
     if noted is None:
         return None
-    asked = str(noted.get("requested_revision"))
-    return asked if _TAG.fullmatch(asked) else str(noted["commit_id"])[:_COMMIT_LETTERS]
+    revision = str(noted.get("requested_revision"))
+    return revision if _TAG.fullmatch(revision) else str(noted["commit_id"])[:_COMMIT_LETTERS]

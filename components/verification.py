@@ -44,11 +44,11 @@ class Verification(pulumi.ComponentResource):
         what = [check.condition.what for check in checks(args.settings)]
         self.checked = pulumi.Output.from_input(what)
         if not pulumi.runtime.is_dry_run():
-            seen = looked(
+            outcome = looked(
                 self,
                 self.urn,
                 lambda connection, report: validate(connection, args.settings, report),
                 args.settings.cluster,
             )
-            self.checked = seen.apply(lambda _: what)
+            self.checked = outcome.apply(lambda _: what)
         self.register_outputs({"checked": self.checked})

@@ -69,10 +69,10 @@ class Inherited:
     @property
     def merged(self) -> dict[str, Any]:
         """The settings: mappings are merged key by key, everything else is the more special file's."""
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for layer in self.layers:
-            found = _over(found, layer.settings)
-        return found
+            settings = _over(settings, layer.settings)
+        return settings
 
     def origin(self, key: Sequence[str | int]) -> str | None:
         """The file in which a setting stands, or the section nearest to it; None where several files have a part."""
@@ -138,8 +138,8 @@ def from_folder(folder: Path) -> Callable[[str], str]:
         try:
             return path.read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
-            there = ", ".join(sorted(f"{FOLDER}/{each.name}" for each in (folder / FOLDER).glob("*.yaml"))) or "none"
-            raise StackConfigError(f"there is no {name}. There are: {there}. Correct {_BASE}.") from None
+            bases = ", ".join(sorted(f"{FOLDER}/{file.name}" for file in (folder / FOLDER).glob("*.yaml"))) or "none"
+            raise StackConfigError(f"there is no {name}. There are: {bases}. Correct {_BASE}.") from None
         except UnicodeDecodeError as error:
             line = error.object.count(b"\n", 0, error.start) + 1
             raise StackConfigError(f"{name} is not UTF-8, in line {line}. Save it as UTF-8.") from error
@@ -163,11 +163,11 @@ def _content(name: str, said_by: str, read: Callable[[str], str]) -> Mapping[str
             f"{name} is no base: it needs a mapping `config` with a mapping {_SETTINGS}, as a stack file has. Nothing "
             "was changed."
         )
-    others = [str(key) for key in content if key != "config"]
-    others += [str(key) for key in config if key not in {_SETTINGS, _BASE}]
-    if others:
+    unread = [str(key) for key in content if key != "config"]
+    unread += [str(key) for key in config if key not in {_SETTINGS, _BASE}]
+    if unread:
         raise StackConfigError(
-            f"{name}: nothing reads {', '.join(sorted(others))}. Nothing was changed.\n"
+            f"{name}: nothing reads {', '.join(sorted(unread))}. Nothing was changed.\n"
             f"A base has {_SETTINGS} and {_BASE} only; secrets and everything else stand in each stack's own file."
         )
     return config

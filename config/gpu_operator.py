@@ -21,14 +21,14 @@ def _fractions_keep_their_gpu(environment: dict[str, str]) -> dict[str, str]:
     KAI names a fraction's GPU in the environment alone (KAI v0.17.0, pkg/binder/plugins/gpusharing; NVIDIA Container
     Toolkit v1.20.0, internal/config/image/cuda_image.go).
     """
-    said = environment.get(_ENVIRONMENT_COUNTS)
-    if said is not None and said.lower() not in {"1", "t", "true"}:
+    value = environment.get(_ENVIRONMENT_COUNTS)
+    if value is not None and value.lower() not in {"1", "t", "true"}:
         raise PydanticCustomError(
             "toolkit_ignores_fractions",
             "{variable} is '{said}': pods with a fraction of a GPU would start without it, since KAI names their GPU "
             "in the environment of an unprivileged container. Remove it, and refuse such pods where they are created: "
             "kubectl label namespace NAME kai-anywhere.io/pod-guard=enforce",
-            {"variable": _ENVIRONMENT_COUNTS, "said": said},
+            {"variable": _ENVIRONMENT_COUNTS, "said": value},
         )
     return environment
 

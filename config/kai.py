@@ -169,15 +169,15 @@ class KaiSettings(Settings):
                         "known": ", ".join(sorted(self.queues.keys() | built_in)),
                     },
                 )
-            seen = [name]
-            while (parent := self.queues[seen[-1]].parent) in self.queues:
-                if parent in seen:
+            chain = [name]
+            while (parent := self.queues[chain[-1]].parent) in self.queues:
+                if parent in chain:
                     raise PydanticCustomError(
                         "queue_cycle",
                         "queues form a circle: {circle}. Give one of them another parent.",
-                        {"circle": " -> ".join([*seen, parent])},
+                        {"circle": " -> ".join([*chain, parent])},
                     )
-                seen.append(parent)
+                chain.append(parent)
         return self
 
     @property

@@ -80,19 +80,19 @@ class _Documented(GenerateJsonSchema):
 
 def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
     """The texts that stand below a model's attributes and those of its bases, by the attribute's name."""
-    found: dict[str, str] = {}
-    for each in reversed(model.__mro__):
-        if not issubclass(each, BaseModel) or each is BaseModel:
+    docstrings: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if not issubclass(base, BaseModel) or base is BaseModel:
             continue
-        [made] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-        body = made.body if isinstance(made, ast.ClassDef) else []
+        [statement] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        body = statement.body if isinstance(statement, ast.ClassDef) else []
         for attribute, below in pairwise(body):
             match attribute, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = inspect.cleandoc(text)
+                    docstrings[name] = inspect.cleandoc(text)
                 case _:
                     pass
-    return found
+    return docstrings
 
 
 def models_schema() -> dict[str, Any]:
@@ -118,13 +118,15 @@ def find(key: str) -> tuple[Setting, ...]:
         UnknownSettingError: if there is none.
     """
     parts = _parts(key)
-    known = settings()
-    exact = tuple(setting for setting in known if _is_called(setting, parts))
+    all_settings = settings()
+    exact = tuple(setting for setting in all_settings if _is_called(setting, parts))
     # An entry of a mapping without settings of its own: a variable, a flag, a label.
-    of_mapping = tuple(setting for setting in known if setting.shape == "mapping" and _is_called(setting, parts[:-1]))
+    of_mapping = tuple(
+        setting for setting in all_settings if setting.shape == "mapping" and _is_called(setting, parts[:-1])
+    )
     if not (matching := exact or of_mapping):
         raise UnknownSettingError(
-            f"There is no setting '{key}'." + "".join(f"\nDid you mean {near}?" for near in _near(parts, known))
+            f"There is no setting '{key}'." + "".join(f"\nDid you mean {near}?" for near in _near(parts, all_settings))
         )
     return matching
 
@@ -189,10 +191,10 @@ def stack_file_schema() -> dict[str, Any]:
 
 def part_schema() -> dict[str, Any]:
     """The JSON Schema of a base, and of a stack file that has one: a stack's, but everything may be missing."""
-    whole = stack_file_schema()
-    return whole | {
+    schema = stack_file_schema()
+    return schema | {
         "description": f"A base of {_PROJECT}'s stacks, or a stack that has one.",
-        "$defs": {name: _loosened(shape) for name, shape in whole["$defs"].items()},
+        "$defs": {name: _loosened(shape) for name, shape in schema["$defs"].items()},
     }
 
 
@@ -223,33 +225,35 @@ class _Reader:
 
     def for_editors(self, model: Shape) -> dict[str, Any]:
         """A definition as editors need it: type and default in the text that they show, no unknown names."""
-        made = {key: value for key, value in model.items() if key != "title"}
-        if "properties" in made:
-            made["properties"] = {name: self._property(name, shape) for name, shape in made["properties"].items()}
-        return made
+        definition = {key: value for key, value in model.items() if key != "title"}
+        if "properties" in definition:
+            definition["properties"] = {
+                name: self._property(name, shape) for name, shape in definition["properties"].items()
+            }
+        return definition
 
     def _property(self, name: str, shape: Shape) -> dict[str, Any]:
         # A section's default would be put into the file as a whole.
-        made = {key: value for key, value in shape.items() if key not in {"title", "discriminator", "default"}}
+        definition = {key: value for key, value in shape.items() if key not in {"title", "discriminator", "default"}}
         texts = [self._description(shape)]
         if self._kind(shape) != "section":
             texts.append(f"Type: {self._words(name, shape)}.")
             if shape.get("default") is not None:
-                made["default"] = shape["default"]
+                definition["default"] = shape["default"]
                 texts[-1] += f" Default: {text_of(shape['default'])}."
-        made["description"] = "\n\n".join(texts)
+        definition["description"] = "\n\n".join(texts)
         match shape:
             case {"discriminator": {"propertyName": key, "mapping": variants}}:
                 # Without it, editors name the first variant's value alone where the value is wrong.
-                made["required"] = [key]
-                made["properties"] = {key: {"enum": list(variants), "description": _WHAT_A_TAG_DOES}}
+                definition["required"] = [key]
+                definition["properties"] = {key: {"enum": list(variants), "description": _WHAT_A_TAG_DOES}}
             case {"patternProperties": _}:
-                made["additionalProperties"] = False
+                definition["additionalProperties"] = False
             case {"additionalProperties": dict(entry)}:
-                made["additionalProperties"] = self._property("", entry)
+                definition["additionalProperties"] = self._property("", entry)
             case _:
                 pass
-        return made
+        return definition
 
     def _setting(self, key: str, shape: Shape, only_with: str | None, *, required: bool) -> Iterator[Setting]:
         kind = self._kind(shape)
@@ -349,8 +353,8 @@ def _without_null(shape: Shape) -> Shape:
 
 def _examples(shape: Shape) -> tuple[Any, ...]:
     inner = _without_null(shape)
-    said = tuple(shape.get("examples", ())) or tuple(inner.get("examples", ()))
-    return said or tuple([example] for example in inner.get("items", {}).get("examples", ()))
+    examples = tuple(shape.get("examples", ())) or tuple(inner.get("examples", ()))
+    return examples or tuple([example] for example in inner.get("items", {}).get("examples", ()))
 
 
 def _plain(text: str) -> str:
@@ -385,8 +389,8 @@ def _plural(words: str) -> str:
 def _parts(key: str) -> list[str]:
     """The parts of a dotted key; a position in a list is none."""
     below = re.sub(rf"^({_PROJECT}:)?{SETTINGS_KEY}\.", "", key)
-    found = re.findall(r'\["([^"]*)"\]|\[\d+\]|([^.\[\]]+)', below)
-    return [quoted or plain for quoted, plain in found if quoted or plain]
+    matches = re.findall(r'\["([^"]*)"\]|\[\d+\]|([^.\[\]]+)', below)
+    return [quoted or plain for quoted, plain in matches if quoted or plain]
 
 
 def _is_called(setting: Setting, parts: list[str]) -> bool:
@@ -394,9 +398,9 @@ def _is_called(setting: Setting, parts: list[str]) -> bool:
     return len(own) == len(parts) and all(name in (ANY_NAME, part) for name, part in zip(own, parts, strict=True))
 
 
-def _near(parts: list[str], known: tuple[Setting, ...]) -> list[str]:
+def _near(parts: list[str], all_settings: tuple[Setting, ...]) -> list[str]:
     """Keys that were perhaps meant: near ones, then those with a near last word."""
-    keys = list(dict.fromkeys(setting.key for setting in known))
+    keys = list(dict.fromkeys(setting.key for setting in all_settings))
     last = get_close_matches(parts[-1] if parts else "", [key.rpartition(".")[2] for key in keys], n=1)
     return list(
         dict.fromkeys(

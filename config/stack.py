@@ -79,13 +79,13 @@ class StackSettings(Settings):
 
     @model_validator(mode="after")
     def _privilege_is_of_jetsons(self) -> Self:
-        said = self.reservation.model_fields_set & {"privilege", "privilege_by_node", "supplemental_groups"}
-        if said and isinstance(self.platform, X86Platform):
+        keys = self.reservation.model_fields_set & {"privilege", "privilege_by_node", "supplemental_groups"}
+        if keys and isinstance(self.platform, X86Platform):
             raise PydanticCustomError(
                 "privilege_without_tegra",
                 "reservation.{key} in an x86 stack: its reservation pods get nothing beyond what KAI gives them. "
                 "Remove reservation.{key}.",
-                {"key": min(said)},
+                {"key": min(keys)},
             )
         for node in self.reservation.privilege_by_node:
             if node not in self.platform.jetsons:
@@ -113,13 +113,13 @@ class StackSettings(Settings):
     def _the_operators_runtime_understands_kai(self) -> Self:
         if not self.kai.writes_bare_uuids:
             return self
-        said = {
+        modes = {
             "platform.container_runtime_mode": self.platform.operator_runtime_mode.value,
             f"gpu_operator.toolkit_env.{RUNTIME_MODE_VARIABLE}": self.gpu_operator.toolkit_env.get(
                 RUNTIME_MODE_VARIABLE
             ),
         }
-        for key, mode in said.items():
+        for key, mode in modes.items():
             if mode == RuntimeMode.CDI:
                 raise PydanticCustomError(
                     "bare_uuids_in_cdi_mode",
@@ -165,7 +165,9 @@ class StackSettings(Settings):
         if self.gvirtus is None or self.gvirtus.frontends is None:
             return self
         with_gpu = dict.fromkeys(self.platform.unified_memory_nodes, "platform.unified_memory_nodes")
-        with_gpu |= {node: f"node_profiles.{name}" for name, each in self.node_profiles.items() for node in each.nodes}
+        with_gpu |= {
+            node: f"node_profiles.{name}" for name, profile in self.node_profiles.items() for node in profile.nodes
+        }
         if not isinstance(self.platform, X86Platform):
             with_gpu |= dict.fromkeys(self.platform.tegra_nodes, "platform.tegra_nodes")
         for node in self.gvirtus.frontends.nodes:
@@ -185,18 +187,18 @@ class StackSettings(Settings):
             FRONTENDS_NAMESPACE: "the frontends' device plugin",
             "kai-resource-reservation": "KAI's reservation pods",
         }
-        wanted = {"kai.namespace": (self.kai.namespace, "KAI")}
+        claimed = {"kai.namespace": (self.kai.namespace, "KAI")}
         if self.gpu_operator.install:
-            wanted["gpu_operator.namespace"] = (self.gpu_operator.namespace, "the GPU Operator")
+            claimed["gpu_operator.namespace"] = (self.gpu_operator.namespace, "the GPU Operator")
         else:
             taken[self.gpu_operator.namespace] = "the GPU Operator"
         if self.webhooks:
-            wanted["admission.namespace"] = (self.admission.namespace, "the admission server")
+            claimed["admission.namespace"] = (self.admission.namespace, "the admission server")
         if self.gvirtus is not None:
-            wanted["gvirtus.namespace"] = (self.gvirtus.namespace, "remote GPUs")
+            claimed["gvirtus.namespace"] = (self.gvirtus.namespace, "remote GPUs")
         if self.monitoring.enabled:
-            wanted["monitoring.namespace"] = (self.monitoring.namespace, "the exporter of metrics")
-        for key, (namespace, part) in wanted.items():
+            claimed["monitoring.namespace"] = (self.monitoring.namespace, "the exporter of metrics")
+        for key, (namespace, part) in claimed.items():
             if (other := taken.setdefault(namespace, part)) != part:
                 raise PydanticCustomError(
                     "namespace_taken",
@@ -249,13 +251,13 @@ class StackSettings(Settings):
     @property
     def _carriers(self) -> dict[str, Carrier]:
         """What carries the changes of pods, by section, where there are any; `auto` is decided."""
-        said: dict[str, Carrier] = {}
+        carriers: dict[str, Carrier] = {}
         if self.overrides_apply:
-            said["reservation"] = self.reservation.carrier
+            carriers["reservation"] = self.reservation.carrier
         if self.gvirtus is not None:
-            said["gvirtus"] = self.gvirtus.carrier
+            carriers["gvirtus"] = self.gvirtus.carrier
         chosen = Carrier.WEBHOOK if self.cluster.policies_version is None else Carrier.POLICY
-        return {section: chosen if carrier is Carrier.AUTO else carrier for section, carrier in said.items()}
+        return {section: chosen if carrier is Carrier.AUTO else carrier for section, carrier in carriers.items()}
 
     def _why_the_webhook(self, webhook: Webhook) -> str:
         """What is added to a section's name where the settings do not say 'webhook' themselves."""
@@ -387,8 +389,13 @@ def _explain(problem: ErrorDetails, origin: Callable[[Sequence[str | int]], str 
             reason = f"{problem['msg']}: put it in quotes; pulumi config set --path does so with --type string"
         case _:
             reason = problem["msg"]
-    found = [] if hidden else [f"    found:   {value!r}"]
-    return [f"  kai-anywhere:{key}", *([f"    file:    {place}"] if place else []), *found, f"    problem: {reason}"]
+    value_line = [] if hidden else [f"    found:   {value!r}"]
+    return [
+        f"  kai-anywhere:{key}",
+        *([f"    file:    {place}"] if place else []),
+        *value_line,
+        f"    problem: {reason}",
+    ]
 
 
 def _parts(location: tuple[int | str, ...]) -> list[str | int]:

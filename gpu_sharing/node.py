@@ -51,11 +51,11 @@ class NodeState:
 
     def room(self, share: GpuShare) -> list[str]:
         """The groups with room for a share of one device."""
-        asked = self.asked_mib(share)
+        share_mib = self.asked_mib(share)
         return [
             name
             for name, group in self.groups.items()
-            if group.mode is share.mode and group.used and self.mib - group.used - asked >= 0
+            if group.mode is share.mode and group.used and self.mib - group.used - share_mib >= 0
         ]
 
     def why_not(self, pod: Pod, kind: int) -> Why | None:
@@ -146,10 +146,10 @@ class NodeState:
         name = self.node.name
         if share.devices > max(self.node.gpus, self.count):
             return Why(Reason.DEVICES, f"{name} has {self.node.gpus} GPUs, and it asks for {share.devices}.")
-        other = [group for group in self.groups.values() if group.mode is not share.mode]
+        in_other_modes = [group for group in self.groups.values() if group.mode is not share.mode]
         left = max((self.mib - group.used for group in self.groups.values() if group.mode is share.mode), default=0)
         on = f"{share.devices} GPUs" if share.devices > 1 else "a GPU"
-        modes = f" ({len(other)} of its GPUs are used in another compute mode)" if other else ""
+        modes = f" ({len(in_other_modes)} of its GPUs are used in another compute mode)" if in_other_modes else ""
         return Why(Reason.GPU_MEMORY, f"{name} has at most {left} MiB left on {on}{modes}.")
 
     def choose_groups(self, share: GpuShare, strategy: Strategy) -> tuple[str, ...]:
@@ -183,12 +183,12 @@ class NodeState:
                     self._add_share(pod.name, pod.request.gpu, group)
 
     def _add_share(self, pod: str, share: GpuShare, name: str) -> None:
-        asked = self.asked_mib(share)
+        share_mib = self.asked_mib(share)
         group = self.groups.setdefault(name, _Group(share.mode))
-        group.shares[pod] = asked
-        group.used += asked
-        in_use = len(self.whole) + sum(bool(each.used) for each in self.groups.values())
-        if group.used <= asked and self.count < self.idle + in_use:
+        group.shares[pod] = share_mib
+        group.used += share_mib
+        in_use = len(self.whole) + sum(bool(existing.used) for existing in self.groups.values())
+        if group.used <= share_mib and self.count < self.idle + in_use:
             self.idle -= 1
 
     def charged(self, request: PodRequest) -> Amounts:

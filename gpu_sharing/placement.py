@@ -66,7 +66,7 @@ class _Session:
     def __init__(
         self, nodes: Sequence[Node], workloads: Sequence[Workload], queues: Sequence[Queue], strategy: Strategy
     ) -> None:
-        self._nodes = {node.name: NodeState(node) for node in sorted(nodes, key=lambda each: each.name)}
+        self._nodes = {node.name: NodeState(node) for node in sorted(nodes, key=lambda node: node.name)}
         self._strategy = strategy
         self._ledger = Ledger(queues, _total(nodes))
         memories = [state.mib for state in self._nodes.values() if state.mib > UNLABELLED_MIB]
@@ -75,21 +75,21 @@ class _Session:
         self._placed: list[Placed] = []
         self._pending: list[Pending] = []
         self._waiting = [self._start(order, workload) for order, workload in enumerate(workloads)]
-        asked: dict[str, Amounts] = {}
+        requested: dict[str, Amounts] = {}
         for workload in workloads:
             for pod in workload.pods:
                 if workload.queue is not None:
                     amounts = self._estimate(pod.request, self._smallest)
-                    asked[workload.queue] = add(asked.get(workload.queue, NOTHING), amounts)
-        self._ledger.divide(asked)
+                    requested[workload.queue] = add(requested.get(workload.queue, NOTHING), amounts)
+        self._ledger.divide(requested)
 
     def run(self) -> Packing:
         """Place what waits, in rounds: what others got in one can give a gang its room in the next."""
-        waiting = [each for each in self._waiting if self._has_queue(each)]
+        waiting = [candidate for candidate in self._waiting if self._has_queue(candidate)]
         refused, placed = tuple(self._pending), -1
         while placed < len(self._placed):
             placed, self._pending = len(self._placed), list(refused)
-            self._round([each for each in waiting if each.pods])
+            self._round([candidate for candidate in waiting if candidate.pods])
         return Packing(tuple(self._placed), tuple(self._pending), tuple(state.use() for state in self._nodes.values()))
 
     def _round(self, waiting: list[_Waiting]) -> None:
@@ -133,19 +133,19 @@ class _Session:
 
     def _next(self, waiting: Sequence[_Waiting]) -> _Waiting:
         best: dict[str, _Waiting] = {}
-        free = [each for each in waiting if each.workload.queue is None]
+        free = [candidate for candidate in waiting if candidate.workload.queue is None]
         if free:
-            return min(free, key=lambda each: each.key)
-        for each in sorted(waiting, key=lambda each: each.key):
-            best.setdefault(str(each.workload.queue), each)
+            return min(free, key=lambda candidate: candidate.key)
+        for candidate in sorted(waiting, key=lambda candidate: candidate.key):
+            best.setdefault(str(candidate.workload.queue), candidate)
         if len(best) == 1:
             return next(iter(best.values()))
-        asked = {}
-        for queue, each in best.items():
-            asked[queue] = NOTHING
-            for pod in each.batch:
-                asked[queue] = add(asked[queue], self._estimate(pod.request, self._smallest))
-        return best[self._ledger.first(asked)]
+        requested = {}
+        for queue, candidate in best.items():
+            requested[queue] = NOTHING
+            for pod in candidate.batch:
+                requested[queue] = add(requested[queue], self._estimate(pod.request, self._smallest))
+        return best[self._ledger.first(requested)]
 
     def _attempt(self, waiting: _Waiting) -> bool:
         """Place the next batch whole, or none of it; then all pods that are left stay Pending."""
@@ -164,7 +164,7 @@ class _Session:
                 self._nodes, self._ledger, self._placed = before
                 text = f"Only {count} of the {len(batch)} pods that must run together have room. {why.text}"
                 why = Why(Reason.GANG, text)
-            self._pending += [Pending(each, why) for each in waiting.pods]
+            self._pending += [Pending(remaining, why) for remaining in waiting.pods]
             return False
         waiting.pods = waiting.pods[len(batch) :]
         waiting.running += len(batch)
@@ -174,10 +174,10 @@ class _Session:
         """Whether the queue has no room, whichever node is taken (IsJobOverQueueCapacity)."""
         if workload.queue is None:
             return None
-        asked = NOTHING
+        requested = NOTHING
         for pod in batch:
-            asked = add(asked, self._estimate(pod.request, self._largest))
-        over = self._ledger.objection(workload.queue, asked, preemptible=workload.preemptible)
+            requested = add(requested, self._estimate(pod.request, self._largest))
+        over = self._ledger.objection(workload.queue, requested, preemptible=workload.preemptible)
         return None if over is None else queue_full(over)
 
     def _place(self, workload: Workload, pod: Pod) -> Why | None:
@@ -186,7 +186,7 @@ class _Session:
         idle = [state.idle for state in self._nodes.values() if state.node.gpus]
         extremes = (min(idle, default=0), max(idle, default=0))
         reasons = []
-        for state in sorted(fitting, key=lambda each: -self._score(each, pod, kind, extremes)):
+        for state in sorted(fitting, key=lambda candidate: -self._score(candidate, pod, kind, extremes)):
             if workload.queue is not None and (
                 over := self._ledger.objection(
                     workload.queue, state.required(pod.request), preemptible=workload.preemptible
@@ -222,8 +222,8 @@ class _Session:
     def _estimate(self, request: PodRequest, mib: int | None) -> Amounts:
         """What a pod will use, before its node is known."""
         match request.gpu:
-            case MemoryShare(asked, devices):
-                return amounts_of(request, devices * asked / mib if mib else 0)
+            case MemoryShare(share_mib, devices):
+                return amounts_of(request, devices * share_mib / mib if mib else 0)
             case FractionShare(fraction, devices):
                 return amounts_of(request, charged_gpus(fraction, devices))
             case _:

@@ -53,7 +53,7 @@ class Objection:
         resource: what is short, with its unit.
         allowed: the limit or quota.
         used: so far.
-        asked: in addition.
+        requested: in addition.
         over_quota: whether it is the quota, which pods that may not be interrupted must keep to.
     """
 
@@ -61,7 +61,7 @@ class Objection:
     resource: str
     allowed: float
     used: float
-    asked: float
+    requested: float
     over_quota: bool
 
 
@@ -163,29 +163,31 @@ class Ledger:
             self._divide_below(account.queue.name, (account.fair[0], account.fair[1], account.fair[2]))
 
 
-def _over(name: str, allowed: Amounts, used: Amounts, asked: Amounts, *, over_quota: bool) -> Objection | None:
+def _over(name: str, allowed: Amounts, used: Amounts, requested: Amounts, *, over_quota: bool) -> Objection | None:
     for index, resource in enumerate(_RESOURCES):
-        if allowed[index] != UNLIMITED and asked[index] and allowed[index] < used[index] + asked[index]:
+        if allowed[index] != UNLIMITED and requested[index] and allowed[index] < used[index] + requested[index]:
             unit = _UNITS[index]
-            return Objection(name, resource, allowed[index] / unit, used[index] / unit, asked[index] / unit, over_quota)
+            return Objection(
+                name, resource, allowed[index] / unit, used[index] / unit, requested[index] / unit, over_quota
+            )
     return None
 
 
-def _rank(account: _Account, asked: Amounts, total: Amounts) -> tuple[float, ...]:
+def _rank(account: _Account, requested: Amounts, total: Amounts) -> tuple[float, ...]:
     """What decides whose turn it is, the first difference counts, the smaller one wins.
 
     Queues that are alike are taken by name; KAI takes the older one.
     """
-    queue, every = account.queue, range(len(_RESOURCES))
-    then = add(account.used, asked)
-    allocatable = [account.allocatable(index) for index in every]
+    queue, indexes = account.queue, range(len(_RESOURCES))
+    then = add(account.used, requested)
+    allocatable = [account.allocatable(index) for index in indexes]
     return (
-        all(account.fair[index] < account.used[index] for index in every),
-        not all(queue.quota[index] == UNLIMITED or then[index] <= queue.quota[index] for index in every),
+        all(account.fair[index] < account.used[index] for index in indexes),
+        not all(queue.quota[index] == UNLIMITED or then[index] <= queue.quota[index] for index in indexes),
         -queue.priority,
-        any(not allocatable[index] and then[index] for index in every),
-        max(_part(then[index], allocatable[index], total[index]) for index in every),
-        max(_part(account.used[index], allocatable[index], total[index]) for index in every),
+        any(not allocatable[index] and then[index] for index in indexes),
+        max(_part(then[index], allocatable[index], total[index]) for index in indexes),
+        max(_part(account.used[index], allocatable[index], total[index]) for index in indexes),
     )
 
 
@@ -211,7 +213,7 @@ def _divide(level: list[_Account], total: float, index: int) -> None:
         left, remainders[priority] = _divide_by_weight(same, left, index)
     accounts = {account.queue.name: account for account in level}
     for priority in priorities:
-        for name, _ in sorted(remainders[priority].items(), key=lambda each: (-each[1], each[0])):
+        for name, _ in sorted(remainders[priority].items(), key=lambda item: (-item[1], item[0])):
             share = min(1.0, max(left, 0.0))
             accounts[name].fair[index] += share
             left -= share
@@ -225,22 +227,22 @@ def _divide_by_weight(level: list[_Account], left: float, index: int) -> tuple[f
     """
     remainders: dict[str, float] = {}
     while left > 0:
-        unsatisfied = [each for each in level if each.requestable(index) > each.fair[index]]
+        unsatisfied = [account for account in level if account.requestable(index) > account.fair[index]]
         weights = sum(account.queue.weight[index] for account in unsatisfied)
         if not weights:
             break
         again, round_total = False, left
         for account in unsatisfied:
-            asked = account.requestable(index) - account.fair[index]
+            unmet = account.requestable(index) - account.fair[index]
             share = round_total * account.queue.weight[index] / weights
-            given = asked if asked <= share else float(math.floor(share))
-            if asked <= share:
+            granted = unmet if unmet <= share else float(math.floor(share))
+            if unmet <= share:
                 remainders.pop(account.queue.name, None)
-            elif share > given:
-                remainders[account.queue.name] = share - given
-            account.fair[index] += given
-            left -= given
-            again = again or (bool(given) and asked < share)
+            elif share > granted:
+                remainders[account.queue.name] = share - granted
+            account.fair[index] += granted
+            left -= granted
+            again = again or (bool(granted) and unmet < share)
         if not again:
             break
     return left, remainders

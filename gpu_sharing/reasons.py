@@ -9,15 +9,15 @@ from gpu_sharing.request import FractionShare, MemoryShare, MigSlices, PodReques
 
 def queue_full(over: Objection) -> Why:
     """Why a queue has no room."""
-    used, allowed, more = (f"{round(amount, 2):g}" for amount in (over.used, over.allowed, over.asked))
-    asked = f"uses {used} of {allowed} {over.resource} and would get {more} more"
+    used, allowed, more = (f"{round(amount, 2):g}" for amount in (over.used, over.allowed, over.requested))
+    usage = f"uses {used} of {allowed} {over.resource} and would get {more} more"
     if over.over_quota:
         text = (
-            f"Queue '{over.queue}' {asked}: what may not be interrupted must keep to the quota. Raise it, or give the "
+            f"Queue '{over.queue}' {usage}: what may not be interrupted must keep to the quota. Raise it, or give the "
             "workload the label priorityClassName: train."
         )
         return Why(Reason.QUEUE_QUOTA, text)
-    return Why(Reason.QUEUE_LIMIT, f"Queue '{over.queue}' {asked}, which is over its limit. Raise it, or ask for less.")
+    return Why(Reason.QUEUE_LIMIT, f"Queue '{over.queue}' {usage}, which is over its limit. Raise it, or ask for less.")
 
 
 _TELLING = (
@@ -46,10 +46,10 @@ def most_telling(pod: Pod, reasons: Sequence[Why]) -> Why:
     same = sorted({why.text for why in reasons if why.reason is reason})
     others = len(same) - 1
     more = f" {others} more node{'s' * (others > 1)} likewise." if others else ""
-    asked = describe(pod.request)
+    description = describe(pod.request)
     if reason in {Reason.QUEUE_LIMIT, Reason.QUEUE_QUOTA}:
         return Why(reason, same[0])
-    return Why(reason, f"It asks for {asked}; {same[0]}{more}")
+    return Why(reason, f"It asks for {description}; {same[0]}{more}")
 
 
 def describe(request: PodRequest) -> str:

@@ -112,9 +112,9 @@ def pod_request(pod: Mapping[str, Any]) -> PodRequest:
     """
     annotations = {str(key): str(value) for key, value in (pod.get("metadata", {}).get("annotations") or {}).items()}
     spec = pod.get("spec") or {}
-    asked = _resources(spec)
+    requested = _resources(spec)
     share = _share(annotations, spec)
-    gpus, slices = asked.get(GPU, Fraction(0)), _mig_slices(asked)
+    gpus, slices = requested.get(GPU, Fraction(0)), _mig_slices(requested)
     for name, count in ((GPU, gpus), *slices.items()):
         if count.denominator != 1 or count < 0:
             raise RequestError(f"{name} is {float(count):g}: give a whole number; a part of a GPU is a gpu-fraction")
@@ -126,7 +126,7 @@ def pod_request(pod: Mapping[str, Any]) -> PodRequest:
     mig = MigSlices(tuple(sorted((name, int(count)) for name, count in slices.items()))) if slices else None
     if mig is not None and (whole or share):
         raise RequestError(f"{mig.slices[0][0]} together with another request for GPUs: remove one of them.")
-    return PodRequest(share or whole or mig, asked.get("cpu", Fraction(0)), asked.get("memory", Fraction(0)))
+    return PodRequest(share or whole or mig, requested.get("cpu", Fraction(0)), requested.get("memory", Fraction(0)))
 
 
 def gpu_groups(pod: Mapping[str, Any]) -> tuple[str, ...]:
@@ -198,12 +198,12 @@ def _container_memory(annotations: Mapping[str, str], spec: Mapping[str, Any]) -
         return None
     if len(amounts) > 1:
         raise RequestError(f"GPU memory for the containers {', '.join(sorted(amounts))}: KAI takes one per pod")
-    [(container, said)] = amounts.items()
-    there = [each.get("name") for each in _containers(spec)]
-    if container not in there:
-        raise RequestError(f"GPU memory for the container '{container}', and the pod has {', '.join(map(str, there))}")
-    limit = said.get("gpu-memory.limit")
-    request = said.get("gpu-memory.request", limit)
+    [(container, memory)] = amounts.items()
+    names = [declared.get("name") for declared in _containers(spec)]
+    if container not in names:
+        raise RequestError(f"GPU memory for the container '{container}', and the pod has {', '.join(map(str, names))}")
+    limit = memory.get("gpu-memory.limit")
+    request = memory.get("gpu-memory.request", limit)
     if request is not None and limit is not None and request > limit:
         raise RequestError(f"container '{container}' asks for {request} MiB, more than its limit of {limit} MiB")
     return request
@@ -211,8 +211,8 @@ def _container_memory(annotations: Mapping[str, str], spec: Mapping[str, Any]) -
 
 def _of_container(annotations: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str], str]]:
     for name, value in annotations.items():
-        if said := _OF_CONTAINER.fullmatch(name):
-            yield name, (said["container"], said["key"]), value
+        if match := _OF_CONTAINER.fullmatch(name):
+            yield name, (match["container"], match["key"]), value
 
 
 def _named(annotations: Mapping[str, str]) -> str:
@@ -223,8 +223,8 @@ def _named(annotations: Mapping[str, str]) -> str:
     )
 
 
-def _mig_slices(asked: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    return {name: count for name, count in asked.items() if name.startswith(MIG_PREFIX) and count}
+def _mig_slices(requested: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    return {name: count for name, count in requested.items() if name.startswith(MIG_PREFIX) and count}
 
 
 def _containers(spec: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -238,23 +238,23 @@ def _resources(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     """
     total: dict[str, Fraction] = {}
     for container in spec.get("containers") or ():
-        _add(total, _asked(container))
+        _add(total, _requested(container))
     sidecars: dict[str, Fraction] = {}
     peak: dict[str, Fraction] = {}
     for container in spec.get("initContainers") or ():
-        asked = _asked(container)
+        requested = _requested(container)
         if container.get("restartPolicy") == "Always":
-            _add(sidecars, asked)
+            _add(sidecars, requested)
             continue
-        _add(asked, sidecars)
-        peak |= {name: max(amount, peak.get(name, amount)) for name, amount in asked.items()}
+        _add(requested, sidecars)
+        peak |= {name: max(amount, peak.get(name, amount)) for name, amount in requested.items()}
     _add(total, sidecars)
     total |= {name: max(amount, total.get(name, amount)) for name, amount in peak.items()}
     _add(total, _amounts(spec.get("overhead") or {}))
     return total
 
 
-def _asked(container: Mapping[str, Any]) -> dict[str, Fraction]:
+def _requested(container: Mapping[str, Any]) -> dict[str, Fraction]:
     """A container's requests; where it has only a limit, the API server makes a request of it."""
     resources = container.get("resources") or {}
     return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})

@@ -76,14 +76,14 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
 
 def webhooks(settings: StackSettings) -> dict[str, Manifest]:
     """The MutatingWebhookConfigurations, by a short name."""
-    made = {}
+    configurations = {}
     for webhook in settings.webhooks:
         match webhook:
             case Webhook.RESERVATION:
-                made["reservation-webhook"] = reservation_webhook(settings)
+                configurations["reservation-webhook"] = reservation_webhook(settings)
             case Webhook.GVIRTUS:
-                made["gvirtus-webhook"] = gvirtus_webhook(settings)
-    return made
+                configurations["gvirtus-webhook"] = gvirtus_webhook(settings)
+    return configurations
 
 
 def reservation_webhook(settings: StackSettings) -> Manifest:
@@ -93,9 +93,9 @@ def reservation_webhook(settings: StackSettings) -> Manifest:
     """
     conditions = {"the-pod-has-a-node": "has(object.spec.nodeName)"}
     platform = settings.overridden_platform
-    wanted = None if platform is None else reservation_index.rewrite(platform)
-    if wanted is not None:
-        conditions["says-another-gpu"] = f"request.operation == 'CREATE' || ({reservation_index.applies(wanted)})"
+    rewrite = None if platform is None else reservation_index.rewrite(platform)
+    if rewrite is not None:
+        conditions["says-another-gpu"] = f"request.operation == 'CREATE' || ({reservation_index.applies(rewrite)})"
     return _webhook(
         settings,
         RESERVATION_WEBHOOK,
@@ -103,7 +103,7 @@ def reservation_webhook(settings: StackSettings) -> Manifest:
         namespaces=reservation.IN_NAMESPACE,
         labels={"app": reservation.APP_LABEL},
         conditions=[{"name": name, "expression": expression} for name, expression in conditions.items()],
-        rules=[POD_CREATION] if wanted is None else [POD_CREATION, reservation_index.POD_UPDATE],
+        rules=[POD_CREATION] if rewrite is None else [POD_CREATION, reservation_index.POD_UPDATE],
     )
 
 
@@ -134,14 +134,14 @@ def gvirtus_backends_data(endpoints: Mapping[str, str]) -> dict[str, str]:
 
 def mutations(settings: StackSettings) -> dict[str, Mutation]:
     """What the server adds to pods, by the last part of its webhooks' paths."""
-    made = {}
+    by_path = {}
     if Webhook.RESERVATION in settings.webhooks and (platform := settings.overridden_platform):
-        made["reservation"] = reservation.mutation(settings).model_copy(
+        by_path["reservation"] = reservation.mutation(settings).model_copy(
             update={"rewrite": reservation_index.rewrite(platform)}
         )
     if Webhook.GVIRTUS in settings.webhooks and settings.gvirtus is not None:
-        made["gvirtus"] = injection.mutation(settings.gvirtus)
-    return made
+        by_path["gvirtus"] = injection.mutation(settings.gvirtus)
+    return by_path
 
 
 def server_settings(settings: StackSettings) -> dict[str, Any]:

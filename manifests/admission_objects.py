@@ -58,7 +58,9 @@ def validating_policy(
         conditions: further conditions of the requests that it judges, by name.
     """
     spec = {"failurePolicy": "Fail", "matchConstraints": dict(constraints)} | _named(conditions, variables)
-    return _object("ValidatingAdmissionPolicy", name, spec | {"validations": [each.manifest() for each in validations]})
+    return _object(
+        "ValidatingAdmissionPolicy", name, spec | {"validations": [validation.manifest() for validation in validations]}
+    )
 
 
 def mutating_policy(  # noqa: PLR0913 - the fields of its kind
@@ -156,7 +158,7 @@ def _named(conditions: Mapping[str, str], variables: Mapping[str, str]) -> Manif
     """Match conditions and variables; the fields are left out where there are none."""
     lists = {"matchConditions": conditions, "variables": variables}
     return {
-        field: [{"name": name, "expression": expression} for name, expression in each.items()]
-        for field, each in lists.items()
-        if each
+        field: [{"name": name, "expression": expression} for name, expression in expressions.items()]
+        for field, expressions in lists.items()
+        if expressions
     }

@@ -29,13 +29,17 @@ def objects(settings: StackSettings) -> dict[str, Manifest]:
 
 def releases(settings: StackSettings) -> dict[str, HelmRelease]:
     """Every Helm release of a stack."""
-    return {name: each.content for name, each in in_order(settings).items() if isinstance(each.content, HelmRelease)}
+    return {
+        name: stack_object.content
+        for name, stack_object in in_order(settings).items()
+        if isinstance(stack_object.content, HelmRelease)
+    }
 
 
 def in_order(settings: StackSettings) -> dict[str, StackObject]:
     """Every object and release of a stack by its logical name, each after what it depends on."""
     return {
-        logical_name(component, name): each
+        logical_name(component, name): stack_object
         for component, objects_of in _MODULES
-        for name, each in objects_of(settings).items()
+        for name, stack_object in objects_of(settings).items()
     }

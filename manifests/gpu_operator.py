@@ -27,16 +27,18 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
     """The operator and what steers it; nothing where somebody else installs it."""
     if not settings.gpu_operator.install:
         return {}
-    found = {"namespace": StackObject(operator_namespace(settings))}
+    stack_objects = {"namespace": StackObject(operator_namespace(settings))}
     if profiles := time_slicing_config(settings):
-        found["profiles"] = StackObject(profiles, ("namespace",))
+        stack_objects["profiles"] = StackObject(profiles, ("namespace",))
     if endpoints := service_discovery(settings):
-        found["endpoints"] = StackObject(endpoints, ("namespace",))
-    found["release"] = StackObject(release(settings), tuple(name for name in found if name != "endpoints"))
+        stack_objects["endpoints"] = StackObject(endpoints, ("namespace",))
+    stack_objects["release"] = StackObject(
+        release(settings), tuple(name for name in stack_objects if name != "endpoints")
+    )
     if rule := tegra_feature_rule(settings):
         # Its kind comes with the release.
-        found["tegra"] = StackObject(rule, ("release",))
-    return found
+        stack_objects["tegra"] = StackObject(rule, ("release",))
+    return stack_objects
 
 
 def operator_namespace(settings: StackSettings) -> Manifest:

@@ -62,15 +62,15 @@ GPUS, QUEUE_WEBHOOK = "gpus", "queue-webhook"
 
 def objects(settings: StackSettings) -> dict[str, StackObject]:
     """KAI and its queues."""
-    found = {
+    stack_objects = {
         "namespace": StackObject(kai_namespace(settings)),
         "release": StackObject(release(settings), ("namespace", GPUS)),
         "shard": StackObject(default_shard(), ("release",)),
     }
     for name, queue in queues(settings).items():
         parent = [f"queue-{queue['spec']['parentQueue']}"] if "parentQueue" in queue["spec"] else []
-        found[f"queue-{name}"] = StackObject(queue, ("release", QUEUE_WEBHOOK, *parent))
-    return found
+        stack_objects[f"queue-{name}"] = StackObject(queue, ("release", QUEUE_WEBHOOK, *parent))
+    return stack_objects
 
 
 def registry(settings: StackSettings) -> str:
@@ -182,15 +182,18 @@ def default_shard() -> Manifest:
 
 def queues(settings: StackSettings) -> dict[str, Manifest]:
     """The stack's queues by name, parents before children."""
-    wanted = dict(settings.kai.queues)
+    queue_settings = dict(settings.kai.queues)
     if settings.kai.default_queue:
-        wanted |= {DEFAULT_PARENT_QUEUE: QueueSettings(), DEFAULT_QUEUE: QueueSettings(parent=DEFAULT_PARENT_QUEUE)}
+        queue_settings |= {
+            DEFAULT_PARENT_QUEUE: QueueSettings(),
+            DEFAULT_QUEUE: QueueSettings(parent=DEFAULT_PARENT_QUEUE),
+        }
     ordered: dict[str, Manifest] = {}
 
     def add(name: str) -> None:
         if name in ordered:
             return
-        queue = wanted[name]
+        queue = queue_settings[name]
         if queue.parent is not None:
             add(queue.parent)
         spec: dict[str, Any] = {"displayName": name}
@@ -206,7 +209,7 @@ def queues(settings: StackSettings) -> dict[str, Manifest]:
             "spec": spec,
         }
 
-    for name in sorted(wanted):
+    for name in sorted(queue_settings):
         add(name)
     return ordered
 

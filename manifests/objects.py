@@ -71,7 +71,11 @@ class StackObject:
 
 def manifests(objects: Mapping[str, StackObject]) -> dict[str, Manifest]:
     """The Kubernetes objects among a module's objects, without its release."""
-    return {name: each.manifest for name, each in objects.items() if not isinstance(each.content, HelmRelease)}
+    return {
+        name: stack_object.manifest
+        for name, stack_object in objects.items()
+        if not isinstance(stack_object.content, HelmRelease)
+    }
 
 
 RELEASE_KEY: Final = "release"

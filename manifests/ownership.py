@@ -59,12 +59,12 @@ def before(live: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
     for field, value in _settable(ours).items():
         if field not in live:
             continue
-        there = live[field]
-        if isinstance(value, Mapping) and isinstance(there, Mapping):
-            if inner := before(there, value):
+        current = live[field]
+        if isinstance(value, Mapping) and isinstance(current, Mapping):
+            if inner := before(current, value):
                 kept[field] = inner
         else:
-            kept[field] = there
+            kept[field] = current
     return kept
 
 
@@ -72,11 +72,11 @@ def to_give_back(kept: Mapping[str, Any], ours: Mapping[str, Any], live: Mapping
     """What of the kept values goes back: those whose fields still hold what we wrote. The others are somebody's."""
     back: dict[str, Any] = {}
     for field, value in kept.items():
-        mine, there = ours.get(field), live.get(field)
-        if isinstance(value, Mapping) and isinstance(mine, Mapping) and isinstance(there, Mapping):
-            if inner := to_give_back(value, mine, there):
+        mine, current = ours.get(field), live.get(field)
+        if isinstance(value, Mapping) and isinstance(mine, Mapping) and isinstance(current, Mapping):
+            if inner := to_give_back(value, mine, current):
                 back[field] = inner
-        elif _holds(there, mine):
+        elif _holds(current, mine):
             back[field] = value
     return back
 
@@ -99,20 +99,22 @@ def _settable(ours: Mapping[str, Any]) -> dict[str, Any]:
     if "kind" not in ours or "metadata" not in ours:
         return dict(ours)
     metadata = {field: ours["metadata"][field] for field in ("labels", "annotations") if field in ours["metadata"]}
-    others = {field: value for field, value in ours.items() if field not in {"apiVersion", "kind", "metadata"}}
-    return others | ({"metadata": metadata} if metadata else {})
+    content = {field: value for field, value in ours.items() if field not in {"apiVersion", "kind", "metadata"}}
+    return content | ({"metadata": metadata} if metadata else {})
 
 
-def _holds(there: object, mine: object) -> bool:
+def _holds(current: object, mine: object) -> bool:
     """Whether a value is what we wrote, whatever the API server filled in beside it."""
     match mine:
         case Mapping():
-            return isinstance(there, Mapping) and all(_holds(there.get(name), each) for name, each in mine.items())
+            return isinstance(current, Mapping) and all(
+                _holds(current.get(name), value) for name, value in mine.items()
+            )
         case list():
             return (
-                isinstance(there, list)
-                and len(there) == len(mine)
-                and all(_holds(found, each) for found, each in zip(there, mine, strict=True))
+                isinstance(current, list)
+                and len(current) == len(mine)
+                and all(_holds(current_item, own_item) for current_item, own_item in zip(current, mine, strict=True))
             )
         case _:
-            return there == mine
+            return current == mine

@@ -92,7 +92,7 @@ def goes_to_granted(settings: StackSettings, pod: str) -> str:
         settings: the stack's settings.
         pod: the CEL expression of the pod.
     """
-    nodes = [node for each in granted_nodes(settings).values() for node in each]
+    nodes = [node for on_rung in granted_nodes(settings).values() for node in on_rung]
     return f"{pod}.metadata.?labels[?'app'].orValue('') == {literal(reservation.APP_LABEL)} && {goes_to(nodes, pod)}"
 
 
@@ -142,7 +142,7 @@ def _on_each_rung(settings: StackSettings, pod: str, condition: Callable[[Fragme
     }
     if len(conditions) == 1:
         return "".join(conditions)
-    return f"({_any(f'{goes_to(nodes, pod)} && {each}' for each, nodes in conditions.items())})"
+    return f"({_any(f'{goes_to(nodes, pod)} && {expression}' for expression, nodes in conditions.items())})"
 
 
 def _has_only_variables(spec: str, fragment: Fragment) -> str:
@@ -154,9 +154,9 @@ def _has_only_variables(spec: str, fragment: Fragment) -> str:
         # KAI sets it with global.fipsMode: only (v0.18).
         "e.name == 'GODEBUG' && !has(e.valueFrom)",
         *(
-            f"e.name == {literal(each['name'])} && e.?value.orValue('') == {literal(each['value'])}"
+            f"e.name == {literal(variable['name'])} && e.?value.orValue('') == {literal(variable['value'])}"
             " && !has(e.valueFrom)"
-            for each in fragment.env
+            for variable in fragment.env
         ),
     ]
     return f"{spec}.containers.all(c, c.?env.orValue([]).all(e, {_any(variables)}))"

@@ -258,22 +258,22 @@ def _shown(allowed: language.Allowed) -> str:
 
 def _lifted(settings: StackSettings, check: Check) -> list[str]:
     """What keeps a check from looking at box `b`: the table's own conditions, and the platform's grants."""
-    found: list[str] = []
+    conditions: list[str] = []
     match check.unless:
         case Unless.OWN_USERS:
-            found.append("!b[2].spec.?hostUsers.orValue(true)")
+            conditions.append("!b[2].spec.?hostUsers.orValue(true)")
         case Unless.GPU_REQUESTED:
-            found += [
+            conditions += [
                 f"b[1].?{key}.orValue([]).exists(c, c.?resources.?limits.orValue({{}}).exists(k,"
                 f" k.matches({literal(f'^{table.GPU_RESOURCES}$')}) && {_positive('c.resources.limits[k]')}))"
                 for key in ("containers", "initContainers")
             ]
-            found.append(_fraction())
+            conditions.append(_fraction())
             if settings.kai.gpu_sharing_mode is GpuSharingMode.NV_FRACTIONS:
-                found.append(_container_memory())
+                conditions.append(_container_memory())
         case Unless.GIVEN_BY_KAI:
             # Ephemeral containers come later, when KAI does not look any more.
-            found.append(
+            conditions.append(
                 f"{_fraction()} && !b[0].contains('.ephemeralContainers[') && b[1].name == b[2].metadata.annotations"
                 f"[?{literal(table.FRACTION_CONTAINER)}].orValue(b[2].spec.containers[0].name)"
             )
@@ -281,14 +281,14 @@ def _lifted(settings: StackSettings, check: Check) -> list[str]:
             pass
     match check.name:
         case "privileged":
-            found.append(may_be_privileged(settings, "b[2]", "b[3]"))
+            conditions.append(may_be_privileged(settings, "b[2]", "b[3]"))
         case "host_paths":
-            found.append("b[3]")
+            conditions.append("b[3]")
         case "node_names":
-            found += ["b[3]", "variables.node_was_chosen"]
+            conditions += ["b[3]", "variables.node_was_chosen"]
         case _:
             pass
-    return found
+    return conditions
 
 
 def _fraction() -> str:
@@ -304,10 +304,10 @@ def _container_memory() -> str:
     """Whether a container of box `b`'s pod is given GPU memory by NvFractions' own annotations."""
     prefix, keys = table.CONTAINER_MEMORY
     amount = f"b[2].?metadata.?annotations[?{literal(prefix)} + c.name + key].orValue('')"
-    given = f"{literal(list(keys))}.exists(key, {_positive(amount)})"
+    has_memory = f"{literal(list(keys))}.exists(key, {_positive(amount)})"
     return (
         f"b[2].spec.?schedulerName.orValue('') == {literal(table.KAI_SCHEDULER)}"
-        f" && (b[2].spec.containers + b[2].spec.?initContainers.orValue([])).exists(c, {given})"
+        f" && (b[2].spec.containers + b[2].spec.?initContainers.orValue([])).exists(c, {has_memory})"
     )
 
 

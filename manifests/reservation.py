@@ -43,14 +43,14 @@ IN_NAMESPACE = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
 
 def objects(settings: StackSettings) -> dict[str, StackObject]:
     """The namespace, and the overrides where a policy carries them: a policy for each rung that nodes are on."""
-    found = {"namespace": StackObject(reservation_namespace(settings))}
+    stack_objects = {"namespace": StackObject(reservation_namespace(settings))}
     # A webhook is the admission server's.
     if Webhook.RESERVATION not in settings.webhooks:
         for rung in nodes_by_privilege(settings):
             suffix = _suffix(settings, rung)
-            found[f"policy{suffix}"] = StackObject(overrides_policy(settings, rung))
-            found[f"binding{suffix}"] = StackObject(overrides_binding(settings, rung), (f"policy{suffix}",))
-    return found
+            stack_objects[f"policy{suffix}"] = StackObject(overrides_policy(settings, rung))
+            stack_objects[f"binding{suffix}"] = StackObject(overrides_binding(settings, rung), (f"policy{suffix}",))
+    return stack_objects
 
 
 def nodes_by_privilege(settings: StackSettings) -> dict[Privilege, list[str]]:
@@ -156,9 +156,9 @@ def overrides_policy(settings: StackSettings, rung: Privilege) -> Manifest:
     if len(variants(settings)) > 1:
         nodes = nodes_by_privilege(settings)[rung]
         conditions[NODES_OF_THE_RUNG] = f"params.metadata.name in {literal(nodes)}"
-    given = tegra_fragment(settings, rung)
+    fragment = tegra_fragment(settings, rung)
     mutations = [apply_configuration(_by_node(settings, rung))]
-    if groups := given.pod_security_context.get("supplementalGroups"):
+    if groups := fragment.pod_security_context.get("supplementalGroups"):
         # ApplyConfiguration refuses lists without keys. The API server itself gives every pod a security context.
         path = "/spec/securityContext/supplementalGroups"
         mutations.append(json_patch(f"[JSONPatch{{op: 'add', path: '{path}', value: {literal(groups)}}}]"))
@@ -216,12 +216,12 @@ def _by_node(settings: StackSettings, rung: Privilege) -> str:
     return "".join(choices) + _apply_configuration(tegra_fragment(settings, *last))
 
 
-def _apply_configuration(given: Fragment) -> str:
-    container: Manifest = {"name": given.container, "env": given.env}
-    spec: Manifest = {"runtimeClassName": given.runtime_class_name}
-    if given.volumes:
-        spec["volumes"] = given.volumes
-        container["volumeMounts"] = given.volume_mounts
-    if given.security_context:
-        container["securityContext"] = given.security_context
+def _apply_configuration(fragment: Fragment) -> str:
+    container: Manifest = {"name": fragment.container, "env": fragment.env}
+    spec: Manifest = {"runtimeClassName": fragment.runtime_class_name}
+    if fragment.volumes:
+        spec["volumes"] = fragment.volumes
+        container["volumeMounts"] = fragment.volume_mounts
+    if fragment.security_context:
+        container["securityContext"] = fragment.security_context
     return constructor({"spec": spec | {"containers": [container]}})

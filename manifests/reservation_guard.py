@@ -69,16 +69,17 @@ def guard_policy(settings: StackSettings) -> Manifest:
     validations.append(replace(nothing_new, message_expression=f"{nothing_new.message_expression} + {only}"))
     # The object of a connection is no pod.
     of_pods = [
-        replace(each, expression=f"request.operation == 'CONNECT' || ({each.expression})") for each in validations
+        replace(validation, expression=f"request.operation == 'CONNECT' || ({validation.expression})")
+        for validation in validations
     ]
     return validating_policy(GUARD, _CONSTRAINTS, variables, [_INTO_PODS, *of_pods])
 
 
 def _who_may(settings: StackSettings) -> str:
-    given = {Privilege.PRIVILEGED: "may", Privilege.DEVICES: "may read its driver's libraries"}
+    permissions = {Privilege.PRIVILEGED: "may", Privilege.DEVICES: "may read its driver's libraries"}
     granted = pod_grants.granted_nodes(settings)
     who = [
-        f"only KAI's own reservation pod {given[rung]}, on these Tegra nodes: {', '.join(nodes)}"
+        f"only KAI's own reservation pod {permissions[rung]}, on these Tegra nodes: {', '.join(nodes)}"
         for rung, nodes in granted.items()
     ]
     if who:

@@ -31,10 +31,10 @@ POD_UPDATE = requests(["UPDATE"], ["pods"])
 def objects(settings: StackSettings) -> dict[str, StackObject]:
     """The policy and its binding, where a policy carries changes of reservation pods and some node has one GPU."""
     platform = settings.overridden_platform
-    if platform is None or Webhook.RESERVATION in settings.webhooks or (wanted := rewrite(platform)) is None:
+    if platform is None or Webhook.RESERVATION in settings.webhooks or (change := rewrite(platform)) is None:
         return {}
     return {
-        "index-policy": StackObject(policy(settings, wanted)),
+        "index-policy": StackObject(policy(settings, change)),
         "index-binding": StackObject(mutating_binding(settings, INDEX_POLICY), ("index-policy",)),
     }
 
@@ -48,18 +48,18 @@ def rewrite(platform: TegraPlatform) -> Rewrite | None:
     return Rewrite(annotation=WRITTEN_BY_KAI, value=ONLY_GPU, kept=UUID, nodes=nodes) if nodes else None
 
 
-def applies(wanted: Rewrite) -> str:
+def applies(change: Rewrite) -> str:
     """Whether the pod of an update says something else than it should, in CEL; a second round is none."""
-    said = f"object.metadata.?annotations[?{literal(wanted.annotation)}].orValue('')"
-    here = f"object.spec.?nodeName.orValue('') in {literal(wanted.nodes)}"
-    return f"{here} && !({said} in {literal(['', wanted.value])})"
+    annotation = f"object.metadata.?annotations[?{literal(change.annotation)}].orValue('')"
+    on_node = f"object.spec.?nodeName.orValue('') in {literal(change.nodes)}"
+    return f"{on_node} && !({annotation} in {literal(['', change.value])})"
 
 
-def policy(settings: StackSettings, wanted: Rewrite) -> Manifest:
+def policy(settings: StackSettings, change: Rewrite) -> Manifest:
     """The carrier `policy`."""
     # Without string() the value is of no type that the merge takes.
-    before = f"string(object.metadata.annotations[{literal(wanted.annotation)}])"
-    annotations = f"{{{literal(wanted.annotation)}: {literal(wanted.value)}, {literal(wanted.kept)}: {before}}}"
+    before = f"string(object.metadata.annotations[{literal(change.annotation)}])"
+    annotations = f"{{{literal(change.annotation)}: {literal(change.value)}, {literal(change.kept)}: {before}}}"
     constraints = {
         "namespaceSelector": reservation.IN_NAMESPACE,
         "objectSelector": {"matchLabels": {"app": reservation.APP_LABEL}},
@@ -70,5 +70,5 @@ def policy(settings: StackSettings, wanted: Rewrite) -> Manifest:
         INDEX_POLICY,
         constraints,
         [apply_configuration(f"Object{{metadata: Object.metadata{{annotations: {annotations}}}}}")],
-        conditions={"says-another-gpu": applies(wanted)},
+        conditions={"says-another-gpu": applies(change)},
     )

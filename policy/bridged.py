@@ -57,16 +57,16 @@ def kubernetes_kind(name: str) -> str:
 
 def kubernetes_spelling(node: dict[str, object]) -> dict[str, object]:
     """An object with Kubernetes' own keys, and blocks that are there once no longer in lists."""
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for name, value in node.items():
         key = _spelt(name, value)
         alone = isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and key not in _LISTS
-        one = value[0] if alone and isinstance(value, list) else value
-        if key == "persistentVolumeSource" and isinstance(one, dict):
-            found |= kubernetes_spelling(one)
+        content = value[0] if alone and isinstance(value, list) else value
+        if key == "persistentVolumeSource" and isinstance(content, dict):
+            fields |= kubernetes_spelling(content)
         else:
-            found[key] = one if key in _MAPS else _inner(one)
-    return found
+            fields[key] = content if key in _MAPS else _inner(content)
+    return fields
 
 
 def _inner(value: object) -> object:

@@ -50,9 +50,9 @@ def read_choices(expression: str) -> list[object]:
         return [read_literal(expression)]
     # Before a colon stands what is chosen; behind it the next test, and behind the last one the last value.
     halves = [_split(part, (":",)) for part in rest]
-    if any(len(each) != 2 for each in halves):  # noqa: PLR2004 - the value and what follows
+    if any(len(half) != 2 for half in halves):  # noqa: PLR2004 - the value and what follows
         raise NotALiteralError
-    return [_whole(tokens) for tokens in (*(each[0] for each in halves), halves[-1][1])]
+    return [_whole(tokens) for tokens in (*(half[0] for half in halves), halves[-1][1])]
 
 
 def _whole(tokens: Sequence[str]) -> object:

@@ -80,7 +80,7 @@ _FIELDS: dict[str, Callable[[object], bool]] = {
     **dict.fromkeys(("pid", "ipc", "network_mode", "uts", "userns_mode", "cgroup"), lambda value: value == "host"),
     **dict.fromkeys(("devices", "device_cgroup_rules", "volumes_from"), bool),
     "cap_add": lambda value: not all(map(_is_default, list_of(value))),
-    "security_opt": lambda value: any(_UNCONFINED.search(text_of(each)) for each in list_of(value)),
+    "security_opt": lambda value: any(_UNCONFINED.search(text_of(option)) for option in list_of(value)),
     "volumes": lambda value: any(map(_is_bind, list_of(value))),
 }
 

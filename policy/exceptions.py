@@ -50,8 +50,8 @@ class Exemption:
 
     def is_about(self, document: Document) -> bool:
         """Whether a document is the object, as the resource itself and not as a part of another."""
-        here = not self.namespace or document.namespace == self.namespace
-        return here and document.path == () and document.is_only(self.kind) and document.name == self.name
+        same_namespace = not self.namespace or document.namespace == self.namespace
+        return same_namespace and document.path == () and document.is_only(self.kind) and document.name == self.name
 
 
 def _text_at(root: object, path: Path) -> str:
@@ -125,15 +125,16 @@ def _operators(stack: StackFacts) -> tuple[Exemption, ...]:
 
 def main() -> None:
     """Print every exception of a stack with default names and remote GPUs."""
-    for each in exemptions(StackFacts(remote_gpu_frontends=True)):
+    for exemption in exemptions(StackFacts(remote_gpu_frontends=True)):
         sys.stdout.write(
-            f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}: {each.path}\n"
-            f"  values:   {' or '.join(each.values) or 'any'}\n"
-            f"  rule:     {each.rule}\n"
-            f"  who:      {each.who}\n"
-            f"  what:     {each.what}\n"
-            f"  why:      {each.why}\n"
-            f"  upstream: {each.upstream}\n"
+            f"{exemption.kind} {f'{exemption.namespace}/' if exemption.namespace else ''}{exemption.name}: "
+            f"{exemption.path}\n"
+            f"  values:   {' or '.join(exemption.values) or 'any'}\n"
+            f"  rule:     {exemption.rule}\n"
+            f"  who:      {exemption.who}\n"
+            f"  what:     {exemption.what}\n"
+            f"  why:      {exemption.why}\n"
+            f"  upstream: {exemption.upstream}\n"
         )
 
 

@@ -129,9 +129,9 @@ def show(value: object) -> str:
         case str():
             shown = (value if is_known(value) else HIDDEN) if value else "an empty string"
         case dict():
-            known = [key for key in value if is_known(key)]
-            rest = [f"{len(value) - len(known)} more"] * (len(known) < len(value))
-            shown = _cut(f"an object with {', '.join([*known, *rest])}" if value else "an empty object")
+            keys = [key for key in value if is_known(key)]
+            rest = [f"{len(value) - len(keys)} more"] * (len(keys) < len(value))
+            shown = _cut(f"an object with {', '.join([*keys, *rest])}" if value else "an empty object")
         case list():
             shown = _cut("[" + ", ".join(map(show, value)) + "]")
         case Hole():

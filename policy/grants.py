@@ -76,10 +76,10 @@ def _reservation_mutation(document: Document) -> dict[str, object]:
     fragments = {
         name: {
             key: value
-            for key, value in dict_of(each).items()
+            for key, value in dict_of(fragment).items()
             if key != "containerMissing" and (key, frozenset(dict_of(value))) != _GROUPS
         }
-        for name, each in dict_of(mutation.get("fragments")).items()
+        for name, fragment in dict_of(mutation.get("fragments")).items()
     }
     added = {key: value for key, value in mutation.items() if key != "rewrite"}
     return added | {"fragments": fragments}
@@ -138,7 +138,7 @@ def writes_reservation_pods(document: Document, stack: StackFacts) -> bool:
 
 def _is_about_pods(rule: object) -> bool:
     fields = dict_of(rule)
-    groups, resources = ({text_of(each) for each in list_of(fields.get(key))} for key in ("apiGroups", "resources"))
+    groups, resources = ({text_of(item) for item in list_of(fields.get(key))} for key in ("apiGroups", "resources"))
     return not groups.isdisjoint({"", "*"}) and not resources.isdisjoint({"pods", "*", "*/*"})
 
 
@@ -147,9 +147,9 @@ def _may_select(selector: object, labels: dict[str, str]) -> bool:
     for key, value in dict_of(dict_of(selector).get("matchLabels")).items():
         if labels.get(key) != value:
             return False
-    for each in map(dict_of, list_of(dict_of(selector).get("matchExpressions"))):
-        value, values = labels.get(text_of(each.get("key"))), list_of(each.get("values"))
-        match each.get("operator"):
+    for requirement in map(dict_of, list_of(dict_of(selector).get("matchExpressions"))):
+        value, values = labels.get(text_of(requirement.get("key"))), list_of(requirement.get("values"))
+        match requirement.get("operator"):
             case "In" if value not in values:
                 return False
             case "NotIn" if value in values:
@@ -174,7 +174,7 @@ def within(value: object, granted: object) -> bool:
         case dict(), dict():
             return all(key in granted and within(item, granted[key]) for key, item in value.items())
         case list(), list():
-            return all(any(within(item, other) for other in granted) for item in value)
+            return all(any(within(item, allowed) for allowed in granted) for item in value)
         case _:
             return type(value) is type(granted) and value == granted
 
@@ -217,7 +217,7 @@ def _is_reservation_container(container: dict[str, object], granted: dict[str, o
         container.get("name") == RESERVATION_CONTAINER
         and _NO_WAY_IN.isdisjoint(container)
         and re.fullmatch(f"{re.escape(stack.registry)}/{_IMAGES}", text_of(container.get("image"))) is not None
-        and all(_is_variable(dict_of(each), granted) for each in list_of(container.get("env")))
+        and all(_is_variable(dict_of(variable), granted) for variable in list_of(container.get("env")))
         and all(
             _MOUNT_KEYS.issuperset(mount)
             and (mount.get("mountPath") == _ACCOUNT_FILES or {"readOnly": False} | mount in granted_mounts)

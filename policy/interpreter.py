@@ -49,8 +49,8 @@ def violations(document: Document, rule: str, stack: StackFacts) -> Iterator[Vio
 def fields_read(rule: str) -> frozenset[str]:
     """The fields that count wherever they stand, as a rule's `reads` has them."""
     shapes = [check for check in table.CHECKS if check.rule == rule and check.name not in _IN_PODS]
-    asked = [check for check in shapes if check.place not in {Place.ANNOTATIONS, Place.ENVIRONMENT}]
-    return frozenset(".".join(filter(None, _shape(field))) for check in asked for field in check.fields)
+    checks = [check for check in shapes if check.place not in {Place.ANNOTATIONS, Place.ENVIRONMENT}]
+    return frozenset(".".join(filter(None, _shape(field))) for check in checks for field in check.fields)
 
 
 def is_true(value: object) -> bool:
@@ -185,11 +185,15 @@ def _is_lifted(unless: Unless | None, path: Path, document: Document, stack: Sta
             return any(
                 fraction_container(pod)
                 or (stack.nv_fractions and _asks_for_memory(pod))
-                or any(requests_gpu(each.get("resources")) for _, each in pod.containers())
+                or any(requests_gpu(container.get("resources")) for _, container in pod.containers())
                 for pod in around
             )
         case Unless.GIVEN_BY_KAI:
-            return any(given == path[: len(given)] for given in map(fraction_container, around) if given)
+            return any(
+                container_path == path[: len(container_path)]
+                for container_path in map(fraction_container, around)
+                if container_path
+            )
 
 
 def fraction_container(pod: Pod) -> Path | None:
@@ -199,12 +203,12 @@ def fraction_container(pod: Pod) -> Path | None:
     if pod.spec.get("schedulerName") != table.KAI_SCHEDULER or not any(map(_is_positive, fractions)):
         return None
     # Ephemeral containers come later, when KAI does not look any more.
-    named = {
+    by_name = {
         text_of(container.get("name")): path
         for path, container in pod.containers()
         if path[-2] != "ephemeralContainers"
     }
-    return named.get(text_of(annotations.get(table.FRACTION_CONTAINER, next(iter(named), ""))))
+    return by_name.get(text_of(annotations.get(table.FRACTION_CONTAINER, next(iter(by_name), ""))))
 
 
 def _asks_for_memory(pod: Pod) -> bool:

@@ -60,19 +60,19 @@ def judge(token: str, name: str, props: object, stack: StackFacts, rules: Iterab
                 used.update(covering)
                 if covering or grants.allows(document, rule.name, violation.path, stack):
                     continue
-                made = _finding(rule, document, token, name, violation)
-                own = [exception for exception in stack.accepted if _accepts(exception, made, document, violation)]
+                candidate = _finding(rule, document, token, name, violation)
+                own = [exception for exception in stack.accepted if _accepts(exception, candidate, document, violation)]
                 used.update(own)
                 if not own:
-                    findings.setdefault((rule.name, violation.path), made)
+                    findings.setdefault((rule.name, violation.path), candidate)
     present = frozenset(exception for exception in accepted for document in parts if exception.is_about(document))
     return Judgement(tuple(findings.values()), frozenset(used), present)
 
 
-def _accepts(exception: OwnException, made: Finding, document: Document, violation: Violation) -> bool:
+def _accepts(exception: OwnException, candidate: Finding, document: Document, violation: Violation) -> bool:
     shown = violation.found.text if isinstance(violation.found, Told) else violation.found
     values = [_value_at(document, violation.path), *([] if shown == HIDDEN else [shown])]
-    return exception.covers(made.rule, made.kind, made.name, made.path, values)
+    return exception.covers(candidate.rule, candidate.kind, candidate.name, candidate.path, values)
 
 
 def _value_at(document: Document, path: Path) -> object:
@@ -103,9 +103,9 @@ def _violations(rule: Rule, document: Document, stack: StackFacts) -> Iterator[V
 
 
 def _finding(rule: Rule, document: Document, token: str, name: str, violation: Violation) -> Finding:
-    told = document if document.outer is None else document.outer
-    kind = "/".join(sorted(told.kinds)) or token
-    own = told.name or name
-    named = f"{told.namespace}/{own}" if told.namespace else own
+    subject = document if document.outer is None else document.outer
+    kind = "/".join(sorted(subject.kinds)) or token
+    own = subject.name or name
+    full_name = f"{subject.namespace}/{own}" if subject.namespace else own
     unknown = violation.found is Hole.UNKNOWN and rule.is_program(document, violation.path)
-    return replace(finding(rule.name, kind, named, violation), unknown_program=unknown)
+    return replace(finding(rule.name, kind, full_name, violation), unknown_program=unknown)

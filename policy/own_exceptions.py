@@ -63,8 +63,8 @@ class OwnException(BaseModel):
             field: the field, as the finding writes it.
             values: what stands there, and what the finding shows of it.
         """
-        named = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        same = (self.rule, self.kind, named) == (rule, kind, name) and self.field in {"", field}
+        full_name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        same = (self.rule, self.kind, full_name) == (rule, kind, name) and self.field in {"", field}
         return same and not self.is_over() and any(_same(self.value, value) for value in values)
 
     def is_over(self) -> bool:
@@ -74,8 +74,8 @@ class OwnException(BaseModel):
     @override
     def __str__(self) -> str:
         """The object and the rule, for a message."""
-        named = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"The exception of {self.who} for {self.kind} {named} (rule {self.rule})"
+        full_name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"The exception of {self.who} for {self.kind} {full_name} (rule {self.rule})"
 
 
 _LIST = TypeAdapter(list[OwnException])
@@ -102,8 +102,8 @@ def parse(entries: object, source: str, rules: Iterable[str]) -> tuple[OwnExcept
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(step) for step in first["loc"]) or "the whole"
-        known = ", ".join(OwnException.model_fields)
-        raise ValueError(f"{source}: {where}: {first['msg']}; each entry has the keys {known}") from None
+        keys = ", ".join(OwnException.model_fields)
+        raise ValueError(f"{source}: {where}: {first['msg']}; each entry has the keys {keys}") from None
     allowed = sorted(rules)
     for index, exception in enumerate(exceptions):
         if exception.rule not in allowed:

@@ -65,10 +65,10 @@ def _resource_policy(
 ) -> ResourceValidationPolicy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         stack = _stack_of(args, args.urn)
-        asked = [rule for rule in RULES if level_of(rule.name, stack) == level.value]
+        rules = [rule for rule in RULES if level_of(rule.name, stack) == level.value]
         if stack.unknown_programs == level.value and has_unknown(args.resource_type, args.props):
-            asked += [rule for rule in RULES if rule.programs and rule not in asked]
-        for finding in judge(args.resource_type, args.name, args.props, stack, asked).findings if asked else ():
+            rules += [rule for rule in RULES if rule.programs and rule not in rules]
+        for finding in judge(args.resource_type, args.name, args.props, stack, rules).findings if rules else ():
             own = stack.unknown_programs if finding.unknown_program else level_of(finding.rule, stack)
             if own == level.value:
                 report(finding.message(), None)
@@ -104,8 +104,8 @@ def _stack_of(args: ResourceValidationArgs | StackValidationArgs, urn: str) -> S
     problem = f"levels: there is no rule {', '.join(unknown)}" if unknown else facts.problem
     # urn:pulumi:STACK::...
     name = urn.partition("urn:pulumi:")[2].partition("::")[0]
-    here = tuple(each for each in accepted if not each.stacks or name in each.stacks)
-    return replace(facts, accepted=here, problem=problem)
+    for_stack = tuple(exception for exception in accepted if not exception.stacks or name in exception.stacks)
+    return replace(facts, accepted=for_stack, problem=problem)
 
 
 def _exceptions_in_use(args: StackValidationArgs, report: ReportViolation) -> None:
@@ -114,9 +114,11 @@ def _exceptions_in_use(args: StackValidationArgs, report: ReportViolation) -> No
         report(
             f"Settings of the stack: {stack.problem}. Repair them; the strict rule applies to what is missing.", None
         )
-    judgements = [judge(each.resource_type, each.name, each.props, stack, RULES) for each in args.resources]
-    used = {each for judgement in judgements for each in judgement.used}
-    present = {each for judgement in judgements for each in judgement.present}
+    judgements = [
+        judge(resource.resource_type, resource.name, resource.props, stack, RULES) for resource in args.resources
+    ]
+    used = {exception for judgement in judgements for exception in judgement.used}
+    present = {exemption for judgement in judgements for exemption in judgement.present}
     for exemption in unused(stack, used, present):
         report(
             f"The exception for {exemption.kind} {exemption.name} ({exemption.what}) is not needed by this stack: "
@@ -138,5 +140,5 @@ def unused(stack: StackFacts, used: Iterable[object], present: Iterable[Exemptio
         used: exceptions that covered a finding.
         present: exceptions whose object is in the stack.
     """
-    due = {each for each in exemptions(stack) if each.due} | set(present)
-    return sorted(due - set(used), key=lambda each: (each.kind, each.name, each.path))
+    due = {exemption for exemption in exemptions(stack) if exemption.due} | set(present)
+    return sorted(due - set(used), key=lambda exemption: (exemption.kind, exemption.name, exemption.path))

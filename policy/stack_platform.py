@@ -208,24 +208,24 @@ def stack_facts(stack_settings: str | None, pack_config: Mapping[str, object]) -
 @functools.lru_cache(maxsize=8)
 def _both(stack_settings: str | None, pack_config: str) -> StackFacts:
     config = json.loads(pack_config)
-    said, problem = _said(stack_settings, config)
-    settings = said | {section: config[section] for section in SECTIONS if section in config}
+    declared, problem = _declared(stack_settings, config)
+    settings = declared | {section: config[section] for section in SECTIONS if section in config}
     facts = _facts(settings)
     # Whoever writes the configuration knows the cluster; a stack's file is changed by every pull request.
-    other = [
+    different = [
         section
         for section in SECTIONS
-        if section in config and section in said and _facts(settings | {section: said[section]}) != facts
+        if section in config and section in declared and _facts(settings | {section: declared[section]}) != facts
     ]
-    if other:
+    if different:
         problem = (
-            f"the stack's file and the pack's configuration differ in {', '.join(other)}; the configuration applies"
+            f"the stack's file and the pack's configuration differ in {', '.join(different)}; the configuration applies"
         )
     levels = {rule: str(level) for rule, level in dict_of(config.get("levels")).items() if one_of(level, LEVELS)}
     return replace(facts, levels=levels, problem=problem or facts.problem)
 
 
-def _said(stack_settings: str | None, config: Mapping[str, object]) -> tuple[dict[str, object], str | None]:
+def _declared(stack_settings: str | None, config: Mapping[str, object]) -> tuple[dict[str, object], str | None]:
     if stack_settings is None:
         return dict_of(config.get("stack")), None
     try:
@@ -261,9 +261,9 @@ def _facts(settings: Mapping[str, object]) -> StackFacts:
             problem = "platform.kind is neither tegra nor x86; nothing is granted"
     reservation = dict_of(settings.get("reservation"))
     overrides = reservation.get("overrides") != "never"
-    said = {"": reservation.get("privilege", PRIVILEGED)} | dict_of(reservation.get("privilege_by_node"))
-    rungs = {node: text_of(rung) if one_of(rung, frozenset(RUNGS)) else NONE for node, rung in said.items()}
-    if rungs != said:
+    privileges = {"": reservation.get("privilege", PRIVILEGED)} | dict_of(reservation.get("privilege_by_node"))
+    rungs = {node: text_of(rung) if one_of(rung, frozenset(RUNGS)) else NONE for node, rung in privileges.items()}
+    if rungs != privileges:
         problem = f"reservation.privilege is not one of {', '.join(RUNGS)}; nothing is granted there"
     return StackFacts(
         tegra_nodes=nodes if overrides else frozenset(),
@@ -287,7 +287,7 @@ def _declared_libraries(nodes: Mapping[str, object]) -> tuple[dict[str, tuple[st
     declared: dict[str, tuple[str, ...]] = {}
     problem = None
     for node, settings in nodes.items():
-        folders = tuple(text_of(each) for each in list_of(dict_of(settings).get("driver_library_paths")))
+        folders = tuple(text_of(folder) for folder in list_of(dict_of(settings).get("driver_library_paths")))
         if all(map(_is_library_folder, folders)):
             declared |= {node: folders} if folders else {}
         else:

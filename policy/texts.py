@@ -74,8 +74,8 @@ def parse(text: str) -> tuple[list[object], str]:
     """
     if len(text) > _LONGEST:
         raise RefusedTextError
-    found, rest = _documents(text)
-    return [*found, *(value for body in heredocs(rest) for value in _documents(body)[0])], rest
+    parsed, rest = _documents(text)
+    return [*parsed, *(value for body in heredocs(rest) for value in _documents(body)[0])], rest
 
 
 def _documents(text: str) -> tuple[list[object], str]:

@@ -145,13 +145,13 @@ def documents(token: str, props: object) -> list[Document]:
     if getattr(_last, "resource", None) != (token, root):
         _last.documents = _documents(token, root)
         _last.resource = (token, root)
-    found: list[Document] = _last.documents
-    return found
+    expanded: list[Document] = _last.documents
+    return expanded
 
 
 def has_unknown(token: str, props: object) -> bool:
     """Whether anything in a resource is not known before the update."""
-    return any(hole is Hole.UNKNOWN for each in documents(token, props) for _, hole in each.holes)
+    return any(hole is Hole.UNKNOWN for document in documents(token, props) for _, hole in document.holes)
 
 
 def _documents(token: str, root: object) -> list[Document]:
@@ -163,9 +163,13 @@ def _documents(token: str, root: object) -> list[Document]:
         root, kind = kubernetes_spelling(root), kubernetes_kind(kind)
     elif package not in {"kubernetes", "command"} and not _is_object(root):
         # Another provider's resource, such as a cloud's own containers: only Kubernetes objects in it are judged.
-        return [each for each in _expand(_walked(Document(frozenset({kind}), (), root)), 0) if _is_object(each.root)]
-    found = [each for top in _unlisted((), root, kind.removesuffix("Patch")) for each in _expand(top, 0)]
-    return found + [added for each in found if each.is_kind(*MUTATING) for added in _mutations(each)]
+        return [
+            document
+            for document in _expand(_walked(Document(frozenset({kind}), (), root)), 0)
+            if _is_object(document.root)
+        ]
+    expanded = [document for top in _unlisted((), root, kind.removesuffix("Patch")) for document in _expand(top, 0)]
+    return expanded + [added for document in expanded if document.is_kind(*MUTATING) for added in _mutations(document)]
 
 
 def _is_object(root: dict[str, object]) -> bool:
@@ -176,7 +180,7 @@ def is_compose(value: object) -> bool:
     """Whether this is a compose file: containers of one host, which Kubernetes does not read."""
     services = dict_of(dict_of(value).get("services"))
     return not _is_object(dict_of(value)) and any(
-        {"image", "build"} & dict_of(each).keys() for each in services.values()
+        {"image", "build"} & dict_of(service).keys() for service in services.values()
     )
 
 
@@ -233,10 +237,10 @@ def _mutations(document: Document) -> Iterator[Document]:
             values = read_choices(text_of(item.value))
         except NotALiteralError:
             continue
-        written = [each for value in values for each in (value if isinstance(value, list) else [value])]
-        for index, each in enumerate(written):
-            if isinstance(each, dict):
-                yield _walked(Document(frozenset(), (*item.path, TEXT, index), each, outer=document))
+        written = [content for value in values for content in (value if isinstance(value, list) else [value])]
+        for index, content in enumerate(written):
+            if isinstance(content, dict):
+                yield _walked(Document(frozenset(), (*item.path, TEXT, index), content, outer=document))
 
 
 def _walked(document: Document) -> Document:

@@ -32,7 +32,7 @@ def build(snapshot: Snapshot, *, context: str, server: str, simulated: bool) -> 
         nodes=nodes,
         pending=pending,
         queues=tuple(queue_tree(snapshot.queues, view, pending)),
-        unseen=tuple(Unreadable(what=each.what, why=each.why) for each in snapshot.unseen),
+        unseen=tuple(Unreadable(what=unread.what, why=unread.why) for unread in snapshot.unseen),
     )
 
 
@@ -46,18 +46,18 @@ def _summary(nodes: Sequence[NodeStatus], pending: int, view: View) -> Summary:
     gpus = [(gpu, _is_usable(node)) for node in with_gpus for gpu in node.gpus]
     usable = [max(0, gpu.free_mib or 0) for gpu, on_usable in gpus if on_usable]
     free = sum(max(0, gpu.free_mib or 0) for gpu, _ in gpus)
-    known = view.knows_pods
+    knows_pods = view.knows_pods
     return Summary(
         nodes=len(nodes),
         gpu_nodes=len(with_gpus),
         gpus=sum(node.gpu_count.value for node in with_gpus),
         shared_mib=sum((node.shared_mib or 0) * node.gpu_count.value for node in nodes if node.sharing.value == "kai"),
-        taken_mib=sum(gpu.taken_mib or 0 for gpu, _ in gpus) if known else None,
-        free_mib=sum(usable) if known else None,
-        unavailable_mib=free - sum(usable) if known else None,
-        largest_free_mib=max(usable, default=0) if known else None,
-        shares=sum(1 for user in view.users if user.node) if known else None,
-        pending=pending if known else None,
+        taken_mib=sum(gpu.taken_mib or 0 for gpu, _ in gpus) if knows_pods else None,
+        free_mib=sum(usable) if knows_pods else None,
+        unavailable_mib=free - sum(usable) if knows_pods else None,
+        largest_free_mib=max(usable, default=0) if knows_pods else None,
+        shares=sum(1 for user in view.users if user.node) if knows_pods else None,
+        pending=pending if knows_pods else None,
     )
 
 

@@ -24,9 +24,9 @@ def node_status(name: str, view: View) -> NodeStatus:
         node = Node.model_validate({"metadata": {"name": name}})
         ready: Fact[bool | None] = Fact(value=None, proof=f"{where}: could not be read")
     else:
-        said = node.conditions.get("Ready")
+        status = node.conditions.get("Ready")
         ready = Fact(
-            value=said == "True",
+            value=status == "True",
             proof=f"{where} status.conditions[Ready]",
             since=node.condition_changes.get("Ready"),
         )
@@ -70,8 +70,8 @@ def _gpu_count(node: Node) -> Fact[int]:
     """As KAI counts them (node_info.go, GetNumberOfGPUsInNode): by the label, else what is allocatable."""
     label = node.labels.get(GPU_COUNT, "")
     if label.isascii() and label.isdigit():
-        said = _label(node, GPU_COUNT)
-        return Fact(value=int(label), proof=said.proof, since=said.since)
+        fact = _label(node, GPU_COUNT)
+        return Fact(value=int(label), proof=fact.proof, since=fact.since)
     return Fact(value=node.gpus, proof=f"Node {node.name} status.allocatable[{GPU}], without a label {GPU_COUNT}")
 
 
@@ -136,8 +136,8 @@ def _unmeasured(use: Use) -> Gpu:
 
 def _shared(group: str, holder: Pod | None, users: Sequence[User], shared: int | None) -> Gpu:
     shares = tuple(share(user, shared) for user in users)
-    known = [each.mib for each in shares if each.mib is not None]
-    taken = sum(known) if shared is not None and len(known) == len(shares) else None
+    amounts = [user_share.mib for user_share in shares if user_share.mib is not None]
+    taken = sum(amounts) if shared is not None and len(amounts) == len(shares) else None
     return Gpu(
         use="shared",
         group=group,
@@ -150,14 +150,15 @@ def _shared(group: str, holder: Pod | None, users: Sequence[User], shared: int |
 
 
 def _reservation(pod: Pod) -> Reservation:
-    kept, said = pod.annotations.get(reservation_index.UUID), pod.annotations.get(reservation_index.WRITTEN_BY_KAI)
-    name = reservation_index.UUID if kept else reservation_index.WRITTEN_BY_KAI
+    uuid = pod.annotations.get(reservation_index.UUID)
+    written_by_kai = pod.annotations.get(reservation_index.WRITTEN_BY_KAI)
+    name = reservation_index.UUID if uuid else reservation_index.WRITTEN_BY_KAI
     return Reservation(
         name=pod.name,
         phase=Fact(value=pod.phase, proof=f"{pod_name(pod)} status.phase", since=ready_since(pod) or pod.created),
         waits=kubelet_says(pod) or None,
         device=Fact(
-            value=kept or said or None,
+            value=uuid or written_by_kai or None,
             proof=f"{pod_name(pod)} metadata.annotations[{name}]",
             since=pod.metadata_writes.get(name),
         ),
@@ -175,8 +176,8 @@ def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, count: int, shar
     taken = sum(gpu.use in {"shared", "whole"} for gpu in gpus)
     if count and taken > count:
         yield f"KAI counts {taken} GPUs in use where there are {count}: the same memory is promised more than once."
-    told = Counter(gpu.reservation.device.value for gpu in gpus if gpu.reservation)
-    for device, times in sorted((device, times) for device, times in told.items() if device and times > 1):
+    groups_by_device = Counter(gpu.reservation.device.value for gpu in gpus if gpu.reservation)
+    for device, times in sorted((device, times) for device, times in groups_by_device.items() if device and times > 1):
         yield f"{times} GPU groups are on the one GPU {device}: its memory is promised {times} times."
 
 

@@ -23,7 +23,7 @@ def queue_tree(queues: Sequence[Queue], view: View, pending: Sequence[PendingPod
         if user.node and user.queue:
             used[user.queue] += charged(user.request, view.shared_mib(user.node)) or 0
             pods[user.queue] += 1
-    waits: dict[str, int] = Counter(each.queue for each in pending if each.queue and each.node is None)
+    waits: dict[str, int] = Counter(pod.queue for pod in pending if pod.queue and pod.node is None)
     by_name = {queue.name: queue for queue in queues}
     children: dict[str, list[Queue]] = defaultdict(list)
     for queue in queues:
@@ -41,7 +41,7 @@ def queue_tree(queues: Sequence[Queue], view: View, pending: Sequence[PendingPod
     order = [entry for queue in (*tops, *queues) for entry in below(queue, 0)]
     sums = _sums(order, used), _sums(order, pods), _sums(order, waits)
     for queue, depth in order:
-        yield _queue(queue, depth, *(each[queue.name] for each in sums))
+        yield _queue(queue, depth, *(totals[queue.name] for totals in sums))
 
 
 def _sums(order: Sequence[tuple[Queue, int]], own: Mapping[str, float]) -> Mapping[str, float]:
@@ -58,8 +58,8 @@ def _sums(order: Sequence[tuple[Queue, int]], own: Mapping[str, float]) -> Mappi
 def _queue(queue: Queue, depth: int, used: float, pods: float, pending: float) -> QueueStatus:
     where = f"Queue {queue.name}"
     try:
-        said = queue.allocated.get(GPU)
-        reported = None if said is None else float(quantity(said))
+        allocated = queue.allocated.get(GPU)
+        reported = None if allocated is None else float(quantity(allocated))
     except QuantityError:
         reported = None
     return QueueStatus(

@@ -87,7 +87,7 @@ class View:
     def of(cls, snapshot: Snapshot) -> "View":
         """Everything of a snapshot but pods that have ended, or have nothing to do with GPUs and KAI."""
         nodes = {node.name: node for node in snapshot.nodes}
-        view = cls(snapshot, nodes, all(each.what != PODS for each in snapshot.unseen))
+        view = cls(snapshot, nodes, all(unread.what != PODS for unread in snapshot.unseen))
         for pod in snapshot.pods:
             if not pod.ended:
                 view._add(pod)
@@ -105,8 +105,8 @@ class View:
             request, problem = None, str(error)
         if request is None and not of_kai:
             return
-        asked = self.snapshot.bind_request_of(pod)
-        binding = asked if asked is not None and asked.open and not pod.node else None
+        bind_request = self.snapshot.bind_request_of(pod)
+        binding = bind_request if bind_request is not None and bind_request.open and not pod.node else None
         user = User(
             pod=pod,
             request=request,
@@ -125,8 +125,8 @@ class View:
 
     def shared_mib(self, node: str) -> int | None:
         """What KAI shares of each GPU of a node."""
-        known = self.nodes.get(node)
-        label = read_label(known.labels.get(MEMORY_LABEL)) if known else None
+        live = self.nodes.get(node)
+        label = read_label(live.labels.get(MEMORY_LABEL)) if live else None
         return None if label is None else shared_mib(label)
 
 
@@ -213,4 +213,7 @@ def charged(request: GpuRequest | None, shared: int | None) -> float | None:
 
 def ready_since(pod: Pod) -> datetime | None:
     """Since when its containers are ready."""
-    return next((each.since for each in pod.conditions if each.type == "Ready" and each.status == "True"), None)
+    return next(
+        (condition.since for condition in pod.conditions if condition.type == "Ready" and condition.status == "True"),
+        None,
+    )

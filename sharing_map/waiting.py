@@ -12,7 +12,7 @@ def pending_pods(view: View) -> Iterator[PendingPod]:
     waiting = [
         user for user in (*view.users, *view.idle) if user.pod.phase in {"", "Pending"} and user.pod.deleted is None
     ]
-    for user in sorted(waiting, key=lambda each: (each.pod.namespace, each.pod.name)):
+    for user in sorted(waiting, key=lambda pending: (pending.pod.namespace, pending.pod.name)):
         yield PendingPod(
             namespace=user.pod.namespace,
             name=user.pod.name,
@@ -26,5 +26,5 @@ def pending_pods(view: View) -> Iterator[PendingPod]:
 
 def _reasons(user: User, view: View) -> Iterator[Fact[str]]:
     snapshot = view.snapshot
-    for said in said_of(user.pod, snapshot.group_of(user.pod), snapshot.bind_request_of(user.pod)):
-        yield Fact(value=said.words, proof=said.proof, since=said.since)
+    for statement in said_of(user.pod, snapshot.group_of(user.pod), snapshot.bind_request_of(user.pod)):
+        yield Fact(value=statement.words, proof=statement.proof, since=statement.since)

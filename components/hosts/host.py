@@ -90,9 +90,9 @@ class Host(pulumi.ComponentResource):
         probe = self._command(f"{self._name}-probe", self._commands.probe, self._opts(copied, limits.probe_seconds))
         # The provider makes outputs secret where an input is, and the connection is. The answer holds no secret.
         facts = pulumi.Output.unsecret(probe.stdout).apply(self._judge)
-        self.platform = facts.apply(lambda known: known.platform)
-        self.gpu_memory_mib = facts.apply(lambda known: known.gpu_memory_mib)
-        self.gpu_count = facts.apply(lambda known: known.gpu_count)
+        self.platform = facts.apply(lambda host_facts: host_facts.platform)
+        self.gpu_memory_mib = facts.apply(lambda host_facts: host_facts.gpu_memory_mib)
+        self.gpu_count = facts.apply(lambda host_facts: host_facts.gpu_count)
         stdin = self._stdin(facts)
         configured = self._command(
             configured_name(self._name),

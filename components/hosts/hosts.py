@@ -47,19 +47,21 @@ class Hosts(pulumi.ComponentResource):
         agent = build_host_agent()
         # Only a host that is gone makes the state worth a question.
         deployed = read_deployed_names() if any(host.gone for host in hosts.values()) else frozenset()
-        made: dict[str, Host] = {}
+        registered: dict[str, Host] = {}
         plans = host_plans(args.settings)
         for node, plan in plans.items():
             child = f"{name}-{node}"
-            made[node] = Host(
+            registered[node] = Host(
                 child,
                 HostArgs(hosts[node], plan, agent, args.secrets, prepared_before=configured_name(child) in deployed),
                 pulumi.ResourceOptions(parent=self),
             )
-        self.platforms = pulumi.Output.all(**{node: host.platform for node, host in made.items()})
+        self.platforms = pulumi.Output.all(**{node: host.platform for node, host in registered.items()})
         # The label of a discrete GPU belongs to GPU Feature Discovery.
         self.gpu_memory_mib = {
-            node: host.gpu_memory_mib for node, host in made.items() if plans[node].platform is not HostPlatform.X86
+            node: host.gpu_memory_mib
+            for node, host in registered.items()
+            if plans[node].platform is not HostPlatform.X86
         }
-        self.ready = [ready for host in made.values() for ready in host.ready]
+        self.ready = [ready for host in registered.values() for ready in host.ready]
         self.register_outputs({"platforms": self.platforms})

@@ -67,12 +67,12 @@ def read_host_secrets(
 
 
 def _without_a_host(given: Mapping[str, object], hosts: Mapping[str, HostSettings]) -> list[str]:
-    named = sorted({name for host in hosts.values() for name in host.secret_names})
-    wanted = f"the hosts name {', '.join(named)}" if named else "no host names a secret"
+    names = sorted({name for host in hosts.values() for name in host.secret_names})
+    reason = f"the hosts name {', '.join(names)}" if names else "no host names a secret"
     return [
-        f"  {HOST_SECRETS}.{name} is not read by anything: {wanted}.\n"
+        f"  {HOST_SECRETS}.{name} is not read by anything: {reason}.\n"
         "    Correct the name, remove it, or name it in the settings, as in hosts.NODE.sudo_password_secret"
-        for name in sorted(given.keys() - set(named))
+        for name in sorted(given.keys() - set(names))
     ]
 
 

@@ -59,24 +59,24 @@ def _refuse(plan: HostPlan, problem: str, remedy: str) -> HostVerdictError:
 
 
 def _judge_platform(plan: HostPlan, answer: ProbeAnswer) -> None:
-    found = answer.platform
-    if found.kind is not plan.platform:
-        seen = f" ({'; '.join(found.reasons)})" if found.reasons else ""
+    platform = answer.platform
+    if platform.kind is not plan.platform:
+        reasons = f" ({'; '.join(platform.reasons)})" if platform.reasons else ""
         problem = (
-            f"the stack says that it is '{plan.platform}', but it is '{found.kind}', {answer.architecture}"
-            f"{f', {found.model}' if found.model else ''}{seen}"
+            f"the stack says that it is '{plan.platform}', but it is '{platform.kind}', {answer.architecture}"
+            f"{f', {platform.model}' if platform.model else ''}{reasons}"
         )
-        raise _refuse(plan, problem, _platform_remedy(plan, found.kind))
-    if found.kind is HostPlatform.TEGRA and (found.jetpack or "").split(".")[0] == _JETPACK_WITHOUT_NVML:
+        raise _refuse(plan, problem, _platform_remedy(plan, platform.kind))
+    if platform.kind is HostPlatform.TEGRA and (platform.jetpack or "").split(".")[0] == _JETPACK_WITHOUT_NVML:
         raise _refuse(
             plan,
-            f"it runs JetPack {found.jetpack}, which has no NVML, and KAI's reservation pods ask NVML for the GPU",
+            f"it runs JetPack {platform.jetpack}, which has no NVML, and KAI's reservation pods ask NVML for the GPU",
             "Flash JetPack 6 or later, or remove the node from platform.tegra_nodes and from hosts.",
         )
 
 
-def _platform_remedy(plan: HostPlan, found: HostPlatform) -> str:
-    match found:
+def _platform_remedy(plan: HostPlan, kind: HostPlatform) -> str:
+    match kind:
         case HostPlatform.TEGRA:
             return f"List '{plan.node}' under platform.tegra_nodes of a tegra stack, or correct the address."
         case HostPlatform.SPARK:
@@ -92,11 +92,11 @@ def _section(plan: HostPlan) -> str:
 
 
 def _judge_distribution(plan: HostPlan, answer: ProbeAnswer) -> None:
-    found = answer.kubernetes.distribution
-    if found not in {plan.distribution, "none"}:
+    distribution = answer.kubernetes.distribution
+    if distribution not in {plan.distribution, "none"}:
         raise _refuse(
             plan,
-            f"the stack says that it runs {plan.distribution}, but it runs {found} "
+            f"the stack says that it runs {plan.distribution}, but it runs {distribution} "
             f"({'; '.join(answer.kubernetes.reasons)})",
             f"Correct cluster.distribution or hosts.{plan.node}.distribution, or the address.",
         )
@@ -104,28 +104,28 @@ def _judge_distribution(plan: HostPlan, answer: ProbeAnswer) -> None:
 
 def _judge_libraries(plan: HostPlan, answer: ProbeAnswer) -> None:
     """Whether a reservation pod finds NVML in the folders that it is given, under the paths that they have here."""
-    found = answer.libraries
-    if not plan.library_folders or found is None:
+    libraries = answer.libraries
+    if not plan.library_folders or libraries is None:
         return
-    real = {folder.path: folder.real for folder in found.folders}
-    places = {real.get(place.folder): place for place in found.nvml}
-    given = [(folder, real.get(folder)) for folder in plan.library_folders]
-    problems = [f"{folder} is not there" for folder, target in given if target is None]
-    there = [(target, places[target]) for _, target in given if target is not None and target in places]
+    real = {folder.path: folder.real for folder in libraries.folders}
+    places = {real.get(place.folder): place for place in libraries.nvml}
+    resolved = [(folder, real.get(folder)) for folder in plan.library_folders]
+    problems = [f"{folder} is not there" for folder, target in resolved if target is None]
+    candidates = [(target, places[target]) for _, target in resolved if target is not None and target in places]
     usable = [
         place
-        for target, place in there
+        for target, place in candidates
         if place.state == "library" and _folder(place.real) in {target, *plan.library_folders}
     ]
     if usable and not problems:
         return
     if not usable:
-        problems += [_trouble(place) for _, place in there]
+        problems += [_trouble(place) for _, place in candidates]
         problems = problems or [f"{_NVML} is not in {', '.join(plan.library_folders)}"]
     raise _refuse(
         plan,
         f"its reservation pods would not find the driver's library NVML: {'; '.join(problems)}",
-        _libraries_remedy(plan, found),
+        _libraries_remedy(plan, libraries),
     )
 
 
@@ -139,12 +139,12 @@ def _trouble(place: PlaceAnswer) -> str:
             return f"{place.path} is a link to {place.real}, which is not there"
 
 
-def _libraries_remedy(plan: HostPlan, found: LibrariesAnswer) -> str:
-    real = {folder.path: folder.real or folder.path for folder in found.folders}
+def _libraries_remedy(plan: HostPlan, libraries: LibrariesAnswer) -> str:
+    real = {folder.path: folder.real or folder.path for folder in libraries.folders}
     # A file that is a link needs the folder of the link, and that of what it leads to: one that is none is better.
     needed = [
         list(dict.fromkeys([real.get(place.folder) or place.folder, _folder(place.real)]))
-        for place in found.nvml
+        for place in libraries.nvml
         if place.state == "library"
     ]
     if not needed:
@@ -161,37 +161,37 @@ def _folder(path: str) -> str:
 
 
 def _gpu_count(plan: HostPlan, answer: ProbeAnswer) -> int:
-    found = len(answer.gpus)
-    if plan.gpu_count is not None and found not in {plan.gpu_count, 0}:
+    count = len(answer.gpus)
+    if plan.gpu_count is not None and count not in {plan.gpu_count, 0}:
         raise _refuse(
             plan,
-            f"platform.tegra_nodes.{plan.node}.gpu_count is {plan.gpu_count}, but it has {found}",
+            f"platform.tegra_nodes.{plan.node}.gpu_count is {plan.gpu_count}, but it has {count}",
             "Correct gpu_count.",
         )
-    return found if plan.gpu_count is None else plan.gpu_count
+    return count if plan.gpu_count is None else plan.gpu_count
 
 
 def _gpu_memory(plan: HostPlan, answer: ProbeAnswer) -> int | None:
     """MiB of one GPU that shares the machine's memory; a discrete one is labelled by GPU Feature Discovery."""
     if plan.platform is HostPlatform.X86:
         return plan.gpu_memory_mib
-    whole = min([answer.memory.total_mib, *(gpu.memory_mib for gpu in answer.gpus if gpu.memory_mib is not None)])
+    machine_mib = min([answer.memory.total_mib, *(gpu.memory_mib for gpu in answer.gpus if gpu.memory_mib is not None)])
     if plan.gpu_memory_mib is not None:
-        if plan.gpu_memory_mib > whole:
+        if plan.gpu_memory_mib > machine_mib:
             raise _refuse(
                 plan,
                 f"platform.{_section(plan)}.{plan.node}.gpu_memory_mib is {plan.gpu_memory_mib}, but the machine has "
-                f"{whole} MiB, which it shares with its GPU",
-                f"Write at most {whole - plan.memory_reserve_mib}, or remove gpu_memory_mib: the host's own number is "
-                f"used then, less hosts.{plan.node}.gpu_memory_reserve_mib.",
+                f"{machine_mib} MiB, which it shares with its GPU",
+                f"Write at most {machine_mib - plan.memory_reserve_mib}, or remove gpu_memory_mib: the host's own "
+                f"number is used then, less hosts.{plan.node}.gpu_memory_reserve_mib.",
             )
         return plan.gpu_memory_mib
-    shared = whole - plan.memory_reserve_mib
+    shared = machine_mib - plan.memory_reserve_mib
     if shared < _LEAST_MEMORY_MIB:
         raise _refuse(
             plan,
-            f"of its {whole} MiB, hosts.{plan.node}.gpu_memory_reserve_mib keeps {plan.memory_reserve_mib}, which "
-            f"leaves less than {_LEAST_MEMORY_MIB} MiB to share",
+            f"of its {machine_mib} MiB, hosts.{plan.node}.gpu_memory_reserve_mib keeps {plan.memory_reserve_mib}, "
+            f"which leaves less than {_LEAST_MEMORY_MIB} MiB to share",
             "Lower the reserve, or declare gpu_memory_mib.",
         )
     return shared

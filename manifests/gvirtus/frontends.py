@@ -61,13 +61,13 @@ def roles_rule(gvirtus: GvirtusSettings) -> Manifest:
         }
     ]
     if gvirtus.frontends is not None:
-        named = {"nodename": {"op": "In", "value": sorted(gvirtus.frontends.nodes)}}
+        node_names = {"nodename": {"op": "In", "value": sorted(gvirtus.frontends.nodes)}}
         rules.append(
             {
                 "name": "gvirtus frontend",
                 "labels": {FRONTEND_ALLOWED: "true"},
                 "matchFeatures": [
-                    {"feature": "system.name", "matchExpressions": named},
+                    {"feature": "system.name", "matchExpressions": node_names},
                     # What the rule before this one found.
                     {"feature": "rule.matched", "matchExpressions": {"gvirtus.gpu": {"op": "DoesNotExist"}}},
                 ],

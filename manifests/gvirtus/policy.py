@@ -67,14 +67,14 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
     nothing; a downwardAPI volume has an atomic list in it, which only a JSON patch may write.
     """
     names = _names(gvirtus, kind)
-    given = injected.fragment(kind, NAME)
-    [variable] = given.env
-    annotations = ", ".join(f"{literal(key)}: {text(note, _MARKS)}" for key, note in given.annotations.items())
+    fragment = injected.fragment(kind, NAME)
+    [variable] = fragment.env
+    annotations = ", ".join(f"{literal(key)}: {text(note, _MARKS)}" for key, note in fragment.annotations.items())
     name, value = literal(variable["name"]), text(variable["value"], _MARKS)
     addition = f"name: c.name, env: [Object.spec.KIND.env{{name: {name}, value: {value}}}]"
-    if given.volume_mounts:
-        addition += f", volumeMounts: {constructor(given.volume_mounts, 'Object.spec.KIND.volumeMounts')}"
-    wants = _wants(given)
+    if fragment.volume_mounts:
+        addition += f", volumeMounts: {constructor(fragment.volume_mounts, 'Object.spec.KIND.volumeMounts')}"
+    wants = _wants(fragment)
     containers = f".filter(c, {wants}).map(c, Object.spec.KIND{{{addition}}})"
     expression = (
         "Object{\n"
@@ -89,7 +89,7 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
         settings,
         policy_name(kind),
         _labelled_pods(settings),
-        [*(json_patch(_volume_patch(volume)) for volume in given.volumes), apply_configuration(expression)],
+        [*(json_patch(_volume_patch(volume)) for volume in fragment.volumes), apply_configuration(expression)],
         conditions={f"a-{kind.value}-backend": f"{_backend(gvirtus)} in {literal(names)}"},
         variables={"backend": _backend(gvirtus), "endpoint": "params.data[variables.backend]"},
         parameter="ConfigMap",
@@ -109,14 +109,14 @@ def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manife
     no pod slips through between two of them without its backend.
     """
     files = _names(gvirtus, BackendKind.GVIRTUS)
-    [wanted] = injected.properties_volume()["downwardAPI"]["items"]
+    [item] = injected.properties_volume()["downwardAPI"]["items"]
     variables = {
         "backend": _backend(gvirtus),
         "file": f"variables.backend in {literal(files)}",
         "containers": "object.spec.containers + object.spec.?initContainers.orValue([])",
     }
     unnamed, unknown = injected.unknown_backend("", gvirtus), injected.unknown_backend(NAME, gvirtus)
-    known = Validation(
+    backend_is_known = Validation(
         f"variables.backend in {literal(sorted(gvirtus.backends))}",
         injected.way_out(gvirtus),
         forbidden=False,
@@ -124,8 +124,8 @@ def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manife
     )
     volume_is_ours = Validation(
         f"!variables.file || object.spec.?volumes.orValue([]).all(v, v.name != {literal(injected.VOLUME)}"
-        f" || v.?downwardAPI.?items.orValue([]).exists(i, i.path == {literal(wanted['path'])}"
-        f" && i.?fieldRef.?fieldPath.orValue('') == {literal(wanted['fieldRef']['fieldPath'])}))",
+        f" || v.?downwardAPI.?items.orValue([]).exists(i, i.path == {literal(item['path'])}"
+        f" && i.?fieldRef.?fieldPath.orValue('') == {literal(item['fieldRef']['fieldPath'])}))",
         injected.VOLUME_TAKEN,
         forbidden=False,
     )
@@ -139,7 +139,7 @@ def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manife
     # Last: of several refusals, people see the first.
     served = [_served(names, kind) for kind in BackendKind if (names := _names(gvirtus, kind))]
     return validating_policy(
-        REQUESTS, _labelled_pods(settings), variables, [known, volume_is_ours, path_is_ours, *served]
+        REQUESTS, _labelled_pods(settings), variables, [backend_is_known, volume_is_ours, path_is_ours, *served]
     )
 
 
@@ -148,13 +148,13 @@ def _served(names: list[str], kind: BackendKind) -> Validation:
 
     One container is evidence enough: a sidecar that another webhook adds in the last round is left alone.
     """
-    given = injected.fragment(kind, NAME)
+    fragment = injected.fragment(kind, NAME)
     annotated = "".join(
-        f" && object.metadata.?annotations[?{literal(key)}].hasValue()" for key in sorted(given.annotations)
+        f" && object.metadata.?annotations[?{literal(key)}].hasValue()" for key in sorted(fragment.annotations)
     )
     return Validation(
         f"!(variables.backend in {literal(names)}) || variables.containers.exists(c, "
-        f"c.?env.orValue([]).exists(e, e.name == {literal(given.env[0]['name'])})){annotated}",
+        f"c.?env.orValue([]).exists(e, e.name == {literal(fragment.env[0]['name'])})){annotated}",
         injected.NOT_SERVED,
         forbidden=False,
     )
@@ -178,12 +178,12 @@ def _backend(gvirtus: GvirtusSettings) -> str:
     return f"object.metadata.?annotations[?{literal(injected.BACKEND_ANNOTATION)}].orValue({default})"
 
 
-def _wants(given: Fragment) -> str:
-    [variable] = given.env
+def _wants(fragment: Fragment) -> str:
+    [variable] = fragment.env
     name, value = literal(variable["name"]), literal(variable["value"])
-    if not given.volume_mounts:
+    if not fragment.volume_mounts:
         return f"!c.?env.orValue([]).exists(e, e.name == {name})"
-    [mount] = given.volume_mounts
+    [mount] = fragment.volume_mounts
     return (
         f"!c.?env.orValue([]).exists(e, e.name == {name} && e.?value.orValue('') != {value})"
         f" && !c.?volumeMounts.orValue([]).exists(m, m.mountPath == {literal(mount['mountPath'])}"

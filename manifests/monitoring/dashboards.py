@@ -117,13 +117,13 @@ _DCGM = (
 
 def of(settings: StackSettings) -> dict[str, dict[str, Any]]:
     """The dashboards of a stack, by a short name; DCGM's where the stack lets DCGM Exporter run on some node."""
-    made = {
+    by_name = {
         "sharing": dashboard("sharing", "kai-anywhere: who has which share", _SHARES),
         "kai": dashboard("kai", "kai-anywhere: KAI scheduler", _KAI),
     }
     if settings.gpu_operator.install and settings.gpu_operator.dcgm_exporter.enabled and not _tegra(settings):
-        made["dcgm"] = dashboard("dcgm", "kai-anywhere: GPUs, by DCGM", _DCGM)
-    return made
+        by_name["dcgm"] = dashboard("dcgm", "kai-anywhere: GPUs, by DCGM", _DCGM)
+    return by_name
 
 
 def _tegra(settings: StackSettings) -> bool:

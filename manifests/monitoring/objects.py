@@ -172,12 +172,12 @@ def _prometheus(settings: StackSettings) -> dict[str, Manifest]:
 def _dashboards(settings: StackSettings) -> dict[str, Manifest]:
     if not settings.monitoring.dashboards.enabled:
         return {}
-    made = {}
+    config_maps = {}
     for name, dashboard in dashboards.of(settings).items():
         manifest = _named(settings, "v1", "ConfigMap", f"kai-anywhere-dashboard-{name}")
         manifest["metadata"]["labels"] |= settings.monitoring.dashboards.labels
-        made[f"dashboard-{name}"] = manifest | {"data": {f"kai-anywhere-{name}.json": _text(dashboard)}}
-    return made
+        config_maps[f"dashboard-{name}"] = manifest | {"data": {f"kai-anywhere-{name}.json": _text(dashboard)}}
+    return config_maps
 
 
 def _text(content: object) -> str:

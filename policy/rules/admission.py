@@ -88,8 +88,8 @@ def _mutations(document: Document) -> Iterator[Violation]:
         text = text_of(field.value)
         if not _WRITES.intersection(field.path) or not text or _is_literal(text):
             continue
-        if found := _ADDS.search(text):
-            yield Violation(field.path, Told(found.group()))
+        if match := _ADDS.search(text):
+            yield Violation(field.path, Told(match.group()))
         elif computes_fields(text) or _COMPUTED_TEXT.search(text):
             yield Violation(field.path, Told("a computed path or text"), _UNKNOWABLE, "write paths and values out")
         elif takes_objects(text, kind):
@@ -135,8 +135,8 @@ def _takers(document: Document) -> Iterator[Violation]:
 
 def _elsewhere(document: Document, spec: dict[str, object], why: str) -> Iterator[Violation]:
     path = (*document.path, "spec", "policyName")
-    named = told_name(spec.get("policyName"))
-    yield Violation(path, named, why, "bind the policy of the binding's own name")
+    policy_name = told_name(spec.get("policyName"))
+    yield Violation(path, policy_name, why, "bind the policy of the binding's own name")
 
 
 def _says_yes(document: Document, spec: dict[str, object], why: str) -> Iterator[Violation]:
@@ -229,7 +229,9 @@ def _scope(document: Document, spec: dict[str, object], why: str) -> Iterator[Vi
 
 def _leaves_out(selector: object) -> bool:
     """Whether a selector takes all namespaces but some by name."""
-    expressions = [dict_of(each) | {"values": []} for each in list_of(dict_of(selector).get("matchExpressions"))]
+    expressions = [
+        dict_of(requirement) | {"values": []} for requirement in list_of(dict_of(selector).get("matchExpressions"))
+    ]
     return set(dict_of(selector)) == {"matchExpressions"} and expressions == [_ALL_BUT_SOME]
 
 

@@ -33,12 +33,12 @@ def _runtime_classes(document: Document) -> Iterator[Violation]:
     check = table.BY_NAME["runtime_classes"]
     for field in document.fields("runtimeClassName"):
         if text_of(field.value).startswith(table.NVIDIA_CLASSES) and field.path[:-1] not in pods:
-            resources = (each.value for each in document.fields("resources"))
+            resources = (entry.value for entry in document.fields("resources"))
             if parent(field.path) == "spec" and not any(map(interpreter.requests_gpu, resources)):
                 yield Violation(field.path, told_name(field.value), check.why, check.remedy)
-    named = document.name.startswith(table.NVIDIA_CLASSES)
+    has_nvidia_name = document.name.startswith(table.NVIDIA_CLASSES)
     handler = document.root.get("handler")
-    if document.is_kind("RuntimeClass") and not named and text_of(handler).startswith(table.NVIDIA_CLASSES):
+    if document.is_kind("RuntimeClass") and not has_nvidia_name and text_of(handler).startswith(table.NVIDIA_CLASSES):
         yield Violation(
             (*document.path, "handler"),
             told_name(handler),

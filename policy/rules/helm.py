@@ -27,10 +27,10 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
         for field in document.fields("chart"):
             yield from _version(field.path[:-1], field.holder)
     if document.is_kind("HelmChart"):
-        for key, told in (("chartContent", Told("a chart as an archive")), ("jobImage", Told("an image of its own"))):
+        for key, shown in (("chartContent", Told("a chart as an archive")), ("jobImage", Told("an image of its own"))):
             if value := dict_of(root.get("spec")).get(key):
                 path = (*document.path, "spec", key)
-                yield Violation(path, value if isinstance(value, Hole) else told, _K3S_WHY[key])
+                yield Violation(path, value if isinstance(value, Hole) else shown, _K3S_WHY[key])
     if not document.is_kind(*KINDS) or not isinstance(root.get("chart"), str):
         return
     yield from _version(document.path, root)

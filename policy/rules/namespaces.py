@@ -28,8 +28,8 @@ _EXEMPTIONS = ("usernames", "namespaces", "runtimeClasses")
 def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
     granted = stack.grants and grants.is_reservation_namespace(document) and document.path == ()
     for field in document.fields(ENFORCE):
-        asked = parent(field.path).endswith("labels") and parent(field.path) != "matchlabels"
-        if asked and not granted and not one_of(field.value, _LEVELS) and not isinstance(field.value, Hole):
+        is_label = parent(field.path).endswith("labels") and parent(field.path) != "matchlabels"
+        if is_label and not granted and not one_of(field.value, _LEVELS) and not isinstance(field.value, Hole):
             yield Violation(field.path, field.value)
     yield from _reservation_namespace(document)
     yield from _beside_levels(document)

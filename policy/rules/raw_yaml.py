@@ -69,13 +69,13 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     if document.is_only(*_CHECKED_ELSEWHERE):
         return
     if is_compose(document.root):
-        for path, found in host_power_of_compose(document.root):
-            yield Violation((*document.path, *path), found, _HOST_WHY, _HOST_REMEDY)
+        for path, value in host_power_of_compose(document.root):
+            yield Violation((*document.path, *path), value, _HOST_WHY, _HOST_REMEDY)
     for path, text in _scripts(document):
         if option := host_power_of_command(text):
             yield Violation((*path, TEXT), Told(option), _HOST_WHY, _HOST_REMEDY)
-        elif found := _PRIVILEGE.search(text):
-            yield Violation((*path, TEXT), Told(found.group().strip()))
+        elif match := _PRIVILEGE.search(text):
+            yield Violation((*path, TEXT), Told(match.group().strip()))
         if _REMOTE.search(text) or _PIPED.search(text):
             yield Violation(
                 (*path, TEXT),
@@ -89,15 +89,15 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 def _ways_around(path: Path, text: str) -> Iterator[Violation]:
     """Containers past the scheduler, and commands that take the guards away."""
     text = text.replace("\\\n", "  ")
-    if any(_CONTAINER_TOOLS.search(_command_before(text, each)) for each in _GPUS.finditer(text)):
+    if any(_CONTAINER_TOOLS.search(_command_before(text, match)) for match in _GPUS.finditer(text)):
         yield Violation(
             (*path, TEXT),
             Told("a container with GPUs, past Kubernetes"),
             "it gets GPUs that the scheduler gave to others",
             "run it as a pod that requests its GPU",
         )
-    for each in _GUARDS.finditer(text):
-        if "xargs" in each.group() or _TAKES_AWAY.search(_command_before(text, each)):
+    for match in _GUARDS.finditer(text):
+        if "xargs" in match.group() or _TAKES_AWAY.search(_command_before(text, match)):
             yield Violation(
                 (*path, TEXT),
                 Told("a command that takes a guard away"),
@@ -107,15 +107,15 @@ def _ways_around(path: Path, text: str) -> Iterator[Violation]:
             return
 
 
-def _command_before(text: str, found: re.Match[str]) -> str:
+def _command_before(text: str, match: re.Match[str]) -> str:
     """What stands before it in the same command of a shell."""
-    return re.split(r"[\n;|&]", text[max(found.start() - 500, 0) : found.start()])[-1]
+    return re.split(r"[\n;|&]", text[max(match.start() - 500, 0) : match.start()])[-1]
 
 
 def _scripts(document: Document) -> Iterator[tuple[Path, str]]:
     """Text that runs: commands of containers as one line, strings that call a tool, templates of manifests."""
-    some = _APPLIES.search(document.text) or "apiVersion:" in document.text
-    for path, text in document.strings.items() if some else ():
+    applies = _APPLIES.search(document.text) or "apiVersion:" in document.text
+    for path, text in document.strings.items() if applies else ():
         if path[-1] != "description" and path[-2:-1] not in _WORDS and (_APPLIES.search(text) or "apiVersion:" in text):
             yield path, text
     for field in document.fields("command", "args"):

@@ -91,10 +91,10 @@ def _command(document: Document) -> Iterator[Violation]:
 
 
 def _static_pods(path: Path, value: object) -> Iterator[Violation]:
-    if isinstance(value, str) and (found := _STATIC_PODS.search(value)):
+    if isinstance(value, str) and (match := _STATIC_PODS.search(value)):
         yield Violation(
             (*path, TEXT),
-            Told(found.group()),
+            Told(match.group()),
             "the kubelet or k3s runs whatever lies there, past the API server's admission",
             "register the workload in the program",
         )
