@@ -14,7 +14,9 @@ ANNOTATION = "run.ai/reserve_for_gpu_index"
 
 def answers(pods: Sequence[Object], nodes: Mapping[str, Object]) -> Iterator[tuple[Object, str]]:
     """The reservation pods that run and say no GPU yet, each with one that no other pod of its node says."""
-    reserving = [pod for pod in pods if any(name_of(each["image"]) == IMAGE for each in pod["spec"]["containers"])]
+    reserving = [
+        pod for pod in pods if any(name_of(container["image"]) == IMAGE for container in pod["spec"]["containers"])
+    ]
     taken = {(at(pod, "spec", "nodeName"), annotations(pod).get(ANNOTATION)) for pod in reserving}
     for pod in reserving:
         node = nodes.get(at(pod, "spec", "nodeName") or "")
