@@ -194,7 +194,7 @@ class Deployment:
         [ports] = [line for line in lines if line["event"] == "listening"]
         replica.port, replica.health_port = ports["port"], ports["health_port"]
         eventually(lambda: replica.ask("/readyz")[0] == httpx2.codes.OK)
-        self.service.backends = [each.port for each in self.replicas if each.process.poll() is None]
+        self.service.backends = [running.port for running in self.replicas if running.process.poll() is None]
         return replica
 
     def logs(self) -> list[Json]:
