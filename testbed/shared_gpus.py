@@ -243,9 +243,9 @@ def _deployment(name: str, namespace: str) -> Manifest:
 
 def waiting(name: str, *, mib: int = 30000, message: str = "no node has the GPU memory") -> Manifest:
     """A pod that KAI can't place."""
-    made = pod(name, node=None, annotations={"gpu-memory": str(mib)}, phase="Pending")
-    made["status"]["conditions"][0] |= {"reason": "Unschedulable", "message": message}
-    return made
+    manifest = pod(name, node=None, annotations={"gpu-memory": str(mib)}, phase="Pending")
+    manifest["status"]["conditions"][0] |= {"reason": "Unschedulable", "message": message}
+    return manifest
 
 
 def pages(items: list[Manifest], size: int = 500) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -17,7 +17,7 @@ def answers(pods: Sequence[Object], nodes: Mapping[str, Object]) -> Iterator[tup
     reserving = [
         pod for pod in pods if any(name_of(container["image"]) == IMAGE for container in pod["spec"]["containers"])
     ]
-    taken = {(at(pod, "spec", "nodeName"), annotations(pod).get(ANNOTATION)) for pod in reserving}
+    gpus = {(at(pod, "spec", "nodeName"), annotations(pod).get(ANNOTATION)) for pod in reserving}
     for pod in reserving:
         node = nodes.get(at(pod, "spec", "nodeName") or "")
         waits = at(pod, "status", "phase") == "Running" and ANNOTATION not in annotations(pod)
@@ -26,7 +26,7 @@ def answers(pods: Sequence[Object], nodes: Mapping[str, Object]) -> Iterator[tup
         name = node["metadata"]["name"]
         for index in range(int(annotations(node).get(GPUS_ANNOTATION, "0"))):
             gpu = f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{name}')}"
-            if (name, gpu) not in taken:
-                taken.add((name, gpu))
+            if (name, gpu) not in gpus:
+                gpus.add((name, gpu))
                 yield pod, gpu
                 break

@@ -159,9 +159,9 @@ def _named_by_loader(root: Root) -> Iterator[tuple[str, str]]:
 
 
 def _named_by_start(root: Root) -> Iterator[tuple[str, str]]:
-    chosen = _VARIANT.search(root.read_text(_CHOSEN) or "")
-    if chosen:
-        yield f"{_VARIANTS}/{chosen.group()}", _CHOSEN
+    variant = _VARIANT.search(root.read_text(_CHOSEN) or "")
+    if variant:
+        yield f"{_VARIANTS}/{variant.group()}", _CHOSEN
 
 
 def _named_by_toolkit(root: Root) -> Iterator[tuple[str, str]]:
@@ -227,12 +227,12 @@ def _findings(
     yield from (_defect(place) for place in places if place.state != LIBRARY)
     if board.kind != "tegra":
         return
-    chosen = [folder for folder in folders if folder.path.startswith(f"{_VARIANTS}/") and folder.named_by]
-    for folder in chosen:
+    variants = [folder for folder in folders if folder.path.startswith(f"{_VARIANTS}/") and folder.named_by]
+    for folder in variants:
         if folder.real is None:
             yield f"{folder.path} is not there; it is named by {', '.join(folder.named_by)}"
-    if len(chosen) > 1:
-        drivers = "; ".join(f"{folder.path} by {', '.join(folder.named_by)}" for folder in chosen)
+    if len(variants) > 1:
+        drivers = "; ".join(f"{folder.path} by {', '.join(folder.named_by)}" for folder in variants)
         yield f"the host's files name more than one driver: {drivers}"
     for path, file in toolkit.items():
         real = root.real(path)

@@ -205,8 +205,8 @@ def _template(context: Context) -> Step:
     base = _merged(context, "base", _rendered(bare), {}, layout.drop_ins)
     if base.serves_nvidia and bare == template:
         return Step(NAME, "the template holds the nvidia runtime already: left alone")
-    made = _with_nvidia(context, _runc_table(base, version).encode())
-    nvidia = Effective("", flatten(made.decode("utf-8", "replace"))).runtime("nvidia")
+    drop_in = _with_nvidia(context, _runc_table(base, version).encode())
+    nvidia = Effective("", flatten(drop_in.decode("utf-8", "replace"))).runtime("nvidia")
     table = _table(("plugins", _plugin(version), "containerd", "runtimes", "nvidia"), nvidia)
     candidate_text = f"{bare}\n{_BEGIN}\n{table}{_END}\n"
     candidate = _merged(context, "candidate", _rendered(candidate_text), {}, layout.drop_ins)
