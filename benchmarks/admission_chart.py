@@ -23,13 +23,13 @@ def draw(measured: Mapping[str, Latency]) -> str:
     ]
     scale = (_WIDTH - _LEFT - _RIGHT) / max(value for _, _, value in bars)
     height = _TOP + len(bars) * _ROW + 12
-    told = ", ".join(f"{carrier} {kind} {value:.1f}" for carrier, kind, value in bars)
+    description = ", ".join(f"{carrier} {kind} {value:.1f}" for carrier, kind, value in bars)
     size = f'width="{_WIDTH}" height="{height}"'
     form = 'role="img" aria-labelledby="title description" font-family="sans-serif" font-size="13"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} {form}>',
         f'<title id="title">{_TITLE}</title>',
-        f'<desc id="description">{escape(told)}</desc>',
+        f'<desc id="description">{escape(description)}</desc>',
         _STYLE,
         f'<rect {size} class="paper"/>',
         f'<text x="12" y="24" font-size="15">{_TITLE}</text>',

@@ -54,7 +54,7 @@ def results() -> Iterator[Result]:
 
 def _measure(folder: Path) -> Iterator[Result]:
     settings = parse(webhook())
-    taken: dict[tuple[str, str], list[_Cost]] = {}
+    costs: dict[tuple[str, str], list[_Cost]] = {}
     with start(folder / "simulator") as control_plane, connect(control_plane) as api:
         prepare(api, settings, "jetson-1")
         with deployment(folder / "server", control_plane, api, settings) as server:
@@ -75,15 +75,15 @@ def _measure(folder: Path) -> Iterator[Result]:
                         for kind, pod in (("matched", reservation_pod()), ("other", _other_pod())):
                             cost = _cost(api, pod, lambda: processor_s(control_plane, "kube-apiserver"))
                             if number:  # the first round warms everything up
-                                taken.setdefault((carrier, kind), []).append(cost)
+                                costs.setdefault((carrier, kind), []).append(cost)
     for carrier in ("policy", "webhook"):
-        yield _added(carrier, taken["none", "matched"], taken[carrier, "matched"])
+        yield _added(carrier, costs["none", "matched"], costs[carrier, "matched"])
     for carrier in ("policy", "webhook"):
-        pairs = list(zip(taken[carrier, "other"], taken["none", "other"], strict=True))
-        what, name = (carrier, "none"), f"A pod that is not matched: carrier {carrier} over none"
-        yield of_pairs(name, [(a.wall_ms, b.wall_ms) for a, b in pairs], what, goal=GOAL_OTHERS, unit="ms")
+        pairs = list(zip(costs[carrier, "other"], costs["none", "other"], strict=True))
+        sides, name = (carrier, "none"), f"A pod that is not matched: carrier {carrier} over none"
+        yield of_pairs(name, [(a.wall_ms, b.wall_ms) for a, b in pairs], sides, goal=GOAL_OTHERS, unit="ms")
         processor = [(a.processor_ms, b.processor_ms) for a, b in pairs]
-        yield of_pairs(f"{name}, in processor time of the API server", processor, what, unit="ms")
+        yield of_pairs(f"{name}, in processor time of the API server", processor, sides, unit="ms")
 
 
 def _added(carrier: str, without: list[_Cost], with_it: list[_Cost]) -> Result:
@@ -126,14 +126,16 @@ def _take_away(api: httpx2.Client, server: Deployment, port: int) -> Json:
     It leads to the server's own port: a cluster's Service is the kernel's work, the test bed's a program that copies.
     """
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-    there: Json = api.get(f"{path}/{admission.RESERVATION_WEBHOOK}").raise_for_status().json()
+    configuration: Json = api.get(f"{path}/{admission.RESERVATION_WEBHOOK}").raise_for_status().json()
     for manifest in server.configurations.values():
         remove(api, manifest)
     eventually(lambda: not _is_mutated(api))
-    for each in there["webhooks"]:
-        each["clientConfig"]["service"]["port"] = port
-    kept = {key: value for key, value in there["metadata"].items() if key in {"name", "labels", "annotations"}}
-    return there | {"metadata": kept}
+    for entry in configuration["webhooks"]:
+        entry["clientConfig"]["service"]["port"] = port
+    metadata = {
+        key: value for key, value in configuration["metadata"].items() if key in {"name", "labels", "annotations"}
+    }
+    return configuration | {"metadata": metadata}
 
 
 def _cost(api: httpx2.Client, pod: Json, processor: Callable[[], float]) -> _Cost:

@@ -80,9 +80,9 @@ def main() -> None:
     authority = trustme.CA()
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
-        made = authority.issue_cert(NAME)
-        made.private_key_pem.write_to_path(str(key))
-        for pem in made.cert_chain_pems:
+        leaf = authority.issue_cert(NAME)
+        leaf.private_key_pem.write_to_path(str(key))
+        for pem in leaf.cert_chain_pems:
             pem.write_to_path(str(certificate), append=True)
         sys.stdout.write(json.dumps({"port": port, "authorities": authority.cert_pem.bytes().decode()}) + "\n")
         sys.stdout.flush()

@@ -69,13 +69,13 @@ def _by_hand(folder: Path, control_plane: simulator.ControlPlane, programs: Mapp
 def _commands(folder: Path, settings: StackSettings) -> Iterator[list[str]]:
     for node, labels in node_labels(settings).items():
         yield ["kubectl", "label", "--overwrite", "node", node, *(f"{key}={text}" for key, text in labels.items())]
-    for name, each in every_object.in_order(settings).items():
+    for name, stack_object in every_object.in_order(settings).items():
         file = folder / f"{name}.json"
-        if isinstance(each.content, HelmRelease):
-            file.write_text(json.dumps(dict(each.content.values)), encoding="utf-8")
-            yield _install(each.content, file)
+        if isinstance(stack_object.content, HelmRelease):
+            file.write_text(json.dumps(dict(stack_object.content.values)), encoding="utf-8")
+            yield _install(stack_object.content, file)
         else:
-            file.write_text(json.dumps(each.content), encoding="utf-8")
+            file.write_text(json.dumps(stack_object.content), encoding="utf-8")
             yield _apply(file)
 
 

@@ -35,8 +35,8 @@ def processor(cpuinfo: Path) -> str:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Model"))]
-    return named[0] if named else platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Model"))]
+    return models[0] if models else platform.machine()
 
 
 def load() -> str:

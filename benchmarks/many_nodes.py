@@ -149,9 +149,9 @@ def _serve(nodes: int, ready: Connection) -> None:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            [token] = parse_qs(asked.query).get("continue", [""])
-            body = answers.get((asked.path, token))
+            url = urlsplit(self.path)
+            [token] = parse_qs(url.query).get("continue", [""])
+            body = answers.get((url.path, token))
             self.send_response(200 if body else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body or b"")))

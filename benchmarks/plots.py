@@ -35,7 +35,7 @@ def goals(results: Sequence[Result]) -> str:
             f'<text x="12" y="{middle + 4}">{escape(_short(result.name))}</text>',
             f'<rect class="{kind}" x="{_LEFT}" y="{y + 6}" width="{share * scale:.1f}" height="{_ROW - 12}"/>',
             f'<path class="line" d="M{_LEFT + least * scale:.1f} {middle}H{_LEFT + most * scale:.1f}"/>',
-            f'<text x="{_LEFT + most * scale + 8:.1f}" y="{middle + 4}">{escape(_said(result))}</text>',
+            f'<text x="{_LEFT + most * scale + 8:.1f}" y="{middle + 4}">{escape(_median_text(result))}</text>',
         ]
     x = _LEFT + scale
     parts.append(f'<path class="line" stroke-dasharray="4 3" d="M{x:.1f} {_TOP}V{height - 8}"/>')
@@ -105,7 +105,7 @@ def _shares(result: Result) -> tuple[float, float, float]:
     return max(result.median / goal, 0.0), max(least / goal, 0.0), max(most / goal, 0.0)
 
 
-def _said(result: Result) -> str:
+def _median_text(result: Result) -> str:
     return f"{show(result.median)} {result.unit}"
 
 

@@ -119,9 +119,9 @@ def of_pairs(  # noqa: PLR0913 - all but three by name
 
 def tell(results: Iterable[Result]) -> list[Result]:
     """Print results as they come; gives them all."""
-    told = []
+    printed = []
     for result in results:
         sys.stdout.write(result.line() + "\n")
         sys.stdout.flush()
-        told.append(result)
-    return told
+        printed.append(result)
+    return printed

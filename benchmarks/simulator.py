@@ -55,14 +55,14 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="kai-anywhere-benchmark-") as name:
             alone = _alone(Path(name))
-            _say(f"alone: {_told(alone)}")
+            _say(f"alone: {_summary(alone)}")
             if os.environ.get(toolchain.FOLDER_VARIABLE) in (None, "", kai_programs.EMULATED):
                 _say(f"with KAI's programs: not measured, {toolchain.FOLDER_VARIABLE} names none (docs/simulator.md)")
                 return
             with_kai = _with_kai(Path(name))
     except (OperationError, StackConfigError, simulator.SimulatorError, toolchain.ToolchainError) as error:
         sys.exit(str(error))
-    _say(f"with KAI's programs: {_told(with_kai)}; goals: at most {GOAL_MB} MB and {GOAL_SECONDS:.0f} s")
+    _say(f"with KAI's programs: {_summary(with_kai)}; goals: at most {GOAL_MB} MB and {GOAL_SECONDS:.0f} s")
     _say(
         f"ratios: {with_kai.memory_mb / alone.memory_mb:.2f} x the memory, {with_kai.seconds / alone.seconds:.2f} x "
         "the time"
@@ -121,20 +121,20 @@ def _available_since(deployment: Deployment) -> dt.datetime | None:
 def _seconds_of_kai(deployments: list[Deployment]) -> float:
     """From the operator's creation until the last Deployment was available: whole seconds, as the API server has it."""
     [began] = [
-        each.metadata.creationTimestamp
-        for each in deployments
-        if each.metadata and each.metadata.name == _OPERATOR and each.metadata.creationTimestamp
+        deployment.metadata.creationTimestamp
+        for deployment in deployments
+        if deployment.metadata and deployment.metadata.name == _OPERATOR and deployment.metadata.creationTimestamp
     ]
-    return max((since - began).total_seconds() for each in deployments if (since := _available_since(each)))
+    return max((since - began).total_seconds() for deployment in deployments if (since := _available_since(deployment)))
 
 
 def _cost(place: Path, seconds: float) -> Cost:
-    roots = [psutil.Process(each.pid) for each in simulator.status(place).processes if each.pid]
+    roots = [psutil.Process(process.pid) for process in simulator.status(place).processes if process.pid]
     processes = [process for root in roots for process in (root, *root.children(recursive=True))]
     return Cost(seconds, sum(process.memory_full_info().pss for process in processes) / _MB, len(processes))
 
 
-def _told(cost: Cost) -> str:
+def _summary(cost: Cost) -> str:
     return f"ready in {cost.seconds:.1f} s, {cost.memory_mb:.0f} MB in {cost.processes} processes"
 
 

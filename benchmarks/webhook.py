@@ -72,12 +72,12 @@ def results() -> Iterator[Result]:
         for server in (ours, flask):
             asyncio.run(_ask(server, 50))
         pairs = [(_cost(flask), _cost(ours)) for _ in range(rounds(5, 2))]
-    what = ("Flask", "ours")
+    sides = ("Flask", "ours")
     name = "Reviews per second of a processor: ours over the simplest Flask server"
     processor = [(theirs.processor_ms, our.processor_ms) for theirs, our in pairs]
-    yield of_pairs(name, processor, what, goal=GOAL, at_least=True, unit="ms each")
+    yield of_pairs(name, processor, sides, goal=GOAL, at_least=True, unit="ms each")
     latency = [(theirs.wall_ms, our.wall_ms) for theirs, our in pairs]
-    yield of_pairs(f"Latency of the simplest Flask server over ours, {CLIENTS} clients", latency, what, unit="ms")
+    yield of_pairs(f"Latency of the simplest Flask server over ours, {CLIENTS} clients", latency, sides, unit="ms")
     yield Result(
         "Reviews per second on one core", "/s", tuple(1000 / our.processor_ms for _, our in pairs),
         parts={"Flask": f"{show(1000 / statistics.median(theirs.processor_ms for theirs, _ in pairs))} /s"},
@@ -94,8 +94,8 @@ def _serving(module: tuple[str, ...]) -> Iterator[_Server]:
             line = process.stdout.readline() if process.stdout else ""
             if not line:
                 sys.exit(f"{' '.join(module)} did not start")
-            said = json.loads(line)
-            yield _Server(psutil.Process(process.pid), said["port"], said["authorities"])
+            announcement = json.loads(line)
+            yield _Server(psutil.Process(process.pid), announcement["port"], announcement["authorities"])
         finally:
             process.terminate()
 

@@ -60,35 +60,36 @@ class ManyNodeLabels:
 
     async def read(self, request: Any, context: Any) -> Any:  # noqa: ANN401
         """The values that the labels have now."""
-        known = _dict(request.properties)
-        nodes = await _asked(context, lambda: _on_cluster().read(known["kubeconfig"], apart(known)))
-        live = _struct(known | together(nodes))
+        properties = _dict(request.properties)
+        nodes = await _asked(context, lambda: _on_cluster().read(properties["kubeconfig"], apart(properties)))
+        live = _struct(properties | together(nodes))
         return provider_pb2.ReadResponse(id=request.id, properties=live, inputs=live)
 
     async def delete(self, request: Any, context: Any) -> Any:  # noqa: ANN401
         """Let go of every node: adopted values come back."""
-        known = _dict(request.properties)
+        properties = _dict(request.properties)
         problems = await _asked(
-            context, lambda: _on_cluster().release(known["kubeconfig"], apart(known), known["fieldManager"])
+            context,
+            lambda: _on_cluster().release(properties["kubeconfig"], apart(properties), properties["fieldManager"]),
         )
         if problems:
-            await context.abort(grpc.StatusCode.UNKNOWN, _said("let go of", problems))
+            await context.abort(grpc.StatusCode.UNKNOWN, _problem_text("let go of", problems))
         return empty_pb2.Empty()
 
     async def _write(self, news: Mapping[str, Any], olds: Mapping[str, Any], context: Any) -> None:  # noqa: ANN401
-        wanted, manager = apart(news), news["fieldManager"]
+        nodes, manager = apart(news), news["fieldManager"]
         before, former = apart(olds), olds.get("fieldManager", manager)
         moved = manager != former
-        changed = {name: node for name, node in wanted.items() if moved or before.get(name) != node}
-        gone = {name: node for name, node in before.items() if moved or name not in wanted}
+        changed = {name: node for name, node in nodes.items() if moved or before.get(name) != node}
+        gone = {name: node for name, node in before.items() if moved or name not in nodes}
         unset, unreleased = await _asked(
             context, lambda: _on_cluster().write(news["kubeconfig"], changed, manager, gone, former)
         )
         if unset or unreleased:
-            there = {name: node for name, node in wanted.items() if name not in unset}
-            held = {name: before[name] for name in unreleased}
-            reasons = [text for text in (_said("label", unset), _said("let go of", unreleased)) if text]
-            await _partly(context, {**news, **together(held | there)}, news, reasons)
+            labelled = {name: node for name, node in nodes.items() if name not in unset}
+            unreleased_nodes = {name: before[name] for name in unreleased}
+            reasons = [text for text in (_problem_text("label", unset), _problem_text("let go of", unreleased)) if text]
+            await _partly(context, {**news, **together(unreleased_nodes | labelled)}, news, reasons)
 
 
 def _on_cluster() -> Any:  # noqa: ANN401 - a module
@@ -130,7 +131,7 @@ async def _asked(context: Any, ask: Callable[[], T]) -> T:  # noqa: ANN401
         raise
 
 
-def _said(what: str, problems: Mapping[str, str]) -> str:
+def _problem_text(what: str, problems: Mapping[str, str]) -> str:
     """The problems, each once, with the nodes that have it."""
     by_text: dict[str, list[str]] = {}
     for name, text in sorted(problems.items()):

@@ -76,9 +76,9 @@ def _bound(kubeconfig: str) -> Iterator[Cluster]:
 
 
 def _identify(cluster: Cluster, file: Path) -> None:
-    found = cluster.uid()
-    if found != file.name:
+    uid = cluster.uid()
+    if uid != file.name:
         raise ClusterError(
-            f"Another cluster answers at {cluster.server}: its UID is {found}, the stack's is {file.name}. Nothing was "
+            f"Another cluster answers at {cluster.server}: its UID is {uid}, the stack's is {file.name}. Nothing was "
             "changed.\nRun `kai-anywhere preflight` or `pulumi preview` with the right context."
         )

@@ -48,8 +48,8 @@ class KaiAnywherePackage(Provider):
             )
         secrets = _host_secrets(inputs.get(HOST_SECRETS))
         if settings is None:
-            said = pulumi.Config(NAME)
-            text, base = said.get(SETTINGS_KEY), said.get(BASE_KEY)
+            config = pulumi.Config(NAME)
+            text, base = config.get(SETTINGS_KEY), config.get(BASE_KEY)
             file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys(NAME)
         else:
             text, base = json.dumps(_whole_numbers(settings)), None
@@ -79,27 +79,27 @@ def _refusal(text: str) -> InputPropertiesError:
     return InputPropertiesError(text, [])
 
 
-def _host_secrets(given: object) -> dict[str, pulumi.Output[str]]:
+def _host_secrets(secrets: object) -> dict[str, pulumi.Output[str]]:
     """The secrets of hosts by name; a preview may not know their values yet.
 
     Raises:
         InputPropertiesError: if names are unknown, or a value is no secret; the text has no value.
     """
-    if given is None:
+    if secrets is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(secrets, Mapping):
         raise _refusal(
             f"{HOST_SECRETS} must be a map whose names are written in the program: make each value a secret, not the "
             "map."
         )
-    for secret, value in sorted(given.items()):
+    for secret, value in sorted(secrets.items()):
         if not isinstance(value, pulumi.Output | pulumi.output.Unknown):
             raise _refusal(
                 f"{HOST_SECRETS}.{secret} is not marked as a secret, so its value may be shown. Take it from the "
                 "configuration (pulumi config set --secret), or mark it: fn::secret in YAML, pulumi.Output.secret() in "
                 "Python, pulumi.secret() in TypeScript."
             )
-    return {secret: pulumi.Output.secret(value) for secret, value in given.items()}
+    return {secret: pulumi.Output.secret(value) for secret, value in secrets.items()}
 
 
 def _whole_numbers(value: object) -> object:

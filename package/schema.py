@@ -84,14 +84,14 @@ def _object(shape: Mapping[str, Any]) -> dict[str, Any]:
     described = {"description": shape["description"]} if "description" in shape else {}
     if "enum" in shape:
         return {"type": "string", "enum": [{"value": value} for value in shape["enum"]], **described}
-    made: dict[str, Any] = {
+    type_schema: dict[str, Any] = {
         "type": "object",
         "properties": {name: _described(value) for name, value in shape["properties"].items()},
         **described,
     }
     if "required" in shape:
-        made["required"] = shape["required"]
-    return made
+        type_schema["required"] = shape["required"]
+    return type_schema
 
 
 def _described(shape: Mapping[str, Any]) -> dict[str, Any]:

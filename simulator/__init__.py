@@ -36,6 +36,6 @@ def chart_path(name: str) -> Path:
     """
     path = _CHARTS / name
     if not (path / "Chart.yaml").is_file():
-        known = ", ".join(sorted(chart.parent.name for chart in _CHARTS.glob("*/Chart.yaml")))
-        raise SimulatorError(f"There is no stand-in for chart {name!r}; there are: {known}.")
+        names = ", ".join(sorted(chart.parent.name for chart in _CHARTS.glob("*/Chart.yaml")))
+        raise SimulatorError(f"There is no stand-in for chart {name!r}; there are: {names}.")
     return path

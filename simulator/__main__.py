@@ -52,9 +52,9 @@ def up(
 @app.command()
 def status(folder: Folder = DEFAULT_FOLDER) -> None:
     """Show what runs; exits 1 where not everything does."""
-    seen = simulator.status(folder)
-    _show(seen)
-    if not seen.running:
+    state = simulator.status(folder)
+    _show(state)
+    if not state.running:
         raise typer.Exit(1)
 
 
@@ -99,23 +99,23 @@ def _parse_node(text: str) -> tuple[str, NodeKind]:
     return name, NodeKind(kind)
 
 
-def _show(seen: Status) -> None:
-    processes = Table("Process", "State", "PID", "Port", title=f"Simulator in {seen.folder}", title_justify="left")
-    for process in seen.processes:
+def _show(state: Status) -> None:
+    processes = Table("Process", "State", "PID", "Port", title=f"Simulator in {state.folder}", title_justify="left")
+    for process in state.processes:
         processes.add_row(
             process.name, "alive" if process.alive else "not running", str(process.pid or ""), str(process.port or "")
         )
     nodes = Table("Node", "Kind", "State", "nvidia.com/gpu", title="Nodes", title_justify="left")
-    for node in seen.nodes:
+    for node in state.nodes:
         nodes.add_row(node.name, node.kind or "not ours", "Ready" if node.ready else "not Ready", str(node.gpus))
     console = Console(soft_wrap=True)
     console.print(processes)
-    if seen.version is None:
+    if state.version is None:
         console.print("No API server answers. Start it with: python -m simulator up", markup=False)
         return
     console.print(nodes)
     console.print(
-        f"Kubernetes {seen.version}, kubeconfig {seen.kubeconfig}\n\n{simulator.simulated(seen.kai_programs)}",
+        f"Kubernetes {state.version}, kubeconfig {state.kubeconfig}\n\n{simulator.simulated(state.kai_programs)}",
         markup=False,
     )
 

@@ -54,11 +54,11 @@ def create_nodes(api: Client, nodes: Mapping[str, NodeKind]) -> list[str]:
         except ApiError as error:
             if error.status.code != _CONFLICT:
                 raise
-            existing = api.get(Node, name)
-            there = ((existing.metadata and existing.metadata.annotations) or {}).get(KIND_ANNOTATION)
-            if there != kind:
+            node = api.get(Node, name)
+            node_kind = ((node.metadata and node.metadata.annotations) or {}).get(KIND_ANNOTATION)
+            if node_kind != kind:
                 raise SimulatorError(
-                    f"Node {name} already exists as {there or 'a node that the simulator did not make'}, not as "
+                    f"Node {name} already exists as {node_kind or 'a node that the simulator did not make'}, not as "
                     f"{kind}. Choose another name for the new one."
                 ) from error
     return created

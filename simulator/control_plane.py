@@ -256,7 +256,7 @@ def api_version(server: str, identities: Pki) -> str | None:
     return str(response.json()["gitVersion"]) if response else None
 
 
-def _choose_ports(previous: Records | None, wanted: int | None, report: Report) -> Ports:
+def _choose_ports(previous: Records | None, user_port: int | None, report: Report) -> Ports:
     """The ports of last time where they are ours or free, else others; the API server's as the user wants it."""
     fresh = ports.free_ports(4)
 
@@ -273,16 +273,16 @@ def _choose_ports(previous: Records | None, wanted: int | None, report: Report) 
         etcd_peers = last.etcd_peers if usable("etcd", last.etcd_peers) else fresh[1]
         server = last.api_server if usable("kube-apiserver", last.api_server) else fresh[2]
         way = last.egress if usable(programs.PODS, last.egress) else fresh[3]
-        if wanted is None and server != last.api_server:
+        if user_port is None and server != last.api_server:
             report(
                 f"port {last.api_server} is taken by {ports.owner(last.api_server) or 'another process'}: the API "
                 f"server moves to port {server}, and the kubeconfig follows"
             )
-    if wanted is not None and wanted != server:
-        if not ports.is_free(wanted):
+    if user_port is not None and user_port != server:
+        if not ports.is_free(user_port):
             raise SimulatorError(
-                f"Port {wanted} is taken by {ports.owner(wanted) or 'another process'}, so the API server can't "
+                f"Port {user_port} is taken by {ports.owner(user_port) or 'another process'}, so the API server can't "
                 f"listen there. Stop that process, or choose another port: python -m simulator up --port {fresh[2]}"
             )
-        server = wanted
+        server = user_port
     return Ports(etcd=etcd, etcd_peers=etcd_peers, api_server=server, egress=way)

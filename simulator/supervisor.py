@@ -131,9 +131,9 @@ def stop_all(layout: Layout, state: Records | None, names: Sequence[str], report
 
 def stop_leftovers(layout: Layout, state: Records | None, names: Sequence[str], report: Report) -> None:
     """Stop processes on this folder that no record names: a start that was killed halfway leaves them."""
-    known = {record.pid for record in state.processes.values()} if state else set()
+    pids = {record.pid for record in state.processes.values()} if state else set()
     for name in reversed(names):
         for leftover in processes.find(name, layout.folder):
-            if leftover.pid not in known:
+            if leftover.pid not in pids:
                 processes.stop(leftover)
                 report(f"{name} (pid {leftover.pid}) stopped: an interrupted start had left it")

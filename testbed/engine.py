@@ -140,9 +140,9 @@ class Stack:
             finally:
                 # Plugins run in process groups of their own.
                 engine = psutil.Process(process.pid)
-                for each in [engine, *engine.children(recursive=True)]:
+                for member in [engine, *engine.children(recursive=True)]:
                     with suppress(psutil.NoSuchProcess):
-                        each.kill()
+                        member.kill()
 
     def resources(self) -> list[Json]:
         """The resources in the stack's state."""

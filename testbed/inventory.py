@@ -32,7 +32,7 @@ def inventory(api: httpx2.Client) -> set[str]:
     Left out is what the cluster's own controllers add in their own time, and CustomResourceDefinitions with what serves
     them: Helm never deletes the definitions of a chart's crds/ folder.
     """
-    found: set[str] = set()
+    objects: set[str] = set()
     groups = [f"/apis/{group['preferredVersion']['groupVersion']}" for group in _get(api, "/apis")["groups"]]
     for prefix in ["/api/v1", *groups]:
         for resource in _get(api, prefix)["resources"]:
@@ -45,15 +45,15 @@ def inventory(api: httpx2.Client) -> set[str]:
                 metadata = item["metadata"]
                 if (resource["kind"], metadata["name"]) in _MADE_WITH_EVERY_NAMESPACE:
                     continue
-                found.add(f"{resource['kind']}/{metadata.get('namespace', '')}/{metadata['name']}")
+                objects.add(f"{resource['kind']}/{metadata.get('namespace', '')}/{metadata['name']}")
                 if resource["kind"] == "Node":
                     labels = metadata["labels"].items()
-                    found |= {
+                    objects |= {
                         f"Node/{metadata['name']}/{key}={value}"
                         for key, value in labels
                         if key.startswith(_LABELS_OF_GPUS)
                     }
-    return found
+    return objects
 
 
 def mutating_webhooks(api: httpx2.Client) -> set[str]:

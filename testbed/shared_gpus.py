@@ -39,15 +39,15 @@ def gpu_node(
         advertised: allocatable `nvidia.com/gpu`, where that differs.
         labels: more labels.
     """
-    known = {"kubernetes.io/hostname": name, "kai-anywhere.io/platform": "tegra", _COUNT: str(gpus)}
-    known |= {} if memory_mib is None else {_MEMORY: str(memory_mib)}
-    known |= labels or {}
+    node_labels = {"kubernetes.io/hostname": name, "kai-anywhere.io/platform": "tegra", _COUNT: str(gpus)}
+    node_labels |= {} if memory_mib is None else {_MEMORY: str(memory_mib)}
+    node_labels |= labels or {}
     return {
         "metadata": {
             "name": name,
             "uid": _uid(name),
-            "labels": known,
-            "managedFields": [_written("kai-anywhere", labels=known)],
+            "labels": node_labels,
+            "managedFields": [_written("kai-anywhere", labels=node_labels)],
             "creationTimestamp": CREATED,
         },
         "spec": {"podCIDR": "10.42.0.0/24"},
@@ -86,7 +86,7 @@ def pod(  # noqa: PLR0913 - what makes a pod
         phase: its phase.
         queue: of KAI.
     """
-    known = {"app": name, **({"kai.scheduler/queue": queue} if queue else {}), **(labels or {})}
+    pod_labels = {"app": name, **({"kai.scheduler/queue": queue} if queue else {}), **(labels or {})}
     scheduled = {"type": "PodScheduled", "status": "True" if node else "False", "lastTransitionTime": CREATED}
     ready = {"type": "Ready", "status": "True" if phase == "Running" else "False", "lastTransitionTime": CREATED}
     return {
@@ -94,11 +94,11 @@ def pod(  # noqa: PLR0913 - what makes a pod
             "name": name,
             "namespace": namespace,
             "uid": _uid(f"{namespace}/{name}"),
-            "labels": known,
+            "labels": pod_labels,
             "annotations": dict(annotations or {}),
             "creationTimestamp": CREATED,
             "ownerReferences": [{"kind": "ReplicaSet", "name": name, "apiVersion": "apps/v1", "uid": _uid(name)}],
-            "managedFields": [_written("kube-controller-manager", labels=known, annotations=annotations or {})],
+            "managedFields": [_written("kube-controller-manager", labels=pod_labels, annotations=annotations or {})],
         },
         "spec": {
             "schedulerName": "kai-scheduler",
@@ -126,12 +126,12 @@ def reservation(
     group: str, *, node: str = "jetson-1", uuid: str | None = "GPU-1111", phase: str = "Running"
 ) -> Manifest:
     """The pod that holds a GPU for a group; it has not answered yet where the UUID is None."""
-    told = {} if uuid is None else {"run.ai/reserve_for_gpu_index": uuid}
+    annotations = {} if uuid is None else {"run.ai/reserve_for_gpu_index": uuid}
     return pod(
         f"gpu-reservation-{sha256(f'{node}/{group}'.encode()).hexdigest()[:16]}",
         namespace=RESERVATIONS,
         node=node,
-        annotations=told,
+        annotations=annotations,
         labels={"app": RESERVATIONS, "runai-gpu-group": group},
         limits={"nvidia.com/gpu": "1"},
         phase=phase,
@@ -178,9 +178,9 @@ def installed(nodes: int) -> Mapping[str, list[Manifest]]:
         pod(f"plugin-{index}", namespace="gpu-operator", node=f"jetson-{index}", labels=plugin, queue=None)
         for index in range(nodes)
     ]
-    for each in device_plugins:
-        each["metadata"]["labels"] |= plugin
-        each["spec"]["schedulerName"] = "default-scheduler"
+    for plugin_pod in device_plugins:
+        plugin_pod["metadata"]["labels"] |= plugin
+        plugin_pod["spec"]["schedulerName"] = "default-scheduler"
     webhooks = [{"name": "pods.example.com", "failurePolicy": "Ignore"}]
     ready = {"desiredNumberScheduled": nodes, "numberReady": nodes}
     control_plane: dict[str, list[Manifest]] = {
@@ -243,9 +243,9 @@ def _deployment(name: str, namespace: str) -> Manifest:
 
 def waiting(name: str, *, mib: int = 30000, message: str = "no node has the GPU memory") -> Manifest:
     """A pod that KAI can't place."""
-    made = pod(name, node=None, annotations={"gpu-memory": str(mib)}, phase="Pending")
-    made["status"]["conditions"][0] |= {"reason": "Unschedulable", "message": message}
-    return made
+    manifest = pod(name, node=None, annotations={"gpu-memory": str(mib)}, phase="Pending")
+    manifest["status"]["conditions"][0] |= {"reason": "Unschedulable", "message": message}
+    return manifest
 
 
 def pages(items: list[Manifest], size: int = 500) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -98,8 +98,8 @@ def install(
 def list_programs(group: GroupOption = None) -> None:
     """Shows what would be used, without getting anything."""
     chosen = _chosen(filter(None, [group]), ())
-    there = survey(chosen)
-    _show(chosen, there.located, there.notes)
+    overview = survey(chosen)
+    _show(chosen, overview.located, overview.notes)
 
 
 @app.command()
@@ -109,8 +109,8 @@ def image(
     anew: Annotated[bool, typer.Option("--anew", help="Ask the registry again what a tag stands for.")] = False,
 ) -> None:
     """Gets the programs of images, for machines without a container engine, and shows where they lie."""
-    for each in images:
-        program = from_image(each, anew=anew)
+    for name in images:
+        program = from_image(name, anew=anew)
         typer.echo(f"{program.path}\n  from {program.source}")
 
 
@@ -137,10 +137,10 @@ def _chosen(groups: Iterable[Group], programs: Iterable[Program]) -> tuple[Progr
 def _show(programs: Iterable[Program], located: Mapping[Program, Located], notes: Iterable[str]) -> None:
     rows = [("PROGRAM", "VERSION", "SOURCE", "PATH")]
     for program in programs:
-        found = located.get(program)
+        location = located.get(program)
         rows.append(
-            (program, found.version or "not told", found.origin, str(found.path))
-            if found
+            (program, location.version or "not told", location.origin, str(location.path))
+            if location
             else (program, "missing", "-", f"to download, or to build in about {RECIPES[program].minutes} min")
         )
     widths = [max(len(row[column]) for row in rows) for column in range(3)]

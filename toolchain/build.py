@@ -63,12 +63,12 @@ def _take(file: ModuleFile, workplace: Path, into: Path, what: str) -> Path:
 
 def _packages(recipe: Recipe, source: Path, what: str) -> tuple[frozenset[str], frozenset[str]]:
     """Gives all packages of a recipe, and those that Go's cache lacks."""
-    seen: dict[str, bool] = {}
+    stale_by_path: dict[str, bool] = {}
 
     def take(line: str) -> bool:
         match line.split():
             case ["package", path, "true" | "false" as stale]:
-                seen[path] = stale == "true"
+                stale_by_path[path] = stale == "true"
                 return True
             case ["go:", "downloading", *_]:
                 advance(1)
@@ -80,7 +80,7 @@ def _packages(recipe: Recipe, source: Path, what: str) -> tuple[frozenset[str], 
     listing = ["list", *_FLAGS, *_tags(recipe), "-deps", "-f", "package {{.ImportPath}} {{.Stale}}", *mains]
     with progress(f"looking at the packages of {what}", 0, _modules) as advance:
         run_go(listing, source, what, take, cgo=recipe.cgo)
-    return frozenset(seen), frozenset(path for path, stale in seen.items() if stale)
+    return frozenset(stale_by_path), frozenset(path for path, stale in stale_by_path.items() if stale)
 
 
 def _modules(fetched: int, _total: int) -> str:
@@ -122,10 +122,10 @@ def _compile(recipe: Recipe, source: Path, into: Path, stale: frozenset[str], wh
     with progress(f"building {', '.join(recipe.programs)}", len(stale), packages) as advance:
 
         def take(line: str) -> bool:
-            known = line in stale
-            if known:
+            is_package = line in stale
+            if is_package:
                 advance(1)
-            return known
+            return is_package
 
         run_go(arguments, source, what, take, cgo=recipe.cgo)
 

@@ -55,8 +55,8 @@ def obtain(entry: str, files: Iterable[str], *, what: str, fill: Callable[[Path]
     try:
         root().mkdir(parents=True, exist_ok=True)
         with _locked(entry, what):
-            if found := find(entry, files):
-                return found
+            if folder := find(entry, files):
+                return folder
             _remove_leftovers(entry)
             return _fill(entry, files, fill)
     except OSError as error:

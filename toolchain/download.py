@@ -96,14 +96,14 @@ def _reason(error: "httpx2.HTTPError") -> str:
 
 def _fetch(asset: Asset, into: Path) -> None:
     name = asset.url.rpartition("/")[2]
-    wanted = _wanted_sha256(asset, name)
+    published = _published_sha256(asset, name)
     archive = into / f"{name}.download"
-    found = _stream(asset.url, archive, name)
-    if found != wanted:
+    digest = _stream(asset.url, archive, name)
+    if digest != published:
         archive.unlink()
         raise ToolchainError(
             f"The download {asset.url} is not the published file; it was deleted.",
-            why=f"its SHA-256 is {found}, the published one is {wanted}",
+            why=f"its SHA-256 is {digest}, the published one is {published}",
             remedy=f"try again; if it stays, something between here and there changes downloads: "
             f"export {OFFLINE_VARIABLE}=1 builds from Go modules instead",
         )
@@ -111,7 +111,7 @@ def _fetch(asset: Asset, into: Path) -> None:
     archive.unlink(missing_ok=True)
 
 
-def _wanted_sha256(asset: Asset, name: str) -> str:
+def _published_sha256(asset: Asset, name: str) -> str:
     match asset.checksum:
         case PinnedChecksum(sha256):
             return sha256

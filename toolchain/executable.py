@@ -69,7 +69,7 @@ def _missing_libraries(file: Path, loader: Path) -> str | None:
     if not loader.is_file():
         return f"it is dynamically linked, and this machine has no {loader}"
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             [loader, "--list", file],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -80,6 +80,6 @@ def _missing_libraries(file: Path, loader: Path) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"it is dynamically linked, and {loader} can't be asked for its libraries: {error}"
-    if asked.returncode:
-        return f"it is dynamically linked, and this machine lacks libraries that it needs: {asked.stderr.strip()}"
+    if answer.returncode:
+        return f"it is dynamically linked, and this machine lacks libraries that it needs: {answer.stderr.strip()}"
     return None

@@ -53,14 +53,14 @@ def check_go(folder: Path, what: str) -> GoEnvironment:
             why="there is no `go` on PATH",
             remedy=f"install Go {needed} or newer (https://go.dev/dl/), or put the program itself on PATH",
         )
-    asked = _ask(["env", "-json", "GOVERSION", "GOCACHE"], folder)
+    answer = _ask(["env", "-json", "GOVERSION", "GOCACHE"], folder)
     # A `go` that may not switch to a newer one of itself (GOTOOLCHAIN=local) refuses the folder with a reason.
-    if asked.returncode:
-        raise _too_old(what, needed, asked.stderr.strip())
+    if answer.returncode:
+        raise _too_old(what, needed, answer.stderr.strip())
     try:
-        environment = GoEnvironment.model_validate_json(asked.stdout)
+        environment = GoEnvironment.model_validate_json(answer.stdout)
     except ValidationError as error:
-        raise _too_old(what, needed, f"`go env -json` answered with {asked.stdout!r}") from error
+        raise _too_old(what, needed, f"`go env -json` answered with {answer.stdout!r}") from error
     if _numbers(environment.version) < _numbers(needed):
         raise _too_old(what, needed, f"`go` on PATH is {environment.version}")
     return environment
@@ -142,10 +142,10 @@ def _too_old(what: str, needed: str, why: str) -> ToolchainError:
 
 
 def _needed_version(folder: Path) -> str:
-    found = re.search(r"^go (\S+)$", (folder / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
-    if found is None:
+    match = re.search(r"^go (\S+)$", (folder / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
+    if match is None:
         raise AssertionError(f"{folder}/go.mod has no go line")
-    return found[1]
+    return match[1]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -67,7 +67,7 @@ class _Container(_Model):
 
     @property
     def variables(self) -> dict[str, str]:
-        return {name: value for name, _, value in (each.partition("=") for each in self.environment or ())}
+        return {name: value for name, _, value in (variable.partition("=") for variable in self.environment or ())}
 
     @property
     def words(self) -> tuple[list[str], list[str]]:
@@ -124,8 +124,8 @@ def from_folder(image: str, folder: Path) -> ImageProgram:
     if not folder.is_dir():
         raise _unusable_folder(f"{folder} is no folder")
     if not file.is_file():
-        there = ", ".join(sorted(each.name for each in folder.iterdir() if each.is_file())) or "nothing"
-        raise _unusable_folder(f"{folder} has no program {name}, for {image}; it has {there}")
+        programs = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())) or "nothing"
+        raise _unusable_folder(f"{folder} has no program {name}, for {image}; it has {programs}")
     if not os.access(file, os.X_OK):
         raise _unusable_folder(f"{file} is not executable")
     if why := problem(file, alone=False):
@@ -190,8 +190,8 @@ def _configuration(content: bytes) -> _Configuration:
         raise _NoProgramError(f"its configuration is none of an image: {error}") from error
     # crane compares platforms where an image has several, and takes the only one of others.
     if (configuration.system, configuration.processor) != (machine.system, machine.processor):
-        has = f"{configuration.system}/{configuration.processor}"
-        raise _NoProgramError(f"the image is for {has}, and this machine is {machine}")
+        target = f"{configuration.system}/{configuration.processor}"
+        raise _NoProgramError(f"the image is for {target}, and this machine is {machine}")
     if not configuration.container.words[0]:
         raise _NoProgramError("the image does not say which program its containers run")
     return configuration
@@ -223,25 +223,25 @@ def _places(container: _Container) -> Iterator[str]:
 
 def _follow(members: Mapping[str, tarfile.TarInfo], path: str) -> tarfile.TarInfo | None:
     """Finds a file through links as a container would: their `/` is the image's, and none leads above it."""
-    here, steps, links = "/", deque(path.split("/")), 0
+    place, steps, links = "/", deque(path.split("/")), 0
     while steps:
         step = steps.popleft()
         if step == "..":
-            here = posixpath.dirname(here)
+            place = posixpath.dirname(place)
         if step in ("", ".", ".."):
             continue
-        member = members.get(posixpath.join(here, step))
+        member = members.get(posixpath.join(place, step))
         if member is None or not (member.issym() or member.islnk()):
-            here = posixpath.join(here, step)
+            place = posixpath.join(place, step)
             continue
         links += 1
         if links > _MOST_LINKS:
             return None
         # A hard link names its file from the root.
         if member.islnk() or member.linkname.startswith("/"):
-            here = "/"
+            place = "/"
         steps.extendleft(reversed(member.linkname.split("/")))
-    return members.get(here)
+    return members.get(place)
 
 
 def _note(image: str) -> Path:

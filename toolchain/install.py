@@ -113,11 +113,11 @@ def install_located(programs: Iterable[Program]) -> Mapping[Program, Located]:
         ToolchainError: A program can't be had; the message says what to do.
     """
     programs = tuple(dict.fromkeys(programs))
-    there = survey(programs)
-    located = dict(there.located)
+    overview = survey(programs)
+    located = dict(overview.located)
     missing = [program for program in programs if program not in located]
     if missing:
-        for note in there.notes:
+        for note in overview.notes:
             say(note)
     plan = {program: _means(program) for program in missing}
     recipes = list({means.name: means for means in plan.values() if isinstance(means, Recipe)}.values())

@@ -122,16 +122,16 @@ def _checked(program: Program) -> Present | PassedOver | None:
 
 def _kube_server(program: Program) -> Present | PassedOver | None:
     """The servers come from PATH together, in one version, or not at all."""
-    seen = {server: _checked(server) for server in KUBE_SERVERS}
-    mine = seen[program]
+    checks = {server: _checked(server) for server in KUBE_SERVERS}
+    mine = checks[program]
     if not isinstance(mine, Present):
         return mine
-    versions = {server: found.version for server, found in seen.items() if isinstance(found, Present)}
+    versions = {server: present.version for server, present in checks.items() if isinstance(present, Present)}
     if set(versions.values()) == {mine.version} and len(versions) == len(KUBE_SERVERS):
         return mine
-    found = ", ".join(f"{server} {versions.get(server, 'none')}" for server in KUBE_SERVERS)
+    listing = ", ".join(f"{server} {versions.get(server, 'none')}" for server in KUBE_SERVERS)
     return PassedOver(
-        f"{program} on PATH ({mine.path}) is passed over: the three servers must be of one version, there are {found}"
+        f"{program} on PATH ({mine.path}) is passed over: the three servers must be of one version, there are {listing}"
     )
 
 

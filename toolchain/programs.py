@@ -129,8 +129,8 @@ MONITORING = (Program.PROMTOOL,)
 
 def parse_version(text: str) -> Version | None:
     """Gives the first `1.2.3` or `v1.2.3` of a text; what follows the patch number is not looked at."""
-    found = _VERSION.search(text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+    match = _VERSION.search(text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def show_version(version: Version) -> str:

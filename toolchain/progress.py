@@ -75,14 +75,14 @@ def _bar(title: str, total: int, describe: Describe, _interval: float) -> Iterat
         TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True), markup=False),
         TimeElapsedColumn(table_column=Column(no_wrap=True)),
     )
-    with Progress(*columns, console=console, transient=True, expand=True) as shown:
-        task = shown.add_task(title, total=total or None, state=describe(0, total))
+    with Progress(*columns, console=console, transient=True, expand=True) as bar:
+        task = bar.add_task(title, total=total or None, state=describe(0, total))
         done = 0
 
         def advance(amount: int) -> None:
             nonlocal done
             done += amount
-            shown.update(task, completed=done, state=describe(done, total))
+            bar.update(task, completed=done, state=describe(done, total))
 
         yield advance
 

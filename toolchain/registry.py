@@ -102,9 +102,9 @@ class Crane:
                 process.kill()
                 raise
             errors.seek(0)
-            said = errors.read()
+            output = errors.read()
         if process.returncode:
-            raise _explained(image, said)
+            raise _explained(image, output)
 
     def _ask(self, arguments: list[str], image: str) -> bytes:
         # `--`: what a stack names must not become one of crane's options.
@@ -145,9 +145,9 @@ def _watch(process: "subprocess.Popen[bytes]", image: str, target: Path) -> None
                 raise UnreachableRegistryError(f"{host(image)} sent nothing for {_SILENT_SECONDS:.0f} s")
 
 
-def _explained(image: str, said: str) -> Exception:
+def _explained(image: str, output: str) -> Exception:
     """Gives crane's last words, which are long, in those of a person."""
-    last = said.strip().rpartition("Error: ")[2] or "crane failed without a word"
+    last = output.strip().rpartition("Error: ")[2] or "crane failed without a word"
     if "no space left on device" in last:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if answer := _ANSWER.search(last):

@@ -47,9 +47,9 @@ class Health:
         # A daemon: it does not keep a process alive whose other thread died.
         thread = threading.Thread(target=lambda: asyncio.run(self._serve(host, port, opened)), daemon=True)
         thread.start()
-        found, stop = opened.result()
+        bound_port, stop = opened.result()
         try:
-            yield found
+            yield bound_port
         finally:
             stop()
             thread.join()
@@ -74,10 +74,10 @@ class Health:
         stopped, loop = asyncio.Event(), asyncio.get_running_loop()
         listener = Listener(self.answer, _LIMITS)
         try:
-            found = await listener.start(host, port)
+            bound_port = await listener.start(host, port)
         except OSError as error:
             opened.set_exception(error)
             return
-        opened.set_result((found, lambda: loop.call_soon_threadsafe(stopped.set)))
+        opened.set_result((bound_port, lambda: loop.call_soon_threadsafe(stopped.set)))
         await stopped.wait()
         await listener.stop()

@@ -140,8 +140,10 @@ class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
             _check_container(spec, fragment)
         changed: dict[str, Any] = {
             kind: [
-                _with_fragment(each, fragment, values) if fragment.container in {None, each["name"]} else each
-                for each in spec[kind]
+                _with_fragment(container, fragment, values)
+                if fragment.container in {None, container["name"]}
+                else container
+                for container in spec[kind]
             ]
             for kind in kinds
         }
@@ -157,14 +159,14 @@ class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
     def rewritten(self, pod: Pod) -> Pod:
         """The pod of an update as it has to be: the same one where nothing is to be changed."""
-        wanted = self.rewrite
-        if wanted is None or pod["spec"].get("nodeName") not in wanted.nodes:
+        rewrite = self.rewrite
+        if rewrite is None or pod["spec"].get("nodeName") not in rewrite.nodes:
             return pod
         annotations = annotations_of(pod)
-        said = annotations.get(wanted.annotation, "")
-        if said in {"", wanted.value}:
+        value = annotations.get(rewrite.annotation, "")
+        if value in {"", rewrite.value}:
             return pod
-        changed = {**annotations, wanted.annotation: wanted.value, wanted.kept: said}
+        changed = {**annotations, rewrite.annotation: rewrite.value, rewrite.kept: value}
         return {**pod, "metadata": {**pod["metadata"], "annotations": changed}}
 
     def _chosen(self, pod: Pod, endpoints: Mapping[str, str]) -> tuple[Fragment, dict[str, str]]:
@@ -195,35 +197,35 @@ class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 def _check_container(spec: _Entry, fragment: Fragment) -> None:
     names = [container["name"] for container in spec["containers"]]
     if fragment.container not in names:
-        there = {"node": str(spec.get("nodeName")), "containers": ", ".join(names)}
-        raise RefusalError(_filled(fragment.container_missing, there))
+        values = {"node": str(spec.get("nodeName")), "containers": ", ".join(names)}
+        raise RefusalError(_filled(fragment.container_missing, values))
 
 
 def _with_volumes(spec: _Entry, fragment: Fragment) -> _Entry:
     volumes = fragment.volumes
     if fragment.own is not None:
-        ours = {volume["name"] for volume in volumes}
-        there = [volume for volume in spec.get("volumes") or () if volume["name"] in ours]
-        if not all(_says(volume, fragment.own.volume) for volume in there):
+        names = {volume["name"] for volume in volumes}
+        existing = [volume for volume in spec.get("volumes") or () if volume["name"] in names]
+        if not all(_says(volume, fragment.own.volume) for volume in existing):
             raise RefusalError(fragment.own.volume_taken)
-        volumes = [volume for volume in volumes if volume["name"] not in {each["name"] for each in there}]
+        volumes = [volume for volume in volumes if volume["name"] not in {entry["name"] for entry in existing}]
     return {**spec, "volumes": merge_by("name", spec.get("volumes"), volumes)} if volumes else spec
 
 
 def _with_fragment(container: _Entry, fragment: Fragment, values: Mapping[str, str]) -> _Entry:
-    env = [{"name": each.name, "value": _filled(each.value, values)} for each in fragment.env]
+    env = [{"name": variable.name, "value": _filled(variable.value, values)} for variable in fragment.env]
     if fragment.own is not None:
-        there = _variables(container, fragment)
+        existing = _variables(container, fragment)
         paths = {mount["mountPath"]: mount["name"] for mount in fragment.volume_mounts}
-        taken = any(
+        path_taken = any(
             mount["mountPath"] in paths and mount.get("name") != paths[mount["mountPath"]]
             for mount in container.get("volumeMounts") or ()
         )
-        if taken and not there:
+        if path_taken and not existing:
             raise RefusalError(fragment.own.path_taken)
-        if taken or _sets_it_otherwise(container, fragment, values):
+        if path_taken or _sets_it_otherwise(container, fragment, values):
             return container
-        env = [variable for variable in env if variable["name"] not in {each["name"] for each in there}]
+        env = [variable for variable in env if variable["name"] not in {entry["name"] for entry in existing}]
     changed: dict[str, Any] = {}
     if env:
         changed["env"] = merge_by("name", container.get("env"), env)
@@ -240,19 +242,19 @@ def _variables(container: _Entry, fragment: Fragment) -> list[_Entry]:
 
 
 def _sets_it_otherwise(container: _Entry, fragment: Fragment, values: Mapping[str, str]) -> bool:
-    wanted = {variable.name: _filled(variable.value, values) for variable in fragment.env}
-    return any(entry.get("value") != wanted[entry["name"]] for entry in _variables(container, fragment))
+    values_by_name = {variable.name: _filled(variable.value, values) for variable in fragment.env}
+    return any(entry.get("value") != values_by_name[entry["name"]] for entry in _variables(container, fragment))
 
 
-def _says(value: object, wanted: object) -> bool:
+def _says(value: object, part: object) -> bool:
     """Whether a piece of JSON says everything that another one does."""
-    match value, wanted:
+    match value, part:
         case dict(), dict():
-            return all(key in value and _says(value[key], each) for key, each in wanted.items())
+            return all(key in value and _says(value[key], entry) for key, entry in part.items())
         case list(), list():
-            return all(any(_says(item, each) for item in value) for each in wanted)
+            return all(any(_says(item, entry) for item in value) for entry in part)
         case _:
-            return value == wanted
+            return value == part
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:

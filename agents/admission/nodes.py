@@ -40,9 +40,9 @@ class LabelledNodes:
                 await asyncio.sleep(pause)
 
     async def _follow_once(self, api: ApiServer) -> None:
-        listed = await api.list_metadata(_NODES, self._selector)
-        self._set(frozenset(item["metadata"]["name"] for item in listed["items"]))
-        version = listed["metadata"]["resourceVersion"]
+        node_list = await api.list_metadata(_NODES, self._selector)
+        self._set(frozenset(item["metadata"]["name"] for item in node_list["items"]))
+        version = node_list["metadata"]["resourceVersion"]
         while True:
             async for event in api.watch_metadata(_NODES, self._selector, version):
                 metadata: dict[str, Any] = event["object"].get("metadata") or {}

@@ -20,16 +20,16 @@ def difference(before: Pod, after: Pod) -> bytes | None:
     Raises:
         RuntimeError: the patch does not lead from one to the other; nothing may be sent then.
     """
-    start, wanted = _ENCODER.encode(before), _ENCODER.encode(after)
-    if start == wanted:
+    source, target = _ENCODER.encode(before), _ENCODER.encode(after)
+    if source == target:
         return None
     operations: list[dict[str, Any]] = []
     _compare("", before, after, operations)
     patch = _ENCODER.encode(operations)
     # From the bytes that are sent, by what knows nothing of how they were made. Compared as JSON: in Python, 1 equals
     # True.
-    applied = apply(msgspec.json.decode(start), msgspec.json.decode(patch))
-    if _ENCODER.encode(applied) != wanted:
+    applied = apply(msgspec.json.decode(source), msgspec.json.decode(patch))
+    if _ENCODER.encode(applied) != target:
         raise RuntimeError("the patch does not lead to the wanted pod")
     return patch
 

@@ -118,23 +118,23 @@ def merge_by(
     shared = [addition[key] for addition in right if addition[key] in by_key]
     if not shared:
         return [*left, *right]
-    wanted = {addition[key] for addition in right}
+    names = {addition[key] for addition in right}
     merged: list[Mapping[str, Any]] = []
     for addition in right:
         name = addition[key]
         # Entries before it: those of their own, and none that comes at another addition's turn.
         while left and (
-            left[0].get(key) not in wanted or (left[0].get(key) != name and left[0].get(key) not in shared[:1])
+            left[0].get(key) not in names or (left[0].get(key) != name and left[0].get(key) not in shared[:1])
         ):
             entry = left.pop(0)
-            if entry.get(key) not in wanted:
+            if entry.get(key) not in names:
                 merged.append(entry)
         if left and left[0].get(key) == name:
             left.pop(0)
         merged.append(merge(by_key.get(name), addition))
         if shared[:1] == [name]:
             shared.pop(0)
-    return [*merged, *(entry for entry in left if entry.get(key) not in wanted)]
+    return [*merged, *(entry for entry in left if entry.get(key) not in names)]
 
 
 def merge(value: Mapping[str, Any] | None, addition: Mapping[str, Any]) -> Mapping[str, Any]:

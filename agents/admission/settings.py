@@ -110,17 +110,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             SettingsError: it is missing, wrong, or of another version; then the text names both and the way out.
         """
-        found = files.read(path, _Versioned).version
-        if found == VERSION:
+        version = files.read(path, _Versioned).version
+        if version == VERSION:
             return files.read(path, Settings)
         way_out = (
             "set admission.image to the image that is built with the program which ran 'pulumi up'"
-            if found is not None and found > VERSION
+            if version is not None and version > VERSION
             else "run 'pulumi up' with the program that this image is built with"
         )
         raise SettingsError(
-            f"{path}: its version is {'none' if found is None else found}, and this server reads version {VERSION}: "
-            f"{way_out}. Replicas that run already serve on"
+            f"{path}: its version is {'none' if version is None else version}, and this server reads version "
+            f"{VERSION}: {way_out}. Replicas that run already serve on"
         )
 
 

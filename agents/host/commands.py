@@ -74,10 +74,10 @@ class Tools:
         Raises:
             HostError: It is missing.
         """
-        found = self.find(name)
-        if found is None:
+        program = self.find(name)
+        if program is None:
             raise HostError(f"There is no `{name}` on this host.", remedy)
-        return found
+        return program
 
     def run(
         self, command: Sequence[str], *, seconds: float = 60, environment: Mapping[str, str] | None = None
@@ -134,13 +134,13 @@ class Tools:
             raise HostError(f"`{' '.join(command)}` exited with {finished.code}: {finished.trouble}", remedy)
         return finished
 
-    def said(self, name: str, *arguments: str) -> str | None:
+    def output_of(self, name: str, *arguments: str) -> str | None:
         """Gives what a program prints, None where it is missing or fails: what `probe` may ask."""
-        found = self.find(name)
-        if found is None:
+        program = self.find(name)
+        if program is None:
             return None
         try:
-            finished = self.run([found, *arguments], seconds=10)
+            finished = self.run([program, *arguments], seconds=10)
         except HostError:
             return None
         return finished.output if finished.code == 0 else None

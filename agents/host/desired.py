@@ -189,12 +189,12 @@ def _boolean(place: str, value: object) -> bool:
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {_shown(twice)} is there twice")
-    return found
+    return mapping
 
 
 def _shown(value: object) -> str:

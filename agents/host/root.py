@@ -45,13 +45,13 @@ class Root:
         Raises:
             HostError: The link leads out of the tree, or what is there is no file but a device, a folder or the like.
         """
-        found = Path(os.path.realpath(str(self.path(host_path))))
+        target = Path(os.path.realpath(str(self.path(host_path))))
         folder = Path(os.path.realpath(str(self._folder)))
-        if folder != Path("/") and folder not in found.parents:
+        if folder != Path("/") and folder not in target.parents:
             raise HostError(f"{host_path} is a link that leads out of {self._folder}.", "Replace the link by a file.")
-        if found.exists() and not found.is_file():
-            raise HostError(f"{host_path} leads to {found}, which is no file.", "Put a file there, or remove it.")
-        return found
+        if target.exists() and not target.is_file():
+            raise HostError(f"{host_path} leads to {target}, which is no file.", "Put a file there, or remove it.")
+        return target
 
     def real(self, host_path: str) -> str | None:
         """Gives a path without links, as the host itself would: an absolute link stays in the tree.
@@ -119,7 +119,7 @@ class Root:
     def glob(self, host_pattern: str) -> list[str]:
         """Gives the host paths that match, sorted."""
         try:
-            return sorted(self.host_path(found) for found in self._folder.glob(host_pattern.lstrip("/")))
+            return sorted(self.host_path(path) for path in self._folder.glob(host_pattern.lstrip("/")))
         except OSError:
             return []
 

@@ -26,8 +26,8 @@ def metrics(status: Status) -> Iterator[Metric]:
     left_out = _Family("kai_anywhere_pods_left_out", "Pods without samples of their own, beyond the most there may be")
     left_out.add(max(0, len(shares) - MOST_PODS) + max(0, len(status.pending) - MOST_PODS))
     unreadable = _Family("kai_anywhere_unreadable", "1 for what the API server refuses to the exporter", "what")
-    for each in status.unseen:
-        unreadable.add(1, each.what)
+    for resource in status.unseen:
+        unreadable.add(1, resource.what)
     yield from (left_out.family, unreadable.family)
 
 
@@ -61,13 +61,13 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
     )
     advertised = _Family("kai_anywhere_node_gpus_advertised", "nvidia.com/gpu that pods may have of the node", "node")
     total = _Family("kai_anywhere_node_gpu_memory_bytes", "GPU memory of the node that KAI can share", "node")
-    taken = _Family("kai_anywhere_node_gpu_memory_allocated_bytes", "GPU memory of the node that pods have", "node")
+    allocated = _Family("kai_anywhere_node_gpu_memory_allocated_bytes", "GPU memory of the node that pods have", "node")
     free = _Family("kai_anywhere_node_gpu_memory_free_bytes", "GPU memory of the node that no pod has", "node")
     largest = _Family(
         "kai_anywhere_node_gpu_memory_largest_free_bytes", "The most that one GPU of the node has free", "node"
     )
     remarks = _Family("kai_anywhere_node_remarks", "What does not fit together: kai-anywhere status says it", "node")
-    families = (info, ready, cordoned, gpus, in_use, advertised, total, taken, free, largest, remarks)
+    families = (info, ready, cordoned, gpus, in_use, advertised, total, allocated, free, largest, remarks)
     for node in nodes:
         if not node.has_gpus:
             continue
@@ -81,23 +81,23 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
             total.add(node.shared_mib * node.gpu_count.value * _MIB, node.name)
         if all(gpu.use != "unknown" for gpu in node.gpus):
             in_use.add(sum(gpu.use in {"shared", "whole"} for gpu in node.gpus), node.name)
-            taken.add(_sum(gpu.taken_mib for gpu in node.gpus), node.name)
+            allocated.add(_sum(gpu.taken_mib for gpu in node.gpus), node.name)
             left = [None if gpu.free_mib is None else max(0, gpu.free_mib) for gpu in node.gpus]
             free.add(_sum(left), node.name)
             largest.add(max((mib * _MIB for mib in left if mib is not None), default=None), node.name)
-    yield from (each.family for each in families)
+    yield from (family.family for family in families)
 
 
 def _sum(mib: Iterable[int | None]) -> int | None:
     """Bytes; None where nothing is known."""
-    known = [each for each in mib if each is not None]
-    return sum(known) * _MIB if known else None
+    numbers = [number for number in mib if number is not None]
+    return sum(numbers) * _MIB if numbers else None
 
 
 def _groups(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
     labels = ("node", "gpu_group")
     total = _Family("kai_anywhere_gpu_group_memory_bytes", "What KAI shares of the GPU of a GPU group", *labels)
-    taken = _Family("kai_anywhere_gpu_group_memory_allocated_bytes", "What the pods of a GPU group have", *labels)
+    allocated = _Family("kai_anywhere_gpu_group_memory_allocated_bytes", "What the pods of a GPU group have", *labels)
     free = _Family(
         "kai_anywhere_gpu_group_memory_free_bytes",
         "What a GPU group has free; below 0, pods have been promised more than there is",
@@ -117,13 +117,13 @@ def _groups(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
             if gpu.group is None:
                 continue
             total.add(_bytes(gpu.total_mib), node.name, gpu.group)
-            taken.add(_bytes(gpu.taken_mib), node.name, gpu.group)
+            allocated.add(_bytes(gpu.taken_mib), node.name, gpu.group)
             free.add(_bytes(gpu.free_mib), node.name, gpu.group)
             pods.add(len(gpu.shares), node.name, gpu.group)
-            said = gpu.reservation.device.value if gpu.reservation else None
-            answered.add(said is not None, node.name, gpu.group)
-            device.add(1 if said else None, node.name, gpu.group, said or "")
-    yield from (each.family for each in (total, taken, free, pods, answered, device))
+            device_id = gpu.reservation.device.value if gpu.reservation else None
+            answered.add(device_id is not None, node.name, gpu.group)
+            device.add(1 if device_id else None, node.name, gpu.group, device_id or "")
+    yield from (family.family for family in (total, allocated, free, pods, answered, device))
 
 
 def _bytes(mib: int | None) -> int | None:
@@ -146,7 +146,7 @@ def _queues(queues: Sequence[QueueStatus]) -> Iterator[Metric]:
         used.add(queue.used.value, queue.name)
         reported.add(queue.reported.value, queue.name)
         pods.add(queue.pods, queue.name)
-    yield from (each.family for each in (info, quota, limit, used, reported, pods))
+    yield from (family.family for family in (info, quota, limit, used, reported, pods))
 
 
 def _unlimited(gpus: float) -> float:
@@ -197,11 +197,11 @@ def _pending(pending: Sequence[PendingPod]) -> Iterator[Metric]:
         "When a pod that waits was created, Unix time",
         *("namespace", "pod", "queue", "reason"),
     )
-    for (queue, reason), pods in sorted(Counter((each.queue or "", waits_for(each)) for each in pending).items()):
+    for (queue, reason), pods in sorted(Counter((pod.queue or "", waits_for(pod)) for pod in pending).items()):
         counts.add(pods, queue, reason)
-    for each in pending[:MOST_PODS]:
-        created = each.created.timestamp() if each.created else None
-        since.add(created, each.namespace, each.name, each.queue or "", waits_for(each))
+    for pod in pending[:MOST_PODS]:
+        created = pod.created.timestamp() if pod.created else None
+        since.add(created, pod.namespace, pod.name, pod.queue or "", waits_for(pod))
     yield from (counts.family, since.family)
 
 

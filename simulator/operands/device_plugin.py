@@ -122,9 +122,9 @@ def _runs_on(pod: Object, node: str) -> bool:
 def _configured(pod: Object) -> int:
     """How many `nvidia.com/gpu` the generic plugin's arguments say: groups' counts, each path being there."""
     arguments = at(pod, "spec", "containers")[0].get("args") or []
-    said = dict(zip(arguments[::2], arguments[1::2], strict=False))
-    device = json.loads(said.get("--device", "{}"))
-    if f"{said.get('--domain')}/{device.get('name')}" != RESOURCE:
+    flags = dict(zip(arguments[::2], arguments[1::2], strict=False))
+    device = json.loads(flags.get("--device", "{}"))
+    if f"{flags.get('--domain')}/{device.get('name')}" != RESOURCE:
         return 0
     return sum(int(group.get("count", 1)) for group in device.get("groups", []))
 

@@ -92,11 +92,11 @@ def decide(world: World) -> Decision:
     # Without a GPU node the operator creates no DaemonSet, and deletes none either.
     has_gpu_nodes = any(labels(node).get(PRESENT) == "true" for node in world.nodes)
     for operand in OPERANDS:
-        existing = find(world.daemon_sets, operand.name, namespace)
+        daemon_set = find(world.daemon_sets, operand.name, namespace)
         if _enabled(policy, operand):
             if has_gpu_nodes:
                 changes += keep(_daemon_set(operand, policy, namespace), world.daemon_sets)
-        elif existing is not None and not terminating(existing):
+        elif daemon_set is not None and not terminating(daemon_set):
             changes.append(Delete(Ref("apps/v1", "DaemonSet", operand.name, namespace)))
     changes += _services(policy, namespace, world)
     changes += _state(policy, namespace, world, has_gpu_nodes=has_gpu_nodes)
@@ -111,9 +111,11 @@ def label_changes(current: Mapping[str, str]) -> dict[str, str | None]:
     if has_gpu != present:
         changes[PRESENT] = "true" if has_gpu else "false"
     if has_gpu and current.get(ALL_OPERANDS) != "false":
-        wanted = (*_STATE_LABELS, _MIG_MANAGER) if current.get("nvidia.com/mig.capable") == "true" else _STATE_LABELS
+        operand_labels = (
+            (*_STATE_LABELS, _MIG_MANAGER) if current.get("nvidia.com/mig.capable") == "true" else _STATE_LABELS
+        )
         # A value that somebody set, "false" above all, is respected.
-        return changes | {label: "true" for label in wanted if not current.get(label)}
+        return changes | {label: "true" for label in operand_labels if not current.get(label)}
     return changes | {label: None for label in (*_STATE_LABELS, _MIG_MANAGER) if label in current}
 
 
@@ -146,22 +148,22 @@ def _runtime_classes(policy: Object, world: World) -> Iterator[Change]:
     """The classes that the operator owns (assets/pre-requisites): its own, and two more while CDI is on."""
     name = _runtime_class_name(policy)
     cdi = at(policy, "spec", "cdi", "enabled") is not False
-    wanted = () if name is None else (name, *(("nvidia-cdi", "nvidia-legacy") if cdi else ()))
+    class_names = () if name is None else (name, *(("nvidia-cdi", "nvidia-legacy") if cdi else ()))
     for existing in world.runtime_classes:
         metadata = existing["metadata"]
         owned = any(owner["uid"] == policy["metadata"]["uid"] for owner in metadata.get("ownerReferences") or ())
-        if owned and metadata["name"] not in wanted:
+        if owned and metadata["name"] not in class_names:
             yield Delete(Ref("node.k8s.io/v1", "RuntimeClass", metadata["name"]))
-    for each in wanted:
+    for class_name in class_names:
         runtime_class = {
             "apiVersion": "node.k8s.io/v1",
             "kind": "RuntimeClass",
             "metadata": {
-                "name": each,
+                "name": class_name,
                 "labels": {"app.kubernetes.io/component": "gpu-operator"},
                 "ownerReferences": [owner_reference(policy)],
             },
-            "handler": each,
+            "handler": class_name,
         }
         yield from keep(runtime_class, world.runtime_classes)
 
@@ -248,8 +250,10 @@ def _service(policy: Object, namespace: str, name: str, port: int) -> Object:
 
 
 def _state(policy: Object, namespace: str, world: World, *, has_gpu_nodes: bool) -> tuple[Merge, ...]:
-    wanted = [find(world.daemon_sets, operand.name, namespace) for operand in OPERANDS if _enabled(policy, operand)]
-    ready = not has_gpu_nodes or all(daemon_set is not None and _rolled_out(daemon_set) for daemon_set in wanted)
+    daemon_sets = [
+        find(world.daemon_sets, operand.name, namespace) for operand in OPERANDS if _enabled(policy, operand)
+    ]
+    ready = not has_gpu_nodes or all(daemon_set is not None and _rolled_out(daemon_set) for daemon_set in daemon_sets)
     status = {"state": "ready" if ready else "notReady", "namespace": namespace}
     if all(at(policy, "status", key) == value for key, value in status.items()):
         return ()
@@ -258,6 +262,6 @@ def _state(policy: Object, namespace: str, world: World, *, has_gpu_nodes: bool)
 
 def _rolled_out(daemon_set: Object) -> bool:
     status = daemon_set.get("status") or {}
-    wanted = status.get("desiredNumberScheduled", 0)
+    desired = status.get("desiredNumberScheduled", 0)
     observed = status.get("observedGeneration", 0) >= daemon_set["metadata"].get("generation", 0)
-    return bool(observed) and wanted == status.get("numberReady", 0) == status.get("updatedNumberScheduled", 0)
+    return bool(observed) and desired == status.get("numberReady", 0) == status.get("updatedNumberScheduled", 0)

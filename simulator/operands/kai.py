@@ -192,25 +192,25 @@ def decide(world: World) -> Decision:
     if config is None or terminating(config) or operator is None or not has_condition(operator, "Available"):
         return Decision()
     namespace = at(config, "spec", "namespace") or operator["metadata"]["namespace"]
-    wanted = {manifest["metadata"]["name"]: manifest for manifest in _deployments(config, namespace, world)}
+    deployments = {manifest["metadata"]["name"]: manifest for manifest in _deployments(config, namespace, world)}
     changes: list[Change] = []
     # A pod is refused until its service account is there.
-    for each in _accounts(config, namespace):
-        changes += keep(each, world.service_accounts)
+    for service_account in _accounts(config, namespace):
+        changes += keep(service_account, world.service_accounts)
     for service in _services(config, namespace, world):
         changes += keep(service, world.services)
     changes += _webhooks(config, namespace, world)
-    for manifest in wanted.values():
+    for manifest in deployments.values():
         changes += keep(manifest, world.deployments)
     if (account := _reservation_account(config)) is not None:
         changes += keep(account, world.service_accounts)
     for existing in world.deployments:
         ours = labels(existing).get(_MANAGED_BY) == _OPERATOR and existing["metadata"]["namespace"] == namespace
-        if ours and existing["metadata"]["name"] not in wanted and not terminating(existing):
+        if ours and existing["metadata"]["name"] not in deployments and not terminating(existing):
             changes.append(Delete(Ref("apps/v1", "Deployment", existing["metadata"]["name"], namespace)))
     available = all(
-        (there := find(world.deployments, name, namespace)) is not None and has_condition(there, "Available")
-        for name in wanted
+        (deployment := find(world.deployments, name, namespace)) is not None and has_condition(deployment, "Available")
+        for name in deployments
     )
     return Decision((*changes, *_conditions(config, available=available, now=world.now)))
 
@@ -318,16 +318,18 @@ def _metadata(name: str, config: Object, namespace: str | None = None) -> dict[s
 
 def _webhooks(config: Object, namespace: str, world: World) -> Iterator[Change]:
     """The configurations of services that are enabled, at the address of this process; none where it serves none."""
-    wanted: dict[tuple[str, str], Object] = {}
+    configurations: dict[tuple[str, str], Object] = {}
     if world.webhooks is not None:
         for service in _enabled(config):
             for webhook in service.webhooks:
                 configuration = _configuration(service, webhook, config, namespace, world.webhooks)
-                wanted[webhook.kind, webhook.configuration] = configuration
-    for (kind, _), configuration in wanted.items():
-        yield from keep(configuration, (each for each in world.webhook_configurations if each["kind"] == kind))
+                configurations[webhook.kind, webhook.configuration] = configuration
+    for (kind, _), configuration in configurations.items():
+        yield from keep(
+            configuration, (existing for existing in world.webhook_configurations if existing["kind"] == kind)
+        )
     for existing in world.webhook_configurations:
-        if (existing["kind"], existing["metadata"]["name"]) not in wanted and not terminating(existing):
+        if (existing["kind"], existing["metadata"]["name"]) not in configurations and not terminating(existing):
             yield Delete(_webhook_ref(existing))
 
 
@@ -428,12 +430,12 @@ def _deployment(name: str, spec: Mapping[str, Any], config: Object, namespace: s
 def _conditions(config: Object, *, available: bool, now: str) -> tuple[Merge, ...]:
     generation = config["metadata"].get("generation", 0)
     status = "True" if available else "False"
-    wanted = {"Deployed": "True", "Available": status, "Ready": status}
+    statuses = {"Deployed": "True", "Available": status, "Ready": status}
     existing = {
         entry["type"]: (entry["status"], entry.get("observedGeneration"))
         for entry in at(config, "status", "conditions") or ()
     }
-    if existing == {kind: (value, generation) for kind, value in wanted.items()}:
+    if existing == {kind: (value, generation) for kind, value in statuses.items()}:
         return ()
     conditions = [
         {
@@ -444,6 +446,6 @@ def _conditions(config: Object, *, available: bool, now: str) -> tuple[Merge, ..
             "observedGeneration": generation,
             "lastTransitionTime": now,
         }
-        for kind, value in wanted.items()
+        for kind, value in statuses.items()
     ]
     return (Merge(Ref(_CONFIG_API, "Config", CONFIG), {"status": {"conditions": conditions}}, status=True),)

@@ -85,18 +85,18 @@ def run(kubeconfig: Path, *, with_kai: bool = True) -> None:
         with_kai: whether KAI's operator is emulated too; its hooks are in any case.
     """
     complained: frozenset[str] = frozenset()
-    seen: str | None = None
+    last_revision: str | None = None
     behaviours = tuple(behaviour for behaviour in BEHAVIOURS if with_kai or behaviour is not kai.decide)
     _log("playing the operators' pods")
     with api.client(kubeconfig) as client, serving() as webhooks:
         while True:
             # Read before the step: what changes during it, by it too, is looked at again.
             revision = _revision(client)
-            if revision is None or revision != seen or complained:
+            if revision is None or revision != last_revision or complained:
                 complaints = frozenset(step(client, webhooks, behaviours))
                 for complaint in sorted(complaints - complained):
                     _log(complaint)
-                complained, seen = complaints, revision
+                complained, last_revision = complaints, revision
             time.sleep(POLL_SECONDS)
 
 
@@ -107,11 +107,11 @@ def _revision(client: Client) -> str | None:
     asks for twenty lists: twice a second, an idle cluster spends 7 % of a core on them.
     """
     try:
-        listed = client.list(Namespace, fields={"metadata.name": "default"})
-        next(iter(listed), None)
+        namespaces = client.list(Namespace, fields={"metadata.name": "default"})
+        next(iter(namespaces), None)
     except httpx2.HTTPError:
         return None
-    return listed.resourceVersion
+    return namespaces.resourceVersion
 
 
 def step(client: Client, webhooks: Webhooks, behaviours: Sequence[Behaviour] = BEHAVIOURS) -> Iterator[str]:
@@ -160,7 +160,9 @@ def observe(client: Client, webhooks: Endpoint) -> World:
         services=_list(client, Service),
         service_accounts=_list(client, ServiceAccount),
         config_maps=tuple(
-            found for name in config_map_names for found in _list(client, ConfigMap, fields={"metadata.name": name})
+            config_map
+            for name in config_map_names
+            for config_map in _list(client, ConfigMap, fields={"metadata.name": name})
         ),
         runtime_classes=_list(client, RuntimeClass),
         cluster_policies=policies,
@@ -182,7 +184,7 @@ def _list(client: Client, resource: Any, **selectors: Any) -> tuple[Object, ...]
     everywhere = {"namespace": "*"} if issubclass(resource, NamespacedResource) else {}
     untyped: Any = client  # its overloads ask for a class known when this is written
     try:
-        return tuple({**found.to_dict(), **identity} for found in untyped.list(resource, **everywhere, **selectors))
+        return tuple({**item.to_dict(), **identity} for item in untyped.list(resource, **everywhere, **selectors))
     except httpx2.HTTPStatusError as error:
         # ApiError is one too; for a kind that the cluster does not know the server answers in plain text instead.
         if error.response.status_code == _NOT_FOUND:

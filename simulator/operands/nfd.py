@@ -37,12 +37,12 @@ def decide(world: World) -> Decision:
     complaints: list[str] = []
     changes = []
     for node in world.nodes:
-        wanted = _labels_for(node, world.node_feature_rules, complaints) if masters else {}
+        rule_labels = _labels_for(node, world.node_feature_rules, complaints) if masters else {}
         had = [name for name in annotations(node).get(LABELS_ANNOTATION, "").split(",") if name]
-        taken_back: dict[str, str | None] = {name: None for name in had if name not in wanted}
-        differing = {name: value for name, value in wanted.items() if labels(node).get(name) != value}
-        if taken_back or differing or sorted(had) != sorted(wanted):
-            remembered = ",".join(sorted(wanted)) or None
+        taken_back: dict[str, str | None] = {name: None for name in had if name not in rule_labels}
+        differing = {name: value for name, value in rule_labels.items() if labels(node).get(name) != value}
+        if taken_back or differing or sorted(had) != sorted(rule_labels):
+            remembered = ",".join(sorted(rule_labels)) or None
             patch = {
                 "metadata": {"labels": {**taken_back, **differing}, "annotations": {LABELS_ANNOTATION: remembered}}
             }
@@ -51,14 +51,14 @@ def decide(world: World) -> Decision:
 
 
 def _labels_for(node: Object, rules: tuple[Object, ...], complaints: list[str]) -> dict[str, str]:
-    wanted: dict[str, str] = {}
+    rule_labels: dict[str, str] = {}
     matched: dict[str, str] = {}
     for resource in rules:
         for rule in at(resource, "spec", "rules") or ():
             try:
                 if _matches(rule, _features(node, matched)):
                     labelled = {_qualified(name): value for name, value in (rule.get("labels") or {}).items()}
-                    wanted |= labelled
+                    rule_labels |= labelled
                     matched |= labelled | (rule.get("vars") or {})
             except UnsupportedRuleError as error:
                 complaints.append(
@@ -66,7 +66,7 @@ def _labels_for(node: Object, rules: tuple[Object, ...], complaints: list[str]) 
                     "The simulator knows matchFeatures and matchAny on the features system.name, kernel.version, "
                     "pci.device and rule.matched, with In, InRegexp, Exists or DoesNotExist."
                 )
-    return wanted
+    return rule_labels
 
 
 def _features(node: Object, matched: Attributes) -> Mapping[str, list[Attributes]]:

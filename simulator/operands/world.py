@@ -104,35 +104,35 @@ def find(objects: Iterable[Object], name: str, namespace: str | None = None) -> 
     return None
 
 
-def labels(thing: Object) -> Mapping[str, str]:
+def labels(resource: Object) -> Mapping[str, str]:
     """The labels, empty where there are none."""
-    return thing["metadata"].get("labels") or {}
+    return resource["metadata"].get("labels") or {}
 
 
-def annotations(thing: Object) -> Mapping[str, str]:
+def annotations(resource: Object) -> Mapping[str, str]:
     """The annotations, empty where there are none."""
-    return thing["metadata"].get("annotations") or {}
+    return resource["metadata"].get("annotations") or {}
 
 
-def at(thing: Any, *path: str) -> Any:  # noqa: ANN401 (what lies at a path of a custom resource can be anything)
+def at(value: Any, *path: str) -> Any:  # noqa: ANN401 (what lies at a path of a custom resource can be anything)
     """What lies at a path, None where the path ends early."""
     for key in path:
-        if not isinstance(thing, Mapping):
+        if not isinstance(value, Mapping):
             return None
-        thing = thing.get(key)
-    return thing
+        value = value.get(key)
+    return value
 
 
-def has_condition(thing: Object, condition: str) -> bool:
+def has_condition(resource: Object, condition: str) -> bool:
     """Whether a condition of the status is True."""
     return any(
-        entry["type"] == condition and entry["status"] == "True" for entry in at(thing, "status", "conditions") or ()
+        entry["type"] == condition and entry["status"] == "True" for entry in at(resource, "status", "conditions") or ()
     )
 
 
-def terminating(thing: Object) -> bool:
+def terminating(resource: Object) -> bool:
     """Whether the object is being deleted."""
-    return thing["metadata"].get("deletionTimestamp") is not None
+    return resource["metadata"].get("deletionTimestamp") is not None
 
 
 def owner_reference(owner: Object) -> Object:
@@ -151,8 +151,8 @@ def keep(manifest: Mapping[str, Any], existing: Iterable[Object]) -> tuple[Apply
     """The change that makes `manifest` exist: none where an object made from exactly it is there."""
     digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
     metadata = manifest["metadata"]
-    there = find(existing, metadata["name"], metadata.get("namespace"))
-    if there is not None and annotations(there).get(APPLIED_ANNOTATION) == digest:
+    current = find(existing, metadata["name"], metadata.get("namespace"))
+    if current is not None and annotations(current).get(APPLIED_ANNOTATION) == digest:
         return ()
     stamped = {**metadata, "annotations": {**metadata.get("annotations", {}), APPLIED_ANNOTATION: digest}}
     return (Apply({**manifest, "metadata": stamped}),)

@@ -85,12 +85,12 @@ class Answers:
 
     def _change(self, thread: int, call: int, arguments: Sequence[int]) -> int:
         """Write into the program's memory what it names or asks for; gives what the kernel shall do then."""
-        held = launcher.calls()
+        calls = launcher.calls()
         first, pointer, length, *_ = arguments
-        is_file = call in {held.open, held.stat}
+        is_file = call in {calls.open, calls.stat}
         memory = os.open(f"/proc/{thread}/mem", os.O_RDWR)
         try:
-            if call == held.uname:
+            if call == calls.uname:
                 os.pwrite(memory, self.names(), first)
                 return 0
             named = os.pread(memory, _LONGEST_PATH if is_file else length, pointer)
@@ -98,7 +98,7 @@ class Answers:
                 named = named.partition(b"\0")[0]
                 changed = self.own_file(named) if first & 0xFFFFFFFF == _HERE else named
             else:
-                changed = self.moved(named, listens=call == held.bind)
+                changed = self.moved(named, listens=call == calls.bind)
             if changed != named:
                 os.pwrite(memory, changed, pointer)
         finally:
@@ -107,9 +107,9 @@ class Answers:
 
     def names(self) -> bytes:
         """What `uname` tells: this machine's names, and the pod's as its own."""
-        there = os.uname()
-        said = (there.sysname, self.name[:_LONGEST_NAME], there.release, there.version, there.machine, "(none)")
-        return _NAMES.pack(*(each.encode() for each in said))
+        system = os.uname()
+        fields = (system.sysname, self.name[:_LONGEST_NAME], system.release, system.version, system.machine, "(none)")
+        return _NAMES.pack(*(field.encode() for field in fields))
 
     def own_file(self, path: bytes) -> bytes:
         """The same below the folder where the program runs, with its end, where a mount has it; else unchanged.
@@ -133,12 +133,12 @@ class Answers:
         own = ipaddress.ip_address(self.address).packed
         family = int.from_bytes(sockaddr[:2], sys.byteorder)
         if family == socket.AF_INET and len(sockaddr) >= _V4.size:
-            _, port, there = _V4.unpack_from(sockaddr)
-            if self._is_own(port, ipaddress.IPv4Address(there), listens=listens):
+            _, port, packed = _V4.unpack_from(sockaddr)
+            if self._is_own(port, ipaddress.IPv4Address(packed), listens=listens):
                 return sockaddr[:4] + own + sockaddr[_V4.size :]
         if family == socket.AF_INET6 and len(sockaddr) >= _V6.size:
-            _, port, _, there = _V6.unpack_from(sockaddr)
-            host = ipaddress.IPv6Address(there)
+            _, port, _, packed = _V6.unpack_from(sockaddr)
+            host = ipaddress.IPv6Address(packed)
             if self._is_own(port, host.ipv4_mapped or host, listens=listens):
                 return sockaddr[:8] + b"\0" * 10 + b"\xff\xff" + own + sockaddr[_V6.size :]
         return sockaddr

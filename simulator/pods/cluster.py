@@ -38,16 +38,16 @@ class Cluster:
     async def data(self, pod: Object) -> Mapping[tuple[str, str], container.Files]:
         """What the Secrets and ConfigMaps of the pod's volumes hold; those that are missing are left out."""
         kinds = {"Secret": Secret, "ConfigMap": ConfigMap}
-        there = {}
+        contents = {}
         for kind, name in container.sources(pod):
             try:
-                found = await self._client.get(kinds[kind], name, namespace=pod["metadata"]["namespace"])
+                resource = await self._client.get(kinds[kind], name, namespace=pod["metadata"]["namespace"])
             except httpx2.HTTPStatusError as error:
                 if error.response.status_code != _NOT_FOUND:
                     raise
             else:
-                there[kind, name] = container.decoded(kind, found.to_dict())
-        return there
+                contents[kind, name] = container.decoded(kind, resource.to_dict())
+        return contents
 
     async def token(self, pod: Object) -> str:
         """A token of the pod's ServiceAccount, which dies with the pod."""
@@ -81,8 +81,8 @@ class Cluster:
 
     async def _delete(self, name: str, namespace: str, uid: str) -> None:
         # lightkube sends no preconditions (1.0): the answer to a read says whether it is still this pod.
-        there = await self._client.get(Pod, name, namespace=namespace)
-        if there.metadata.uid == uid:
+        pod = await self._client.get(Pod, name, namespace=namespace)
+        if pod.metadata.uid == uid:
             await self._client.delete(Pod, name, namespace=namespace, grace_period=0)
 
     async def _if_there(self, request: Any) -> None:  # noqa: ANN401 (lightkube's coroutines)

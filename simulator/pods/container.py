@@ -35,11 +35,11 @@ def only_container(pod: Object) -> Object:
 
 def arguments(program: ImageProgram, container: Object, files: Path) -> list[str]:
     """The command line: the container's own, with the places of its mounts as they are here."""
-    said = [*program.arguments, *(str(argument) for argument in container.get("args") or program.default_arguments)]
+    words = [*program.arguments, *(str(argument) for argument in container.get("args") or program.default_arguments)]
     # A longer path first: a mount may lie in another.
     for mount in sorted((mount["mountPath"] for mount in container.get("volumeMounts") or ()), key=len, reverse=True):
-        said = [argument.replace(mount, str(_below(files, mount))) for argument in said]
-    return [str(program.path), *said]
+        words = [argument.replace(mount, str(_below(files, mount))) for argument in words]
+    return [str(program.path), *words]
 
 
 def environment(program: ImageProgram, pod: Object, container: Object, files: Path, server: str) -> dict[str, str]:
@@ -120,19 +120,19 @@ def _sources(volume: Object) -> Iterator[tuple[str, str, bool]]:
     """Kind, name, and whether it may be missing."""
     projected = at(volume, "projected", "sources") or ()
     # The ServiceAccount's, see `write_account`.
-    for source in () if any("serviceAccountToken" in each for each in projected) else (volume, *projected):
+    for source in () if any("serviceAccountToken" in entry for entry in projected) else (volume, *projected):
         match source:
-            case {"secret": {"secretName": name} | {"name": name} as said}:
-                yield "Secret", name, bool(said.get("optional"))
-            case {"configMap": {"name": name} as said}:
-                yield "ConfigMap", name, bool(said.get("optional"))
+            case {"secret": {"secretName": name} | {"name": name} as reference}:
+                yield "Secret", name, bool(reference.get("optional"))
+            case {"configMap": {"name": name} as reference}:
+                yield "ConfigMap", name, bool(reference.get("optional"))
             case _:
                 pass
 
 
-def decoded(kind: str, found: Object) -> Files:
+def decoded(kind: str, resource: Object) -> Files:
     """The data of a Secret or ConfigMap as files."""
-    values: Mapping[str, str] = found.get("data") or {}
+    values: Mapping[str, str] = resource.get("data") or {}
     return {key: base64.b64decode(value) if kind == "Secret" else value.encode() for key, value in values.items()}
 
 

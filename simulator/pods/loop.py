@@ -90,8 +90,8 @@ class Pods:
         elif uid in self._runners:
             self._runners[uid].pod = pod
         else:
-            taken = {at(other, "status", "podIP") for other in pods} | {each.ip for each in self._runners.values()}
-            self._runners[uid] = Runner(pod, at(pod, "status", "podIP") or _free_ip(taken), self._place)
+            ips = {at(other, "status", "podIP") for other in pods} | {runner.ip for runner in self._runners.values()}
+            self._runners[uid] = Runner(pod, at(pod, "status", "podIP") or _free_ip(ips), self._place)
             log(f"runs {self._runners[uid].name}")
 
     def _leave(self, uid: str, deleted: Object | None = None) -> None:
@@ -126,7 +126,7 @@ class Pods:
 
 def is_real(pod: Object) -> bool:
     """Whether a pod is run, not emulated."""
-    return any(name_of(each["image"]) in REAL for each in pod["spec"]["containers"])
+    return any(name_of(container["image"]) in REAL for container in pod["spec"]["containers"])
 
 
 def log(line: str) -> None:
@@ -134,8 +134,8 @@ def log(line: str) -> None:
     print(dt.datetime.now(dt.UTC).strftime("%H:%M:%S.%f")[:-3], line, flush=True)  # noqa: T201
 
 
-def _free_ip(taken: set[str]) -> str:
-    while (ip := f"{_POD_RANGE}.{random.randrange(256)}.{random.randrange(1, 255)}") in taken:  # noqa: S311 (no secret)
+def _free_ip(ips: set[str]) -> str:
+    while (ip := f"{_POD_RANGE}.{random.randrange(256)}.{random.randrange(1, 255)}") in ips:  # noqa: S311 (no secret)
         pass
     return ip
 

@@ -14,8 +14,10 @@ ANNOTATION = "run.ai/reserve_for_gpu_index"
 
 def answers(pods: Sequence[Object], nodes: Mapping[str, Object]) -> Iterator[tuple[Object, str]]:
     """The reservation pods that run and say no GPU yet, each with one that no other pod of its node says."""
-    reserving = [pod for pod in pods if any(name_of(each["image"]) == IMAGE for each in pod["spec"]["containers"])]
-    taken = {(at(pod, "spec", "nodeName"), annotations(pod).get(ANNOTATION)) for pod in reserving}
+    reserving = [
+        pod for pod in pods if any(name_of(container["image"]) == IMAGE for container in pod["spec"]["containers"])
+    ]
+    gpus = {(at(pod, "spec", "nodeName"), annotations(pod).get(ANNOTATION)) for pod in reserving}
     for pod in reserving:
         node = nodes.get(at(pod, "spec", "nodeName") or "")
         waits = at(pod, "status", "phase") == "Running" and ANNOTATION not in annotations(pod)
@@ -24,7 +26,7 @@ def answers(pods: Sequence[Object], nodes: Mapping[str, Object]) -> Iterator[tup
         name = node["metadata"]["name"]
         for index in range(int(annotations(node).get(GPUS_ANNOTATION, "0"))):
             gpu = f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{name}')}"
-            if (name, gpu) not in taken:
-                taken.add((name, gpu))
+            if (name, gpu) not in gpus:
+                gpus.add((name, gpu))
                 yield pod, gpu
                 break

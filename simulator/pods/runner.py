@@ -114,8 +114,8 @@ class Runner:
             self._restarts += 1
             if time.monotonic() - since > _GOOD_RUN_SECONDS:
                 delay_seconds = _FIRST_DELAY_SECONDS
-            said = f"back-off {delay_seconds:.0f} s: the program ended with status {code}; its log: {self._log}"
-            await self._say(status.State.waiting("CrashLoopBackOff", said, self._restarts, last))
+            message = f"back-off {delay_seconds:.0f} s: the program ended with status {code}; its log: {self._log}"
+            await self._say(status.State.waiting("CrashLoopBackOff", message, self._restarts, last))
             await asyncio.sleep(delay_seconds)
             delay_seconds = min(2 * delay_seconds, _LONGEST_DELAY_SECONDS)
 

@@ -52,11 +52,11 @@ def patch(pod: Object, state: State, ip: str) -> dict[str, Any]:
     container = pod["spec"]["containers"][0]
     ready = "True" if state.ready else "False"
     began = "running" in state.container or state.restarts > 0 or state.last is not None
-    there = {entry["type"]: entry for entry in (pod.get("status") or {}).get("conditions") or ()}
+    by_type = {entry["type"]: entry for entry in (pod.get("status") or {}).get("conditions") or ()}
     conditions = []
     for kind, value in (("Initialized", "True"), ("ContainersReady", ready), ("Ready", ready)):
-        same = there.get(kind, {}).get("status") == value
-        since = there[kind].get("lastTransitionTime") if same else now()
+        same = by_type.get(kind, {}).get("status") == value
+        since = by_type[kind].get("lastTransitionTime") if same else now()
         conditions.append({"type": kind, "status": value, "lastTransitionTime": since})
     return {
         "status": {

@@ -71,8 +71,8 @@ def attack(
         assert process.stdout.readline() == "begun\n"
 
         def over() -> Counter[str]:
-            told, _ = process.communicate()
-            return Counter(json.loads(told))
+            output, _ = process.communicate()
+            return Counter(json.loads(output))
 
         try:
             yield over

@@ -147,20 +147,20 @@ class Deployment:
         Args:
             certificate: changes to the server's settings of its certificate.
         """
-        made = manifests(admission.objects(self.settings))
+        objects = manifests(admission.objects(self.settings))
         self.configurations = admission.webhooks(self.settings)
         for key in ("namespace", "service-account", "secret", "role", "role-binding", "certificate"):
-            if key in made:
-                make(self.api, made[key])
+            if key in objects:
+                make(self.api, objects[key])
         names = [manifest["metadata"]["name"] for manifest in self.configurations.values()]
-        role = json.loads(json.dumps(made["cluster-role"]))
+        role = json.loads(json.dumps(objects["cluster-role"]))
         for rule in role["rules"][1:]:
             rule["resourceNames"] = names
         make(self.api, role)
-        make(self.api, made["cluster-role-binding"])
+        make(self.api, objects["cluster-role-binding"])
         # An ExternalName is the only Service that leads an API server to a process on its own machine; the
         # certificate is checked against the Service's DNS name all the same.
-        service = made["service"] | {"spec": {"type": "ExternalName", "externalName": "127.0.0.1"}}
+        service = objects["service"] | {"spec": {"type": "ExternalName", "externalName": "127.0.0.1"}}
         make(self.api, service)
         for manifest in self.configurations.values():
             make(self.api, self.reachable(manifest))
@@ -194,7 +194,7 @@ class Deployment:
         [ports] = [line for line in lines if line["event"] == "listening"]
         replica.port, replica.health_port = ports["port"], ports["health_port"]
         eventually(lambda: replica.ask("/readyz")[0] == httpx2.codes.OK)
-        self.service.backends = [each.port for each in self.replicas if each.process.poll() is None]
+        self.service.backends = [running.port for running in self.replicas if running.process.poll() is None]
         return replica
 
     def logs(self) -> list[Json]:
@@ -264,10 +264,10 @@ def deployment(
 ) -> Iterator[Deployment]:
     """A Deployment without replicas yet."""
     folder.mkdir(parents=True)
-    made = Deployment(folder, control_plane, api, settings)
+    server = Deployment(folder, control_plane, api, settings)
     with loopback_service() as service:
-        made.service = service
+        server.service = service
         try:
-            yield made
+            yield server
         finally:
-            made.kill()
+            server.kill()

@@ -72,16 +72,16 @@ def fuzz(cases: int, seed: int = SEED) -> Found:
 
 
 async def _fuzz(cases: int, chance: random.Random) -> Found:
-    found = Found()
+    findings = Found()
     server = AdmissionServer(served(), LiveTls(), Metrics())
     listener = Listener(server.answer, Limits())
     port = await listener.start("127.0.0.1", 0)
 
     async def one(request: bytes) -> None:
-        _judge(found, request, await _answer(port, request))
+        _judge(findings, request, await _answer(port, request))
 
     try:
-        with _errors(found):
+        with _errors(findings):
             good = body(reservation_pod())
             tasks: set[asyncio.Task[None]] = set()
             for _ in range(cases):
@@ -93,10 +93,10 @@ async def _fuzz(cases: int, chance: random.Random) -> Found:
             last = Found()
             _judge(last, b"the last", await _answer(port, _request(good)))
             if last.counts != {"answered": 1}:
-                found.defects.append(f"a good request afterwards: {last}")
+                findings.defects.append(f"a good request afterwards: {last}")
     finally:
         await listener.stop()
-    return found
+    return findings
 
 
 async def _answer(port: int, request: bytes) -> bytes:
@@ -127,18 +127,18 @@ async def _response(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-def _judge(found: Found, request: bytes, response: bytes) -> None:
+def _judge(findings: Found, request: bytes, response: bytes) -> None:
     if not response:
-        found.counts["closed"] += 1
+        findings.counts["closed"] += 1
         return
     head, _, text = response.partition(b"\r\n\r\n")
     status = re.match(rb"HTTP/\d\.\d (\d{3}) ", head)
     if status is not None and status[1].startswith(b"4"):
-        found.counts["client error"] += 1
+        findings.counts["client error"] += 1
     elif status is not None and status[1] == b"200" and _is_sound(text):
-        found.counts["answered"] += 1
+        findings.counts["answered"] += 1
     else:
-        found.defects.append(f"{request[:2000]!r} got {response[:500]!r}")
+        findings.defects.append(f"{request[:2000]!r} got {response[:500]!r}")
 
 
 def _is_sound(text: bytes) -> bool:
@@ -153,7 +153,7 @@ def _is_sound(text: bytes) -> bool:
 
 
 @contextmanager
-def _errors(found: Found) -> Iterator[None]:
+def _errors(findings: Found) -> Iterator[None]:
     """What the server or aiohttp log as an error is a defect too, unless it says that the request was no HTTP."""
 
     class Handler(logging.Handler):
@@ -161,7 +161,7 @@ def _errors(found: Found) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             error = record.exc_info[1] if record.exc_info else None
             if not isinstance(error, HttpProcessingError):
-                found.defects.append(self.format(record))
+                findings.defects.append(self.format(record))
 
     handler = Handler(logging.ERROR)
     logging.getLogger().addHandler(handler)

@@ -119,22 +119,22 @@ while :; do
     shift
 done
 [ -e {free} ] && exec "$@"
-[ -e {said} ] && [ -z "$forget" ] && exec "$@"
+[ -e {remembered} ] && [ -z "$forget" ] && exec "$@"
 if [ -n "$quiet" ]; then
     echo "sudo: a password is required" >&2
     exit 1
 fi
 IFS= read -r answer
 [ "$answer" = {password} ] || {{ echo "sudo: 1 incorrect password attempt" >&2; exit 1; }}
-: > {said}
+: > {remembered}
 exec "$@"
 """
 
 
 def sudo(folder: Path, password: str) -> str:
     """A stand-in of sudo as a shell script; with a file `sudo-without-password` in the folder, it asks nothing."""
-    free, said = (shlex.quote(str(folder / name)) for name in ("sudo-without-password", "sudo-remembers"))
-    return _SUDO.format(free=free, said=said, password=shlex.quote(password))
+    free, remembered = (shlex.quote(str(folder / name)) for name in ("sudo-without-password", "sudo-remembers"))
+    return _SUDO.format(free=free, remembered=remembered, password=shlex.quote(password))
 
 
 _ID = """#!/bin/sh

@@ -53,8 +53,8 @@ _CONNECT = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.a
 
 def find_sshd() -> Path | None:
     """The server's program, which distributions keep out of a user's PATH."""
-    found = shutil.which("sshd", path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/usr/local/sbin", "/sbin"]))
-    return None if found is None else Path(found)
+    path = shutil.which("sshd", path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/usr/local/sbin", "/sbin"]))
+    return None if path is None else Path(path)
 
 
 needs_sshd = pytest.mark.skipif(

@@ -98,18 +98,18 @@ class OwnKeeper:
         for _ in range(_TRIES):
             secret = await self._api.get(self._path)
             held = custody.read(secret.get("data"))
-            wanted = custody.advance(held, dt.datetime.now(dt.UTC), self._rules, self._published_for(held))
-            if wanted == held:
+            advanced = custody.advance(held, dt.datetime.now(dt.UTC), self._rules, self._published_for(held))
+            if advanced == held:
                 return held
             try:
                 # With the version that was read: of two replicas, one writes, the other reads what it wrote.
-                await self._api.replace(self._path, {**secret, "data": custody.write(wanted)})
+                await self._api.replace(self._path, {**secret, "data": custody.write(advanced)})
             except ApiError as error:
                 if error.status != _CONFLICT:
                     raise
                 continue
-            _LOG.info("certificates advanced", extra={"next": wanted.next is not None})
-            return wanted
+            _LOG.info("certificates advanced", extra={"next": advanced.next is not None})
+            return advanced
         raise ApiError(_CONFLICT, f"{self._path}: others write it faster than it can be read")
 
     def _published_for(self, held: Custody) -> dt.timedelta | None:

@@ -142,7 +142,7 @@ def renewal_time(pair: Pair) -> dt.datetime:
 
 def bundle(texts: list[bytes], now: dt.datetime) -> bytes:
     """The authorities in some PEM texts, each once and in order, without the expired ones and what can't be read."""
-    found: dict[bytes, None] = {}
+    authorities: dict[bytes, None] = {}
     for text in texts:
         try:
             certificates = _read(text)
@@ -150,8 +150,8 @@ def bundle(texts: list[bytes], now: dt.datetime) -> bytes:
             continue
         for certificate in certificates:
             if _is_authority(certificate) and certificate.not_valid_after_utc > now:
-                found[_pem(certificate)] = None
-    return b"".join(found)
+                authorities[_pem(certificate)] = None
+    return b"".join(authorities)
 
 
 def _read(text: bytes) -> list[x509.Certificate]:

@@ -30,16 +30,16 @@ async def publish(api: ApiServer, configuration: str, bundle: bytes) -> None:
         ApiError: it can't be read or written; status 422 or 409 if somebody else wrote at the same time.
     """
     path = f"{_PATH}/{configuration}"
-    found = await api.get(path)
+    manifest = await api.get(path)
     encoded = base64.b64encode(bundle).decode()
     operations = [
         {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": encoded}
-        for index, present in enumerate(_bundles(found))
+        for index, present in enumerate(_bundles(manifest))
         if present != bundle
     ]
     if not operations:
         return
-    version = {"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]}
+    version = {"op": "test", "path": "/metadata/resourceVersion", "value": manifest["metadata"]["resourceVersion"]}
     await api.patch(path, [version, *operations])
     _LOG.info("caBundle published", extra={"configuration": configuration})
 

@@ -98,11 +98,11 @@ def _planned(tools: Tools, desired: Desired, result: Result) -> Iterator[Context
 
 def _plan(tools: Tools, desired: Desired, result: Result, staging: Path) -> Context:
     try:
-        seen = probe.hardware(tools)
-        _refuse_other_platform(desired, seen)
+        hardware = probe.hardware(tools)
+        _refuse_other_platform(desired, hardware)
         layout = distribution.chosen(tools.root, desired.distribution)
         journal = Journal.load(tools.root)
-        context = Context(tools, desired, seen, layout, journal, staging)
+        context = Context(tools, desired, hardware, layout, journal, staging)
         plans = (step_toolkit.plan, step_containerd.plan, step_docker.plan, step_cdi.plan)
         steps = [plan(context) for plan in plans]
         steps.append(_no_longer_wanted(context, steps))
@@ -174,11 +174,11 @@ def _begin(context: Context, steps: list[Step], services: list[Service]) -> list
     if not changes and not services:
         return []
     ours = [(step.name, planned) for step in steps if step.name != _LEFTOVERS for planned in step.changes]
-    kept = [copy for _, planned in ours for copy in ownership.before_overwriting(root, journal, planned)]
-    for copy in kept:
+    copies = [copy for _, planned in ours for copy in ownership.before_overwriting(root, journal, planned)]
+    for copy in copies:
         say(f"somebody else changed a file that is written again: theirs is kept as {copy.path}")
     journal.begin(ours, [service.name for service in services])
-    return [*kept, *changes]
+    return [*copies, *changes]
 
 
 def _roll_back(context: Context, written: list[Change], attempted: list[Service], error: HostError) -> None:
@@ -238,7 +238,7 @@ def _no_longer_wanted(context: Context, steps: list[Step]) -> Step:
 def _leftovers(context: Context, steps: list[Step]) -> list[Original]:
     """Gives the files that an earlier run changed and that this document does not ask for any more."""
     by_host = context.desired.toolkit.owner == "host"
-    asked = {
+    enabled = {
         step_toolkit.NAME: by_host,
         step_containerd.NAME: by_host,
         step_docker.NAME: context.desired.docker.configure,
@@ -250,7 +250,7 @@ def _leftovers(context: Context, steps: list[Step]) -> list[Original]:
     return [
         original
         for original in context.journal.originals.values()
-        if not asked.get(original.step, True)
+        if not enabled.get(original.step, True)
         and original.path not in mentioned
         and (
             original.step != step_containerd.NAME
@@ -260,8 +260,8 @@ def _leftovers(context: Context, steps: list[Step]) -> list[Original]:
     ]
 
 
-def _refuse_other_platform(desired: Desired, seen: probe.Hardware) -> None:
-    board = seen.board
+def _refuse_other_platform(desired: Desired, hardware: probe.Hardware) -> None:
+    board = hardware.board
     if board.kind != desired.platform:
         raise HostError(
             f"The stack says this host is '{desired.platform}', but it is '{board.kind}' ({board.architecture}): "

@@ -29,10 +29,10 @@ class Owner:
 def owner_of(path: Path) -> Owner | None:
     """Gives mode and owners, None where there is no file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return Owner(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+    return Owner(stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
 
 
 def replace(path: Path, content: bytes, owner: Owner) -> None:

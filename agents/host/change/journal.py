@@ -110,17 +110,17 @@ class Journal:
         files.make_folders(self.root.path(_ORIGINALS), 0o700)
         for step, change in changes:
             target = self.root.target(change.path)
-            self._note_folders(self.root.host_path(missing) for missing in files.missing_folders(target.parent))
-            known = self.originals.get(change.path) or Original(
+            self._note_folders(self.root.host_path(folder) for folder in files.missing_folders(target.parent))
+            original = self.originals.get(change.path) or Original(
                 change.path,
                 step,
                 None if change.before is None else self._store(change.before),
                 None if change.before is None else change.owner,
             )
             # Until it is replaced, what was written before is ours too.
-            former = tuple(sha256 for sha256 in known.written if sha256 == _sha256(change.before))
+            former = tuple(sha256 for sha256 in original.written if sha256 == _sha256(change.before))
             new = () if change.after is None else (self._store(change.after),)
-            self.originals[change.path] = replace(known, written=former + new, target=self._led_to(change.path))
+            self.originals[change.path] = replace(original, written=former + new, target=self._led_to(change.path))
         for service in services:
             for notes in (self.services, self.pending):
                 if service not in notes:
@@ -134,8 +134,8 @@ class Journal:
             HostError: The content can't be written; nothing was changed.
         """
         files.make_folders(self.root.path(_ORIGINALS), 0o700)
-        there = (None, None) if content is None else (self._store(content), owner)
-        self.originals[original.path] = Original(original.path, original.step, *there)
+        state = (None, None) if content is None else (self._store(content), owner)
+        self.originals[original.path] = Original(original.path, original.step, *state)
 
     def adopt(self, original: Original, content: bytes) -> None:
         """Takes a file's content for written by this agent, where the journal does not tell; `begin` writes it down.

@@ -99,8 +99,8 @@ def _taken_back(root: Root, journal: Journal, original: Original, former: bytes 
     if left is None and journal.leads_elsewhere(original):
         return TakenBack((), f"{path} is a link that somebody else made: left as it is, with the file that it leads to")
     # What stays as a whole does not hold the original any more.
-    kept = beside(root, path, former) if left == current and not _has_parts(original) else ()
-    return TakenBack(change(root, path, left) + kept, "" if left == former else note)
+    copies = beside(root, path, former) if left == current and not _has_parts(original) else ()
+    return TakenBack(change(root, path, left) + copies, "" if left == former else note)
 
 
 def _edited(journal: Journal, original: Original, current: bytes, *, every: bool = False) -> _Left:

@@ -41,8 +41,8 @@ class Board:
 
 def l4t_release(root: Root) -> str | None:
     """Gives a Jetson's L4T release as NVIDIA writes it, `R36.4.3`; None where the host names none."""
-    found = _L4T.search(root.read_text("/etc/nv_tegra_release") or "")
-    return f"R{found.group(1)}.{found.group(2)}" if found else None
+    match = _L4T.search(root.read_text("/etc/nv_tegra_release") or "")
+    return f"R{match.group(1)}.{match.group(2)}" if match else None
 
 
 def detect(root: Root, gpu_names: tuple[str, ...] = ()) -> Board:

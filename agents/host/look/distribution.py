@@ -64,7 +64,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Found:
+class Signs:
     """The distributions of which there are signs, the likeliest first, each with its reason."""
 
     reasons: tuple[tuple[str, str], ...]
@@ -85,16 +85,16 @@ _KUBEADM = ("/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeadm-flags.env"
 _SNAP_BASE = "/var/snap/k8s/common/lock/.containerd-base-dir"
 
 
-def detect(root: Root) -> Found:
+def detect(root: Root) -> Signs:
     """Looks for each distribution's own folder; kubeadm only where no other one is."""
     signs = [(name, f"{path} exists: {name}") for name, path in _SIGNS if root.exists(path)]
     kubeadm = [path for path in _KUBEADM if root.exists(path)]
     if kubeadm and not signs:
         signs.append(("kubeadm", f"{kubeadm[0]} exists: kubeadm"))
-    return Found(tuple(signs))
+    return Signs(tuple(signs))
 
 
-def chosen(root: Root, wanted: str) -> Layout:
+def chosen(root: Root, distribution: str) -> Layout:
     """Gives the layout of the wanted distribution, or of the one there is.
 
     Raises:
@@ -102,22 +102,22 @@ def chosen(root: Root, wanted: str) -> Layout:
     """
     present = detect(root)
     names = [name for name, _ in present.reasons]
-    if wanted == "auto":
+    if distribution == "auto":
         if len(names) != 1:
-            seen = " and ".join(names) if names else "none"
+            listing = " and ".join(names) if names else "none"
             raise HostError(
-                f"The Kubernetes distribution can't be told: there are signs of {seen}.",
+                f"The Kubernetes distribution can't be told: there are signs of {listing}.",
                 "Install Kubernetes first, or name the distribution in the stack's settings.",
             )
         return layout(root, names[0])
     # kubeadm's files may lie beside another distribution's; a node to be joined has none yet.
-    if wanted != "kubeadm" and wanted not in names:
-        seen = " and ".join(names) if names else "no distribution"
+    if distribution != "kubeadm" and distribution not in names:
+        listing = " and ".join(names) if names else "no distribution"
         raise HostError(
-            f"The stack says {wanted}, but this host has signs of {seen}.",
+            f"The stack says {distribution}, but this host has signs of {listing}.",
             "Correct the distribution in the stack's settings, or install it.",
         )
-    return layout(root, wanted)
+    return layout(root, distribution)
 
 
 def layout(root: Root, name: str) -> Layout:
@@ -174,16 +174,16 @@ def layout(root: Root, name: str) -> Layout:
 def version(tools: Tools, name: str) -> str | None:
     """Gives a distribution's version, None where it does not tell."""
     if name in ("k3s", "rke2"):
-        said = tools.said(name, "--version") or ""
+        text = tools.output_of(name, "--version") or ""
     elif name in ("k8s-snap", "microk8s"):
         snap = name.replace("-snap", "")
-        said = tools.root.read_text(f"/snap/{snap}/current/meta/snap.yaml") or ""
-        said = next((line for line in said.splitlines() if line.startswith("version:")), "")
+        text = tools.root.read_text(f"/snap/{snap}/current/meta/snap.yaml") or ""
+        text = next((line for line in text.splitlines() if line.startswith("version:")), "")
     elif name == "kubeadm":
-        said = tools.said("kubelet", "--version") or ""
+        text = tools.output_of("kubelet", "--version") or ""
     else:
         return None
-    match = re.search(r"v?(\d+\.\d+\.\d+\S*)", said)
+    match = re.search(r"v?(\d+\.\d+\.\d+\S*)", text)
     return match.group(1).strip("'\"") if match else None
 
 

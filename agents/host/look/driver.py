@@ -45,12 +45,12 @@ class Driver:
         return self.libraries.folder_of(NVML) or self.libraries.folder_of(CUDA)
 
 
-def detect(root: Root, board: Board, asked: tuple[str, ...] = ()) -> Driver:
+def detect(root: Root, board: Board, extra_folders: tuple[str, ...] = ()) -> Driver:
     """Looks at the driver without calling it; its libraries also in the folders that are asked for."""
     version, why = _version(root)
-    found = libraries.find(root, board, asked)
-    reasons = (why, found.where(CUDA), found.where(NVML))
-    return Driver(version, found, reasons)
+    located = libraries.find(root, board, extra_folders)
+    reasons = (why, located.where(CUDA), located.where(NVML))
+    return Driver(version, located, reasons)
 
 
 def devices(root: Root) -> list[str]:
@@ -59,9 +59,9 @@ def devices(root: Root) -> list[str]:
 
 
 def _version(root: Root) -> tuple[str | None, str]:
-    found = _NVRM.search(root.read_text("/proc/driver/nvidia/version") or "")
-    if found:
-        return found.group(1), "the version is from /proc/driver/nvidia/version"
+    match = _NVRM.search(root.read_text("/proc/driver/nvidia/version") or "")
+    if match:
+        return match.group(1), "the version is from /proc/driver/nvidia/version"
     module = (root.read_text("/sys/module/nvidia/version") or "").strip()
     if module:
         return module, "the version is from /sys/module/nvidia/version"

@@ -179,10 +179,10 @@ def merged(tools: Tools, layout: Layout, staging: Path, candidate: Files) -> Eff
     staged.mkdir(parents=True)
     for name, content in candidate.drop_ins.items():
         (staged / name).write_bytes(content)
-    here = staging / "config.toml"
-    here.write_text(_moved(tools, layout, candidate, str(staged)), encoding="utf-8")
+    config = staging / "config.toml"
+    config.write_text(_moved(tools, layout, candidate, str(staged)), encoding="utf-8")
     finished = tools.check(
-        [program, "--config", str(here), "config", "dump"],
+        [program, "--config", str(config), "config", "dump"],
         f"`containerd --config {layout.effective} config dump` says what is wrong with the files; nothing was changed.",
     )
     return Effective(finished.output, flatten(finished.output))

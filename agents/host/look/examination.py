@@ -73,7 +73,9 @@ def _csv(root: Root) -> dict[str, list[str]]:
     """The toolkit's lists of a Jetson's files and devices, and which entries lead nowhere."""
     files = root.glob(f"{_CSV}/*.csv")
     entries = [line for path in files for line in (root.read_text(path) or "").splitlines()]
-    missing = {path for kind, path in map(_entry, entries) if kind in ("dev", "lib") and not _there(root, path)}
+    missing = {
+        path for kind, path in map(_entry, entries) if kind in ("dev", "lib") and not _leads_somewhere(root, path)
+    }
     return {"files": files, "missing": sorted(missing)[:_MOST]}
 
 
@@ -97,7 +99,7 @@ def _entry(line: str) -> tuple[str, str]:
     return kind.strip(), path.strip()
 
 
-def _there(root: Root, path: str) -> bool:
+def _leads_somewhere(root: Root, path: str) -> bool:
     """Tells whether an entry leads somewhere; entries may be patterns, and libraries links."""
     if not path.startswith("/"):
         return True
@@ -111,15 +113,15 @@ def _swap_mib(root: Root) -> int:
 
 def _without_link(root: Root) -> list[str]:
     """The GPUs' device files without a link in /dev/char, by which systemd looks them up when it reloads."""
-    found = []
+    paths = []
     for path in (*root.glob("/dev/nvidia[0-9]*"), *_CONTROL):
         try:
             device = root.path(path).stat().st_rdev
         except OSError:
             continue
         if device and not root.path(f"/dev/char/{os.major(device)}:{os.minor(device)}").is_symlink():
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def _validations(root: Root) -> list[str] | None:

@@ -23,10 +23,12 @@ class _Gpu:
     memory_source: str | None
     memory_reasons: tuple[str, ...]
 
-    def told(self, source: str, name: str, memory_mib: int | None, why_not: str | None) -> _Gpu:
+    def with_memory(self, source: str, name: str, memory_mib: int | None, why_not: str | None) -> _Gpu:
         """The same GPU after a source was heard; the first that tells a number is believed."""
-        said = f"{name} tells {memory_mib} MiB" if memory_mib else f"{name} does not tell it: {why_not or 'it says 0'}"
-        reasons = (*self.memory_reasons, said)
+        reason = (
+            f"{name} tells {memory_mib} MiB" if memory_mib else f"{name} does not tell it: {why_not or 'it says 0'}"
+        )
+        reasons = (*self.memory_reasons, reason)
         if self.memory_mib or not memory_mib:
             return replace(self, memory_reasons=reasons)
         return replace(self, memory_mib=memory_mib, memory_source=source, memory_reasons=reasons)
@@ -48,7 +50,9 @@ def listed(root: Root, board: Board, nvml: Nvml, cuda: Cuda, *, total_mib: int) 
 
 def _by_nvml(nvml: Nvml) -> list[_Gpu]:
     return [
-        _Gpu(gpu.index, gpu.uuid, gpu.name, None, None, ()).told("nvml", "NVML", gpu.memory_mib, gpu.why_no_memory)
+        _Gpu(gpu.index, gpu.uuid, gpu.name, None, None, ()).with_memory(
+            "nvml", "NVML", gpu.memory_mib, gpu.why_no_memory
+        )
         for gpu in nvml.gpus
     ]
 
@@ -60,8 +64,8 @@ def _by_driver(root: Root, nvml: Nvml) -> list[_Gpu]:
         facts = {name.strip(): value.strip() for name, _, value in pairs}
         # The driver prints question marks while the GPU is not initialised.
         uuid = facts.get("GPU UUID")
-        known = None if not uuid or "?" in uuid else uuid
-        gpus.append(_without_nvml(index, known, facts.get("Model") or "NVIDIA GPU", nvml))
+        real_uuid = None if not uuid or "?" in uuid else uuid
+        gpus.append(_without_nvml(index, real_uuid, facts.get("Model") or "NVIDIA GPU", nvml))
     return gpus
 
 
@@ -85,9 +89,9 @@ def _without_nvml(index: int, uuid: str | None, name: str, nvml: Nvml) -> _Gpu:
 def _with_cuda(gpu: _Gpu, cuda: Cuda, *, alone: bool) -> _Gpu:
     if gpu.memory_mib:
         return gpu
-    found = _same(gpu, cuda, alone=alone)
-    why_not = cuda.reason or (found.why_no_memory if found else "it lists no GPU with this UUID")
-    return gpu.told("cuda", "CUDA", found.memory_mib if found else None, why_not)
+    cuda_gpu = _same(gpu, cuda, alone=alone)
+    why_not = cuda.reason or (cuda_gpu.why_no_memory if cuda_gpu else "it lists no GPU with this UUID")
+    return gpu.with_memory("cuda", "CUDA", cuda_gpu.memory_mib if cuda_gpu else None, why_not)
 
 
 def _same(gpu: _Gpu, cuda: Cuda, *, alone: bool) -> CudaGpu | None:
@@ -95,7 +99,7 @@ def _same(gpu: _Gpu, cuda: Cuda, *, alone: bool) -> CudaGpu | None:
     if alone and len(cuda.gpus) == 1:
         return cuda.gpus[0]
     bare = (gpu.uuid or "").replace(_PREFIX, "", 1)
-    return next((found for found in cuda.gpus if found.uuid and found.uuid == bare), None)
+    return next((cuda_gpu for cuda_gpu in cuda.gpus if cuda_gpu.uuid and cuda_gpu.uuid == bare), None)
 
 
 def _at_most_shared(gpu: _Gpu, total_mib: int) -> _Gpu:

@@ -121,10 +121,10 @@ def review(root: Root) -> Kernel:
     if modules is None:
         reasons.append("which modules are installed is not known, so each counts")
     gaps = []
-    for feature, wanted in _FEATURES.items():
+    for feature, required in _FEATURES.items():
         missing = tuple(
             _missing(option, module, options)
-            for option, module in wanted.items()
+            for option, module in required.items()
             if not _is_there(option, module, options, modules)
         )
         if missing:

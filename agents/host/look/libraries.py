@@ -104,15 +104,15 @@ class Libraries:
         folder = self.folder_of(name)
         if folder is not None:
             return f"{name} is in {folder}"
-        instead = "; ".join(_said(place) for place in self._places(name))
-        looked = ", ".join(each.path for each in self.folders)
-        return f"{name} is in none of {looked}" + (f": {instead}" if instead else "")
+        instead = "; ".join(_defect(place) for place in self._places(name))
+        folders = ", ".join(candidate.path for candidate in self.folders)
+        return f"{name} is in none of {folders}" + (f": {instead}" if instead else "")
 
     def _places(self, name: str) -> tuple[Place, ...]:
         return self.nvml if name == NVML else self.cuda
 
 
-def find(root: Root, board: Board, asked: tuple[str, ...] = ()) -> Libraries:
+def find(root: Root, board: Board, extra_folders: tuple[str, ...] = ()) -> Libraries:
     """Looks in every folder that is usual on the board, that the host's own files name, and that is asked for.
 
     On Tegra, the loader's order comes first: its files are what the board's start chooses a driver by.
@@ -120,7 +120,7 @@ def find(root: Root, board: Board, asked: tuple[str, ...] = ()) -> Libraries:
     Args:
         root: The host's tree.
         board: What the host is.
-        asked: Further folders.
+        extra_folders: Further folders.
     """
     usual = _usual(board)
     named = [(path, "") for path in usual]
@@ -133,7 +133,7 @@ def find(root: Root, board: Board, asked: tuple[str, ...] = ()) -> Libraries:
             *named,
             *((path.rpartition("/")[0], by) for path, by in toolkit.items()),
         ]
-    named += [(path, "") for path in asked]
+    named += [(path, "") for path in extra_folders]
     by_path: dict[str, list[str]] = {}
     for path, by in named:
         files = by_path.setdefault(path, [])
@@ -159,14 +159,14 @@ def _named_by_loader(root: Root) -> Iterator[tuple[str, str]]:
 
 
 def _named_by_start(root: Root) -> Iterator[tuple[str, str]]:
-    chosen = _VARIANT.search(root.read_text(_CHOSEN) or "")
-    if chosen:
-        yield f"{_VARIANTS}/{chosen.group()}", _CHOSEN
+    variant = _VARIANT.search(root.read_text(_CHOSEN) or "")
+    if variant:
+        yield f"{_VARIANTS}/{variant.group()}", _CHOSEN
 
 
 def _named_by_toolkit(root: Root) -> Iterator[tuple[str, str]]:
     """The libraries that containers get: the toolkit's lists, and CDI specifications, YAML or JSON alike."""
-    names = {name for each in _NAMES.values() for name in each}
+    names = {name for aliases in _NAMES.values() for name in aliases}
     for pattern, row in (*((file, _ROW) for file in _TOOLKIT), *((folder, _CDI_PATH) for folder in CDI)):
         for file in root.glob(pattern):
             for path in row.findall(root.read_text(file) or ""):
@@ -186,8 +186,8 @@ def _places(root: Root, folders: tuple[Folder, ...], name: str) -> Iterator[Plac
         if folder.real is None or folder.real in seen:
             continue
         seen.add(folder.real)
-        for each in _NAMES[name]:
-            place = _place(root, folder.path, each)
+        for alias in _NAMES[name]:
+            place = _place(root, folder.path, alias)
             if place is not None:
                 yield place
                 break
@@ -215,7 +215,7 @@ def _place(root: Root, folder: str, name: str) -> Place | None:
     return Place(folder, path, real, status.st_size, state)
 
 
-def _said(place: Place) -> str:
+def _defect(place: Place) -> str:
     if place.state == DANGLING:
         return f"{place.path} is a link to {place.real}, which is not there"
     return f"{place.path} has {place.bytes} bytes and is no library"
@@ -224,16 +224,16 @@ def _said(place: Place) -> str:
 def _findings(
     root: Root, board: Board, folders: tuple[Folder, ...], places: tuple[Place, ...], toolkit: dict[str, str]
 ) -> Iterator[str]:
-    yield from (_said(place) for place in places if place.state != LIBRARY)
+    yield from (_defect(place) for place in places if place.state != LIBRARY)
     if board.kind != "tegra":
         return
-    chosen = [each for each in folders if each.path.startswith(f"{_VARIANTS}/") and each.named_by]
-    for folder in chosen:
+    variants = [folder for folder in folders if folder.path.startswith(f"{_VARIANTS}/") and folder.named_by]
+    for folder in variants:
         if folder.real is None:
             yield f"{folder.path} is not there; it is named by {', '.join(folder.named_by)}"
-    if len(chosen) > 1:
-        said = "; ".join(f"{folder.path} by {', '.join(folder.named_by)}" for folder in chosen)
-        yield f"the host's files name more than one driver: {said}"
+    if len(variants) > 1:
+        drivers = "; ".join(f"{folder.path} by {', '.join(folder.named_by)}" for folder in variants)
+        yield f"the host's files name more than one driver: {drivers}"
     for path, file in toolkit.items():
         real = root.real(path)
         if real is None or not root.path(real).exists():

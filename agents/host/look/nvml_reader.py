@@ -22,11 +22,11 @@ def _read(_arguments: list[str]) -> dict[str, Any]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return {"ok": False, "reason": f"NVML does not start: {_told(error)}"}
+        return {"ok": False, "reason": f"NVML does not start: {_reason(error)}"}
     try:
         return {"ok": True, "driver": _driver(), "gpus": _gpus()}
     except pynvml.NVMLError as error:
-        return {"ok": False, "reason": f"NVML can't list the GPUs: {_told(error)}"}
+        return {"ok": False, "reason": f"NVML can't list the GPUs: {_reason(error)}"}
     finally:
         pynvml.nvmlShutdown()
 
@@ -51,12 +51,12 @@ def _gpus() -> list[dict[str, Any]]:
             gpu["memory_bytes"] = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
         except pynvml.NVMLError as error:
             # NOT_SUPPORTED where the GPU shares the host's memory.
-            gpu.update(memory_bytes=None, why_no_memory=_told(error))
+            gpu.update(memory_bytes=None, why_no_memory=_reason(error))
         gpus.append(gpu)
     return gpus
 
 
-def _told(error: pynvml.NVMLError) -> str:
+def _reason(error: pynvml.NVMLError) -> str:
     return f"{error} (NVML error {error.value})"
 
 

@@ -35,9 +35,9 @@ class Hardware:
 def hardware(tools: Tools, folders: tuple[str, ...] = ()) -> Hardware:
     """Looks at the hardware, and in further folders for the driver; NVML may correct the first view of the board."""
     first = board.detect(tools.root)
-    seen = driver.detect(tools.root, first, folders)
-    answer = nvml.ask(tools, seen, jetpack=first.jetpack)
-    return Hardware(board.detect(tools.root, tuple(gpu.name for gpu in answer.gpus)), seen, answer)
+    host_driver = driver.detect(tools.root, first, folders)
+    answer = nvml.ask(tools, host_driver, jetpack=first.jetpack)
+    return Hardware(board.detect(tools.root, tuple(gpu.name for gpu in answer.gpus)), host_driver, answer)
 
 
 def probe(tools: Tools, folders: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -47,39 +47,39 @@ def probe(tools: Tools, folders: tuple[str, ...] = ()) -> dict[str, Any]:
         tools: The host's programs.
         folders: Where the driver's libraries are looked for too.
     """
-    seen = hardware(tools, folders)
-    found = distribution.detect(tools.root)
+    machine = hardware(tools, folders)
+    signs = distribution.detect(tools.root)
     installed = toolkit.detect(tools)
     total = _memory_mib(tools)
-    by_cuda = cuda.ask(tools, seen.driver, seen.nvml)
+    by_cuda = cuda.ask(tools, machine.driver, machine.nvml)
     return {
         "version": _VERSION,
-        "architecture": seen.board.architecture,
+        "architecture": machine.board.architecture,
         "python": platform.python_version(),
         "platform": {
-            "kind": seen.board.kind,
-            "generation": seen.board.generation,
-            "model": seen.board.model,
-            "jetpack": seen.board.jetpack,
-            "reasons": list(seen.board.reasons),
+            "kind": machine.board.kind,
+            "generation": machine.board.generation,
+            "model": machine.board.model,
+            "jetpack": machine.board.jetpack,
+            "reasons": list(machine.board.reasons),
         },
         "driver": {
-            "version": seen.driver.version or seen.nvml.driver,
-            "library_folder": seen.driver.library_folder,
-            "reasons": list(seen.driver.reasons),
+            "version": machine.driver.version or machine.nvml.driver,
+            "library_folder": machine.driver.library_folder,
+            "reasons": list(machine.driver.reasons),
         },
-        "libraries": asdict(seen.driver.libraries),
+        "libraries": asdict(machine.driver.libraries),
         "kernel": asdict(kernel.review(tools.root)),
         "devices": driver.devices(tools.root),
-        "gpus": gpus.listed(tools.root, seen.board, seen.nvml, by_cuda, total_mib=total),
-        "nvml": {"ok": seen.nvml.ok, "reason": seen.nvml.reason},
+        "gpus": gpus.listed(tools.root, machine.board, machine.nvml, by_cuda, total_mib=total),
+        "nvml": {"ok": machine.nvml.ok, "reason": machine.nvml.reason},
         "cuda": {"ok": by_cuda.ok, "reason": by_cuda.reason},
         "memory": {"total_mib": total},
-        "runtimes": _runtimes(tools, found.name),
+        "runtimes": _runtimes(tools, signs.name),
         "kubernetes": {
-            "distribution": found.name,
-            "version": distribution.version(tools, found.name),
-            "reasons": [reason for _, reason in found.reasons] or ["no sign of a Kubernetes distribution"],
+            "distribution": signs.name,
+            "version": distribution.version(tools, signs.name),
+            "reasons": [reason for _, reason in signs.reasons] or ["no sign of a Kubernetes distribution"],
         },
         "toolkit": {
             "version": installed.version,
@@ -111,8 +111,8 @@ def _runtimes(tools: Tools, name: str) -> list[dict[str, Any]]:
     if docker or tools.root.exists(config):
         reasons = [f"`{docker}` is its program" if docker else "its program is not found"]
         reasons.append(f"{config} {'exists' if tools.root.exists(config) else 'does not exist'}")
-        said = tools.said("docker", "--version") or tools.said("dockerd", "--version") or ""
-        runtimes.append(_runtime("docker", _number(said), config, reasons))
+        text = tools.output_of("docker", "--version") or tools.output_of("dockerd", "--version") or ""
+        runtimes.append(_runtime("docker", _number(text), config, reasons))
     return runtimes
 
 
@@ -130,7 +130,7 @@ def _layout(tools: Tools, name: str) -> distribution.Layout | None:
 
 
 def _containerd_version(tools: Tools, program: str | None) -> str | None:
-    return _number(tools.said(program, "--version") or "") if program else None
+    return _number(tools.output_of(program, "--version") or "") if program else None
 
 
 def _number(text: str) -> str | None:

@@ -35,11 +35,11 @@ def examine(tools: Tools) -> dict[str, Any] | None:
 
     Nothing is written but candidates in a private temporary folder, which goes again.
     """
-    found = distribution.detect(tools.root)
-    if found.name == "none":
+    signs = distribution.detect(tools.root)
+    if signs.name == "none":
         return None
     try:
-        layout = distribution.layout(tools.root, found.name)
+        layout = distribution.layout(tools.root, signs.name)
     except HostError as error:
         return _answer("", reason=error.message)
     # A folder that only root may enter looks empty.
@@ -89,8 +89,8 @@ def _answer(  # noqa: PLR0913 - the keys of an answer
 
 def _version(tools: Tools, layout: Layout) -> str | None:
     program = layout.program(tools, "containerd")
-    found = _NUMBER.search(tools.said(program, "--version") or "") if program else None
-    return found.group(1) if found else None
+    match = _NUMBER.search(tools.output_of(program, "--version") or "") if program else None
+    return match.group(1) if match else None
 
 
 def _drop_ins(tools: Tools, layout: Layout, main: str) -> dict[str, str]:

@@ -38,10 +38,10 @@ class Toolkit:
 
 def detect(tools: Tools) -> Toolkit:
     """Looks at the host's own toolkit."""
-    found = re.search(r"version\s+v?(\d+\.\d+\.\d+\S*)", tools.said("nvidia-ctk", "--version") or "")
+    match = re.search(r"version\s+v?(\d+\.\d+\.\d+\S*)", tools.output_of("nvidia-ctk", "--version") or "")
     config = tools.root.read_text(CONFIG)
     mode = mode_of(config)
-    if found:
+    if match:
         program = "nvidia-ctk tells its version"
     else:
         program = "nvidia-ctk tells no version" if tools.find("nvidia-ctk") else "nvidia-ctk is not found"
@@ -49,7 +49,7 @@ def detect(tools: Tools) -> Toolkit:
         file = f"{CONFIG} does not exist" if not tools.root.exists(CONFIG) else f"{CONFIG} can't be read"
     else:
         file = f"the mode is from {CONFIG}" if mode else f"{CONFIG} says no mode"
-    return Toolkit(found.group(1) if found else None, mode, None if config is None else CONFIG, (program, file))
+    return Toolkit(match.group(1) if match else None, mode, None if config is None else CONFIG, (program, file))
 
 
 def ignores_fractions(config: str | None) -> bool:
@@ -62,9 +62,9 @@ def ignores_fractions(config: str | None) -> bool:
 
 def with_mode_of(text: str, other: str | None) -> str:
     """Gives a configuration with the line of the mode that another one has; without any where that has none."""
-    here, there = _mode_line(text), _mode_line(other or "")
-    line = (other or "")[slice(*there)] if there else ""
-    return text if here is None else text[: here[0]] + line + text[here[1] :]
+    span, other_span = _mode_line(text), _mode_line(other or "")
+    line = (other or "")[slice(*other_span)] if other_span else ""
+    return text if span is None else text[: span[0]] + line + text[span[1] :]
 
 
 def runtime_path(root: Root) -> str:

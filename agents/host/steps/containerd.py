@@ -94,7 +94,7 @@ def without_ours(path: str, original: bytes | None, current: bytes) -> bytes | N
 
 def needed_by_others(root: Root, journal: Journal, original: Original) -> str:
     """Tells why a file has to stay: something that others set up since needs it; empty where nothing does."""
-    ours = [kept.path for kept in journal.originals.values() if kept.step == NAME]
+    ours = [file.path for file in journal.originals.values() if file.step == NAME]
     mains = [path for path in ours if not is_whole(path)]
     folders = {path.rpartition("/")[0] for path in ours if is_whole(path)} | {_default_folder(path) for path in mains}
     theirs = [
@@ -146,8 +146,8 @@ def _drop_in(context: Context) -> Step:
     _refuse_without_cri(now, layout.config)
     ours = f"{folder}/{NVIDIA_FILE}" in context.journal.originals
     by_host = context.desired.toolkit.owner == "host"
-    there = now.serves_nvidia and (now.nvidia_program[:1] != "/" or root.exists(now.nvidia_program))
-    if by_host and there and not ours and not context.owes_restart(layout.unit):
+    already_served = now.serves_nvidia and (now.nvidia_program[:1] != "/" or root.exists(now.nvidia_program))
+    if by_host and already_served and not ours and not context.owes_restart(layout.unit):
         return Step(NAME, "the nvidia runtime is in force already, not by this agent: left alone")
     if not by_host and major < _MERGES_SINCE:
         return Step(NAME, "containerd 1.x takes the GPU Operator's complete file: nothing to prepare")
@@ -205,8 +205,8 @@ def _template(context: Context) -> Step:
     base = _merged(context, "base", _rendered(bare), {}, layout.drop_ins)
     if base.serves_nvidia and bare == template:
         return Step(NAME, "the template holds the nvidia runtime already: left alone")
-    made = _with_nvidia(context, _runc_table(base, version).encode())
-    nvidia = Effective("", flatten(made.decode("utf-8", "replace"))).runtime("nvidia")
+    drop_in = _with_nvidia(context, _runc_table(base, version).encode())
+    nvidia = Effective("", flatten(drop_in.decode("utf-8", "replace"))).runtime("nvidia")
     table = _table(("plugins", _plugin(version), "containerd", "runtimes", "nvidia"), nvidia)
     candidate_text = f"{bare}\n{_BEGIN}\n{table}{_END}\n"
     candidate = _merged(context, "candidate", _rendered(candidate_text), {}, layout.drop_ins)
@@ -261,9 +261,9 @@ def _table(prefix: tuple[str, ...], values: Flat) -> str:
     lines = []
     for sub in sorted({key[:-1] for key in values}):
         lines.append("[" + ".".join(part if part.isalnum() else f'"{part}"' for part in (*prefix, *sub)) + "]")
-        here = sorted((key[-1], value) for key, value in values.items() if key[:-1] == sub)
+        pairs = sorted((key[-1], value) for key, value in values.items() if key[:-1] == sub)
         # Strings, numbers, switches and lists of them are written alike in JSON.
-        lines += [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in here]
+        lines += [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in pairs]
     return "\n".join(lines) + "\n"
 
 
@@ -276,10 +276,10 @@ def _major(context: Context) -> int:
     if program is None:
         where = ", ".join(context.layout.programs) or "PATH"
         raise HostError(f"The containerd of {context.layout.name} is not found in {where}.", "Install it first.")
-    said = context.tools.check([program, "--version"], "Repair the installation of containerd.").output
-    match = re.search(r"\sv?(\d+)\.\d+\.\d+", said)
+    output = context.tools.check([program, "--version"], "Repair the installation of containerd.").output
+    match = re.search(r"\sv?(\d+)\.\d+\.\d+", output)
     if match is None:
-        raise HostError(f"`{program} --version` prints no version: {said.strip()!r}.", "Repair containerd.")
+        raise HostError(f"`{program} --version` prints no version: {output.strip()!r}.", "Repair containerd.")
     return int(match.group(1))
 
 

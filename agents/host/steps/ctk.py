@@ -33,8 +33,8 @@ def containerd_runtime(tools: Tools, source: Path, runtime: str) -> bytes:
         HostError: nvidia-ctk is missing or fails.
     """
     arguments = ["runtime", "configure", "--runtime", "containerd", "--config", str(source)]
-    known = _run(tools, "runtime", "configure", "--help")
-    if "--drop-in-config" not in known:
+    help_text = _run(tools, "runtime", "configure", "--help")
+    if "--drop-in-config" not in help_text:
         # Before 1.18 it edits the file itself, which comes to the same: the source is a drop-in's content.
         _run(tools, *arguments, "--nvidia-runtime-path", runtime)
         return _result(source)

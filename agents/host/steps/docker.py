@@ -89,10 +89,10 @@ def _reverted(former: _Object, ours: _Object, now: _Object, *, every: bool) -> _
     for name, value in ours.items():
         if former.get(name) == value:
             continue
-        there = now.get(name)
-        if there != value and isinstance(value, dict) and isinstance(there, dict):
-            left[name] = _reverted(former.get(name, {}), value, there, every=every)
-        elif there != value and not every:
+        current = now.get(name)
+        if current != value and isinstance(value, dict) and isinstance(current, dict):
+            left[name] = _reverted(former.get(name, {}), value, current, every=every)
+        elif current != value and not every:
             continue
         elif name in former:
             left[name] = former[name]

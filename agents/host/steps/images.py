@@ -56,12 +56,12 @@ def import_image(tools: Tools, layout: Layout, reference: str) -> None:
         HostError: Either side fails, or the image is not there afterwards.
     """
     docker = tools.need("docker", "Install Docker, or take `images` out of the stack's settings.")
-    with tempfile.TemporaryFile() as said, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryFile() as errors, contextlib.ExitStack() as stack:
         saving = _started(
-            stack, tools, [docker, "save", reference], _Streams(subprocess.DEVNULL, subprocess.PIPE, said)
+            stack, tools, [docker, "save", reference], _Streams(subprocess.DEVNULL, subprocess.PIPE, errors)
         )
         loading = _started(
-            stack, tools, [*_ctr(tools, layout), "images", "import", "-"], _Streams(saving.stdout, said, said)
+            stack, tools, [*_ctr(tools, layout), "images", "import", "-"], _Streams(saving.stdout, errors, errors)
         )
         # Only the reader holds the pipe, so that the writer ends with it.
         if saving.stdout:
@@ -71,8 +71,8 @@ def import_image(tools: Tools, layout: Layout, reference: str) -> None:
         except subprocess.TimeoutExpired as error:
             raise HostError(f"Importing {reference} takes too long.", "Give the run more time (--timeout).") from error
         if any(codes):
-            said.seek(0)
-            trouble = said.read().decode("utf-8", "replace").strip()[-2000:] or "neither side says why"
+            errors.seek(0)
+            trouble = errors.read().decode("utf-8", "replace").strip()[-2000:] or "neither side says why"
             raise HostError(
                 f"{reference} can't be imported into containerd: {trouble}", "Correct that, then run again."
             )
@@ -131,8 +131,8 @@ def _in_containerd(tools: Tools, layout: Layout, reference: str) -> frozenset[st
     Docker's own identity of an image is its configuration's digest, or with its containerd store the index's.
     """
     ctr = _ctr(tools, layout)
-    listed = tools.check([*ctr, "images", "ls", f"name=={full_name(reference)}"], "See that containerd runs.")
-    digest = next((part for line in listed.output.splitlines()[1:] for part in line.split() if _is_digest(part)), None)
+    listing = tools.check([*ctr, "images", "ls", f"name=={full_name(reference)}"], "See that containerd runs.")
+    digest = next((part for line in listing.output.splitlines()[1:] for part in line.split() if _is_digest(part)), None)
     return frozenset() if digest is None else frozenset((digest, *_named_in(tools, ctr, digest)))
 
 

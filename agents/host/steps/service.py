@@ -59,12 +59,12 @@ class Service:
         # containerd itself runs on when its Kubernetes plugin can't load its configuration.
         address = str(tools.root.path(self.socket))
         try:
-            listed = tools.run([ctr, "--address", address, "plugins", "ls"], seconds=deadline.left(_SECONDS))
+            listing = tools.run([ctr, "--address", address, "plugins", "ls"], seconds=deadline.left(_SECONDS))
         except HostError as error:
             return error.message.rstrip(".")
-        if listed.code:
-            return f"`ctr plugins ls` fails: {listed.trouble}"
-        states = [line.split()[-1] for line in listed.output.splitlines() if line.split()[1:2] == ["cri"]]
+        if listing.code:
+            return f"`ctr plugins ls` fails: {listing.trouble}"
+        states = [line.split()[-1] for line in listing.output.splitlines() if line.split()[1:2] == ["cri"]]
         return None if "ok" in states else "its Kubernetes plugin (cri) has not loaded"
 
 
