@@ -72,7 +72,7 @@ def doctor(  # noqa: PLR0913 - the options of a command
     hosts = hosts or Category.HOSTS in (only or [])
     if hosts and stack is None:
         raise typer.BadParameter("--hosts asks the hosts of a stack: name it with --stack.")
-    choice = Choice(frozenset(only or ()), frozenset(skip or ()), frozenset(_known(suppress or [])))
+    choice = Choice(frozenset(only or ()), frozenset(skip or ()), frozenset(_valid_codes(suppress or [])))
     with open_place(stack, context) as place:
         ask = partial(hosts_of, str(stack), place.stack) if hosts else None
         facts, diagnosis = _looked(place, stack, choice, wait, fail_on, ask)
@@ -119,7 +119,7 @@ def schema() -> str:
     return json.dumps(schemas, indent=2) + "\n"
 
 
-def _known(suppressed: list[str]) -> list[str]:
+def _valid_codes(suppressed: list[str]) -> list[str]:
     all_codes = {check.code for check in CHECKS}
     for code in suppressed:
         if code not in all_codes:

@@ -59,13 +59,13 @@ def _line(text: re.Pattern[str]) -> Callable[[str], str | None]:
     return lambda output: next((line.strip() for line in output.splitlines() if text.search(line)), None)
 
 
-def _known(output: str) -> bool:
+def _is_explained(output: str) -> bool:
     return any(text.search(output) for text in (_LIBRARY, _DRIVER, _MISMATCH, _COUNT))
 
 
 def _no_uuid(facts: Facts) -> Iterator[Finding]:
     for pod, output in _silent(facts):
-        if not _known(output):
+        if not _is_explained(output):
             last = output.splitlines()[-3:]
             yield pod_finding(
                 pod,
