@@ -115,8 +115,8 @@ def _somebody_is_there() -> bool:
     return sys.stdin.isatty()
 
 
-def _run(in_cluster: StackInCluster, planned: Planned, choice: Choice) -> int:
-    work = Rollback(in_cluster, say)
+def _run(stack: StackInCluster, planned: Planned, choice: Choice) -> int:
+    work = Rollback(stack, say)
     try:
         work.take_over()
         work.heal(planned.half_done)
@@ -132,16 +132,16 @@ def _run(in_cluster: StackInCluster, planned: Planned, choice: Choice) -> int:
         after = make_plan(work.stack, choice).plan
     except (OperationError, ClusterError) as error:
         say(f"Stopped at: {work.step}\n{error}")
-        _go_on(in_cluster, work, choice)
+        _go_on(stack, work, choice)
         return ExitStatus.FAILED
     except KeyboardInterrupt:
         say(f"\nInterrupted at: {work.step}")
-        _go_on(in_cluster, work, choice)
+        _go_on(stack, work, choice)
         return _INTERRUPTED
     return _end(work, after, choice)
 
 
-def _go_on(in_cluster: StackInCluster, work: Rollback, choice: Choice) -> None:
+def _go_on(stack: StackInCluster, work: Rollback, choice: Choice) -> None:
     """What is done is done, and read anew by the next run: after `pulumi destroy`, the state forgot the cluster."""
     say(f"{count(len(work.done), 'change')} done, and not undone. To go on:")
     options = {
@@ -153,10 +153,10 @@ def _go_on(in_cluster: StackInCluster, work: Rollback, choice: Choice) -> None:
         "kai-anywhere",
         "rollback",
         "--stack",
-        in_cluster.target.stack,
+        stack.target.stack,
         *(name for name, on in options.items() if on),
     ]
-    say(f"  {shlex.join([*command, '--cluster', in_cluster.uid])}")
+    say(f"  {shlex.join([*command, '--cluster', stack.uid])}")
 
 
 def _end(work: Rollback, plan: Plan, choice: Choice) -> int:
