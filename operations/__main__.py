@@ -71,8 +71,8 @@ _SUMMARY_WIDTH = 110
 Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(value: bool) -> None:
+    if value:
         typer.echo(version_text())
         raise typer.Exit
 
@@ -176,7 +176,7 @@ def policy(
             engine.select_stack(target)
             results.append(policy_check.judged(target, chosen))
     typer.echo(policy_check.render(results))
-    refused = [result.stack for result in results if any(each.level == "mandatory" for each in result.findings)]
+    refused = [result.stack for result in results if any(finding.level == "mandatory" for finding in result.findings)]
     if refused:
         raise OperationError(f"The policy pack refuses {', '.join(refused)}: each finding says what to do.")
     typer.echo("Every policy refused its canary, and nothing in these stacks.")
@@ -213,12 +213,12 @@ def images(
     ] = False,
 ) -> None:
     """Print every image of the stack, and write them with their digests into a lock file."""
-    found = stack_images.images(read_settings(ROOT / f"Pulumi.{stack}.yaml"), chart or (), ROOT, Helm.installed())
+    all_images = stack_images.images(read_settings(ROOT / f"Pulumi.{stack}.yaml"), chart or (), ROOT, Helm.installed())
     if ask:
-        found = stack_images.with_digests(found, Registries(Crane.installed()).content)
-    content = stack_images.lock(stack, found)
+        all_images = stack_images.with_digests(all_images, Registries(Crane.installed()).content)
+    content = stack_images.lock(stack, all_images)
     (lock or ROOT / f"images.{stack}.lock.json").write_text(content, encoding="utf-8")
-    typer.echo(content if as_json else stack_images.table(found), nl=not as_json)
+    typer.echo(content if as_json else stack_images.table(all_images), nl=not as_json)
 
 
 @app.command()
@@ -253,11 +253,11 @@ def probe_privilege(  # noqa: PLR0913 - every option of the command
     if not own_cluster(settings):
         raise OperationError("The simulator's nodes run no pods. Give KUBECONFIG to probe a board.")
     chosen = image or privilege_probe.kai_image(settings)
-    said = ask_host(stack, settings, node) if hosts else {}
+    host_answers = ask_host(stack, settings, node) if hosts else {}
     cluster = Cluster.connect(settings.cluster)
     try:
         groups = privilege_probe.device_groups(settings, group or ())
-        result = privilege_probe.Probe(cluster, settings, node, chosen, groups, say, said).run()
+        result = privilege_probe.Probe(cluster, settings, node, chosen, groups, say, host_answers).run()
     finally:
         cluster.close()
     typer.echo(result.json() if as_json else result.text())

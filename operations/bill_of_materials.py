@@ -69,10 +69,10 @@ def _text(file: Path) -> str:
 def _packages(requirements: str) -> Iterator[dict[str, Any]]:
     lines = "".join(line for line in requirements.splitlines(keepends=True) if not line.lstrip().startswith("#"))
     for entry in re.split(r"\n(?=\S)", lines.strip()):
-        said, hashes = _REQUIREMENT.match(entry), _HASH.findall(entry)
-        if said is None or not hashes:
+        match, hashes = _REQUIREMENT.match(entry), _HASH.findall(entry)
+        if match is None or not hashes:
             raise OperationError(f"{entry.splitlines()[0]!r} is no requirement with a hash: run make requirements.")
-        name, version = re.sub(r"[-_.]+", "-", said["name"]).lower(), said["version"]
+        name, version = re.sub(r"[-_.]+", "-", match["name"]).lower(), match["version"]
         purl = f"pkg:pypi/{name}@{version}"
         package = {
             "type": "library",
@@ -89,22 +89,22 @@ def _packages(requirements: str) -> Iterator[dict[str, Any]]:
                 }
             ],
         }
-        if said["marker"]:
-            package |= {"scope": "optional", "properties": [{"name": "python:marker", "value": said["marker"]}]}
+        if match["marker"]:
+            package |= {"scope": "optional", "properties": [{"name": "python:marker", "value": match["marker"]}]}
         yield package
 
 
 def _base(containerfile: str) -> Iterator[dict[str, Any]]:
-    said = _BASE.search(containerfile)
-    if said is None:
+    match = _BASE.search(containerfile)
+    if match is None:
         raise OperationError("The Containerfile's base is not pinned by a digest: write ARG BASE=name:tag@sha256:...")
-    repository = said["name"].rpartition("/")[2]
-    purl = f"pkg:oci/{repository}@sha256%3A{said['digest']}?repository_url={said['name']}&tag={said['tag']}"
+    repository = match["name"].rpartition("/")[2]
+    purl = f"pkg:oci/{repository}@sha256%3A{match['digest']}?repository_url={match['name']}&tag={match['tag']}"
     yield {
         "type": "container",
         "bom-ref": purl,
-        "name": said["name"],
-        "version": said["tag"],
+        "name": match["name"],
+        "version": match["tag"],
         "purl": purl,
-        "hashes": [{"alg": "SHA-256", "content": said["digest"]}],
+        "hashes": [{"alg": "SHA-256", "content": match["digest"]}],
     }

@@ -100,7 +100,7 @@ def check(chart: Chart, stacks: Mapping[str, StackSettings], facts: Path, helm: 
         raise OperationError(f"The chart is '{chart.name}'; this program uses {' and '.join(sorted(_PINS))}.")
     pin = _PINS[chart.name]
     module = {KAI_SCHEDULER.name: kai, GPU_OPERATOR.name: gpu_operator}[chart.name]
-    known = _known(facts / f"{chart.name}.json")
+    pinned = _pinned_types(facts / f"{chart.name}.json")
     stacks = {name: _with_version(chart.version, settings) for name, settings in stacks.items()}
     releases = {name: module.release(settings) for name, settings in sorted(stacks.items())}
     paths = {name: [path for path, _ in leaves(release.values)] for name, release in releases.items()}
@@ -131,8 +131,8 @@ def check(chart: Chart, stacks: Mapping[str, StackSettings], facts: Path, helm: 
         refused=tuple(refused),
         missing=tuple(missing),
         absent=tuple(absent),
-        changes=tuple(_changes(known, dict(_types(chart.values)))),
-        values=len({path for found in paths.values() for path in found}),
+        changes=tuple(_changes(pinned, dict(_types(chart.values)))),
+        values=len({path for stack_paths in paths.values() for path in stack_paths}),
         defaults=tuple(sorted(defaults)),
     )
 
@@ -176,10 +176,10 @@ def _values_done(done: int, total: int) -> str:
 
 def _lacking(definitions: Definitions, made: Iterable[StackObject]) -> Iterator[str]:
     """What the chart does not define of the objects that we make of its kinds."""
-    for each in made:
-        if isinstance(each.content, HelmRelease):
+    for stack_object in made:
+        if isinstance(stack_object.content, HelmRelease):
             continue
-        version, kind = each.content["apiVersion"], each.content["kind"]
+        version, kind = stack_object.content["apiVersion"], stack_object.content["kind"]
         group = version.partition("/")[0]
         if "." not in group or group.endswith(".k8s.io"):
             # Kubernetes' own.
@@ -187,7 +187,7 @@ def _lacking(definitions: Definitions, made: Iterable[StackObject]) -> Iterator[
         if not definitions.serves(version, kind):
             yield f"{kind} of {version}: the chart defines no such kind"
             continue
-        dropped = fields([each.content]).keys() - fields([definitions.kept(each.content)]).keys()
+        dropped = fields([stack_object.content]).keys() - fields([definitions.kept(stack_object.content)]).keys()
         yield from (f"{place.partition('.')[2]} of {kind}: no such field" for place in sorted(dropped))
 
 
@@ -204,7 +204,7 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), "map" if isinstance(value, Mapping) else "array")
 
 
-def _known(file: Path) -> dict[str, str]:
+def _pinned_types(file: Path) -> dict[str, str]:
     try:
         facts = _Facts.model_validate(json.loads(file.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError) as error:

@@ -160,10 +160,10 @@ class Reading:
         text = self._render(values, scene.circumstances)
         if text == scene.text:
             return frozenset()
-        found = self._fields(text)
+        rendered = self._fields(text)
         if not scene.stable:
-            found &= self._fields(self._render(values, scene.circumstances))
-        return frozenset(place for place, _ in found ^ scene.fields)
+            rendered &= self._fields(self._render(values, scene.circumstances))
+        return frozenset(place for place, _ in rendered ^ scene.fields)
 
     def _same(self, scene: _Scene, values: Mapping[str, Any]) -> bool:
         try:
@@ -174,7 +174,7 @@ class Reading:
     def _fields(self, text: str) -> frozenset[tuple[str, str]]:
         # What an API server drops of an object has no effect.
         kept = self.definitions().kept
-        return frozenset(fields(kept(each) for each in objects(text)).items())
+        return frozenset(fields(kept(manifest) for manifest in objects(text)).items())
 
     def _render(self, values: Mapping[str, Any], circumstances: Circumstances) -> str:
         # A schema may refuse the values that are tried here; the release's own are judged with it in `definitions`.

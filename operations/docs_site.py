@@ -50,7 +50,7 @@ def docs_site(
     """Add the docs of a version to a site that keeps those of other versions."""
     published = publish(site, version, pages, address)
     newest = published[0].version
-    typer.echo(f"{pages} has the docs of {', '.join(each.version for each in published)}; {_LATEST} is {newest}.")
+    typer.echo(f"{pages} has the docs of {', '.join(entry.version for entry in published)}; {_LATEST} is {newest}.")
 
 
 def publish(site: Path, version: str, pages: Path, address: str) -> Sequence[Published]:
@@ -71,8 +71,8 @@ def publish(site: Path, version: str, pages: Path, address: str) -> Sequence[Pub
     if not pages.is_dir():
         raise OperationError(f"There is no folder {pages}. Check the published branch out there.")
     before = _read(pages / _VERSIONS)
-    theirs = {each.version for each in before}
-    theirs |= {alias for each in before for alias in each.aliases}
+    theirs = {entry.version for entry in before}
+    theirs |= {alias for entry in before for alias in entry.aliases}
     for name in (version, _LATEST):
         if (pages / name).exists() and name not in theirs:
             raise OperationError(
@@ -83,8 +83,10 @@ def publish(site: Path, version: str, pages: Path, address: str) -> Sequence[Pub
     if start.exists() and not start.read_text(encoding="utf-8", errors="replace").startswith(_MARK):
         raise OperationError(f"{start} was not written by this command. Move it away: it becomes a link to {_LATEST}/.")
 
-    names = {each.version for each in before} | {version}
-    ordered = sorted((Published(version=name, title=name) for name in names), key=lambda each: each.order, reverse=True)
+    names = {entry.version for entry in before} | {version}
+    ordered = sorted(
+        (Published(version=name, title=name) for name in names), key=lambda entry: entry.order, reverse=True
+    )
     newest, *older = ordered
     published = (newest.model_copy(update={"aliases": (_LATEST,)}), *older)
     _put(site, pages / version, f"{address}{version}/")

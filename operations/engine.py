@@ -198,11 +198,11 @@ def _unattended(target: Target) -> list[str]:
 
 def select_stack(target: Target) -> None:
     """Make the stack in the backend unless it is there; free it from a command that was killed, in a simulator."""
-    asked = _ask(target, "stack", "select", "--create", target.stack)
-    if asked.returncode != 0:
+    result = _ask(target, "stack", "select", "--create", target.stack)
+    if result.returncode != 0:
         raise OperationError(
-            f"pulumi can't open the stack '{target.stack}': {asked.stderr.strip()}\n"
-            + (_ENCRYPTED if "passphrase" in asked.stderr else "Log in to a backend first: pulumi login --local")
+            f"pulumi can't open the stack '{target.stack}': {result.stderr.strip()}\n"
+            + (_ENCRYPTED if "passphrase" in result.stderr else "Log in to a backend first: pulumi login --local")
         )
     _free(target)
 
@@ -228,15 +228,15 @@ def checkpoint(target: Target) -> Checkpoint:
     Raises:
         OperationError: if the state can't be read.
     """
-    asked = _ask(target, "stack", "export", "--stack", target.stack)
-    if "no stack named" in asked.stderr:
+    result = _ask(target, "stack", "export", "--stack", target.stack)
+    if "no stack named" in result.stderr:
         return Checkpoint()
-    if asked.returncode != 0:
+    if result.returncode != 0:
         raise OperationError(
-            f"The state of stack '{target.stack}' can't be read: {asked.stderr.strip()}\n"
-            + (_ENCRYPTED if "passphrase" in asked.stderr else "Log in to the backend that holds it.")
+            f"The state of stack '{target.stack}' can't be read: {result.stderr.strip()}\n"
+            + (_ENCRYPTED if "passphrase" in result.stderr else "Log in to the backend that holds it.")
         )
-    return read_export(asked.stdout, target.stack)
+    return read_export(result.stdout, target.stack)
 
 
 def read_export(text: str, stack: str) -> Checkpoint:
@@ -274,18 +274,18 @@ def settle_pending(target: Target, remembered: Checkpoint, *, forget: bool = Tru
     options = ["--yes", "--skip-preview", pending, *roots]
     _free(target)
     with _noted_interrupts() as interrupts:
-        asked = _ask(target, "refresh", "--stack", target.stack, *options)
+        result = _ask(target, "refresh", "--stack", target.stack, *options)
     if interrupts:
         raise KeyboardInterrupt
-    if asked.returncode != 0:
-        said = asked.stderr.strip() or asked.stdout.strip()
+    if result.returncode != 0:
+        message = result.stderr.strip() or result.stdout.strip()
         remedy = (
             "Wait until that run has ended. If it is dead, take its lock away, and start this command again: "
             f"pulumi cancel --yes --stack {target.stack}"
-            if "currently locked" in said
+            if "currently locked" in message
             else _ENCRYPTED
         )
-        raise OperationError(f"The state of stack '{target.stack}' can't be changed: {said}\n{remedy}")
+        raise OperationError(f"The state of stack '{target.stack}' can't be changed: {message}\n{remedy}")
 
 
 def bind_cluster(target: Target) -> None:
@@ -314,10 +314,10 @@ def bind_cluster(target: Target) -> None:
 
 def outputs(target: Target) -> dict[str, object]:
     """The stack's outputs."""
-    asked = _ask(target, "stack", "output", "--json", "--stack", target.stack)
-    if asked.returncode != 0:
-        raise OperationError(f"The outputs of stack '{target.stack}' can't be read: {asked.stderr.strip()}")
-    answer = json.loads(asked.stdout)
+    result = _ask(target, "stack", "output", "--json", "--stack", target.stack)
+    if result.returncode != 0:
+        raise OperationError(f"The outputs of stack '{target.stack}' can't be read: {result.stderr.strip()}")
+    answer = json.loads(result.stdout)
     return dict(answer)
 
 

@@ -72,7 +72,7 @@ class Step(_Event):
         """The class of our component that it is, or is a part of; empty outside of them."""
         # urn:pulumi:<stack>::<project>::<types from the top, with $ between>::<name>
         *_, types, _ = ("", "", *self.urn.split("::", 3))
-        ours = [each for each in types.split("$") if each.startswith(_COMPONENT)]
+        ours = [token for token in types.split("$") if token.startswith(_COMPONENT)]
         return ours[-1].removeprefix(_COMPONENT) if ours else ""
 
 
@@ -233,9 +233,9 @@ def parse_events(lines: Iterable[str]) -> tuple[list[Line], bool]:
 
 
 def _diagnostics(events: Iterable[Line], severity: str) -> tuple[str, ...]:
-    said = (
+    messages = (
         _COLOUR.sub("", event.diagnostic.message).strip()
         for event in events
         if event.diagnostic and event.diagnostic.severity == severity and not event.diagnostic.ephemeral
     )
-    return tuple(dict.fromkeys(text for text in said if text and not _NOISE.match(text)))
+    return tuple(dict.fromkeys(text for text in messages if text and not _NOISE.match(text)))

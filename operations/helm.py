@@ -110,13 +110,13 @@ class Helm:
             why = done.stderr.strip()
         except subprocess.TimeoutExpired:
             why = f"no answer within {_SECONDS} s"
-        found = list(folder.glob("*.tgz"))
-        if not found:
+        archives = list(folder.glob("*.tgz"))
+        if not archives:
             raise OperationError(
                 f"The chart {source.chart} {source.version} can't be fetched: {why}\n"
                 "Fetch it where there is network, and name the archive: make images CHARTS=path"
             )
-        return found[0]
+        return archives[0]
 
 
 def _run(command: Sequence[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -135,14 +135,14 @@ def objects(text: str) -> list[Manifest]:
     Raises:
         OperationError: it is not YAML.
     """
-    found: list[Manifest] = []
+    manifests: list[Manifest] = []
     try:
         for document in _load(text):
             if isinstance(document, dict):
-                found += _with_carried(document)
+                manifests += _with_carried(document)
     except yaml.YAMLError as error:
         raise OperationError(f"What the chart renders is not YAML: {error}") from error
-    return found
+    return manifests
 
 
 def _load(text: str) -> Iterator[object]:
@@ -155,21 +155,21 @@ def _with_carried(manifest: Manifest) -> Iterator[Manifest]:
     if manifest.get("kind") != "ConfigMap" or not isinstance(data, dict):
         yield manifest
         return
-    carried = {name: found for name, text in data.items() if (found := _manifests_in(text))}
+    carried = {name: manifests for name, text in data.items() if (manifests := _manifests_in(text))}
     yield manifest | {"data": {name: text for name, text in data.items() if name not in carried}}
-    for found in carried.values():
-        yield from found
+    for manifests in carried.values():
+        yield from manifests
 
 
 def _manifests_in(text: object) -> list[Manifest]:
     if not isinstance(text, str) or "apiVersion:" not in text:
         return []
     try:
-        inner = [each for each in _load(text) if each is not None]
+        inner = [document for document in _load(text) if document is not None]
     except yaml.YAMLError:
         # A script or a configuration.
         return []
-    whole = all(isinstance(each, dict) and {"apiVersion", "kind"} <= each.keys() for each in inner)
+    whole = all(isinstance(document, dict) and {"apiVersion", "kind"} <= document.keys() for document in inner)
     return cast("list[Manifest]", inner) if whole else []
 
 
@@ -221,15 +221,15 @@ def _kept(value: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
 
 def fields(manifests: Iterable[Manifest]) -> dict[str, str]:
     """Every leaf of the objects by its place."""
-    found: dict[str, str] = {}
+    leaves: dict[str, str] = {}
     seen: Counter[str] = Counter()
     for manifest in manifests:
         metadata = manifest.get("metadata") or {}
         name = f"{manifest.get('kind')} {metadata.get('namespace', '')}/{metadata.get('name', '')}"
         seen[name] += 1
         # A hook may make an object again that another one deleted.
-        found |= _leaves(manifest, name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return found
+        leaves |= _leaves(manifest, name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return leaves
 
 
 def _leaves(value: object, place: str) -> Iterator[tuple[str, str]]:

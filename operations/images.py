@@ -87,14 +87,14 @@ def images(settings: StackSettings, charts: Iterable[Path], root: Path, helm: He
             f"The stack has no chart {', '.join(sorted(unknown))}; it has {', '.join(sorted(releases))}."
         )
     circumstances = Circumstances(settings.cluster.kubernetes_version or KUBERNETES_VERSION)
-    found: dict[str, set[str]] = {}
+    users: dict[str, set[str]] = {}
     for name, release in releases.items():
         with _chart(given.get(name), release, root, helm) as chart:
             for image in named(objects(helm.render(chart, release, circumstances))):
-                found.setdefault(image, set()).add(name)
+                users.setdefault(image, set()).add(name)
     for image in named(every_object.objects(settings).values()):
-        found.setdefault(image, set()).add(OWN)
-    return tuple(Image(image, tuple(sorted(by))) for image, by in sorted(found.items()))
+        users.setdefault(image, set()).add(OWN)
+    return tuple(Image(image, tuple(sorted(by))) for image, by in sorted(users.items()))
 
 
 def named(manifests: Iterable[Manifest]) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _named(value: object) -> Iterator[str]:
         yield from _of(value)
         for key, item in value.items():
             if key in _CONTAINERS and isinstance(item, list):
-                yield from (each["image"] for each in item if isinstance(each.get("image"), str))
+                yield from (container["image"] for container in item if isinstance(container.get("image"), str))
             yield from _named(item)
 
 
@@ -147,31 +147,31 @@ def _chart(given: Path | None, release: HelmRelease, root: Path, helm: Helm) -> 
             yield helm.pull(source, Path(folder))
 
 
-def with_digests(found: Iterable[Image], ask: Callable[[str], Content]) -> tuple[Image, ...]:
+def with_digests(listed: Iterable[Image], ask: Callable[[str], Content]) -> tuple[Image, ...]:
     """The images with what their registries tell of them."""
-    found = tuple(found)
-    told = []
-    with progress("asking registries", len(found), lambda done, total: f"{done} of {total} images") as advance:
-        for each in found:
-            content = ask(each.image)
-            told.append(Image(each.image, each.used_by, content.digest, content.architectures, content.problem))
+    listed = tuple(listed)
+    completed = []
+    with progress("asking registries", len(listed), lambda done, total: f"{done} of {total} images") as advance:
+        for image in listed:
+            content = ask(image.image)
+            completed.append(Image(image.image, image.used_by, content.digest, content.architectures, content.problem))
             advance(1)
-    return tuple(told)
+    return tuple(completed)
 
 
-def table(found: Iterable[Image]) -> str:
+def table(listed: Iterable[Image]) -> str:
     """For a person: name, processors, who starts it, digest; then why something is not told."""
-    found = tuple(found)
+    listed = tuple(listed)
     rows = [("IMAGE", "ARCHITECTURES", "USED BY", "DIGEST")]
     rows += [
-        (each.image, " ".join(each.architectures) or "not told", ", ".join(each.used_by), each.digest or "not told")
-        for each in found
+        (image.image, " ".join(image.architectures) or "not told", ", ".join(image.used_by), image.digest or "not told")
+        for image in listed
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
     ]
-    problems = dict.fromkeys(f"without digest: {each.image}: {each.problem}" for each in found if each.problem)
+    problems = dict.fromkeys(f"without digest: {image.image}: {image.problem}" for image in listed if image.problem)
     return "\n".join((*lines, *problems))
 
 
@@ -213,7 +213,7 @@ class Lock(BaseModel):
     images: tuple[LockedImage, ...]
 
 
-def lock(stack: str, found: Iterable[Image]) -> str:
+def lock(stack: str, listed: Iterable[Image]) -> str:
     """The same for programs: a `Lock` as JSON."""
-    locked = tuple(LockedImage(**asdict(each), pinned=each.pinned, name=each.name) for each in found)
+    locked = tuple(LockedImage(**asdict(image), pinned=image.pinned, name=image.name) for image in listed)
     return Lock(stack=stack, images=locked).model_dump_json(indent=2) + "\n"

@@ -19,12 +19,12 @@ _NO_TAG = (
 )
 
 
-def choose(settings: StackSettings, there: simulator.Status, *, official_chart: bool) -> str | None:
+def choose(settings: StackSettings, status: simulator.Status, *, official_chart: bool) -> str | None:
     """What KAI_PROGRAMS says; without it, the images on a new simulator if they can be had, which is said.
 
     Args:
         settings: the stack's.
-        there: the stack's simulator as it is.
+        status: the stack's simulator as it is.
         official_chart: whether KAI's chart is not our stand-in.
 
     Returns:
@@ -37,15 +37,15 @@ def choose(settings: StackSettings, there: simulator.Status, *, official_chart: 
     """
     chosen = os.environ.get(toolchain.FOLDER_VARIABLE)
     if chosen == EMULATED:
-        if there.kai_programs:
+        if status.kai_programs:
             raise OperationError(
                 "This simulator runs KAI's programs. Forget it with `make reset`, then run the same command again."
             )
         return None
     if chosen:
         return _said(chosen, settings, official_chart=official_chart)
-    if there.exists:
-        if there.kai_programs and not official_chart:
+    if status.exists:
+        if status.kai_programs and not official_chart:
             raise OperationError(
                 "This simulator runs KAI's programs, and KAI's own chart can't be reached now. Say where a copy lies "
                 "(kai.chart.source in the stack file), or forget the simulator with `make reset`: then KAI is emulated."

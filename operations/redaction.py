@@ -26,18 +26,18 @@ class Redactor:
     """Hides what is marked as secret, what looks like one, and the values it was told.
 
     Args:
-        known: secret values, such as a token of the environment; those below four characters are not looked for, since
-            they would be found everywhere.
+        secrets: values, such as a token of the environment; those below four characters are not looked for, since they
+            would be found everywhere.
     """
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        values = sorted({value for value in known if len(value) >= _SHORTEST_KNOWN}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, values))) if values else None
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        values = sorted({value for value in secrets if len(value) >= _SHORTEST_KNOWN}, key=len, reverse=True)
+        self._secrets = re.compile("|".join(map(re.escape, values))) if values else None
 
     def text(self, text: str) -> str:
         """The text without secrets."""
-        if self._known:
-            text = self._known.sub(HIDDEN, text)
+        if self._secrets:
+            text = self._secrets.sub(HIDDEN, text)
         return _SECRET_TEXT.sub(HIDDEN, text)
 
     def inputs(self, resource_type: str, values: Mapping[str, object]) -> dict[str, object]:

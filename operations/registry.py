@@ -77,5 +77,5 @@ class Registries:
         if entries is None:
             platforms = [_Platform.model_validate_json(self.crane.config(image))]
         else:
-            platforms = [each.platform for each in entries]
-        return tuple(sorted({each.architecture for each in platforms} - {"unknown"}))
+            platforms = [entry.platform for entry in entries]
+        return tuple(sorted({platform.architecture for platform in platforms} - {"unknown"}))

@@ -53,8 +53,8 @@ class Scratch:
         Raises:
             OperationError: there is one.
         """
-        found = self.cluster.namespace(self.name)
-        if found is not None and self.label not in found.labels:
+        namespace = self.cluster.namespace(self.name)
+        if namespace is not None and self.label not in namespace.labels:
             raise OperationError(
                 f"The namespace '{self.name}' exists and is not the {self.owner}'s: it lacks the label {self.label}. "
                 f"Nothing was changed. Remove or rename it, and start the {self.owner} again."
@@ -77,8 +77,8 @@ class Scratch:
         Raises:
             OperationError: pods of somebody else's are in the namespace, or it does not go.
         """
-        found = self.cluster.namespace(self.name)
-        if found is None or self.label not in found.labels:
+        namespace = self.cluster.namespace(self.name)
+        if namespace is None or self.label not in namespace.labels:
             return
         pods = self.cluster.pods(namespace=self.name)
         for pod in pods:

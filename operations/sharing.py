@@ -58,11 +58,11 @@ def decided(pods: Callable[[], Sequence[Mapping[str, Any]]], count: int) -> list
     """The workload's pods, once each runs or has KAI's word why it does not; as they are after a minute, otherwise."""
     deadline = time.monotonic() + _WITHIN_SECONDS
     while True:
-        there = sorted(pods(), key=lambda pod: (_phase(pod) != "Running", pod["metadata"]["name"]))
-        if len(there) == count and all(_phase(pod) == "Running" or reason(pod) for pod in there):
-            return there
+        current = sorted(pods(), key=lambda pod: (_phase(pod) != "Running", pod["metadata"]["name"]))
+        if len(current) == count and all(_phase(pod) == "Running" or reason(pod) for pod in current):
+            return current
         if time.monotonic() > deadline:
-            return there
+            return current
         time.sleep(_POLL_SECONDS)
 
 
@@ -79,9 +79,9 @@ def table(pods: Sequence[Mapping[str, Any]], *, width: int) -> str:
         shown.add_column(column)
     for pod in pods:
         metadata = pod["metadata"]
-        asked = (metadata.get("annotations") or {}).get(GPU_MEMORY, "-")
+        memory = (metadata.get("annotations") or {}).get(GPU_MEMORY, "-")
         node = pod["spec"].get("nodeName") or "-"
-        shown.add_row(metadata["name"], asked, _phase(pod), node, reason(pod))
+        shown.add_row(metadata["name"], memory, _phase(pod), node, reason(pod))
     out = io.StringIO()
     console = Console(file=out, width=width, color_system=None, highlight=False)
     console.print(f"Scheduled by KAI ({WORKLOAD}): {running} Running, {len(pods) - running} Pending.\n")

@@ -71,9 +71,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        known = ", ".join(stack_names(path.parent))
+        stacks = ", ".join(stack_names(path.parent))
         raise OperationError(
-            f"There is no {path.name}, so no such stack.\nStacks: {known}. Choose one with --stack, or, with make, "
+            f"There is no {path.name}, so no such stack.\nStacks: {stacks}. Choose one with --stack, or, with make, "
             "STACK=name."
         ) from error
     except UnicodeDecodeError as error:
@@ -171,7 +171,10 @@ def for_simulator(content: dict[str, Any]) -> dict[str, Any]:
     settings = {section: value for section, value in content["config"][_KEY].items() if section != "hosts"}
     platform = _dict_of(settings.get("platform"))
     measured = {
-        kind: {node: {"gpu_memory_mib": SIMULATED_MEMORY_MIB} | _dict_of(said) for node, said in nodes.items()}
+        kind: {
+            node: {"gpu_memory_mib": SIMULATED_MEMORY_MIB} | _dict_of(node_settings)
+            for node, node_settings in nodes.items()
+        }
         for kind in ("tegra_nodes", "unified_memory_nodes")
         if (nodes := _dict_of(platform.get(kind)))
     }

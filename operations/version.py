@@ -34,7 +34,7 @@ def commit() -> str:
 
 def version_text() -> str:
     """The whole text; looks at what is there, and asks no host."""
-    at = f" ({found})" if (found := commit()) else ""
+    at = f" ({revision})" if (revision := commit()) else ""
     return f"kai-anywhere {project_version()}{at} in {ROOT}\n\n{programs_text(survey(Program).located)}"
 
 
@@ -45,8 +45,8 @@ def programs_text(located: Mapping[Program, Located]) -> str:
         table.add_column(column, overflow="fold")
     for program in Program:
         if program in located:
-            there = located[program]
-            table.add_row(program.value, there.version or "unknown", there.origin.value, str(there.path))
+            location = located[program]
+            table.add_row(program.value, location.version or "unknown", location.origin.value, str(location.path))
         else:
             table.add_row(program.value, "-", "-", "not there yet; whoever needs it downloads or builds it")
     out = io.StringIO()

@@ -32,11 +32,11 @@ class Cleaner:
     """Cleans the files of one bundle: secrets are hidden, addresses become `address-1`, the same one everywhere.
 
     Args:
-        known: secret values, such as the user's own token.
+        secrets: values, such as the user's own token.
     """
 
-    def __init__(self, known: frozenset[str] = frozenset()) -> None:
-        self._redactor = Redactor(known)
+    def __init__(self, secrets: frozenset[str] = frozenset()) -> None:
+        self._redactor = Redactor(secrets)
         self._addresses: dict[str, str] = {}
 
     def text(self, text: str) -> str:
@@ -60,40 +60,51 @@ class Cleaner:
         }
         for kind in ("initContainers", "containers"):
             if spec.get(kind):
-                kept[kind] = [{"name": each["name"], "resources": each.get("resources") or {}} for each in spec[kind]]
+                kept[kind] = [
+                    {"name": container["name"], "resources": container.get("resources") or {}}
+                    for container in spec[kind]
+                ]
         status = pod.get("status") or {}
-        told = {key: status[key] for key in ("phase", "reason", "message", "conditions", "startTime") if key in status}
+        kept_status = {
+            key: status[key] for key in ("phase", "reason", "message", "conditions", "startTime") if key in status
+        }
         states = [
-            {key: each[key] for key in ("name", "ready", "restartCount", "state", "lastState") if key in each}
-            for each in status.get("containerStatuses") or ()
+            {
+                key: container_status[key]
+                for key in ("name", "ready", "restartCount", "state", "lastState")
+                if key in container_status
+            }
+            for container_status in status.get("containerStatuses") or ()
         ]
         named = {
             key: metadata[key]
             for key in ("name", "namespace", "creationTimestamp", "deletionTimestamp")
             if key in metadata
         }
-        owners = [{"kind": each["kind"], "name": each["name"]} for each in metadata.get("ownerReferences") or ()]
+        owners = [{"kind": owner["kind"], "name": owner["name"]} for owner in metadata.get("ownerReferences") or ()]
         return self._object(
             {
                 "metadata": named | _known_keys(metadata) | {"ownerReferences": owners},
                 "spec": kept,
-                "status": told | {"containerStatuses": states},
+                "status": kept_status | {"containerStatuses": states},
             }
         )
 
     def node(self, node: Mapping[str, Any]) -> Json:
         """A node: labels and annotations that concern GPUs, what it advertises, its versions and conditions."""
         metadata, status = node["metadata"], node.get("status") or {}
-        told = {key: status[key] for key in ("capacity", "allocatable", "conditions", "nodeInfo") if key in status}
+        kept_status = {
+            key: status[key] for key in ("capacity", "allocatable", "conditions", "nodeInfo") if key in status
+        }
         spec = {key: value for key, value in (node.get("spec") or {}).items() if key in {"taints", "unschedulable"}}
         named = {key: metadata[key] for key in ("name", "creationTimestamp") if key in metadata}
         info = {
             key: value
-            for key, value in told.get("nodeInfo", {}).items()
+            for key, value in kept_status.get("nodeInfo", {}).items()
             if key not in {"machineID", "systemUUID", "bootID"}
         }
         return self._object(
-            {"metadata": named | _known_keys(metadata), "spec": spec, "status": told | {"nodeInfo": info}}
+            {"metadata": named | _known_keys(metadata), "spec": spec, "status": kept_status | {"nodeInfo": info}}
         )
 
     def _object(self, content: Json) -> Json:

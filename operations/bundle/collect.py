@@ -87,12 +87,12 @@ def collect(cluster: Cluster, namespaces: Iterable[str], cleaner: Cleaner, repor
     for what, objects in sorted(lists.items()):
         match what:
             case "nodes":
-                cleaned = [cleaner.node(each) for each in objects]
+                cleaned = [cleaner.node(node) for node in objects]
             case "all pods":
                 what = "pods-that-share-gpus"  # noqa: PLW2901 - the file's name
-                cleaned = [cleaner.tenant(each) for each in objects if _tenant(each, names)]
+                cleaned = [cleaner.tenant(pod) for pod in objects if _tenant(pod, names)]
             case _:
-                cleaned = [cleaner.component(each) for each in objects]
+                cleaned = [cleaner.component(manifest) for manifest in objects]
         if cleaned:
             _keep(collected, f"objects/{what}.json", what, cleaned)
     _logs(cluster, pods, cleaner, collected, report)
@@ -128,15 +128,17 @@ def _logs(
     collected: Collected,
     report: Callable[[str], None],
 ) -> None:
-    wanted = [
+    containers = [
         (pod["metadata"]["namespace"], pod["metadata"]["name"], status["name"], previous)
         for pod in pods
         for status in (pod.get("status") or {}).get("containerStatuses") or ()
         for previous in ((False, True) if status.get("restartCount") else (False,))
     ]
-    if len(wanted) > LOGS:
-        collected.left_out.append(f"logs: {len(wanted) - LOGS} of {len(wanted)} containers, since {LOGS} are the most")
-    report(f"Logs of {min(len(wanted), LOGS)} containers")
+    if len(containers) > LOGS:
+        collected.left_out.append(
+            f"logs: {len(containers) - LOGS} of {len(containers)} containers, since {LOGS} are the most"
+        )
+    report(f"Logs of {min(len(containers), LOGS)} containers")
 
     read = partial(cluster.log, lines=LOG_LINES, limit_bytes=_READ_BYTES)
     with Reader(cluster) as reader:
@@ -144,7 +146,7 @@ def _logs(
             f"logs/{namespace}/{pod}.{container}{'.previous' if previous else ''}.log": reader.ask(
                 "logs", "", read, namespace, pod, container=container, previous=previous
             )
-            for namespace, pod, container, previous in wanted[:LOGS]
+            for namespace, pod, container, previous in containers[:LOGS]
         }
         for name, answer in answers.items():
             if text := answer():

@@ -94,7 +94,7 @@ def bundle(
     left_out += f"\n\nOf each log there are the last {LOG_LINES} lines, and {LOG_BYTES // 1024} KiB at most."
     collected.files["README.md"] = _README.format(made=f"{made:%Y-%m-%d %H:%M} UTC", left_out=left_out).encode()
     _write(file, file.name.removesuffix(".tar.gz"), collected.files)
-    typer.echo(_told(file, collected, as_json=as_json))
+    typer.echo(_summary(file, collected, as_json=as_json))
     if collected.left_out:
         raise typer.Exit(ExitStatus.WARNINGS)
 
@@ -111,16 +111,20 @@ def _add_hosts(collected: Collected, cleaner: Cleaner, stack: str, settings: Sta
     except HostLookError as error:
         collected.left_out.append(f"hosts: {error}")
         return
-    collected.left_out += [f"host {node}: {each.trouble}" for node, each in sorted(reports.items()) if each.trouble]
-    answers = {node: each.examination.model_dump(mode="json") for node, each in reports.items() if each.examination}
+    collected.left_out += [
+        f"host {node}: {report.trouble}" for node, report in sorted(reports.items()) if report.trouble
+    ]
+    answers = {
+        node: report.examination.model_dump(mode="json") for node, report in reports.items() if report.examination
+    }
     if answers:
         collected.files["hosts.json"] = cleaner.text(json.dumps(answers, indent=1)).encode()
 
 
-def _told(file: Path, collected: Collected, *, as_json: bool) -> str:
+def _summary(file: Path, collected: Collected, *, as_json: bool) -> str:
     if as_json:
-        told = Told(file=str(file), files=sorted(collected.files), left_out=collected.left_out)
-        return told.model_dump_json(indent=2)
+        outcome = Told(file=str(file), files=sorted(collected.files), left_out=collected.left_out)
+        return outcome.model_dump_json(indent=2)
     size = file.stat().st_size / 1024
     lines = [f"{file}: {len(collected.files)} files, {size:.0f} KiB. Look through it before you publish it."]
     lines += [f"warning: not in it: {line}" for line in collected.left_out]
@@ -128,7 +132,11 @@ def _told(file: Path, collected: Collected, *, as_json: bool) -> str:
 
 
 def _namespaces(settings: StackSettings) -> set[str]:
-    own = {each["metadata"]["name"] for each in every_object.objects(settings).values() if each["kind"] == "Namespace"}
+    own = {
+        manifest["metadata"]["name"]
+        for manifest in every_object.objects(settings).values()
+        if manifest["kind"] == "Namespace"
+    }
     return own | {settings.kai.namespace, settings.gpu_operator.namespace, reservation.NAMESPACE}
 
 

@@ -72,15 +72,15 @@ def doctor(  # noqa: PLR0913 - the options of a command
     hosts = hosts or Category.HOSTS in (only or [])
     if hosts and stack is None:
         raise typer.BadParameter("--hosts asks the hosts of a stack: name it with --stack.")
-    choice = Choice(frozenset(only or ()), frozenset(skip or ()), frozenset(_known(suppress or [])))
+    choice = Choice(frozenset(only or ()), frozenset(skip or ()), frozenset(_valid_codes(suppress or [])))
     with open_place(stack, context) as place:
         ask = partial(hosts_of, str(stack), place.stack) if hosts else None
         facts, diagnosis = _looked(place, stack, choice, wait, fail_on, ask)
         status = exit_status(diagnosis, fail_on)
         cluster = place.cluster
         if as_json:
-            said = report(facts, diagnosis, server=cluster.server, context=cluster.context, status=status)
-            typer.echo(said.model_dump_json(indent=2))
+            document = report(facts, diagnosis, server=cluster.server, context=cluster.context, status=status)
+            typer.echo(document.model_dump_json(indent=2))
         else:
             render(_console(), diagnosis, where=f"the cluster at {cluster.server} (context '{cluster.context}')")
     raise typer.Exit(status)
@@ -98,14 +98,16 @@ def pod(
     """Say in one sentence why a pod does not run, with evidence. Exit status 0 where it runs, else 3."""
     with open_place(stack, context) as place:
         facts = facts_of(place, stack, namespace)
-        there = one_pod.find_pod(facts, name, namespace)
+        selected = one_pod.find_pod(facts, name, namespace)
         diagnosis = diagnose(facts)
-        verdict = one_pod.explain(facts, diagnosis, there)
+        verdict = one_pod.explain(facts, diagnosis, selected)
         status = ExitStatus.WELL if verdict.runs else ExitStatus.FAILED
         cluster = place.cluster
         if as_json:
-            said = pod_report(facts, diagnosis, verdict, server=cluster.server, context=cluster.context, status=status)
-            typer.echo(said.model_dump_json(indent=2))
+            document = pod_report(
+                facts, diagnosis, verdict, server=cluster.server, context=cluster.context, status=status
+            )
+            typer.echo(document.model_dump_json(indent=2))
         else:
             render_pod(_console(), verdict, facts)
     raise typer.Exit(status)
@@ -117,10 +119,10 @@ def schema() -> str:
     return json.dumps(schemas, indent=2) + "\n"
 
 
-def _known(suppressed: list[str]) -> list[str]:
-    known = {check.code for check in CHECKS}
+def _valid_codes(suppressed: list[str]) -> list[str]:
+    all_codes = {check.code for check in CHECKS}
     for code in suppressed:
-        if code not in known:
+        if code not in all_codes:
             raise typer.BadParameter(f"--suppress {code}: no check has this code. docs/troubleshooting.md has all.")
     return suppressed
 
@@ -151,9 +153,9 @@ def hosts_of(stack: str, settings: StackSettings) -> dict[str, HostReport]:
     return ask(settings, read_secrets(stack, settings.hosts, ROOT, environment), environment)
 
 
-def _with_hosts(facts: Facts, asked: Callable[[], dict[str, HostReport]]) -> Facts:
+def _with_hosts(facts: Facts, ask: Callable[[], dict[str, HostReport]]) -> Facts:
     try:
-        return replace(facts, hosts=asked())
+        return replace(facts, hosts=ask())
     except HostLookError as error:
         return replace(facts, hosts={}, unseen={**facts.unseen, Source.HOSTS: Unseen(Source.HOSTS, str(error))})
 

@@ -79,9 +79,9 @@ class Diagnosis:
     def unseen(self) -> Mapping[Unseen, list[str]]:
         """What could not be read, with the codes of the checks that needed it."""
         codes: dict[Unseen, list[str]] = defaultdict(list)
-        for each in self.not_checked:
-            for unseen in each.unseen:
-                codes[unseen].append(each.check.code)
+        for gap in self.not_checked:
+            for unseen in gap.unseen:
+                codes[unseen].append(gap.check.code)
         return codes
 
     def count(self, severity: Severity) -> int:
@@ -99,17 +99,18 @@ def diagnose(facts: Facts, choice: Choice | None = None, checks: Sequence[Check]
     """
     choice = choice or Choice()
     # Hosts are asked where that is said; else their checks are no less done than what nobody asked for.
-    asked = [check for check in checks if check.category is not Category.HOSTS or facts.hosts is not None]
-    chosen = [check for check in asked if choice.runs(check)]
+    applicable = [check for check in checks if check.category is not Category.HOSTS or facts.hosts is not None]
+    chosen = [check for check in applicable if choice.runs(check)]
     blind = [NotChecked(check, unseen) for check in chosen if (unseen := _unseen(check, facts))]
     seeing = [check for check in chosen if not _unseen(check, facts)]
-    judged = [Judged(check, finding) for check in seeing for finding in check.judge(facts)]
-    problems = sorted(_problems(judged), key=lambda each: each.cause.check.severity is not Severity.ERROR)
+    results = [Judged(check, finding) for check in seeing for finding in check.judge(facts)]
+    problems = sorted(_problems(results), key=lambda problem: problem.cause.check.severity is not Severity.ERROR)
     suppressed = [problem for problem in problems if _is_suppressed(problem, choice.suppress)]
     return Diagnosis(
         problems=tuple(
             Problem(
-                problem.cause, tuple(each for each in problem.symptoms if not _one_suppressed(each, choice.suppress))
+                problem.cause,
+                tuple(symptom for symptom in problem.symptoms if not _one_suppressed(symptom, choice.suppress)),
             )
             for problem in problems
             if not _is_suppressed(problem, choice.suppress)
@@ -146,33 +147,33 @@ class _Causes:
 
     def of(self, finding: Finding, index: int) -> int | None:
         """The first cause of a finding that is not the finding itself."""
-        found = [] if self.anywhere is None else [self.anywhere]
-        found += [self.by_name[name] for name in finding.about if name in self.by_name]
-        return min((each for each in found if each != index), default=None)
+        causes = [] if self.anywhere is None else [self.anywhere]
+        causes += [self.by_name[name] for name in finding.about if name in self.by_name]
+        return min((cause for cause in causes if cause != index), default=None)
 
 
-def _problems(judged: Sequence[Judged]) -> Iterator[Problem]:
+def _problems(results: Sequence[Judged]) -> Iterator[Problem]:
     causes: dict[str, _Causes] = defaultdict(lambda: _Causes(None, {}))
-    for index, each in enumerate(judged):
-        for code in each.check.explains:
-            known = causes[code]
-            if each.finding.reach is None:
-                known.anywhere = index if known.anywhere is None else known.anywhere
+    for index, result in enumerate(results):
+        for code in result.check.explains:
+            of_code = causes[code]
+            if result.finding.reach is None:
+                of_code.anywhere = index if of_code.anywhere is None else of_code.anywhere
             else:
-                for name in each.finding.reach:
-                    known.by_name.setdefault(name, index)
+                for name in result.finding.reach:
+                    of_code.by_name.setdefault(name, index)
     parents = {
         index: parent
-        for index, each in enumerate(judged)
-        if each.check.code in causes and (parent := causes[each.check.code].of(each.finding, index)) is not None
+        for index, result in enumerate(results)
+        if result.check.code in causes and (parent := causes[result.check.code].of(result.finding, index)) is not None
     }
     symptoms: dict[int, list[Judged]] = defaultdict(list)
-    for index, each in enumerate(judged):
+    for index, result in enumerate(results):
         if index in parents:
-            symptoms[_root(index, parents)].append(each)
-    for index, each in enumerate(judged):
+            symptoms[_root(index, parents)].append(result)
+    for index, result in enumerate(results):
         if index not in parents:
-            yield Problem(each, tuple(symptoms[index]))
+            yield Problem(result, tuple(symptoms[index]))
 
 
 def _root(index: int, parents: Mapping[int, int]) -> int:

@@ -242,14 +242,14 @@ class Facts:
     @property
     def config(self) -> KaiConfig | None:
         """KAI's Config; its name is fixed."""
-        return next((each for each in self.configs if each.name == "kai-config"), None)
+        return next((config for config in self.configs if config.name == "kai-config"), None)
 
     @cached_property
     def kai_namespace(self) -> str:
         """The namespace of KAI's control plane."""
         if self.config is not None and self.config.namespace:
             return self.config.namespace
-        operator = next((each for each in self.deployments if each.name == KAI_OPERATOR), None)
+        operator = next((deployment for deployment in self.deployments if deployment.name == KAI_OPERATOR), None)
         if operator is not None:
             return operator.namespace
         return self.settings.kai.namespace if self.settings else "kai-scheduler"
@@ -257,7 +257,7 @@ class Facts:
     @cached_property
     def operator_namespace(self) -> str:
         """The namespace of the GPU Operator."""
-        operator = next((each for each in self.deployments if each.name == GPU_OPERATOR), None)
+        operator = next((deployment for deployment in self.deployments if deployment.name == GPU_OPERATOR), None)
         if operator is not None:
             return operator.namespace
         return self.settings.gpu_operator.namespace if self.settings else "gpu-operator"
@@ -265,14 +265,14 @@ class Facts:
     @cached_property
     def kai_is_there(self) -> bool:
         """Whether anything of KAI's is installed."""
-        return bool(self.configs or any(each.name == KAI_OPERATOR for each in self.deployments))
+        return bool(self.configs or any(deployment.name == KAI_OPERATOR for deployment in self.deployments))
 
     @cached_property
     def has_operator(self) -> bool:
         """Whether the GPU Operator is installed, or should be."""
         installs = self.settings is not None and self.settings.gpu_operator.install
-        there = any(each.name == GPU_OPERATOR for each in self.deployments)
-        return bool(installs or there or self.cluster_policies)
+        deployed = any(deployment.name == GPU_OPERATOR for deployment in self.deployments)
+        return bool(installs or deployed or self.cluster_policies)
 
     @cached_property
     def scheduler_name(self) -> str:
@@ -336,17 +336,17 @@ class Facts:
 
     def pods_of(self, workload: Deployment | DaemonSet) -> tuple[Pod, ...]:
         """The pods that a Deployment or DaemonSet selects."""
-        wanted = workload.selector.items()
+        selector = workload.selector.items()
         return tuple(
             pod
             for pod in self.snapshot.pods
-            if wanted and pod.namespace == workload.namespace and wanted <= pod.labels.items()
+            if selector and pod.namespace == workload.namespace and selector <= pod.labels.items()
         )
 
     def events_of(self, kind: str, namespace: str, name: str) -> tuple[str, ...]:
         """What the warnings of an object say, without repetition, the last three."""
-        said = [f"{event.reason}: {event.message}" for event in self._events.get((kind, namespace, name), ())]
-        return tuple(dict.fromkeys(said))[-3:]
+        warnings = [f"{event.reason}: {event.message}" for event in self._events.get((kind, namespace, name), ())]
+        return tuple(dict.fromkeys(warnings))[-3:]
 
     @cached_property
     def _events(self) -> Mapping[tuple[str, str, str], list[Event]]:
@@ -357,7 +357,14 @@ class Facts:
 
     def deployment(self, namespace: str, name: str) -> Deployment | None:
         """A Deployment, or None."""
-        return next((each for each in self.deployments if (each.namespace, each.name) == (namespace, name)), None)
+        return next(
+            (
+                deployment
+                for deployment in self.deployments
+                if (deployment.namespace, deployment.name) == (namespace, name)
+            ),
+            None,
+        )
 
     def is_young(self, pod: Pod) -> bool:
         """Whether a pod may still become what it should be."""
@@ -370,4 +377,4 @@ GPU_GROUP = "runai-gpu-group"
 
 def names(objects: Iterable[Named]) -> str:
     """Names in a sentence."""
-    return ", ".join(sorted(each.name for each in objects)) or "none"
+    return ", ".join(sorted(named.name for named in objects)) or "none"

@@ -23,8 +23,8 @@ class Rule(Answer):
 
     def allows(self, verb: str, group: str, resource: str) -> bool:
         """Whether the rule alone allows it."""
-        wanted = ((self.verbs, verb), (self.groups, group), (self.resources, resource))
-        return all(said in listed or "*" in listed for listed, said in wanted)
+        pairs = ((self.verbs, verb), (self.groups, group), (self.resources, resource))
+        return all(value in listed or "*" in listed for listed, value in pairs)
 
 
 class Role(_Named):
@@ -47,12 +47,12 @@ class RoleBinding(_Named):
     def accounts(self) -> frozenset[tuple[str, str, str]]:
         """Whom it binds: kind, namespace and name."""
         return frozenset(
-            (str(each.get("kind")), str(each.get("namespace", "")), str(each.get("name")))
-            for each in self.subjects or ()
+            (str(subject.get("kind")), str(subject.get("namespace", "")), str(subject.get("name")))
+            for subject in self.subjects or ()
         )
 
     @property
-    def said(self) -> str:
+    def in_words(self) -> str:
         """What it binds, in words."""
         bound = ", ".join(sorted(f"{kind} {namespace}/{name}" for kind, namespace, name in self.accounts))
         return f"{bound or 'nobody'} to ClusterRole {self.role}"
@@ -84,7 +84,7 @@ class Prometheus(_Named):
         return namespace == self.namespace if self.namespaces is None else self.namespaces.matches(of_namespace)
 
     @property
-    def said(self) -> str:
+    def in_words(self) -> str:
         """What it selects, in words."""
         if self.monitors is None:
             return "selects no ServiceMonitor"

@@ -56,8 +56,8 @@ def find_pod(facts: Facts, name: str, namespace: str) -> Pod:
             "namespace is enough."
         )
     elsewhere = [pod.namespace for pod in facts.snapshot.pods if pod.name == name]
-    there = [pod.name for pod in facts.snapshot.pods if pod.namespace == namespace]
-    near = difflib.get_close_matches(name, there, n=1)
+    names = [pod.name for pod in facts.snapshot.pods if pod.namespace == namespace]
+    near = difflib.get_close_matches(name, names, n=1)
     hint = f" It is in namespace {elsewhere[0]}: add --namespace {elsewhere[0]}." if elsewhere else ""
     hint = hint or (f" Did you mean '{near[0]}'?" if near else "")
     raise OperationError(f"There is no pod '{name}' in namespace '{namespace}'.{hint}")
@@ -66,7 +66,7 @@ def find_pod(facts: Facts, name: str, namespace: str) -> Pod:
 def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
     """Say in one sentence why a pod is as it is."""
     where = f"Pod {pod.namespace}/{pod.name}"
-    found = _cause(diagnosis, pod)
+    reason = _cause(diagnosis, pod)
     if _runs(pod):
         groups = [value for name, value in pod.labels.items() if name.startswith(GPU_GROUP)]
         ended = "has succeeded" if pod.phase == "Succeeded" else "runs"
@@ -78,9 +78,13 @@ def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
         )
     state = _state(pod)
     arithmetic = _arithmetic(facts, pod)
-    if found is not None and found[0].check.code != _GENERIC:
-        cause, own = found
-        evidence = [*cause.finding.evidence, *(own.finding.evidence if own is not cause else ()), *_said(facts, pod)]
+    if reason is not None and reason[0].check.code != _GENERIC:
+        cause, own = reason
+        evidence = [
+            *cause.finding.evidence,
+            *(own.finding.evidence if own is not cause else ()),
+            *_statements(facts, pod),
+        ]
         return PodVerdict(
             pod,
             runs=False,
@@ -89,26 +93,26 @@ def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
             code=cause.check.code,
             remedy=cause.check.remedy_of(cause.finding),
         )
-    said = tuple(_said(facts, pod))
+    statements = tuple(_statements(facts, pod))
     kept = facts.snapshot
-    words = next((each.words for each in said_of(pod, kept.group_of(pod), kept.bind_request_of(pod))), None)
+    words = next((statement.words for statement in said_of(pod, kept.group_of(pod), kept.bind_request_of(pod))), None)
     if arithmetic is not None:
         why, details = arithmetic
         return PodVerdict(
             pod,
             runs=False,
             sentence=f"{where} is {state} because {_clause(pod, why)}",
-            evidence=(*details, *said),
+            evidence=(*details, *statements),
             code=_GENERIC,
             remedy="Wait until others end, or ask for less: `kai-anywhere plan --live` says what would fit.",
         )
-    if said:
+    if statements:
         return PodVerdict(
             pod,
             runs=False,
-            sentence=f"{where} is {state}: {words or said[0].partition(': ')[2] or said[0]}",
-            evidence=said,
-            code=found[0].check.code if found else None,
+            sentence=f"{where} is {state}: {words or statements[0].partition(': ')[2] or statements[0]}",
+            evidence=statements,
+            code=reason[0].check.code if reason else None,
             remedy=f"kubectl --namespace {pod.namespace} describe pod {pod.name}",
         )
     return PodVerdict(
@@ -135,14 +139,14 @@ def _state(pod: Pod) -> str:
 def _cause(diagnosis: Diagnosis, pod: Pod) -> tuple[Judged, Judged] | None:
     """The first problem that concerns the pod: its cause, and the finding that names the pod."""
     name = of_pod(pod.namespace, pod.name)
-    found = [
-        (problem.cause, each)
+    causes = [
+        (problem.cause, result)
         for problem in (*diagnosis.problems, *diagnosis.suppressed)
-        for each in problem.all
-        if name in each.finding.about
+        for result in problem.all
+        if name in result.finding.about
     ]
     # What says more than that the pod waits comes first.
-    return min(found, key=lambda each: each[0].check.code == _GENERIC, default=None)
+    return min(causes, key=lambda pair: pair[0].check.code == _GENERIC, default=None)
 
 
 def _clause(pod: Pod, sentence: str) -> str:
@@ -153,7 +157,7 @@ def _clause(pod: Pod, sentence: str) -> str:
     return lowered + sentence[len(first) :]
 
 
-def _said(facts: Facts, pod: Pod) -> Iterator[str]:
+def _statements(facts: Facts, pod: Pod) -> Iterator[str]:
     """What the cluster says of a pod: conditions, its group, its bind request, its containers, its events."""
     for condition in pod.conditions:
         if condition.status == "False" and condition.message:
@@ -190,12 +194,12 @@ def _arithmetic(facts: Facts, pod: Pod) -> tuple[str, tuple[str, ...]] | None:
     workloads = [
         workload
         for workload in scene.workloads
-        if any(each.node is not None or each.name == name for each in workload.pods)
+        if any(member.node is not None or member.name == name for member in workload.pods)
     ]
     packing = place([machine.node for machine in scene.machines], workloads, scene.queues, scene.strategy)
-    for each in packing.pending:
-        if each.pod.name == name:
-            return each.why.text, tuple(_free(use) for use in packing.nodes[:_NODES])
+    for waiting in packing.pending:
+        if waiting.pod.name == name:
+            return waiting.why.text, tuple(_free(use) for use in packing.nodes[:_NODES])
     return None
 
 

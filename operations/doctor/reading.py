@@ -82,7 +82,7 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
         served = reader.ask(Source.STACK, frozenset[str](), cluster.mutating_policy_versions)
         monitoring = _ask_monitoring(reader, cluster, settings)
         stack_objects = every_object.objects(settings) if settings else {}
-        there = {
+        presence = {
             key(manifest): reader.ask(Source.STACK, True, _is_there, cluster, manifest)
             for manifest in stack_objects.values()
         }
@@ -102,11 +102,11 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
             gpu_clusters=gpu_clusters(),
             mutating_webhooks=mutating(),
             validating_webhooks=validating(),
-            kinds=frozenset(name for name, known in kinds.items() if known()),
+            kinds=frozenset(name for name, answer in kinds.items() if answer()),
             monitoring=monitoring(),
             policy_versions=served(),
-            planned=len(there),
-            missing=frozenset(name for name, answer in there.items() if not answer()) if settings else None,
+            planned=len(presence),
+            missing=frozenset(name for name, answer in presence.items() if not answer()) if settings else None,
         )
         return _with_details(cluster, reader, first, namespace)
 
@@ -126,7 +126,9 @@ def _ask_monitoring(reader: Reader, cluster: Cluster, settings: StackSettings | 
 
 def _with_details(cluster: Cluster, reader: Reader, facts: Facts, namespace: str) -> Facts:
     """What is asked for because of what was read."""
-    places = {hook.namespace for each in _configurations(facts) for hook in each.webhooks if hook.service}
+    places = {
+        hook.namespace for configuration in _configurations(facts) for hook in configuration.webhooks if hook.service
+    }
     slices = [
         reader.objects(Source.ENDPOINTS, f"/apis/discovery.k8s.io/v1/namespaces/{place}/endpointslices", EndpointSlice)
         for place in sorted(places)
@@ -161,13 +163,13 @@ def _with_details(cluster: Cluster, reader: Reader, facts: Facts, namespace: str
         profiles=_profiles(facts, _all(profiles)),
     )
     unseen: dict[Source, Unseen] = {}
-    for each in (*reader.unseen, *facts.snapshot.unseen):
-        unseen.setdefault(Source(each.what), each)
+    for gap in (*reader.unseen, *facts.snapshot.unseen):
+        unseen.setdefault(Source(gap.what), gap)
     return replace(detailed, unseen=unseen)
 
 
 def _all(answers: Iterable[Callable[[], tuple[T, ...]]]) -> tuple[T, ...]:
-    return tuple(each for answer in answers for each in answer())
+    return tuple(item for answer in answers for item in answer())
 
 
 def _configurations(facts: Facts) -> tuple[WebhookConfiguration, ...]:
@@ -183,15 +185,15 @@ def _event_namespaces(facts: Facts, namespace: str) -> list[str]:
 
 def _releases(facts: Facts) -> list[tuple[str, str]]:
     """The Helm releases of KAI and of the GPU Operator, by the names that their Deployments say, or usual ones."""
-    found = []
+    releases = []
     for name, place, usual in (
         (KAI_OPERATOR, facts.kai_namespace, kai.RELEASE),
         (GPU_OPERATOR, facts.operator_namespace, gpu_operator.RELEASE),
     ):
         deployment = facts.deployment(place, name)
-        said = deployment.annotations.get("meta.helm.sh/release-name") if deployment else None
-        found.append((place, said or usual))
-    return found
+        annotated = deployment.annotations.get("meta.helm.sh/release-name") if deployment else None
+        releases.append((place, annotated or usual))
+    return releases
 
 
 def _silent(facts: Facts) -> list[Pod]:
@@ -214,5 +216,5 @@ def _is_there(cluster: Cluster, manifest: Manifest) -> bool:
 
 
 def _profiles(facts: Facts, maps: Iterable[ConfigMap]) -> frozenset[str] | None:
-    wanted = {policy.profiles for policy in facts.cluster_policies}
-    return next((frozenset(each.data) for each in maps if each.name in wanted), None)
+    names = {policy.profiles for policy in facts.cluster_policies}
+    return next((frozenset(config_map.data) for config_map in maps if config_map.name in names), None)

@@ -37,7 +37,7 @@ def render_pod(console: Console, verdict: PodVerdict, facts: Facts) -> None:
         _labelled(console, "More", f"{PAGE}#{verdict.code.lower()}")
     if facts.unseen:
         unseen = ", ".join(
-            f"{each.what} (but for namespace {each.but})" if each.but else each.what for each in facts.unseen.values()
+            f"{gap.what} (but for namespace {gap.but})" if gap.but else gap.what for gap in facts.unseen.values()
         )
         _labelled(console, "Not seen", f"{unseen}; --json has the API server's answers.")
 
@@ -54,22 +54,24 @@ def _problem(console: Console, problems: Sequence[Problem]) -> None:
     if len(problems) > _FINDINGS:
         _indented(console, Text(f"and {len(problems) - _FINDINGS} more: --json has all of them"), 2)
     _labelled(console, "Cause", first.check.cause)
-    remedies = list(dict.fromkeys(each.cause.check.remedy_of(each.cause.finding) for each in problems[:_FINDINGS]))
+    remedies = list(
+        dict.fromkeys(problem.cause.check.remedy_of(problem.cause.finding) for problem in problems[:_FINDINGS])
+    )
     for remedy in remedies[: _REMEDIES if len(problems) <= _FINDINGS else 1]:
         _labelled(console, "Do", remedy)
-    for line in _symptoms([each for problem in problems for each in problem.symptoms]):
+    for line in _symptoms([symptom for problem in problems for symptom in problem.symptoms]):
         _labelled(console, "Hence", line)
     _labelled(console, "More", f"{PAGE}#{first.check.code.lower()}")
 
 
 def _symptoms(symptoms: Sequence[Judged]) -> Iterator[str]:
     by_code: dict[str, list[Judged]] = {}
-    for each in symptoms:
-        by_code.setdefault(each.check.code, []).append(each)
-    for code, there in by_code.items():
-        names = [str(each.finding.subject) for each in there]
+    for symptom in symptoms:
+        by_code.setdefault(symptom.check.code, []).append(symptom)
+    for code, group in by_code.items():
+        names = [str(symptom.finding.subject) for symptom in group]
         more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-        yield f"{code} {there[0].check.title}: {', '.join(names[:_NAMES])}{more}"
+        yield f"{code} {group[0].check.title}: {', '.join(names[:_NAMES])}{more}"
 
 
 def _gaps(console: Console, diagnosis: Diagnosis) -> None:
@@ -82,10 +84,10 @@ def _gaps(console: Console, diagnosis: Diagnosis) -> None:
 
 def _summary(diagnosis: Diagnosis, where: str) -> Text:
     errors, warnings = diagnosis.count(Severity.ERROR), diagnosis.count(Severity.WARNING)
-    found = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+    outcome = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
     if not errors + warnings:
-        found = "Nothing is wrong in what could be looked at" if diagnosis.not_checked else "Nothing is wrong"
-    line = f"{found} in {where}: {_count(diagnosis.checked, 'check')} done"
+        outcome = "Nothing is wrong in what could be looked at" if diagnosis.not_checked else "Nothing is wrong"
+    line = f"{outcome} in {where}: {_count(diagnosis.checked, 'check')} done"
     if diagnosis.not_checked:
         line += f", {len(diagnosis.not_checked)} not"
     if diagnosis.suppressed:

@@ -122,9 +122,10 @@ def report(facts: Facts, diagnosis: Diagnosis, *, server: str, context: str, sta
         errors=diagnosis.count(Severity.ERROR),
         warnings=diagnosis.count(Severity.WARNING),
         checked=diagnosis.checked,
-        problems=[_problem(each) for each in diagnosis.problems],
+        problems=[_problem(problem) for problem in diagnosis.problems],
         suppressed=[
-            ReportedSuppression(code=each.cause.check.code, object=_object(each.cause)) for each in diagnosis.suppressed
+            ReportedSuppression(code=problem.cause.check.code, object=_object(problem.cause))
+            for problem in diagnosis.suppressed
         ],
         not_checked=_gaps(diagnosis),
     )
@@ -154,17 +155,17 @@ def pod_report(  # noqa: PLR0913 - what a report is made of
 def _gaps(diagnosis: Diagnosis) -> list[ReportedGap]:
     return [
         ReportedGap(
-            code=each.check.code,
-            title=each.check.title,
-            unseen={unseen.what: unseen.why for unseen in each.unseen},
+            code=gap.check.code,
+            title=gap.check.title,
+            unseen={unseen.what: unseen.why for unseen in gap.unseen},
         )
-        for each in diagnosis.not_checked
+        for gap in diagnosis.not_checked
     ]
 
 
 def _problem(problem: Problem) -> ReportedProblem:
     return ReportedProblem(
-        **_finding(problem.cause).model_dump(), symptoms=[_finding(each) for each in problem.symptoms]
+        **_finding(problem.cause).model_dump(), symptoms=[_finding(symptom) for symptom in problem.symptoms]
     )
 
 

@@ -6,7 +6,7 @@ from gpu_sharing.request import GPU_FRACTION, GPU_MEMORY, RequestError, pod_requ
 
 def asks_for_share(pod: Pod) -> bool:
     """Whether a pod asks for a part of a GPU by KAI's own annotations."""
-    return any(pod.annotations.get(each) is not None for each in (GPU_FRACTION, GPU_MEMORY))
+    return any(pod.annotations.get(annotation) is not None for annotation in (GPU_FRACTION, GPU_MEMORY))
 
 
 def objection_to(pod: Pod) -> str | None:

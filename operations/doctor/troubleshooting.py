@@ -50,13 +50,13 @@ of its container runtime, is looked at with `--hosts`: [how](hosts.md#a-look-at-
 
 def page(checks: Sequence[Check] = CHECKS) -> str:
     """The page."""
-    lines = [*_contents(checks), *(line for each in Category for line in _category(each, checks))]
+    lines = [*_contents(checks), *(line for category in Category for line in _category(category, checks))]
     return "\n".join([_INTRODUCTION, *lines]).rstrip() + "\n"
 
 
 def _contents(checks: Sequence[Check]) -> Iterator[str]:
     for category in Category:
-        listed = sorted(each.code for each in checks if each.category is category)
+        listed = sorted(check.code for check in checks if check.category is category)
         links = ", ".join(f"[{code}](#{code.lower()})" for code in listed)
         yield f"- {_ABOUT[category]} (`{category.value}`): {links}"
     yield ""
@@ -65,7 +65,7 @@ def _contents(checks: Sequence[Check]) -> Iterator[str]:
 def _category(category: Category, checks: Sequence[Check]) -> Iterator[str]:
     yield f"## {_ABOUT[category]}"
     yield ""
-    for check in sorted((each for each in checks if each.category is category), key=lambda each: each.code):
+    for check in sorted((check for check in checks if check.category is category), key=lambda check: check.code):
         yield from _check(check)
 
 

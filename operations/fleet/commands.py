@@ -115,10 +115,10 @@ def operator_command(
     """Print the objects with which the Pulumi Kubernetes Operator updates the sites, wave by wave."""
     if not _COMMIT.fullmatch(commit):
         raise OperationError(f"{commit!r} is no whole commit: git rev-parse HEAD prints one.")
-    told = read_fleet(folder).operator
-    if told is None:
+    operator = read_fleet(folder).operator
+    if operator is None:
         raise OperationError(f"{FLEET_FILE} has no section `operator`: docs/fleets.md shows one.")
-    typer.echo(_objects(told, _steps(folder), commit), nl=False)
+    typer.echo(_objects(operator, _steps(folder), commit), nl=False)
 
 
 @app.command()
@@ -143,7 +143,7 @@ def status(
     for reason in table.reasons(report):
         typer.echo(f"warning: {reason}", err=True)
     sys.stdout.flush()
-    if any(each.problems for each in report.sites):
+    if any(reported.problems for reported in report.sites):
         raise typer.Exit(ExitStatus.WARNINGS)
 
 
@@ -155,19 +155,19 @@ def _steps(folder: Path) -> tuple[Step, ...]:
     return steps(read_fleet(folder), listed(folder))
 
 
-def _objects(told: Operator, every: tuple[Step, ...], commit: str) -> str:
-    made = operator_objects.objects(told, every, commit)
+def _objects(operator: Operator, every: tuple[Step, ...], commit: str) -> str:
+    made = operator_objects.objects(operator, every, commit)
     return yaml.safe_dump_all(made, sort_keys=False, explicit_start=True, width=120)
 
 
 def _outcomes(results: Path) -> Mapping[str, Outcome]:
     """What the jobs left, by site; what can't be read is as if nothing was heard of the site."""
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     for file in sorted(results.rglob("*.json")) if results.is_dir() else ():
         try:
             with file.open("rb") as content:
                 result = _Result.model_validate_json(content.read(_RESULT_BYTES))
-            found[result.site] = Outcome(result.outcome)
+            outcomes[result.site] = Outcome(result.outcome)
         except (ValidationError, ValueError, OSError):
             typer.echo(f"warning: {file.name} is no result of a site.", err=True)
-    return found
+    return outcomes

@@ -84,6 +84,6 @@ def read_fleet(folder: Path) -> FleetFile:
             place = ".".join(
                 str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "int", "str"))
             )
-            said = "" if isinstance(problem["input"], dict | list) else f" (found: {problem['input']!r})"
-            lines.append(f"  {place or 'the file'}: {problem['msg']}{said}")
+            given = "" if isinstance(problem["input"], dict | list) else f" (found: {problem['input']!r})"
+            lines.append(f"  {place or 'the file'}: {problem['msg']}{given}")
         raise OperationError("\n".join(lines)) from None

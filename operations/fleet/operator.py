@@ -30,12 +30,12 @@ def objects(operator: Operator, every: Sequence[Step], commit: str) -> list[dict
     Raises:
         OperationError: if a site's name can't be that of an object.
     """
-    found = []
+    stacks = []
     before: Sequence[str] = ()
     for step in every:
-        found += [_stack(operator, site, step.name, before, commit) for site in step.sites]
+        stacks += [_stack(operator, site, step.name, before, commit) for site in step.sites]
         before = step.sites
-    return found
+    return stacks
 
 
 def object_name(site: str) -> str:

@@ -69,10 +69,10 @@ def steps(fleet: FleetFile, sites: Collection[str]) -> tuple[Step, ...]:
     """
     if fleet.canary not in sites:
         raise OperationError(f"{FLEET_FILE}: canary: there is no site '{fleet.canary}'.{_near(fleet.canary, sites)}")
-    found = [Step(CANARY, (fleet.canary,))]
+    order = [Step(CANARY, (fleet.canary,))]
     left = set(sites) - {fleet.canary}
     for wave in fleet.waves:
-        if wave.name in {step.name for step in found}:
+        if wave.name in {step.name for step in order}:
             raise OperationError(f"{FLEET_FILE}: two waves have the name '{wave.name}'. Give each its own.")
         for pattern in wave.sites:
             if not any(fnmatchcase(site, pattern) for site in sites):
@@ -85,13 +85,13 @@ def steps(fleet: FleetFile, sites: Collection[str]) -> tuple[Step, ...]:
                 f"{FLEET_FILE}: wave '{wave.name}' has no site: earlier waves have all of them. Remove it."
             )
         left -= set(chosen)
-        found.append(Step(wave.name, chosen, _budget(wave.failure_budget, len(chosen)), wave.parallel))
+        order.append(Step(wave.name, chosen, _budget(wave.failure_budget, len(chosen)), wave.parallel))
     if left:
         raise OperationError(
             f"{FLEET_FILE}: no wave has {', '.join(sorted(left))}. Add them to one, or end with a wave whose sites are "
             '["*"].'
         )
-    return tuple(found)
+    return tuple(order)
 
 
 def step_called(every: Sequence[Step], name: str) -> Step:
@@ -115,9 +115,9 @@ def judge(step: Step, outcomes: Mapping[str, Outcome]) -> Verdict:
     return Verdict(step, by[Outcome.UPDATED], by[Outcome.FAILED], by[None])
 
 
-def _budget(said: int | str, sites: int) -> int:
+def _budget(budget: int | str, sites: int) -> int:
     """In sites; a share is rounded down."""
-    return sites * int(said.removesuffix("%")) // 100 if isinstance(said, str) else said
+    return sites * int(budget.removesuffix("%")) // 100 if isinstance(budget, str) else budget
 
 
 def _near(name: str, sites: Collection[str]) -> str:

@@ -68,14 +68,14 @@ class Site(_Model):
     @property
     def problems(self) -> tuple[str, ...]:
         """What a person should look at, in a few words."""
-        found = []
+        problems = []
         if self.unread is not None:
-            found.append("not read")
+            problems.append("not read")
         if self.pending:
-            found.append(f"{self.pending} pending")
+            problems.append(f"{self.pending} pending")
         if self.last is not None and self.last.result != "succeeded":
-            found.append(f"{self.last.kind} {self.last.result}")
-        return tuple(found)
+            problems.append(f"{self.last.kind} {self.last.result}")
+        return tuple(problems)
 
 
 class Report(_Model):
@@ -114,19 +114,19 @@ def site_of(  # noqa: PLR0913 - a site is read of so much
 ) -> Site:
     """What a site's state says; `tags` are those of the program's repository, by commit."""
     made = [resource for resource in checkpoint.resources if resource.custom and not _of_the_engine(resource.type)]
-    said: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
     for resource in checkpoint.resources:
         if resource.type == _STACK:
-            said = resource.outputs
+            outputs = resource.outputs
     return Site(
         site=name,
         wave=wave,
         simulated=simulated,
         cluster=checkpoint.state.cluster_uid,
-        version=_version(checkpoint.resources, said, history, tags),
-        platform=_text(said.get("platform")),
-        kai=_text(said.get("kai_version")),
-        gpu_operator=_text(said.get("gpu_operator_version")),
+        version=_version(checkpoint.resources, outputs, history, tags),
+        platform=_text(outputs.get("platform")),
+        kai=_text(outputs.get("kai_version")),
+        gpu_operator=_text(outputs.get("gpu_operator_version")),
         pulumi=checkpoint.manifest.version or None,
         resources=len(made),
         pending=len(checkpoint.pending),
@@ -135,7 +135,7 @@ def site_of(  # noqa: PLR0913 - a site is read of so much
 
 
 def _version(
-    resources: Sequence[Resource], said: Mapping[str, Any], history: Sequence[HistoryEntry], tags: Mapping[str, str]
+    resources: Sequence[Resource], outputs: Mapping[str, Any], history: Sequence[HistoryEntry], tags: Mapping[str, str]
 ) -> str | None:
     """As the package says it, else a program that was taken by version, else the checkout that the program is in."""
     for resource in resources:
@@ -143,7 +143,7 @@ def _version(
         if resource.type == _PACKAGE and version and _source(resource).startswith("git://"):
             by_commit = _BY_COMMIT.fullmatch(version)
             return by_commit[1][:_COMMIT_LETTERS] if by_commit else f"v{version}"
-    if program := _text(said.get("program_version")):
+    if program := _text(outputs.get("program_version")):
         return program
     commit = history[0].environment.get("git.head", "") if history else ""
     return tags.get(commit) or commit[:_COMMIT_LETTERS] or None

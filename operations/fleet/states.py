@@ -100,7 +100,7 @@ def _ask(environment: Mapping[str, str], *arguments: str) -> str | None:
     if "no stack named" in done.stderr:
         return None
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("warning:")]
+        lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("warning:")]
         way_out = " Log in to the backend that holds the states: pulumi login" if "login" in done.stderr else ""
-        raise OperationError((" ".join(said) or f"pulumi ended with status {done.returncode}.") + way_out)
+        raise OperationError((" ".join(lines) or f"pulumi ended with status {done.returncode}.") + way_out)
     return done.stdout

@@ -64,18 +64,18 @@ def waves(steps: Sequence[Step]) -> str:
     return "\n".join(lines)
 
 
-def verdict(found: Verdict) -> str:
+def verdict(result: Verdict) -> str:
     """What became of a wave, and whether the next one begins."""
-    lines = [f"Wave '{found.step.name}': {len(found.updated)} of {len(found.step.sites)} sites are updated."]
-    for what, sites in (("failed", found.failed), ("nothing was heard of", found.unknown)):
+    lines = [f"Wave '{result.step.name}': {len(result.updated)} of {len(result.step.sites)} sites are updated."]
+    for what, sites in (("failed", result.failed), ("nothing was heard of", result.unknown)):
         if sites:
             lines.append(f"  {what}: {', '.join(sites)}")
-    bad = len(found.failed) + len(found.unknown)
-    if found.holds:
-        lines.append(f"{bad} of at most {found.step.failure_budget} failed: the next wave may begin.")
+    bad = len(result.failed) + len(result.unknown)
+    if result.holds:
+        lines.append(f"{bad} of at most {result.step.failure_budget} failed: the next wave may begin.")
     else:
         lines.append(
-            f"{bad} failed, and at most {found.step.failure_budget} may: the next wave does not begin. The sites that "
+            f"{bad} failed, and at most {result.step.failure_budget} may: the next wave does not begin. The sites that "
             "were not reached are as they were. Mend what failed, and start the roll-out again: a site that is updated "
             "already takes no change."
         )

@@ -96,9 +96,9 @@ class Choices(BaseModel):
 
     @property
     def _place(self) -> re.Match[str]:
-        found = _REPOSITORY.fullmatch(self.repository)
-        assert found is not None  # noqa: S101 - validated
-        return found
+        match = _REPOSITORY.fullmatch(self.repository)
+        assert match is not None  # noqa: S101 - validated
+        return match
 
     @property
     def slug(self) -> str:
@@ -115,14 +115,14 @@ class Choices(BaseModel):
                 return "x86"
 
 
-def checked(**said: object) -> Choices:
+def checked(**options: object) -> Choices:
     """What was said, as choices.
 
     Raises:
         OperationError: if something of it is not allowed; the text names option, value and what is allowed.
     """
     try:
-        return Choices.model_validate(said)
+        return Choices.model_validate(options)
     except ValidationError as error:
         lines = [
             f"--{problem['loc'][0]} {problem['input']!r} is {_reason(problem['type'], problem['msg'])}."

@@ -30,16 +30,16 @@ def contents(choices: Choices) -> Mapping[PurePosixPath, str]:
         StackConfigError: if the stack's settings are wrong.
     """
     template = TEMPLATES / choices.way
-    found: dict[PurePosixPath, str] = {}
+    files: dict[PurePosixPath, str] = {}
     for file in _files(template):
         path = PurePosixPath(file.relative_to(template).as_posix())
         text = _with_source(file.read_text(encoding="utf-8"), choices)
         stack = _STACK_FILE.fullmatch(path.name)
         if stack is None:
-            found[path] = _of_pulumi_new(text) if path.name == "Pulumi.yaml" else text
+            files[path] = _of_pulumi_new(text) if path.name == "Pulumi.yaml" else text
         elif stack[1] == choices.example:
-            found[PurePosixPath(f"Pulumi.{choices.stack}.yaml")] = _stack(text, choices)
-    return found
+            files[PurePosixPath(f"Pulumi.{choices.stack}.yaml")] = _stack(text, choices)
+    return files
 
 
 def of_version(version: str) -> Mapping[Path, str]:
@@ -61,7 +61,7 @@ def _with_source(text: str, choices: Choices) -> str:
     """The product's repository and version in the place of the template's."""
     place = choices.repository.removeprefix("https://")
     # At once, since what is put in may hold what is looked for.
-    text = _SOURCE.sub(lambda found: place if found["host"] else choices.slug, text)
+    text = _SOURCE.sub(lambda match: place if match["host"] else choices.slug, text)
     return _with_version(text, choices.version)
 
 
@@ -83,12 +83,12 @@ def write(folder: Path, files: Mapping[PurePosixPath, str]) -> None:
     Raises:
         OperationError: if one of them exists, or the folder can't be written.
     """
-    there = [path for path in files if _exists(folder / path)]
-    if there:
-        named = ", ".join(map(str, there))
+    existing = [path for path in files if _exists(folder / path)]
+    if existing:
+        named = ", ".join(map(str, existing))
         raise OperationError(
             f"{folder} has {named} already. Nothing was written. Give a folder without "
-            f"{'it' if len(there) == 1 else 'them'}; another stack of the same repository is another file "
+            f"{'it' if len(existing) == 1 else 'them'}; another stack of the same repository is another file "
             "Pulumi.<stack>.yaml."
         )
     written: list[Path] = []

@@ -29,7 +29,7 @@ _MOST_PODS, _MOST_NODES, _MOST_GPUS = 1000, 100, 16
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PodOptions:
     """Equal pods, as flags say them."""
 
     request_mib: int | None
@@ -45,16 +45,16 @@ class _Asked:
             else FractionShare(self.fraction or 0, self.devices)
         )
         request = PodRequest(share)
-        there = {pod.name for workload in scene.workloads for pod in workload.pods}
-        names = [name for number in range(1, self.pods + len(there) + 1) if (name := f"pod-{number}") not in there]
+        taken = {pod.name for workload in scene.workloads for pod in workload.pods}
+        names = [name for number in range(1, self.pods + len(taken) + 1) if (name := f"pod-{number}") not in taken]
         queue = self.queue or DEFAULT_QUEUE if scene.queues else None
         nodes, _ = accepted({}, (), scene.machines)
         return Workload(tuple(Pod(name, request, nodes) for name in names[: self.pods]), queue)
 
 
-def _print_schema(asked: bool) -> None:
+def _print_schema(value: bool) -> None:
     """Print the schema and end, whatever else is asked."""
-    if asked:
+    if value:
         typer.echo(json.dumps(report.PlanReport.model_json_schema(), indent=2))
         raise typer.Exit
 
@@ -147,26 +147,26 @@ def plan(  # noqa: PLR0913 - every option of the command
     else:
         machines = machines_by_numbers(gpu_memory_mib or 0, gpus or 1, nodes or 1, machine_memory_mib)
         scene = Scene(machines, strategy=placement or Strategy.BINPACK)
-    workloads, scene = _workloads(scene, file, _Asked(request_mib, fraction, pods or 1, devices or 1, queue))
+    workloads, scene = _workloads(scene, file, _PodOptions(request_mib, fraction, pods or 1, devices or 1, queue))
     answer = report.plan(scene, workloads)
     typer.echo(answer.model_dump_json(indent=2) if as_json else report.text(answer, _columns()))
     raise typer.Exit(report.status(answer, require_all=require_all))
 
 
-def _workloads(scene: Scene, file: Path | None, asked: _Asked) -> tuple[tuple[Workload, ...], Scene]:
+def _workloads(scene: Scene, file: Path | None, options: _PodOptions) -> tuple[tuple[Workload, ...], Scene]:
     if not scene.machines:
-        said = "".join(f"\n{remark}" for remark in scene.remarks)
+        remarks = "".join(f"\n{remark}" for remark in scene.remarks)
         raise OperationError(
-            f"There is no node to plan for: no node has GPUs whose memory is known. Give --gpu-memory-mib.{said}"
+            f"There is no node to plan for: no node has GPUs whose memory is known. Give --gpu-memory-mib.{remarks}"
         )
-    if file is None and asked.request_mib is None and asked.fraction is None:
+    if file is None and options.request_mib is None and options.fraction is None:
         return (), scene
     if not scene.fractions:
         raise OperationError(
             "kai.gpu_sharing_mode is 'disabled', so KAI refuses pods with fractions. Choose another mode first."
         )
     if file is None:
-        return (asked.workload(scene),), scene
+        return (options.workload(scene),), scene
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -200,11 +200,11 @@ def _check_options(given: Mapping[str, bool]) -> None:
     for source, names in needs.items():
         if (extra := of(*names)) and not given[source]:
             raise typer.BadParameter(f"{extra[0]} goes with {source} only: remove it, or give {source}.")
-    asked = of("--request-mib", "--fraction", "--file")
-    if len(asked) > 1 or (not asked and not given["--live"]):
+    pod_sources = of("--request-mib", "--fraction", "--file")
+    if len(pod_sources) > 1 or (not pod_sources and not given["--live"]):
         raise typer.BadParameter(
             "Pods come from one of --request-mib, --fraction and --file: give one of them."
-            + (" With --live, none of them plans what waits in the cluster." if len(asked) <= 1 else "")
+            + (" With --live, none of them plans what waits in the cluster." if len(pod_sources) <= 1 else "")
         )
     if (extra := of("--pods", "--devices", "--queue")) and not of("--request-mib", "--fraction"):
         raise typer.BadParameter(f"{extra[0]} goes with --request-mib or --fraction: a file says it itself.")

@@ -57,11 +57,11 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
             )
         machines.append(_machine(node, unified))
     read = _Pods(snapshot, machines)
-    said = Strategy(settings.kai.scheduler.placement.value) if settings else Strategy.BINPACK
+    strategy = Strategy(settings.kai.scheduler.placement.value) if settings else Strategy.BINPACK
     return Scene(
         tuple(machines),
         tuple(_queue(queue) for queue in snapshot.queues),
-        placement or said,
+        placement or strategy,
         tuple(read.workloads()),
         remarks=(*remarks, *read.remarks),
     )
@@ -77,9 +77,9 @@ def _slices(node: LiveNode) -> dict[str, int]:
 
 def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
     slices, count = _slices(node), node.labels.get(GPU_COUNT, "")
-    said = node.labels.get(_MIG_ENABLED)
+    mig_enabled = node.labels.get(_MIG_ENABLED)
     mig = None
-    if bool(slices) if said is None else said.lower() in {"1", "t", "true"}:
+    if bool(slices) if mig_enabled is None else mig_enabled.lower() in {"1", "t", "true"}:
         strategy = node.labels.get(_MIG_STRATEGY)
         mig = MigStrategy(strategy) if strategy in set(MigStrategy) else MigStrategy.NONE
     memory = read_label(node.labels.get(GPU_MEMORY))
@@ -144,18 +144,18 @@ class _Pods:
                 group = pod.group if pod.scheduler == SCHEDULER else ""
                 members.setdefault((pod.namespace, group or f"pod/{pod.name}"), []).append(pod)
         for pods in members.values():
-            asked = [read for pod in pods if (read := self._pod(pod)) is not None]
-            if asked:
-                yield self._workload(self.snapshot.group_of(pods[0]), pods[0], asked)
+            planned = [read for pod in pods if (read := self._pod(pod)) is not None]
+            if planned:
+                yield self._workload(self.snapshot.group_of(pods[0]), pods[0], planned)
 
-    def _workload(self, group: PodGroup | None, pod: LivePod, asked: list[Pod]) -> Workload:
+    def _workload(self, group: PodGroup | None, pod: LivePod, planned: list[Pod]) -> Workload:
         if pod.scheduler != SCHEDULER or group is None:
-            if pod.scheduler == SCHEDULER and any(each.node is None for each in asked):
-                self.remarks.append(f"{asked[0].name}: KAI has made no pod group of it yet, so no queue is kept to.")
-            return Workload(tuple(asked))
+            if pod.scheduler == SCHEDULER and any(planned_pod.node is None for planned_pod in planned):
+                self.remarks.append(f"{planned[0].name}: KAI has made no pod group of it yet, so no queue is kept to.")
+            return Workload(tuple(planned))
         priority = PRIORITIES.get(group.priority_class, PRIORITIES[TRAIN])
         return Workload(
-            tuple(asked),
+            tuple(planned),
             group.queue or None,
             priority,
             is_preemptible(group.preemptibility, priority),
@@ -183,10 +183,10 @@ class _Pods:
 
     def _may_run_on(self, pod: LivePod) -> frozenset[str] | None:
         """The nodes that a pod accepts; many pods say the same of them, and there are many nodes."""
-        said = json.dumps([pod.node_selector, pod.tolerations], sort_keys=True)
-        if said not in self._accepted:
-            self._accepted[said], _ = accepted(pod.node_selector, pod.tolerations, self.machines)
-        return self._accepted[said]
+        constraints = json.dumps([pod.node_selector, pod.tolerations], sort_keys=True)
+        if constraints not in self._accepted:
+            self._accepted[constraints], _ = accepted(pod.node_selector, pod.tolerations, self.machines)
+        return self._accepted[constraints]
 
     def _place(self, pod: LivePod) -> tuple[str | None, tuple[str, ...]]:
         """Where a pod runs, or is about to be bound."""

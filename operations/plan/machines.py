@@ -89,7 +89,10 @@ def machines_by_numbers(memory_mib: int, gpus: int, nodes: int, machine_mib: int
 def scene_of(settings: StackSettings) -> Scene:
     """The nodes whose GPU memory the settings say, with the labels that the program will write."""
     sliced = {
-        name for each in settings.node_profiles.values() if isinstance(each, TimeSlicingProfile) for name in each.nodes
+        name
+        for profile in settings.node_profiles.values()
+        if isinstance(profile, TimeSlicingProfile)
+        for name in profile.nodes
     }
     unified = settings.platform.jetsons.keys() | settings.platform.unified_memory_nodes.keys()
     machines, remarks = [], []

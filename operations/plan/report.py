@@ -111,26 +111,30 @@ def plan(scene: Scene, workloads: Sequence[Workload]) -> PlanReport:
     """
     nodes = [machine.node for machine in scene.machines]
 
-    def packed(asked: Sequence[Workload]) -> Packing:
-        return place(nodes, [*scene.workloads, *asked], scene.queues, scene.strategy)
+    def packed(requested: Sequence[Workload]) -> Packing:
+        return place(nodes, [*scene.workloads, *requested], scene.queues, scene.strategy)
 
     packing = packed(workloads)
     machines = {machine.node.name: machine for machine in scene.machines}
     uses = [_node(use, machines[use.node.name]) for use in packing.nodes]
     queues = {pod.name: workload.queue for workload in [*scene.workloads, *workloads] for pod in workload.pods}
     counted = {pod.name for pod in _counted(scene, workloads)}
-    placed = [_placed(each.pod, each.node, each.groups, queues) for each in packing.placed if each.pod.name in counted]
+    placed = [
+        _placed(placement.pod, placement.node, placement.groups, queues)
+        for placement in packing.placed
+        if placement.pod.name in counted
+    ]
     pending = [
         PodReport(
-            name=each.pod.name,
-            asks=describe(each.pod.request),
-            queue=queues[each.pod.name],
+            name=unplaced.pod.name,
+            asks=describe(unplaced.pod.request),
+            queue=queues[unplaced.pod.name],
             node=None,
             groups=[],
-            reason=each.why.reason,
-            why=each.why.text,
+            reason=unplaced.why.reason,
+            why=unplaced.why.text,
         )
-        for each in packing.pending
+        for unplaced in packing.pending
     ]
     waiting = _waiting(packing, workloads)
     searched = max(1, _SEARCHED_PODS // len(queues)) if queues else 0
@@ -194,7 +198,7 @@ def _gpu(gpu: GpuUse) -> GpuReport:
 
 def _waiting(packing: Packing, workloads: Sequence[Workload]) -> list[tuple[int, GpuShare]]:
     """The places of the workloads that wait for a share, and what they ask for."""
-    waiting = {each.pod.name for each in packing.pending}
+    waiting = {unplaced.pod.name for unplaced in packing.pending}
     return [
         (index, share)
         for index, workload in enumerate(workloads)
@@ -222,7 +226,7 @@ def _nearest(
         ) -> bool:
             pods = tuple(replace(pod, request=replace(pod.request, gpu=smaller)) for pod in workload.pods)
             changed = [*workloads[:index], replace(workload, pods=pods), *workloads[index + 1 :]]
-            return not any(each.pod.name in names for each in packed(changed).pending)
+            return not any(unplaced.pod.name in names for unplaced in packed(changed).pending)
 
         match nearest(share, runs):
             case MemoryShare(mib):
@@ -285,7 +289,7 @@ def text(report: PlanReport, columns: int | None = None) -> str:
             console.print(f"  {_second_column(node.system_memory)}", soft_wrap=True)
     for heading, lines in (
         ("Pending", _why(report.pods)),
-        ("Nearest request that fits", [_fitting(each) for each in report.nearest]),
+        ("Nearest request that fits", [_fitting(request) for request in report.nearest]),
         ("Warnings", report.warnings),
         ("Remarks", report.remarks),
     ):
@@ -326,8 +330,8 @@ def _picture(number: int, gpu: GpuReport, columns: int | None) -> Iterable[str]:
 
 
 def _second_column(system: SystemMemoryReport) -> str:
-    known = system.machine_mib is not None
-    machine = f"the machine has {system.machine_mib} MiB" if known else "how much the machine has is not known"
+    is_known = system.machine_mib is not None
+    machine = f"the machine has {system.machine_mib} MiB" if is_known else "how much the machine has is not known"
     return (
         f"Unified memory: KAI may give away {system.gpu_mib} MiB, pods request {system.requests_mib} MiB of the "
         f"system; {machine}."
@@ -350,8 +354,10 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _fitting(each: NearestReport) -> str:
-    asked = f'gpu-memory: "{each.request_mib}"' if each.request_mib else f'gpu-fraction: "{each.fraction:g}"'
-    if len(each.pods) == 1:
-        return f"{each.pods[0]} runs with {asked}"
-    return f"{_names(each.pods)} all run with {asked}"
+def _fitting(request: NearestReport) -> str:
+    annotation = (
+        f'gpu-memory: "{request.request_mib}"' if request.request_mib else f'gpu-fraction: "{request.fraction:g}"'
+    )
+    if len(request.pods) == 1:
+        return f"{request.pods[0]} runs with {annotation}"
+    return f"{_names(request.pods)} all run with {annotation}"

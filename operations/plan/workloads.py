@@ -92,7 +92,7 @@ class _Object(_Read):
 
 
 @dataclass(frozen=True)
-class Asked:
+class PodsOfFile:
     """The workloads of a file.
 
     Attributes:
@@ -104,7 +104,7 @@ class Asked:
     remarks: tuple[str, ...]
 
 
-def read_workloads(text: str, file: str, machines: Sequence[Machine], queues: Sequence[Queue]) -> Asked:
+def read_workloads(text: str, file: str, machines: Sequence[Machine], queues: Sequence[Queue]) -> PodsOfFile:
     """The pods that a file would make.
 
     Args:
@@ -132,9 +132,9 @@ def read_workloads(text: str, file: str, machines: Sequence[Machine], queues: Se
             workloads += planned.workloads
             remarks += planned.remarks
     if not workloads:
-        said = "".join(f"\n{remark}" for remark in remarks)
-        raise OperationError(f"{file} has no pods for KAI. Kinds that have: {', '.join(_KINDS)}.{said}")
-    return Asked(tuple(workloads), tuple(dict.fromkeys(remarks)))
+        lines = "".join(f"\n{remark}" for remark in remarks)
+        raise OperationError(f"{file} has no pods for KAI. Kinds that have: {', '.join(_KINDS)}.{lines}")
+    return PodsOfFile(tuple(workloads), tuple(dict.fromkeys(remarks)))
 
 
 def _documents(text: str, file: str) -> Iterator[Mapping[str, Any]]:
@@ -151,13 +151,13 @@ def _documents(text: str, file: str) -> Iterator[Mapping[str, Any]]:
 
 def _name(document: Mapping[str, Any]) -> str:
     metadata = document.get("metadata")
-    said = metadata if isinstance(metadata, dict) else {}
-    return str(said.get("name") or said.get("generateName") or "without a name")
+    fields = metadata if isinstance(metadata, dict) else {}
+    return str(fields.get("name") or fields.get("generateName") or "without a name")
 
 
 def _workload(
     document: Mapping[str, Any], where: str, machines: Sequence[Machine], queues: Sequence[Queue]
-) -> Asked | None:
+) -> PodsOfFile | None:
     owner = _Object.model_validate(document)
     if owner.kind not in _KINDS:
         spec = document.get("spec")
@@ -171,7 +171,7 @@ def _workload(
         template, count = spec.template, spec.count(owner.kind)
     if template.spec.scheduler_name != SCHEDULER:
         remark = f"{where} is left out: its schedulerName is {template.spec.scheduler_name}, not {SCHEDULER}."
-        return Asked((), (remark,))
+        return PodsOfFile((), (remark,))
     remarks = []
     if template.spec.affinity:
         remarks.append(f"{where}: its affinity is not looked at.")
@@ -184,43 +184,43 @@ def _workload(
     if unknown:
         remarks.append(f"{where}: nodeSelector {', '.join(unknown)} is not looked at: the nodes' labels are not known.")
     labels = {**(template.metadata.labels or {}), **(owner.metadata.labels or {})}
-    said = labels.get(PRIORITY_LABEL) or template.spec.priority_class
+    priority_class = labels.get(PRIORITY_LABEL) or template.spec.priority_class
     usual = INFERENCE if owner.kind == "Deployment" else TRAIN
-    if said is not None and said not in PRIORITIES:
+    if priority_class is not None and priority_class not in PRIORITIES:
         remarks.append(
-            f"{where}: PriorityClass {said} is not one of KAI's, so {usual} is taken, as KAI does without it."
+            f"{where}: PriorityClass {priority_class} is not one of KAI's, so {usual} is taken, as KAI does without it."
         )
-    priority = PRIORITIES.get(said or usual, PRIORITIES[usual])
+    priority = PRIORITIES.get(priority_class or usual, PRIORITIES[usual])
     name = _name(document)
     names = [name] if owner.kind == "Pod" else [f"{name}-{number}" for number in range(1, count + 1)]
     if owner.metadata.namespace != "default":
-        names = [f"{owner.metadata.namespace}/{each}" for each in names]
+        names = [f"{owner.metadata.namespace}/{pod_name}" for pod_name in names]
     workload = Workload(
-        pods=tuple(Pod(each, request, nodes) for each in names),
+        pods=tuple(Pod(pod_name, request, nodes) for pod_name in names),
         queue=labels.get(QUEUE_LABEL, DEFAULT_QUEUE) if queues else None,
         priority=priority,
         preemptible=is_preemptible(labels.get(PREEMPTIBILITY_LABEL, ""), priority),
         min_member=_min_member(owner, where),
     )
-    return Asked((workload,), tuple(remarks))
+    return PodsOfFile((workload,), tuple(remarks))
 
 
-def is_preemptible(said: str, priority: int) -> bool:
+def is_preemptible(preemptibility: str, priority: int) -> bool:
     """Whether pods may be interrupted (KAI v0.17.0 pkg/common/podgroup/preemptible.go).
 
     Args:
-        said: the label `kai.scheduler/preemptibility` or the pod group's field; empty where nothing is said.
+        preemptibility: the label `kai.scheduler/preemptibility` or the pod group's field; empty where nothing is said.
         priority: of the PriorityClass, which decides then.
     """
-    return said.lower() == "preemptible" if said else priority < NOT_PREEMPTIBLE
+    return preemptibility.lower() == "preemptible" if preemptibility else priority < NOT_PREEMPTIBLE
 
 
 def _min_member(owner: _Object, where: str) -> int:
     for annotation in MIN_MEMBER:
-        if (said := (owner.metadata.annotations or {}).get(annotation)) is not None:
-            if not said.isdecimal() or not int(said):
-                raise OperationError(f"{where}: {annotation} is '{said}': give a whole number above 0.")
-            return int(said)
+        if (minimum := (owner.metadata.annotations or {}).get(annotation)) is not None:
+            if not minimum.isdecimal() or not int(minimum):
+                raise OperationError(f"{where}: {annotation} is '{minimum}': give a whole number above 0.")
+            return int(minimum)
     return 1
 
 

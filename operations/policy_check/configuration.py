@@ -84,8 +84,8 @@ def configured(pack: Pack, settings: dict[str, Any], into: Path) -> Path:
             ) from error
         if isinstance(chosen, dict):
             # The pack compares: what the stack's file says differently is a finding.
-            said = [key for key, value in chosen.items() if isinstance(value, dict) and key in pack.canaries()]
-            chosen = chosen | {key: {"stack": sections} | chosen[key] for key in said}
+            policies = [key for key, value in chosen.items() if isinstance(value, dict) and key in pack.canaries()]
+            chosen = chosen | {key: {"stack": sections} | chosen[key] for key in policies}
     file = into / "policy-config.json"
     file.write_text(json.dumps(chosen), encoding="utf-8")
     return file
@@ -95,5 +95,10 @@ def levels(configuration: Path) -> dict[str, str]:
     """The rules that a configuration gives another level, with that level, over all policies."""
     chosen = json.loads(configuration.read_text(encoding="utf-8"))
     policies = chosen.values() if isinstance(chosen, dict) else ()
-    found = [policy.get("levels") for policy in policies if isinstance(policy, dict)]
-    return {rule: level for each in found if isinstance(each, dict) for rule, level in each.items()}
+    all_levels = [policy.get("levels") for policy in policies if isinstance(policy, dict)]
+    return {
+        rule: level
+        for policy_levels in all_levels
+        if isinstance(policy_levels, dict)
+        for rule, level in policy_levels.items()
+    }

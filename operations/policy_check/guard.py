@@ -35,7 +35,7 @@ def prove(pack: Pack, configuration: Path, environment: Mapping[str, str], folde
     other = {rule for rule, level in levels(configuration).items() if level != "mandatory"}
     # Those with resources first: another pack answers them, and is recognised; of the other's configuration it fails.
     for policy, every in sorted(pack.canaries().items(), key=lambda canary: not canary[1]):
-        resources = {rule: each for rule, each in every.items() if rule not in other}
+        resources = {rule: resource for rule, resource in every.items() if rule not in other}
         if every and not resources:
             continue
         findings = _analyze(
@@ -45,7 +45,7 @@ def prove(pack: Pack, configuration: Path, environment: Mapping[str, str], folde
     if missing:
         raise OperationError(
             "The policy pack let pass what it must refuse:\n"
-            + "\n".join(f"  {each}" for each in missing)
+            + "\n".join(f"  {line}" for line in missing)
             + f"\nLook for an enforcement level other than mandatory in {configuration}, and at the policy. {_REMEDY}"
         )
 
@@ -81,16 +81,16 @@ def _check_start(pack: Pack, environment: Mapping[str, str], within_seconds: flo
         os.close(write_end)
     with process:
         ready, _, _ = select.select([port], [], [], within_seconds)
-        said = os.read(port, _LAST_CHARACTERS).decode(errors="replace").strip() if ready else ""
+        printed = os.read(port, _LAST_CHARACTERS).decode(errors="replace").strip() if ready else ""
         os.close(port)
         process.kill()
         _, errors = process.communicate()
-    if said.isdigit():
+    if printed.isdigit():
         return
     silence = "ended" if ready else f"said nothing for {within_seconds:.0f} s"
     raise OperationError(
-        f"The policy pack {pack.executable} {f'said {said!r}' if said else silence} where it must print its port. "
-        f"{_REMEDY}\n{errors[-_LAST_CHARACTERS:]}".rstrip()
+        f"The policy pack {pack.executable} {f'said {printed!r}' if printed else silence} where it must print its "
+        f"port. {_REMEDY}\n{errors[-_LAST_CHARACTERS:]}".rstrip()
     )
 
 

@@ -48,7 +48,7 @@ def judged(target: Target, pack: Pack) -> Judged:
         log = folder / "events.jsonl"
         done = _preview(target, pack, configuration, log)
         record = read_events(log.read_text(encoding="utf-8").splitlines() if log.exists() else [])
-        if done.returncode != 0 and not any(each.blocks for each in record.findings):
+        if done.returncode != 0 and not any(finding.blocks for finding in record.findings):
             reason = (done.stdout + done.stderr).strip()[-_LAST_CHARACTERS:]
             raise OperationError(f"The preview of stack '{target.stack}' failed:\n{reason}")
         check_packs(pack, record.packs)

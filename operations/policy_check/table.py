@@ -19,13 +19,13 @@ def render(stacks: Sequence[Judged]) -> str:
     table = Table("stack", "policy", "resources judged", "findings", box=box.SIMPLE_HEAD)
     for stack in stacks:
         for policy in stack.policies:
-            found = sum(each.policy == policy for each in stack.findings)
-            table.add_row(stack.stack, policy, str(stack.resources), str(found))
+            count = sum(finding.policy == policy for finding in stack.findings)
+            table.add_row(stack.stack, policy, str(stack.resources), str(count))
     console.print(table)
     for stack in stacks:
         for rule, level in sorted(stack.levels.items()):
             console.print(f"{stack.stack}: the rule {rule} is {level} by the pack's configuration", style=None)
-        for each in stack.findings:
-            console.print(f"{stack.stack}: {each.policy} ({each.level})", style=None)
-            console.print(each.message + "\n", markup=False, soft_wrap=True)
+        for finding in stack.findings:
+            console.print(f"{stack.stack}: {finding.policy} ({finding.level})", style=None)
+            console.print(finding.message + "\n", markup=False, soft_wrap=True)
     return out.getvalue()

@@ -29,12 +29,12 @@ def ask_host(stack: str, settings: StackSettings, node: str) -> dict[str, str]:
             "docs/hosts.md says how to list it. Or leave --hosts out."
         )
     try:
-        return said(hosts_of(stack, settings.model_copy(update={"hosts": {node: host}}))[node])
+        return answers_of(hosts_of(stack, settings.model_copy(update={"hosts": {node: host}}))[node])
     except HostLookError as error:
         raise OperationError(f"{error}. Nothing was started on '{node}'.") from None
 
 
-def said(report: HostReport) -> dict[str, str]:
+def answers_of(report: HostReport) -> dict[str, str]:
     """What a host said.
 
     Raises:

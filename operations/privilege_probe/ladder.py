@@ -63,7 +63,7 @@ class Rung:
     @property
     def adds(self) -> str:
         """Its features in words."""
-        return ", ".join(each.value for each in Feature if each in self.features) or "nothing"
+        return ", ".join(feature.value for feature in Feature if feature in self.features) or "nothing"
 
 
 _NONE = frozenset({Feature.RUNTIME_CLASS, Feature.VARIABLES})
@@ -200,7 +200,7 @@ class Seen:
         ended: whether it runs no more, or will not start without a change.
         started: whether its container runs or ran.
         log: the end of its log.
-        told: reasons and messages of the pod, its container and its events.
+        messages: reasons and messages of the pod, its container and its events.
         seconds: since it was made, or since its container ran.
     """
 
@@ -208,13 +208,13 @@ class Seen:
     ended: bool
     started: bool
     log: str
-    told: tuple[str, ...]
+    messages: tuple[str, ...]
     seconds: float
 
     @property
     def evidence(self) -> tuple[str, ...]:
         """The lines that a person reads."""
-        return (*self.told, *self.log.splitlines())
+        return (*self.messages, *self.log.splitlines())
 
 
 @dataclass(frozen=True)
@@ -251,13 +251,13 @@ def next_rung(attempts: Sequence[Attempt]) -> Rung | None:
         return LADDER[0]
     if answer(attempts):
         return None
-    ran = [each for each in attempts if each.symptom is not Symptom.REFUSED]
+    ran = [attempt for attempt in attempts if attempt.symptom is not Symptom.REFUSED]
     if not ran:
         return None
     last = ran[-1]
-    held = any(each.symptom is Symptom.HELD for each in ran)
-    tried = {each.rung for each in attempts}
-    refused = [each.rung for each in attempts if each.symptom is Symptom.REFUSED]
+    held = any(attempt.symptom is Symptom.HELD for attempt in ran)
+    tried = {attempt.rung for attempt in attempts}
+    refused = [attempt.rung for attempt in attempts if attempt.symptom is Symptom.REFUSED]
     for rung in LADDER:
         more = rung.features - last.rung.features
         if (
@@ -265,7 +265,7 @@ def next_rung(attempts: Sequence[Attempt]) -> Rung | None:
             and rung.features > last.rung.features
             and more & MEANINGS[last.symptom].helped_by
             and (rung.privilege is not None or not held)
-            and not any(rung.features >= each.features for each in refused)
+            and not any(rung.features >= refused_rung.features for refused_rung in refused)
         ):
             return rung
     return None
@@ -273,7 +273,9 @@ def next_rung(attempts: Sequence[Attempt]) -> Rung | None:
 
 def answer(attempts: Sequence[Attempt]) -> Rung | None:
     """The lowest rung that held and that settings can say."""
-    held = [each.rung for each in attempts if each.symptom is Symptom.HELD and each.rung.privilege is not None]
+    held = [
+        attempt.rung for attempt in attempts if attempt.symptom is Symptom.HELD and attempt.rung.privilege is not None
+    ]
     return min(held, key=LADDER.index, default=None)
 
 

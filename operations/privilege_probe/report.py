@@ -105,7 +105,7 @@ class Result:
         """The exit code."""
         if self.rung:
             return FOUND
-        ran = [each.symptom for each in self.attempts if each.symptom is not Symptom.REFUSED]
+        ran = [attempt.symptom for attempt in self.attempts if attempt.symptom is not Symptom.REFUSED]
         return NOT_HELD if ran and MEANINGS[ran[-1]].answers else NOT_RUN
 
     @property
@@ -150,7 +150,7 @@ class Result:
         if self.rung is None or self.rung.privilege is None:
             return {}
         reservation = self.settings.reservation
-        others = {name: each.value for name, each in reservation.privilege_by_node.items()}
+        others = {name: privilege.value for name, privilege in reservation.privilege_by_node.items()}
         by_node = others | {self.node: self.rung.privilege.value}
         written: dict[str, Any] = {"privilege_by_node": by_node}
         if reservation.overrides is Overrides.NEVER:
@@ -168,40 +168,40 @@ class Result:
     @property
     def remarks(self) -> list[str]:
         """What else a person should know."""
-        said = []
-        held = [each.rung for each in self.attempts if each.symptom is Symptom.HELD]
+        remarks = []
+        held = [attempt.rung for attempt in self.attempts if attempt.symptom is Symptom.HELD]
         if held and held[0] is not self.rung:
             then = f"{self.rung.name} does, too" if self.rung else "of those that it can say none held"
-            said.append(f"The rung {held[0].name} ({held[0].adds}) held, which no setting says; {then}.")
+            remarks.append(f"The rung {held[0].name} ({held[0].adds}) held, which no setting says; {then}.")
         if self._as_kai_makes_it:
-            said.append(
+            remarks.append(
                 "The pod held as KAI makes it: once that is so on every Jetson of the stack, reservation.overrides: "
                 "never leaves out the variables, too."
             )
         if self._unknown:
-            said.append(
+            remarks.append(
                 f"Not known, since admission refused it: {self._unknown}. With pod_guard.scope: cluster, list the "
                 "probe's namespace under pod_guard.exempt_namespaces while you probe."
             )
-        return said
+        return remarks
 
     @property
     def _as_kai_makes_it(self) -> bool:
         """Whether the pod held with the runtime class alone, which KAI itself sets in our stacks."""
         only = frozenset({Feature.RUNTIME_CLASS})
-        return any(each.symptom is Symptom.HELD and each.rung.features == only for each in self.attempts)
+        return any(attempt.symptom is Symptom.HELD and attempt.rung.features == only for attempt in self.attempts)
 
     @property
     def _unknown(self) -> str:
-        return ", ".join(each.rung.name for each in self.attempts if each.symptom is Symptom.REFUSED)
+        return ", ".join(attempt.rung.name for attempt in self.attempts if attempt.symptom is Symptom.REFUSED)
 
     def text(self) -> str:
         """For a person."""
         lines = []
-        for each in self.attempts:
-            lines += [f"{each.rung.name}: {each.symptom.value}", f"  adds: {each.rung.adds}"]
-            lines.append(f"  means: {MEANINGS[each.symptom].means}")
-            lines += [f"    {line}" for line in each.evidence]
+        for attempt in self.attempts:
+            lines += [f"{attempt.rung.name}: {attempt.symptom.value}", f"  adds: {attempt.rung.adds}"]
+            lines.append(f"  means: {MEANINGS[attempt.symptom].means}")
+            lines += [f"    {line}" for line in attempt.evidence]
         lines += ["", self.sentence, *self.remarks]
         if self.settings_to_write:
             lines += ["", "Write into the stack's settings:", ""]

@@ -142,8 +142,8 @@ class Probe:
     def _pull_secrets(self) -> Iterator[Manifest]:
         """What the node pulls KAI's image with. One that is missing may not matter, and the kubelet tells of it."""
         for name in self.settings.kai.images.pull_secrets:
-            if found := self.cluster.pull_secret(reservation.NAMESPACE, name):
-                yield ladder.pull_secret(name, found.type, found.data)
+            if secret := self.cluster.pull_secret(reservation.NAMESPACE, name):
+                yield ladder.pull_secret(name, secret.type, secret.data)
 
     def _create(self, manifest: Manifest) -> None:
         objection = self.cluster.create(manifest)
@@ -187,8 +187,8 @@ class Probe:
 
     def _look(self, pod: Pod, *, started: bool, seconds: float) -> Seen:
         states = [(kind, state) for status in pod.statuses for kind, state in status.state.items()]
-        told = [(pod.reason, pod.message), *((state.reason, state.message) for _, state in states)]
-        lines = [": ".join(filter(None, each)) for each in told if any(each) and each[0] not in _NO_NEWS]
+        reasons = [(pod.reason, pod.message), *((state.reason, state.message) for _, state in states)]
+        lines = [": ".join(filter(None, pair)) for pair in reasons if any(pair) and pair[0] not in _NO_NEWS]
         if not started:
             lines += self.cluster.warnings(NAMESPACE, pod.name)
         return Seen(
@@ -196,7 +196,7 @@ class Probe:
             ended=pod.ended or any(kind == "waiting" and state.reason in STUCK for kind, state in states),
             started=started,
             log=self.cluster.log(NAMESPACE, pod.name, lines=_LINES) if started else "",
-            told=tuple(dict.fromkeys(lines)),
+            messages=tuple(dict.fromkeys(lines)),
             seconds=seconds,
         )
 

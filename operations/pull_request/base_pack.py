@@ -52,9 +52,9 @@ def findings(
             for resource in resources:
                 name, token = resource["name"], resource["type"]
                 urn = f"urn:pulumi:plan::plan::{token}::{name}"
-                asked = proto.AnalyzeRequest(type=token, properties=_struct(resource["inputs"]), urn=urn, name=name)
-                said = analyzer.Analyze(asked, timeout=max(deadline - time.monotonic(), 0.0))
-                judged += [_finding(diagnostic, urn) for diagnostic in said.diagnostics]
+                request = proto.AnalyzeRequest(type=token, properties=_struct(resource["inputs"]), urn=urn, name=name)
+                answer = analyzer.Analyze(request, timeout=max(deadline - time.monotonic(), 0.0))
+                judged += [_finding(diagnostic, urn) for diagnostic in answer.diagnostics]
     except grpc.RpcError as error:
         # The client raises one that is a call too; its text may quote the plan.
         raise NotJudgedError(f"the pack did not answer ({error.code().name})") from error
@@ -88,8 +88,8 @@ def _running(pack: Pack, settings: dict[str, Any]) -> Iterator[analyzer_pb2_grpc
         analyzer = analyzer_pb2_grpc.AnalyzerStub(stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{int(port)}")))
         with tempfile.TemporaryDirectory(prefix="kai-anywhere-policy-") as folder:
             by_policy = json.loads(configured(pack, settings, Path(folder)).read_text(encoding="utf-8"))
-        told = {name: _configuration(each) for name, each in by_policy.items()}
-        analyzer.Configure(proto.ConfigureAnalyzerRequest(policyConfig=told), timeout=START_SECONDS)
+        policy_config = {name: _configuration(configuration) for name, configuration in by_policy.items()}
+        analyzer.Configure(proto.ConfigureAnalyzerRequest(policyConfig=policy_config), timeout=START_SECONDS)
         yield analyzer
 
 
@@ -103,6 +103,8 @@ def _struct(values: Mapping[str, Any]) -> struct_pb2.Struct:
     return struct
 
 
-def _finding(said: proto.AnalyzeDiagnostic, urn: str) -> Finding:
-    level = "mandatory" if said.enforcementLevel == proto.MANDATORY else "advisory"
-    return Finding(urn=urn, message=said.message, policy=said.policyName, pack=said.policyPackName, level=level)
+def _finding(diagnostic: proto.AnalyzeDiagnostic, urn: str) -> Finding:
+    level = "mandatory" if diagnostic.enforcementLevel == proto.MANDATORY else "advisory"
+    return Finding(
+        urn=urn, message=diagnostic.message, policy=diagnostic.policyName, pack=diagnostic.policyPackName, level=level
+    )

@@ -179,10 +179,10 @@ def _judged(changes: Changes, read: report.Report, stack: str) -> Verified:
 
     resources = read.resources()
     try:
-        found = base_pack.findings(resources, raw_settings(ROOT / f"Pulumi.{stack}.yaml"))
+        findings = base_pack.findings(resources, raw_settings(ROOT / f"Pulumi.{stack}.yaml"))
     except (base_pack.NotJudgedError, OperationError) as error:
         return Verified(changes, None, str(error))
-    return Verified(changes, found, resources=len(resources))
+    return Verified(changes, findings, resources=len(resources))
 
 
 def _open_stack(target: Target) -> None:

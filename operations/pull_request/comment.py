@@ -82,12 +82,12 @@ def people_section(record: Record, redactor: Redactor, note: str = "") -> markdo
         redactor: hides secrets.
         note: a paragraph before them.
     """
-    said = sentences(record, redactor)
-    if not said and record.complete:
-        said = [_unnoticed(len(record.steps)) if record.steps else "Nothing changes."]
-    if said and not record.complete:
-        said.append("**The engine did not come to its end: there may be more.**")
-    blocks = [f"- {sentence}\n" for sentence in said]
+    statements = sentences(record, redactor)
+    if not statements and record.complete:
+        statements = [_unnoticed(len(record.steps)) if record.steps else "Nothing changes."]
+    if statements and not record.complete:
+        statements.append("**The engine did not come to its end: there may be more.**")
+    blocks = [f"- {sentence}\n" for sentence in statements]
     return markdown.Section("What changes for people", [f"{note}\n\n", *blocks] if note and blocks else blocks, 8_000)
 
 
@@ -196,9 +196,9 @@ def _changes(title: str, steps: Iterable[Step], redactor: Redactor) -> markdown.
     blocks: list[str] = []
     for component, parts in _by_component(ordered).items():
         counts = Counter(step.op for step in parts)
-        told = ", ".join(f"{count} to be {_WORDS.get(op, op)}" for op, count in counts.items() if op in _WORDS)
+        summary = ", ".join(f"{count} to be {_WORDS.get(op, op)}" for op, count in counts.items() if op in _WORDS)
         between = "\n" if blocks else ""
-        blocks.append(f"{between}{_component(component)}: {told or _many(len(parts), 'resource')}\n\n")
+        blocks.append(f"{between}{_component(component)}: {summary or _many(len(parts), 'resource')}\n\n")
         blocks += [
             f"- {markdown.code(step.op)} {markdown.code(step.type)} {markdown.code(redactor.text(step.name))}\n"
             for step in parts

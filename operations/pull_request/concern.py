@@ -38,7 +38,7 @@ def concerns(changes: Changes, stack: str, folder: str, at_the_base: Collection[
     paths = [_from(folder, path) for path in changes.paths]
     removed = {_from(folder, path) for path in changes.removed}
     files = {*(PurePosixPath(f"Pulumi.{name}.yaml") for name in at_the_base), *filter(_of_a_stack, paths)} - removed
-    names = {found[1] for file in files if (found := _of_a_stack(file))}
+    names = {match[1] for file in files if (match := _of_a_stack(file))}
     changed = [path for path in paths if not (_of_a_stack(path) and path in removed)]
     # Which stacks name a base, and what a file says, is known only where the branch is checked out: here a changed
     # base may concern every stack.

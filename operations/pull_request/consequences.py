@@ -81,8 +81,8 @@ def _change(step: Step) -> _Change:
 
 
 def _privilege(changes: Sequence[_Change], kept: Sequence[Resource], code: Callable[[object], str]) -> Iterable[str]:
-    before = rungs([*kept, *((each.type, each.old) for each in changes if each.old is not None)])
-    after = rungs([*kept, *((each.type, each.new) for each in changes if each.new is not None)])
+    before = rungs([*kept, *((change.type, change.old) for change in changes if change.old is not None)])
+    after = rungs([*kept, *((change.type, change.new) for change in changes if change.new is not None)])
     by_move: dict[tuple[Privilege | None, Privilege | None], list[str]] = {}
     for node in sorted({*before, *after}):
         move = before.get(node), after.get(node)
@@ -101,8 +101,8 @@ def _labels(changes: Iterable[_Change], label: str) -> Iterable[tuple[str, str |
     """Each node whose label changes, with the old and the new value."""
     listed = list(changes)
     # All before and all after: nodes may move from a resource each to one for all, which changes no label.
-    before = {node: ours for each in listed for node, ours in labelled(each.type, each.old).items()}
-    after = {node: ours for each in listed for node, ours in labelled(each.type, each.new).items()}
+    before = {node: ours for change in listed for node, ours in labelled(change.type, change.old).items()}
+    after = {node: ours for change in listed for node, ours in labelled(change.type, change.new).items()}
     for node in dict.fromkeys([*before, *after]):
         old, new = (labels.get(node, {}).get(label) for labels in (before, after))
         if old != new:
@@ -114,13 +114,13 @@ def _memory(changes: Iterable[_Change], code: Callable[[object], str]) -> Iterab
     for node, old, new in _labels(changes, GPU_MEMORY):
         was = "" if old in {None, _UNKNOWN} else f" instead of {code(old)} MiB"
         if new is None:
-            said = f"this stack does not say any more what KAI may share of a GPU (it was {code(old)} MiB)"
+            sentence = f"this stack does not say any more what KAI may share of a GPU (it was {code(old)} MiB)"
         elif new == _UNKNOWN:
-            said = f"KAI may share of a GPU what its host answers at the deployment{was}"
+            sentence = f"KAI may share of a GPU what its host answers at the deployment{was}"
         else:
-            said = f"KAI may share {code(new)} MiB of each GPU{was}"
-        nodes.setdefault(said, []).append(node)
-    return [f"{_nodes(listed, code)}: {said}." for said, listed in nodes.items()]
+            sentence = f"KAI may share {code(new)} MiB of each GPU{was}"
+        nodes.setdefault(sentence, []).append(node)
+    return [f"{_nodes(listed, code)}: {sentence}." for sentence, listed in nodes.items()]
 
 
 def _sharing(changes: Sequence[_Change], code: Callable[[object], str]) -> Iterable[str]:
@@ -133,9 +133,11 @@ def _sharing(changes: Sequence[_Change], code: Callable[[object], str]) -> Itera
     for node, old, new in _labels(changes, KAI_NODE_POOL):
         if TIME_SLICING_POOL in {old, new}:
             sliced = new == TIME_SLICING_POOL
-            said = f"KAI places {'no pods there any more: its GPUs are time-sliced' if sliced else 'pods there again'}"
-            nodes.setdefault(said, []).append(node)
-    return [f"{_nodes(listed, code)}: {said}." for said, listed in nodes.items()]
+            sentence = (
+                f"KAI places {'no pods there any more: its GPUs are time-sliced' if sliced else 'pods there again'}"
+            )
+            nodes.setdefault(sentence, []).append(node)
+    return [f"{_nodes(listed, code)}: {sentence}." for sentence, listed in nodes.items()]
 
 
 def _queues(changes: Iterable[_Change], code: Callable[[object], str]) -> Iterable[str]:
@@ -147,8 +149,8 @@ def _queues(changes: Iterable[_Change], code: Callable[[object], str]) -> Iterab
         if change.new is None:
             yield f"{name} is deleted: pods that name it are not scheduled any more."
         elif change.old is None:
-            said = ", ".join(f"{what} {_amount(what, new[what], code)}" for what in new if what.startswith("GPU"))
-            yield f"{name} is new: {said}." if said else f"{name} is new."
+            amounts = ", ".join(f"{what} {_amount(what, new[what], code)}" for what in new if what.startswith("GPU"))
+            yield f"{name} is new: {amounts}." if amounts else f"{name} is new."
         else:
             moved = [what for what in dict.fromkeys((*old, *new)) if old.get(what) != new.get(what)]
             if moved:
@@ -163,14 +165,14 @@ def _queue(queue: Mapping[str, object] | None) -> dict[str, object]:
     """What a queue says, by a name for people."""
     if queue is None:
         return {}
-    said = {
+    quotas = {
         f"{title} {word}": value
         for resource, (title, _) in _UNITS.items()
         for key, word in (("quota", "quota"), ("limit", "limit"), ("overQuotaWeight", "weight beyond it"))
         if (value := at(queue, "spec", "resources", resource, key)) is not None
     }
     others = {"parent": at(queue, "spec", "parentQueue"), "priority": at(queue, "spec", "priority")}
-    return said | {name: value for name, value in others.items() if value is not None}
+    return quotas | {name: value for name, value in others.items() if value is not None}
 
 
 def _amount(what: str, value: object, code: Callable[[object], str], *, unit: bool = True) -> str:
@@ -220,12 +222,12 @@ def _hosts(changes: Iterable[_Change], code: Callable[[object], str]) -> Iterabl
 
 
 def _guard(changes: Iterable[_Change]) -> Iterable[str]:
-    guard = [each for each in changes if "kai-anywhere:index:PodGuard$" in each.urn]
+    guard = [change for change in changes if "kai-anywhere:index:PodGuard$" in change.urn]
     if guard:
-        if all(each.new is None for each in guard):
+        if all(change.new is None for change in guard):
             yield "The pod guard is **removed**: nothing judges pods in the cluster any more."
         else:
-            verb = "comes" if all(each.old is None for each in guard) else "changes"
+            verb = "comes" if all(change.old is None for change in guard) else "changes"
             yield f"The pod guard {verb}: it judges pods that are made or changed from then on."
 
 

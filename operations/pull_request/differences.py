@@ -41,13 +41,13 @@ def differences(step: Step, redactor: Redactor) -> tuple[Difference, ...]:
     old = redactor.inputs(step.type, step.old.inputs or {})
     if step.detailed_diff is None:
         return tuple(_compared(old, new, ""))
-    found = []
+    changed = []
     for path, diff in sorted(step.detailed_diff.items()):
         base = old if diff.input_diff else redactor.inputs(step.type, _state(step.old))
         before, after = _look_up(base, path), _look_up(new, path)
         if before is ABSENT and not diff.kind.startswith("add"):
             before = _look_up(old, path)
-        found.append(
+        changed.append(
             Difference(
                 path=redactor.text(path),
                 old=None if diff.kind.startswith("add") else _shown(before),
@@ -55,7 +55,7 @@ def differences(step: Step, redactor: Redactor) -> tuple[Difference, ...]:
                 replaces=diff.kind.endswith("-replace"),
             )
         )
-    return tuple(found)
+    return tuple(changed)
 
 
 def drift(step: Step, redactor: Redactor) -> tuple[Difference, ...]:

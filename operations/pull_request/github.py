@@ -132,13 +132,15 @@ class GitHub:
             GitHubError: if GitHub refuses it or does not answer.
         """
         url = f"{self._base}/pulls/{pull_request}"
-        told = self._read(TypeAdapter(_PullRequest), self._ask("GET", url))
+        details = self._read(TypeAdapter(_PullRequest), self._ask("GET", url))
         # GitHub lists no more than 3,000.
         files = list(self._pages(f"{url}/files", {}, _FILES))
         paths = tuple(path for file in files for path in (file.filename, file.previous_filename) if path)
         removed = {file.filename for file in files if file.status == "removed"}
         removed |= {file.previous_filename for file in files if file.previous_filename and file.status == "renamed"}
-        return Changes(paths, told.head.sha, listed_all=len(files) >= told.changed_files, removed=frozenset(removed))
+        return Changes(
+            paths, details.head.sha, listed_all=len(files) >= details.changed_files, removed=frozenset(removed)
+        )
 
     def previews(self, pull_request: int, folder: str) -> list[tuple[str, str, str]]:
         """Our comments about previews of a folder's stacks: stack, address in the interface, text.
@@ -149,12 +151,12 @@ class GitHub:
         ours = re.compile(re.escape(marker("preview", "STACK", folder)).replace("STACK", f"({STACK_NAME.pattern})"))
         posts = self._pages(f"{self._base}/issues/{pull_request}/comments", {}, _POSTS)
         return [
-            (found[1], post.url, post.body)
+            (match[1], post.url, post.body)
             for post in posts
             if post.body is not None
             and post.user is not None
             and post.user.login == self._author
-            and (found := ours.fullmatch(post.body.split("\n", 1)[0].strip()))
+            and (match := ours.fullmatch(post.body.split("\n", 1)[0].strip()))
         ]
 
     def update(self, url: str, body: str) -> str:
@@ -195,11 +197,11 @@ class GitHub:
 
     def _pages(self, url: str, parameters: dict[str, str], kind: TypeAdapter[list[_T]]) -> Iterator[_T]:
         page: str | None = url
-        asked: dict[str, str] | None = parameters | {"per_page": str(_PAGE)}
+        query: dict[str, str] | None = parameters | {"per_page": str(_PAGE)}
         while page is not None:
-            answer = self._ask("GET", page, params=asked)
+            answer = self._ask("GET", page, params=query)
             yield from self._read(kind, answer)
-            page, asked = answer.links.get("next", {}).get("url"), None
+            page, query = answer.links.get("next", {}).get("url"), None
             if page is not None and not page.startswith(self._base.split("/repos/", maxsplit=1)[0]):
                 raise GitHubError(f"GitHub's list goes on at another address ({page}): the token is not sent there.")
 
@@ -226,8 +228,8 @@ class GitHub:
                 remedy = _PERMISSIONS.get(answer.status_code, "Run the job again.")
                 reason = f"{answer.status_code} {answer.reason_phrase}"
                 raise GitHubError(f"GitHub refused {method} {url}: {reason}. {remedy}")
-            told = answer.headers.get("Retry-After", "")
-            time.sleep(min(int(told), _LONGEST_PAUSE_SECONDS) if told.isdecimal() else pause_seconds)
+            retry_after = answer.headers.get("Retry-After", "")
+            time.sleep(min(int(retry_after), _LONGEST_PAUSE_SECONDS) if retry_after.isdecimal() else pause_seconds)
 
     def _read(self, kind: TypeAdapter[_T], answer: httpx2.Response) -> _T:
         try:

@@ -37,8 +37,8 @@ def clipped(text: str, length: int) -> str:
     """At most so many characters; what is cut is told."""
     if len(text) <= length:
         return text
-    told = f" [{len(text) - length} more characters]"
-    return text[:length] + told
+    suffix = f" [{len(text) - length} more characters]"
+    return text[:length] + suffix
 
 
 def code(text: str, *, length: int = 300) -> str:

@@ -76,7 +76,9 @@ def write(file: Path, stack: str, status: int, events: Sequence[Line], redactor:
         events: those of the engine's log, or a `failure`.
         redactor: knows the secrets.
     """
-    report = Report(stack=stack, status=min(abs(status), _LIMIT_STATUS), events=tuple(_told(events, redactor)))
+    report = Report(
+        stack=stack, status=min(abs(status), _LIMIT_STATUS), events=tuple(_without_secrets(events, redactor))
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(report.model_dump_json(by_alias=True, exclude_defaults=True), encoding="utf-8")
 
@@ -117,7 +119,7 @@ def _content(file: Path) -> bytes:
     return content
 
 
-def _told(events: Sequence[Line], redactor: Redactor) -> Iterator[Line]:
+def _without_secrets(events: Sequence[Line], redactor: Redactor) -> Iterator[Line]:
     for event in events:
         if event.before is not None:
             step = _redacted(event.before.metadata, redactor)
@@ -127,9 +129,9 @@ def _told(events: Sequence[Line], redactor: Redactor) -> Iterator[Line]:
             update = {name: redactor.text(text) for name, text in words.items()}
             yield Line(policy=event.policy.model_copy(update=update))
         elif event.diagnostic is not None and not event.diagnostic.ephemeral:
-            said = {"message": redactor.text(event.diagnostic.message), "urn": ""}
+            redacted = {"message": redactor.text(event.diagnostic.message), "urn": ""}
             if event.diagnostic.severity in {"error", "warning"}:
-                yield Line(diagnostic=event.diagnostic.model_copy(update=said))
+                yield Line(diagnostic=event.diagnostic.model_copy(update=redacted))
         elif event.summary is not None:
             yield Line(summary=Summary(changes=event.summary.changes, packs=event.summary.packs))
 

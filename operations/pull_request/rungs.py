@@ -34,26 +34,26 @@ def rungs(resources: Iterable[Resource]) -> dict[str, Privilege]:
         for node, labels in labelled(kind, inputs).items()
         if labels.get(PLATFORM) == PLATFORM_TEGRA
     ]
-    found: dict[str, Privilege] = {}
+    rung_by_node: dict[str, Privilege] = {}
     for kind, inputs in listed:
         name = text(at(inputs, "metadata", "name"))
         if kind.endswith(":MutatingAdmissionPolicy") and (name == OVERRIDES or name.startswith(f"{OVERRIDES}-")):
-            found |= _of_policy(inputs, nodes)
+            rung_by_node |= _of_policy(inputs, nodes)
         if kind.endswith(":ConfigMap") and name.startswith(ADMISSION_SERVER):
-            found |= _of_document(text(at(inputs, "data", "settings.json")), nodes)
-    return {node: rung for node, rung in found.items() if node in nodes}
+            rung_by_node |= _of_document(text(at(inputs, "data", "settings.json")), nodes)
+    return {node: rung for node, rung in rung_by_node.items() if node in nodes}
 
 
 def _of_policy(policy: Mapping[str, object], nodes: Iterable[str]) -> dict[str, Privilege]:
     mutations, conditions = at(policy, "spec", "mutations"), at(policy, "spec", "matchConditions")
     given = "".join(
-        text(at(mapping(each), "applyConfiguration", "expression"))
-        for each in (mutations if isinstance(mutations, list) else ())
+        text(at(mapping(mutation), "applyConfiguration", "expression"))
+        for mutation in (mutations if isinstance(mutations, list) else ())
     )
     rung = _rung(privileged="privileged: true" in given, mounts="volumes: [" in given)
-    for each in conditions if isinstance(conditions, list) else ():
-        if at(mapping(each), "name") == NODES_OF_THE_RUNG:
-            named = _NODES.search(text(at(mapping(each), "expression")))
+    for condition in conditions if isinstance(conditions, list) else ():
+        if at(mapping(condition), "name") == NODES_OF_THE_RUNG:
+            named = _NODES.search(text(at(mapping(condition), "expression")))
             listed = _json(named[1]) if named else []
             return {node: rung for node in listed if isinstance(node, str)} if isinstance(listed, list) else {}
     return dict.fromkeys(nodes, rung)
@@ -63,10 +63,10 @@ def _of_document(document: str, nodes: Iterable[str]) -> dict[str, Privilege]:
     mutation = mapping(at(mapping(_json(document)), "mutations", "reservation"))
     by_name = {
         name: _rung(
-            privileged=at(mapping(each), "securityContext", "privileged") is True,
-            mounts=bool(at(mapping(each), "volumes")),
+            privileged=at(mapping(fragment), "securityContext", "privileged") is True,
+            mounts=bool(at(mapping(fragment), "volumes")),
         )
-        for name, each in mapping(mutation.get("fragments")).items()
+        for name, fragment in mapping(mutation.get("fragments")).items()
     }
     by_node = mapping(mutation.get("byNode"))
     if by_node:

@@ -103,21 +103,21 @@ def posted_comment(verified: Verified, report: Report | str, occasion: Occasion,
         ),
         markdown.Section("Changed files", _files(verified.changes, redactor.text), 8_000),
     )
-    told = markdown.composed(head, own, "", limit=_OWN_BYTES)
+    comment = markdown.composed(head, own, "", limit=_OWN_BYTES)
     if isinstance(report, str):
         text = (
             "\n### No report of the pull request's own code\n\n"
             f"**{report[:1].upper()}{report[1:]}. Nothing of its plan is known here; the run's log may tell more.**\n"
         )
-        return told + text
+        return comment + text
     record = _counted(record_of(report.events))
     where = (
         "\n### Told by the pull request's own code\n\n"
         "_Nothing below was checked. It is what the branch's program, its Pulumi packages and its policy pack said in "
         "a job that ran the branch's code; all of them can be changed by the pull request._\n"
     )
-    left = LIMIT_BYTES - len(told.encode()) - len(where.encode()) - 1
-    return f"{told}{where}\n" + preview_body(record, replace(occasion, status=report.status), redactor, limit=left)
+    left = LIMIT_BYTES - len(comment.encode()) - len(where.encode()) - 1
+    return f"{comment}{where}\n" + preview_body(record, replace(occasion, status=report.status), redactor, limit=left)
 
 
 def _people(report: Report | str, redactor: Redactor) -> tuple[markdown.Section, ...]:
@@ -169,7 +169,7 @@ def _files(changes: Changes, hide: Callable[[str], str]) -> Sequence[str]:
 
 def kind_of(path: str) -> str:
     """The kind of file that a path is of."""
-    return next((name for name, patterns in _KINDS if any(fnmatchcase(path, each) for each in patterns)), _OTHER)
+    return next((name for name, patterns in _KINDS if any(fnmatchcase(path, pattern) for pattern in patterns)), _OTHER)
 
 
 def _listed(paths: Sequence[str], hide: Callable[[str], str]) -> str:

@@ -60,14 +60,14 @@ def rollback(  # noqa: PLR0913 - every option of the command
     if as_json and yes:
         raise typer.BadParameter("--json only shows the plan; leave --yes out.")
     choice = Choice(only_heal, leave_pods, remove_definitions, cluster)
-    with open_target(stack, start=False) as target, _connected(target, choice) as there:
-        planned = make_plan(there, choice)
+    with open_target(stack, start=False) as target, _connected(target, choice) as in_cluster:
+        planned = make_plan(in_cluster, choice)
         plan = planned.plan
         typer.echo(plan.model_dump_json(indent=2) if as_json else plan.text())
         if as_json or dry_run or plan.empty or plan.blockers:
             raise typer.Exit(plan.status)
         _ask(plan, target, yes=yes)
-        raise typer.Exit(_run(there, planned, choice))
+        raise typer.Exit(_run(in_cluster, planned, choice))
 
 
 @contextmanager
@@ -115,8 +115,8 @@ def _somebody_is_there() -> bool:
     return sys.stdin.isatty()
 
 
-def _run(there: StackInCluster, planned: Planned, choice: Choice) -> int:
-    work = Rollback(there, say)
+def _run(stack: StackInCluster, planned: Planned, choice: Choice) -> int:
+    work = Rollback(stack, say)
     try:
         work.take_over()
         work.heal(planned.half_done)
@@ -124,7 +124,7 @@ def _run(there: StackInCluster, planned: Planned, choice: Choice) -> int:
             typer.echo("Healed. Next: pulumi up, or make up.")
             return ExitStatus.WELL
         work.remove_temporary()
-        work.remove(planned.found)
+        work.remove(planned.leftovers)
         work.destroy()
         work.remove(work.stack.beside_state())
         if choice.definitions:
@@ -132,16 +132,16 @@ def _run(there: StackInCluster, planned: Planned, choice: Choice) -> int:
         after = make_plan(work.stack, choice).plan
     except (OperationError, ClusterError) as error:
         say(f"Stopped at: {work.step}\n{error}")
-        _go_on(there, work, choice)
+        _go_on(stack, work, choice)
         return ExitStatus.FAILED
     except KeyboardInterrupt:
         say(f"\nInterrupted at: {work.step}")
-        _go_on(there, work, choice)
+        _go_on(stack, work, choice)
         return _INTERRUPTED
     return _end(work, after, choice)
 
 
-def _go_on(there: StackInCluster, work: Rollback, choice: Choice) -> None:
+def _go_on(stack: StackInCluster, work: Rollback, choice: Choice) -> None:
     """What is done is done, and read anew by the next run: after `pulumi destroy`, the state forgot the cluster."""
     say(f"{count(len(work.done), 'change')} done, and not undone. To go on:")
     options = {
@@ -149,21 +149,27 @@ def _go_on(there: StackInCluster, work: Rollback, choice: Choice) -> None:
         "--leave-pods": choice.leave_pods,
         "--remove-definitions": choice.definitions,
     }
-    command = ["kai-anywhere", "rollback", "--stack", there.target.stack, *(name for name, on in options.items() if on)]
-    say(f"  {shlex.join([*command, '--cluster', there.uid])}")
+    command = [
+        "kai-anywhere",
+        "rollback",
+        "--stack",
+        stack.target.stack,
+        *(name for name, on in options.items() if on),
+    ]
+    say(f"  {shlex.join([*command, '--cluster', stack.uid])}")
 
 
 def _end(work: Rollback, plan: Plan, choice: Choice) -> int:
     stack = plan.stack
     if work.left:
         typer.echo("Left, though it is the stack's:")
-        for each in work.left:
-            typer.echo(f"   {each}")
+        for line in work.left:
+            typer.echo(f"   {line}")
         _go_on(work.stack, work, choice)
         return ExitStatus.FAILED
     typer.echo(f"Everything that stack '{stack}' made is gone from the cluster at {plan.server}.")
-    for each in plan.stays:
-        typer.echo(f"Stays: {each.strip()}")
+    for line in plan.stays:
+        typer.echo(f"Stays: {line.strip()}")
     typer.echo(
         "Not the stack's, and so left: labels that the GPU Operator and Node Feature Discovery wrote on nodes, and "
         "files of their pods there."

@@ -122,15 +122,15 @@ class Plan(_Part):
             yield "Stays:"
             yield from (f"   {line}" for line in self.stays)
         yield from (f"warning: can't look at {line}" for line in self.unseen)
-        yield from (f"STOP: {each.what}\n      {each.remedy}" for each in self.blockers)
+        yield from (f"STOP: {blocker.what}\n      {blocker.remedy}" for blocker in self.blockers)
 
     def _steps(self) -> Iterator[tuple[str, list[str]]]:
         yield (
             "Heal Helm releases that a killed run left half done:",
             [
-                f"{each.release} in namespace {each.namespace} is {each.status} since {each.since}: delete "
-                f"{_what_goes(each)}; {each.then}"
-                for each in self.heals
+                f"{healing.release} in namespace {healing.namespace} is {healing.status} since {healing.since}: delete "
+                f"{_what_goes(healing)}; {healing.then}"
+                for healing in self.heals
             ],
         )
         yield "Let the state forget what that run had begun:", shown(self.pending)

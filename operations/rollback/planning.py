@@ -8,7 +8,7 @@ from cluster.answers import HelmRevision
 from cluster.leftovers import GROUPS
 from operations.engine import Checkpoint, Resource
 from operations.rollback.plan import Blocker, Healing, Plan, shown
-from operations.rollback.reading import RELEASE, Found, HalfDone, StackInCluster
+from operations.rollback.reading import RELEASE, HalfDone, Leftovers, StackInCluster
 from operations.status.words import count
 
 
@@ -36,12 +36,12 @@ class Planned:
     Attributes:
         plan: what is shown.
         half_done: the stack's Helm revisions to take back.
-        found: what the state does not know.
+        leftovers: what the state does not know.
     """
 
     plan: Plan
     half_done: tuple[HalfDone, ...]
-    found: Found
+    leftovers: Leftovers
 
 
 def make_plan(stack: StackInCluster, choice: Choice) -> Planned:
@@ -51,31 +51,34 @@ def make_plan(stack: StackInCluster, choice: Choice) -> Planned:
         ClusterError: if the cluster can't be asked, or refuses.
     """
     half_done, others = stack.half_done()
-    found = Found() if choice.only_heal else stack.beside_state()
+    leftovers = Leftovers() if choice.only_heal else stack.beside_state()
     plan = Plan(
         stack=stack.target.stack,
         server=stack.cluster.server,
         context=stack.cluster.context,
         cluster_uid=stack.uid,
         only_heal=choice.only_heal,
-        heals=[_healing(each) for each in half_done],
-        pending=[f"{each.resource.name} ({each.type})" for each in stack.remembered.pending],
+        heals=[_healing(unfinished) for unfinished in half_done],
+        pending=[f"{operation.resource.name} ({operation.type})" for operation in stack.remembered.pending],
         stays=list(_others(others)),
     )
     if not choice.only_heal:
-        plan = _with_removal(plan, stack, choice, found)
+        plan = _with_removal(plan, stack, choice, leftovers)
     blockers = [*plan.blockers, *_binding(plan, stack, choice)]
-    return Planned(plan.model_copy(update={"blockers": blockers}), tuple(half_done), found)
+    return Planned(plan.model_copy(update={"blockers": blockers}), tuple(half_done), leftovers)
 
 
-def _with_removal(plan: Plan, stack: StackInCluster, choice: Choice, found: Found) -> Plan:
+def _with_removal(plan: Plan, stack: StackInCluster, choice: Choice, leftovers: Leftovers) -> Plan:
     beside = [
-        *(f"Namespace/{each.name} of the {each.owner}" for each in stack.temporary()),
-        *(f"labels of Node/{each.node}: {', '.join(sorted(each.labels))}" for each in found.labels),
-        *(f"{each.name}{' (given back)' if each.ours else ''}" for each in found.objects),
+        *(f"Namespace/{scratch.name} of the {scratch.owner}" for scratch in stack.temporary()),
+        *(
+            f"labels of Node/{node_labels.node}: {', '.join(sorted(node_labels.labels))}"
+            for node_labels in leftovers.labels
+        ),
+        *(f"{leftover.name}{' (given back)' if leftover.ours else ''}" for leftover in leftovers.objects),
     ]
-    gone = {name for each in plan.heals for name in each.hooks} | set(beside)
-    kept = [each.name for each in stack.kept_hooks() if each.name not in gone]
+    gone = {name for healing in plan.heals for name in healing.hooks} | set(beside)
+    kept = [hook.name for hook in stack.kept_hooks() if hook.name not in gone]
     definitions = list(_definitions(stack))
     changes = {
         "removes_before": beside,
@@ -85,14 +88,14 @@ def _with_removal(plan: Plan, stack: StackInCluster, choice: Choice, found: Foun
         "reservation_pods": stack.reservation_pods(),
         "removes_after": [*kept, *(definitions if choice.definitions else [])],
         "stays": [*plan.stays, *_stays(stack, [] if choice.definitions else definitions)],
-        "unseen": found.unseen,
+        "unseen": leftovers.unseen,
         "blockers": list(_blockers(stack, choice)),
     }
     return plan.model_copy(update=changes)
 
 
-def _healing(each: HalfDone) -> Healing:
-    revision, settled = each.revision, each.settled
+def _healing(unfinished: HalfDone) -> Healing:
+    revision, settled = unfinished.revision, unfinished.settled
     return Healing(
         namespace=revision.namespace,
         release=revision.release,
@@ -102,21 +105,21 @@ def _healing(each: HalfDone) -> Healing:
         then=f"revision {settled.version} ({settled.status}) is the newest again."
         if settled
         else "the next up installs the release anew.",
-        hooks=[hook.name for hook in each.hooks],
+        hooks=[hook.name for hook in unfinished.hooks],
     )
 
 
 def _others(others: list[HelmRevision]) -> Iterator[str]:
-    for each in others:
+    for revision in others:
         yield (
-            f"Helm release {each.release} in namespace {each.namespace} is {each.status} since {each.created}: it is "
-            "not this stack's."
+            f"Helm release {revision.release} in namespace {revision.namespace} is {revision.status} since "
+            f"{revision.created}: it is not this stack's."
         )
 
 
 def _counts(remembered: Checkpoint) -> dict[str, int]:
     """How many of each kind, the most first."""
-    kinds = Counter(_kind(each) for each in remembered.resources if _is_deleted(each))
+    kinds = Counter(_kind(resource) for resource in remembered.resources if _is_deleted(resource))
     return dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -136,9 +139,9 @@ def _kind(resource: Resource) -> str:
 def _definitions(stack: StackInCluster) -> Iterator[str]:
     listed = stack.definitions()
     for group in GROUPS:
-        ours = [each for each, _ in listed if each.group == group and each.by_pulumi]
+        ours = [definition for definition, _ in listed if definition.group == group and definition.by_pulumi]
         if ours:
-            objects = sum(number for each, number in listed if each.group == group)
+            objects = sum(number for definition, number in listed if definition.group == group)
             yield f"{count(len(ours), 'CustomResourceDefinition')} of {group}, with {count(objects, 'object')} now"
 
 
@@ -147,10 +150,10 @@ def _stays(stack: StackInCluster, definitions: list[str]) -> Iterator[str]:
         yield from definitions
         option = "--remove-definitions" + ("" if stack.state.cluster_uid else f" --cluster {stack.uid}")
         yield f"   Helm never deletes these. {option} does, of each group in which no object is left."
-    for each, objects in stack.definitions():
-        if not each.by_pulumi:
+    for definition, objects in stack.definitions():
+        if not definition.by_pulumi:
             held = count(objects, "object")
-            yield f"CustomResourceDefinition {each.name}, with {held}: no release of Pulumi's made it."
+            yield f"CustomResourceDefinition {definition.name}, with {held}: no release of Pulumi's made it."
 
 
 def _blockers(stack: StackInCluster, choice: Choice) -> Iterator[Blocker]:
@@ -168,7 +171,7 @@ def _blockers(stack: StackInCluster, choice: Choice) -> Iterator[Blocker]:
             remedy="Run `pulumi up` again, which ends that; then roll back. For a machine that is gone for good set "
             f"hosts.{host}.gone: true.",
         )
-    if protected := [each.name for each in stack.remembered.resources if each.protect]:
+    if protected := [resource.name for resource in stack.remembered.resources if resource.protect]:
         yield Blocker(
             what=f"somebody protected {', '.join(shown(protected))}, so pulumi destroy refuses.",
             remedy=f"Ask who did, then: pulumi state unprotect --all --stack {stack.target.stack}",

@@ -64,7 +64,7 @@ class HalfDone:
 
 
 @dataclass(frozen=True)
-class Found:
+class Leftovers:
     """What of the stack is in the cluster beside its state.
 
     Attributes:
@@ -117,9 +117,9 @@ class StackInCluster:
         one that the state does not know was installed by somebody else.
         """
         begun = {
-            (str(each.resource.inputs.get("namespace")), str(each.resource.inputs.get("name")))
-            for each in self.remembered.pending
-            if each.resource.type == RELEASE
+            (str(operation.resource.inputs.get("namespace")), str(operation.resource.inputs.get("name")))
+            for operation in self.remembered.pending
+            if operation.resource.type == RELEASE
         }
         earlier = self._earlier.releases if self._earlier else frozenset()
         return frozenset(self.state.releases | begun | earlier | set(self._half_installed(begun)))
@@ -133,7 +133,7 @@ class StackInCluster:
             live = self.cluster.find_object(namespace)
             if live is None or not any(manager.startswith(owner(self.name)) for manager in live.managers):
                 continue
-            if all(each.half_done for each in self.cluster.helm_revisions(*place)):
+            if all(revision.half_done for revision in self.cluster.helm_revisions(*place)):
                 yield place
 
     def half_done(self) -> tuple[list[HalfDone], list[HelmRevision]]:
@@ -144,31 +144,31 @@ class StackInCluster:
                 others.append(revision)
                 continue
             revisions = self.cluster.helm_revisions(revision.namespace, revision.release)
-            settled = max((each for each in revisions if not each.half_done), key=_version, default=None)
+            settled = max((candidate for candidate in revisions if not candidate.half_done), key=_version, default=None)
             # What hooks of an earlier revision made may be in use.
             since = revision.created if settled else ""
             hooks = left_by_hooks(self.cluster, hooks_of(self.cluster, revision), since=since)
             ours.append(HalfDone(revision, settled, hooks))
         return ours, others
 
-    def beside_state(self) -> Found:
+    def beside_state(self) -> Leftovers:
         """What the state does not know, and `pulumi destroy` therefore does not see."""
         unknown = self.releases - self.state.releases
         marked, unseen = of_releases(self.cluster, unknown)
         written = written_by(self.cluster, self._manifests(), self.name)
-        objects = {each.name: each for each in marked}
-        objects |= {each.name: each for each in written if each.name not in self._remembered_names}
+        objects = {leftover.name: leftover for leftover in marked}
+        objects |= {leftover.name: leftover for leftover in written if leftover.name not in self._remembered_names}
         if self._earlier:
-            objects |= {each.name: each for each in self.kept_hooks()}
+            objects |= {leftover.name: leftover for leftover in self.kept_hooks()}
         kai_release = (self.target.settings.kai.namespace, kai.RELEASE)
         if kai_release in unknown:
-            objects |= {each.name: each for each in self._configs()}
+            objects |= {leftover.name: leftover for leftover in self._configs()}
         labels = [
-            each
-            for each in own_labels(self.cluster.nodes().values(), self.name)
-            if f"Node/{each.node}" not in self.state.objects
+            node_labels
+            for node_labels in own_labels(self.cluster.nodes().values(), self.name)
+            if f"Node/{node_labels.node}" not in self.state.objects
         ]
-        return Found(tuple(objects.values()), tuple(labels), tuple(unseen))
+        return Leftovers(tuple(objects.values()), tuple(labels), tuple(unseen))
 
     def kept_hooks(self) -> tuple[Leftover, ...]:
         """What hooks of the stack's releases made and Helm keeps: it removes them with no release."""
@@ -179,8 +179,8 @@ class StackInCluster:
         """Of every revision; known still once these are gone."""
         if self._earlier:
             return self._earlier._hooks  # noqa: SLF001 - of the same class
-        revisions = [each for place in sorted(self.releases) for each in self.cluster.helm_revisions(*place)]
-        return tuple(hook for each in revisions for hook in hooks_of(self.cluster, each))
+        revisions = [revision for place in sorted(self.releases) for revision in self.cluster.helm_revisions(*place)]
+        return tuple(hook for revision in revisions for hook in hooks_of(self.cluster, revision))
 
     @cached_property
     def _remembered_names(self) -> frozenset[str]:
@@ -197,8 +197,8 @@ class StackInCluster:
         if not any(name == kai.RELEASE for _, name in self.releases):
             return []
         configs = self.cluster.objects(_CONFIGS, KaiConfig)
-        schedulers = {each.scheduler_name for each in configs if each.scheduler_name} or {SCHEDULER_NAME}
-        own = {each.name for each in self.temporary()}
+        schedulers = {config.scheduler_name for config in configs if config.scheduler_name} or {SCHEDULER_NAME}
+        own = {scratch.name for scratch in self.temporary()}
         return [
             pod
             for pod in self.cluster.pods()
@@ -214,28 +214,28 @@ class StackInCluster:
     def temporary(self) -> list[Scratch]:
         """The namespaces that `verify` and the privilege probe made, and could not remove."""
         pulls = [ladder.pull_secret(name) for name in self.target.settings.kai.images.pull_secrets]
-        known = [
+        scratches = [
             Scratch(self.cluster, verify.NAMESPACE, sharing.LABEL, "verification"),
             Scratch(self.cluster, ladder.NAMESPACE, ladder.LABEL, "probe", lambda: [*ladder.rights(), *pulls]),
         ]
         return [
-            each
-            for each in known
-            if (namespace := self.cluster.namespace(each.name)) is not None and each.label in namespace.labels
+            scratch
+            for scratch in scratches
+            if (namespace := self.cluster.namespace(scratch.name)) is not None and scratch.label in namespace.labels
         ]
 
     def definitions(self) -> list[tuple[Definition, int]]:
         """The charts' CustomResourceDefinitions, each with the number of its objects."""
-        return [(each, objects_of(self.cluster, each)) for each in definitions(self.cluster)]
+        return [(definition, objects_of(self.cluster, definition)) for definition in definitions(self.cluster)]
 
     def hosts(self) -> list[str]:
         """Hosts that get their files back when their resource is deleted."""
-        matches = (_HOST.fullmatch(each.name) for each in self.remembered.resources if not each.retained)
+        matches = (_HOST.fullmatch(resource.name) for resource in self.remembered.resources if not resource.retained)
         return sorted(match[1] for match in matches if match)
 
     def half_configured_hosts(self) -> list[str]:
         """Hosts that a killed run was configuring for the first time: nothing remembers how to give them back."""
-        begun = (each.resource.name for each in self.remembered.pending if each.type == "creating")
+        begun = (operation.resource.name for operation in self.remembered.pending if operation.type == "creating")
         matches = (_HOST.fullmatch(name) for name in begun)
         hosts = self.target.settings.hosts
         return sorted(match[1] for match in matches if match and match[1] in hosts and not hosts[match[1]].gone)
@@ -243,16 +243,16 @@ class StackInCluster:
     def _manifests(self) -> Iterator[Manifest]:
         """Every object that the stack may have made: what its settings say, what it remembers, what it had begun."""
         checkpoint = self._earlier.remembered if self._earlier else self.remembered
-        resources = (*checkpoint.resources, *(each.resource for each in checkpoint.pending))
-        manifests = [*every_object.objects(self.target.settings).values(), *(each.inputs for each in resources)]
-        whole = [each for each in manifests if {"apiVersion", "kind", "metadata"} <= each.keys()]
+        resources = (*checkpoint.resources, *(operation.resource for operation in checkpoint.pending))
+        manifests = [*every_object.objects(self.target.settings).values(), *(resource.inputs for resource in resources)]
+        whole = [manifest for manifest in manifests if {"apiVersion", "kind", "metadata"} <= manifest.keys()]
         # Nodes are not made; their labels are looked at apart.
-        yield from {key(each): each for each in whole if each["kind"] != "Node"}.values()
+        yield from {key(manifest): manifest for manifest in whole if manifest["kind"] != "Node"}.values()
 
     def _configs(self) -> Iterator[Leftover]:
-        for each in self.cluster.objects(_CONFIGS, _PlacedConfig):
-            if each.name == _CONFIG and each.place == self.target.settings.kai.namespace:
-                yield Leftover(f"Config/{each.name}", f"{_CONFIGS}/{each.name}", each.uid)
+        for config in self.cluster.objects(_CONFIGS, _PlacedConfig):
+            if config.name == _CONFIG and config.place == self.target.settings.kai.namespace:
+                yield Leftover(f"Config/{config.name}", f"{_CONFIGS}/{config.name}", config.uid)
 
 
 class _PlacedConfig(ObjectMetadata):

@@ -10,7 +10,7 @@ from cluster.leftovers import GROUPS, Leftover, OwnLabels, definitions
 from manifests.ownership import BEFORE, FIELD_MANAGER
 from operations import engine
 from operations.errors import OperationError
-from operations.rollback.reading import Found, HalfDone, StackInCluster
+from operations.rollback.reading import HalfDone, Leftovers, StackInCluster
 from operations.scratch import GONE_SECONDS, POLL_SECONDS
 from operations.status.words import count
 
@@ -43,7 +43,7 @@ class Rollback:
         remembered = self.stack.remembered
         engine.settle_pending(self.stack.target, remembered, forget=not self.stack.half_configured_hosts())
         now = engine.checkpoint(self.stack.target)
-        if {each.urn for each in now.resources} != {each.urn for each in remembered.resources}:
+        if {resource.urn for resource in now.resources} != {resource.urn for resource in remembered.resources}:
             raise OperationError("Another run changed the state since the plan was shown. Look at it again.")
         if remembered.pending:
             self._did("the state forgot what a killed run had begun")
@@ -57,9 +57,9 @@ class Rollback:
         if not half_done:
             return
         self._begin("heal")
-        for each in half_done:
-            revision = each.revision
-            self._remove_hooks(each)
+        for unfinished in half_done:
+            revision = unfinished.revision
+            self._remove_hooks(unfinished)
             place = f"/api/v1/namespaces/{revision.namespace}/secrets/{revision.secret}"
             still = revision.resource_version
             if objection := self.stack.cluster.remove(place, uid=revision.uid, resource_version=still):
@@ -67,7 +67,7 @@ class Rollback:
             self._did(f"took back revision {revision.version} of Helm release '{revision.release}'")
         again, _ = self.stack.half_done()
         if again:
-            names = ", ".join(each.revision.release for each in again)
+            names = ", ".join(unfinished.revision.release for unfinished in again)
             raise OperationError(f"Half done again: {names}. Somebody installs at this moment.")
 
     def _remove_hooks(self, half_done: HalfDone) -> None:
@@ -77,10 +77,10 @@ class Rollback:
             return
         if revision not in cluster.helm_revisions(*half_done.release):
             raise OperationError(_not_deleted(revision, "it is not as it was shown."))
-        for each in half_done.hooks:
-            if objection := cluster.remove(each.path, uid=each.uid):
-                raise OperationError(f"{each.name}, which a hook left, was not deleted: {objection.message}")
-            self._did(f"removed {each.name}, which a hook left")
+        for hook in half_done.hooks:
+            if objection := cluster.remove(hook.path, uid=hook.uid):
+                raise OperationError(f"{hook.name}, which a hook left, was not deleted: {objection.message}")
+            self._did(f"removed {hook.name}, which a hook left")
 
     def remove_temporary(self) -> None:
         """Remove the namespaces of `verify` and the privilege probe."""
@@ -93,25 +93,27 @@ class Rollback:
             else:
                 self._did(f"removed Namespace/{scratch.name}")
 
-    def remove(self, found: Found) -> None:
+    def remove(self, leftovers: Leftovers) -> None:
         """Remove what the state does not know: custom resources first, namespaces last; give back what was adopted."""
-        if not found.objects and not found.labels:
+        if not leftovers.objects and not leftovers.labels:
             return
         self._begin("remove what pulumi destroy can't see")
         cluster = self.stack.cluster
-        for labels in found.labels:
+        for labels in leftovers.labels:
             self._release(labels)
-        objects = sorted(found.objects, key=_order)
-        for each in objects:
-            if each.ours is not None:
-                give_back_values(cluster, each.ours)
-                self._did(f"gave back {each.name}")
-            elif objection := cluster.remove(each.path, uid=each.uid):
-                self.left.append(f"{each.name}: {objection.message}")
+        objects = sorted(leftovers.objects, key=_order)
+        for leftover in objects:
+            if leftover.ours is not None:
+                give_back_values(cluster, leftover.ours)
+                self._did(f"gave back {leftover.name}")
+            elif objection := cluster.remove(leftover.path, uid=leftover.uid):
+                self.left.append(f"{leftover.name}: {objection.message}")
             else:
-                self._did(f"removed {each.name}")
-        removed = {each.uid for each in objects if each.ours is None}
-        self._until_gone(lambda: [each.name for each in self.stack.beside_state().objects if each.uid in removed])
+                self._did(f"removed {leftover.name}")
+        removed = {leftover.uid for leftover in objects if leftover.ours is None}
+        self._until_gone(
+            lambda: [leftover.name for leftover in self.stack.beside_state().objects if leftover.uid in removed]
+        )
 
     def destroy(self) -> None:
         """`pulumi destroy`, and a check that the state is empty.
@@ -125,7 +127,7 @@ class Rollback:
         engine.destroy(self.stack.target, "--yes", "--skip-preview")
         remembered = engine.checkpoint(self.stack.target)
         if remembered.resources:
-            names = ", ".join(each.name for each in remembered.resources)
+            names = ", ".join(resource.name for resource in remembered.resources)
             raise OperationError(f"pulumi destroy left in the state: {names}")
         self._did(f"pulumi destroy: {len(self.stack.remembered.resources)} resources")
         self.stack = self.stack.after_destroy(remembered)
@@ -135,25 +137,25 @@ class Rollback:
         removed: set[str] = set()
         everything = self.stack.definitions()
         for group in GROUPS:
-            listed = [each for each in everything if each[0].group == group]
-            ours = [each for each, _ in listed if each.by_pulumi]
+            listed = [pair for pair in everything if pair[0].group == group]
+            ours = [definition for definition, _ in listed if definition.by_pulumi]
             if not ours:
                 continue
             self._begin(f"remove the definitions of {group}")
             if objects := sum(number for _, number in listed):
                 self.left.append(f"the definitions of {group}, which have {count(objects, 'object')}")
                 continue
-            for each in ours:
-                if objection := self.stack.cluster.remove(each.path, uid=each.uid):
-                    self.left.append(f"CustomResourceDefinition/{each.name}: {objection.message}")
+            for definition in ours:
+                if objection := self.stack.cluster.remove(definition.path, uid=definition.uid):
+                    self.left.append(f"CustomResourceDefinition/{definition.name}: {objection.message}")
                 else:
-                    removed.add(each.uid)
-                    self._did(f"removed CustomResourceDefinition/{each.name}")
+                    removed.add(definition.uid)
+                    self._did(f"removed CustomResourceDefinition/{definition.name}")
         self._until_gone(
             lambda: [
-                f"CustomResourceDefinition/{each.name}"
-                for each in definitions(self.stack.cluster)
-                if each.uid in removed
+                f"CustomResourceDefinition/{definition.name}"
+                for definition in definitions(self.stack.cluster)
+                if definition.uid in removed
             ]
         )
 
@@ -168,10 +170,10 @@ class Rollback:
             give_back_values(self.stack.cluster, node | {"metadata": ours})
         self._did(f"let go of the labels of Node/{labels.node}: {', '.join(sorted(labels.labels))}")
 
-    def _until_gone(self, there: Callable[[], list[str]]) -> None:
+    def _until_gone(self, remaining: Callable[[], list[str]]) -> None:
         """Wait for deletions, and note down what is still there when the time is over."""
         since = time.monotonic()
-        while names := there():
+        while names := remaining():
             if time.monotonic() - since >= GONE_SECONDS:
                 self.left += [
                     f"{name} is being deleted and is still there after {GONE_SECONDS:.0f} s" for name in names
@@ -195,8 +197,8 @@ def _not_deleted(revision: HelmRevision, why: str) -> str:
     )
 
 
-def _order(each: Leftover) -> tuple[int, str]:
+def _order(leftover: Leftover) -> tuple[int, str]:
     """Custom resources while their operators are there, namespaces once they are empty."""
-    if each.path.startswith(tuple(f"/apis/{group}/" for group in GROUPS)):
-        return (0, each.name)
-    return (2 if each.name.startswith("Namespace/") else 1, each.name)
+    if leftover.path.startswith(tuple(f"/apis/{group}/" for group in GROUPS)):
+        return (0, leftover.name)
+    return (2 if leftover.name.startswith("Namespace/") else 1, leftover.name)

@@ -38,9 +38,11 @@ def explain(
 @app.command(name="list")
 def list_settings(*, as_json: AsJson = False) -> None:
     """Print every setting with its type and its default."""
-    known = settings()
+    all_settings = settings()
     typer.echo(
-        _json(known) if as_json else "\n".join(_line(setting) for setting in known if setting.shape != "section")
+        _json(all_settings)
+        if as_json
+        else "\n".join(_line(setting) for setting in all_settings if setting.shape != "section")
     )
 
 
@@ -59,15 +61,15 @@ def show(
     file = ROOT / f"Pulumi.{stack}.yaml"
     layers = read_layers(file)
     in_force = read_settings(file).model_dump(mode="json")
-    said = [Said(key=text_of_key(key), value=value, file=place) for key, value, place in layers.values()]
+    entries = [Said(key=text_of_key(key), value=value, file=place) for key, value, place in layers.values()]
     if defaults:
-        said += [Said(key=text_of_key(key), value=value, file=DEFAULT) for key, value in _beside(layers, in_force)]
+        entries += [Said(key=text_of_key(key), value=value, file=DEFAULT) for key, value in _beside(layers, in_force)]
     if as_json:
         files = tuple(layer.file for layer in reversed(layers.layers))
-        typer.echo(Shown(stack=stack, files=files, values=tuple(said)).model_dump_json(indent=2))
+        typer.echo(Shown(stack=stack, files=files, values=tuple(entries)).model_dump_json(indent=2))
         return
-    width = max((len(each.text) for each in said), default=0)
-    typer.echo("\n".join(f"{each.text:<{width}}  # {each.file}" for each in said))
+    width = max((len(entry.text) for entry in entries), default=0)
+    typer.echo("\n".join(f"{entry.text:<{width}}  # {entry.file}" for entry in entries))
 
 
 DEFAULT = "default"
@@ -123,10 +125,10 @@ def text_of_key(key: Sequence[str]) -> str:
 
 def _beside(layers: Inherited, in_force: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """What holds and stands in no file; what is not set is left out."""
-    said = {key for key, _, _ in layers.values()}
+    keys = {key for key, _, _ in layers.values()}
     whole = Inherited((Layer(DEFAULT, in_force),))
     for key, value, _ in whole.values():
-        if value is not None and not any(key[:length] in said for length in range(1, len(key) + 1)):
+        if value is not None and not any(key[:length] in keys for length in range(1, len(key) + 1)):
             yield key, value
 
 

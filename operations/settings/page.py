@@ -11,9 +11,9 @@ _INTRODUCTION = Path(__file__).parent / "introduction.md"
 
 def page() -> str:
     """The whole page: the introduction, then a chapter for each section."""
-    known = settings()
-    chapters = [line for setting in known if _has_chapter(setting) for line in _chapter(setting, known)]
-    return _INTRODUCTION.read_text(encoding="utf-8") + "\n".join([*_contents(known), *chapters])
+    all_settings = settings()
+    chapters = [line for setting in all_settings if _has_chapter(setting) for line in _chapter(setting, all_settings)]
+    return _INTRODUCTION.read_text(encoding="utf-8") + "\n".join([*_contents(all_settings), *chapters])
 
 
 def anchor(setting: Setting) -> str:
@@ -40,16 +40,16 @@ def _link(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def _contents(known: Sequence[Setting]) -> Iterator[str]:
+def _contents(all_settings: Sequence[Setting]) -> Iterator[str]:
     yield "| Section | What it is for |"
     yield "| --- | --- |"
-    for setting in known:
+    for setting in all_settings:
         if "." not in setting.key and setting.only_with is None:
             yield f"| [`{setting.key}`](#{anchor(setting)}) | {_cell(setting.description)} |"
     yield ""
 
 
-def _chapter(section: Setting, known: Sequence[Setting]) -> Iterator[str]:
+def _chapter(section: Setting, all_settings: Sequence[Setting]) -> Iterator[str]:
     title = _titled(section.key, section.only_with)
     yield f"{'###' if '.' in section.key or section.only_with else '##'} {title}"
     yield ""
@@ -58,7 +58,7 @@ def _chapter(section: Setting, known: Sequence[Setting]) -> Iterator[str]:
     if section.only_with and " with " not in title:
         yield f"Only with `{section.only_with}`."
         yield ""
-    if rows := [_row(setting, known) for setting in inside(section)]:
+    if rows := [_row(setting, all_settings) for setting in inside(section)]:
         yield "| Setting | Type | Default | What it is for |"
         yield "| --- | --- | --- | --- |"
         yield from rows
@@ -68,8 +68,8 @@ def _chapter(section: Setting, known: Sequence[Setting]) -> Iterator[str]:
         yield ""
 
 
-def _row(setting: Setting, known: Sequence[Setting]) -> str:
-    entries = [other for other in known if other.key == f"{setting.key}.{ANY_NAME}"]
+def _row(setting: Setting, all_settings: Sequence[Setting]) -> str:
+    entries = [other for other in all_settings if other.key == f"{setting.key}.{ANY_NAME}"]
     chapter = next((other for other in [setting, *entries] if _has_chapter(other)), None)
     kind = f"[{setting.type}](#{anchor(chapter)})" if chapter else setting.type
     examples = ", ".join(f"`{text_of(example)}`" for example in setting.examples)

@@ -18,12 +18,12 @@ def element(name: str, *content: str, **attributes: str | int | None) -> Markup:
         attributes: a `_` in a name stands for `-`, one at its end for nothing; without a value where it is empty,
             absent where it is None.
     """
-    said = "".join(
+    rendered = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + (f'="{escape(str(value))}"' if value != "" else "")
         for key, value in attributes.items()
         if value is not None
     )
-    return Markup(f"<{name}{said}>{joined(*content)}</{name}>")
+    return Markup(f"<{name}{rendered}>{joined(*content)}</{name}>")
 
 
 def joined(*content: str) -> Markup:

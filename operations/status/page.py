@@ -89,7 +89,7 @@ def _unseen(status: Status) -> Markup:
     return element(
         "section",
         element("h2", "Not seen"),
-        *(element("p", f"{each.what}: {clean(each.why)}", class_="warn") for each in status.unseen),
+        *(element("p", f"{gap.what}: {clean(gap.why)}", class_="warn") for gap in status.unseen),
     )
 
 
@@ -204,19 +204,19 @@ def _node(node: NodeStatus, status: Status, *, opened: bool) -> Markup:
 
 
 def _free(node: NodeStatus) -> str:
-    said = [clean(node.platform.value or node.architecture)]
+    parts = [clean(node.platform.value or node.architecture)]
     if node.ready.value is None:
-        said = ["could not be read"]
-    said += ["NOT READY"] if node.ready.value is False else []
-    said += ["CORDONED"] if node.cordoned.value else []
-    known = [gpu.free_mib for gpu in node.gpus if gpu.free_mib is not None]
-    if known and node.sharing.value == "kai":
-        said.append(f"{sum(known)} MiB free")
+        parts = ["could not be read"]
+    parts += ["NOT READY"] if node.ready.value is False else []
+    parts += ["CORDONED"] if node.cordoned.value else []
+    free = [gpu.free_mib for gpu in node.gpus if gpu.free_mib is not None]
+    if free and node.sharing.value == "kai":
+        parts.append(f"{sum(free)} MiB free")
     elif node.sharing.value == "time-slicing":
-        said.append("time-sliced")
-    said.append(count(sum(len(gpu.shares) for gpu in node.gpus) + len(node.other_pods), "pod"))
-    said += [count(len(node.remarks), "remark")] if node.remarks else []
-    return ", ".join(part for part in said if part)
+        parts.append("time-sliced")
+    parts.append(count(sum(len(gpu.shares) for gpu in node.gpus) + len(node.other_pods), "pod"))
+    parts += [count(len(node.remarks), "remark")] if node.remarks else []
+    return ", ".join(part for part in parts if part)
 
 
 def _facts(node: NodeStatus, status: Status) -> Markup:
@@ -242,12 +242,12 @@ def _facts(node: NodeStatus, status: Status) -> Markup:
 
 
 def _gpu(number: int, gpu: Gpu, status: Status) -> Markup:
-    about = [element("p", _told(gpu, status), class_="proof")] if gpu.group is not None else []
+    about = [element("p", _group(gpu, status), class_="proof")] if gpu.group is not None else []
     table = [_shares("Pods on this GPU", gpu.shares, status)] if gpu.shares else []
     return joined(element("h4", f"GPU {number}: {amount(gpu)}"), _bar(gpu), *about, *table)
 
 
-def _told(gpu: Gpu, status: Status) -> Markup:
+def _group(gpu: Gpu, status: Status) -> Markup:
     held = gpu.reservation
     group = f"GPU group {clean(gpu.group or '')}"
     if held is None:
@@ -329,11 +329,11 @@ def _part(start: int, width: int, style: str) -> Markup:
 
 def _proof(fact: Fact[T], status: Status, *, whole: bool = False) -> Markup:
     """What proves a fact, and how old it is; without the object where that stands beside it."""
-    said = clean(fact.proof) if whole else short_proof(fact)
+    proof = clean(fact.proof) if whole else short_proof(fact)
     old = age(status.taken, fact.since)
     if fact.since is None or not old:
-        return joined(said)
-    return joined(f"{said}, ", _time(fact.since, old))
+        return joined(proof)
+    return joined(f"{proof}, ", _time(fact.since, old))
 
 
 def _time(moment: datetime, text: str = "") -> Markup:

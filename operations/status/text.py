@@ -96,17 +96,17 @@ def _memory(node: NodeStatus, status: Status) -> str:
         case _ if node.shared_mib is None:
             return f"memory not known ({short_proof(label)})"
         case _:
-            said = f"{short_proof(label)}: {clean(label.value or '')}{_since(label, status)}"
-            return f"KAI shares {node.shared_mib} MiB of each GPU ({said})"
+            source = f"{short_proof(label)}: {clean(label.value or '')}{_since(label, status)}"
+            return f"KAI shares {node.shared_mib} MiB of each GPU ({source})"
 
 
 def _gpu(gpu: Gpu, status: Status, width: int) -> Iterator[Text]:
     style = "red" if (gpu.free_mib or 0) < 0 else "green" if gpu.use == "free" else "cyan"
-    said = amount(gpu)
-    beside = len(f"  [{bar(gpu)}] {said}") <= width
-    yield _line("  [", (bar(gpu), style), f"] {said}" if beside else "]")
+    memory = amount(gpu)
+    beside = len(f"  [{bar(gpu)}] {memory}") <= width
+    yield _line("  [", (bar(gpu), style), f"] {memory}" if beside else "]")
     if not beside:
-        yield from _wrapped(f"    {said}", width)
+        yield from _wrapped(f"    {memory}", width)
     if gpu.group is not None:
         yield _line((f"    {_device(gpu, status)}; group {clean(gpu.group)}", "dim"))
     yield from _shares(gpu.shares, status)
@@ -127,18 +127,18 @@ def _shares(shares: Sequence[Share], status: Status) -> Iterator[Text]:
     name_width = min(_WIDEST_NAME, max(map(cell_len, names), default=0))
     asks_width = min(_WIDEST_NAME, max((len(share.asks.value) for share in shares), default=0))
     for name, share in zip(names, shares, strict=True):
-        said = f"{clean(share.asks.value):<{asks_width}}  {share.state.value}{_since(share.state, status)}"
+        columns = f"{clean(share.asks.value):<{asks_width}}  {share.state.value}{_since(share.state, status)}"
         queue = f", queue {clean(share.queue)}" if share.queue else ""
-        yield _line(f"    {name:<{name_width}}  {said}{queue}", (f"  ({short_proof(share.asks)})", "dim"))
+        yield _line(f"    {name:<{name_width}}  {columns}{queue}", (f"  ({short_proof(share.asks)})", "dim"))
 
 
 def _pending(pod: PendingPod, status: Status, width: int) -> Iterator[Text]:
-    said = [pod.asks.value if pod.asks else "no GPU"]
-    said += [f"queue {pod.queue}"] if pod.queue else []
-    said += [f"on {pod.node}"] if pod.node else []
+    parts = [pod.asks.value if pod.asks else "no GPU"]
+    parts += [f"queue {pod.queue}"] if pod.queue else []
+    parts += [f"on {pod.node}"] if pod.node else []
     waits = age(status.taken, pod.created)
-    said += [f"created {waits} ago"] if waits else []
-    yield _line((clean(f"{pod.namespace}/{pod.name}"), "bold"), f"  {clean(', '.join(said))}")
+    parts += [f"created {waits} ago"] if waits else []
+    yield _line((clean(f"{pod.namespace}/{pod.name}"), "bold"), f"  {clean(', '.join(parts))}")
     for reason in pod.reasons:
         yield from _wrapped(f"    {clean(reason.value)} ({reason.proof}{_since(reason, status, ', ')})", width)
     if not pod.reasons:

@@ -44,7 +44,7 @@ def watch(read: Callable[[], Status], console: Console, *, as_json: bool = False
 
 
 def _lines(read: Callable[[], Status], console: Console, *, as_json: bool, wait: Wait) -> None:
-    said = ""
+    last_line = ""
     while True:
         try:
             status = read()
@@ -54,9 +54,9 @@ def _lines(read: Callable[[], Status], console: Console, *, as_json: bool, wait:
             line, when = ("" if as_json else _away(error)), ""
             if as_json:
                 Console(stderr=True, soft_wrap=True, highlight=False).print(_away(error), markup=False)
-        if line and (as_json or line != said):
+        if line and (as_json or line != last_line):
             console.print(f"{when}{line}", soft_wrap=True, markup=False, highlight=False)
-        said = line
+        last_line = line
         wait()
 
 

@@ -15,27 +15,27 @@ T = TypeVar("T")
 
 def summary(status: Status) -> Iterator[str]:
     """The cluster in a few sentences."""
-    told = status.summary
-    knows_nodes = all(each.what != _NODES for each in status.unseen)
+    totals = status.summary
+    knows_nodes = all(gap.what != _NODES for gap in status.unseen)
     if knows_nodes:
         yield (
-            f"{count(told.nodes, 'node')}, {told.gpu_nodes} with GPUs; {count(told.gpus, 'physical GPU')}. "
-            f"KAI can share {told.shared_mib:,} MiB."
+            f"{count(totals.nodes, 'node')}, {totals.gpu_nodes} with GPUs; {count(totals.gpus, 'physical GPU')}. "
+            f"KAI can share {totals.shared_mib:,} MiB."
         )
     else:
         yield "Nodes could not be read: which GPUs there are, and what of them is free, is not known."
-    if told.free_mib is None:
+    if totals.free_mib is None:
         yield "Pods could not be read: what is free and what is Pending is not known."
         return
     if not knows_nodes:
-        yield f"{count(told.shares or 0, 'pod')} with GPUs, {told.pending} Pending."
+        yield f"{count(totals.shares or 0, 'pod')} with GPUs, {totals.pending} Pending."
         return
-    away = f", {told.unavailable_mib:,} MiB on nodes that take no pods" if told.unavailable_mib else ""
+    away = f", {totals.unavailable_mib:,} MiB on nodes that take no pods" if totals.unavailable_mib else ""
     yield (
-        f"{told.taken_mib:,} MiB are taken, {told.free_mib:,} MiB are free{away}; "
-        f"one more pod can get {told.largest_free_mib:,} MiB at most."
+        f"{totals.taken_mib:,} MiB are taken, {totals.free_mib:,} MiB are free{away}; "
+        f"one more pod can get {totals.largest_free_mib:,} MiB at most."
     )
-    yield f"{count(told.shares or 0, 'pod')} with GPUs, {told.pending} Pending."
+    yield f"{count(totals.shares or 0, 'pod')} with GPUs, {totals.pending} Pending."
 
 
 def clean(text: str) -> str:
@@ -47,9 +47,9 @@ def amount(gpu: Gpu) -> str:
     """What becomes of a GPU's memory, in words."""
     match gpu.use:
         case "shared":
-            known = gpu.total_mib is not None and gpu.taken_mib is not None
-            said = f"{gpu.taken_mib} of {gpu.total_mib} MiB taken, {gpu.free_mib} free"
-            return said if known else "shared, memory not known"
+            is_known = gpu.total_mib is not None and gpu.taken_mib is not None
+            text = f"{gpu.taken_mib} of {gpu.total_mib} MiB taken, {gpu.free_mib} free"
+            return text if is_known else "shared, memory not known"
         case "whole":
             return "one pod has all of it"
         case "free":
@@ -71,9 +71,9 @@ def short_proof(fact: Fact[T]) -> str:
     return clean(rest.partition(" ")[2] or kind)
 
 
-def device(told: str) -> str:
+def device(identifier: str) -> str:
     """A GPU, as its reservation pod names it."""
-    return f"GPU {told}, by its index" if told.isdigit() else clean(told)
+    return f"GPU {identifier}, by its index" if identifier.isdigit() else clean(identifier)
 
 
 def age(taken: datetime, since: datetime | None) -> str:

@@ -66,8 +66,8 @@ def _seen(name: str, look: Callable[[], Step]) -> Step:
 def _step(name: str, findings: Iterable[Finding], held: str, evidence: Iterable[str] = ()) -> Step:
     """Failed where a finding would stop `pulumi up`."""
     listed = list(findings)
-    lines = [f"{'error' if each.fatal else 'warning'}: {each.what} {each.remedy}" for each in listed]
-    errors = sum(each.fatal for each in listed)
+    lines = [f"{'error' if finding.fatal else 'warning'}: {finding.what} {finding.remedy}" for finding in listed]
+    errors = sum(finding.fatal for finding in listed)
     outcome = Outcome.FAILED if errors else Outcome.HELD
     says = f"{errors} {'error stops' if errors == 1 else 'errors stop'} the install." if errors else held
     return Step(name=name, outcome=outcome, says=says, evidence=(*lines, *evidence))
@@ -75,13 +75,13 @@ def _step(name: str, findings: Iterable[Finding], held: str, evidence: Iterable[
 
 def _doctor(facts: Facts, codes: frozenset[str]) -> tuple[list[Finding], list[str]]:
     """What some of doctor's checks find, and what they could not see."""
-    diagnosis = diagnose(facts, checks=[each for each in CHECKS if each.code in codes])
+    diagnosis = diagnose(facts, checks=[check for check in CHECKS if check.code in codes])
     judged = [problem.cause for problem in diagnosis.problems]
     findings = [
-        Finding(each.finding.what, each.check.remedy_of(each.finding), fatal=each.check.severity is Severity.ERROR)
-        for each in judged
+        Finding(cause.finding.what, cause.check.remedy_of(cause.finding), fatal=cause.check.severity is Severity.ERROR)
+        for cause in judged
     ]
-    return findings, [f"not seen: {each.what}. {each.why}" for each in diagnosis.unseen]
+    return findings, [f"not seen: {gap.what}. {gap.why}" for gap in diagnosis.unseen]
 
 
 def _server(cluster: Cluster, settings: StackSettings) -> Step:
@@ -168,7 +168,7 @@ def _charts(settings: StackSettings) -> Step:
     charts = {"kai": settings.kai.chart}
     if settings.gpu_operator.install:
         charts["gpu_operator"] = settings.gpu_operator.chart
-    local = [f"{key}.chart.source {Path(str(each.source)).name}" for key, each in charts.items() if each.is_local]
+    local = [f"{key}.chart.source {Path(str(chart.source)).name}" for key, chart in charts.items() if chart.is_local]
     evidence = ["not seen: what the charts bring, and whether nodes can pull the images (make images lists them)"]
     if len(local) < len(charts):
         evidence.append("not seen: charts that are not local. Helm fetches them in the preview of `up`")

@@ -102,8 +102,8 @@ def verify(  # noqa: PLR0913 - every option of the command
             say("what preflight and doctor check")
             steps = before.verify(place.cluster, place.stack, f"{PROJECT}/{stack}", facts_of(place, stack))
             _end(Report(steps=tuple(steps)), as_json=as_json)
-        there, unseen = _seen(place.cluster)
-        nodes = _nodes(there, place.stack, node or ()) if not unseen else []
+        seen_nodes, unseen = _seen(place.cluster)
+        nodes = _nodes(seen_nodes, place.stack, node or ()) if not unseen else []
         say("what doctor checks")
         facts = facts_of(place, stack)
         stands = components.verify(diagnose(facts))
@@ -117,13 +117,13 @@ def verify(  # noqa: PLR0913 - every option of the command
             says = "not tried, since components failed: see above."
             done.append(Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says))
         elif workload and nodes:
-            done += _shared(place, stack, [there[name] for name in nodes], Workload(queue, image, cuda_image))
+            done += _shared(place, stack, [seen_nodes[name] for name in nodes], Workload(queue, image, cuda_image))
         report = Report(steps=tuple(done))
         if evidence:
             installation = Installation(
                 place.stack, facts, place.cluster.version().git, place.simulated, board, jetpack
             )
-            write_evidence(evidence, evidence_of(report, there.values(), installation, datetime.now(UTC).date()))
+            write_evidence(evidence, evidence_of(report, seen_nodes.values(), installation, datetime.now(UTC).date()))
     _end(report, as_json=as_json)
 
 
@@ -146,9 +146,9 @@ def _seen(cluster: Cluster) -> tuple[dict[str, Node], str]:
         return {}, f"nodes can't be read, so nothing is tried on any. {str(error).splitlines()[0]}"
 
 
-def _nodes(there: Mapping[str, Node], settings: StackSettings, named: Sequence[str]) -> list[str]:
+def _nodes(seen_nodes: Mapping[str, Node], settings: StackSettings, named: Sequence[str]) -> list[str]:
     """The nodes whose GPUs KAI shares, or those of them that were named."""
-    shared = shared_nodes(settings, there)
+    shared = shared_nodes(settings, seen_nodes)
     for name in named:
         if name not in shared:
             raise OperationError(

@@ -65,8 +65,8 @@ def page(files: Mapping[str, Evidence]) -> str:
     Args:
         files: evidence by the file's name.
     """
-    real = {name: each for name, each in files.items() if not each.simulated}
-    simulated = {name: each for name, each in files.items() if each.simulated}
+    real = {name: evidence for name, evidence in files.items() if not evidence.simulated}
+    simulated = {name: evidence for name, evidence in files.items() if evidence.simulated}
     lines = ["## Boards and servers", ""]
     if real:
         lines += _table("Board", real)
@@ -81,29 +81,29 @@ def page(files: Mapping[str, Evidence]) -> str:
 def _table(first: str, files: Mapping[str, Evidence]) -> Iterator[str]:
     yield _HEAD[0].format(first=first)
     yield _HEAD[1]
-    for name, each in sorted(files.items(), key=lambda item: (item[1].board, item[1].taken, item[0])):
+    for name, evidence in sorted(files.items(), key=lambda item: (item[1].board, item[1].taken, item[0])):
         cells = (
-            f"[{_cell(each.board or 'not said')}](evidence/{name})",
-            each.jetpack or "not said",
-            f"{each.distribution} {each.kubernetes}",
-            each.container_toolkit,
-            each.kai or "not seen",
-            each.gpu_operator or "not seen",
-            _outcomes(each),
-            each.taken.isoformat(),
+            f"[{_cell(evidence.board or 'not said')}](evidence/{name})",
+            evidence.jetpack or "not said",
+            f"{evidence.distribution} {evidence.kubernetes}",
+            evidence.container_toolkit,
+            evidence.kai or "not seen",
+            evidence.gpu_operator or "not seen",
+            _outcomes(evidence),
+            evidence.taken.isoformat(),
         )
         yield f"| {cells[0]} | {' | '.join(map(_cell, cells[1:]))} |"
 
 
-def _outcomes(each: Evidence) -> str:
+def _outcomes(evidence: Evidence) -> str:
     """The outcomes of each kind of step, in the order of steps."""
-    names = dict.fromkeys(step.name for step in each.steps)
-    told = []
+    names = dict.fromkeys(step.name for step in evidence.steps)
+    parts = []
     for name in names:
-        counts = Counter(step.outcome for step in each.steps if step.name == name)
+        counts = Counter(step.outcome for step in evidence.steps if step.name == name)
         numbers = [f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome]]
-        told.append(f"{name}: {', '.join(numbers)}")
-    return "; ".join(told) or "nothing was verified"
+        parts.append(f"{name}: {', '.join(numbers)}")
+    return "; ".join(parts) or "nothing was verified"
 
 
 def _cell(text: str) -> str:

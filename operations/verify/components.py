@@ -16,7 +16,7 @@ def verify(diagnosis: Diagnosis) -> Step:
         return Step(name=NAME, outcome=Outcome.FAILED, says=says, evidence=problems)
     if diagnosis.not_checked:
         says = f"{len(diagnosis.not_checked)} checks need more than this user may read; {diagnosis.checked} passed."
-        unseen = sorted({each.why for each in diagnosis.unseen})
+        unseen = sorted({gap.why for gap in diagnosis.unseen})
         return Step(name=NAME, outcome=Outcome.SKIPPED, says=says, evidence=(*problems, *unseen))
     return Step(
         name=NAME, outcome=Outcome.HELD, says=f"{diagnosis.checked} checks of doctor passed.", evidence=problems

@@ -92,7 +92,7 @@ def evidence(report: Report, nodes: Iterable[Node], installation: Installation, 
         taken: the day.
     """
     boards = [node for node in nodes if node.gpus or any(_LABELS.match(label) for label in node.labels)]
-    boards = sorted(boards, key=lambda each: each.name)
+    boards = sorted(boards, key=lambda node: node.name)
     names = {node.name: f"node-{number}" for number, node in enumerate(boards, 1)}
     cleaner = Cleaner()
     steps = json.loads(_renamed(cleaner.text(report.model_dump_json()), names))
@@ -114,7 +114,12 @@ def evidence(report: Report, nodes: Iterable[Node], installation: Installation, 
 
 def _tag(facts: Facts, name: str) -> str:
     """The image's tag of a Deployment; empty where it is not there, or has none."""
-    images = [container.image for each in facts.deployments if each.name == name for container in each.containers]
+    images = [
+        container.image
+        for deployment in facts.deployments
+        if deployment.name == name
+        for container in deployment.containers
+    ]
     _, _, tag = images[0].partition("@")[0].rpartition("/")[2].partition(":") if images else ("", "", "")
     return tag
 

@@ -36,14 +36,14 @@ def reserved_gpus(cluster: Cluster, running: Sequence[Pod]) -> Reserved:
     groups = sorted({pod.labels[GPU_GROUP] for pod in running if GPU_GROUP in pod.labels})
     missing = [f"{pod.name} has no GPU group" for pod in running if GPU_GROUP not in pod.labels]
     try:
-        there = cluster.pods(namespace=reservation.NAMESPACE)
+        pods = cluster.pods(namespace=reservation.NAMESPACE)
     except ClusterUnreachableError:
         raise
     except ClusterError as error:
         return Reserved((f"not seen: reservation pods: {str(error).splitlines()[0]}",), tuple(missing))
     evidence: list[str] = []
     for group in groups:
-        holders = [pod for pod in there if pod.labels.get(GPU_GROUP) == group]
+        holders = [pod for pod in pods if pod.labels.get(GPU_GROUP) == group]
         if not holders:
             missing.append(f"GPU group {group} has no reservation pod")
         for pod in holders:
@@ -57,8 +57,8 @@ def reserved_gpus(cluster: Cluster, running: Sequence[Pod]) -> Reserved:
 
 def _gpu(pod: Pod) -> str:
     """The UUID that it found out; on a Jetson of one GPU the annotation that KAI reads has the index, and ours this."""
-    said = pod.annotations.get(reservation_index.UUID) or pod.annotations.get(reservation_index.WRITTEN_BY_KAI)
-    return said or ""
+    uuid = pod.annotations.get(reservation_index.UUID) or pod.annotations.get(reservation_index.WRITTEN_BY_KAI)
+    return uuid or ""
 
 
 def _log(cluster: Cluster, pod: Pod) -> Iterator[str]:

@@ -64,8 +64,8 @@ def planned(snapshot: Snapshot, settings: StackSettings, node: str, queue: str) 
         OperationError: the nodes or pods could not be read.
     """
     scene = scene_of_cluster(snapshot, settings, None)
-    there = place([machine.node for machine in scene.machines], _running(scene), (), scene.strategy)
-    use = next((each for each in there.nodes if each.node.name == node), None)
+    packing = place([machine.node for machine in scene.machines], _running(scene), (), scene.strategy)
+    use = next((use for use in packing.nodes if use.node.name == node), None)
     if use is None:
         return "KAI places no pod there: it is not Ready, cordoned, in another node pool, or has no memory label."
     free = max((gpu.free_mib for gpu in use.gpus if gpu.whole is None), default=0)
@@ -74,7 +74,7 @@ def planned(snapshot: Snapshot, settings: StackSettings, node: str, queue: str) 
     request = free // _SHARES
     most = _SHARES * min(len(use.gpus), _MOST_GPUS) + 1
     running, queue_says = _fitting(scene, node, request, most, queue)
-    hostname = next(each.labels.get(_HOSTNAME, node) for each in scene.machines if each.node.name == node)
+    hostname = next(machine.labels.get(_HOSTNAME, node) for machine in scene.machines if machine.node.name == node)
     return Trial(node, hostname, request, min(most, running + 1), min(most, running), queue_says)
 
 
@@ -89,12 +89,12 @@ def _fitting(scene: Scene, node: str, request_mib: int, most: int, queue: str) -
         PlannedPod(f"verify-{number}", PodRequest(MemoryShare(request_mib)), frozenset({node}))
         for number in range(most)
     ]
-    known = any(each.name == queue for each in scene.queues)
-    own = [Workload((pod,), queue if known else None) for pod in pods]
+    queue_exists = any(candidate.name == queue for candidate in scene.queues)
+    own = [Workload((pod,), queue if queue_exists else None) for pod in pods]
     packing = place(
         [machine.node for machine in scene.machines],
         [*_running(scene), *own],
-        scene.queues if known else (),
+        scene.queues if queue_exists else (),
         scene.strategy,
     )
     names = {pod.name for pod in pods}
@@ -175,26 +175,26 @@ class Sharing:
                 says = "the cluster refuses pods with a share of a GPU."
                 self._remove(pods)
                 return Step(name=NAME, place=node, outcome=Outcome.FAILED, says=says, evidence=(refused.message,))
-        there = self._decided(trial)
-        reserved = reserved_gpus(self.scratch.cluster, [pod for pod in there if _runs(pod)])
+        trial_pods = self._decided(trial)
+        reserved = reserved_gpus(self.scratch.cluster, [pod for pod in trial_pods if _runs(pod)])
         self._remove(pods)
-        return judged(trial, there, reserved)
+        return judged(trial, trial_pods, reserved)
 
     def _decided(self, trial: Trial) -> Sequence[Pod]:
         deadline = time.monotonic() + WITHIN_SECONDS
         while True:
             try:
-                there = self.scratch.cluster.pods(namespace=self.scratch.name)
-                decided = all(_runs(pod) or why_not(pod) for pod in there) and len(there) == trial.count
-                if decided and sum(map(_runs, there)) == trial.running:
-                    return there
+                pods = self.scratch.cluster.pods(namespace=self.scratch.name)
+                decided = all(_runs(pod) or why_not(pod) for pod in pods) and len(pods) == trial.count
+                if decided and sum(map(_runs, pods)) == trial.running:
+                    return pods
             except ClusterUnreachableError:
                 # Away for a moment: that only costs time.
                 if time.monotonic() > deadline:
                     raise
             else:
                 if time.monotonic() > deadline:
-                    return there
+                    return pods
             time.sleep(scratch.POLL_SECONDS)
 
     def _remove(self, pods: Sequence[Manifest]) -> None:
@@ -229,7 +229,11 @@ def _line(pod: Pod) -> str:
 
 def why_not(pod: Pod) -> str:
     """Why a pod is not scheduled, in the scheduler's words, or why it does not start; empty while nothing is said."""
-    final = (said.words for said in said_of(pod) if said.by != "kubelet" or said.words.partition(":")[0] in STUCK)
+    final = (
+        statement.words
+        for statement in said_of(pod)
+        if statement.by != "kubelet" or statement.words.partition(":")[0] in STUCK
+    )
     return next(final, "")
 
 

@@ -41,12 +41,13 @@ def _unanswered(facts: Facts) -> Iterator[Finding]:
         if webhook.failure_policy != "Fail" or not webhook.service or not _concerns_us(facts, webhook):
             continue
         slices = [
-            each
-            for each in facts.endpoint_slices
-            if each.namespace == webhook.namespace and each.labels.get("kubernetes.io/service-name") == webhook.service
+            endpoint_slice
+            for endpoint_slice in facts.endpoint_slices
+            if endpoint_slice.namespace == webhook.namespace
+            and endpoint_slice.labels.get("kubernetes.io/service-name") == webhook.service
         ]
         # An address without the condition is ready (discovery/v1).
-        if any(endpoint.ready is not False for each in slices for endpoint in each.endpoints or ()):
+        if any(endpoint.ready is not False for endpoint_slice in slices for endpoint in endpoint_slice.endpoints or ()):
             continue
         yield Finding(
             Subject(kind, configuration.name, annotations=configuration.annotations),
@@ -87,22 +88,22 @@ def _expired(facts: Facts) -> Iterator[Finding]:
             authorities = x509.load_pem_x509_certificates(base64.b64decode(webhook.ca_bundle))
         except (ValueError, binascii.Error):
             authorities = []
-        ends = max((each.not_valid_after_utc for each in authorities), default=None)
+        ends = max((certificate.not_valid_after_utc for certificate in authorities), default=None)
         if ends is None or ends < facts.snapshot.taken:
-            said = "can't be read" if ends is None else f"has ended at {ends:%Y-%m-%d %H:%M} UTC"
+            state = "can't be read" if ends is None else f"has ended at {ends:%Y-%m-%d %H:%M} UTC"
             yield Finding(
                 Subject(kind, configuration.name, annotations=configuration.annotations),
-                f"webhook '{webhook.name}' trusts no authority that is valid: its caBundle {said}.",
-                (f"{kind} {configuration.name}: webhooks[].clientConfig.caBundle {said}",),
+                f"webhook '{webhook.name}' trusts no authority that is valid: its caBundle {state}.",
+                (f"{kind} {configuration.name}: webhooks[].clientConfig.caBundle {state}",),
             )
 
 
 def _kai_webhooks(facts: Facts) -> Iterator[Finding]:
     if facts.config is None or not facts.config.is_on("admission"):
         return
-    there = {(kind, configuration.name) for kind, configuration, _ in _hooks(facts)}
+    existing = {(kind, configuration.name) for kind, configuration, _ in _hooks(facts)}
     for kind, name in _KAI:
-        if (kind, name) not in there:
+        if (kind, name) not in existing:
             yield Finding(
                 Subject(kind, name),
                 f"KAI's {kind} {name} is missing: pods with a fraction get no RuntimeClass and no variables.",

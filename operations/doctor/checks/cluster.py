@@ -34,7 +34,7 @@ def _half_done(facts: Facts) -> Iterator[Finding]:
 
 def _failed(facts: Facts) -> Iterator[Finding]:
     for release in facts.releases:
-        latest = max(release.revisions, key=lambda each: each.created, default=None)
+        latest = max(release.revisions, key=lambda revision: revision.created, default=None)
         if latest is not None and latest.status == "failed":
             yield Finding(
                 Subject("HelmRelease", release.name, release.namespace),
@@ -95,9 +95,11 @@ def _pods_do_not_start(facts: Facts) -> Iterator[Finding]:
             if waits is None or waits.reason not in _CANT_START:
                 continue
             owners = {
-                of_deployment(each.namespace, each.name)
-                for each in workloads
-                if each.namespace == pod.namespace and each.selector and each.selector.items() <= pod.labels.items()
+                of_deployment(workload.namespace, workload.name)
+                for workload in workloads
+                if workload.namespace == pod.namespace
+                and workload.selector
+                and workload.selector.items() <= pod.labels.items()
             }
             yield Finding(
                 Subject("Pod", pod.name, pod.namespace, pod.annotations),

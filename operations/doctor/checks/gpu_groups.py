@@ -20,10 +20,10 @@ def _stale(facts: Facts) -> Iterator[Finding]:
         for name, value in pod.labels.items()
         if name == GPU_GROUP or name.startswith(f"{GPU_GROUP}/")
     }
-    asked = {group for request in facts.snapshot.bind_requests for group in request.groups}
+    requested = {group for request in facts.snapshot.bind_requests for group in request.groups}
     for pod in facts.reservation_pods:
         group = pod.labels[GPU_GROUP]
-        if group not in used | asked and not facts.is_young(pod) and not pod.deleted:
+        if group not in used | requested and not facts.is_young(pod) and not pod.deleted:
             yield pod_finding(
                 pod,
                 f"reservation pod {pod.name} holds a GPU of node '{pod.node}' for nobody.",

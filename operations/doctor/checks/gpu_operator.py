@@ -38,10 +38,10 @@ def _policy(facts: Facts) -> Iterator[Finding]:
 def _runtime_class(facts: Facts) -> Iterator[Finding]:
     if any(policy.nri for policy in facts.cluster_policies):
         return
-    wanted = {RUNTIME_CLASS} if facts.kai_is_there or facts.has_operator else set()
+    classes = {RUNTIME_CLASS} if facts.kai_is_there or facts.has_operator else set()
     if facts.config is not None and facts.config.fraction_class is not None:
-        wanted = {facts.config.fraction_class} - {""}
-    for name in sorted(wanted - {each.name for each in facts.runtime_classes}):
+        classes = {facts.config.fraction_class} - {""}
+    for name in sorted(classes - {runtime_class.name for runtime_class in facts.runtime_classes}):
         yield Finding(
             Subject("RuntimeClass", name),
             f"RuntimeClass '{name}' is missing: pods that name it are refused, KAI's fractions among them.",
@@ -60,8 +60,13 @@ def _nri(facts: Facts) -> Iterator[Finding]:
 
 
 def _plugin(facts: Facts) -> DaemonSet | None:
-    return next((each for each in facts.daemon_sets if each.name == DEVICE_PLUGIN), None) or next(
-        (each for each in facts.daemon_sets if "nvidia-device-plugin" in each.name and "mps" not in each.name), None
+    return next((daemon_set for daemon_set in facts.daemon_sets if daemon_set.name == DEVICE_PLUGIN), None) or next(
+        (
+            daemon_set
+            for daemon_set in facts.daemon_sets
+            if "nvidia-device-plugin" in daemon_set.name and "mps" not in daemon_set.name
+        ),
+        None,
     )
 
 
@@ -69,12 +74,14 @@ def _no_plugin(facts: Facts) -> Iterator[Finding]:
     if not facts.gpu_nodes or any(policy.device_plugin is False for policy in facts.cluster_policies):
         return
     if _plugin(facts) is None:
-        there = [each for each in facts.daemon_sets if each.namespace == facts.operator_namespace]
+        daemon_sets = [
+            daemon_set for daemon_set in facts.daemon_sets if daemon_set.namespace == facts.operator_namespace
+        ]
         yield Finding(
             Subject("DaemonSet", DEVICE_PLUGIN, facts.operator_namespace),
             "NVIDIA's device plugin is missing: no node tells Kubernetes of its GPUs.",
             (
-                f"DaemonSets in namespace {facts.operator_namespace}: {names(there)}",
+                f"DaemonSets in namespace {facts.operator_namespace}: {names(daemon_sets)}",
                 f"GPU nodes: {', '.join(node.name for node in facts.gpu_nodes[:10])}",
             ),
         )
@@ -112,31 +119,32 @@ def _plugin_not_ready(facts: Facts) -> Iterator[Finding]:
 def _discovery(facts: Facts) -> Iterator[Finding]:
     if not facts.has_operator:
         return
-    masters = [each for each in facts.deployments if each.name.endswith(_NFD_MASTER)]
-    for each in masters[:1]:
-        yield from judge_deployment(facts, each.namespace, each.name, role="Node Feature Discovery")
+    masters = [deployment for deployment in facts.deployments if deployment.name.endswith(_NFD_MASTER)]
+    for master in masters[:1]:
+        yield from judge_deployment(facts, master.namespace, master.name, role="Node Feature Discovery")
 
 
 def _gpu_clusters(facts: Facts) -> Iterator[Finding]:
-    for each in facts.gpu_clusters:
+    for gpu_cluster in facts.gpu_clusters:
         yield Finding(
-            Subject("GPUCluster", each.name, annotations=each.annotations),
-            f"GPUCluster '{each.name}' is there: the GPU Operator works with it or with a ClusterPolicy, which KAI "
-            "needs, and with neither where both are there.",
+            Subject("GPUCluster", gpu_cluster.name, annotations=gpu_cluster.annotations),
+            f"GPUCluster '{gpu_cluster.name}' is there: the GPU Operator works with it or with a ClusterPolicy, which "
+            "KAI needs, and with neither where both are there.",
             (f"ClusterPolicies: {names(facts.cluster_policies)}",),
         )
 
 
 def _operands(facts: Facts) -> Iterator[Finding]:
-    for each in facts.daemon_sets:
-        if each.name in _OPERANDS and each.ready < each.desired:
-            there = ready_nodes(facts, each)
-            waiting = sorted({pod.node for pod in facts.pods_of(each) if pod.node and pod.node not in there})
+    for daemon_set in facts.daemon_sets:
+        if daemon_set.name in _OPERANDS and daemon_set.ready < daemon_set.desired:
+            ready = ready_nodes(facts, daemon_set)
+            waiting = sorted({pod.node for pod in facts.pods_of(daemon_set) if pod.node and pod.node not in ready})
             yield Finding(
-                Subject("DaemonSet", each.name, each.namespace, each.annotations),
-                f"DaemonSet {each.namespace}/{each.name} is ready on {each.ready} of {each.desired} nodes.",
+                Subject("DaemonSet", daemon_set.name, daemon_set.namespace, daemon_set.annotations),
+                f"DaemonSet {daemon_set.namespace}/{daemon_set.name} is ready on {daemon_set.ready} of "
+                f"{daemon_set.desired} nodes.",
                 tuple(f"not ready on {node}" for node in waiting[:5]),
-                about=frozenset({of_deployment(each.namespace, each.name), *map(of_node, waiting)}),
+                about=frozenset({of_deployment(daemon_set.namespace, daemon_set.name), *map(of_node, waiting)}),
                 reach=frozenset(map(of_node, waiting)),
             )
 
@@ -145,7 +153,7 @@ def _profiles(facts: Facts) -> Iterator[Finding]:
     named = next((policy.profiles for policy in facts.cluster_policies if policy.profiles), "")
     if not named:
         return
-    known = ", ".join(sorted(facts.profiles or ())) or "none"
+    profiles = ", ".join(sorted(facts.profiles or ())) or "none"
     for node in facts.snapshot.nodes:
         profile = node.labels.get(DEVICE_PLUGIN_CONFIG)
         if profile is not None and profile not in (facts.profiles or ()):
@@ -154,7 +162,7 @@ def _profiles(facts: Facts) -> Iterator[Finding]:
                 f"node '{node.name}' asks for the device plugin's profile '{profile}', which is not there.",
                 (
                     f"label {DEVICE_PLUGIN_CONFIG}={profile}",
-                    f"ConfigMap {facts.operator_namespace}/{named} has: {known}",
+                    f"ConfigMap {facts.operator_namespace}/{named} has: {profiles}",
                 ),
                 about=frozenset({of_node(node.name)}),
                 reach=frozenset({of_node(node.name)}),
@@ -176,13 +184,15 @@ def _unversioned(facts: Facts) -> Iterator[Finding]:
 def _state(facts: Facts) -> Iterator[Finding]:
     for policy in facts.cluster_policies:
         if policy.state and policy.state != "ready":
-            said = [
-                f"condition {each.type}={each.status}: {each.message}" for each in policy.conditions if each.message
+            conditions = [
+                f"condition {condition.type}={condition.status}: {condition.message}"
+                for condition in policy.conditions
+                if condition.message
             ]
             yield Finding(
                 Subject("ClusterPolicy", policy.name, annotations=policy.annotations),
                 f"The GPU Operator says of its operands: {policy.state}.",
-                (f"ClusterPolicy {policy.name}: status.state={policy.state}", *said),
+                (f"ClusterPolicy {policy.name}: status.state={policy.state}", *conditions),
             )
 
 

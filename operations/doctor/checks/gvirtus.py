@@ -53,13 +53,14 @@ def _device(facts: Facts) -> Iterator[Finding]:
 
 
 def _plugin(facts: Facts) -> Iterator[Finding]:
-    for each in facts.daemon_sets:
-        if (each.namespace, each.name) == (FRONTENDS_NAMESPACE, frontends.DEVICE_PLUGIN) and each.ready < each.desired:
-            there = ready_nodes(facts, each)
-            waiting = sorted({pod.node for pod in facts.pods_of(each) if pod.node not in there})
+    for daemon_set in facts.daemon_sets:
+        is_plugin = (daemon_set.namespace, daemon_set.name) == (FRONTENDS_NAMESPACE, frontends.DEVICE_PLUGIN)
+        if is_plugin and daemon_set.ready < daemon_set.desired:
+            ready = ready_nodes(facts, daemon_set)
+            waiting = sorted({pod.node for pod in facts.pods_of(daemon_set) if pod.node not in ready})
             yield Finding(
-                Subject("DaemonSet", each.name, each.namespace, each.annotations),
-                f"the frontends' device plugin is ready on {each.ready} of {each.desired} nodes.",
+                Subject("DaemonSet", daemon_set.name, daemon_set.namespace, daemon_set.annotations),
+                f"the frontends' device plugin is ready on {daemon_set.ready} of {daemon_set.desired} nodes.",
                 tuple(f"not ready on {node}" for node in waiting[:5]),
                 reach=frozenset(map(of_node, waiting)),
             )

@@ -4,7 +4,7 @@ import re
 from functools import partial
 
 from operations.doctor.check import Category, Severity, check
-from operations.doctor.checks.hosts import Said, of_each
+from operations.doctor.checks.hosts import FindingParts, of_each
 from operations.doctor.facts import Facts, Source
 from operations.doctor.hosts.answer import Containerd, DropIn, Examination, HostReport
 
@@ -16,80 +16,100 @@ _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 def _lacking(answer: Examination) -> Containerd | None:
     """The containerd that was seen and lacks the nvidia runtime."""
-    found = answer.containerd
-    if found is None or found.unseen or found.refused or found.merged is None or found.merged.has_nvidia:
+    containerd = answer.containerd
+    if (
+        containerd is None
+        or containerd.unseen
+        or containerd.refused
+        or containerd.merged is None
+        or containerd.merged.has_nvidia
+    ):
         return None
-    return found
+    return containerd
 
 
-def _refused(_: Facts, __: HostReport, answer: Examination) -> Said | None:
-    found = answer.containerd
-    if found is None or not found.refused:
+def _refused(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
+    containerd = answer.containerd
+    if containerd is None or not containerd.refused:
         return None
-    return "has a configuration that its containerd refuses.", (f"{found.config}: {found.refused}",), ""
+    return "has a configuration that its containerd refuses.", (f"{containerd.config}: {containerd.refused}",), ""
 
 
-def _has_no_version(found: Containerd) -> bool:
-    return found.file_version is None or found.file_version < _MERGING_VERSION
+def _has_no_version(containerd: Containerd) -> bool:
+    return containerd.file_version is None or containerd.file_version < _MERGING_VERSION
 
 
-def _no_version(_: Facts, __: HostReport, answer: Examination) -> Said | None:
-    found = _lacking(answer)
-    if found is None or not _has_no_version(found):
+def _no_version(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
+    containerd = _lacking(answer)
+    if containerd is None or not _has_no_version(containerd):
         return None
-    return "has a containerd configuration without a version.", (f"{found.config} has no `version = 2` or later",), ""
-
-
-def _of_other_version(found: Containerd) -> list[DropIn]:
-    return [each for each in found.drop_ins if each.nvidia and each.imported and each.version != found.file_version]
-
-
-def _versions_differ(_: Facts, __: HostReport, answer: Examination) -> Said | None:
-    found = _lacking(answer)
-    others = _of_other_version(found) if found else []
-    if found is None or _has_no_version(found) or not others:
-        return None
-    said = [f"{each.path} has version {each.version}" for each in others]
     return (
-        "has an nvidia runtime in a file that its containerd ignores.",
-        (f"{found.config} has version {found.file_version}", *said),
+        "has a containerd configuration without a version.",
+        (f"{containerd.config} has no `version = 2` or later",),
         "",
     )
 
 
-def _not_imported(found: Containerd) -> list[str]:
-    return [each.path for each in found.drop_ins if each.nvidia and not each.imported]
+def _of_other_version(containerd: Containerd) -> list[DropIn]:
+    return [
+        drop_in
+        for drop_in in containerd.drop_ins
+        if drop_in.nvidia and drop_in.imported and drop_in.version != containerd.file_version
+    ]
 
 
-def _import_lost(_: Facts, __: HostReport, answer: Examination) -> Said | None:
-    found = _lacking(answer)
-    lost = _not_imported(found) if found else []
-    if found is None or _has_no_version(found) or not lost:
+def _versions_differ(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
+    containerd = _lacking(answer)
+    others = _of_other_version(containerd) if containerd else []
+    if containerd is None or _has_no_version(containerd) or not others:
         return None
-    said = tuple(f"{found.config} does not import {path}" for path in lost)
-    return "has an nvidia runtime in a file that its containerd does not read.", said, ""
+    versions = [f"{drop_in.path} has version {drop_in.version}" for drop_in in others]
+    return (
+        "has an nvidia runtime in a file that its containerd ignores.",
+        (f"{containerd.config} has version {containerd.file_version}", *versions),
+        "",
+    )
 
 
-def _elsewhere(_: Facts, __: HostReport, answer: Examination) -> Said | None:
-    found = _lacking(answer)
-    if found is None or not found.elsewhere:
+def _not_imported(containerd: Containerd) -> list[str]:
+    return [drop_in.path for drop_in in containerd.drop_ins if drop_in.nvidia and not drop_in.imported]
+
+
+def _import_lost(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
+    containerd = _lacking(answer)
+    lost = _not_imported(containerd) if containerd else []
+    if containerd is None or _has_no_version(containerd) or not lost:
+        return None
+    evidence = tuple(f"{containerd.config} does not import {path}" for path in lost)
+    return "has an nvidia runtime in a file that its containerd does not read.", evidence, ""
+
+
+def _elsewhere(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
+    containerd = _lacking(answer)
+    if containerd is None or not containerd.elsewhere:
         return None
     return (
         "has its nvidia runtime in another containerd's configuration.",
-        tuple(f"{path} has it, {found.config} has not" for path in found.elsewhere),
+        tuple(f"{path} has it, {containerd.config} has not" for path in containerd.elsewhere),
         "",
     )
 
 
-def _no_runtime(_: Facts, __: HostReport, answer: Examination) -> Said | None:
-    found = _lacking(answer)
-    if found is None or found.elsewhere or _not_imported(found) or _of_other_version(found) or _has_no_version(found):
+def _no_runtime(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
+    containerd = _lacking(answer)
+    if (
+        containerd is None
+        or containerd.elsewhere
+        or _not_imported(containerd)
+        or _of_other_version(containerd)
+        or _has_no_version(containerd)
+    ):
         return None
-    names = ", ".join(found.merged.runtimes if found.merged else ()) or "none"
-    return "has no nvidia runtime in its containerd.", (f"{found.config}: runtimes: {names}",), ""
+    names = ", ".join(containerd.merged.runtimes if containerd.merged else ()) or "none"
+    return "has no nvidia runtime in its containerd.", (f"{containerd.config}: runtimes: {names}",), ""
 
 
-def _no_default(_: Facts, __: HostReport, answer: Examination) -> Said | None:
+def _no_default(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
     merged = answer.containerd.merged if answer.containerd else None
     if merged is None or not merged.default_runtime or merged.default_runtime in merged.runtimes:
         return None
@@ -100,38 +120,38 @@ def _no_default(_: Facts, __: HostReport, answer: Examination) -> Said | None:
     )
 
 
-def _cgroups(_: Facts, __: HostReport, answer: Examination) -> Said | None:
+def _cgroups(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
     merged = answer.containerd.merged if answer.containerd else None
     if merged is None or not {"nvidia", "runc"} <= set(merged.runtimes):
         return None
-    said = merged.systemd_cgroup
-    if said.get("runc") == said.get("nvidia"):
+    systemd_cgroup = merged.systemd_cgroup
+    if systemd_cgroup.get("runc") == systemd_cgroup.get("nvidia"):
         return None
-    values = tuple(f"SystemdCgroup of {name}: {str(value).lower()}" for name, value in sorted(said.items()))
+    values = tuple(f"SystemdCgroup of {name}: {str(value).lower()}" for name, value in sorted(systemd_cgroup.items()))
     return "has runtimes that disagree about cgroups.", values, ""
 
 
-def _changes_others(_: Facts, __: HostReport, answer: Examination) -> Said | None:
-    found = answer.containerd
-    if found is None or not found.changed:
+def _changes_others(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
+    containerd = answer.containerd
+    if containerd is None or not containerd.changed:
         return None
-    return "has an nvidia runtime whose file changes other settings of containerd.", tuple(found.changed), ""
+    return "has an nvidia runtime whose file changes other settings of containerd.", tuple(containerd.changed), ""
 
 
-def _too_old_for_cdi(facts: Facts, __: HostReport, answer: Examination) -> Said | None:
+def _too_old_for_cdi(facts: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
     version = answer.containerd.version if answer.containerd else None
     match = _VERSION.match(version or "")
-    wanted = facts.settings is not None and facts.settings.gpu_operator.install and facts.settings.gpu_operator.cdi
-    if match is None or not wanted or (int(match[1]), int(match[2])) >= _CDI_SINCE:
+    uses_cdi = facts.settings is not None and facts.settings.gpu_operator.install and facts.settings.gpu_operator.cdi
+    if match is None or not uses_cdi or (int(match[1]), int(match[2])) >= _CDI_SINCE:
         return None
     return f"has containerd {version}, and the stack uses CDI.", (f"containerd {version}",), ""
 
 
-def _docker(_: Facts, __: HostReport, answer: Examination) -> Said | None:
+def _docker(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
     if answer.docker is None or answer.docker.state not in {"empty", "invalid"}:
         return None
-    said = "empty" if answer.docker.state == "empty" else "not JSON"
-    return "has a configuration of Docker that nobody can read.", (f"{answer.docker.config} is {said}",), ""
+    fault = "empty" if answer.docker.state == "empty" else "not JSON"
+    return "has a configuration of Docker that nobody can read.", (f"{answer.docker.config} is {fault}",), ""
 
 
 _check = partial(check, Category.HOSTS, sees=(Source.HOSTS,))

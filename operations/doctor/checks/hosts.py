@@ -19,7 +19,7 @@ _TAKES_INDEX_SINCE = (1, 19)
 _NEEDED_CSV = re.compile(r"/(libcuda\.so|libnvidia-ml\.so)|^/dev/(nvmap|nvhost-ctrl-gpu|nvgpu/)")
 _CHANGED_NOTHING = "Nothing was changed there. "
 
-Said = tuple[str, tuple[str, ...], str]
+FindingParts = tuple[str, tuple[str, ...], str]
 """What is wrong, evidence, and a remedy in place of the check's."""
 
 
@@ -36,14 +36,16 @@ def host_finding(report: HostReport, what: str, evidence: tuple[str, ...] = (), 
     )
 
 
-def of_each(judged: Callable[[Facts, HostReport, Examination], Said | None]) -> Callable[[Facts], Iterator[Finding]]:
+def of_each(
+    judged: Callable[[Facts, HostReport, Examination], FindingParts | None],
+) -> Callable[[Facts], Iterator[Finding]]:
     """Findings about the hosts that answered, at most one of each."""
 
     def findings(facts: Facts) -> Iterator[Finding]:
         for report in (facts.hosts or {}).values():
-            said = judged(facts, report, report.examination) if report.examination else None
-            if said is not None:
-                what, evidence, remedy = said
+            parts = judged(facts, report, report.examination) if report.examination else None
+            if parts is not None:
+                what, evidence, remedy = parts
                 yield host_finding(report, what, evidence, remedy)
 
     return findings
@@ -59,7 +61,7 @@ def _has_jetpack_5(answer: Examination) -> bool:
     return (answer.probe.platform.jetpack or "").split(".")[0] == JETPACK_WITHOUT_NVML
 
 
-def _other_than_said(_: Facts, report: HostReport, answer: Examination) -> Said | None:
+def _other_than_needed(_: Facts, report: HostReport, answer: Examination) -> FindingParts | None:
     if _has_jetpack_5(answer):
         return None
     try:
@@ -71,16 +73,16 @@ def _other_than_said(_: Facts, report: HostReport, answer: Examination) -> Said 
     return None
 
 
-def _jetpack_5(_: Facts, __: HostReport, answer: Examination) -> Said | None:
+def _jetpack_5(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
     if not _has_jetpack_5(answer):
         return None
     return f"runs JetPack {answer.probe.platform.jetpack}.", tuple(answer.probe.platform.reasons), ""
 
 
-def _mismatch(_: Facts, __: HostReport, answer: Examination) -> Said | None:
-    said = answer.probe.nvml.reason or ""
-    if any(text in said for text in _MISMATCH):
-        return "has another driver loaded than its libraries are made for.", (f"NVML: {said}",), ""
+def _mismatch(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
+    reason = answer.probe.nvml.reason or ""
+    if any(text in reason for text in _MISMATCH):
+        return "has another driver loaded than its libraries are made for.", (f"NVML: {reason}",), ""
     loaded = answer.probe.driver.version
     places = answer.probe.libraries.nvml if answer.probe.libraries else []
     others = sorted({match[1] for place in places if (match := _VERSIONED.search(place.real))} - {loaded})
@@ -93,19 +95,19 @@ def _mismatch(_: Facts, __: HostReport, answer: Examination) -> Said | None:
     )
 
 
-def _no_nvml(facts: Facts, report: HostReport, answer: Examination) -> Said | None:
+def _no_nvml(facts: Facts, report: HostReport, answer: Examination) -> FindingParts | None:
     if answer.probe.nvml.ok or _has_jetpack_5(answer) or _mismatch(facts, report, answer):
         return None
     return "has no NVML that answers.", (f"NVML: {answer.probe.nvml.reason}", *answer.probe.driver.reasons), ""
 
 
-def _no_devices(_: Facts, __: HostReport, answer: Examination) -> Said | None:
-    wanted = {
+def _no_devices(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
+    required = {
         HostPlatform.TEGRA: ("/dev/nvmap",),
         HostPlatform.SPARK: ("/dev/nvidiactl", "/dev/nvidia-uvm"),
         HostPlatform.X86: ("/dev/nvidiactl", "/dev/nvidia-uvm"),
     }.get(answer.probe.platform.kind, ())
-    missing = [path for path in wanted if path not in answer.probe.devices]
+    missing = [path for path in required if path not in answer.probe.devices]
     if not missing:
         return None
     remedy = (
@@ -116,13 +118,13 @@ def _no_devices(_: Facts, __: HostReport, answer: Examination) -> Said | None:
     return f"lacks {', '.join(missing)}.", (f"devices: {', '.join(answer.probe.devices) or 'none'}",), remedy
 
 
-def _no_links(_: Facts, __: HostReport, answer: Examination) -> Said | None:
+def _no_links(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
     if answer.probe.platform.kind is HostPlatform.TEGRA or not answer.devices_without_link:
         return None
     return "has device files of its GPU without a link in /dev/char.", (", ".join(answer.devices_without_link),), ""
 
 
-def _two_toolkits(_: Facts, report: HostReport, answer: Examination) -> Said | None:
+def _two_toolkits(_: Facts, report: HostReport, answer: Examination) -> FindingParts | None:
     if report.toolkit.get("owner") != "host" or not answer.operator_toolkit:
         return None
     return (
@@ -137,7 +139,7 @@ def _uses_csv(report: HostReport, answer: Examination) -> bool:
     return by_host and answer.probe.platform.kind is HostPlatform.TEGRA and answer.probe.toolkit.mode != "cdi"
 
 
-def _no_csv(_: Facts, report: HostReport, answer: Examination) -> Said | None:
+def _no_csv(_: Facts, report: HostReport, answer: Examination) -> FindingParts | None:
     if not _uses_csv(report, answer):
         return None
     if not answer.csv.files:
@@ -146,18 +148,18 @@ def _no_csv(_: Facts, report: HostReport, answer: Examination) -> Said | None:
     return ("lists files for containers that are not there.", tuple(missing), "") if missing else None
 
 
-def _other_mode(_: Facts, report: HostReport, answer: Examination) -> Said | None:
-    wanted, found = report.toolkit.get("mode", "auto"), answer.probe.toolkit.mode or "auto"
-    if report.toolkit.get("owner") != "host" or answer.probe.toolkit.config is None or wanted == found:
+def _other_mode(_: Facts, report: HostReport, answer: Examination) -> FindingParts | None:
+    desired, actual = report.toolkit.get("mode", "auto"), answer.probe.toolkit.mode or "auto"
+    if report.toolkit.get("owner") != "host" or answer.probe.toolkit.config is None or desired == actual:
         return None
     return (
-        f"has its container toolkit in mode '{found}', and the stack says '{wanted}'.",
+        f"has its container toolkit in mode '{actual}', and the stack says '{desired}'.",
         tuple(answer.probe.toolkit.reasons),
         "",
     )
 
 
-def _by_index(facts: Facts, report: HostReport, answer: Examination) -> Said | None:
+def _by_index(facts: Facts, report: HostReport, answer: Examination) -> FindingParts | None:
     match = _VERSION.match(answer.probe.toolkit.version or "")
     rewritten = facts.settings is not None and facts.settings.overridden_platform is not None
     if match is None or rewritten or not _uses_csv(report, answer):
@@ -167,13 +169,13 @@ def _by_index(facts: Facts, report: HostReport, answer: Examination) -> Said | N
     return "takes no GPU by its UUID, which KAI writes.", (f"container toolkit {answer.probe.toolkit.version}",), ""
 
 
-def _swap(_: Facts, __: HostReport, answer: Examination) -> Said | None:
+def _swap(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
     if answer.probe.platform.kind is not HostPlatform.SPARK or not answer.swap_mib:
         return None
     return f"has {answer.swap_mib} MiB of swap, and a GPU that uses the machine's memory.", ("/proc/swaps",), ""
 
 
-def _label_too_large(facts: Facts, report: HostReport, answer: Examination) -> Said | None:
+def _label_too_large(facts: Facts, report: HostReport, answer: Examination) -> FindingParts | None:
     node = facts.nodes.get(report.plan.node)
     label = node.labels.get(GPU_MEMORY, "") if node else ""
     total = answer.probe.memory.total_mib
@@ -183,7 +185,7 @@ def _label_too_large(facts: Facts, report: HostReport, answer: Examination) -> S
     return f"has {total} MiB in all, and its node promises {label} MiB for one GPU.", (f"{GPU_MEMORY}={label}",), ""
 
 
-def _not_validated(facts: Facts, __: HostReport, answer: Examination) -> Said | None:
+def _not_validated(facts: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
     if answer.validations != [] or not facts.has_operator:
         return None
     return "has lost what the GPU Operator's validator noted down.", ("/run/nvidia/validations is empty",), ""
@@ -217,7 +219,7 @@ CHECKS = (
     _check(
         "KA1002",
         "A host is not what the stack says",
-        of_each(_other_than_said),
+        of_each(_other_than_needed),
         symptom="`pulumi up` stops at the host, or its node's labels are wrong.",
         cause="The machine was flashed, moved or replaced, or the stack file names another one.",
         remedy="Correct the stack, or the machine, as the message says.",

@@ -36,7 +36,7 @@ def _config(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Subject("Config", "kai-config"),
             "KAI's Config kai-config is missing, so its operator makes nothing.",
-            (f"Configs (kai.scheduler/v1): {', '.join(each.name for each in facts.configs) or 'none'}",),
+            (f"Configs (kai.scheduler/v1): {', '.join(config.name for config in facts.configs) or 'none'}",),
         )
 
 
@@ -99,22 +99,22 @@ def _sharing_off(facts: Facts) -> Iterator[Finding]:
         return
     off = config.sharing_mode == "Disabled" or (not config.sharing_mode and config.sharing is False)
     intended = facts.settings is not None and facts.settings.kai.gpu_sharing_mode is GpuSharingMode.DISABLED
-    asked = [pod for pod in facts.snapshot.pods if asks_for_share(pod) and not pod.ended]
-    if off and not intended and (asked or facts.settings is not None):
-        said = "gpuSharingMode=Disabled" if config.sharing_mode else "admission.gpuSharing=false"
+    sharing_pods = [pod for pod in facts.snapshot.pods if asks_for_share(pod) and not pod.ended]
+    if off and not intended and (sharing_pods or facts.settings is not None):
+        setting = "gpuSharingMode=Disabled" if config.sharing_mode else "admission.gpuSharing=false"
         yield Finding(
             Subject("Config", config.name, annotations=config.annotations),
             "KAI shares no GPUs: its Config switches fractions off.",
-            (f"Config kai-config: {said}", f"pods that ask for a share: {len(asked)}"),
+            (f"Config kai-config: {setting}", f"pods that ask for a share: {len(sharing_pods)}"),
         )
 
 
 def _several(facts: Facts) -> Iterator[Finding]:
-    operators = [each for each in facts.deployments if each.name == KAI_OPERATOR]
-    for each in operators[1:]:
+    operators = [deployment for deployment in facts.deployments if deployment.name == KAI_OPERATOR]
+    for operator in operators[1:]:
         yield Finding(
-            Subject("Deployment", each.name, each.namespace, each.annotations),
-            f"KAI is installed twice: its operator is in {operators[0].namespace} and in {each.namespace}.",
+            Subject("Deployment", operator.name, operator.namespace, operator.annotations),
+            f"KAI is installed twice: its operator is in {operators[0].namespace} and in {operator.namespace}.",
             tuple(f"Deployment {one.namespace}/{one.name}" for one in operators),
         )
 

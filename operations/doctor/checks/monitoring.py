@@ -26,8 +26,8 @@ def _exporter(facts: Facts) -> Iterator[Finding]:
 
 def _rights(facts: Facts) -> Iterator[Finding]:
     settings = _enabled(facts)
-    role = next((each for each in facts.monitoring.roles if each.name == NAME), None)
-    binding = next((each for each in facts.monitoring.bindings if each.name == NAME), None)
+    role = next((role for role in facts.monitoring.roles if role.name == NAME), None)
+    binding = next((binding for binding in facts.monitoring.bindings if binding.name == NAME), None)
     # What is not there at all is a missing object of the stack.
     if settings is None or role is None or binding is None:
         return
@@ -42,7 +42,7 @@ def _rights(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Subject("ClusterRoleBinding", NAME, annotations=binding.annotations),
             f"the exporter's ServiceAccount {settings.monitoring.namespace}/{NAME} is not bound to its rights.",
-            (f"ClusterRoleBinding {NAME}: {binding.said}",),
+            (f"ClusterRoleBinding {NAME}: {binding.in_words}",),
         )
 
 
@@ -55,9 +55,10 @@ def _lacking(settings: StackSettings, role: Role) -> Iterator[str]:
 
 
 def _binds(settings: StackSettings, binding: RoleBinding) -> bool:
-    wanted = objects(settings)[_BINDING].manifest
-    return binding.role == wanted["roleRef"]["name"] and all(
-        (each["kind"], each.get("namespace", ""), each["name"]) in binding.accounts for each in wanted["subjects"]
+    manifest = objects(settings)[_BINDING].manifest
+    return binding.role == manifest["roleRef"]["name"] and all(
+        (subject["kind"], subject.get("namespace", ""), subject["name"]) in binding.accounts
+        for subject in manifest["subjects"]
     )
 
 
@@ -76,9 +77,11 @@ def _nobody_asks(facts: Facts) -> Iterator[Finding]:
     if settings is None or not settings.monitoring.service_monitor or facts.monitoring.missing_kinds:
         return
     namespace = settings.monitoring.namespace
-    labels: dict[str, str] = next((each.labels for each in facts.namespaces if each.name == namespace), {})
+    labels: dict[str, str] = next(
+        (candidate.labels for candidate in facts.namespaces if candidate.name == namespace), {}
+    )
     monitor = _monitor(settings)
-    if any(each.selects(monitor, namespace, labels) for each in facts.monitoring.prometheuses):
+    if any(prometheus.selects(monitor, namespace, labels) for prometheus in facts.monitoring.prometheuses):
         return
     yield Finding(
         Subject("ServiceMonitor", NAME, namespace),
@@ -89,14 +92,16 @@ def _nobody_asks(facts: Facts) -> Iterator[Finding]:
 
 def _monitor(settings: StackSettings) -> Mapping[str, str]:
     """The labels of the exporter's ServiceMonitor."""
-    made = (each.manifest for each in objects(settings).values())
-    found = next(each for each in made if (each["kind"], each["metadata"]["name"]) == ("ServiceMonitor", NAME))
-    labels: dict[str, str] = found["metadata"]["labels"]
+    planned = (stack_object.manifest for stack_object in objects(settings).values())
+    monitor = next(
+        manifest for manifest in planned if (manifest["kind"], manifest["metadata"]["name"]) == ("ServiceMonitor", NAME)
+    )
+    labels: dict[str, str] = monitor["metadata"]["labels"]
     return labels
 
 
 def _selection(prometheus: Prometheus) -> str:
-    return f"Prometheus {prometheus.namespace}/{prometheus.name}: {prometheus.said}"
+    return f"Prometheus {prometheus.namespace}/{prometheus.name}: {prometheus.in_words}"
 
 
 _check = partial(check, Category.MONITORING, severity=Severity.WARNING)

@@ -28,22 +28,22 @@ def _node_finding(node: Node, what: str, *evidence: str, remedy: str = "") -> Fi
 def _not_ready(facts: Facts) -> Iterator[Finding]:
     for node in facts.snapshot.nodes:
         if node.conditions and node.conditions.get("Ready") != "True":
-            said = node.messages.get("Ready", "")
+            message = node.messages.get("Ready", "")
             yield _node_finding(
                 node,
                 f"node '{node.name}' is not ready.",
-                f"condition Ready={node.conditions.get('Ready', 'missing')}: {said or 'no message'}",
-                remedy=_not_ready_remedy(said),
+                f"condition Ready={node.conditions.get('Ready', 'missing')}: {message or 'no message'}",
+                remedy=_not_ready_remedy(message),
             )
 
 
-def _not_ready_remedy(said: str) -> str:
-    if "default_runtime_name" in said or "no corresponding runtime" in said:
+def _not_ready_remedy(message: str) -> str:
+    if "default_runtime_name" in message or "no corresponding runtime" in message:
         return (
             "containerd's configuration names a default runtime that it does not have: a drop-in without a runc "
             "section. Complete it and restart containerd on the host."
         )
-    if "cgroupsPath" in said:
+    if "cgroupsPath" in message:
         return "SystemdCgroup differs between the runtimes: set it to true in containerd's options for runc and nvidia."
     return ""
 
@@ -74,10 +74,10 @@ def _no_memory(facts: Facts) -> Iterator[Finding]:
     for node in facts.kai_gpu_nodes:
         label = node.labels.get(GPU_MEMORY)
         if read_label(label) is None:
-            said = "is missing" if label is None else f"is '{label}', which is no number of MiB"
+            state = "is missing" if label is None else f"is '{label}', which is no number of MiB"
             yield _node_finding(
                 node,
-                f"node '{node.name}': the label {GPU_MEMORY} {said}.",
+                f"node '{node.name}': the label {GPU_MEMORY} {state}.",
                 f"Node {node.name}: {GPU_MEMORY}={label if label is not None else 'missing'}",
             )
 
@@ -98,9 +98,9 @@ def _planned(facts: Facts) -> dict[str, dict[str, str | None]]:
     return planned_labels(facts.settings) if facts.settings else {}
 
 
-def _of_node(node: Node, said: Iterable[findings.Finding]) -> Iterator[Finding]:
-    for each in said:
-        yield _node_finding(node, each.what, f"Node {node.name}: {_labels(node)}", remedy=each.remedy)
+def _of_node(node: Node, results: Iterable[findings.Finding]) -> Iterator[Finding]:
+    for finding in results:
+        yield _node_finding(node, finding.what, f"Node {node.name}: {_labels(node)}", remedy=finding.remedy)
 
 
 def _labels(node: Node) -> str:
@@ -140,25 +140,25 @@ def _no_shard(facts: Facts) -> Iterator[Finding]:
         pool = node.labels.get(facts.pool_label, "")
         meant = intended.get(node.name) == pool or (facts.settings is None and pool == TIME_SLICING_POOL)
         if pool not in pools and not meant:
-            known = ", ".join(sorted(f"'{each}'" if each else "no label" for each in pools))
+            served = ", ".join(sorted(f"'{name}'" if name else "no label" for name in pools))
             yield _node_finding(
                 node,
                 f"node '{node.name}' is in the node pool '{pool}', which none of KAI's schedulers serves.",
                 f"Node {node.name}: {facts.pool_label}={pool or 'missing'}",
-                f"SchedulingShards serve: {known}",
+                f"SchedulingShards serve: {served}",
             )
 
 
 def _fake(facts: Facts) -> Iterator[Finding]:
     for node in facts.snapshot.nodes:
-        for each in judge_fake_gpus({node.name: node}):
+        for finding in judge_fake_gpus({node.name: node}):
             # One such node is enough for the whole cluster.
             yield Finding(
                 Subject("Node", node.name, annotations=node.annotations),
-                each.what,
+                finding.what,
                 (f"Node {node.name}: run.ai/fake.gpu=true",),
                 about=frozenset({of_node(node.name)}),
-                remedy=each.remedy,
+                remedy=finding.remedy,
             )
 
 
@@ -199,17 +199,17 @@ def _of_stack(
     """Preflight's findings of one severity."""
 
     def judged(facts: Facts) -> Iterator[Finding]:
-        for each in judge(facts):
-            if each.fatal is fatal:
-                name = next((name for name in sorted(facts.nodes) if f"'{name}'" in each.what), "")
+        for finding in judge(facts):
+            if finding.fatal is fatal:
+                name = next((name for name in sorted(facts.nodes) if f"'{name}'" in finding.what), "")
                 yield Finding(
                     Subject("Node", name, annotations=facts.nodes[name].annotations)
                     if name
                     else Subject("Stack", facts.stack),
-                    each.what,
+                    finding.what,
                     about=frozenset({of_node(name)} if name else ()),
                     reach=frozenset({of_node(name)} if name else ()),
-                    remedy=each.remedy,
+                    remedy=finding.remedy,
                 )
 
     return judged
@@ -222,7 +222,7 @@ def _stack_nodes(facts: Facts) -> Iterator[findings.Finding]:
 
 def _sharing(facts: Facts) -> Iterator[findings.Finding]:
     if facts.settings is not None:
-        isolator = any(each.name == ISOLATOR_WEBHOOK for each in facts.mutating_webhooks)
+        isolator = any(webhook.name == ISOLATOR_WEBHOOK for webhook in facts.mutating_webhooks)
         yield from judge_sharing(facts.settings, facts.nodes, isolator=isolator)
 
 
@@ -230,11 +230,11 @@ def _unified(facts: Facts) -> Iterator[findings.Finding]:
     settings = facts.settings
     if settings is None:
         return
-    asked = {
+    requested = {
         name: requested_mib(pod for pod in facts.snapshot.pods if pod.node == name and not pod.ended)
         for name in {*settings.platform.jetsons, *settings.platform.unified_memory_nodes}
     }
-    yield from judge_unified_memory(settings, facts.nodes, asked)
+    yield from judge_unified_memory(settings, facts.nodes, requested)
 
 
 _check = partial(check, Category.NODES, sees=(Source.NODES,))

@@ -45,11 +45,11 @@ def _elsewhere(facts: Facts) -> Iterator[Finding]:
 
 def _refused(facts: Facts) -> Iterator[Finding]:
     for pod in facts.snapshot.pods:
-        if pod.scheduler == facts.scheduler_name and not pod.ended and (said := objection_to(pod)) is not None:
+        if pod.scheduler == facts.scheduler_name and not pod.ended and (objection := objection_to(pod)) is not None:
             yield _finding(
                 pod,
                 f"pod {pod.namespace}/{pod.name} asks for GPUs in a way that KAI refuses.",
-                f"Pod {pod.namespace}/{pod.name}: {said}",
+                f"Pod {pod.namespace}/{pod.name}: {objection}",
             )
 
 
@@ -64,7 +64,7 @@ def _unexpected(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _said(facts: Facts, pod: Pod) -> str:
+def _scheduler_message(facts: Facts, pod: Pod) -> str:
     """Why a pod finds no place, in the scheduler's words; empty while it has said nothing."""
     return scheduler_says(pod, facts.snapshot.group_of(pod))
 
@@ -72,11 +72,11 @@ def _said(facts: Facts, pod: Pod) -> str:
 def _unlabelled(facts: Facts) -> Iterator[Finding]:
     unlabelled = [node.name for node in facts.kai_gpu_nodes if not node.gpus or GPU_MEMORY not in node.labels][:_NODES]
     for pod in facts.pending_of_kai:
-        if _NOT_SYNCED in (said := _said(facts, pod)):
+        if _NOT_SYNCED in (message := _scheduler_message(facts, pod)):
             yield _finding(
                 pod,
                 f"pod {pod.namespace}/{pod.name} waits: KAI knows of no node's GPU memory for it.",
-                f"condition PodScheduled=False: {said}",
+                f"condition PodScheduled=False: {message}",
                 nodes=unlabelled,
                 queue=queue_of(facts, pod),
             )
@@ -84,14 +84,14 @@ def _unlabelled(facts: Facts) -> Iterator[Finding]:
 
 def _waits(facts: Facts) -> Iterator[Finding]:
     for pod in facts.pending_of_kai:
-        said = _said(facts, pod)
-        if said and _NOT_SYNCED not in said:
-            named = sorted(facts.gpu_node_names & set(_NAMES.findall(said)))
+        message = _scheduler_message(facts, pod)
+        if message and _NOT_SYNCED not in message:
+            named = sorted(facts.gpu_node_names & set(_NAMES.findall(message)))
             alone = facts.gpu_nodes if len(facts.gpu_nodes) == 1 else ()
             yield _finding(
                 pod,
                 f"pod {pod.namespace}/{pod.name} waits for resources.",
-                f"condition of Pod {pod.namespace}/{pod.name}: {said}",
+                f"condition of Pod {pod.namespace}/{pod.name}: {message}",
                 nodes=named or [node.name for node in alone],
                 queue=queue_of(facts, pod),
             )
@@ -99,7 +99,7 @@ def _waits(facts: Facts) -> Iterator[Finding]:
 
 def _unseen(facts: Facts) -> Iterator[Finding]:
     for pod in facts.pending_of_kai:
-        if _said(facts, pod) or any(each.type == "PodBound" for each in pod.conditions):
+        if _scheduler_message(facts, pod) or any(condition.type == "PodBound" for condition in pod.conditions):
             continue
         request = facts.snapshot.bind_request_of(pod)
         if request is not None and request.phase == "Failed":
@@ -139,15 +139,15 @@ def _not_starting(facts: Facts) -> Iterator[tuple[Pod, tuple[str, ...]]]:
             for kind, state in status.state.items()
             if kind == "waiting" and state.message
         )
-        said = (*waits, *facts.events_of("Pod", pod.namespace, pod.name))
-        if said and (waits or pod.phase == "Pending"):
-            yield pod, said
+        evidence = (*waits, *facts.events_of("Pod", pod.namespace, pod.name))
+        if evidence and (waits or pod.phase == "Pending"):
+            yield pod, evidence
 
 
 def _start(texts: tuple[str, ...], what: str) -> Callable[[Facts], Iterator[Finding]]:
     def judge(facts: Facts) -> Iterator[Finding]:
-        for pod, said in _not_starting(facts):
-            lines = [line for line in said if any(text in line for text in texts)]
+        for pod, evidence in _not_starting(facts):
+            lines = [line for line in evidence if any(text in line for text in texts)]
             if lines:
                 yield _finding(
                     pod, f"pod {pod.namespace}/{pod.name} does not start on node '{pod.node}': {what}", *lines
@@ -158,10 +158,10 @@ def _start(texts: tuple[str, ...], what: str) -> Callable[[Facts], Iterator[Find
 
 def _other_start(facts: Facts) -> Iterator[Finding]:
     ours = {facts.kai_namespace, facts.operator_namespace, *(pod.namespace for pod in facts.reservation_pods)}
-    for pod, said in _not_starting(facts):
+    for pod, evidence in _not_starting(facts):
         of_gpu = pod.scheduler == facts.scheduler_name or pod.gpus or asks_for_share(pod)
-        if of_gpu and pod.namespace not in ours and not any(text in line for text in _KNOWN for line in said):
-            yield _finding(pod, f"pod {pod.namespace}/{pod.name} does not start on node '{pod.node}'.", *said)
+        if of_gpu and pod.namespace not in ours and not any(text in line for text in _KNOWN for line in evidence):
+            yield _finding(pod, f"pod {pod.namespace}/{pod.name} does not start on node '{pod.node}'.", *evidence)
 
 
 _check = partial(check, Category.PODS, sees=(Source.PODS, Source.EVENTS))

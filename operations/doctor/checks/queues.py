@@ -27,13 +27,13 @@ def _no_queue(facts: Facts) -> Iterator[Finding]:
 
 
 def _orphans(facts: Facts) -> Iterator[Finding]:
-    known = {queue.name for queue in facts.snapshot.queues}
+    names = {queue.name for queue in facts.snapshot.queues}
     for queue in facts.snapshot.queues:
-        if queue.parent and queue.parent not in known:
+        if queue.parent and queue.parent not in names:
             yield Finding(
                 _subject(queue),
                 f"queue '{queue.name}' has the parent '{queue.parent}', which is not there.",
-                (f"Queues: {', '.join(sorted(known))}",),
+                (f"Queues: {', '.join(sorted(names))}",),
                 about=frozenset({of_queue(queue.name)}),
                 reach=frozenset({of_queue(queue.name)}),
             )
@@ -75,13 +75,13 @@ def _workloads(facts: Facts) -> Iterator[tuple[Subject, str, str, frozenset[str]
 
 
 def _unknown(facts: Facts) -> Iterator[Finding]:
-    known = {queue.name for queue in facts.snapshot.queues}
-    for subject, queue, where, pods in _workloads(facts) if known else ():
-        if queue not in known:
+    names = {queue.name for queue in facts.snapshot.queues}
+    for subject, queue, where, pods in _workloads(facts) if names else ():
+        if queue not in names:
             yield Finding(
                 subject,
                 f"{subject} is submitted to queue '{queue}', which is not there.",
-                (where, f"Queues: {', '.join(sorted(known))}"),
+                (where, f"Queues: {', '.join(sorted(names))}"),
                 about=pods,
                 reach=pods,
             )
@@ -91,7 +91,7 @@ def _parents(facts: Facts) -> Iterator[Finding]:
     parents = {queue.parent for queue in facts.snapshot.queues if queue.parent}
     for subject, queue, where, pods in _workloads(facts):
         if queue in parents:
-            leaves = sorted(each.name for each in facts.snapshot.queues if each.parent == queue)
+            leaves = sorted(child.name for child in facts.snapshot.queues if child.parent == queue)
             yield Finding(
                 subject,
                 f"{subject} is submitted to queue '{queue}', which has queues below it: KAI runs pods in leaves only.",
@@ -103,14 +103,16 @@ def _parents(facts: Facts) -> Iterator[Finding]:
 
 def _by_reason(facts: Facts, reason: str, what: str) -> Iterator[Finding]:
     for group, pods in _waiting_groups(facts):
-        said = [each for condition in group.scheduling_conditions for each in condition.explanations]
+        explanations = [
+            explanation for condition in group.scheduling_conditions for explanation in condition.explanations
+        ]
         where = f"PodGroup {group.namespace}/{group.name}"
-        for each in said:
-            if each.reason == reason or f"Reason: {reason}" in each.message:
+        for explanation in explanations:
+            if explanation.reason == reason or f"Reason: {reason}" in explanation.message:
                 yield Finding(
                     Subject("PodGroup", group.name, group.namespace, group.annotations),
                     f"{where} waits in queue '{group.queue}': {what}",
-                    (f"condition of {where}: {each.message or reason}", *_queue_evidence(facts, group.queue)),
+                    (f"condition of {where}: {explanation.message or reason}", *_queue_evidence(facts, group.queue)),
                     about=pods,
                     reach=pods,
                 )
@@ -151,14 +153,14 @@ def _overpromised(facts: Facts) -> Iterator[Finding]:
     for queue in facts.snapshot.queues:
         children[queue.parent].append(queue)
     for queue in facts.snapshot.queues:
-        below = [each for each in children[queue.name] if each.gpu.quota > 0]
-        promised = sum(each.gpu.quota for each in below)
+        below = [child for child in children[queue.name] if child.gpu.quota > 0]
+        promised = sum(child.gpu.quota for child in below)
         if queue.gpu.quota != -1 and 0 < queue.gpu.quota < promised:
             yield Finding(
                 _subject(queue),
                 f"the queues below '{queue.name}' are promised {promised:g} GPUs, and it has "
                 f"{queue.gpu.quota:g} itself.",
-                tuple(f"Queue {each.name}: GPU quota {each.gpu.quota:g}" for each in below),
+                tuple(f"Queue {child.name}: GPU quota {child.gpu.quota:g}" for child in below),
             )
 
 

@@ -37,14 +37,14 @@ def _silent(facts: Facts) -> Iterator[tuple[Pod, str]]:
         if pod.reason == "UnexpectedAdmissionError" or _pulls(pod) is not None:
             continue
         states = [state for status in pod.statuses for state in status.state.values()]
-        said = [facts.logs.get(pod.name, ""), *(state.message for state in states), pod.message]
-        yield pod, "\n".join(filter(None, said))
+        texts = [facts.logs.get(pod.name, ""), *(state.message for state in states), pod.message]
+        yield pod, "\n".join(filter(None, texts))
 
 
-def _by_log(wanted: Callable[[str], str | None], what: str) -> Callable[[Facts], Iterator[Finding]]:
+def _by_log(line_of: Callable[[str], str | None], what: str) -> Callable[[Facts], Iterator[Finding]]:
     def judge(facts: Facts) -> Iterator[Finding]:
-        for pod, said in _silent(facts):
-            if (line := wanted(said)) is not None:
+        for pod, output in _silent(facts):
+            if (line := line_of(output)) is not None:
                 yield pod_finding(
                     pod,
                     f"reservation pod {pod.name} on node '{pod.node}' {what}",
@@ -56,17 +56,17 @@ def _by_log(wanted: Callable[[str], str | None], what: str) -> Callable[[Facts],
 
 
 def _line(text: re.Pattern[str]) -> Callable[[str], str | None]:
-    return lambda said: next((line.strip() for line in said.splitlines() if text.search(line)), None)
+    return lambda output: next((line.strip() for line in output.splitlines() if text.search(line)), None)
 
 
-def _known(said: str) -> bool:
-    return any(text.search(said) for text in (_LIBRARY, _DRIVER, _MISMATCH, _COUNT))
+def _is_explained(output: str) -> bool:
+    return any(text.search(output) for text in (_LIBRARY, _DRIVER, _MISMATCH, _COUNT))
 
 
 def _no_uuid(facts: Facts) -> Iterator[Finding]:
-    for pod, said in _silent(facts):
-        if not _known(said):
-            last = said.splitlines()[-3:]
+    for pod, output in _silent(facts):
+        if not _is_explained(output):
+            last = output.splitlines()[-3:]
             yield pod_finding(
                 pod,
                 f"reservation pod {pod.name} on node '{pod.node}' does not say its GPU ({pod.phase or 'no phase'}).",
@@ -86,17 +86,21 @@ def _pulls(pod: Pod) -> str | None:
 
 def _image(facts: Facts) -> Iterator[Finding]:
     for pod in facts.reservation_pods:
-        if (said := _pulls(pod)) is not None:
-            yield pod_finding(pod, f"reservation pod {pod.name} on node '{pod.node}' can't pull its image.", said)
+        if (failure := _pulls(pod)) is not None:
+            yield pod_finding(pod, f"reservation pod {pod.name} on node '{pod.node}' can't pull its image.", failure)
 
 
 def _host_path(facts: Facts) -> Iterator[Finding]:
     for pod in facts.reservation_pods:
-        said = [
-            each for each in facts.events_of("Pod", pod.namespace, pod.name) if "hostPath type check failed" in each
+        messages = [
+            message
+            for message in facts.events_of("Pod", pod.namespace, pod.name)
+            if "hostPath type check failed" in message
         ]
-        if said:
-            yield pod_finding(pod, f"node '{pod.node}' does not have a folder that its reservation pods mount.", *said)
+        if messages:
+            yield pod_finding(
+                pod, f"node '{pod.node}' does not have a folder that its reservation pods mount.", *messages
+            )
 
 
 def _unexpected(facts: Facts) -> Iterator[Finding]:

@@ -14,8 +14,8 @@ from operations.doctor.facts import Facts, Source
 _POD_SECURITY = "pod-security.kubernetes.io/enforce"
 
 
-def _missing(facts: Facts, wanted: Iterable[str]) -> list[str]:
-    return sorted(set(wanted) & (facts.missing or frozenset()))
+def _missing(facts: Facts, keys: Iterable[str]) -> list[str]:
+    return sorted(set(keys) & (facts.missing or frozenset()))
 
 
 def _overrides(facts: Facts) -> Iterator[Finding]:
@@ -23,8 +23,8 @@ def _overrides(facts: Facts) -> Iterator[Finding]:
     if settings is None or settings.overridden_platform is None:
         return
     objects = manifests(reservation.objects(settings) | reservation_index.objects(settings))
-    wanted = [key(each) for each in objects.values() if each["kind"] != "Namespace"]
-    for name in _missing(facts, [*wanted, f"MutatingWebhookConfiguration/{RESERVATION_WEBHOOK}"]):
+    keys = [key(manifest) for manifest in objects.values() if manifest["kind"] != "Namespace"]
+    for name in _missing(facts, [*keys, f"MutatingWebhookConfiguration/{RESERVATION_WEBHOOK}"]):
         kind, *rest = name.split("/")
         yield Finding(
             Subject(kind, rest[-1]),
@@ -49,21 +49,25 @@ def _guard(facts: Facts) -> Iterator[Finding]:
 def _pod_security(facts: Facts) -> Iterator[Finding]:
     if facts.settings is None:
         return
-    wanted = reservation.reservation_namespace(facts.settings)["metadata"]["labels"][_POD_SECURITY]
+    required = reservation.reservation_namespace(facts.settings)["metadata"]["labels"][_POD_SECURITY]
     for namespace in facts.namespaces:
         level = namespace.labels.get(_POD_SECURITY)
-        if namespace.name == reservation.NAMESPACE and wanted == "privileged" and level not in {None, wanted}:
+        if namespace.name == reservation.NAMESPACE and required == "privileged" and level not in {None, required}:
             yield Finding(
                 Subject("Namespace", namespace.name, annotations=namespace.annotations),
                 f"namespace '{namespace.name}' enforces the pod-security level '{level}', and reservation pods on "
-                f"Jetsons need '{wanted}'.",
+                f"Jetsons need '{required}'.",
                 (f"label {_POD_SECURITY}={level}",),
             )
 
 
 def _no_class(facts: Facts) -> Iterator[Finding]:
     config = facts.config
-    if config is None or config.reservation.get("runtimeClassName") or any(each.nri for each in facts.cluster_policies):
+    if (
+        config is None
+        or config.reservation.get("runtimeClassName")
+        or any(policy.nri for policy in facts.cluster_policies)
+    ):
         return
     overridden = facts.settings is not None and facts.settings.overridden_platform is not None
     others = [

@@ -55,7 +55,10 @@ def _evidence(facts: Facts, deployment: Deployment) -> Iterator[str]:
 
 
 def _others(facts: Facts, namespace: str) -> str:
-    return ", ".join(sorted(each.name for each in facts.deployments if each.namespace == namespace)) or "none"
+    return (
+        ", ".join(sorted(deployment.name for deployment in facts.deployments if deployment.namespace == namespace))
+        or "none"
+    )
 
 
 def ready_nodes(facts: Facts, daemon_set: DaemonSet) -> frozenset[str]:
@@ -63,5 +66,6 @@ def ready_nodes(facts: Facts, daemon_set: DaemonSet) -> frozenset[str]:
     return frozenset(
         pod.node
         for pod in facts.pods_of(daemon_set)
-        if not pod.deleted and any(each.type == "Ready" and each.status == "True" for each in pod.conditions)
+        if not pod.deleted
+        and any(condition.type == "Ready" and condition.status == "True" for condition in pod.conditions)
     )

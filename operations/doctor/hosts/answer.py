@@ -113,8 +113,8 @@ class HostReport:
     @property
     def toolkit(self) -> Mapping[str, str]:
         """Who owns the container toolkit there, and its mode, as the stack says."""
-        said = self.plan.desired["toolkit"]
-        return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}
+        toolkit = self.plan.desired["toolkit"]
+        return {str(key): str(value) for key, value in toolkit.items()} if isinstance(toolkit, dict) else {}
 
 
 def read_examination(text: str) -> Examination:
@@ -128,11 +128,11 @@ def read_examination(text: str) -> Examination:
     try:
         return Examination.model_validate_json(text, strict=True)
     except ValidationError as error:
-        said = _said(text)
+        reason = _agent_error(text)
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the answer"
         raise HostLookError(
-            said
+            reason
             or f"its answer is not one of our agent ({where}: {first['msg']}). The login's shell must be silent "
             "without a terminal"
         ) from None
@@ -147,7 +147,7 @@ class _Failed(BaseModel):
     error: _Error
 
 
-def _said(text: str) -> str:
+def _agent_error(text: str) -> str:
     """What an agent that failed says of it."""
     try:
         failed = _Failed.model_validate_json(text)

@@ -63,9 +63,9 @@ def ask(settings: StackSettings, secrets: Mapping[str, str], environment: Mappin
                 command.stdout.apply(partial(answers.__setitem__, node))
 
         def heard(event: automation.EngineEvent) -> None:
-            said = event.diagnostic_event
-            if said is not None and said.severity == "error" and said.urn:
-                troubles.setdefault(said.urn.rsplit("::", 1)[-1], []).append(said.message)
+            diagnostic = event.diagnostic_event
+            if diagnostic is not None and diagnostic.severity == "error" and diagnostic.urn:
+                troubles.setdefault(diagnostic.urn.rsplit("::", 1)[-1], []).append(diagnostic.message)
 
         try:
             stack = automation.create_stack("look", _NAME, program, opts=_workspace(Path(folder), environment))
@@ -179,8 +179,8 @@ def command_text(seconds: int, folders: Sequence[str]) -> str:
 
 def _report(report: HostReport, answer: str | None, troubles: Sequence[str]) -> HostReport:
     if answer is None:
-        said = next((line for text in troubles if (line := _reason(text))), "it gave no answer in time")
-        return HostReport(report.plan, trouble=said)
+        trouble = next((line for text in troubles if (line := _reason(text))), "it gave no answer in time")
+        return HostReport(report.plan, trouble=trouble)
     try:
         return HostReport(report.plan, read_examination(answer))
     except HostLookError as error:

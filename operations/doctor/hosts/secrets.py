@@ -24,22 +24,22 @@ def read_secrets(
     Raises:
         HostLookError: if pulumi can't decrypt them, or one is missing, empty or stands in plain text.
     """
-    wanted = {name: node for node, host in hosts.items() if not host.gone for name in host.secret_names}
-    if not wanted:
+    nodes_by_secret = {name: node for node, host in hosts.items() if not host.gone for name in host.secret_names}
+    if not nodes_by_secret:
         return {}
     command = ["pulumi", "config", "--show-secrets", "--json", "--stack", stack, "--non-interactive"]
-    asked = subprocess.run(
+    result = subprocess.run(
         [*command, "--cwd", str(project)], env=dict(environment), check=False, capture_output=True, text=True
     )
-    if asked.returncode != 0:
-        lines = asked.stderr.strip().splitlines()
+    if result.returncode != 0:
+        lines = result.stderr.strip().splitlines()
         raise HostLookError(
             f"pulumi can't decrypt the secrets of stack '{stack}': {lines[-1] if lines else 'it said nothing'}. Log in "
             "to the stack's backend, and give its passphrase: PULUMI_CONFIG_PASSPHRASE"
         )
-    config = json.loads(asked.stdout)
-    found: dict[str, str] = {}
-    for name, node in sorted(wanted.items()):
+    config = json.loads(result.stdout)
+    secrets: dict[str, str] = {}
+    for name, node in sorted(nodes_by_secret.items()):
         entry = config.get(f"{PROJECT}:{name}", {})
         if not entry.get("value"):
             raise HostLookError(
@@ -51,5 +51,5 @@ def read_secrets(
                 f"the secret '{name}' stands in the stack file in plain text. Change it everywhere it is used, then: "
                 f"pulumi config set --secret {name}"
             )
-        found[name] = str(entry["value"])
-    return found
+        secrets[name] = str(entry["value"])
+    return secrets

@@ -11,7 +11,7 @@ from gpu_sharing.queues import Queue
 from gpu_sharing.request import MemoryShare, PodRequest
 from operations.errors import OperationError
 from operations.plan.machines import Machine
-from operations.plan.workloads import Asked, accepted, read_workloads
+from operations.plan.workloads import PodsOfFile, accepted, read_workloads
 
 _LABELS = {"kubernetes.io/hostname": "a", "zone": "north"}
 _MACHINES = (
@@ -45,7 +45,7 @@ def _owner(kind: str, spec: dict[str, Any], **metadata: object) -> dict[str, Any
     return {"kind": kind, "metadata": {"name": "many", **metadata}, "spec": {"template": template, **spec}}
 
 
-def _read(*documents: object, queues: tuple[Queue, ...] = _QUEUES) -> Asked:
+def _read(*documents: object, queues: tuple[Queue, ...] = _QUEUES) -> PodsOfFile:
     return read_workloads(yaml.safe_dump_all(documents), "pods.yaml", _MACHINES, queues)
 
 

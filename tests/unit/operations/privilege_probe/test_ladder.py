@@ -143,7 +143,7 @@ def test_every_symptom_with_a_pattern_is_told_apart() -> None:
 
 
 def test_an_answer_counts_whatever_else_was_said() -> None:
-    assert read(Seen("GPU-1", ended=True, started=True, log=LIBRARY, told=(), seconds=0)) is Symptom.HELD
+    assert read(Seen("GPU-1", ended=True, started=True, log=LIBRARY, messages=(), seconds=0)) is Symptom.HELD
 
 
 def test_a_pod_that_runs_has_its_time() -> None:

@@ -45,7 +45,7 @@ def run(world: World, choice: Choice = ALL) -> Rollback:
     work.take_over()
     work.heal(planned.half_done)
     work.remove_temporary()
-    work.remove(planned.found)
+    work.remove(planned.leftovers)
     work.destroy()
     work.remove(work.stack.beside_state())
     if choice.definitions:
@@ -277,10 +277,10 @@ class TestRemoval:
         path = "/api/v1/namespaces/kai-resource-reservation"
         world.put(path, managedFields=owned("reservation-namespace"))
         stack = stack_in(world)
-        found = make_plan(stack, ALL).found
+        leftovers = make_plan(stack, ALL).leftovers
         world.objects[path]["metadata"]["uid"] = "another"
         work = Rollback(stack, lambda _: None)
-        work.remove(found)
+        work.remove(leftovers)
         assert path in world.objects
         assert "has been modified" in work.left[0]
 
