@@ -354,6 +354,8 @@ class Cluster(Connection):
 def plural(kind: str) -> str:
     """A kind's plural, formed as Kubernetes itself guesses it."""
     lower = kind.lower()
+    if lower.endswith("s"):
+        return f"{lower}es"
     return f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
 
 

@@ -11,9 +11,14 @@ import psutil
 import yaml
 
 import simulator
-from simulator import records
+import toolchain
+from simulator import api, kubeconfig, pki, ports, processes, programs, records
+from simulator.control_plane import api_version, to_stderr
+from simulator.files import write_private
 from simulator.layout import Layout
+from simulator.supervisor import Supervisor
 from testbed.stacks import Json, changed
+from testbed.waiting import eventually
 
 
 @contextmanager
@@ -23,6 +28,54 @@ def start(folder: Path, *, older: bool = False) -> Iterator[simulator.ControlPla
         yield simulator.up(folder, older=older)
     finally:
         simulator.reset(folder)
+
+
+@contextmanager
+def start_api_server(folder: Path) -> Iterator[simulator.ControlPlane]:
+    """An API server with its etcd and nothing else: objects stay as they are written."""
+    layout = Layout.of(folder)
+    layout.logs.mkdir(mode=0o700, parents=True)
+    layout.home.mkdir(mode=0o700)
+    installed = toolchain.install((toolchain.Program.ETCD, toolchain.Program.KUBE_APISERVER))
+    identities = pki.ensure(layout.pki)
+    chosen = records.Ports(**dict(zip(records.Ports.model_fields, ports.free_ports(4), strict=True)))
+    etcd, server = (f"https://{ports.LOOPBACK}:{port}" for port in (chosen.etcd, chosen.api_server))
+    write_private(layout.kubeconfig, kubeconfig.render(identities, pki.ADMINISTRATOR, server))
+    supervisor = Supervisor(layout, records.Records(ports=chosen), to_stderr)
+    try:
+        supervisor.ensure(programs.etcd(installed, layout, identities, chosen))
+        supervisor.wait("etcd", lambda: api.answers(f"{etcd}/health", identities, pki.ETCD_CLIENT), "etcd ready")
+        supervisor.ensure(programs.api_server(installed, identities, chosen))
+        ready = f"{server}/readyz"
+        supervisor.wait(
+            "kube-apiserver", lambda: api.answers(ready, identities, pki.ADMINISTRATOR), "kube-apiserver ready"
+        )
+        version = api_version(server, identities) or "unknown"
+        yield simulator.ControlPlane(layout.folder, layout.kubeconfig, server, version)
+    finally:
+        simulator.reset(folder)
+
+
+@contextmanager
+def start_older_beside(control_plane: simulator.ControlPlane) -> Iterator[Path]:
+    """The kubeconfig of an older API server on the same etcd; it has MutatingAdmissionPolicy v1beta1 alone."""
+    layout = Layout.of(control_plane.folder)
+    state = records.read(layout.records)
+    assert state is not None
+    identities = pki.ensure(layout.pki)
+    [port] = ports.free_ports(1)
+    server = f"https://{ports.LOOPBACK}:{port}"
+    file = layout.folder / "older"
+    write_private(file, kubeconfig.render(identities, pki.ADMINISTRATOR, server))
+    installed = toolchain.install(toolchain.OLDER)
+    chosen = state.ports.model_copy(update={"api_server": port})
+    command = programs.api_server(installed, identities, chosen, older=True)
+    running = processes.start(command.arguments, command.environment(layout), layout.log("older"))
+    try:
+        eventually(lambda: api.answers(f"{server}/readyz", identities, pki.ADMINISTRATOR))
+        yield file
+    finally:
+        processes.stop(running)
 
 
 def kill(control_plane: simulator.ControlPlane, process: str) -> None:

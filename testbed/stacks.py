@@ -6,6 +6,7 @@ A stack here is plain JSON, as it is under `kai-anywhere:settings`. Every helper
 import copy
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,14 +30,20 @@ def read_stack_file(text: str) -> Json:
     return settings
 
 
+@cache
+def _shipped(file: str) -> Json:
+    """Read once: tests ask for the same stack a thousand times, and YAML takes its time."""
+    return read_stack_file((STACK_FILES / file).read_text(encoding="utf-8"))
+
+
 def jetson() -> Json:
     """A Jetson stack that says everything that is not optional."""
-    return read_stack_file((STACK_FILES / "Pulumi.jetson.yaml").read_text(encoding="utf-8"))
+    return copy.deepcopy(_shipped("Pulumi.jetson.yaml"))
 
 
 def x86() -> Json:
     """An x86 stack that says everything that is not optional."""
-    return read_stack_file((STACK_FILES / "Pulumi.x86.yaml").read_text(encoding="utf-8"))
+    return copy.deepcopy(_shipped("Pulumi.x86.yaml"))
 
 
 def never() -> Json:

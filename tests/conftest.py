@@ -59,6 +59,7 @@ LONGEST = (
     "tests/engine/stack/test_random_settings.py",
     "tests/engine/stack/test_rollback.py",
     "tests/engine/stack/test_verification.py",
+    "tests/engine/doctor/test_cases.py",
     "tests/engine/admission",
     "tests/engine/docs/test_guides.py",
     "tests/engine/stack/test_lifecycle.py",

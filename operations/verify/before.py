@@ -153,7 +153,7 @@ def _room(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts) -
     namespaces = {name for name in (settings.kai.namespace, settings.gpu_operator.namespace) if cluster.namespace(name)}
     of_doctor, unseen = _doctor(facts, _ROOM_CHECKS)
     findings = [
-        *judge_runtime_class(settings, there=cluster.has_runtime_class(reservation.RUNTIME_CLASS)),
+        *judge_runtime_class(settings, present=cluster.has_runtime_class(reservation.RUNTIME_CLASS)),
         *judge_installations(read_installations(cluster, settings, _NOTHING_REMEMBERED)),
         *contact.findings,
         *judge_releases(read_revisions(cluster, settings, namespaces), _NOTHING_REMEMBERED),

@@ -7,11 +7,12 @@ from typing import Any
 
 import trustme
 
-from cluster.client import Cluster
+from cluster.client import Cluster, plural
 from cluster.client import object_path as path_of
 from config.cluster import ClusterSettings, Distribution
 from manifests import every_object
 from manifests.kai import queues
+from manifests.monitoring.objects import OPERATOR_GROUP
 from manifests.node_labels import node_labels
 from manifests.ownership import key
 from operations.doctor.diagnosis import Choice, Diagnosis, diagnose
@@ -21,35 +22,54 @@ from testbed.stacks import Json, jetson, parse
 from tests.support.api_server import POLICIES, Answer, ApiServer, kubeconfig, node, write_kubeconfig
 from tests.support.hosts.examinations import reports
 
-_CORE, _APPS, _ADMISSION = "/api/v1", "/apis/apps/v1", "/apis/admissionregistration.k8s.io/v1"
-PATHS = {
-    "nodes": f"{_CORE}/nodes",
-    "pods": f"{_CORE}/pods",
-    "namespaces": f"{_CORE}/namespaces",
-    "queues": "/apis/scheduling.run.ai/v2/queues",
-    "podgroups": "/apis/scheduling.run.ai/v2alpha2/podgroups",
-    "bindrequests": "/apis/scheduling.run.ai/v1alpha2/bindrequests",
-    "deployments": f"{_APPS}/deployments",
-    "daemonsets": f"{_APPS}/daemonsets",
-    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
-    "configs": "/apis/kai.scheduler/v1/configs",
-    "shards": "/apis/kai.scheduler/v1/schedulingshards",
-    "clusterpolicies": "/apis/nvidia.com/v1/clusterpolicies",
-    "gpuclusters": "/apis/nvidia.com/v1alpha1/gpuclusters",
-    "mutating": f"{_ADMISSION}/mutatingwebhookconfigurations",
-    "validating": f"{_ADMISSION}/validatingwebhookconfigurations",
-    "configmaps": f"{_CORE}/namespaces/gpu-operator/configmaps",
-    "clusterroles": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-    "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-    "prometheuses": "/apis/monitoring.coreos.com/v1/prometheuses",
-    "slices": "/apis/discovery.k8s.io/v1/namespaces/kai-scheduler/endpointslices",
-    "kai revisions": f"{_CORE}/namespaces/kai-scheduler/secrets",
-    "operator revisions": f"{_CORE}/namespaces/gpu-operator/secrets",
+KINDS = {
+    "nodes": ("v1", "Node", ""),
+    "pods": ("v1", "Pod", ""),
+    "namespaces": ("v1", "Namespace", ""),
+    "queues": ("scheduling.run.ai/v2", "Queue", ""),
+    "podgroups": ("scheduling.run.ai/v2alpha2", "PodGroup", ""),
+    "bindrequests": ("scheduling.run.ai/v1alpha2", "BindRequest", ""),
+    "deployments": ("apps/v1", "Deployment", ""),
+    "daemonsets": ("apps/v1", "DaemonSet", ""),
+    "runtimeclasses": ("node.k8s.io/v1", "RuntimeClass", ""),
+    "configs": ("kai.scheduler/v1", "Config", ""),
+    "shards": ("kai.scheduler/v1", "SchedulingShard", ""),
+    "clusterpolicies": ("nvidia.com/v1", "ClusterPolicy", ""),
+    "gpuclusters": ("nvidia.com/v1alpha1", "GPUCluster", ""),
+    "mutating": ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", ""),
+    "validating": ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", ""),
+    "configmaps": ("v1", "ConfigMap", "gpu-operator"),
+    "clusterroles": ("rbac.authorization.k8s.io/v1", "ClusterRole", ""),
+    "clusterrolebindings": ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", ""),
+    "prometheuses": (OPERATOR_GROUP, "Prometheus", ""),
+    "slices": ("discovery.k8s.io/v1", "EndpointSlice", "kai-scheduler"),
+    "kai revisions": ("v1", "Secret", "kai-scheduler"),
+    "operator revisions": ("v1", "Secret", "gpu-operator"),
 }
+"""What is listed: version, kind, and the namespace where it is read in one alone."""
+_ALL_LISTED = frozenset({"Deployment", "DaemonSet", "Queue", "SchedulingShard"})
+"""Kinds of which a world's lists have everything, the stack's own objects too."""
+_OF_KAI = frozenset({"Queue", "PodGroup", "BindRequest", "Config", "SchedulingShard"})
+_POLICIES = frozenset({"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"})
+
+
+def list_path(version: str, kind: str, namespace: str = "") -> str:
+    """Where the API server lists a kind."""
+    group = "api/v1" if version == "v1" else f"apis/{version}"
+    place = f"/namespaces/{namespace}" if namespace else ""
+    return f"/{group}{place}/{plural(kind)}"
+
+
+PATHS = {name: list_path(*kind) for name, kind in KINDS.items()}
 OPERANDS = ("binder", "pod-grouper", "podgroup-controller", "queue-controller", "admission", "kai-scheduler-default")
+STACK = "kai-anywhere/jetson"
 RESERVATION = "kai-resource-reservation"
 GROUP = "b9a3b8f2"
 OLD = "2026-01-01T00:00:00Z"
+_INSTALLED = "2026-02-01T00:00:00Z"
+LATER = "2099-01-01T00:00:00Z"
+"""When what is younger than everything else was made."""
+IMAGE = "example.com/image:v0.18.6"
 
 
 def named(name: str, namespace: str = "", **metadata: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
@@ -57,19 +77,29 @@ def named(name: str, namespace: str = "", **metadata: Any) -> dict[str, Any]:  #
     return {"metadata": {"name": name, **({"namespace": namespace} if namespace else {}), **metadata}}
 
 
-def deployment(name: str, namespace: str, image: str = "example.com/image:v0.18.6") -> dict[str, Any]:
+def _workload(name: str, image: str, **pod_spec: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    spec = {"containers": [{"name": name, "image": image}], **pod_spec}
+    return {
+        "selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
+    }
+
+
+def deployment(name: str, namespace: str, image: str = IMAGE) -> dict[str, Any]:
     """A Deployment that runs."""
-    template = {"spec": {"containers": [{"name": name, "image": image}]}}
-    spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
-    return {**named(name, namespace), "spec": spec, "status": {"availableReplicas": 1}}
+    return {**named(name, namespace), "spec": {"replicas": 1, **_workload(name, image)}, "status": available(1)}
+
+
+def available(pods: int, of: int = 1) -> dict[str, Any]:
+    """The status of a Deployment of which so many pods are available."""
+    return {"replicas": of, "updatedReplicas": of, "readyReplicas": pods, "availableReplicas": pods}
 
 
 def daemon_set(name: str, namespace: str = "gpu-operator", nodes: int = 1) -> dict[str, Any]:
     """A DaemonSet that runs on so many nodes."""
-    spec = {"selector": {"matchLabels": {"app": name}}, "template": {"spec": {"nodeSelector": {}}}}
     return {
         **named(name, namespace),
-        "spec": spec,
+        "spec": _workload(name, IMAGE, nodeSelector={}),
         "status": {"desiredNumberScheduled": nodes, "numberReady": nodes},
     }
 
@@ -92,7 +122,7 @@ def pod(  # noqa: PLR0913 - what a pod has
         **named(name, namespace, labels=labels or {}, annotations=annotations or {}, creationTimestamp=created),
         "spec": {
             "schedulerName": scheduler,
-            "containers": [{"name": "main"}],
+            "containers": [{"name": "main", "image": IMAGE}],
             **({"nodeName": node} if node else {}),
         },
         "status": {"phase": phase or ("Running" if node else "Pending"), **ready, **status},
@@ -134,20 +164,36 @@ def _webhook(name: str, service: str, resource: str, authority: str) -> dict[str
                     "service": {"name": service, "namespace": "kai-scheduler"},
                     "caBundle": authority,
                 },
-                "rules": [{"resources": [resource]}],
+                "rules": [
+                    {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [resource]}
+                ],
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
             }
         ],
     }
 
 
-def endpoints(service: str, *, ready: bool = True) -> dict[str, Any]:
-    """The addresses of a Service."""
+def endpoints(service: str, namespace: str = "kai-scheduler", /, **conditions: bool) -> dict[str, Any]:
+    """The address of a Service, by what it says of itself."""
     return {
-        **named(f"{service}-x", "kai-scheduler", labels={"kubernetes.io/service-name": service}),
-        "endpoints": [{"conditions": {"ready": ready}}],
+        **named(f"{service}-x", namespace, labels={"kubernetes.io/service-name": service}),
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.7"], "conditions": conditions}],
     }
 
 
+def revision(release: str, namespace: str, number: int, status: str) -> dict[str, Any]:
+    """The Secret in which Helm keeps a revision of a release."""
+    labels = {"owner": "helm", "name": release, "version": str(number), "status": status}
+    return {
+        **named(f"sh.helm.release.v1.{release}.v{number}", namespace, labels=labels, creationTimestamp=_INSTALLED),
+        "type": "helm.sh/release.v1",
+    }
+
+
+_OF_POLICY = ("daemonsets", "dcgm", "dcgmExporter", "driver", "gfd", "nodeStatusExporter", "operator", "toolkit")
+"""What a ClusterPolicy has to say, if only that it says nothing (GPU Operator v26.7.2)."""
 _AUTHORITY = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
 
 
@@ -199,8 +245,9 @@ class World:
 
     def event(self, namespace: str, name: str, reason: str, message: str) -> None:
         """Note down a warning about a pod."""
-        about = {"kind": "Pod", "name": name}
-        event = {**named(f"{name}.1", namespace), "involvedObject": about, "reason": reason, "message": message}
+        about = {"kind": "Pod", "name": name, "namespace": namespace}
+        said = {"type": "Warning", "reason": reason, "message": message}
+        event = {**named(f"{name}.1", namespace), "involvedObject": about, **said}
         self.events.setdefault(namespace, []).append(event)
 
     def label(self, node_name: str, label: str, value: str | None) -> None:
@@ -210,13 +257,51 @@ class World:
         if value is not None:
             labels[label] = value
 
+    def objects(self) -> dict[str, dict[str, Any]]:
+        """Every object by its path.
+
+        An object whose kind the API server does not know, or whose namespace is gone, is not there.
+        """
+        stack = every_object.objects(parse(self.settings)).values() if self.settings is not None else ()
+        every = {key(manifest): manifest for manifest in stack if manifest["kind"] not in _ALL_LISTED}
+        listed = [
+            {"apiVersion": version, "kind": kind, **each}
+            for name, (version, kind, _) in KINDS.items()
+            for each in self.lists.get(name, [])
+        ]
+        events = [{"apiVersion": "v1", "kind": "Event", **each} for of in self.events.values() for each in of]
+        every |= {key(manifest): manifest for manifest in (*listed, *events)}
+        return {
+            path_of(manifest): manifest
+            for name, manifest in every.items()
+            if name not in self.gone
+            and f"Namespace/{manifest['metadata'].get('namespace')}" not in self.gone
+            and self.knows(manifest["apiVersion"], manifest["kind"])
+        }
+
+    def knows(self, version: str, kind: str) -> bool:
+        """Whether the API server knows a kind."""
+        if kind in _OF_KAI:
+            return plural(kind) in self.kinds
+        if kind in _POLICIES:
+            return self.policies
+        return version != OPERATOR_GROUP or self.prometheus_operator
+
     def serve(self, api: ApiServer) -> None:
         """Answer as this cluster does."""
         version = {"major": "1", "minor": self.minor, "gitVersion": f"v1.{self.minor}.2"}
         api.serve("/version", version)
         api.serve(POLICIES, {"resources": [{"name": "mutatingadmissionpolicies"}] if self.policies else []})
-        for name, path in PATHS.items():
-            api.serve(path, {"items": self.lists.get(name, [])})
+        lists: dict[str, list[dict[str, Any]]] = {
+            PATHS[name]: [] for name, (version, kind, _) in KINDS.items() if self.knows(version, kind)
+        }
+        for path, manifest in self.objects().items():
+            api.serve(path, manifest)
+            kind = manifest["apiVersion"], manifest["kind"]
+            for place in {"", manifest["metadata"].get("namespace", "")}:
+                lists.setdefault(list_path(*kind, place), []).append(manifest)
+        for path, items in lists.items():
+            api.serve(path, {"items": items})
         for group, plurals in (
             ("scheduling.run.ai/v2", ["queues"]),
             ("scheduling.run.ai/v2alpha2", ["podgroups"]),
@@ -227,12 +312,6 @@ class World:
             api.serve(f"/apis/{group}", {"resources": [{"name": each} for each in there]})
         operators = ["servicemonitors", "prometheusrules"] if self.prometheus_operator else []
         api.serve("/apis/monitoring.coreos.com/v1", {"resources": [{"name": each} for each in operators]})
-        if self.settings is not None:
-            for manifest in every_object.objects(parse(self.settings)).values():
-                if key(manifest) not in self.gone:
-                    api.serve(path_of(manifest), manifest)
-        for namespace, events in self.events.items():
-            api.serve(f"{_CORE}/namespaces/{namespace}/events", {"items": events})
         for path, text in self.texts.items():
             api.answers[path] = Answer(200, text.encode())
         for path, status in self.refused.items():
@@ -244,13 +323,17 @@ class World:
         file = write_kubeconfig(folder / "kubeconfig", kubeconfig(api.url))
         cluster = Cluster.connect(ClusterSettings(distribution=Distribution.K3S, kubeconfig=file))
         try:
-            settings = parse(self.settings) if self.settings is not None else None
-            facts = read_facts(cluster, settings, "kai-anywhere/jetson" if settings else "")
-            if self.hosts is None:
-                return facts
-            return replace(facts, hosts=reports(self.settings or jetson(), self.hosts))
+            return self.read(cluster)
         finally:
             cluster.close()
+
+    def read(self, cluster: Cluster) -> Facts:
+        """What is read of a cluster that shows it, and what its hosts say."""
+        settings = parse(self.settings) if self.settings is not None else None
+        facts = read_facts(cluster, settings, STACK if settings else "")
+        if self.hosts is None:
+            return facts
+        return replace(facts, hosts=reports(self.settings or jetson(), self.hosts))
 
     def diagnosis(self, api: ApiServer, folder: Any, choice: Choice | None = None) -> Diagnosis:  # noqa: ANN401
         """What the checks say of it."""
@@ -308,13 +391,14 @@ def well(settings: Json | None = None) -> World:
         "bindrequests": [],
         "deployments": [*kai, deployment("gpu-operator", "gpu-operator"), deployment(nfd, "gpu-operator")],
         "daemonsets": [daemon_set(plugin), daemon_set("nvidia-operator-validator")],
-        "runtimeclasses": [named("nvidia")],
+        "runtimeclasses": [named("nvidia") | {"handler": "nvidia"}],
         "configs": [config],
         "shards": [named("default") | {"spec": {}}],
         "clusterpolicies": [
             named("cluster-policy", labels=operator)
             | {
-                "spec": {"cdi": {"enabled": True}, "devicePlugin": {"config": {"name": "profiles"}}},
+                "spec": {part: {} for part in _OF_POLICY}
+                | {"cdi": {"enabled": True}, "devicePlugin": {"config": {"name": "profiles"}}},
                 "status": {"state": "ready"},
             }
         ],
@@ -324,12 +408,8 @@ def well(settings: Json | None = None) -> World:
             _webhook("validating-kai-admission", "admission", "pods", _AUTHORITY),
             _webhook("kai-queue-validation-v2", "queue-controller", "queues", _AUTHORITY),
         ],
-        "slices": [endpoints("admission"), endpoints("queue-controller")],
-        "kai revisions": [_revision("v1", "deployed")],
-        "operator revisions": [_revision("v1", "deployed")],
+        "slices": [endpoints("admission", ready=True), endpoints("queue-controller", ready=True)],
+        "kai revisions": [revision("kai-scheduler", "kai-scheduler", 1, "deployed")],
+        "operator revisions": [revision("gpu-operator", "gpu-operator", 1, "deployed")],
     }
     return world
-
-
-def _revision(number: str, status: str) -> dict[str, Any]:
-    return named(f"sh.helm.release.v1.kai-scheduler.{number}", labels={"status": status}, creationTimestamp=OLD)

@@ -34,7 +34,8 @@ def _half_done(facts: Facts) -> Iterator[Finding]:
 
 def _failed(facts: Facts) -> Iterator[Finding]:
     for release in facts.releases:
-        latest = max(release.revisions, key=lambda revision: revision.created, default=None)
+        # By number, as Helm itself does: two may be of one second, and those of a restored backup all are.
+        latest = max(release.revisions, key=lambda revision: revision.version, default=None)
         if latest is not None and latest.status == "failed":
             yield Finding(
                 Subject("HelmRelease", release.name, release.namespace),

@@ -11,7 +11,7 @@ import pytest
 
 from cluster import connection
 from cluster.answers import Deployment, HelmRevision, Version
-from cluster.client import Cluster
+from cluster.client import Cluster, plural
 from cluster.errors import ClusterError, ClusterUnreachableError
 from config.cluster import ClusterSettings, Distribution
 from tests.support.api_server import (
@@ -116,6 +116,14 @@ def test_a_deployment_is_found_with_its_replicas_or_absent(api: ApiServer, clust
     found = cluster.deployment("kai-scheduler", "queue-controller")
     assert isinstance(found, Deployment)
     assert (found.desired, found.available) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource"),
+    [("Pod", "pods"), ("NetworkPolicy", "networkpolicies"), ("RuntimeClass", "runtimeclasses")],
+)
+def test_a_plural_is_formed_as_kubernetes_guesses_it(kind: str, resource: str) -> None:
+    assert plural(kind) == resource
 
 
 def test_a_runtime_class_is_there_or_not(api: ApiServer, cluster: Cluster) -> None:

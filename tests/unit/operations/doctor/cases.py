@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from testbed.stacks import Json, gvirtus, hami_core, jetson, webhook
-from tests.support.doctor import GROUP, RESERVATION, fraction, named, pod, unschedulable
+from tests.support.doctor import GROUP, LATER, RESERVATION, fraction, named, pod, unschedulable
 from tests.unit.operations.doctor import changes as do
 from tests.unit.operations.doctor.case import Case
 from tests.unit.operations.doctor.changes import Break, both
 from tests.unit.operations.doctor.host_cases import HOST_CASES
 from tests.unit.operations.doctor.monitoring_cases import MONITORING_CASES
 
-_LATER: Final = "2099-01-01T00:00:00Z"
 _OVERRIDES: Final = do.gone("MutatingAdmissionPolicy/kai-anywhere-reservation-overrides")
 _GUARD: Final = do.gone("ValidatingAdmissionPolicyBinding/kai-anywhere-reservation-guard")
 _NO_ROOM: Final = do.waits("1 node has 8120 MiB left on a GPU")
@@ -73,16 +72,20 @@ def _binder(**said: object) -> Break:
 
 CASES: Final[Mapping[str, Case]] = {
     "KA0101": Case(do.release("pending-upgrade"), do.release("superseded")),
-    "KA0102": Case(do.release("failed"), both(do.release("failed"), do.release("deployed", "v3", _LATER))),
+    "KA0102": Case(do.release("failed"), both(do.release("failed"), do.release("deployed", 3))),
     "KA0103": Case(do.terminating(RESERVATION), do.terminating("somebody-elses")),
     "KA0104": Case(
-        do.nothing, both(do.nothing, lambda world: world.gone.remove("Queue/robots")), "KA0105 KA0501 KA0502"
+        do.nothing,
+        both(do.nothing, lambda world: world.gone.remove("Namespace/kai-scheduler")),
+        "KA0105 KA0201 KA0301 KA0302 KA0303 KA0305 KA0501 KA0502",
     ),
     "KA0105": Case(do.gone("Queue/robots"), do.gone("Queue/of-no-stack")),
     "KA0106": Case(do.kubernetes("29"), do.kubernetes("30")),
     "KA0107": Case(do.starting("ImagePullBackOff"), do.starting("ContainerCreating")),
     "KA0201": Case(
-        do.uninstalled, both(do.uninstalled, do.other_deployment("kai-operator", "kai-scheduler")), "KA0203 KA0601"
+        do.uninstalled,
+        both(do.uninstalled, do.other_deployment("kai-operator", "kai-scheduler")),
+        "KA0105 KA0203 KA0601",
     ),
     "KA0202": _deployment("kai-operator"),
     "KA0203": Case(do.clear("configs"), lambda world: do.config(world).pop("admission")),
@@ -94,10 +97,10 @@ CASES: Final[Mapping[str, Case]] = {
     "KA0209": _deployment("admission"),
     "KA0210": Case(do.condition("DependenciesFulfilled"), do.condition("Reconciling")),
     "KA0211": Case(do.clear("shards"), lambda world: world.one("shards", "default").pop("spec")),
-    "KA0212": Case(do.without_kind("queues"), do.without_kind("configs")),
+    "KA0212": Case(do.without_kind("queues"), do.without_kind("configs"), "KA0203"),
     "KA0213": Case(
         do.sharing("Disabled"),
-        both(do.sharing(""), lambda world: do.config(world)["admission"].update(gpuSharing=True)),
+        both(do.sharing(None), lambda world: do.config(world)["admission"].update(gpuSharing=True)),
     ),
     "KA0214": Case(do.other_deployment("kai-operator"), do.other_deployment("kai-operator-webhook")),
     "KA0215": Case(do.kai("v0.17.1"), do.kai("v0.18.0")),
@@ -151,7 +154,11 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "KA0403": Case(do.allocatable("jetson-1"), do.allocatable("cpu-1")),
     "KA0404": Case(do.label("nvidia.com/gpu.memory", None), do.label("nvidia.com/gpu.memory", None, "cpu-1")),
-    "KA0405": Case(do.label("nvidia.com/gpu.memory", "4095"), do.label("nvidia.com/gpu.memory", "4096"), "KA0411"),
+    "KA0405": Case(
+        both(do.label("nvidia.com/gpu.memory", "4095"), do.owner("nvidia.com/gpu.memory")),
+        do.label("nvidia.com/gpu.memory", "4096"),
+        "KA0411",
+    ),
     "KA0406": Case(do.label("nvidia.com/gpu.count", None), do.label("nvidia.com/gpu.count", None, "cpu-1")),
     "KA0407": Case(do.gpus("4"), both(do.gpus("4"), do.label("nvidia.com/gpu.count", "4")), "KA0411"),
     "KA0408": Case(
@@ -176,7 +183,7 @@ CASES: Final[Mapping[str, Case]] = {
     "KA0502": Case(_GUARD, _OVERRIDES, "KA0501 KA0105"),
     "KA0503": Case(_security(**{"pod-security.kubernetes.io/enforce": "baseline"}), _security()),
     "KA0504": Case(do.silent(_NO_LIBRARY), do.silent(_NO_LIBRARY, **_SAID)),
-    "KA0505": Case(do.silent(_NO_DRIVER), do.silent(_NO_DRIVER, creationTimestamp=_LATER)),
+    "KA0505": Case(do.silent(_NO_DRIVER), do.silent(_NO_DRIVER, creationTimestamp=LATER)),
     "KA0506": Case(do.silent("found 2 devices, 1 was expected"), do.silent("found 1 device"), "KA0508"),
     "KA0507": Case(do.silent(_OTHER_DRIVER), do.silent(_OTHER_DRIVER, deletionTimestamp=_NOW)),
     "KA0508": Case(do.silent("panic: something else"), do.silent(_NO_LIBRARY), "KA0504"),
@@ -198,7 +205,7 @@ CASES: Final[Mapping[str, Case]] = {
     "KA0518": Case(
         do.event("hostPath type check failed: /x is not a directory"), do.event("timed out waiting for the condition")
     ),
-    "KA0601": Case(do.clear("queues"), lambda world: world.lists.update(queues=[named("only")])),
+    "KA0601": Case(do.clear("queues"), lambda world: world.lists.update(queues=[named("only")]), "KA0105"),
     "KA0602": Case(do.queue("child", "gone", quota=1), do.queue("child", "default-parent-queue", quota=1)),
     "KA0603": Case(do.waits("", queue="gone"), do.waits("", queue="robots"), "KA0706"),
     "KA0604": Case(do.waits("", queue="default-parent-queue"), do.waits("", queue="default-queue"), "KA0706"),
@@ -222,7 +229,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "KA0704": Case(_NOT_SYNCED, _NO_ROOM, "KA0705"),
     "KA0705": Case(_NO_ROOM, _NOT_SYNCED, "KA0704"),
-    "KA0706": Case(do.waits(""), do.waits("", created=_LATER)),
+    "KA0706": Case(do.waits(""), do.waits("", created=LATER)),
     "KA0707": _start(
         "unresolvable CDI devices k8s.device-plugin.nvidia.com/gpu=GPU-1", "CDI specification is not readable"
     ),

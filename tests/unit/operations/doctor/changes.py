@@ -17,6 +17,7 @@ from tests.support.doctor import (
     OLD,
     RESERVATION,
     World,
+    available,
     daemon_set,
     deployment,
     endpoints,
@@ -24,6 +25,7 @@ from tests.support.doctor import (
     named,
     pod,
     pod_group,
+    revision,
 )
 
 Break = Callable[[World], None]
@@ -32,7 +34,9 @@ _LOG = f"/api/v1/namespaces/{RESERVATION}/pods/gpu-reservation-1/log"
 
 
 def nothing(world: World) -> None:
+    """Nothing was installed yet, or the stack is of another cluster."""
     world.gone = {key(manifest) for manifest in every_object.objects(parse(world.settings or {})).values()}
+    world.lists = {"nodes": world.lists["nodes"]}
 
 
 def uninstalled(world: World) -> None:
@@ -131,11 +135,10 @@ def no_class_of_reservation(world: World) -> None:
     discovered("x86-1", "40000")(world)
 
 
-def release(status: str, revision: str = "v2", created: str = "2026-02-01T00:00:00Z") -> Break:
+def release(status: str, number: int = 2) -> Break:
     """A newer revision of KAI's Helm release."""
-    return lambda world: world.lists["kai revisions"].append(
-        named(f"sh.helm.release.v1.kai-scheduler.{revision}", labels={"status": status}, creationTimestamp=created)
-    )
+    newer = revision("kai-scheduler", "kai-scheduler", number, status)
+    return lambda world: world.lists["kai revisions"].append(newer)
 
 
 def terminating(name: str) -> Break:
@@ -197,7 +200,7 @@ def half(name: str) -> Break:
 
     def change(world: World) -> None:
         there = world.one("deployments", name)
-        there["spec"]["replicas"], there["status"] = 2, {"availableReplicas": 1}
+        there["spec"]["replicas"], there["status"] = 2, available(1, of=2)
 
     return change
 
@@ -207,9 +210,14 @@ def without_kind(plural: str) -> Break:
     return lambda world: world.kinds.discard(plural)
 
 
-def sharing(mode: str) -> Break:
-    """Another mode of sharing in KAI's Config."""
-    return lambda world: config(world)["global"].update(gpuSharingMode=mode)
+def sharing(mode: str | None) -> Break:
+    """Another mode of sharing in KAI's Config, or none."""
+
+    def change(world: World) -> None:
+        config(world)["global"].pop("gpuSharingMode")
+        config(world)["global"] |= {"gpuSharingMode": mode} if mode else {}
+
+    return change
 
 
 def daemon_set_status(name: str, desired: int, ready: int) -> Break:
@@ -226,9 +234,13 @@ def allocatable(name: str, **resources: str) -> Break:
 def owner(label: str) -> Break:
     """Node Feature Discovery writes a label of the Jetson."""
     fields: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{label}": {}}}}
-    return lambda world: jetson_node(world)["metadata"].update(
-        managedFields=[{"manager": "nfd-master", "fieldsV1": fields}]
-    )
+
+    def write(world: World) -> None:
+        metadata = jetson_node(world)["metadata"]
+        metadata["labels"].setdefault(label, "1")
+        metadata["managedFields"] = [{"manager": "nfd-master", "fieldsV1": fields}]
+
+    return write
 
 
 def system_memory(amount: str) -> Break:
@@ -325,9 +337,8 @@ def remote_pod(labelled: str = "true", scheduler: str = "default", **annotations
 
 def answers(**conditions: bool) -> Break:
     """The address behind KAI's admission webhooks, by what it says of itself."""
-    there = endpoints("admission")
-    there["endpoints"] = [{"conditions": conditions}]
-    return lambda world: world.lists.update(slices=[there, endpoints("queue-controller")])
+    there = [endpoints("admission", **conditions), endpoints("queue-controller", ready=True)]
+    return lambda world: world.lists.update(slices=there)
 
 
 def no_policies(world: World) -> None:
