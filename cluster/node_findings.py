@@ -9,6 +9,7 @@ from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
 from manifests.gvirtus.frontends import GPU_PRESENT
 from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
+from manifests.wording import first_of
 
 
 def judge_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
@@ -28,7 +29,7 @@ def judge_stack_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Ite
 
 
 def _nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
-    names = ", ".join(sorted(nodes)) or "none"
+    names = first_of(sorted(nodes)) or "none"
     for name in dict.fromkeys([*node_labels(settings), *_remote_nodes(settings)]):
         if name not in nodes:
             near = difflib.get_close_matches(name, nodes, n=1)
@@ -119,5 +120,5 @@ def _hosts(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Findi
         if name not in nodes and not host.gone:
             yield Finding(
                 f"hosts.{name} is no node of the cluster, so a machine would be changed that is not part of it.",
-                f"Correct the name, or join the machine first. Nodes: {', '.join(sorted(nodes)) or 'none'}.",
+                f"Correct the name, or join the machine first. Nodes: {first_of(sorted(nodes)) or 'none'}.",
             )

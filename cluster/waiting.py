@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
+from manifests.wording import first_of
 
 POLL_SECONDS = 1.0
 """The longest pause. The first one is a tenth of it: most of what is waited for comes within a second or two."""
@@ -86,10 +87,10 @@ def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> 
         nodes = cluster.nodes().values()
         without = sorted(node.name for node in nodes if node.gpus == 0 and node.name in named_nodes)
         if without:
-            return f"no nvidia.com/gpu on {', '.join(without)}"
+            return f"no nvidia.com/gpu on {first_of(without)}"
         gpu_nodes = [node for node in nodes if node.labels.get("nvidia.com/gpu.present") == "true"]
         if gpu_nodes and not any(node.gpus for node in gpu_nodes):
-            return f"no nvidia.com/gpu on any of {', '.join(sorted(node.name for node in gpu_nodes))}"
+            return f"no nvidia.com/gpu on any of {first_of(sorted(node.name for node in gpu_nodes))}"
         return None
 
     return Condition(

@@ -13,6 +13,7 @@ from manifests.admission_objects import Validation, binder, deny_binding, reques
 from manifests.cel import literal
 from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
 from manifests.objects import Manifest, StackObject
+from manifests.wording import first_of
 
 GUARD = "kai-anywhere-reservation-guard"
 NOT_OVERRIDDEN = (
@@ -79,7 +80,7 @@ def _who_may(settings: StackSettings) -> str:
     permissions = {Privilege.PRIVILEGED: "may", Privilege.DEVICES: "may read its driver's libraries"}
     granted = pod_grants.granted_nodes(settings)
     who = [
-        f"only KAI's own reservation pod {permissions[rung]}, on these Tegra nodes: {', '.join(nodes)}"
+        f"only KAI's own reservation pod {permissions[rung]}, on these Tegra nodes: {first_of(nodes)}"
         for rung, nodes in granted.items()
     ]
     if who:

@@ -15,10 +15,9 @@ from pulumi.runtime.proto import provider_pb2, status_pb2
 
 from cluster.errors import ClusterError
 from manifests.many_nodes import apart, together
+from manifests.wording import first_of
 
 _ID = "node-labels"
-_SHOWN = 10
-"""Nodes that an error names: mostly they all have the same problem."""
 _KIND = provider_pb2.PropertyDiff
 
 T = TypeVar("T")
@@ -138,8 +137,7 @@ def _problem_text(what: str, problems: Mapping[str, str]) -> str:
         by_text.setdefault(text.replace(f'"{name}"', "of this name"), []).append(name)
     lines = []
     for text, names in by_text.items():
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        lines.append(f"can't {what} {', '.join(names[:_SHOWN])}{more}: {text}")
+        lines.append(f"can't {what} {first_of(names)}: {text}")
     return "\n".join(lines)
 
 

@@ -26,6 +26,7 @@ from manifests.gvirtus.policy import namespaces_left_alone
 from manifests.node_labels import NVIDIA_PCI_DEVICE, PLATFORM, PLATFORM_TEGRA
 from manifests.objects import Manifest, namespace
 from manifests.versions import DEVICE_PLUGIN_IMAGE
+from manifests.wording import first_of
 from pod_checks import table
 
 FRONTEND_ALLOWED = "gvirtus.io/frontend.allowed"
@@ -176,7 +177,7 @@ def guard_policy(settings: StackSettings, frontends: FrontendSettings) -> Manife
     real = Validation(
         "object.spec.?nodeName.orValue('') == '' ? object.spec.?nodeSelector"
         f"[?{literal(GPU_PRESENT)}].orValue('') == 'true' : !(object.spec.nodeName in {literal(nodes)})",
-        f"the GPUs of these nodes stand for remote ones: {', '.join(nodes)}. For a GPU of the node's own set "
+        f"the GPUs of these nodes stand for remote ones: {first_of(nodes)}. For a GPU of the node's own set "
         f"nodeSelector {GPU_PRESENT}: 'true'; for a remote one the label {ENABLED_LABEL}: 'true'",
         forbidden=False,
     )

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from manifests.wording import first_of
 from operations.doctor.check import Severity
 from operations.doctor.diagnosis import Diagnosis, Judged, Problem
 from operations.doctor.facts import Facts
@@ -70,8 +71,7 @@ def _symptoms(symptoms: Sequence[Judged]) -> Iterator[str]:
         by_code.setdefault(symptom.check.code, []).append(symptom)
     for code, group in by_code.items():
         names = [str(symptom.finding.subject) for symptom in group]
-        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-        yield f"{code} {group[0].check.title}: {', '.join(names[:_NAMES])}{more}"
+        yield f"{code} {group[0].check.title}: {first_of(names, _NAMES)}"
 
 
 def _gaps(console: Console, diagnosis: Diagnosis) -> None:

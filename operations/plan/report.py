@@ -14,6 +14,7 @@ from gpu_sharing.nearest import nearest
 from gpu_sharing.placement import place
 from gpu_sharing.reasons import describe
 from gpu_sharing.request import FractionShare, GpuShare, MemoryShare
+from manifests.wording import first_of
 from operations.exit_status import ExitStatus
 from operations.plan.machines import Machine, Scene
 
@@ -350,8 +351,7 @@ def _why(pods: Sequence[PodReport]) -> list[str]:
 
 
 def _names(names: Sequence[str]) -> str:
-    more = len(names) - _NAMES
-    return ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return first_of(names, _NAMES)
 
 
 def _fitting(request: NearestReport) -> str:

@@ -7,6 +7,7 @@ from config.reservation import Privilege
 from manifests.gpu_operator import RELEASE as GPU_OPERATOR
 from manifests.kai import RELEASE as KAI
 from manifests.node_labels import DEVICE_PLUGIN_CONFIG, GPU_MEMORY, KAI_NODE_POOL, TIME_SLICING_POOL
+from manifests.wording import first_of
 from operations.engine_events import Record, Step
 from operations.pull_request import markdown
 from operations.pull_request.labelled import labelled
@@ -14,7 +15,6 @@ from operations.pull_request.rungs import Resource, rungs
 from operations.pull_request.values import at, mapping, text
 from operations.redaction import Redactor
 
-_NODES_SHOWN = 10
 _UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """What the engine has in place of a value that only the deployment tells (sdk/go/common/resource/plugin, 3.259)."""
 _POWER = (None, Privilege.NONE, Privilege.DEVICES, Privilege.PRIVILEGED)
@@ -248,7 +248,4 @@ def _namespaces(changes: Iterable[_Change], code: Callable[[object], str]) -> It
 
 
 def _nodes(names: Sequence[str], code: Callable[[object], str]) -> str:
-    shown = ", ".join(code(name) for name in names[:_NODES_SHOWN])
-    left_out = len(names) - _NODES_SHOWN
-    more = f" and {left_out} more" if left_out > 0 else ""
-    return f"{'Node' if len(names) == 1 else 'Nodes'} {shown}{more}"
+    return f"{'Node' if len(names) == 1 else 'Nodes'} {first_of(map(code, names))}"

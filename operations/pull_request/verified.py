@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from manifests.wording import first_of
 from operations.engine_events import Finding, Record, record_of
 from operations.pull_request import markdown
 from operations.pull_request.comment import (
@@ -173,6 +174,4 @@ def kind_of(path: str) -> str:
 
 
 def _listed(paths: Sequence[str], hide: Callable[[str], str]) -> str:
-    shown = ", ".join(markdown.code(hide(path), length=120) for path in paths[:_FILES_SHOWN])
-    left_out = len(paths) - _FILES_SHOWN
-    return shown if left_out <= 0 else f"{shown} and {left_out} more"
+    return first_of((markdown.code(hide(path), length=120) for path in paths), _FILES_SHOWN)

@@ -6,6 +6,7 @@ from typing import TypeVar
 from rich.cells import cell_len
 from rich.text import Text
 
+from manifests.wording import first_of
 from operations.status.words import age, amount, clean, count, device, gpus, short_proof, summary
 from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 
@@ -165,8 +166,7 @@ def _since(fact: Fact[T], status: Status, before: str = " ") -> str:
 
 
 def _named(names: Sequence[str], at_most: int = 8) -> str:
-    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
-    return ", ".join(clean(name) for name in names[:at_most]) + more
+    return first_of(map(clean, names), at_most)
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:

@@ -220,3 +220,15 @@ def test_an_answer_in_plain_text_is_told_by_its_status(api: ApiServer, cluster: 
     api.applies[QUEUE] = Answer(502, b"bad gateway")
     missing = _missing(webhook_answers(_QUEUE, causes="Because."), cluster)
     assert missing == "last heard: the API server answered with status 502"
+
+
+def test_of_many_nodes_without_a_gpu_the_first_are_named_and_the_others_counted(
+    api: ApiServer, cluster: Cluster
+) -> None:
+    names = [f"jetson-{number:04}" for number in range(1000)]
+    api.serve("/api/v1/nodes", {"items": [node(name, gpus=0) for name in names]})
+    condition = gpus_advertised(frozenset(names), operator_namespace="gpu-operator")
+    missing = condition.missing(cluster)
+    assert missing is not None
+    assert missing.startswith("no nvidia.com/gpu on jetson-0000, jetson-0001, ")
+    assert missing.endswith("jetson-0009 and 990 more")
