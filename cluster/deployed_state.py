@@ -77,7 +77,7 @@ class DeployedState:
         written += [
             _Written.model_validate(node)
             for token, outputs in listed
-            if token == _MANY_NODES and isinstance(outputs.get("nodes"), Mapping)
+            if token == _MANY_NODES
             for node in apart(outputs).values()
         ]
         return cls(

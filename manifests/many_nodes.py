@@ -27,10 +27,11 @@ def together(nodes: "Mapping[str, Manifest]") -> dict[str, Any]:
 def apart(document: Mapping[str, Any]) -> "dict[str, Manifest]":
     """The nodes of a document: the reverse of `together`.
 
-    Stacks whose last `up` was before this document hold the Nodes themselves there.
+    Stacks whose last `up` was before this document hold the Nodes themselves there. Of a plan any part may not be known
+    yet; it counts as empty.
     """
-    common = document.get("labels") or {}
-    return {name: _node(name, entry or {}, common) for name, entry in (document.get("nodes") or {}).items()}
+    common = _mapping(document.get("labels"))
+    return {name: _node(name, _mapping(entry), common) for name, entry in _mapping(document.get("nodes")).items()}
 
 
 def _common(labels: list[Mapping[str, Any]]) -> dict[str, str]:
@@ -54,7 +55,11 @@ def _own(metadata: Mapping[str, Any], common: Mapping[str, str]) -> dict[str, An
 def _node(name: str, entry: Mapping[str, Any], common: Mapping[str, str]) -> "Manifest":
     if "metadata" in entry:
         return dict(entry)
-    metadata = {"name": name, "labels": {**common, **entry.get("labels", {})}}
-    if "annotations" in entry:
-        metadata["annotations"] = entry["annotations"]
+    metadata = {"name": name, "labels": {**common, **_mapping(entry.get("labels"))}}
+    if annotations := _mapping(entry.get("annotations")):
+        metadata["annotations"] = annotations
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

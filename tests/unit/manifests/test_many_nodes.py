@@ -46,4 +46,10 @@ def test_a_value_that_is_not_known_yet_is_of_its_node_though_all_nodes_share_it(
 def test_the_nodes_themselves_are_read_too() -> None:
     nodes = {"a": _node("a", {"platform": "tegra"}, adopted=True)}
     assert apart({"nodes": nodes}) == nodes
-    assert apart({}) == apart({"nodes": None}) == {}
+
+
+def test_what_is_not_known_yet_counts_as_empty() -> None:
+    unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+    assert apart({}) == apart({"labels": unknown, "nodes": unknown}) == apart({"nodes": None}) == {}
+    assert apart({"labels": {"platform": "tegra"}, "nodes": {"a": unknown}}) == {"a": _node("a", {"platform": "tegra"})}
+    assert apart({"nodes": {"a": {"labels": unknown, "annotations": unknown}}}) == {"a": _node("a", {})}
