@@ -317,8 +317,8 @@ def judge_releases(stored: Mapping[tuple[str, str], Sequence[HelmRevision]], sta
             yield Finding(
                 f"Helm release '{release}' is installed in namespace '{namespace}', but not known to this stack: it is "
                 "another stack's or was installed by hand, or a run was killed before it could note it down.",
-                "Choose another context, and nothing of it is touched. If it is this stack's, take it in again: "
-                f"pulumi import kubernetes:helm.sh/v3:Release {release} {namespace}/{release}",
+                "Choose another context, and nothing of it is touched. If a run of this stack was killed, undo what it "
+                "made, and run it again: kai-anywhere rollback",
             )
         for revision in revisions:
             if revision.half_done:

@@ -23,9 +23,6 @@ from tests.support.pods.images import Builder
 # Tests start programs of this checkout a thousand times. An environment that keeps no compiled modules has each of them
 # compile all of it, a fifth of its start.
 os.environ["PYTHONDONTWRITEBYTECODE"] = ""
-# Most of a run's processor time is that of API servers and of Pulumi. Collecting their garbage less often saves a
-# fifteenth of it, for some 150 MiB of each API server.
-os.environ.setdefault("GOGC", "400")
 # A run in the background of a shell ignores Ctrl-C, and so would every program that a test interrupts: it hung.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -109,17 +106,6 @@ def _refuse_shipped_stacks(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_refuse_shipped_stacks)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _pulumi_home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Pulumi's own folder is one of the tests': they would fill the user's with logs, of which it keeps 500 MB.
-
-    Where no folder can hold logs, Pulumi (3.259) writes none. They are a seventh of what a preview of a stack costs.
-    """
-    home = tmp_path_factory.mktemp("pulumi-home")
-    (home / "logs").touch()
-    os.environ["PULUMI_HOME"] = str(home)
 
 
 @pytest.fixture

@@ -80,6 +80,7 @@ FAULTS: tuple[Fault, ...] = (
         (
             f"{_HERE}/test_interrupts.py::test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges",
             f"{_HERE}/test_interrupts.py::test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps",
+            f"{_HERE}/test_interrupts.py::test_a_release_that_ended_while_its_run_was_killed_is_undone_by_rollback",
             "tests/unit/operations/test_terminal.py::test_pulumi_ends_by_itself_after_ctrl_c_and_the_sentence_comes_after_it",
         ),
     ),

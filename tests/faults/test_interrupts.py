@@ -10,11 +10,12 @@ import httpx2
 import pytest
 
 import simulator
-from testbed.engine import Stack
+from testbed.engine import Run, Stack
 from testbed.inventory import connect
 from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import jetson
 from testbed.waiting import eventually
+from tests.support.rollback import rollback_of
 
 pytestmark = pytest.mark.engine
 
@@ -65,7 +66,38 @@ def test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges
         assert _releases(api) <= {"deployed", "superseded"}
 
 
-def test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps(stack: Stack, cluster: simulator.ControlPlane) -> None:
+def test_a_release_that_ended_while_its_run_was_killed_is_undone_by_rollback(
+    stack: Stack, cluster: simulator.ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(cluster, "kwok")
+    half_done = {"labelSelector": "owner=helm,status=pending-install"}
+    with connect(cluster) as api:
+        with stack.up_until_killed():
+            eventually(lambda: api.get(_SECRETS, params=half_done).json()["items"], within_s=180)
+        # As Helm does when it is interrupted, which a second Ctrl-C may or may not let it do.
+        ended = {"metadata": {"labels": {"status": "failed"}}}
+        headers = {"Content-Type": "application/merge-patch+json"}
+        secret = f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1"
+        api.patch(secret, json=ended, headers=headers).raise_for_status()
+        simulator.up(cluster.folder)
+        stack.run("cancel", "--yes")
+        _undone(stack, stack.up(expect=None), monkeypatch)
+        assert _releases(api) <= {"deployed", "superseded"}
+
+
+def _undone(stack: Stack, refused: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to do where the state does not know a release."""
+    assert refused.code != 0
+    assert "'gpu-operator' is installed in namespace 'gpu-operator', but not known" in refused.output
+    assert "undo what it made, and run it again: kai-anywhere rollback" in refused.output
+    rollback_of(stack, monkeypatch)()
+    stack.up()
+    assert set(stack.up().changes) == {"same"}
+
+
+def test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps(
+    stack: Stack, cluster: simulator.ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kill(cluster, "kwok")
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with connect(cluster) as api:
@@ -79,10 +111,11 @@ def test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps(stack: Stack, clu
         simulator.up(cluster.folder)
         stack.run("cancel", "--yes")
         refused = stack.up(expect=None)
-        if refused.code != 0:
-            assert "Helm release 'gpu-operator' is 'pending-install'" in refused.output
+        if "Helm release 'gpu-operator' is 'pending-install'" in refused.output:
             assert api.delete(f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1").status_code == httpx2.codes.OK
             stack.up()
+        elif refused.code != 0:
+            _undone(stack, refused, monkeypatch)
         assert set(stack.up().changes) == {"same"}
         assert _releases(api) <= {"deployed", "superseded"}
 

@@ -2,23 +2,22 @@
 
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import simulator
 from operations.__main__ import app
-from operations.target import Target
 from testbed.engine import Stack
 from testbed.inventory import connect, inventory
 from testbed.simulated import kill, stack_settings, start
-from testbed.stacks import changed, jetson, parse
+from testbed.stacks import changed, jetson
 from testbed.waiting import eventually
 from tests.support.docs import command
+from tests.support.rollback import Command, rollback_of
 
 pytestmark = pytest.mark.engine
 
@@ -57,8 +56,6 @@ spec:
 """Hooks of a chart: one that Helm never removes, and one that a killed run leaves in the next one's way."""
 _GROUPS = ("kai.scheduler", "scheduling.run.ai", "nvidia.com", "nfd.k8s-sigs.io")
 
-Command = Callable[..., Result]
-
 
 @pytest.fixture(scope="module")
 def before(api: httpx2.Client) -> set[str]:
@@ -90,22 +87,7 @@ def hooks(stack: Stack) -> None:
 
 @pytest.fixture
 def rollback(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command on that stack, which no checkout has; as on a simulator, nobody is asked."""
-
-    @contextmanager
-    def opened(_: str, *, start: bool = True) -> Iterator[Target]:
-        assert not start, "a rollback makes no simulator"
-        yield Target(stack.name, parse(stack.settings), stack.folder, stack.environment, ("answers yes",))
-
-    monkeypatch.setattr("operations.rollback.commands.open_target", opened)
-    monkeypatch.setenv("PATH", stack.environment["PATH"])
-
-    def run(*options: str, expect: int = 0) -> Result:
-        result = CliRunner().invoke(app, ["rollback", "--stack", stack.name, *options])
-        assert result.exit_code == expect, f"{result.output}{result.exception!r}"
-        return result
-
-    return run
+    return rollback_of(stack, monkeypatch)
 
 
 def of_the_guide(first_line: str) -> list[str]:

@@ -362,7 +362,7 @@ def test_a_release_that_the_stack_does_not_know_is_not_taken_over(status: str, s
         _findings(jetson(), state, revisions={_KAI: [_revision(status)]}),
         "Helm release 'kai-scheduler' is installed in namespace 'kai-scheduler', but not known to this stack",
         "Choose another context, and nothing of it is touched",
-        "pulumi import kubernetes:helm.sh/v3:Release kai-scheduler kai-scheduler/kai-scheduler",
+        "run it again: kai-anywhere rollback",
     )
 
 
