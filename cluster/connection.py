@@ -103,13 +103,14 @@ class Connection:
         timeout = httpx2.Timeout(timeout_seconds or TIMEOUT_SECONDS)
         try:
             parameters = client_adapter.ConnectionParams(timeout=timeout).httpx_params(chosen.config)
+            _set_protocols_once(parameters["verify"])
+            http = httpx2.Client(**parameters)
         except (ConfigError, ValueError, OSError, httpx2.InvalidURL) as error:
             raise ClusterError(
                 f"The address or the certificates of context '{chosen.name}' can't be used: {error}\n"
                 f"Check them with: kubectl --kubeconfig {chosen.file} config view"
             ) from error
-        _set_protocols_once(parameters["verify"])
-        return cls(chosen, httpx2.Client(**parameters), timeout_seconds)
+        return cls(chosen, http, timeout_seconds)
 
     def close(self) -> None:
         """Close the connection."""

@@ -4,7 +4,8 @@ import socket
 import ssl
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -204,36 +205,41 @@ def test_a_server_that_hangs_up_is_unreachable(tmp_path: Path) -> None:
     assert isinstance(_fails(cluster), ClusterUnreachableError)
 
 
-def test_the_certificate_authority_of_the_context_is_trusted(tmp_path: Path) -> None:
+@contextmanager
+def _over_tls(folder: Path) -> Iterator[Cluster]:
+    """A cluster whose kubeconfig names the authority of its certificate."""
     context, authority = certificate()
-    (tmp_path / "ca.crt").write_bytes(authority)
+    (folder / "ca.crt").write_bytes(authority)
     with running(context) as api:
         make_healthy(api)
         content = kubeconfig(api.url)
         content["clusters"][0]["cluster"]["certificate-authority"] = "ca.crt"
-        cluster = _connect(content, tmp_path)
-        assert cluster.uid() == UID
+        cluster = _connect(content, folder)
+        yield cluster
         cluster.close()
+
+
+def test_the_certificate_authority_of_the_context_is_trusted(tmp_path: Path) -> None:
+    with _over_tls(tmp_path) as cluster:
+        assert cluster.uid() == UID
 
 
 def test_connections_do_not_set_the_protocols_of_the_tls_context_that_other_threads_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context, authority = certificate()
-    (tmp_path / "ca.crt").write_bytes(authority)
-    with running(context) as api:
-        make_healthy(api)
-        content = kubeconfig(api.url)
-        content["clusters"][0]["cluster"]["certificate-authority"] = "ca.crt"
-        cluster = _connect(content, tmp_path)
+    with _over_tls(tmp_path) as cluster:
         set_by_connections: list[list[str]] = []
         monkeypatch.setattr(
             ssl.SSLContext, "set_alpn_protocols", lambda _, protocols: set_by_connections.append(protocols)
         )
         # The server closes each connection, so each question opens one.
         assert [cluster.uid(), cluster.uid()] == [UID, UID]
-        cluster.close()
     assert set_by_connections == []
+
+
+def test_an_address_that_is_none_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="The address or the certificates of context 'loopback' can't be used"):
+        _connect(kubeconfig("https://board:port"), tmp_path)
 
 
 def test_a_server_with_an_unknown_certificate_authority_is_not_trusted(tmp_path: Path) -> None:
