@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 import toolchain
 from cluster.binding import unbind
 from simulator import api, kubeconfig, pki, ports, programs, records
-from simulator.errors import SimulatorError, disk_errors_explained
+from simulator.errors import PortTakenError, SimulatorError, disk_errors_explained
 from simulator.files import write_private
 from simulator.layout import STAGES, Layout
 from simulator.nodes import DEFAULT_NODES, NodeKind
@@ -32,6 +32,8 @@ ALL_PROCESSES = (*PROCESSES, programs.PODS)
 
 _RELEASED_SECONDS = 10.0
 """How long an API server may take to give its port back, on a busy machine."""
+_PORT_ATTEMPTS = 3
+"""How often a start chooses ports, where other processes take them before its own listen."""
 DEFAULT_FOLDER = Path(".simulator")
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label (RFC 1123): node names may be longer, host names may not."""
@@ -93,6 +95,12 @@ def up(  # noqa: PLR0913 - all by name
         layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(layout, report):
             all_nodes = {**DEFAULT_NODES, **nodes}
+            for _ in range(_PORT_ATTEMPTS - 1):
+                try:
+                    return _up(installed, layout, port, all_nodes, kai_programs, report, older=older)
+                except PortTakenError as error:
+                    # Seconds pass between choosing a port and listening there.
+                    report(f"{error.args[0].partition('.')[0]}: its port was taken meanwhile; it gets another one")
             return _up(installed, layout, port, all_nodes, kai_programs, report, older=older)
 
 
@@ -177,7 +185,7 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
         ),
         report,
     )
-    with _stopped_at_ctrl_c(supervisor, report):
+    with _stopped_where_it_ends(supervisor, report):
         if supervisor.ensure(programs.etcd(installed, layout, identities, chosen)):
             # Each of the API server's hundred connections to a lost etcd waits for its own next attempt: requests hang
             # for up to 15 s (seen with 1.36.3) where a new server is ready in 3.
@@ -219,10 +227,13 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
 
 
 @contextmanager
-def _stopped_at_ctrl_c(supervisor: Supervisor, report: Report) -> Iterator[None]:
-    """A start that somebody interrupts leaves nothing of itself running; its data stays, for the next start."""
+def _stopped_where_it_ends(supervisor: Supervisor, report: Report) -> Iterator[None]:
+    """A start that somebody interrupts, or that lost a port, leaves nothing of itself running; its data stays."""
     try:
         yield
+    except PortTakenError:
+        supervisor.stop_started()
+        raise
     except KeyboardInterrupt:
         report("interrupted: stopping what this start has started")
         supervisor.stop_started()

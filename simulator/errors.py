@@ -1,4 +1,4 @@
-"""The one exception of the simulator, and the translation of a failing disk into it."""
+"""The exceptions of the simulator, and the translation of a failing disk into it."""
 
 import errno
 from collections.abc import Iterator
@@ -8,6 +8,10 @@ from pathlib import Path
 
 class SimulatorError(Exception):
     """Something a person has to act on: the message says what happened, why, and what to do."""
+
+
+class PortTakenError(SimulatorError):
+    """A process ended because another one has its port, which was free when it was chosen."""
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from simulator import processes, records
-from simulator.errors import SimulatorError
+from simulator.errors import PortTakenError, SimulatorError
 from simulator.layout import Layout
 from simulator.programs import Command
 from simulator.records import ProcessRecord, Records
@@ -15,6 +15,8 @@ PATIENCE_SECONDS = 120.0
 
 POLL_SECONDS = 0.05
 _LOG_LINES = 12
+_PORT_TAKEN = "address already in use"
+"""EADDRINUSE as Go's and Python's programs write it, on Linux and macOS."""
 
 Report = Callable[[str], None]
 """Takes one line of progress."""
@@ -77,7 +79,8 @@ class Supervisor:
         """Wait until `ready` says so, and report `what` with the time that it took.
 
         Raises:
-            SimulatorError: the process `name` died meanwhile, or did not get there in time; with the end of its log.
+            PortTakenError: the process `name` died meanwhile, because another has its port.
+            SimulatorError: it died otherwise, or did not get there in time; with the end of its log.
         """
         begin = time.monotonic()
         while not ready():
@@ -101,7 +104,9 @@ class Supervisor:
         if processes.alive(self._state.processes[name].running):
             return
         if name in self._started:
-            raise SimulatorError(f"{name} stopped right after its start. {self._end_of_log(name)}")
+            end = self._end_of_log(name)
+            failure = PortTakenError if _PORT_TAKEN in end else SimulatorError
+            raise failure(f"{name} stopped right after its start. {end}")
         self.ensure(self._commands[name])
 
     def _end_of_log(self, name: str) -> str:

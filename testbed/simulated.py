@@ -14,6 +14,7 @@ import simulator
 import toolchain
 from simulator import api, kubeconfig, pki, ports, processes, programs, records
 from simulator.control_plane import api_version, to_stderr
+from simulator.errors import PortTakenError
 from simulator.files import write_private
 from simulator.layout import Layout
 from simulator.supervisor import Supervisor
@@ -33,6 +34,18 @@ def start(folder: Path, *, older: bool = False) -> Iterator[simulator.ControlPla
 @contextmanager
 def start_api_server(folder: Path) -> Iterator[simulator.ControlPlane]:
     """An API server with its etcd and nothing else: objects stay as they are written."""
+    try:
+        try:
+            plane = _api_server(folder)
+        except PortTakenError:
+            simulator.reset(folder)
+            plane = _api_server(folder)
+        yield plane
+    finally:
+        simulator.reset(folder)
+
+
+def _api_server(folder: Path) -> simulator.ControlPlane:
     layout = Layout.of(folder)
     layout.logs.mkdir(mode=0o700, parents=True)
     layout.home.mkdir(mode=0o700)
@@ -42,18 +55,14 @@ def start_api_server(folder: Path) -> Iterator[simulator.ControlPlane]:
     etcd, server = (f"https://{ports.LOOPBACK}:{port}" for port in (chosen.etcd, chosen.api_server))
     write_private(layout.kubeconfig, kubeconfig.render(identities, pki.ADMINISTRATOR, server))
     supervisor = Supervisor(layout, records.Records(ports=chosen), to_stderr)
-    try:
-        supervisor.ensure(programs.etcd(installed, layout, identities, chosen))
-        supervisor.wait("etcd", lambda: api.answers(f"{etcd}/health", identities, pki.ETCD_CLIENT), "etcd ready")
-        supervisor.ensure(programs.api_server(installed, identities, chosen))
-        ready = f"{server}/readyz"
-        supervisor.wait(
-            "kube-apiserver", lambda: api.answers(ready, identities, pki.ADMINISTRATOR), "kube-apiserver ready"
-        )
-        version = api_version(server, identities) or "unknown"
-        yield simulator.ControlPlane(layout.folder, layout.kubeconfig, server, version)
-    finally:
-        simulator.reset(folder)
+    supervisor.ensure(programs.etcd(installed, layout, identities, chosen))
+    supervisor.wait("etcd", lambda: api.answers(f"{etcd}/health", identities, pki.ETCD_CLIENT), "etcd ready")
+    supervisor.ensure(programs.api_server(installed, identities, chosen))
+    ready = f"{server}/readyz"
+    supervisor.wait(
+        "kube-apiserver", lambda: api.answers(ready, identities, pki.ADMINISTRATOR), "kube-apiserver ready"
+    )
+    return simulator.ControlPlane(layout.folder, layout.kubeconfig, server, api_version(server, identities) or "unknown")
 
 
 @contextmanager

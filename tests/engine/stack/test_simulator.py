@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -305,6 +306,52 @@ def test_the_api_server_moves_when_its_port_was_taken_meanwhile(own_folder: Path
     with api.client(plane.kubeconfig) as client:
         client.create(deployment("moved", app="moved"), namespace="default")
         eventually(lambda: available(client, "moved", "default"))
+
+
+class _Taker:
+    """Takes the API server's port while etcd starts: seconds after it was chosen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.said: list[str] = []
+        self.ports: list[int] = []
+        self._folder = folder
+        self._servers = ExitStack()
+
+    def __call__(self, line: str) -> None:
+        self.said.append(line)
+        if line.startswith("etcd ready") and not self.ports:
+            server = yaml.safe_load(Layout.of(self._folder).kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+            self.ports.append(int(server.rpartition(":")[2]))
+            self._servers.enter_context(socket.create_server((LOOPBACK, self.ports[0])))
+
+    def give_back(self) -> None:
+        self._servers.close()
+
+
+@pytest.fixture
+def taker(tmp_path: Path) -> Iterator[_Taker]:
+    folder = tmp_path / "simulator"
+    taker = _Taker(folder)
+    yield taker
+    taker.give_back()
+    simulator.reset(folder)
+
+
+def test_a_start_that_loses_a_port_to_another_process_takes_another(tmp_path: Path, taker: _Taker) -> None:
+    plane = simulator.up(tmp_path / "simulator", report=taker)
+    assert "kube-apiserver stopped right after its start: its port was taken meanwhile; it gets another one" in taker.said
+    assert not plane.server.endswith(f":{taker.ports[0]}")
+    assert plane.server in plane.kubeconfig.read_text()
+    assert set(running(plane.folder).values()) == {1}
+
+
+def test_a_start_whose_port_the_user_named_says_who_took_it(tmp_path: Path, taker: _Taker) -> None:
+    folder, [port] = tmp_path / "simulator", free_ports(1)
+    with pytest.raises(simulator.SimulatorError, match=rf"Port {port} is taken by .*pid {os.getpid()}\)"):
+        simulator.up(folder, port=port, report=taker)
+    assert set(running(folder).values()) == {0}
+    taker.give_back()
+    assert simulator.up(folder, port=port, report=taker).server.endswith(f":{port}")
 
 
 def test_a_further_node_is_added_and_its_labels_are_not_overwritten(own_folder: Path) -> None:
