@@ -17,7 +17,7 @@ _UNIX = 3
 
 
 def build(path: Path) -> Path:
-    """Writes the zipapp and gives its path.
+    """Write the zipapp and give its path.
 
     Raises:
         FileNotFoundError: An installed library lacks a file.

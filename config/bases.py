@@ -129,7 +129,7 @@ def inherited(file: str, settings: object, base: object, read: Callable[[str], s
 
 
 def from_folder(folder: Path) -> Callable[[str], str]:
-    """Reads bases of a folder of stacks; links lead nowhere."""
+    """Read bases of a folder of stacks; links lead nowhere."""
 
     def read(name: str) -> str:
         path = folder / name

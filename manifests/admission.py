@@ -87,7 +87,7 @@ def webhooks(settings: StackSettings) -> dict[str, Manifest]:
 
 
 def reservation_webhook(settings: StackSettings) -> Manifest:
-    """Sends reservation pods that have a node: at creation, and the update that says their GPU.
+    """Send reservation pods that have a node: at creation, and the update that says their GPU.
 
     That is the scope of the carrier `policy`. All other updates pass while the server is down.
     """
@@ -108,7 +108,7 @@ def reservation_webhook(settings: StackSettings) -> Manifest:
 
 
 def gvirtus_webhook(settings: StackSettings) -> Manifest:
-    """Sends pods that ask for a remote GPU, at creation: the scope of the carrier `policy`."""
+    """Send pods that ask for a remote GPU, at creation: the scope of the carrier `policy`."""
     # The server's own namespace among them: without it, no replica could start to let others in.
     return _webhook(
         settings,

@@ -102,7 +102,7 @@ def json_patch(expression: str) -> Manifest:
 
 
 def mutating_binding(settings: StackSettings, policy: str, parameters: Mapping[str, object] | None = None) -> Manifest:
-    """Puts a MutatingAdmissionPolicy into force, under its name.
+    """Put a MutatingAdmissionPolicy into force, under its name.
 
     Args:
         settings: the stack's settings, which say the version that its cluster serves.
@@ -114,13 +114,13 @@ def mutating_binding(settings: StackSettings, policy: str, parameters: Mapping[s
 
 
 def deny_binding(policy: str) -> Manifest:
-    """Puts a ValidatingAdmissionPolicy into force, under its name: what it finds is refused."""
+    """Put a ValidatingAdmissionPolicy into force, under its name: what it finds is refused."""
     spec = {"policyName": policy, "validationActions": ["Deny"]}
     return _object("ValidatingAdmissionPolicyBinding", policy, spec)
 
 
 def outside_of(namespaces: Sequence[str]) -> dict[str, object]:
-    """Selects every namespace but these."""
+    """Select every namespace but these."""
     return {"matchExpressions": [{"key": NAMESPACE_NAME, "operator": "NotIn", "values": list(namespaces)}]}
 
 

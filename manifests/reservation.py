@@ -187,7 +187,7 @@ def mutation(settings: StackSettings) -> Mutation:
 
 
 def overrides_binding(settings: StackSettings, rung: Privilege) -> Manifest:
-    """Binds a rung's policy to the nodes with our platform label; no such node means no mutation."""
+    """Bind a rung's policy to the nodes with our platform label; no such node means no mutation."""
     nodes = {"matchLabels": {PLATFORM: PLATFORM_TEGRA}}
     policy = f"{OVERRIDES}{_suffix(settings, rung)}"
     return mutating_binding(settings, policy, {"selector": nodes, "parameterNotFoundAction": "Allow"})

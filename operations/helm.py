@@ -50,7 +50,7 @@ class Helm:
 
     @classmethod
     def installed(cls) -> "Helm":
-        """The toolchain's.
+        """The toolchain's own.
 
         Raises:
             ToolchainError: it can't be had. There is no weaker way to look at a chart.

@@ -174,7 +174,7 @@ def scheduler(programs: Mapping[Program, Path], layout: Layout) -> Command:
 
 
 def kwok(programs: Mapping[Program, Path], layout: Layout, stages: Path = STAGES) -> Command:
-    """Plays the kubelets of nodes with our annotation; other nodes (a real kubelet's) are left alone."""
+    """Emulate the kubelets of nodes with our annotation; other nodes (a real kubelet's) are left alone."""
     files = tuple(sorted(stages.glob("*.yaml")))
     return Command(
         "kwok",
@@ -199,7 +199,7 @@ def operands(layout: Layout, *, kai: bool) -> Command:
 
 
 def pods(layout: Layout, kai_programs: str, ports: Ports) -> Command:
-    """Runs the pods that are processes."""
+    """Run the pods that are processes."""
     server = f"https://{LOOPBACK}:{ports.api_server}"
     place = f"--folder={layout.folder}/"
     port = f"--port={ports.egress}"

@@ -110,7 +110,7 @@ sys.addaudithook(_refuse_shipped_stacks)
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """Compares documents with the golden files of a folder."""
+    """Compare documents with the golden files of a folder."""
     return Golden(update=bool(request.config.getoption("--update-test-data")))
 
 

@@ -88,7 +88,7 @@ def install(
         list[Program] | None, typer.Argument(help="Single programs; without any, whole groups.")
     ] = None,
 ) -> None:
-    """Gets what is missing and shows where each program lies."""
+    """Get what is missing and show where each program lies."""
     chosen = _chosen(group or (), programs or ())
     located = install_located(chosen)
     _show(chosen, located, survey(chosen).notes)
@@ -96,7 +96,7 @@ def install(
 
 @app.command(name="list")
 def list_programs(group: GroupOption = None) -> None:
-    """Shows what would be used, without getting anything."""
+    """Show what would be used, without getting anything."""
     chosen = _chosen(filter(None, [group]), ())
     overview = survey(chosen)
     _show(chosen, overview.located, overview.notes)
@@ -108,7 +108,7 @@ def image(
     *,
     anew: Annotated[bool, typer.Option("--anew", help="Ask the registry again what a tag stands for.")] = False,
 ) -> None:
-    """Gets the programs of images, for machines without a container engine, and shows where they lie."""
+    """Get the programs of images, for machines without a container engine, and show where they lie."""
     for name in images:
         program = from_image(name, anew=anew)
         typer.echo(f"{program.path}\n  from {program.source}")
@@ -119,7 +119,7 @@ def run(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGS]...", help="What to run.")],
     group: GroupOption = None,
 ) -> None:
-    """Runs a command with the programs on PATH, in place of this process; gets what is missing first."""
+    """Run a command with the programs on PATH, in place of this process; gets what is missing first."""
     variables = environment(_chosen(filter(None, [group]), ()))
     executable = shutil.which(command[0], path=variables["PATH"])
     if executable is None:
@@ -129,7 +129,7 @@ def run(
 
 
 def _chosen(groups: Iterable[Group], programs: Iterable[Program]) -> tuple[Program, ...]:
-    """Gives the named programs and those of the named groups; everything when neither is named."""
+    """The named programs and those of the named groups; everything when neither is named."""
     named = (*(program for group in groups for program in group.programs), *programs)
     return tuple(dict.fromkeys(named or Group.ALL.programs))
 
@@ -151,7 +151,7 @@ def _show(programs: Iterable[Program], located: Mapping[Program, Located], notes
 
 
 def main() -> None:
-    """Runs the command line; a `ToolchainError` is shown without its traceback."""
+    """Run the command line; a `ToolchainError` is shown without its traceback."""
     # Whoever ends this process ends what it builds too: unfinished work is removed, and no `go` is left behind.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:

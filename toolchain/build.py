@@ -15,7 +15,7 @@ _FLAGS = ("-mod=readonly", "-buildvcs=false", "-trimpath")
 
 
 def built(recipe: Recipe) -> Path:
-    """Gives the cache entry with the recipe's executables; builds it if it is missing.
+    """The cache entry with the recipe's executables; builds it if it is missing.
 
     Raises:
         ToolchainError: Go is missing or too old, the disk is full, a module can't be fetched, or the build failed.
@@ -62,7 +62,7 @@ def _take(file: ModuleFile, workplace: Path, into: Path, what: str) -> Path:
 
 
 def _packages(recipe: Recipe, source: Path, what: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Gives all packages of a recipe, and those that Go's cache lacks."""
+    """All packages of a recipe, and those that Go's cache lacks."""
     stale_by_path: dict[str, bool] = {}
 
     def take(line: str) -> bool:
@@ -88,7 +88,7 @@ def _modules(fetched: int, _total: int) -> str:
 
 
 def _check_space(recipe: Recipe, go: GoEnvironment, into: Path, stale_share: float) -> None:
-    """Refuses before minutes of work what can't end well; a warm Go cache needs little."""
+    """Refuse before minutes of work what can't end well; a warm Go cache needs little."""
     go_cache = _existing(go.build_cache)
     needs: Counter[int] = Counter()
     needs[go_cache.stat().st_dev] += int(recipe.go_cache_mib * stale_share)

@@ -23,24 +23,24 @@ _PARTIAL = ".partial-"
 
 
 def root() -> Path:
-    """Gives the cache folder of the toolchain; it need not exist yet."""
+    """The cache folder of the toolchain; it need not exist yet."""
     return location() / "toolchain"
 
 
 def location() -> Path:
-    """Gives the folder that KAI_ANYWHERE_CACHE names, or the user's own."""
+    """The folder that KAI_ANYWHERE_CACHE names, or the user's own."""
     chosen = os.environ.get(LOCATION_VARIABLE)
     return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("kai-anywhere")
 
 
 def find(entry: str, files: Iterable[str]) -> Path | None:
-    """Gives an entry's folder when all its files are there and executable."""
+    """An entry's folder when all its files are there and executable."""
     folder = root() / entry
     return folder if all(os.access(folder / file, os.X_OK) for file in files) else None
 
 
 def obtain(entry: str, files: Iterable[str], *, what: str, fill: Callable[[Path], None]) -> Path:
-    """Gives an entry's folder, filled first by `fill` when it is missing or damaged.
+    """An entry's folder, filled first by `fill` when it is missing or damaged.
 
     Args:
         entry: The folder's name.
@@ -98,7 +98,7 @@ def _fill(entry: str, files: tuple[str, ...], fill: Callable[[Path], None]) -> P
 
 
 def _remove_leftovers(held: str) -> None:
-    """Removes unfinished work of killed runs, which is all that lies under a lock that nobody else holds."""
+    """Remove unfinished work of killed runs, which is all that lies under a lock that nobody else holds."""
     for partial in root().glob(f"*{_PARTIAL}*"):
         entry = partial.name.rpartition(_PARTIAL)[0]
         if entry == held:
@@ -109,7 +109,7 @@ def _remove_leftovers(held: str) -> None:
 
 
 def unusable(error: OSError, what: str) -> ToolchainError:
-    """Gives the error for a cache folder that can't be written, or whose disk is full."""
+    """The error for a cache folder that can't be written, or whose disk is full."""
     if error.errno == errno.ENOSPC:
         return disk_full(root(), what)
     return ToolchainError(
@@ -120,7 +120,7 @@ def unusable(error: OSError, what: str) -> ToolchainError:
 
 
 def disk_full(folder: Path, what: str, why: str = "no space is left on the device") -> ToolchainError:
-    """Gives the error for a full disk."""
+    """The error for a full disk."""
     return ToolchainError(
         f"There is not enough disk space at {folder} for {what}.",
         why=why,

@@ -33,7 +33,7 @@ class DownloadUnavailableError(Exception):
 
 
 def downloaded(download: Download) -> Path:
-    """Gives the cache entry with the download's verified executables; fetches it if it is missing.
+    """The cache entry with the download's verified executables; fetches it if it is missing.
 
     Raises:
         DownloadUnavailableError: A file is not there, or the connection broke.
@@ -48,7 +48,7 @@ def downloaded(download: Download) -> Path:
 
 
 def reachable(url: str) -> bool:
-    """Tells within seconds whether the host of an address answers; asks each host once per process."""
+    """Tell within seconds whether the host of an address answers; asks each host once per process."""
     if os.environ.get(OFFLINE_VARIABLE, "0") not in ("", "0"):
         _say_offline()
         return False
@@ -86,7 +86,7 @@ def _host_answers(address: str) -> bool:
 
 
 def _reason(error: "httpx2.HTTPError") -> str:
-    """Gives the innermost cause in a few words: the outer ones repeat addresses and object names."""
+    """The innermost cause in a few words: the outer ones repeat addresses and object names."""
     inner: BaseException = error
     while inner.__cause__ or inner.__context__:
         inner = cast("BaseException", inner.__cause__ or inner.__context__)
@@ -144,7 +144,7 @@ def _text(url: str) -> str:
 
 
 def _stream(url: str, target: Path, title: str) -> str:
-    """Writes an address's body to a file and gives its SHA-256."""
+    """Write an address's body to a file and give its SHA-256."""
     import httpx2  # noqa: PLC0415 - see above
 
     digest = hashlib.sha256()
@@ -164,7 +164,7 @@ def _stream(url: str, target: Path, title: str) -> str:
 
 
 def _unpack(archive: Path, name: str, files: tuple[str, ...], into: Path) -> None:
-    """Takes the named files out, wherever in the archive they lie.
+    """Take the named files out, wherever in the archive they lie.
 
     Each is copied to its own name, and nothing else is unpacked: no path, link or mode of the archive is ever used.
     (`tarfile`'s extraction filters are missing in Python 3.11.0 to 3.11.3, which Debian 12 has.)

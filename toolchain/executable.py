@@ -28,7 +28,7 @@ class _Elf:
 
 
 def problem(file: Path, *, alone: bool) -> str | None:
-    """Gives the reason why this machine can't run a file, as part of a sentence, or None.
+    """The reason why this machine can't run a file, as part of a sentence, or None.
 
     Args:
         file: A readable file.
@@ -65,7 +65,7 @@ def _read(content: bytes) -> _Elf:
 
 
 def _missing_libraries(file: Path, loader: Path) -> str | None:
-    """Asks the program's loader, which finds the libraries and does not start the program."""
+    """Ask the program's loader, which finds the libraries and does not start the program."""
     if not loader.is_file():
         return f"it is dynamically linked, and this machine has no {loader}"
     try:

@@ -15,7 +15,7 @@ NFD_DEFINITIONS = ModuleFile("node-feature-discovery", "sigs.k8s.io/node-feature
 
 
 def fixtures(file: ModuleFile) -> Path:
-    """Gives the read-only folder of test data; Go fetches the module if it is missing.
+    """The read-only folder of test data; Go fetches the module if it is missing.
 
     Raises:
         ToolchainError: There is no usable `go`, or the module can't be fetched.

@@ -41,7 +41,7 @@ class _DownloadedModule(BaseModel):
 
 
 def check_go(folder: Path, what: str) -> GoEnvironment:
-    """Gives the environment of a `go` that is new enough for the module in a folder.
+    """The environment of a `go` that is new enough for the module in a folder.
 
     Raises:
         ToolchainError: There is no `go` on PATH, or it is too old.
@@ -67,7 +67,7 @@ def check_go(folder: Path, what: str) -> GoEnvironment:
 
 
 def module_folder(module: str, folder: Path, what: str) -> Path:
-    """Gives the read-only folder of a module at the version that the go.mod in `folder` selects; fetched if missing."""
+    """The read-only folder of a module at the version that the go.mod in `folder` selects; fetched if missing."""
     arguments = ["mod", "download", "-json", module]
     answer = _ask(arguments, folder)
     if answer.returncode:
@@ -78,7 +78,7 @@ def module_folder(module: str, folder: Path, what: str) -> Path:
 def run_go(
     arguments: Sequence[str], folder: Path, what: str, take: Callable[[str], bool], *, cgo: bool = False
 ) -> None:
-    """Runs `go` and hands it each line of its output, stderr included.
+    """Run `go` and hand it each line of its output, stderr included.
 
     Args:
         arguments: What follows `go`.

@@ -96,12 +96,12 @@ class _NoProgramError(Exception):
 
 
 def name_of(image: str) -> str:
-    """Gives the last part of an image's name, which its program has: `binder` of `registry:5000/kai/binder:v1`."""
+    """The last part of an image's name, which its program has: `binder` of `registry:5000/kai/binder:v1`."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
 def program_of(image: str, programs: str) -> ImageProgram:
-    """Gives the program of an image, from a folder or from the image itself.
+    """The program of an image, from a folder or from the image itself.
 
     Args:
         image: Its name as a pod says it.
@@ -114,7 +114,7 @@ def program_of(image: str, programs: str) -> ImageProgram:
 
 
 def from_folder(image: str, folder: Path) -> ImageProgram:
-    """Gives the file of a folder that is named as the image is, without registry and tag: `binder`.
+    """The file of a folder that is named as the image is, without registry and tag: `binder`.
 
     Raises:
         ToolchainError: There is no such program, or this machine can't run it.
@@ -134,7 +134,7 @@ def from_folder(image: str, folder: Path) -> ImageProgram:
 
 
 def from_image(image: str, *, anew: bool = False) -> ImageProgram:
-    """Gives the program of an image for this machine's processor; fetches it if it is missing.
+    """The program of an image for this machine's processor; fetches it if it is missing.
 
     Args:
         image: Its name as a pod says it. A digest is verified; a tag is asked for once.
@@ -165,7 +165,7 @@ def from_image(image: str, *, anew: bool = False) -> ImageProgram:
 
 
 def _kept(image: str, pinned: str) -> Path:
-    """Gives the cache entry with the program and the configuration of an image."""
+    """The cache entry with the program and the configuration of an image."""
     name = name_of(image)
 
     def fill(into: Path) -> None:
@@ -198,7 +198,7 @@ def _configuration(content: bytes) -> _Configuration:
 
 
 def _take_program(tar: tarfile.TarFile, container: _Container, target: Path) -> None:
-    """Copies the content of one file; no path, owner or mode of the archive is ever used."""
+    """Copy the content of one file; no path, owner or mode of the archive is ever used."""
     members = {posixpath.normpath(f"/{member.name}"): member for member in tar}
     for path in _places(container):
         member = _follow(members, path)
@@ -222,7 +222,7 @@ def _places(container: _Container) -> Iterator[str]:
 
 
 def _follow(members: Mapping[str, tarfile.TarInfo], path: str) -> tarfile.TarInfo | None:
-    """Finds a file through links as a container would: their `/` is the image's, and none leads above it."""
+    """Find a file through links as a container would: their `/` is the image's, and none leads above it."""
     place, steps, links = "/", deque(path.split("/")), 0
     while steps:
         step = steps.popleft()

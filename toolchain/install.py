@@ -62,7 +62,7 @@ class Survey:
 
 
 def install(programs: Iterable[Program]) -> Mapping[Program, Path]:
-    """Gives each program's absolute path; what is missing is downloaded or built first.
+    """Each program's absolute path; what is missing is downloaded or built first.
 
     Raises:
         ToolchainError: A program can't be had; the message says what to do.
@@ -71,7 +71,7 @@ def install(programs: Iterable[Program]) -> Mapping[Program, Path]:
 
 
 def environment(programs: Iterable[Program]) -> dict[str, str]:
-    """Gives a copy of `os.environ` in which PATH yields exactly these programs; installs what is missing.
+    """A copy of `os.environ` in which PATH yields exactly these programs; installs what is missing.
 
     PATH begins with the interpreter's folder (the language host runs the `python` it finds there), then the folders of
     programs that PATH alone would not yield, then the old PATH.
@@ -89,7 +89,7 @@ def environment(programs: Iterable[Program]) -> dict[str, str]:
 
 
 def survey(programs: Iterable[Program]) -> Survey:
-    """Looks on PATH, in Pulumi's plugin folder and in the cache; changes nothing and asks no host."""
+    """Look on PATH, in Pulumi's plugin folder and in the cache; changes nothing and asks no host."""
     located: dict[Program, Located] = {}
     notes: list[str] = []
     for program in programs:
@@ -136,7 +136,7 @@ def install_located(programs: Iterable[Program]) -> Mapping[Program, Located]:
 
 
 def build_minutes(recipes: Iterable[Recipe]) -> int:
-    """Gives the minutes that recipes take on two cores with an empty Go cache, each recipe counted once."""
+    """The minutes that recipes take on two cores with an empty Go cache, each recipe counted once."""
     return sum(recipe.minutes for recipe in {recipe.name: recipe for recipe in recipes}.values())
 
 

@@ -84,7 +84,7 @@ class Platform:
 
 @functools.cache
 def this_platform() -> Platform:
-    """Gives what this machine is."""
+    """What this machine is."""
     processor = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return Platform(platform.system().lower(), processor)
 
@@ -104,7 +104,7 @@ _KWOK_SHA256: Mapping[Platform, str] = MappingProxyType(
 
 
 def official_download(program: Program, platform: Platform) -> Download | str:
-    """Gives what upstream publishes for the platform, or the reason why it can't be used."""
+    """What upstream publishes for the platform, or the reason why it can't be used."""
     if platform not in _PLATFORMS:
         return f"nothing is published for {platform.system}/{platform.processor}"
     if program in (*KUBE_SERVERS, *OLDER, *KUBE_NODE) and platform.system != "linux":

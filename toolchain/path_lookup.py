@@ -55,7 +55,7 @@ class _Remembered(BaseModel):
 
 
 def search_path() -> str:
-    """Gives PATH as it is for the programs: the interpreter's folder first, without this toolchain's own folders."""
+    """PATH as it is for the programs: the interpreter's folder first, without this toolchain's own folders."""
     folders = [str(Path(sys.executable).parent), *os.environ.get("PATH", os.defpath).split(os.pathsep)]
     return os.pathsep.join(
         dict.fromkeys(folder for folder in folders if folder and not Path(folder).is_relative_to(cache.root()))
@@ -63,7 +63,7 @@ def search_path() -> str:
 
 
 def look_up(program: Program) -> Present | PassedOver | None:  # noqa: PLR0911 - a table, one row a program
-    """Tells what the user has of a program: accepted, passed over, or not there."""
+    """What the user has of a program: accepted, passed over, or not there."""
     match program:
         case Program.LANGUAGE_PYTHON:
             return _python_host()
@@ -94,7 +94,7 @@ def look_up(program: Program) -> Present | PassedOver | None:  # noqa: PLR0911 -
 
 
 def plugin_folder() -> Path:
-    """Gives the folder into which `pulumi plugin install` lays the Kubernetes provider."""
+    """The folder into which `pulumi plugin install` lays the Kubernetes provider."""
     home = os.environ.get("PULUMI_HOME")
     base = Path(home) if home else Path.home() / ".pulumi"
     return base / "plugins" / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
@@ -167,7 +167,7 @@ def _provider() -> Present | None:
 
 
 def _version(path: Path, check: VersionCheck) -> Version | None:
-    """Asks a program for its version; the answer is remembered until its file changes."""
+    """Ask a program for its version; the answer is remembered until its file changes."""
     status = path.stat()
     memory = cache.root() / "versions" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:24]}.json"
     with suppress(OSError, ValidationError):

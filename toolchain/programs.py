@@ -128,13 +128,13 @@ MONITORING = (Program.PROMTOOL,)
 
 
 def parse_version(text: str) -> Version | None:
-    """Gives the first `1.2.3` or `v1.2.3` of a text; what follows the patch number is not looked at."""
+    """The first `1.2.3` or `v1.2.3` of a text; what follows the patch number is not looked at."""
     match = _VERSION.search(text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def show_version(version: Version) -> str:
-    """Gives `1.2.3`."""
+    """`1.2.3`."""
     return ".".join(map(str, version))
 
 
@@ -268,13 +268,13 @@ class Recipe:
 
 
 def module_files(folder: Path) -> tuple[Path, ...]:
-    """Gives what a folder says to Go, relative to it: the pins, and its sources."""
+    """What a folder says to Go, relative to it: the pins, and its sources."""
     pins = [folder / name for name in ("go.mod", "go.sum") if (folder / name).exists()]
     return tuple(file.relative_to(folder) for file in (*pins, *sorted(folder.rglob("*.go"))))
 
 
 def entry_name(name: str, version: str, *content: object) -> str:
-    """Gives `<name>-<version>-<first 12 hex digits of the SHA-256 over the content>`."""
+    """`<name>-<version>-<first 12 hex digits of the SHA-256 over the content>`."""
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{name}-{version}-{digest[:12]}"
 

@@ -18,7 +18,7 @@ Describe = Callable[[int, int], str]
 
 
 def say(line: str) -> None:
-    """Writes one line to stderr: stdout belongs to tables and to the programs that `run` starts."""
+    """Write one line to stderr: stdout belongs to tables and to the programs that `run` starts."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
@@ -32,18 +32,18 @@ def redraws(stream: TextIO) -> bool:
 
 
 def packages(done: int, total: int) -> str:
-    """Describes progress in Go packages, where linking follows the last one."""
+    """Describe progress in Go packages, where linking follows the last one."""
     return f"{done} of {total} packages" if done < total else "linking"
 
 
 def mebibytes(done: int, total: int) -> str:
-    """Describes progress in bytes; a total of 0 means that the server did not tell the size."""
+    """Describe progress in bytes; a total of 0 means that the server did not tell the size."""
     have = f"{done / _MEBIBYTE:.1f}"
     return f"{have} of {total / _MEBIBYTE:.1f} MiB" if total else f"{have} MiB"
 
 
 def duration(seconds: float) -> str:
-    """Gives `45 s` or `1 min 20 s`."""
+    """`45 s` or `1 min 20 s`."""
     minutes, rest = divmod(int(seconds), _SECONDS_PER_MINUTE)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
@@ -52,7 +52,7 @@ def duration(seconds: float) -> str:
 def progress(
     title: str, total: int, describe: Describe, *, plain_interval: float = PLAIN_INTERVAL_SECONDS
 ) -> Iterator[Callable[[int], None]]:
-    """Shows progress while the block runs; the block calls what it is given with each amount done.
+    """Show progress while the block runs; the block calls what it is given with each amount done.
 
     A bar is one line, however narrow the terminal is, and is gone at the end.
     """

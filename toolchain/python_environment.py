@@ -33,12 +33,12 @@ class _Shown:
 
     @property
     def duration(self) -> str:
-        """Gives `45 s` or `1 min 20 s`."""
+        """`45 s` or `1 min 20 s`."""
         minutes, seconds = divmod(int(time.monotonic() - self._begin), _SECONDS_PER_MINUTE)
         return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
     def end(self) -> None:
-        """Leaves the line empty."""
+        """Leave the line empty."""
         self._over.set()
         if self._drawer:
             self._drawer.join()
@@ -55,7 +55,7 @@ class _Shown:
 
 
 def main() -> int:
-    """Gives pip's exit status, or 130 after Ctrl-C."""
+    """The exit status of pip, or 130 after Ctrl-C."""
     requirements = Path(sys.argv[1])
     total = len(_PIN.findall(requirements.read_text(encoding="utf-8")))
     _say(f"Installing the Python environment into {sys.prefix}: about {total} packages, which takes a minute or two.")

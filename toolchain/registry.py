@@ -54,7 +54,7 @@ class Crane:
 
     @classmethod
     def installed(cls) -> "Crane":
-        """Gives the toolchain's.
+        """The toolchain's own.
 
         Raises:
             ToolchainError: It can't be had.
@@ -62,7 +62,7 @@ class Crane:
         return cls(install((Program.CRANE,))[Program.CRANE])
 
     def manifest(self, image: str) -> bytes:
-        """Gives what a name stands for, byte for byte: an index of several platforms, or one platform's manifest.
+        """What a name stands for, byte for byte: an index of several platforms, or one platform's manifest.
 
         Raises:
             RegistryError: It can't be had.
@@ -70,7 +70,7 @@ class Crane:
         return self._ask(["manifest"], image)
 
     def config(self, image: str) -> bytes:
-        """Gives the configuration of an image of one platform, as JSON.
+        """The configuration of an image of one platform, as JSON.
 
         Raises:
             RegistryError: It can't be had.
@@ -78,7 +78,7 @@ class Crane:
         return self._ask(["config"], image)
 
     def pinned(self, image: str, platform: Platform) -> str:
-        """Gives a platform's image by its digest: `registry/repository@sha256:...`.
+        """A platform's image by its digest: `registry/repository@sha256:...`.
 
         Raises:
             RegistryError: It can't be had, or is not there for the platform.
@@ -86,7 +86,7 @@ class Crane:
         return self._ask(["digest", "--full-ref", "--platform", str(platform)], image).decode().strip()
 
     def export(self, image: str, target: Path) -> None:
-        """Writes all files of an image, its layers on one another, into a new tar archive.
+        """Write all files of an image, its layers on one another, into a new tar archive.
 
         Raises:
             RegistryError: They can't be had, are damaged, or stopped coming.
@@ -121,18 +121,18 @@ class Crane:
 
 
 def host(image: str) -> str:
-    """Gives the registry of an image's name, with its port: Docker Hub where the name says none."""
+    """The registry of an image's name, with its port: Docker Hub where the name says none."""
     first, _, rest = image.partition("/")
     return first if rest and ("." in first or ":" in first or first == "localhost") else "docker.io"
 
 
 def reachable(image: str) -> bool:
-    """Tells within seconds whether the registry of an image answers; by plain HTTP too, as crane asks private ones."""
+    """Tell within seconds whether the registry of an image answers; by plain HTTP too, as crane asks private ones."""
     return any(download.reachable(f"{scheme}://{host(image)}/") for scheme in ("https", "http"))
 
 
 def _watch(process: "subprocess.Popen[bytes]", image: str, target: Path) -> None:
-    """Shows how a file grows while a process runs; one that stops growing is the registry's silence."""
+    """Show how a file grows while a process runs; one that stops growing is the registry's silence."""
     with progress(f"fetching {image.partition('@')[0]}", 0, mebibytes) as advance:
         have, changed = 0, time.monotonic()
         while process.poll() is None:
@@ -146,7 +146,7 @@ def _watch(process: "subprocess.Popen[bytes]", image: str, target: Path) -> None
 
 
 def _explained(image: str, output: str) -> Exception:
-    """Gives crane's last words, which are long, in those of a person."""
+    """The last words of crane, which are long, in those of a person."""
     last = output.strip().rpartition("Error: ")[2] or "crane failed without a word"
     if "no space left on device" in last:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

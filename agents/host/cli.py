@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs one command and gives the exit status."""
+    """Run one command and give the exit status."""
     answer: dict[str, Any] = {}
     try:
         with _signals():
@@ -150,7 +150,7 @@ def _failed(answer: dict[str, Any], error: HostError) -> int:
 
 
 def _stdin(deadline: Deadline) -> bytes:
-    """Reads the document; a caller that never closes its end must not hold the host's lock for ever."""
+    """Read the document; a caller that never closes its end must not hold the host's lock for ever."""
     content = b""
     descriptor = sys.stdin.fileno()
     while len(content) <= desired.MOST_BYTES:
@@ -168,7 +168,7 @@ def _stdin(deadline: Deadline) -> bytes:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """Makes the signals that end a process an exception, so that children and staged files are cleared away."""
+    """Make the signals that end a process an exception, so that children and staged files are cleared away."""
 
     def stop(number: int, _frame: object) -> None:
         raise _Stopped(signal.Signals(number).name)

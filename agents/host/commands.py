@@ -30,7 +30,7 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def left(self, at_most: float | None = None) -> float:
-        """Gives the seconds that are left, at least a tenth, at most `at_most`."""
+        """The seconds that are left, at least a tenth, at most `at_most`."""
         left = max(self._end - time.monotonic(), 0.1)
         return left if at_most is None else min(left, at_most)
 
@@ -65,7 +65,7 @@ class Tools:
         self.deadline = deadline
 
     def find(self, name: str) -> str | None:
-        """Gives a program's path on this machine, None where it is missing."""
+        """A program's path on this machine, None where it is missing."""
         return shutil.which(name, path=os.pathsep.join(self.root.program_folders()))
 
     def need(self, name: str, remedy: str) -> str:
@@ -82,7 +82,7 @@ class Tools:
     def run(
         self, command: Sequence[str], *, seconds: float = 60, environment: Mapping[str, str] | None = None
     ) -> Finished:
-        """Runs a program to its end; an exit status other than 0 is the caller's to judge.
+        """Run a program to its end; an exit status other than 0 is the caller's to judge.
 
         Raises:
             HostError: It can't be started, or took longer than `seconds` or than the run has left.
@@ -124,7 +124,7 @@ class Tools:
         )
 
     def check(self, command: Sequence[str], remedy: str, *, seconds: float = 60) -> Finished:
-        """Runs a program that must succeed.
+        """Run a program that must succeed.
 
         Raises:
             HostError: It failed, can't be started or took too long.
@@ -135,7 +135,7 @@ class Tools:
         return finished
 
     def output_of(self, name: str, *arguments: str) -> str | None:
-        """Gives what a program prints, None where it is missing or fails: what `probe` may ask."""
+        """What a program prints, None where it is missing or fails: what `probe` may ask."""
         program = self.find(name)
         if program is None:
             return None
@@ -146,7 +146,7 @@ class Tools:
         return finished.output if finished.code == 0 else None
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Gives the variables programs run with: the C locale, and PATH with the usual folders."""
+        """The variables programs run with: the C locale, and PATH with the usual folders."""
         variables = dict(os.environ)
         variables["LC_ALL"] = "C"
         variables["PATH"] = os.pathsep.join(self.root.program_folders())

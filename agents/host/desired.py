@@ -77,7 +77,7 @@ class Desired:
 
 
 def parse(document: bytes) -> Desired:
-    """Validates a document.
+    """Validate a document.
 
     Raises:
         BadInputError: It is not JSON of the expected shape; the message names the place, the value and what is allowed.

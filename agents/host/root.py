@@ -32,15 +32,15 @@ class Root:
         return self._folder == Path("/")
 
     def path(self, host_path: str) -> Path:
-        """Gives where a host path lies."""
+        """Where a host path lies."""
         return self._folder / host_path.lstrip("/")
 
     def host_path(self, path: Path) -> str:
-        """Gives the host's name of a path in the tree."""
+        """The host's name of a path in the tree."""
         return "/" + str(path.relative_to(self._folder)).lstrip("/") if path != self._folder else "/"
 
     def target(self, host_path: str) -> Path:
-        """Gives the file to replace: a link's target, so that a link stays one.
+        """The file to replace: a link's target, so that a link stays one.
 
         Raises:
             HostError: The link leads out of the tree, or what is there is no file but a device, a folder or the like.
@@ -54,7 +54,7 @@ class Root:
         return target
 
     def real(self, host_path: str) -> str | None:
-        """Gives a path without links, as the host itself would: an absolute link stays in the tree.
+        """A path without links, as the host itself would: an absolute link stays in the tree.
 
         What is there, if anything, is not asked. None where links lead in a circle.
         """
@@ -82,14 +82,14 @@ class Root:
         return "/" + "/".join(done)
 
     def exists(self, host_path: str) -> bool:
-        """Tells whether something is there; what can't be looked at is not."""
+        """Whether something is there; what can't be looked at is not."""
         try:
             return self.path(host_path).exists()
         except OSError:
             return False
 
     def read_bytes(self, host_path: str) -> bytes | None:
-        """Gives a file's bytes, None where there is no file.
+        """A file's bytes, None where there is no file.
 
         Raises:
             HostError: The file is there but can't be read, or is larger than any configuration.
@@ -108,7 +108,7 @@ class Root:
         return content
 
     def read_text(self, host_path: str) -> str | None:
-        """Gives a file as text, None where there is none or it can't be read: what `probe` may look at."""
+        """A file as text, None where there is none or it can't be read: what `probe` may look at."""
         try:
             content = self.read_bytes(host_path)
         except HostError:
@@ -117,14 +117,14 @@ class Root:
         return None if content is None else content.decode("utf-8", "replace").rstrip("\0")
 
     def glob(self, host_pattern: str) -> list[str]:
-        """Gives the host paths that match, sorted."""
+        """The host paths that match, sorted."""
         try:
             return sorted(self.host_path(path) for path in self._folder.glob(host_pattern.lstrip("/")))
         except OSError:
             return []
 
     def program_folders(self) -> Iterator[str]:
-        """Gives where programs are looked for: PATH, then the usual folders, which a bare SSH session may lack."""
+        """Where programs are looked for: PATH, then the usual folders, which a bare SSH session may lack."""
         yield from (folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
         for folder in _PROGRAM_FOLDERS:
             yield str(self.path(folder))

@@ -46,22 +46,22 @@ class HostCommands:
 
     @property
     def probe(self) -> str:
-        """Asks the host what it is; runs as the login, without sudo and without stdin."""
+        """Ask the host what it is; runs as the login, without sudo and without stdin."""
         folders = "".join(f" {shlex.quote(folder)}" for folder in self.library_folders)
         return self._checked(self._launch("probe", self.host.timeouts.probe_seconds) + folders, self._revision)
 
     @property
     def configure(self) -> str:
-        """Puts the document into force and asks whether it is; prints what changed."""
+        """Put the document into force and ask whether it is; prints what changed."""
         return self._checked(self._launch("configure", self.host.timeouts.configure_seconds), self._revision)
 
     def check(self, nonce: str) -> str:
-        """Asks whether everything is still in force; the nonce makes it another input."""
+        """Ask whether everything is still in force; the nonce makes it another input."""
         return self._checked(self._launch("check", self.host.timeouts.probe_seconds), nonce)
 
     @property
     def restore(self) -> str:
-        """Gives the host its original files back, and removes the agent that was copied."""
+        """Give the host its original files back, and remove the agent that was copied."""
         gone = (
             f"host {self.node}: its agent is not at {self._path} any more. Raise hosts.{self.node}.revision and run "
             f"pulumi up, or set hosts.{self.node}.gone: true."
@@ -93,7 +93,7 @@ class HostCommands:
 
     @property
     def _verified(self) -> str:
-        """Ends the text unless the file is the one that was copied."""
+        """End the text unless the file is the one that was copied."""
         expected = shlex.quote(f"{self.agent.sha256}  {self._path}")
         return f"echo {expected} | sha256sum -c --quiet || exit"
 

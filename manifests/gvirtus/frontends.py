@@ -155,7 +155,7 @@ def device_plugin(settings: StackSettings, frontends: FrontendSettings) -> Manif
 
 
 def placement_policy(settings: StackSettings) -> Manifest:
-    """Adds a node selector for its kind of GPU to every pod of the cluster that asks for one and has no node yet.
+    """Add a node selector for its kind of GPU to every pod of the cluster that asks for one and has no node yet.
 
     A selector joins whatever the pod says of nodes itself, so that no affinity needs to be read.
     """

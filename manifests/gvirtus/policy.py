@@ -97,7 +97,7 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
 
 
 def injection_binding(settings: StackSettings, gvirtus: GvirtusSettings, kind: BackendKind) -> Manifest:
-    """Puts a kind's policy into force, with the ConfigMap of addresses."""
+    """Put a kind's policy into force, with the ConfigMap of addresses."""
     parameters = {"name": ENDPOINTS, "namespace": gvirtus.namespace, "parameterNotFoundAction": "Deny"}
     return mutating_binding(settings, policy_name(kind), parameters)
 

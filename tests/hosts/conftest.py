@@ -42,14 +42,14 @@ def containerd(request: pytest.FixtureRequest, programs: Mapping[toolchain.Progr
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Answers on the sockets of container runtimes as long as the test runs."""
+    """Answer on the sockets of container runtimes as long as the test runs."""
     server = Serve()
     yield server
     server.close()
 
 
 def equip(host: HostRoot, distribution: Distribution, nvidia_ctk: Path, containerd: Path, calls: Path) -> None:
-    """Puts the real programs on a host, and in systemd's and snapd's place scripts that note what they are asked."""
+    """Put the real programs on a host, and in systemd's and snapd's place scripts that note what they are asked."""
     folder = PROGRAM_FOLDERS.get(distribution)
     host.real("nvidia-ctk", nvidia_ctk)
     host.real("containerd", containerd, at=f"{folder}/containerd" if folder else None)

@@ -63,7 +63,7 @@ def _effective(host: HostRoot, distribution: Distribution, containerd: Path, scr
 
 
 def _value(effective: Effective, *ends: tuple[str, ...]) -> str:
-    """Gives the value whose key ends in one of the ways; the versions name it differently."""
+    """The value whose key ends in one of the ways; the versions name it differently."""
     (value,) = {str(value) for key, value in effective.flat.items() for end in ends if key[-len(end) :] == end}
     return value
 

@@ -25,7 +25,7 @@ _NATIVE = {"CONTAINERD_SNAPSHOTTER": "native"}
 
 
 def _archive(path: Path, text: str) -> str:
-    """Writes an image as `docker save` does, and gives its identity."""
+    """Write an image as `docker save` does, and give its identity."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         entry = tarfile.TarInfo("hello")
@@ -54,7 +54,7 @@ def _archive(path: Path, text: str) -> str:
 
 
 def _docker(host: HostRoot, archive: Path, identity: str) -> None:
-    """Puts a stand-in for Docker on the host that has one image."""
+    """Put a stand-in for Docker on the host that has one image."""
     calls = host.folder.parent / "saved"
     shutil.copy(shutil.which("cat") or "/bin/cat", host.programs / "cat")
     host.program(

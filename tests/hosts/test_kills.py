@@ -43,7 +43,7 @@ class Victim:
         self.keep("before")
 
     def killed(self, number: int, command: str) -> bool:
-        """Runs the agent until right before its act of that number; False when it ended by itself, well."""
+        """Run the agent until right before its act of that number; False when it ended by itself, well."""
         killing = (sys.executable, "-m", "tests.support.killing")
         done = subprocess.run(
             [
@@ -66,12 +66,12 @@ class Victim:
         return done.returncode != 0
 
     def keep(self, name: str) -> None:
-        """Keeps a copy of what the agent may change."""
+        """Keep a copy of what the agent may change."""
         for folder in _CHANGING:
             shutil.copytree(self.host.path(folder), self._kept / name / folder, symlinks=True)
 
     def reset(self, name: str) -> None:
-        """Puts a kept copy back."""
+        """Put a kept copy back."""
         for folder in _CHANGING:
             shutil.rmtree(self.host.path(folder))
             shutil.copytree(self._kept / name / folder, self.host.path(folder), symlinks=True)
@@ -142,7 +142,7 @@ def test_a_restore_killed_anywhere_ends_with_the_next(victim: Victim) -> None:
 
 
 def _mounted(victim: Victim, options: str, *arguments: str, fill: bool) -> Answer:
-    """Runs the agent where /etc/containerd is a file system of its own, in a mount namespace of its own."""
+    """Run the agent where /etc/containerd is a file system of its own, in a mount namespace of its own."""
     folder = victim.host.path("/etc/containerd")
     kept = victim.host.folder.parent / "containerd"
     if not kept.exists():

@@ -20,7 +20,7 @@ _Test = TypeVar("_Test", bound=Callable[..., None])
 
 
 def examples(usual: int) -> Callable[[_Test], _Test]:
-    """Decorates a property: how many random stacks a plain run asks it about."""
+    """Decorate a property: how many random stacks a plain run asks it about."""
     return settings(
         max_examples=_MANY or usual,
         derandomize=not _MANY,

@@ -25,7 +25,7 @@ class _Acts:
         self._write = os.write
 
     def act(self, what: str, where: str) -> None:
-        """Notes an act that is about to happen; the one of the number does not."""
+        """Note an act that is about to happen; the one of the number does not."""
         if not where.startswith(self._root):
             return
         self._done += 1
@@ -34,7 +34,7 @@ class _Acts:
         self._write(self._log, f"{what} {where.removeprefix(self._root)}\n".encode())
 
     def wrap(self, name: str, place: Callable[..., str | None]) -> None:
-        """Wraps a function of `os`; `place` gives the path it changes, None where it changes nothing."""
+        """Wrap a function of `os`; `place` gives the path it changes, None where it changes nothing."""
         real = getattr(os, name)
 
         def wrapped(*values: Any, **named: Any) -> Any:  # noqa: ANN401 - stands for any function of os
@@ -47,7 +47,7 @@ class _Acts:
 
 
 def main() -> None:
-    """Wraps, then runs the agent."""
+    """Wrap, then run the agent."""
     number, root, log, _, *arguments = sys.argv[1:]
     acts = _Acts(int(number), root, log)
     acts.wrap("open", lambda path, flags, *_: os.fspath(path) if flags & (os.O_WRONLY | os.O_RDWR) else None)

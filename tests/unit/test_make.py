@@ -34,12 +34,12 @@ class Runs:
         self.python('echo "$*" >> "$NOTES"; case "$*" in *"$FAILS"*) exit 3;; esac')
 
     def python(self, script: str) -> None:
-        """Replaces the script."""
+        """Replace the script."""
         (self._bin / "python").write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         (self._bin / "python").chmod(0o755)
 
     def __call__(self, *, fails: str = "nothing") -> tuple[int, list[str]]:
-        """Gives make's exit status, and what was run; those beside others wherever they came."""
+        """The exit status of make, and what was run; those beside others wherever they came."""
         done = subprocess.run(
             ["make", "--old-file=.venv/installed", f"BIN={self._bin}", "WORKERS=2", "test"],
             cwd=ROOT,

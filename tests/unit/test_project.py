@@ -1,6 +1,7 @@
 """The shape of the project: what a reader counts on."""
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,24 @@ def test_the_project_declares_the_one_key_that_is_read() -> None:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
     assert project["name"] == "kai-anywhere"
     assert project["config"].keys() == {f"kai-anywhere:{SETTINGS_KEY}"}
+
+
+# Their other meaning is a plural: names, requests, plans. What comes up anew is added.
+_THIRD_PERSON = frozenset(
+    "Adds Asks Brings Builds Checks Copies Creates Finds Gets Gives Keeps Looks Makes Prints Puts Reads Refuses Removes "
+    "Restarts Returns Runs Says Sends Shows Starts Stops Takes Tells Waits Writes".split()
+)
+
+
+def test_a_docstring_of_a_function_is_a_command_or_names_the_answer() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = project["tool"]["ruff"]["lint"]["isort"]["known-first-party"]
+    violations = [
+        f"{path.relative_to(ROOT)}:{function.lineno} {first}"
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (first := next(iter((ast.get_docstring(function) or "").split()), "").rstrip(",")) in _THIRD_PERSON
+    ]
+    assert not violations

@@ -60,7 +60,7 @@ class Result:
 
 
 def configure(tools: Tools, desired: Desired, result: Result, *, dry_run: bool) -> None:
-    """Brings the host to what is desired; `result` tells how far it came, also when this fails.
+    """Bring the host to what is desired; `result` tells how far it came, also when this fails.
 
     Raises:
         HostError: It can't; nothing was changed, or what was changed is back (`rolled_back`), or a later run or
@@ -75,7 +75,7 @@ def configure(tools: Tools, desired: Desired, result: Result, *, dry_run: bool) 
 
 
 def check(tools: Tools, desired: Desired, result: Result) -> None:
-    """Tells what `configure` would do; changes nothing.
+    """What `configure` would do; changes nothing.
 
     Raises:
         HostError: The host can't be judged.
@@ -118,7 +118,7 @@ def _plan(tools: Tools, desired: Desired, result: Result, staging: Path) -> Cont
 
 
 def _staging_place(tools: Tools) -> str | None:
-    """Gives /run for this machine: what a killed run leaves there, perhaps a registry's password, no boot keeps."""
+    """/run for this machine: what a killed run leaves there, perhaps a registry's password, no boot keeps."""
     return "/run" if tools.root.is_machine and os.access("/run", os.W_OK) else None
 
 
@@ -168,7 +168,7 @@ def _apply(context: Context, result: Result) -> None:
 
 
 def _begin(context: Context, steps: list[Step], services: list[Service]) -> list[Change]:
-    """Notes in the journal what is about to happen, and gives every change, in order."""
+    """Note in the journal what is about to happen, and give every change, in order."""
     root, journal = context.tools.root, context.journal
     changes = [planned for step in steps for planned in step.changes]
     if not changes and not services:
@@ -201,7 +201,7 @@ def _roll_back(context: Context, written: list[Change], attempted: list[Service]
 
 
 def write(tools: Tools, planned: Change) -> None:
-    """Makes a file what it shall be.
+    """Make a file what it shall be.
 
     Raises:
         HostError: It can't; the file is what it was.
@@ -219,7 +219,7 @@ def _refuse_changed_meanwhile(tools: Tools, planned: Change) -> None:
 
 
 def _no_longer_wanted(context: Context, steps: list[Step]) -> Step:
-    """Takes back what an earlier run changed and this document does not ask for any more."""
+    """Take back what an earlier run changed and this document does not ask for any more."""
     changes: tuple[Change, ...] = ()
     notes: list[str] = []
     restart = None
@@ -236,7 +236,7 @@ def _no_longer_wanted(context: Context, steps: list[Step]) -> Step:
 
 
 def _leftovers(context: Context, steps: list[Step]) -> list[Original]:
-    """Gives the files that an earlier run changed and that this document does not ask for any more."""
+    """The files that an earlier run changed and that this document does not ask for any more."""
     by_host = context.desired.toolkit.owner == "host"
     enabled = {
         step_toolkit.NAME: by_host,
@@ -286,7 +286,7 @@ def _need_root(tools: Tools) -> None:
 
 
 def say(text: str) -> None:
-    """Prints progress to stderr; a cut connection must not end the run halfway."""
+    """Print progress to stderr; a cut connection must not end the run halfway."""
     if text:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(text + "\n")

@@ -27,7 +27,7 @@ class Owner:
 
 
 def owner_of(path: Path) -> Owner | None:
-    """Gives mode and owners, None where there is no file."""
+    """Mode and owners, None where there is no file."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -36,7 +36,7 @@ def owner_of(path: Path) -> Owner | None:
 
 
 def replace(path: Path, content: bytes, owner: Owner) -> None:
-    """Puts content in place of a file in one step, on the disk when this returns.
+    """Put content in place of a file in one step, on the disk when this returns.
 
     The temporary file has a fixed name in the same folder, one that no `*.toml` import takes in: what a killed run left
     is overwritten by the next.
@@ -66,7 +66,7 @@ def replace(path: Path, content: bytes, owner: Owner) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a file if it is there, and what a killed run left beside it.
+    """Remove a file if it is there, and what a killed run left beside it.
 
     Raises:
         HostError: It can't be removed.
@@ -82,7 +82,7 @@ def remove(path: Path) -> None:
 
 
 def make_folders(path: Path, mode: int = 0o755) -> None:
-    """Makes a folder and the missing ones above it.
+    """Make a folder and the missing ones above it.
 
     Raises:
         HostError: One can't be made.
@@ -96,12 +96,12 @@ def make_folders(path: Path, mode: int = 0o755) -> None:
 
 
 def missing_folders(path: Path) -> list[Path]:
-    """Gives a folder and those above it that do not exist, the deepest first."""
+    """A folder and those above it that do not exist, the deepest first."""
     return [folder for folder in (path, *path.parents) if not folder.exists()]
 
 
 def temporary_of(path: Path) -> Path:
-    """Gives the temporary file's name."""
+    """The temporary file's name."""
     return path.parent / f".{path.name}.kai-anywhere"
 
 

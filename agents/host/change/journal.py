@@ -68,7 +68,7 @@ class Journal:
 
     @classmethod
     def load(cls, root: Root) -> Journal:
-        """Reads the journal; an empty one where nothing was ever changed.
+        """Read the journal; an empty one where nothing was ever changed.
 
         Raises:
             HostError: It can't be read.
@@ -102,7 +102,7 @@ class Journal:
         return not (self.originals or self.folders or self.services or self.pending)
 
     def begin(self, changes: Iterable[tuple[str, Change]], services: Iterable[str]) -> None:
-        """Notes that files (by their step) are about to change and services have to be restarted for it.
+        """Note that files (by their step) are about to change and services have to be restarted for it.
 
         Raises:
             HostError: The contents or the journal can't be written; nothing was changed.
@@ -128,7 +128,7 @@ class Journal:
         self._save()
 
     def rebase(self, original: Original, content: bytes | None, owner: Owner) -> None:
-        """Makes what somebody else made of a file what was there; `begin` writes it down.
+        """Make what somebody else made of a file what was there; `begin` writes it down.
 
         Raises:
             HostError: The content can't be written; nothing was changed.
@@ -138,7 +138,7 @@ class Journal:
         self.originals[original.path] = Original(original.path, original.step, *state)
 
     def adopt(self, original: Original, content: bytes) -> None:
-        """Takes a file's content for written by this agent, where the journal does not tell; `begin` writes it down.
+        """Take a file's content for written by this agent, where the journal does not tell; `begin` writes it down.
 
         Raises:
             HostError: The content can't be written; nothing was changed.
@@ -147,7 +147,7 @@ class Journal:
         self.originals[original.path] = replace(original, written=(self._store(content),))
 
     def forget(self, originals: Iterable[Original]) -> None:
-        """Drops files that were taken back, so that what others put there later is theirs.
+        """Drop files that were taken back, so that what others put there later is theirs.
 
         Raises:
             HostError: The journal can't be written.
@@ -157,7 +157,7 @@ class Journal:
             self._save()
 
     def restarted(self, service: str) -> None:
-        """Notes that a service runs with what is on the disk.
+        """Note that a service runs with what is on the disk.
 
         Raises:
             HostError: The journal can't be written.
@@ -167,7 +167,7 @@ class Journal:
             self._save()
 
     def owe(self, services: Iterable[str]) -> None:
-        """Notes that services have to be restarted.
+        """Note that services have to be restarted.
 
         Raises:
             HostError: The journal can't be written.
@@ -178,7 +178,7 @@ class Journal:
             self._save()
 
     def content_of(self, original: Original) -> bytes | None:
-        """Gives the original bytes, None where there was no file.
+        """The original bytes, None where there was no file.
 
         Raises:
             HostError: They are missing or damaged.
@@ -186,7 +186,7 @@ class Journal:
         return None if original.sha256 is None else self._stored(original, original.sha256)
 
     def written_to(self, original: Original) -> bytes | None:
-        """Gives what this agent wrote last, None where the journal does not tell.
+        """What this agent wrote last, None where the journal does not tell.
 
         Raises:
             HostError: It is missing or damaged.
@@ -194,17 +194,17 @@ class Journal:
         return self._stored(original, original.written[-1]) if original.written else None
 
     def is_as_written(self, original: Original, content: bytes) -> bool:
-        """Tells whether nobody has changed a file since this agent wrote it."""
+        """Whether nobody has changed a file since this agent wrote it."""
         return _sha256(content) in original.written
 
     def leads_elsewhere(self, original: Original) -> bool:
-        """Tells whether a path leads to another file than the one that this agent wrote."""
+        """Whether a path leads to another file than the one that this agent wrote."""
         if original.target is None:
             return self.root.path(original.path).is_symlink()
         return self._led_to(original.path) != original.target
 
     def close(self) -> None:
-        """Removes the folders that were made, then forgets everything.
+        """Remove the folders that were made, then forget everything.
 
         The journal goes before its originals: a kill in between leaves only what `sweep` finds.
 
@@ -219,7 +219,7 @@ class Journal:
         self.sweep()
 
     def sweep(self) -> None:
-        """Removes what a killed run left where no journal tells of it: before its first note, or after its last."""
+        """Remove what a killed run left where no journal tells of it: before its first note, or after its last."""
         shutil.rmtree(str(self.root.path(FOLDER)), ignore_errors=True)
         with contextlib.suppress(OSError):
             self.root.path(_HOME).rmdir()

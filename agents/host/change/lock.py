@@ -21,7 +21,7 @@ _LOCK = "/run/kai-anywhere-host.lock"
 
 @contextlib.contextmanager
 def only_run(root: Root) -> Iterator[None]:
-    """Holds the host's lock; the kernel frees it when the process ends, however it ends.
+    """Hold the host's lock; the kernel frees it when the process ends, however it ends.
 
     Raises:
         HostError: Another run holds it, or there is no place for it.

@@ -37,7 +37,7 @@ class TakenBack:
 
 
 def taken_back(root: Root, journal: Journal, original: Original) -> TakenBack:
-    """Works out how a file gets rid of what this agent wrote; without changes where nothing is left of it.
+    """Work out how a file gets rid of what this agent wrote; without changes where nothing is left of it.
 
     Raises:
         HostError: What the journal keeps is damaged.
@@ -50,7 +50,7 @@ def taken_back(root: Root, journal: Journal, original: Original) -> TakenBack:
 
 
 def before_overwriting(root: Root, journal: Journal, planned: Change) -> tuple[Change, ...]:
-    """Keeps what somebody else made of a file since this agent wrote it, before it is written again.
+    """Keep what somebody else made of a file since this agent wrote it, before it is written again.
 
     Where the file has parts, theirs become what `restore` gives back. Else a copy is made beside it.
 
@@ -76,7 +76,7 @@ def before_overwriting(root: Root, journal: Journal, planned: Change) -> tuple[C
 
 
 def beside(root: Root, path: str, content: bytes | None) -> tuple[Change, ...]:
-    """Gives the change that keeps content beside a file, for root alone, under a name that no runtime reads."""
+    """The change that keeps content beside a file, for root alone, under a name that no runtime reads."""
     if content is None:
         return ()
     name = f"{path}.kept-{hashlib.sha256(content).hexdigest()[:_SHOWN_CHARACTERS]}"
@@ -104,7 +104,7 @@ def _taken_back(root: Root, journal: Journal, original: Original, former: bytes 
 
 
 def _edited(journal: Journal, original: Original, current: bytes, *, every: bool = False) -> _Left:
-    """Gives what is left of a file that is neither what was there nor what was written.
+    """What is left of a file that is neither what was there nor what was written.
 
     Raises:
         HostError: It can't be taken apart, or what the journal keeps is damaged.
@@ -129,7 +129,7 @@ def _has_parts(original: Original) -> bool:
 
 
 def _looks_written(original: Original, current: bytes) -> bool:
-    """Tells whether a file is this agent's where the journal does not tell."""
+    """Whether a file is this agent's where the journal does not tell."""
     if original.written:
         return False
     if original.step == step_cdi.NAME:

@@ -78,7 +78,7 @@ class Step:
 
 
 def change(root: Root, path: str, after: bytes | None, *, like: str | None = None) -> tuple[Change, ...]:
-    """Gives the change that makes a file `after`; empty where it is that already.
+    """The change that makes a file `after`; empty where it is that already.
 
     Args:
         root: The host.

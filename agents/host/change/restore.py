@@ -41,7 +41,7 @@ class Restored:
 
 
 def restore(tools: Tools, restored: Restored) -> None:
-    """Takes back what this agent wrote and nobody has changed since, and restarts what ran with it.
+    """Take back what this agent wrote and nobody has changed since, and restart what ran with it.
 
     Imported images stay: pods may run from them.
 

@@ -40,13 +40,13 @@ class Board:
 
 
 def l4t_release(root: Root) -> str | None:
-    """Gives a Jetson's L4T release as NVIDIA writes it, `R36.4.3`; None where the host names none."""
+    """A Jetson's L4T release as NVIDIA writes it, `R36.4.3`; None where the host names none."""
     match = _L4T.search(root.read_text("/etc/nv_tegra_release") or "")
     return f"R{match.group(1)}.{match.group(2)}" if match else None
 
 
 def detect(root: Root, gpu_names: tuple[str, ...] = ()) -> Board:
-    """Looks at a host; the names are NVML's, where it answered."""
+    """Look at a host; the names are NVML's, where it answered."""
     architecture = (root.read_text("/proc/sys/kernel/arch") or os.uname().machine).strip()
     device_tree = root.read_text("/proc/device-tree/model") or root.read_text("/sys/firmware/devicetree/base/model")
     tegra = _tegra(root, architecture, (device_tree or "").strip("\0\n ") or None)

@@ -42,7 +42,7 @@ class Cuda:
 
 
 def ask(tools: Tools, driver: Driver, nvml: Nvml) -> Cuda:
-    """Asks CUDA in a child process where NVML left a question open; never fails.
+    """Ask CUDA in a child process where NVML left a question open; never fails.
 
     Its start wakes every GPU up, which takes seconds each on a server: it is not asked for what is known.
     """

@@ -22,7 +22,7 @@ class _CudaError(Exception):
 
 
 def main() -> None:
-    """Prints `{"ok": true, "gpus": [...]}` or `{"ok": false, "reason": str}`; the argument is the library's path."""
+    """Print `{"ok": true, "gpus": [...]}` or `{"ok": false, "reason": str}`; the argument is the library's path."""
     answer(_read)
 
 

@@ -56,7 +56,7 @@ class Layout:
         return f"{self.config.rpartition('/')[0]}/conf.d"
 
     def program(self, tools: Tools, name: str) -> str | None:
-        """Gives the path of the distribution's own `containerd` or `ctr` on this machine."""
+        """The path of the distribution's own `containerd` or `ctr` on this machine."""
         for folder in self.programs:
             if tools.root.exists(f"{folder}/{name}"):
                 return str(tools.root.path(f"{folder}/{name}"))
@@ -86,7 +86,7 @@ _SNAP_BASE = "/var/snap/k8s/common/lock/.containerd-base-dir"
 
 
 def detect(root: Root) -> Signs:
-    """Looks for each distribution's own folder; kubeadm only where no other one is."""
+    """Look for each distribution's own folder; kubeadm only where no other one is."""
     signs = [(name, f"{path} exists: {name}") for name, path in _SIGNS if root.exists(path)]
     kubeadm = [path for path in _KUBEADM if root.exists(path)]
     if kubeadm and not signs:
@@ -95,7 +95,7 @@ def detect(root: Root) -> Signs:
 
 
 def chosen(root: Root, distribution: str) -> Layout:
-    """Gives the layout of the wanted distribution, or of the one there is.
+    """The layout of the wanted distribution, or of the one there is.
 
     Raises:
         HostError: It is not there, or `auto` finds none or several.
@@ -121,7 +121,7 @@ def chosen(root: Root, distribution: str) -> Layout:
 
 
 def layout(root: Root, name: str) -> Layout:
-    """Gives the layout of a distribution.
+    """The layout of a distribution.
 
     Raises:
         HostError: k8s-snap does not tell a usable base folder.
@@ -172,7 +172,7 @@ def layout(root: Root, name: str) -> Layout:
 
 
 def version(tools: Tools, name: str) -> str | None:
-    """Gives a distribution's version, None where it does not tell."""
+    """A distribution's version, None where it does not tell."""
     if name in ("k3s", "rke2"):
         text = tools.output_of(name, "--version") or ""
     elif name in ("k8s-snap", "microk8s"):
@@ -188,7 +188,7 @@ def version(tools: Tools, name: str) -> str | None:
 
 
 def _rancher_unit(root: Root, name: str) -> str:
-    """Tells server and agent apart: the enabled unit counts, since a package may bring both."""
+    """Tell server and agent apart: the enabled unit counts, since a package may bring both."""
     server, agent = (name if name == "k3s" else f"{name}-server"), f"{name}-agent"
     wants = "/etc/systemd/system/multi-user.target.wants"
     for folder in (wants, "/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"):

@@ -46,7 +46,7 @@ class Driver:
 
 
 def detect(root: Root, board: Board, extra_folders: tuple[str, ...] = ()) -> Driver:
-    """Looks at the driver without calling it; its libraries also in the folders that are asked for."""
+    """Look at the driver without calling it; its libraries also in the folders that are asked for."""
     version, why = _version(root)
     located = libraries.find(root, board, extra_folders)
     reasons = (why, located.where(CUDA), located.where(NVML))
@@ -54,7 +54,7 @@ def detect(root: Root, board: Board, extra_folders: tuple[str, ...] = ()) -> Dri
 
 
 def devices(root: Root) -> list[str]:
-    """Gives the device files, sorted."""
+    """The device files, sorted."""
     return sorted({path for pattern in _DEVICES for path in root.glob(pattern)})
 
 

@@ -36,7 +36,7 @@ class Library:
 
 
 def ask(tools: Tools, library: Library, folder: str | None, *arguments: str) -> dict[str, Any]:
-    """Gives what the reader answered, or `{"ok": false, "reason": str, "hangs": bool}`; never fails.
+    """What the reader answered, or `{"ok": false, "reason": str, "hangs": bool}`; never fails.
 
     Args:
         tools: The host's programs.
@@ -58,7 +58,7 @@ def ask(tools: Tools, library: Library, folder: str | None, *arguments: str) -> 
 
 
 def answer(read: Callable[[list[str]], dict[str, Any]]) -> None:
-    """Prints what a reader found; what the library itself prints goes to stderr.
+    """Print what a reader found; what the library itself prints goes to stderr.
 
     Args:
         read: Gives `{"ok": true, ...}` or `{"ok": false, "reason": str}` from the reader's arguments.

@@ -43,7 +43,7 @@ class Effective:
         return ("plugins", plugin, "containerd", "runtimes")
 
     def runtime(self, name: str) -> Flat:
-        """Gives a runtime's settings; empty where there is none of that name."""
+        """A runtime's settings; empty where there is none of that name."""
         return below(self.flat, (*self.runtimes, name))
 
     @property
@@ -66,7 +66,7 @@ class Effective:
         return {key: value for key, value in self.flat.items() if key[0] not in ("imports", "version")}
 
     def changed_beside_nvidia(self, other: Effective) -> list[str]:
-        """Gives the keys, dotted and sorted, in which two configurations differ outside the `nvidia` runtime."""
+        """The keys, dotted and sorted, in which two configurations differ outside the `nvidia` runtime."""
         ours = {(*self.runtimes, "nvidia"), (*other.runtimes, "nvidia")}
         mine, theirs = self.in_force, other.in_force
         return sorted(
@@ -76,7 +76,7 @@ class Effective:
         )
 
     def refuse_worse_than(self, base: Effective) -> None:
-        """Refuses a candidate that lacks a runtime or changes anything else.
+        """Refuse a candidate that lacks a runtime or changes anything else.
 
         Raises:
             HostError: It does; the message names the keys.
@@ -97,19 +97,19 @@ class Effective:
 
 
 def file_version(text: str) -> int | None:
-    """Gives a configuration's version, None where the file has no such line (containerd takes it for version 1)."""
+    """A configuration's version, None where the file has no such line (containerd takes it for version 1)."""
     match = _VERSION.search(_top(text))
     return int(match.group(1)) if match else None
 
 
 def imports(text: str) -> list[str]:
-    """Gives a configuration's imports."""
+    """A configuration's imports."""
     match = _IMPORTS.search(_top(text))
     return [double or single for double, single in _ENTRY.findall(match.group("entries"))] if match else []
 
 
 def with_import(text: str, pattern: str) -> str:
-    """Gives a configuration that imports a pattern as its last; the rest of the file, comments included, stays."""
+    """A configuration that imports a pattern as its last; the rest of the file, comments included, stays."""
     if pattern in imports(text):
         return text
     match = _IMPORTS.search(_top(text))
@@ -127,7 +127,7 @@ def with_import(text: str, pattern: str) -> str:
 
 
 def without_import(text: str, pattern: str, *, empty_list: bool) -> str:
-    """Gives a configuration that does not import a pattern any more; the rest of the file stays.
+    """A configuration that does not import a pattern any more; the rest of the file stays.
 
     Args:
         text: The configuration.
@@ -160,7 +160,7 @@ class Files:
 
 
 def merged(tools: Tools, layout: Layout, staging: Path, candidate: Files) -> Effective:
-    """Gives what the distribution's containerd makes of files.
+    """What the distribution's containerd makes of files.
 
     Args:
         tools: The host's programs.
@@ -189,7 +189,7 @@ def merged(tools: Tools, layout: Layout, staging: Path, candidate: Files) -> Eff
 
 
 def _moved(tools: Tools, layout: Layout, candidate: Files, staged: str) -> str:
-    """Gives the main file with its imports pointing to the staged folder, and to where the others really lie."""
+    """The main file with its imports pointing to the staged folder, and to where the others really lie."""
     main, folder, moved = candidate.main, candidate.folder, []
     for entry in imports(main):
         # containerd takes relative patterns from the main file's folder.
@@ -204,6 +204,6 @@ def _moved(tools: Tools, layout: Layout, candidate: Files, staged: str) -> str:
 
 
 def _top(text: str) -> str:
-    """Gives what stands before the first table."""
+    """What stands before the first table."""
     match = _HEAD.search(text)
     return text[: match.start()] if match else text

@@ -28,7 +28,7 @@ _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/
 
 
 def examine(tools: Tools, folders: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Gives everything; what is missing on the host is missing in the answer, never a failure.
+    """Examine a host; what is missing on the host is missing in the answer, never a failure.
 
     Args:
         tools: The host's programs.
@@ -80,7 +80,7 @@ def _csv(root: Root) -> dict[str, list[str]]:
 
 
 def _digest(root: Root, patterns: Iterable[str]) -> str | None:
-    """Gives one hash of all files that match, by names and contents; None where there is none, or one can't be read."""
+    """One hash of all files that match, by names and contents; None where there is none, or one can't be read."""
     digest = hashlib.sha256()
     paths = sorted(path for pattern in patterns for path in root.glob(pattern))
     for path in paths:
@@ -100,7 +100,7 @@ def _entry(line: str) -> tuple[str, str]:
 
 
 def _leads_somewhere(root: Root, path: str) -> bool:
-    """Tells whether an entry leads somewhere; entries may be patterns, and libraries links."""
+    """Whether an entry leads somewhere; entries may be patterns, and libraries links."""
     if not path.startswith("/"):
         return True
     real = root.real(path)

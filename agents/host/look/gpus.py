@@ -35,7 +35,7 @@ class _Gpu:
 
 
 def listed(root: Root, board: Board, nvml: Nvml, cuda: Cuda, *, total_mib: int) -> list[dict[str, Any]]:
-    """Gives the GPUs of the answer, each with its memory in MiB, where that number comes from, and why.
+    """The GPUs of the answer, each with its memory in MiB, where that number comes from, and why.
 
     NVML lists them; without it the kernel's driver, then CUDA; a Tegra has one in any case. NVML's memory comes first,
     then CUDA's. A GPU that shares the host's memory never has more than MemTotal, and has MemTotal where neither

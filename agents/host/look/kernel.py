@@ -109,7 +109,7 @@ class Kernel:
 
 
 def review(root: Root) -> Kernel:
-    """Reads the running kernel's options: a module counts where it is installed; never fails."""
+    """Read the running kernel's options: a module counts where it is installed; never fails."""
     release = (root.read_text("/proc/sys/kernel/osrelease") or "").strip() or None
     config, text = _config(root, release)
     if text is None:

@@ -91,16 +91,16 @@ class Libraries:
     findings: tuple[str, ...]
 
     def folder_of(self, name: str) -> str | None:
-        """Gives the first folder with a library, without links."""
+        """The first folder with a library, without links."""
         real = {folder.path: folder.real for folder in self.folders}
         return next((real[place.folder] for place in self._places(name) if place.state == LIBRARY), None)
 
     def file_of(self, name: str) -> str | None:
-        """Gives the first library, as the host names it."""
+        """The first library, as the host names it."""
         return next((place.path for place in self._places(name) if place.state == LIBRARY), None)
 
     def where(self, name: str) -> str:
-        """Says where a library is, or what there is in its place."""
+        """Say where a library is, or what there is in its place."""
         folder = self.folder_of(name)
         if folder is not None:
             return f"{name} is in {folder}"
@@ -113,7 +113,7 @@ class Libraries:
 
 
 def find(root: Root, board: Board, extra_folders: tuple[str, ...] = ()) -> Libraries:
-    """Looks in every folder that is usual on the board, that the host's own files name, and that is asked for.
+    """Look in every folder that is usual on the board, that the host's own files name, and that is asked for.
 
     On Tegra, the loader's order comes first: its files are what the board's start chooses a driver by.
 

@@ -44,7 +44,7 @@ class Nvml:
 
 
 def ask(tools: Tools, driver: Driver, *, jetpack: str | None) -> Nvml:
-    """Asks NVML in a child process, with the driver's folder on the loader's path; never fails."""
+    """Ask NVML in a child process, with the driver's folder on the loader's path; never fails."""
     if jetpack == "5":
         return Nvml("JetPack 5 has no NVML; fractions need JetPack 6 or later")
     folder = driver.libraries.folder_of(NVML)

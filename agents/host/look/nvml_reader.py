@@ -14,7 +14,7 @@ from agents.host.look.driver_child import answer
 
 
 def main() -> None:
-    """Prints `{"ok": true, "driver": str|null, "gpus": [...]}` or `{"ok": false, "reason": str}`."""
+    """Print `{"ok": true, "driver": str|null, "gpus": [...]}` or `{"ok": false, "reason": str}`."""
     answer(_read)
 
 

@@ -33,7 +33,7 @@ class Hardware:
 
 
 def hardware(tools: Tools, folders: tuple[str, ...] = ()) -> Hardware:
-    """Looks at the hardware, and in further folders for the driver; NVML may correct the first view of the board."""
+    """Look at the hardware, and in further folders for the driver; NVML may correct the first view of the board."""
     first = board.detect(tools.root)
     host_driver = driver.detect(tools.root, first, folders)
     answer = nvml.ask(tools, host_driver, jetpack=first.jetpack)
@@ -41,7 +41,7 @@ def hardware(tools: Tools, folders: tuple[str, ...] = ()) -> Hardware:
 
 
 def probe(tools: Tools, folders: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Gives the probe's answer; what is missing on the host is missing in the answer, never a failure.
+    """The probe's answer; what is missing on the host is missing in the answer, never a failure.
 
     Args:
         tools: The host's programs.

@@ -31,7 +31,7 @@ _MOST_KEYS = 20
 
 
 def examine(tools: Tools) -> dict[str, Any] | None:
-    """Gives what is known of the distribution's containerd; None where there is no Kubernetes distribution.
+    """What is known of the distribution's containerd; None where there is no Kubernetes distribution.
 
     Nothing is written but candidates in a private temporary folder, which goes again.
     """

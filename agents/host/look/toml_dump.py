@@ -13,7 +13,7 @@ Flat = Dict[Tuple[str, ...], Any]
 
 
 def flatten(text: str) -> Flat:
-    """Gives every value of a dump under its full key.
+    """Every value of a dump under its full key.
 
     Raises:
         HostError: It is no TOML.
@@ -29,7 +29,7 @@ def flatten(text: str) -> Flat:
 
 
 def below(flat: Flat, prefix: tuple[str, ...]) -> Flat:
-    """Gives the values under a key, by what follows it."""
+    """The values under a key, by what follows it."""
     return {key[len(prefix) :]: value for key, value in flat.items() if key[: len(prefix)] == prefix}
 
 

@@ -37,7 +37,7 @@ class Toolkit:
 
 
 def detect(tools: Tools) -> Toolkit:
-    """Looks at the host's own toolkit."""
+    """Look at the host's own toolkit."""
     match = re.search(r"version\s+v?(\d+\.\d+\.\d+\S*)", tools.output_of("nvidia-ctk", "--version") or "")
     config = tools.root.read_text(CONFIG)
     mode = mode_of(config)
@@ -53,7 +53,7 @@ def detect(tools: Tools) -> Toolkit:
 
 
 def ignores_fractions(config: str | None) -> bool:
-    """Tells whether the toolkit ignores what an unprivileged container's environment asks for, as KAI's fractions do.
+    """Whether the toolkit ignores what an unprivileged container's environment asks for, as KAI's fractions do.
 
     NVIDIA Container Toolkit v1.20.0, internal/config/image/cuda_image.go.
     """
@@ -61,14 +61,14 @@ def ignores_fractions(config: str | None) -> bool:
 
 
 def with_mode_of(text: str, other: str | None) -> str:
-    """Gives a configuration with the line of the mode that another one has; without any where that has none."""
+    """A configuration with the line of the mode that another one has; without any where that has none."""
     span, other_span = _mode_line(text), _mode_line(other or "")
     line = (other or "")[slice(*other_span)] if other_span else ""
     return text if span is None else text[: span[0]] + line + text[span[1] :]
 
 
 def runtime_path(root: Root) -> str:
-    """Gives the host path of the NVIDIA container runtime.
+    """The host path of the NVIDIA container runtime.
 
     Raises:
         HostError: It is not installed.
@@ -80,7 +80,7 @@ def runtime_path(root: Root) -> str:
 
 
 def refuse_two_owners(root: Root) -> None:
-    """Refuses a host-owned toolkit where the GPU Operator has installed its own.
+    """Refuse a host-owned toolkit where the GPU Operator has installed its own.
 
     Raises:
         HostError: It has.
@@ -95,14 +95,14 @@ def refuse_two_owners(root: Root) -> None:
 
 
 def mode_of(config: str | None) -> str | None:
-    """Gives the mode that a configuration says, None where it says none."""
+    """The mode that a configuration says, None where it says none."""
     section = _SECTION.search(config or "")
     mode = _MODE.search(section.group(1)) if section else None
     return mode.group(1) if mode else None
 
 
 def _mode_line(config: str) -> tuple[int, int] | None:
-    """Gives where the line of the mode begins and ends, its end of line included."""
+    """Where the line of the mode begins and ends, its end of line included."""
     section = _SECTION.search(config)
     mode = _MODE.search(section.group(1)) if section else None
     if section is None or mode is None:

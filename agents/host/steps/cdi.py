@@ -23,7 +23,7 @@ _CSV_FILES = ("devices.csv", "drivers.csv", "l4t.csv")
 
 
 def plan(context: Context) -> Step:
-    """Plans the CDI specification.
+    """Plan the CDI specification.
 
     Raises:
         HostError: It can't be generated.
@@ -45,7 +45,7 @@ def plan(context: Context) -> Step:
 
 
 def looks_written(content: bytes) -> bool:
-    """Tells whether a specification is spelled as this agent does."""
+    """Whether a specification is spelled as this agent does."""
     try:
         return content == _text(json.loads(content.decode("utf-8")))
     except ValueError:

@@ -41,7 +41,7 @@ _OWN = re.compile(r"""runtimes\.["']?nvidia["']?\]""")
 
 
 def plan(context: Context) -> Step:
-    """Plans containerd's configuration; every candidate is tried with the distribution's own containerd first.
+    """Plan containerd's configuration; every candidate is tried with the distribution's own containerd first.
 
     Raises:
         HostError: The configuration can't take the runtime without losing something.
@@ -64,18 +64,18 @@ def _own(context: Context) -> Step:
 
 
 def finds_nvidia(context: Context) -> bool:
-    """Tells whether the configuration that k3s and rke2 write at each start holds the runtime."""
+    """Whether the configuration that k3s and rke2 write at each start holds the runtime."""
     content = context.tools.root.read_bytes(context.layout.effective)
     return bool(_OWN.search((content or b"").decode("utf-8", "replace")))
 
 
 def is_whole(path: str) -> bool:
-    """Tells whether a file is this agent's as a whole, and no part of somebody else's."""
+    """Whether a file is this agent's as a whole, and no part of somebody else's."""
     return path.rpartition("/")[2] in (NVIDIA_FILE, RUNC_FILE)
 
 
 def looks_written(path: str, content: bytes) -> bool:
-    """Tells whether such a file is this agent's by what it says; the GPU Operator's names the operator's program."""
+    """Whether such a file is this agent's by what it says; the GPU Operator's names the operator's program."""
     text = content.decode("utf-8", "replace")
     folders = _PROGRAM.findall(text)
     runtimes = bool(folders) and all(folder in toolkit.RUNTIME_FOLDERS for folder in folders)
@@ -83,7 +83,7 @@ def looks_written(path: str, content: bytes) -> bool:
 
 
 def without_ours(path: str, original: bytes | None, current: bytes) -> bytes | None:
-    """Gives a main configuration without the import that this agent added, a template without its runtime."""
+    """A main configuration without the import that this agent added, a template without its runtime."""
     text, former = current.decode("utf-8", "replace"), (original or b"").decode("utf-8", "replace")
     bare = _MARKED.sub("", text)
     pattern = f"{_default_folder(path)}/*.toml"
@@ -93,7 +93,7 @@ def without_ours(path: str, original: bytes | None, current: bytes) -> bytes | N
 
 
 def needed_by_others(root: Root, journal: Journal, original: Original) -> str:
-    """Tells why a file has to stay: something that others set up since needs it; empty where nothing does."""
+    """Why a file has to stay: something that others set up since needs it; empty where nothing does."""
     ours = [file.path for file in journal.originals.values() if file.step == NAME]
     mains = [path for path in ours if not is_whole(path)]
     folders = {path.rpartition("/")[0] for path in ours if is_whole(path)} | {_default_folder(path) for path in mains}
@@ -239,7 +239,7 @@ def _with_nvidia(context: Context, source: bytes) -> bytes:
 
 
 def _folder(main: str, default: str) -> str:
-    """Gives the folder that the main file imports from already (older k8s-snaps do not use their base folder's)."""
+    """The folder that the main file imports from already (older k8s-snaps do not use their base folder's)."""
     folders = [entry[: -len("/*.toml")] for entry in effective.imports(main) if entry.endswith("/*.toml")]
     absolute = [folder for folder in folders if folder.startswith("/")]
     return default if default in absolute or not absolute else absolute[-1]
@@ -257,7 +257,7 @@ def _runc_table(base: Effective, version: int) -> str:
 
 
 def _table(prefix: tuple[str, ...], values: Flat) -> str:
-    """Gives a table with its sub-tables as TOML, in a fixed order."""
+    """A table with its sub-tables as TOML, in a fixed order."""
     lines = []
     for sub in sorted({key[:-1] for key in values}):
         lines.append("[" + ".".join(part if part.isalnum() else f'"{part}"' for part in (*prefix, *sub)) + "]")

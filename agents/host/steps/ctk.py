@@ -17,7 +17,7 @@ _NEWER = "Install a newer NVIDIA Container Toolkit, then run again; nothing was 
 
 
 def set_mode(tools: Tools, staged: Path, mode: str) -> bytes:
-    """Gives a toolkit configuration (a staged copy, or none yet) with another mode.
+    """A toolkit configuration (a staged copy, or none yet) with another mode.
 
     Raises:
         HostError: nvidia-ctk is missing or fails.
@@ -27,7 +27,7 @@ def set_mode(tools: Tools, staged: Path, mode: str) -> bytes:
 
 
 def containerd_runtime(tools: Tools, source: Path, runtime: str) -> bytes:
-    """Gives a drop-in with the `nvidia` runtime beside what a staged source file holds, in that file's version.
+    """A drop-in with the `nvidia` runtime beside what a staged source file holds, in that file's version.
 
     Raises:
         HostError: nvidia-ctk is missing or fails.
@@ -45,7 +45,7 @@ def containerd_runtime(tools: Tools, source: Path, runtime: str) -> bytes:
 
 
 def docker_runtime(tools: Tools, staged: Path, runtime: str, *, default: bool) -> bytes:
-    """Gives a staged `daemon.json` (or none yet) with the `nvidia` runtime added.
+    """A staged `daemon.json` (or none yet) with the `nvidia` runtime added.
 
     Raises:
         HostError: nvidia-ctk is missing or fails.
@@ -57,7 +57,7 @@ def docker_runtime(tools: Tools, staged: Path, runtime: str, *, default: bool) -
 
 
 def cdi_specification(tools: Tools, staged: Path, mode: str, csv_files: list[str]) -> dict[str, Any]:
-    """Gives the host's CDI specification.
+    """The host's CDI specification.
 
     Raises:
         HostError: nvidia-ctk is missing, fails, or prints no specification.

@@ -20,7 +20,7 @@ _Object = Dict[str, Any]
 
 
 def plan(context: Context) -> Step:
-    """Plans Docker's configuration.
+    """Plan Docker's configuration.
 
     Raises:
         HostError: `daemon.json` is broken, Docker is missing, or its own validation refuses the result.
@@ -52,7 +52,7 @@ def plan(context: Context) -> Step:
 
 
 def without_ours(original: bytes | None, written: bytes | None, current: bytes, *, every: bool = False) -> bytes | None:
-    """Gives `daemon.json` without what this agent added and nobody has changed since; None where nothing is left.
+    """`daemon.json` without what this agent added and nobody has changed since; None where nothing is left.
 
     Args:
         original: What was there.
@@ -76,7 +76,7 @@ def without_ours(original: bytes | None, written: bytes | None, current: bytes, 
 
 
 def _assumed(former: _Object, now: _Object) -> _Object:
-    """Gives what this agent made of a file, as far as the names tell."""
+    """What this agent made of a file, as far as the names tell."""
     ours = dict(former)
     if "nvidia" in now.get("runtimes", {}):
         ours["runtimes"] = dict(former.get("runtimes", {}), nvidia=now["runtimes"]["nvidia"])
@@ -84,7 +84,7 @@ def _assumed(former: _Object, now: _Object) -> _Object:
 
 
 def _reverted(former: _Object, ours: _Object, now: _Object, *, every: bool) -> _Object:
-    """Gives an object with every value that is still ours as it was."""
+    """An object with every value that is still ours as it was."""
     left = dict(now)
     for name, value in ours.items():
         if former.get(name) == value:
@@ -116,7 +116,7 @@ def _merged(mine: dict[str, Any], made: dict[str, Any], *, default: bool) -> dic
 
 
 def _with_former_default(context: Context, data: dict[str, Any]) -> dict[str, Any]:
-    """Takes back a default runtime that an earlier run set and that is no longer asked for."""
+    """Take back a default runtime that an earlier run set and that is no longer asked for."""
     original = context.journal.originals.get(CONFIG)
     if context.desired.docker.default_runtime or original is None or data.get(_DEFAULT) != "nvidia":
         return data

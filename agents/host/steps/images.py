@@ -32,7 +32,7 @@ class _Streams:
 
 
 def plan(context: Context) -> Step:
-    """Plans which images to import.
+    """Plan which images to import.
 
     Raises:
         HostError: Docker lacks an image, or one of the two can't be asked.
@@ -50,7 +50,7 @@ def plan(context: Context) -> Step:
 
 
 def import_image(tools: Tools, layout: Layout, reference: str) -> None:
-    """Streams one image from Docker into containerd; nothing is kept on the disk between them.
+    """Stream one image from Docker into containerd; nothing is kept on the disk between them.
 
     Raises:
         HostError: Either side fails, or the image is not there afterwards.
@@ -84,7 +84,7 @@ def import_image(tools: Tools, layout: Layout, reference: str) -> None:
 
 
 def full_name(reference: str) -> str:
-    """Gives a reference as containerd keeps it: with a registry and a tag."""
+    """A reference as containerd keeps it: with a registry and a tag."""
     first, slash, _ = reference.partition("/")
     has_registry = bool(slash) and ("." in first or ":" in first or first == "localhost")
     name = reference if has_registry else f"docker.io/{'' if slash else 'library/'}{reference}"
@@ -126,7 +126,7 @@ def _in_docker(tools: Tools, reference: str) -> str:
 
 
 def _in_containerd(tools: Tools, layout: Layout, reference: str) -> frozenset[str]:
-    """Gives every digest by which containerd knows the image: index, manifests, configurations; none where it lacks it.
+    """Every digest by which containerd knows the image: index, manifests, configurations; none where it lacks it.
 
     Docker's own identity of an image is its configuration's digest, or with its containerd store the index's.
     """

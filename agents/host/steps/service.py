@@ -33,7 +33,7 @@ class Service:
     distribution: str | None
 
     def bring_up(self, tools: Tools, seconds: float) -> None:
-        """Restarts it and waits until it answers.
+        """Restart it and wait until it answers.
 
         Raises:
             HostError: The restart failed, or it does not answer in time; the message says what was seen last.
@@ -69,17 +69,17 @@ class Service:
 
 
 def for_layout(layout: distribution.Layout) -> Service:
-    """Gives the service behind a distribution's containerd."""
+    """The service behind a distribution's containerd."""
     return Service(layout.unit, layout.restart, layout.socket, layout.name)
 
 
 def docker() -> Service:
-    """Gives Docker's service."""
+    """Docker's service."""
     return Service("docker", ("systemctl", "restart", "docker"), _DOCKER_SOCKET, None)
 
 
 def by_name(tools: Tools, name: str) -> Service:
-    """Gives the service that the journal names.
+    """The service that the journal names.
 
     Raises:
         HostError: There is none of that name on this host any more.
@@ -97,7 +97,7 @@ def by_name(tools: Tools, name: str) -> Service:
 
 
 def is_gone(tools: Tools, name: str) -> bool:
-    """Tells whether the distribution behind a service was removed since, so that nothing is left to restart."""
+    """Whether the distribution behind a service was removed since, so that nothing is left to restart."""
     if name == "docker":
         return tools.find("dockerd") is None and tools.find("docker") is None
     service = by_name(tools, name)

@@ -21,7 +21,7 @@ _SINCE_THOR = (1, 17, 7)
 
 
 def plan(context: Context) -> Step:
-    """Plans the toolkit's mode.
+    """Plan the toolkit's mode.
 
     Raises:
         HostError: The toolkit is missing, has two owners, or can't serve this platform.
@@ -52,7 +52,7 @@ def plan(context: Context) -> Step:
 
 
 def without_ours(original: bytes | None, written: bytes | None, current: bytes, *, every: bool = False) -> bytes | None:
-    """Gives the toolkit's configuration with the mode that it had, unless somebody has set another one since.
+    """The toolkit's configuration with the mode that it had, unless somebody has set another one since.
 
     nvidia-ctk writes comments of its own and drops others, so the original comes back where nothing but the mode
     differs from what was written.

@@ -75,7 +75,7 @@ def slow_go(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(recipe: Recipe, slow_go: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
-    """Starts processes that build the recipe with the slow `go`; none of them is left at the end."""
+    """Start processes that build the recipe with the slow `go`; none of them is left at the end."""
     started: list[subprocess.Popen[str]] = []
 
     def start_one() -> subprocess.Popen[str]:

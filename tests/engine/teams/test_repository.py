@@ -69,7 +69,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def team(tmp_path: Path, cluster: simulator.ControlPlane) -> Callable[[Way, str, Mapping[str, str]], Team]:
-    """Makes a team that has committed what `init` wrote, with settings for the simulator, and cloned it."""
+    """Make a team that has committed what `init` wrote, with settings for the simulator, and cloned it."""
 
     def make(way: Way, repository: str, environment: Mapping[str, str]) -> Team:
         said = {"stack": STACK, "platform": "tegra", "distribution": "k3s", "way": way, "repository": repository}

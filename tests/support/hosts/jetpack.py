@@ -72,7 +72,7 @@ def jetson(folder: Path, release: L4t) -> HostRoot:
 
 
 def link(host: HostRoot, path: str, target: str) -> None:
-    """Puts a link at a host path."""
+    """Put a link at a host path."""
     host.path(path).parent.mkdir(parents=True, exist_ok=True)
     host.path(path).unlink(missing_ok=True)
     host.path(path).symlink_to(target)

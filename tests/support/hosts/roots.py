@@ -145,11 +145,11 @@ class HostRoot:
     programs: Path
 
     def path(self, path: str) -> Path:
-        """Gives where a host path lies."""
+        """Where a host path lies."""
         return self.folder / path.lstrip("/")
 
     def write(self, path: str, content: str | bytes = "", mode: int = 0o644) -> Path:
-        """Writes a file with the folders above it."""
+        """Write a file with the folders above it."""
         target = self.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -157,7 +157,7 @@ class HostRoot:
         return target
 
     def device(self, path: str) -> None:
-        """Makes a device file, the null device's; where that is not allowed, an ordinary file."""
+        """Make a device file, the null device's; where that is not allowed, an ordinary file."""
         target = self.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -166,24 +166,24 @@ class HostRoot:
             target.touch()
 
     def read(self, path: str) -> str:
-        """Reads a file."""
+        """Read a file."""
         return self.path(path).read_text(encoding="utf-8")
 
     def program(self, name: str, script: str) -> None:
-        """Puts a shell script on the host's PATH."""
+        """Put a shell script on the host's PATH."""
         target = self.programs / name
         target.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         target.chmod(0o755)
 
     def real(self, name: str, program: Path, *, at: str | None = None) -> None:
-        """Puts a real program on the host's PATH, or at a host path."""
+        """Put a real program on the host's PATH, or at a host path."""
         target = self.path(at) if at else self.programs / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         target.symlink_to(program)
 
     def snapshot(self) -> dict[str, tuple[int, object]]:
-        """Gives every file, link and folder with mode and content, but /run, which no boot leaves."""
+        """Every file, link and folder with mode and content, but /run, which no boot leaves."""
         found: dict[str, tuple[int, object]] = {}
         for path in sorted(self.folder.rglob("*")):
             name = str(path.relative_to(self.folder))
@@ -199,7 +199,7 @@ class HostRoot:
         return found
 
     def environment(self) -> dict[str, str]:
-        """Gives the variables the agent runs with: nothing of this machine is on its PATH."""
+        """The variables the agent runs with: nothing of this machine is on its PATH."""
         candidates = self.folder.parent / "candidates"
         return {
             "PATH": str(self.programs),
@@ -216,7 +216,7 @@ class HostRoot:
         environment: Mapping[str, str] | None = None,
         timeout_s: float = 120,
     ) -> Answer:
-        """Runs the agent on this root; stdout must be one JSON object."""
+        """Run the agent on this root; stdout must be one JSON object."""
         document = desired if isinstance(desired, bytes) else b"" if desired is None else json.dumps(desired).encode()
         done = subprocess.run(
             [*agent, *arguments, "--root", str(self.folder)],
@@ -232,7 +232,7 @@ class HostRoot:
 
 
 def prepare(folder: Path, board: Board, distribution: Distribution | None = None) -> HostRoot:
-    """Makes a host."""
+    """Make a host."""
     (folder / "root").mkdir(parents=True)
     (folder / "programs").mkdir()
     (folder / "candidates").mkdir()
@@ -246,13 +246,13 @@ def prepare(folder: Path, board: Board, distribution: Distribution | None = None
 
 
 def install_toolkit(host: HostRoot) -> None:
-    """Puts the NVIDIA Container Toolkit's files on a host, all but `nvidia-ctk` itself."""
+    """Put the NVIDIA Container Toolkit's files on a host, all but `nvidia-ctk` itself."""
     host.write("/usr/bin/nvidia-container-runtime", "#!/bin/sh\n", 0o755)
     host.write("/etc/nvidia-container-runtime/config.toml", TOOLKIT_CONFIG)
 
 
 def install_kubernetes(host: HostRoot, distribution: Distribution, main: str = MAIN_V2) -> None:
-    """Puts a distribution's files on a host."""
+    """Put a distribution's files on a host."""
     match distribution:
         case Distribution.K3S:
             host.write("/var/lib/rancher/k3s/agent/etc/containerd/config.toml", K3S_CONFIG, 0o600)
@@ -296,7 +296,7 @@ PROGRAM_FOLDERS = {
 
 
 def desired(board: Board, **changes: object) -> dict[str, object]:
-    """Gives a valid document for a board."""
+    """A valid document for a board."""
     document: dict[str, object] = {
         "version": 1,
         "platform": board.platform,
@@ -311,7 +311,7 @@ def desired(board: Board, **changes: object) -> dict[str, object]:
 
 
 def mock_library(folder: Path, name: str, *macros: str) -> Path:
-    """Compiles a mock of a shared library of the driver into a folder.
+    """Compile a mock of a shared library of the driver into a folder.
 
     Args:
         folder: where it goes.
@@ -376,12 +376,12 @@ class Serve:
         self._servers: list[socket.socket] = []
 
     def __call__(self, host: HostRoot, distribution: Distribution) -> Path:
-        """Gives the file in which a stand-in for `systemctl` or `snap` may note its calls."""
+        """The file in which a stand-in for `systemctl` or `snap` may note its calls."""
         self.at(host, SOCKETS[distribution])
         return host.folder.parent / "calls"
 
     def at(self, host: HostRoot, path: str) -> None:
-        """Answers on one socket."""
+        """Answer on one socket."""
         target = host.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         server = socket.socket(socket.AF_UNIX)
@@ -393,6 +393,6 @@ class Serve:
         server.listen(1024)
 
     def close(self) -> None:
-        """Stops answering."""
+        """Stop answering."""
         for server in self._servers:
             server.close()

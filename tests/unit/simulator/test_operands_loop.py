@@ -18,7 +18,7 @@ class _EndError(Exception):
 
 @pytest.fixture
 def rounds(api: ApiServer, config_path: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-    """Runs the loop; before each further round an action. Gives how often the nodes were listed in each."""
+    """Run the loop; before each further round an action. The result: how often the nodes were listed in each."""
     api.serve(NODES, {"metadata": {}, "items": []})
 
     def run(*actions: Callable[[], None]) -> list[int]:

@@ -25,7 +25,7 @@ def cache_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_root: Path) -> Program:
-    """Lays scripts into a folder that is all of PATH: `on_path("etcd", "etcd Version: 3.6.5")` prints that line."""
+    """Lay scripts into a folder that is all of PATH: `on_path("etcd", "etcd Version: 3.6.5")` prints that line."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -78,7 +78,7 @@ def site() -> Iterator[Site]:
 
         @override
         def log_message(self, format: str, *args: object) -> None:
-            """Keeps the tests' output clean."""
+            """Keep the tests' output clean."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         held.append(Site(f"http://127.0.0.1:{server.server_port}"))

@@ -37,7 +37,7 @@ def recipe(tmp_path: Path) -> Recipe:
 
 @pytest.fixture
 def nothing_is_left(cache_root: Path) -> object:
-    """Asserts at a test's end that the cache holds no entry and no unfinished work."""
+    """Assert at a test's end that the cache holds no entry and no unfinished work."""
     yield
     assert [path.name for path in cache_root.iterdir() if path.suffix != ".lock"] == []
 

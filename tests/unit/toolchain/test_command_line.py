@@ -63,7 +63,7 @@ class Toolchain:
         }
 
     def started(self, *arguments: str) -> subprocess.Popen[str]:
-        """Gives the running process."""
+        """The running process."""
         return subprocess.Popen(
             [sys.executable, "-m", "toolchain", *arguments],
             cwd=_REPOSITORY,
@@ -74,7 +74,7 @@ class Toolchain:
         )
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Gives the finished process."""
+        """The finished process."""
         return subprocess.run(
             [sys.executable, "-m", "toolchain", *arguments],
             cwd=_REPOSITORY,

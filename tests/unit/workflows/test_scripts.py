@@ -267,7 +267,7 @@ def _git(*arguments: str) -> str:
 
 @pytest.fixture
 def publish_docs(job: Job) -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Runs the script that publishes docs against a repository on this machine, in a fresh workspace each time."""
+    """Run the script that publishes docs against a repository on this machine, in a fresh workspace each time."""
     _git("init", "--quiet", "--bare", str(job.folder / "server" / "o" / "r"))
     gh = job.folder / "bin" / "gh"
     gh.parent.mkdir()

@@ -9,7 +9,7 @@ from tests.support.hosts.roots import Serve
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Answers on the sockets of container runtimes as long as the test runs."""
+    """Answer on the sockets of container runtimes as long as the test runs."""
     server = Serve()
     yield server
     server.close()

@@ -48,7 +48,7 @@ class Host:
             place.write_text(text, encoding="utf-8")
 
     def read(self, path: str) -> str | None:
-        """Reads a file."""
+        """Read a file."""
         return self.root.read_text(path)
 
     def configured(self, path: str, before: str | None, after: str) -> None:

@@ -19,7 +19,7 @@ _SOURCES = sorted((ROOT / "agents" / "host").rglob("*.py"))
 
 
 def _python(version: str) -> str | None:
-    """Gives an interpreter of a version: one that pyenv keeps, else from PATH."""
+    """An interpreter of a version: one that pyenv keeps, else from PATH."""
     kept = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
     return str(kept[-1]) if kept else shutil.which(f"python{version}")
 

@@ -50,7 +50,7 @@ class _Done:
 def run(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., _Done]:
-    """Runs the command with these options, as `kai-anywhere` does."""
+    """Run the command with these options, as `kai-anywhere` does."""
 
     def run(*options: str) -> _Done:
         for name in ("KUBECONFIG", "COLUMNS"):
