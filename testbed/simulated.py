@@ -59,10 +59,10 @@ def _api_server(folder: Path) -> simulator.ControlPlane:
     supervisor.wait("etcd", lambda: api.answers(f"{etcd}/health", identities, pki.ETCD_CLIENT), "etcd ready")
     supervisor.ensure(programs.api_server(installed, identities, chosen))
     ready = f"{server}/readyz"
-    supervisor.wait(
-        "kube-apiserver", lambda: api.answers(ready, identities, pki.ADMINISTRATOR), "kube-apiserver ready"
+    supervisor.wait("kube-apiserver", lambda: api.answers(ready, identities, pki.ADMINISTRATOR), "kube-apiserver ready")
+    return simulator.ControlPlane(
+        layout.folder, layout.kubeconfig, server, api_version(server, identities) or "unknown"
     )
-    return simulator.ControlPlane(layout.folder, layout.kubeconfig, server, api_version(server, identities) or "unknown")
 
 
 @contextmanager

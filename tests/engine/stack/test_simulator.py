@@ -339,7 +339,9 @@ def taker(tmp_path: Path) -> Iterator[_Taker]:
 
 def test_a_start_that_loses_a_port_to_another_process_takes_another(tmp_path: Path, taker: _Taker) -> None:
     plane = simulator.up(tmp_path / "simulator", report=taker)
-    assert "kube-apiserver stopped right after its start: its port was taken meanwhile; it gets another one" in taker.said
+    assert (
+        "kube-apiserver stopped right after its start: its port was taken meanwhile; it gets another one" in taker.said
+    )
     assert not plane.server.endswith(f":{taker.ports[0]}")
     assert plane.server in plane.kubeconfig.read_text()
     assert set(running(plane.folder).values()) == {1}
