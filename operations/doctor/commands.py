@@ -40,6 +40,11 @@ Stack = Annotated[
     str | None, typer.Option("--stack", help="A stack: its cluster or simulator, and what should be there.")
 ]
 Context = Annotated[str | None, typer.Option("--context", help="A context of the kubeconfig.")]
+Only = Annotated[list[Category] | None, typer.Option("--only", help="A category of checks; repeatable.")]
+Skip = Annotated[list[Category] | None, typer.Option("--skip", help="A category to leave out; repeatable.")]
+Wait = Annotated[
+    int, typer.Option("--wait", metavar="SECONDS", help="Look again until nothing fails, at most so long.", min=0)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON; its schema is docs/doctor.schema.json.")]
 
 
@@ -49,8 +54,8 @@ def doctor(  # noqa: PLR0913 - the options of a command
     *,
     stack: Stack = None,
     context: Context = None,
-    only: Annotated[list[Category] | None, typer.Option("--only", help="A category of checks; repeatable.")] = None,
-    skip: Annotated[list[Category] | None, typer.Option("--skip", help="A category to leave out; repeatable.")] = None,
+    only: Only = None,
+    skip: Skip = None,
     suppress: Annotated[
         list[str] | None,
         typer.Option("--suppress", metavar="CODE", help="A check that is not reported, such as KA0406; repeatable."),
@@ -58,9 +63,7 @@ def doctor(  # noqa: PLR0913 - the options of a command
     fail_on: Annotated[
         Severity, typer.Option("--fail-on", help="From which severity on the exit status is 3.")
     ] = Severity.ERROR,
-    wait: Annotated[
-        int, typer.Option("--wait", metavar="SECONDS", help="Look again until nothing fails, at most so long.", min=0)
-    ] = 0,
+    wait: Wait = 0,
     hosts: Annotated[
         bool, typer.Option("--hosts", help="Ask the stack's hosts too, over SSH. Needs --stack and its passphrase.")
     ] = False,
@@ -75,7 +78,7 @@ def doctor(  # noqa: PLR0913 - the options of a command
     choice = Choice(frozenset(only or ()), frozenset(skip or ()), frozenset(_valid_codes(suppress or [])))
     with open_place(stack, context) as place:
         ask = partial(hosts_of, str(stack), place.stack) if hosts else None
-        facts, diagnosis = _looked(place, stack, choice, wait, fail_on, ask)
+        facts, diagnosis = look(place, stack, choice, wait_s=wait, fail_on=fail_on, ask_hosts=ask)
         status = exit_status(diagnosis, fail_on)
         cluster = place.cluster
         if as_json:
@@ -160,23 +163,33 @@ def _with_hosts(facts: Facts, ask: Callable[[], dict[str, HostReport]]) -> Facts
         return replace(facts, hosts={}, unseen={**facts.unseen, Source.HOSTS: Unseen(Source.HOSTS, str(error))})
 
 
-def _looked(  # noqa: PLR0913, PLR0917 - what is looked at, and until when
+def look(  # noqa: PLR0913 - what is looked at, and until when
     place: Place,
     stack: str | None,
     choice: Choice,
-    wait: int,
-    fail_on: Severity,
-    ask_hosts: Callable[[], dict[str, HostReport]] | None,
+    *,
+    wait_s: int,
+    fail_on: Severity = Severity.ERROR,
+    ask_hosts: Callable[[], dict[str, HostReport]] | None = None,
 ) -> tuple[Facts, Diagnosis]:
-    """Look, again and again while something fails and there is time."""
+    """Look, again and again while something fails and there is time.
+
+    Args:
+        place: the cluster and the settings.
+        stack: what `facts_of` is told.
+        choice: the checks.
+        wait_s: how long at most; each look that fails says the codes on standard error.
+        fail_on: from which severity on a check fails.
+        ask_hosts: what gives the hosts' answers; None where they are not asked.
+    """
     begin = time.monotonic()
     while True:
         facts = facts_of(place, stack)
         facts = _with_hosts(facts, ask_hosts) if ask_hosts else facts
         diagnosis = diagnose(facts, choice)
-        left = begin + wait - time.monotonic()
+        left = begin + wait_s - time.monotonic()
         if exit_status(diagnosis, fail_on) is not ExitStatus.FAILED or left <= 0:
             return facts, diagnosis
         failing = ", ".join(codes(diagnosis.problems))
-        typer.echo(f"{int(time.monotonic() - begin)} of {wait} s: {failing}", err=True)
+        typer.echo(f"{int(time.monotonic() - begin)} of {wait_s} s: {failing}", err=True)
         time.sleep(min(_AGAIN_SECONDS, left))

@@ -17,8 +17,8 @@ from cluster.reservation_pods import shared_nodes
 from config.bases import PROJECT
 from config.stack import StackSettings
 from manifests.objects import namespace
-from operations.doctor.commands import facts_of
-from operations.doctor.diagnosis import diagnose
+from operations.doctor.commands import Only, Skip, Wait, facts_of, look
+from operations.doctor.diagnosis import Choice
 from operations.errors import OperationError
 from operations.new_files import check_new
 from operations.plan.workloads import DEFAULT_QUEUE
@@ -64,6 +64,9 @@ def verify(  # noqa: PLR0913 - every option of the command
     ] = "jetson",
     context: Annotated[str | None, typer.Option(help="A context of the kubeconfig, in place of the stack's.")] = None,
     node: Annotated[list[str] | None, typer.Option(help="Verify these nodes alone.")] = None,
+    only: Only = None,
+    skip: Skip = None,
+    wait: Wait = 0,
     queue: Annotated[str, typer.Option(help="The queue of the pods that share a GPU.")] = DEFAULT_QUEUE,
     image: Annotated[str, typer.Option(help="What these pods run: anything that does not end.")] = IMAGE,
     cuda_image: Annotated[
@@ -90,8 +93,8 @@ def verify(  # noqa: PLR0913 - every option of the command
 
     The pods that it starts use no GPU memory, and are gone afterwards with their namespace, kai-anywhere-verify.
     """
-    if pre and (node or evidence):
-        option = "--node" if node else "--evidence"
+    narrowed = {"--node": node, "--only": only, "--skip": skip, "--wait": wait, OPTION: evidence}
+    if pre and (option := next((name for name, value in narrowed.items() if value), None)):
         raise typer.BadParameter(f"--pre looks at the whole cluster before the install: leave {option} out.")
     if (board or jetpack) and not evidence:
         raise typer.BadParameter(f"{'--board' if board else '--jetpack'} is for {OPTION}.")
@@ -105,8 +108,8 @@ def verify(  # noqa: PLR0913 - every option of the command
         seen_nodes, unseen = _seen(place.cluster)
         nodes = _nodes(seen_nodes, place.stack, node or ()) if not unseen else []
         say("what doctor checks")
-        facts = facts_of(place, stack)
-        stands = components.verify(diagnose(facts))
+        facts, diagnosis = look(place, stack, Choice(frozenset(only or ()), frozenset(skip or ())), wait_s=wait)
+        stands = components.verify(diagnosis)
         done = [stands]
         if unseen:
             done.append(Step(name=reservation_pods.NAME, outcome=Outcome.SKIPPED, says=unseen))

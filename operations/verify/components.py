@@ -18,6 +18,9 @@ def verify(diagnosis: Diagnosis) -> Step:
         says = f"{len(diagnosis.not_checked)} checks need more than this user may read; {diagnosis.checked} passed."
         unseen = sorted({gap.why for gap in diagnosis.unseen})
         return Step(name=NAME, outcome=Outcome.SKIPPED, says=says, evidence=(*problems, *unseen))
+    if not diagnosis.checked:
+        says = "no check was done: --only and --skip leave none. Hosts are asked by `kai-anywhere doctor --hosts`."
+        return Step(name=NAME, outcome=Outcome.SKIPPED, says=says)
     return Step(
         name=NAME, outcome=Outcome.HELD, says=f"{diagnosis.checked} checks of doctor passed.", evidence=problems
     )

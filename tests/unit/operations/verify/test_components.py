@@ -7,11 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from operations.__main__ import app
+from operations.exit_status import ExitStatus
 from operations.verify import components
 from operations.verify.steps import Outcome, Report
 from testbed.stacks import STACK_FILES
 from tests.support.api_server import ApiServer
-from tests.support.doctor import PATHS, well
+from tests.support.doctor import PATHS, World, well
 
 
 def test_a_cluster_that_is_well_holds(api: ApiServer, tmp_path: Path) -> None:
@@ -51,3 +52,55 @@ def test_who_may_not_see_nodes_gets_what_can_be_verified_without_them(
     assert (pods.name, pods.outcome) == ("reservation pods", Outcome.SKIPPED)
     assert "nodes can't be read, so nothing is tried on any. The cluster at" in pods.says
     assert {request.method for request in api.asked} == {"GET"}
+
+
+def test_it_waits_for_components_that_are_still_starting(
+    api: ApiServer, config_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = _stack(config_path, tmp_path, monkeypatch)
+    world.scale("binder")
+
+    def started(seconds: float) -> None:
+        assert seconds > 0
+        world.scale("binder", 1)
+        world.one("deployments", "binder")["status"] = {"availableReplicas": 1}
+        world.serve(api)
+
+    world.serve(api)
+    without = CliRunner().invoke(app, ["verify", "--no-workload", "--json"])
+    assert Report.model_validate_json(without.stdout).steps[0].outcome is Outcome.FAILED
+    monkeypatch.setattr("operations.doctor.commands.time.sleep", started)
+    done = CliRunner().invoke(app, ["verify", "--no-workload", "--wait", "600", "--json"])
+    assert Report.model_validate_json(done.stdout).steps[0].outcome is Outcome.HELD
+    assert "of 600 s: KA0205" in done.stderr
+
+
+def test_categories_of_checks_are_left_out(
+    api: ApiServer, config_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = _stack(config_path, tmp_path, monkeypatch)
+    world.scale("binder")
+    world.serve(api)
+    done = CliRunner().invoke(app, ["verify", "--no-workload", "--skip", "kai", "--json"])
+    assert Report.model_validate_json(done.stdout).steps[0].outcome is Outcome.HELD
+    done = CliRunner().invoke(app, ["verify", "--no-workload", "--only", "kai", "--json"])
+    assert Report.model_validate_json(done.stdout).steps[0].outcome is Outcome.FAILED
+    done = CliRunner().invoke(app, ["verify", "--no-workload", "--only", "kai", "--skip", "kai", "--json"])
+    step = Report.model_validate_json(done.stdout).steps[0]
+    assert (step.outcome, step.says.partition(":")[0]) == (Outcome.SKIPPED, "no check was done")
+
+
+@pytest.mark.parametrize(
+    "option", ["--node=jetson-1", "--only=kai", "--skip=kai", "--wait=1", "--evidence=evidence.json"]
+)
+def test_before_the_install_nothing_is_narrowed(option: str) -> None:
+    done = CliRunner().invoke(app, ["verify", "--pre", option], env={"COLUMNS": "200"})
+    assert done.exit_code == ExitStatus.USAGE
+    assert f"leave {option.partition('=')[0]} out" in done.stderr
+
+
+def _stack(config_path: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    shutil.copy(STACK_FILES / "Pulumi.jetson.yaml", folder)
+    monkeypatch.setattr("operations.reading.ROOT", folder)
+    monkeypatch.setenv("KUBECONFIG", config_path)
+    return well()
