@@ -173,7 +173,7 @@ def _shared(place: Place, stack: str, nodes: Sequence[Node], workload: Workload)
         yield Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says)
         return
     with _namespace(place.cluster) as scratch:
-        trial = Sharing(scratch, place.stack, workload.image, workload.queue, say)
+        trial = Sharing(scratch, place.stack, workload.image, workload.queue, say, logs=not place.simulated)
         addition = VectorAddition(scratch, workload.queue, say)
         for node in nodes:
             shared = trial.verify(node.name)

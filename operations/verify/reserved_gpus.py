@@ -27,8 +27,13 @@ class Reserved:
     missing: tuple[str, ...] = ()
 
 
-def reserved_gpus(cluster: Cluster, running: Sequence[Pod]) -> Reserved:
+def reserved_gpus(cluster: Cluster, running: Sequence[Pod], *, logs: bool) -> Reserved:
     """Look at the reservation pods of the GPU groups of pods that run.
+
+    Args:
+        cluster: where they run.
+        running: the pods.
+        logs: whether they have logs; a simulator's pods are records.
 
     Raises:
         ClusterUnreachableError: if the API server does not answer.
@@ -51,7 +56,7 @@ def reserved_gpus(cluster: Cluster, running: Sequence[Pod]) -> Reserved:
                 evidence.append(f"{_NAME} of GPU group {group}: {gpu}")
             else:
                 missing.append(f"the reservation pod of GPU group {group} names no GPU")
-            evidence += _log(cluster, pod)
+            evidence += _log(cluster, pod) if logs else ()
     return Reserved(tuple(evidence), tuple(missing))
 
 

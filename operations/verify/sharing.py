@@ -147,6 +147,7 @@ class Sharing:
         image: what the pods run.
         queue: theirs.
         report: is told what happens, a line each.
+        logs: whether pods have logs; a simulator's are records.
     """
 
     scratch: Scratch
@@ -154,6 +155,7 @@ class Sharing:
     image: str
     queue: str
     report: Callable[[str], None]
+    logs: bool = True
 
     def verify(self, node: str) -> Step:
         """Create the pods, wait for KAI's decisions, compare with the plan, and remove the pods.
@@ -176,7 +178,8 @@ class Sharing:
                 self._remove(pods)
                 return Step(name=NAME, place=node, outcome=Outcome.FAILED, says=says, evidence=(refused.message,))
         trial_pods = self._decided(trial)
-        reserved = reserved_gpus(self.scratch.cluster, [pod for pod in trial_pods if _runs(pod)])
+        running = [pod for pod in trial_pods if _runs(pod)]
+        reserved = reserved_gpus(self.scratch.cluster, running, logs=self.logs)
         self._remove(pods)
         return judged(trial, trial_pods, reserved)
 

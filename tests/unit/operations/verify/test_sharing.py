@@ -1,6 +1,7 @@
 """The workload that shares a GPU: what it asks for, what is expected of it, and that nothing of it stays."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,6 +111,19 @@ def test_a_board_without_a_known_image_is_told_which_one_to_build(  # noqa: PLR0
     assert step.outcome is Outcome.SKIPPED
     assert f"with nvcc of {cuda}" in step.says
     assert step.says.endswith(f"kai-anywhere verify --cuda-image REGISTRY/vectoradd:{tag}")
+
+
+def test_the_records_of_a_simulator_are_asked_for_no_log(
+    kai: Kai, cluster: Cluster, settings: StackSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kai.log = "found GPU-1111\n"
+    monkeypatch.setattr("simulator.status", lambda _: SimpleNamespace(kai_programs="images"))
+    [step] = _verified(cluster, settings, simulated=True)
+    assert step.outcome is Outcome.HELD
+    assert not [line for line in step.evidence if "log: " in line]
+    kai.made.clear()
+    step, _ = _verified(cluster, settings)
+    assert [line for line in step.evidence if "log: " in line]
 
 
 def test_a_full_gpu_is_left_alone(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
