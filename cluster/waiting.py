@@ -10,8 +10,13 @@ from cluster.errors import ClusterError, ClusterUnreachableError
 from manifests.wording import first_of
 
 POLL_SECONDS = 1.0
-"""The longest pause. The first one is a tenth of it: most of what is waited for comes within a second or two."""
+"""The longest pause, but after a slow look. The first one is a tenth of it: most of what is waited for comes within a
+second or two."""
 _PAUSES_GROW_BY = 1.5
+_LOOKS_TAKE = 0.1
+"""Of the time of a wait, at most. A look at 1,000 nodes reads all of them: megabytes, and a tenth of a second of a
+processor."""
+_LONGEST_PAUSE_SECONDS = 10.0
 REPORT_SECONDS = 10.0
 _DRY_RUN_MANAGER = "kai-anywhere-wait"
 _WEBHOOK_REFUSES = "denied the request"
@@ -46,10 +51,13 @@ def wait_for(cluster: Cluster, condition: Condition, *, timeout_seconds: float, 
     reported = start
     pause = POLL_SECONDS / 10
     while True:
+        begin = time.monotonic()
         try:
             missing = condition.missing(cluster)
+            rest = (time.monotonic() - begin) * (1 / _LOOKS_TAKE - 1)
         except ClusterUnreachableError as error:
             missing = str(error).splitlines()[0]
+            rest = 0.0
         if missing is None:
             return
         now = time.monotonic()
@@ -60,7 +68,8 @@ def wait_for(cluster: Cluster, condition: Condition, *, timeout_seconds: float, 
         if now - reported >= REPORT_SECONDS:
             reported = now
             report(f"waiting for {condition.what}: {missing} ({now - start:.0f} s of at most {timeout_seconds:.0f} s)")
-        time.sleep(pause)
+        # What comes at the very end of the time is seen by a last look.
+        time.sleep(min(max(pause, rest), _LONGEST_PAUSE_SECONDS, start + timeout_seconds - now))
         pause = min(pause * _PAUSES_GROW_BY, POLL_SECONDS)
 
 

@@ -85,6 +85,49 @@ def test_a_refusal_ends_the_wait_at_once(api: ApiServer, cluster: Cluster) -> No
         wait_for(cluster, _RUNTIME_CLASS, timeout_seconds=60, report=_silent)
 
 
+class _Clock:
+    """Time that passes where somebody sleeps or looks."""
+
+    def __init__(self, look_seconds: float, *, reachable: bool = True) -> None:
+        self.now = 0.0
+        self.looks: list[float] = []
+        self._look_seconds = look_seconds
+        self._reachable = reachable
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def look(self, _: Cluster) -> str:
+        self.looks.append(self.now)
+        self.now += self._look_seconds
+        if not self._reachable:
+            raise ClusterUnreachableError("away")
+        return "not yet"
+
+
+@pytest.mark.parametrize(
+    ("clock", "looks"),
+    [
+        pytest.param(_Clock(0.0), range(60, 70), id="each second where a look costs nothing"),
+        pytest.param(_Clock(0.3), range(20, 23), id="a tenth of the time where it costs"),
+        pytest.param(_Clock(5.0), range(4, 6), id="each ten seconds at least"),
+        pytest.param(_Clock(5.0, reachable=False), range(10, 13), id="and soon again where nobody answered"),
+    ],
+)
+def test_looks_take_a_tenth_of_a_wait_at_most(
+    clock: _Clock, looks: range, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 1.0)
+    monkeypatch.setattr(waiting, "time", clock)
+    with pytest.raises(ClusterError, match="Waited 60 s"):
+        wait_for(cluster, Condition("it", clock.look, "no cause"), timeout_seconds=60, report=lambda _: None)
+    assert len(clock.looks) in looks
+    assert clock.looks[-1] == pytest.approx(60, abs=5), "the last look is at the end"
+
+
 def _missing(condition: Condition, cluster: Cluster) -> str | None:
     return condition.missing(cluster)
 
