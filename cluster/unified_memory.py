@@ -1,6 +1,6 @@
 """Machines whose GPU takes its memory from the system's: KAI and the kubelet give away the same bytes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from cluster.answers import Node, Pod
 from cluster.client import Cluster
@@ -34,13 +34,19 @@ def read_system_requests(cluster: Cluster, settings: StackSettings) -> dict[str,
         raise
     except ClusterError:
         return {}
-    return {name: requested_mib(pod for pod in pods if pod.node == name and not pod.ended) for name in machines}
+    return requested_mib(pods, machines)
 
 
-def requested_mib(pods: Iterable[Pod]) -> int:
-    """What pods request of the system's memory together, rounded up to MiB."""
-    total = sum((memory for pod in pods if (memory := _memory(pod))), start=0)
-    return -(-total // MIB)
+def requested_mib(pods: Iterable[Pod], machines: Collection[str]) -> dict[str, int]:
+    """What the pods of each machine request of the system's memory together, rounded up to MiB.
+
+    Those that ended hold nothing any more.
+    """
+    requested = dict.fromkeys(machines, 0)
+    for pod in pods:
+        if pod.node in requested and not pod.ended:
+            requested[pod.node] += _memory(pod)
+    return {name: -(-memory // MIB) for name, memory in requested.items()}
 
 
 def judge_unified_memory(

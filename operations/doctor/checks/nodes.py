@@ -9,7 +9,7 @@ from cluster.first_contact import planned_labels
 from cluster.label_writers import SATURATED_MIB, judge_memory, judge_owners
 from cluster.node_findings import judge_fake_gpus, judge_stack_nodes
 from cluster.sharing_findings import ISOLATOR_WEBHOOK, judge_sharing
-from cluster.unified_memory import REMEDY, judge_unified_memory, requested_mib
+from cluster.unified_memory import REMEDY, gpu_memory, judge_unified_memory, requested_mib
 from gpu_sharing.arithmetic import read_label
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY, PLATFORM, TIME_SLICING_POOL
 from operations.doctor.check import Category, Finding, Severity, Subject, check, of_node
@@ -227,14 +227,9 @@ def _sharing(facts: Facts) -> Iterator[findings.Finding]:
 
 
 def _unified(facts: Facts) -> Iterator[findings.Finding]:
-    settings = facts.settings
-    if settings is None:
-        return
-    requested = {
-        name: requested_mib(pod for pod in facts.snapshot.pods if pod.node == name and not pod.ended)
-        for name in {*settings.platform.jetsons, *settings.platform.unified_memory_nodes}
-    }
-    yield from judge_unified_memory(settings, facts.nodes, requested)
+    if facts.settings is not None:
+        requested = requested_mib(facts.snapshot.pods, gpu_memory(facts.settings))
+        yield from judge_unified_memory(facts.settings, facts.nodes, requested)
 
 
 _check = partial(check, Category.NODES, sees=(Source.NODES,))

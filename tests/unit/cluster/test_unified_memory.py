@@ -59,8 +59,8 @@ def test_it_is_told_from_the_first_mebibyte_on(requests: int, told: bool) -> Non
 def test_requests_are_rounded_up_and_what_cant_be_read_counts_nothing() -> None:
     odd = {"metadata": {"name": "odd", "namespace": "x", "annotations": {"gpu-memory": "4Gi"}}, "spec": {}}
     pods = [Pod.model_validate(each) for each in (_pod("1"), _pod("1Mi"), odd)]
-    assert requested_mib(pods) == 2
-    assert requested_mib([]) == 0
+    assert requested_mib(pods, {"jetson-1", "jetson-2"}) == {"jetson-1": 2, "jetson-2": 0}
+    assert requested_mib(pods, {}) == {}
 
 
 def test_only_running_pods_of_the_machine_are_counted(config_path: str, api: ApiServer) -> None:
