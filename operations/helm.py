@@ -14,6 +14,7 @@ import yaml
 import toolchain
 from manifests.objects import ChartReference, HelmRelease, Manifest
 from operations.errors import OperationError
+from toolchain.programs import HELM
 
 _SECONDS = 120
 _OF_THE_USER = ("HELM_", "KUBECONFIG")
@@ -55,7 +56,7 @@ class Helm:
         Raises:
             ToolchainError: it can't be had. There is no weaker way to look at a chart.
         """
-        return cls(toolchain.install(toolchain.CHARTS)[toolchain.Program.HELM])
+        return cls(toolchain.install(toolchain.CHARTS)[HELM])
 
     def render(
         self,

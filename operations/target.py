@@ -18,6 +18,7 @@ from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
 from operations import kai_programs
 from operations.errors import OperationError
 from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_settings, read_stack_file, with_settings
+from toolchain.programs import KUBERNETES_PROVIDER, LANGUAGE_PYTHON
 from toolchain.progress import say
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -192,7 +193,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
 def _plugins() -> dict[str, list[dict[str, str]]]:
     """Where the engine's plugins are: it warns at every run of those that it has to look for on PATH."""
     programs = toolchain.install(toolchain.ENGINE)
-    language, provider = toolchain.Program.LANGUAGE_PYTHON, toolchain.Program.KUBERNETES_PROVIDER
+    language, provider = LANGUAGE_PYTHON, KUBERNETES_PROVIDER
     return {
         "languages": [{"name": "python", "path": str(programs[language].parent)}],
         "providers": [

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from operations.target import ROOT
 from toolchain.install import Located, survey
-from toolchain.programs import Program
+from toolchain.program import Program
+from toolchain.programs import ALL
 
 _WIDTH = 160
 
@@ -35,7 +36,7 @@ def commit() -> str:
 def version_text() -> str:
     """The whole text; looks at what is there, and asks no host."""
     at = f" ({revision})" if (revision := commit()) else ""
-    return f"kai-anywhere {project_version()}{at} in {ROOT}\n\n{programs_text(survey(Program).located)}"
+    return f"kai-anywhere {project_version()}{at} in {ROOT}\n\n{programs_text(survey(ALL).located)}"
 
 
 def programs_text(located: Mapping[Program, Located]) -> str:
@@ -43,12 +44,12 @@ def programs_text(located: Mapping[Program, Located]) -> str:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("Program", "Version", "From", "Place"):
         table.add_column(column, overflow="fold")
-    for program in Program:
+    for program in ALL:
         if program in located:
             location = located[program]
-            table.add_row(program.value, location.version or "unknown", location.origin.value, str(location.path))
+            table.add_row(program.name, location.version or "unknown", location.origin.value, str(location.path))
         else:
-            table.add_row(program.value, "-", "-", "not there yet; whoever needs it downloads or builds it")
+            table.add_row(program.name, "-", "-", "not there yet; whoever needs it downloads or builds it")
     out = io.StringIO()
     Console(file=out, width=_WIDTH, color_system=None, highlight=False).print(table)
     return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").splitlines())

@@ -14,6 +14,7 @@ from simulator.pki import ADMINISTRATOR, CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDU
 from simulator.ports import LOOPBACK
 from simulator.records import Ports
 from toolchain import Program, cache
+from toolchain.programs import ETCD, KUBE_APISERVER, KUBE_APISERVER_1_34, KUBE_CONTROLLER_MANAGER, KUBE_SCHEDULER, KWOK
 
 OPERANDS = "operands"
 """The name of our own process, see `simulator.operands`."""
@@ -53,7 +54,7 @@ def etcd(programs: Mapping[Program, Path], layout: Layout, pki: Pki, ports: Port
     return Command(
         "etcd",
         (
-            str(programs[Program.ETCD]),
+            str(programs[ETCD]),
             f"--data-dir={layout.etcd}",
             "--name=simulator",
             f"--listen-client-urls=https://{LOOPBACK}:{ports.etcd}",
@@ -98,7 +99,7 @@ def api_server(
     return Command(
         "kube-apiserver",
         (
-            str(programs[Program.KUBE_APISERVER_1_34 if older else Program.KUBE_APISERVER]),
+            str(programs[KUBE_APISERVER_1_34 if older else KUBE_APISERVER]),
             f"--bind-address={LOOPBACK}",
             f"--secure-port={ports.api_server}",
             f"--tls-cert-file={certificate}",
@@ -136,7 +137,7 @@ def controller_manager(programs: Mapping[Program, Path], layout: Layout, pki: Pk
     return Command(
         "kube-controller-manager",
         (
-            str(programs[Program.KUBE_CONTROLLER_MANAGER]),
+            str(programs[KUBE_CONTROLLER_MANAGER]),
             f"--kubeconfig={kubeconfig}",
             "--use-service-account-credentials",
             f"--root-ca-file={pki.authority}",
@@ -163,7 +164,7 @@ def scheduler(programs: Mapping[Program, Path], layout: Layout) -> Command:
     return Command(
         "kube-scheduler",
         (
-            str(programs[Program.KUBE_SCHEDULER]),
+            str(programs[KUBE_SCHEDULER]),
             f"--kubeconfig={kubeconfig}",
             "--leader-elect=false",
             "--secure-port=0",
@@ -179,7 +180,7 @@ def kwok(programs: Mapping[Program, Path], layout: Layout, stages: Path = STAGES
     return Command(
         "kwok",
         (
-            str(programs[Program.KWOK]),
+            str(programs[KWOK]),
             f"--kubeconfig={layout.kubeconfig}",
             f"--manage-nodes-with-annotation-selector={'='.join(SIMULATED)}",
             # Node leases would have to run out (40 s) before the successor of a killed kwok takes its nodes over;

@@ -20,6 +20,7 @@ from simulator.layout import Layout
 from simulator.supervisor import Supervisor
 from testbed.stacks import Json, changed
 from testbed.waiting import eventually
+from toolchain.programs import ETCD, KUBE_APISERVER
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def _api_server(folder: Path) -> simulator.ControlPlane:
     layout = Layout.of(folder)
     layout.logs.mkdir(mode=0o700, parents=True)
     layout.home.mkdir(mode=0o700)
-    installed = toolchain.install((toolchain.Program.ETCD, toolchain.Program.KUBE_APISERVER))
+    installed = toolchain.install((ETCD, KUBE_APISERVER))
     identities = pki.ensure(layout.pki)
     chosen = records.Ports(**dict(zip(records.Ports.model_fields, ports.free_ports(4), strict=True)))
     etcd, server = (f"https://{ports.LOOPBACK}:{port}" for port in (chosen.etcd, chosen.api_server))

@@ -7,37 +7,20 @@ from toolchain.download import reachable
 from toolchain.errors import ToolchainError
 from toolchain.image_programs import FOLDER_VARIABLE, IMAGES, ImageProgram, name_of, program_of
 from toolchain.install import Origin, environment, install, install_located
-from toolchain.programs import (
-    CHARTS,
-    ENGINE,
-    HOSTS,
-    LANGUAGES,
-    MONITORING,
-    NODE,
-    OLDER,
-    PACKAGES,
-    REGISTRIES,
-    SIMULATOR,
-    TYPESCRIPT,
-    YAML,
-    Program,
-)
+from toolchain.program import Program
+from toolchain.programs import CHARTS, ENGINE, LANGUAGES, OLDER, PACKAGES, REGISTRIES, SIMULATOR, YAML
 from toolchain.registry import reachable as registry_reachable
 
 __all__ = [
     "CHARTS",
     "ENGINE",
     "FOLDER_VARIABLE",
-    "HOSTS",
     "IMAGES",
     "LANGUAGES",
-    "MONITORING",
-    "NODE",
     "OLDER",
     "PACKAGES",
     "REGISTRIES",
     "SIMULATOR",
-    "TYPESCRIPT",
     "YAML",
     "ImageProgram",
     "Origin",

@@ -13,19 +13,8 @@ import typer
 from toolchain.errors import ToolchainError
 from toolchain.image_programs import from_image
 from toolchain.install import Located, environment, install_located, survey
-from toolchain.programs import (
-    CHARTS,
-    ENGINE,
-    HOSTS,
-    LANGUAGES,
-    MONITORING,
-    NODE,
-    OLDER,
-    RECIPES,
-    REGISTRIES,
-    SIMULATOR,
-    Program,
-)
+from toolchain.program import Program
+from toolchain.programs import ALL, CHARTS, ENGINE, KUBECTL, LANGUAGES, OLDER, PACKAGES, REGISTRIES, SIMULATOR
 from toolchain.progress import say
 
 _COMMAND_NOT_FOUND = 127
@@ -39,11 +28,8 @@ class Group(StrEnum):
     ENGINE = "engine"
     SIMULATOR = "simulator"
     LANGUAGES = "languages"
-    HOSTS = "hosts"
-    NODE = "node"
     CHARTS = "charts"
     REGISTRIES = "registries"
-    MONITORING = "monitoring"
     OLDER = "older"
     SHELL = "shell"
     ALL = "all"
@@ -58,25 +44,30 @@ _PROGRAMS = {
     Group.ENGINE: ENGINE,
     Group.SIMULATOR: SIMULATOR,
     Group.LANGUAGES: LANGUAGES,
-    Group.HOSTS: HOSTS,
-    Group.NODE: NODE,
     Group.CHARTS: CHARTS,
     Group.REGISTRIES: REGISTRIES,
-    Group.MONITORING: MONITORING,
     Group.OLDER: OLDER,
-    Group.SHELL: (*ENGINE, Program.KUBECTL),
-    Group.ALL: (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *HOSTS, *NODE, *CHARTS, *REGISTRIES, *MONITORING),
+    Group.SHELL: (*ENGINE, KUBECTL),
+    # The others are asked for by name: who has an official pulumi needs no stand-in.
+    Group.ALL: tuple(program for program in ALL if program not in PACKAGES),
 }
 
 
 _GROUP_HELP = (
     "engine: what `pulumi up` needs; simulator: what the simulated cluster needs; "
-    "languages: what programs in other languages than Python need; hosts: what the tests of the host agent need; "
-    "node: what a real node beside the simulated ones needs; charts: what renders Helm charts; "
-    "registries: what asks registries for images; monitoring: what loads alert rules in tests; "
-    "older: what makes that cluster an older one; shell: what a person calls by hand."
+    "older: what makes that cluster an older one; languages: what programs in other languages than Python need; "
+    "charts: what renders Helm charts; registries: what asks registries for images; "
+    "shell: what a person calls by hand."
 )
 GroupOption = Annotated[Group | None, typer.Option(help=_GROUP_HELP)]
+
+
+def _program(name: str) -> Program:
+    for program in ALL:
+        if program.name == name:
+            return program
+    raise typer.BadParameter(f"'{name}' is not one of {', '.join(map(str, ALL))}.")
+
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -85,7 +76,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 def install(
     group: Annotated[list[Group] | None, typer.Option(help=_GROUP_HELP)] = None,
     programs: Annotated[
-        list[Program] | None, typer.Argument(help="Single programs; without any, whole groups.")
+        list[Program] | None,
+        typer.Argument(help="Single programs; without any, whole groups.", parser=_program, metavar="PROGRAM"),
     ] = None,
 ) -> None:
     """Get what is missing and show where each program lies."""
@@ -139,9 +131,9 @@ def _show(programs: Iterable[Program], located: Mapping[Program, Located], notes
     for program in programs:
         location = located.get(program)
         rows.append(
-            (program, location.version or "not told", location.origin, str(location.path))
+            (program.name, location.version or "not told", location.origin, str(location.path))
             if location
-            else (program, "missing", "-", f"to download, or to build in about {RECIPES[program].minutes} min")
+            else (program.name, "missing", "-", f"to download, or to build in about {program.recipe.minutes} min")
         )
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:

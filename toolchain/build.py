@@ -7,8 +7,8 @@ from pathlib import Path
 
 from toolchain import cache
 from toolchain.go import GoEnvironment, check_go, module_folder, run_go
-from toolchain.programs import ModuleFile, Recipe, module_files
 from toolchain.progress import duration, packages, progress, say
+from toolchain.recipe import ModuleFile, Recipe, module_files
 
 _MEBIBYTE = 1 << 20
 _FLAGS = ("-mod=readonly", "-buildvcs=false", "-trimpath")
@@ -25,7 +25,7 @@ def built(recipe: Recipe) -> Path:
 
 def title(recipe: Recipe) -> str:
     """Names what a recipe makes, for a person."""
-    return f"{', '.join(recipe.programs)} {recipe.version}"
+    return f"{', '.join(recipe.executables)} {recipe.version}"
 
 
 def _build(recipe: Recipe, into: Path) -> None:
@@ -107,7 +107,7 @@ def _compile(recipe: Recipe, source: Path, into: Path, stale: frozenset[str], wh
     variables = " ".join(f"-X {name}={value}" for name, value in recipe.variables)
     mains = [package for _, package in recipe.packages]
     # With several main packages Go names each result after its package's last path element.
-    output = f"{into}/" if len(mains) > 1 else str(into / recipe.programs[0])
+    output = f"{into}/" if len(mains) > 1 else str(into / recipe.executables[0])
     arguments = [
         "build",
         "-v",
@@ -119,7 +119,7 @@ def _compile(recipe: Recipe, source: Path, into: Path, stale: frozenset[str], wh
         output,
         *mains,
     ]
-    with progress(f"building {', '.join(recipe.programs)}", len(stale), packages) as advance:
+    with progress(f"building {', '.join(recipe.executables)}", len(stale), packages) as advance:
 
         def take(line: str) -> bool:
             is_package = line in stale

@@ -5,6 +5,8 @@ Safe under concurrent runs (a file lock per entry, freed by the operating system
 """
 
 import errno
+import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -31,6 +33,12 @@ def location() -> Path:
     """The folder that KAI_ANYWHERE_CACHE names, or the user's own."""
     chosen = os.environ.get(LOCATION_VARIABLE)
     return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("kai-anywhere")
+
+
+def entry_name(name: str, version: str, *content: object) -> str:
+    """`<name>-<version>-<first 12 hex digits of the SHA-256 over the content>`."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return f"{name}-{version}-{digest[:12]}"
 
 
 def find(entry: str, files: Iterable[str]) -> Path | None:

@@ -12,18 +12,12 @@ from types import MappingProxyType
 from toolchain import cache
 from toolchain.build import built, title
 from toolchain.download import DownloadUnavailableError, downloaded, reachable
-from toolchain.official import Download, official_download, this_platform
+from toolchain.official import Download, this_platform
 from toolchain.path_lookup import PassedOver, Present, look_up, search_path
-from toolchain.programs import (
-    KUBERNETES_PROVIDER_VERSION,
-    LANGUAGES,
-    PACKAGES,
-    RECIPES,
-    VERSION_CHECKS,
-    Program,
-    Recipe,
-)
+from toolchain.program import Program
+from toolchain.programs import KUBERNETES_PROVIDER, KUBERNETES_PROVIDER_VERSION, PULUMI
 from toolchain.progress import say
+from toolchain.recipe import Recipe
 
 _PLUGIN_HOST = "https://get.pulumi.com"
 # stdout belongs to what the caller prints.
@@ -83,7 +77,7 @@ def environment(programs: Iterable[Program]) -> dict[str, str]:
     ours = [
         str(located.path.parent)
         for program, located in install_located(programs).items()
-        if shutil.which(program, path=search_path()) != str(located.path)
+        if shutil.which(program.name, path=search_path()) != str(located.path)
     ]
     return os.environ | {"PATH": os.pathsep.join(dict.fromkeys((interpreter, *ours, *rest)))}
 
@@ -120,64 +114,62 @@ def install_located(programs: Iterable[Program]) -> Mapping[Program, Located]:
         for note in overview.notes:
             say(note)
     plan = {program: _means(program) for program in missing}
-    recipes = list({means.name: means for means in plan.values() if isinstance(means, Recipe)}.values())
-    _announce(recipes)
-    begun: set[str] = set()
+    to_build = [program for program, means in plan.items() if isinstance(means, Recipe)]
+    # One recipe may make several programs.
+    builds = list({program.recipe.name: program for program in reversed(to_build)}.values())[::-1]
+    _announce(builds)
     for program, means in plan.items():
-        if isinstance(means, Recipe) and means.name not in begun:
-            begun.add(means.name)
-            rest = build_minutes(recipe for recipe in recipes if recipe.name not in begun)
+        if program in builds:
+            number = builds.index(program) + 1
+            rest = build_minutes(builds[number:])
             say(
-                f"{len(begun)} of {len(recipes)}: {title(means)}, about {means.minutes} min"
+                f"{number} of {len(builds)}: {title(program.recipe)}, about {program.recipe.minutes} min"
                 + (f", and {rest} min for the rest" if rest else "")
             )
         located[program] = _obtain(program, means)
     return MappingProxyType({program: located[program] for program in programs})
 
 
-def build_minutes(recipes: Iterable[Recipe]) -> int:
-    """The minutes that recipes take on two cores with an empty Go cache, each recipe counted once."""
-    return sum(recipe.minutes for recipe in {recipe.name: recipe for recipe in recipes}.values())
+def build_minutes(programs: Iterable[Program]) -> int:
+    """The minutes that builds take on two cores with an empty Go cache; what is made together counts once."""
+    return sum({program.recipe.name: program.recipe.minutes for program in programs}.values())
 
 
 def _cached(program: Program) -> Located | None:
-    download = official_download(program, this_platform())
+    download = program.download(this_platform())
     if isinstance(download, Download) and (folder := cache.find(download.entry, download.files)):
-        return Located(folder / program, download.version, Origin.DOWNLOADED)
-    recipe = RECIPES[program]
+        return Located(folder / program.name, download.version, Origin.DOWNLOADED)
+    recipe = program.recipe
     if folder := cache.find(recipe.entry, recipe.files):
-        return Located(folder / program, recipe.version, Origin.BUILT)
+        return Located(folder / program.name, recipe.version, Origin.BUILT)
     return None
 
 
 def _means(program: Program) -> Download | _Plugin | Recipe:
-    recipe = RECIPES[program]
-    if program is Program.KUBERNETES_PROVIDER:
-        return _Plugin() if reachable(_PLUGIN_HOST) else recipe
-    download = official_download(program, this_platform())
+    if program is KUBERNETES_PROVIDER:
+        return _Plugin() if reachable(_PLUGIN_HOST) else program.recipe
+    download = program.download(this_platform())
     if isinstance(download, str):
         say(f"{program} has no official download that can be used: {download}")
-        return recipe
-    return download if all(reachable(asset.url) for asset in download.assets) else recipe
+        return program.recipe
+    return download if all(reachable(asset.url) for asset in download.assets) else program.recipe
 
 
-def _announce(recipes: Sequence[Recipe]) -> None:
-    if recipes:
+def _announce(builds: Sequence[Program]) -> None:
+    if builds:
         say(f"to build from Go modules, kept in {cache.root()}:")
-        for recipe in recipes:
-            say(f"  {title(recipe)}: {recipe.minutes} min, {_not_needed(recipe.programs[0])}")
+        for program in builds:
+            say(f"  {title(program.recipe)}: {program.recipe.minutes} min, {_not_needed(program)}")
         say(
-            f"The first time this takes about {build_minutes(recipes)} min on two cores, "
+            f"The first time this takes about {build_minutes(builds)} min on two cores, "
             "later builds much less. What was built is kept, also after Ctrl-C."
         )
 
 
 def _not_needed(program: Program) -> str:
-    if program in {Program.LANGUAGE_PYTHON, *LANGUAGES, *PACKAGES}:
-        return "unless it comes with a pulumi on PATH"
-    if program is Program.KUBERNETES_PROVIDER:
-        return "unless it is on PATH"
-    return f"unless {VERSION_CHECKS[program].accepted.text} is on PATH"
+    if program.check is not None:
+        return f"unless {program.check.accepted.text} is on PATH"
+    return f"unless it {'is' if program is KUBERNETES_PROVIDER else 'comes with a pulumi'} on PATH"
 
 
 def _obtain(program: Program, means: Download | _Plugin | Recipe) -> Located:
@@ -191,18 +183,17 @@ def _obtain(program: Program, means: Download | _Plugin | Recipe) -> Located:
             except DownloadUnavailableError as error:
                 say(f"the official download of {program} can't be used ({error}): building from Go modules instead")
             else:
-                return Located(folder / program, means.version, Origin.DOWNLOADED)
+                return Located(folder / program.name, means.version, Origin.DOWNLOADED)
         case _Plugin():
             if plugin := _install_plugin():
                 return plugin
         case Recipe():
             pass
-    recipe = RECIPES[program]
-    return Located(built(recipe) / program, recipe.version, Origin.BUILT)
+    return Located(built(program.recipe) / program.name, program.recipe.version, Origin.BUILT)
 
 
 def _install_plugin() -> Located | None:
-    pulumi = install((Program.PULUMI,))[Program.PULUMI]
+    pulumi = install((PULUMI,))[PULUMI]
     say(f"installing the Kubernetes provider plugin {KUBERNETES_PROVIDER_VERSION}")
     installed = subprocess.run(
         [pulumi, "plugin", "install", "resource", "kubernetes", KUBERNETES_PROVIDER_VERSION],
@@ -210,7 +201,7 @@ def _install_plugin() -> Located | None:
         stdout=_STDERR,
         check=False,
     )
-    plugin = look_up(Program.KUBERNETES_PROVIDER)
+    plugin = look_up(KUBERNETES_PROVIDER)
     if isinstance(plugin, Present):
         return Located(plugin.path, plugin.version, Origin.DOWNLOADED)
     say(f"`pulumi plugin install` exited with {installed.returncode}: building the provider from Go modules instead")

@@ -13,16 +13,16 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from toolchain import cache
+from toolchain.program import Program, Version, VersionCheck, parse_version, show_version
 from toolchain.programs import (
+    KUBE_SERVER_CHECK,
     KUBE_SERVERS,
+    KUBERNETES_PROVIDER,
     KUBERNETES_PROVIDER_VERSION,
     LANGUAGE_EXEC,
-    VERSION_CHECKS,
-    Program,
-    Version,
-    VersionCheck,
-    parse_version,
-    show_version,
+    LANGUAGE_PYTHON,
+    LANGUAGES,
+    PULUMI,
 )
 
 _ASK_SECONDS = 5.0
@@ -62,35 +62,18 @@ def search_path() -> str:
     )
 
 
-def look_up(program: Program) -> Present | PassedOver | None:  # noqa: PLR0911 - a table, one row a program
+def look_up(program: Program) -> Present | PassedOver | None:
     """What the user has of a program: accepted, passed over, or not there."""
-    match program:
-        case Program.LANGUAGE_PYTHON:
-            return _python_host()
-        case Program.LANGUAGE_YAML | Program.LANGUAGE_NODEJS:
-            host = _language_host(program)
-            return Present(host, None) if host else None
-        case Program.PACKAGE_HOST:
-            return None
-        case Program.KUBERNETES_PROVIDER:
-            return _provider()
-        case Program.KUBE_APISERVER | Program.KUBE_CONTROLLER_MANAGER | Program.KUBE_SCHEDULER:
-            return _kube_server(program)
-        case Program.PULUMI | Program.ETCD | Program.KWOK | Program.KUBECTL | Program.KUBE_APISERVER_1_34:
-            return _checked(program)
-        case (
-            Program.NVIDIA_CTK
-            | Program.CONTAINERD
-            | Program.DOCKERD
-            | Program.HELM
-            | Program.KUBELET
-            | Program.KUBE_PROXY
-            | Program.NFD_MASTER
-            | Program.NFD_WORKER
-            | Program.CRANE
-            | Program.PROMTOOL
-        ):
-            return _checked(program)
+    if program is LANGUAGE_PYTHON:
+        return _python_host()
+    if program in LANGUAGES:
+        host = _language_host(program)
+        return Present(host, None) if host else None
+    if program is KUBERNETES_PROVIDER:
+        return _provider()
+    if program in KUBE_SERVERS:
+        return _kube_server(program)
+    return _checked(program, program.check) if program.check else None
 
 
 def plugin_folder() -> Path:
@@ -105,11 +88,10 @@ def _which(program: str, folder: Path | None = None) -> Path | None:
     return Path(program_path).absolute() if program_path else None
 
 
-def _checked(program: Program) -> Present | PassedOver | None:
-    path = _which(program)
+def _checked(program: Program, check: VersionCheck) -> Present | PassedOver | None:
+    path = _which(program.name)
     if path is None:
         return None
-    check = VERSION_CHECKS[program]
     version = _version(path, check)
     if version is None:
         return PassedOver(f"{program} on PATH ({path}) does not tell its version: passed over")
@@ -122,7 +104,7 @@ def _checked(program: Program) -> Present | PassedOver | None:
 
 def _kube_server(program: Program) -> Present | PassedOver | None:
     """The servers come from PATH together, in one version, or not at all."""
-    checks = {server: _checked(server) for server in KUBE_SERVERS}
+    checks = {server: _checked(server, KUBE_SERVER_CHECK) for server in KUBE_SERVERS}
     mine = checks[program]
     if not isinstance(mine, Present):
         return mine
@@ -137,16 +119,16 @@ def _kube_server(program: Program) -> Present | PassedOver | None:
 
 def _language_host(program: Program) -> Path | None:
     """A language host belongs to the `pulumi` on PATH; with another `pulumi`, it is left alone."""
-    pulumi = _checked(Program.PULUMI)
+    pulumi = look_up(PULUMI)
     if not isinstance(pulumi, Present):
         return None
     # An installer may link `pulumi` into a folder on PATH and leave the language host beside the link's target.
     beside = pulumi.path.resolve().parent
-    return _which(program, pulumi.path.parent) or _which(program, beside) or _which(program)
+    return _which(program.name, pulumi.path.parent) or _which(program.name, beside) or _which(program.name)
 
 
 def _python_host() -> Present | PassedOver | None:
-    host = _language_host(Program.LANGUAGE_PYTHON)
+    host = _language_host(LANGUAGE_PYTHON)
     if host is None:
         return None
     if not (_which(LANGUAGE_EXEC, host.parent) or _which(LANGUAGE_EXEC)):
@@ -155,14 +137,14 @@ def _python_host() -> Present | PassedOver | None:
 
 
 def _provider() -> Present | None:
-    on_path = _which(Program.KUBERNETES_PROVIDER)
+    on_path = _which(KUBERNETES_PROVIDER.name)
     if on_path:
         return Present(on_path, None)
     folder = plugin_folder()
     # Pulumi leaves this mark beside the folder while, or after, an installation was cut off.
     if folder.with_name(f"{folder.name}.partial").exists():
         return None
-    plugin = _which(Program.KUBERNETES_PROVIDER, folder)
+    plugin = _which(KUBERNETES_PROVIDER.name, folder)
     return Present(plugin, KUBERNETES_PROVIDER_VERSION) if plugin else None
 
 

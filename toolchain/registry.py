@@ -17,7 +17,7 @@ from pathlib import Path
 from toolchain import download
 from toolchain.install import install
 from toolchain.official import Platform
-from toolchain.programs import Program
+from toolchain.programs import CRANE
 from toolchain.progress import mebibytes, progress
 
 _ASK_SECONDS = 60.0
@@ -59,7 +59,7 @@ class Crane:
         Raises:
             ToolchainError: It can't be had.
         """
-        return cls(install((Program.CRANE,))[Program.CRANE])
+        return cls(install((CRANE,))[CRANE])
 
     def manifest(self, image: str) -> bytes:
         """What a name stands for, byte for byte: an index of several platforms, or one platform's manifest.

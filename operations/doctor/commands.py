@@ -28,6 +28,7 @@ from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.reading import Place, open_place
 from operations.target import ROOT
+from toolchain.programs import LANGUAGE_PYTHON, PULUMI
 
 _AGAIN_SECONDS = 2.0
 
@@ -149,7 +150,7 @@ def hosts_of(stack: str, settings: StackSettings) -> dict[str, HostReport]:
     """
     if not settings.hosts:
         raise OperationError(f"Stack '{stack}' declares no hosts: docs/hosts.md says how. Leave --hosts out.")
-    environment = toolchain.environment((toolchain.Program.PULUMI, toolchain.Program.LANGUAGE_PYTHON))
+    environment = toolchain.environment((PULUMI, LANGUAGE_PYTHON))
     # It brings all of Pulumi, which other commands need not wait for.
     from operations.doctor.hosts.asking import ask  # noqa: PLC0415
 

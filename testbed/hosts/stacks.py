@@ -10,10 +10,11 @@ from testbed.engine import Stack
 from testbed.hosts import command_plugin
 from testbed.hosts.sshd import Machine, Sshd
 from testbed.stacks import ROOT, Json, changed, jetson, x86
+from toolchain.programs import LANGUAGE_PYTHON, PULUMI
 
 LOGIN_KEY = "login-key"
 """The secret that holds the login's private key."""
-ENGINE_PROGRAMS = (toolchain.Program.PULUMI, toolchain.Program.LANGUAGE_PYTHON)
+ENGINE_PROGRAMS = (PULUMI, LANGUAGE_PYTHON)
 _PROGRAM = Path(__file__).parent / "program"
 
 

@@ -11,12 +11,13 @@ import pytest
 import toolchain
 from config.cluster import Distribution
 from tests.support.hosts.roots import PROGRAM_FOLDERS, HostRoot, Serve
+from tests.support.programs import CONTAINERD, HOSTS
 
 
 @pytest.fixture(scope="session")
 def programs() -> Mapping[toolchain.Program, Path]:
     """nvidia-ctk and containerd 2.x."""
-    return toolchain.install(toolchain.HOSTS)
+    return toolchain.install(HOSTS)
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +35,7 @@ def containerd_1() -> Path:
 def containerd(request: pytest.FixtureRequest, programs: Mapping[toolchain.Program, Path]) -> Path:
     """Each line of containerd."""
     if request.param == "2.x":
-        return programs[toolchain.Program.CONTAINERD]
+        return programs[CONTAINERD]
     found = request.getfixturevalue("containerd_1")
     assert isinstance(found, Path)
     return found

@@ -23,6 +23,7 @@ from tests.support.hosts.roots import (
     install_toolkit,
     prepare,
 )
+from tests.support.programs import CONTAINERD, NVIDIA_CTK
 from toolchain import Program
 
 pytestmark = pytest.mark.engine
@@ -88,7 +89,7 @@ def test_both_runtimes_are_in_force_and_everything_else_is_as_before(  # noqa: P
 ) -> None:
     host = _host(tmp_path, distribution, main)
     calls = serve(host, distribution)
-    equip(host, distribution, programs[Program.NVIDIA_CTK], containerd, calls)
+    equip(host, distribution, programs[NVIDIA_CTK], containerd, calls)
     before = _effective(host, distribution, containerd, tmp_path / "before.toml")
     untouched = host.snapshot()
 
@@ -131,7 +132,7 @@ def test_comments_and_mode_of_the_main_file_stay_and_the_drop_in_is_no_more_read
 ) -> None:
     host = _host(tmp_path, Distribution.KUBEADM)
     host.path("/etc/containerd/config.toml").chmod(0o600)
-    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
     assert host.run("configure", desired=_WANTED).code == 0
     assert "# kept by hand" in host.read("/etc/containerd/config.toml")
     for name in ("config.toml", "conf.d/99-nvidia.toml"):
@@ -146,7 +147,7 @@ def test_a_later_file_of_the_admins_keeps_its_say(
         "/var/lib/k8s-base/etc/containerd/conf.d/50-site.toml",
         MAIN_V2.replace("pause:3.10", "pause:site"),
     )
-    equip(host, Distribution.K8S_SNAP, programs[Program.NVIDIA_CTK], containerd, serve(host, Distribution.K8S_SNAP))
+    equip(host, Distribution.K8S_SNAP, programs[NVIDIA_CTK], containerd, serve(host, Distribution.K8S_SNAP))
     assert host.run("configure", desired=_WANTED).code == 0
     after = _effective(host, Distribution.K8S_SNAP, containerd, tmp_path / "after.toml")
     assert _value(after, ("sandbox_image",), ("pinned_images", "sandbox")) == "registry.example.com/pause:site"
@@ -159,7 +160,7 @@ def test_a_missing_main_file_is_made_and_taken_away_again(
     host = _host(tmp_path, Distribution.KUBEADM)
     host.path("/etc/containerd/config.toml").unlink()
     host.path("/etc/containerd").rmdir()
-    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
     before = host.snapshot()
     assert host.run("configure", desired=_WANTED).code == 0
     assert _effective(host, Distribution.KUBEADM, containerd, tmp_path / "after.toml").serves_nvidia
@@ -181,7 +182,7 @@ def test_a_configuration_that_would_ignore_the_runtime_is_refused_and_stays(
 ) -> None:
     host = _host(tmp_path, Distribution.KUBEADM, main)
     calls = serve(host, Distribution.KUBEADM)
-    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], programs[Program.CONTAINERD], calls)
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], calls)
     before = host.snapshot()
     run = host.run("configure", desired=_WANTED)
     assert run.code == 1
@@ -202,7 +203,7 @@ def test_a_runtime_that_somebody_else_configured_is_left_alone(
 """
     host = _host(tmp_path, Distribution.KUBEADM, MAIN_V2 + own)
     calls = serve(host, Distribution.KUBEADM)
-    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], programs[Program.CONTAINERD], calls)
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], calls)
     run = host.run("configure", desired=desired(Board.JETPACK_6))
     assert (run.code, run.answer["changed"]) == (0, False), run.errors
     # Somebody's runtime with another cgroup driver than runc's does not work.
@@ -214,7 +215,7 @@ def test_a_runtime_that_somebody_else_configured_is_left_alone(
 def test_drift_is_found_and_put_right(programs: Mapping[Program, Path], serve: Serve, tmp_path: Path) -> None:
     host = _host(tmp_path, Distribution.KUBEADM)
     calls = serve(host, Distribution.KUBEADM)
-    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], programs[Program.CONTAINERD], calls)
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], calls)
     before = host.snapshot()
     assert host.run("configure", desired=_WANTED).code == 0
     host.path("/etc/containerd/conf.d/99-nvidia.toml").unlink()
@@ -232,7 +233,7 @@ def test_handing_the_toolkit_to_the_operator_takes_ours_back_and_prepares_runc(
 ) -> None:
     host = _host(tmp_path, Distribution.KUBEADM)
     calls = serve(host, Distribution.KUBEADM)
-    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], programs[Program.CONTAINERD], calls)
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], calls)
     before = host.snapshot()
     toolkit = host.read("/etc/nvidia-container-runtime/config.toml")
     assert host.run("configure", desired=_WANTED).code == 0
@@ -240,7 +241,7 @@ def test_handing_the_toolkit_to_the_operator_takes_ours_back_and_prepares_runc(
     assert (handed.code, handed.answer["restarted"]) == (0, ["containerd"]), handed.errors
     assert host.read("/etc/nvidia-container-runtime/config.toml") == toolkit
     assert not host.path("/etc/containerd/conf.d/99-nvidia.toml").exists()
-    after = _effective(host, Distribution.KUBEADM, programs[Program.CONTAINERD], tmp_path / "after.toml")
+    after = _effective(host, Distribution.KUBEADM, programs[CONTAINERD], tmp_path / "after.toml")
     assert after.runtime("nvidia") == {}
     assert host.path("/etc/containerd/conf.d/00-kai-anywhere-runc.toml").exists()
     assert host.run("restore").code == 0
@@ -251,11 +252,11 @@ def test_a_toolkit_from_before_drop_ins_gives_the_same_runtimes(
     containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
 ) -> None:
     host = _host(tmp_path, Distribution.KUBEADM)
-    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
     before = _effective(host, Distribution.KUBEADM, containerd, tmp_path / "before.toml")
     # Before 1.18, as JetPack 6 ships it, the tool knows no drop-in and edits the named file.
     (host.programs / "nvidia-ctk").unlink()
-    real = programs[Program.NVIDIA_CTK]
+    real = programs[NVIDIA_CTK]
     host.program(
         "nvidia-ctk",
         f"""case "$*" in

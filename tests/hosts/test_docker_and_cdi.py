@@ -17,6 +17,7 @@ from tests.support.hosts.roots import (
     install_toolkit,
     prepare,
 )
+from tests.support.programs import DOCKERD, NVIDIA_CTK
 from toolchain import Program
 
 pytestmark = pytest.mark.engine
@@ -33,7 +34,7 @@ def host(programs: Mapping[Program, Path], serve: Serve, tmp_path: Path) -> Host
     install_toolkit(root)
     config = root.path("/var/lib/rancher/k3s/agent/etc/containerd/config.toml")
     config.write_text(config.read_text() + "[plugins.x.containerd.runtimes.'nvidia']\n")
-    root.real("nvidia-ctk", programs[Program.NVIDIA_CTK])
+    root.real("nvidia-ctk", programs[NVIDIA_CTK])
     root.program("docker", "echo 'Docker version 27.5.1, build 9f9e405'")
     root.program("systemctl", f'echo "$@" >> {root.folder.parent / "calls"}')
     serve.at(root, "/run/docker.sock")
@@ -95,7 +96,7 @@ def test_what_docker_itself_refuses_is_not_written(host: HostRoot) -> None:
 def test_the_real_docker_accepts_what_is_written_and_refuses_what_it_does_not_know(
     host: HostRoot, programs: Mapping[Program, Path]
 ) -> None:
-    host.real("dockerd", programs[Program.DOCKERD])
+    host.real("dockerd", programs[DOCKERD])
     # Docker's packages bring the proxy; the daemon alone asks for it.
     theirs = {"userland-proxy": False, "log-driver": "json-file", "registry-mirrors": ["https://mirror.example.com"]}
     host.write(_DOCKER, json.dumps(theirs | {"no-such-setting": 1}))

@@ -17,6 +17,7 @@ from tests.support.hosts.roots import (
     install_toolkit,
     prepare,
 )
+from tests.support.programs import CONTAINERD, NVIDIA_CTK
 from toolchain import Program
 
 pytestmark = pytest.mark.engine
@@ -41,13 +42,13 @@ version = 2
 @pytest.fixture
 def host(programs: Mapping[Program, Path], serve: Serve, tmp_path: Path) -> HostRoot:
     """A kubeadm host with containerd 2 and Docker."""
-    return _host(tmp_path, programs, serve, programs[Program.CONTAINERD])
+    return _host(tmp_path, programs, serve, programs[CONTAINERD])
 
 
 def _host(folder: Path, programs: Mapping[Program, Path], serve: Serve, containerd: Path) -> HostRoot:
     host = prepare(folder / "host", Board.JETPACK_6, Distribution.KUBEADM)
     install_toolkit(host)
-    equip(host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
     host.program("docker", "echo 'Docker version 27.5.1, build 9f9e405'")
     serve.at(host, "/run/docker.sock")
     return host
@@ -172,7 +173,7 @@ def test_a_file_that_somebody_changes_while_the_agent_runs_is_not_written_over(
 ) -> None:
     # nvidia-ctk is asked last, right before the first write.
     (host.programs / "nvidia-ctk").unlink()
-    host.program("nvidia-ctk", f'echo "# theirs" >> {host.path(_MAIN)}\nexec {programs[Program.NVIDIA_CTK]} "$@"')
+    host.program("nvidia-ctk", f'echo "# theirs" >> {host.path(_MAIN)}\nexec {programs[NVIDIA_CTK]} "$@"')
     run = host.run("configure", desired=_BY_HOST)
     assert run.code == 1
     assert f"{_MAIN} was changed by somebody else while this ran" in run.answer["error"]["message"]

@@ -21,6 +21,7 @@ from tests.support.hosts.roots import (
     install_toolkit,
     prepare,
 )
+from tests.support.programs import CONTAINERD, NVIDIA_CTK
 from toolchain import Program
 
 pytestmark = pytest.mark.engine
@@ -36,7 +37,7 @@ class Victim:
         self.host = prepare(folder / "host", Board.JETPACK_6, Distribution.KUBEADM)
         install_toolkit(self.host)
         self.calls = serve(self.host, Distribution.KUBEADM)
-        equip(self.host, Distribution.KUBEADM, programs[Program.NVIDIA_CTK], programs[Program.CONTAINERD], self.calls)
+        equip(self.host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], self.calls)
         self.acts = folder / "acts"
         self.before = self.host.snapshot()
         self._kept = folder / "kept"

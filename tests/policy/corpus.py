@@ -1,7 +1,7 @@
 """`make policy-corpus`: the pack against the pods of Kubernetes' own Pod Security admission, check by check.
 
-The data lies in the Go module that `toolchain/pod-security-fixtures` pins: one folder for each level and policy
-version, one file for each pod, named after the check. The pack claims the level baseline.
+The data lies in the Go module that `tests/support/programs/pod-security-fixtures` pins: one folder for each level and
+policy version, one file for each pod, named after the check. The pack claims the level baseline.
 """
 
 import sys
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.policy.objects import Json, findings
-from toolchain.fixtures import POD_SECURITY, fixtures
+from tests.support.programs.fixtures import POD_SECURITY, fixtures
 
 CLAIMED = {
     "apparmorprofile": "host-access",

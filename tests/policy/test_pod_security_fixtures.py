@@ -4,7 +4,7 @@ import pytest
 
 from tests.policy.corpus import CLAIMED, RESTRICTED_ONLY, Fixture, read, rules, score, with_debug_container
 from tests.policy.objects import carriers, pod
-from toolchain.fixtures import POD_SECURITY, can_fetch, fixtures
+from tests.support.programs.fixtures import POD_SECURITY, can_fetch, fixtures
 
 pytestmark = [
     # Go fetches the data the first time.

@@ -13,6 +13,7 @@ import toolchain
 from testbed.stacks import ROOT
 from tests.conftest import LONGEST, longest_first
 from tests.support import programs
+from tests.support.programs import __main__ as ahead
 
 
 def _environment() -> dict[str, str]:
@@ -107,11 +108,11 @@ esac"""
 
 
 def test_programs_of_tests_that_are_skipped_here_are_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "missing", lambda: None)
-    everything = set(programs.wanted())
-    monkeypatch.setattr(programs, "missing", lambda: "a real node needs root")
-    assert everything - set(programs.wanted()) == set(toolchain.NODE)
-    assert everything | {*toolchain.ENGINE, *toolchain.SIMULATOR} == set(toolchain.Program)
+    monkeypatch.setattr(ahead, "missing", lambda: None)
+    everything = set(ahead.needed())
+    monkeypatch.setattr(ahead, "missing", lambda: "a real node needs root")
+    assert everything - set(ahead.needed()) == set(programs.NODE)
+    assert everything | {*toolchain.ENGINE, *toolchain.SIMULATOR} == {*toolchain.programs.ALL, *programs.ALL}
     assert everything.isdisjoint({*toolchain.ENGINE, *toolchain.SIMULATOR})
 
 

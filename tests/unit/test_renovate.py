@@ -7,12 +7,15 @@ import pytest
 
 from manifests.versions import DEVICE_PLUGIN_IMAGE, GPU_OPERATOR, KAI_SCHEDULER
 from testbed.stacks import ROOT
+from tests.support.programs import CONTAINERD_VERSION
 from toolchain import programs
 
 SETTINGS = json.loads((ROOT / "renovate.json").read_text(encoding="utf-8"))
 [MANAGER] = SETTINGS["customManagers"]
 # Renovate's expressions name a group as JavaScript does.
 [EXPRESSION] = [text.replace("(?<", "(?P<") for text in MANAGER["matchStrings"]]
+
+_OF_TESTS = "tests/support/programs/__init__.py"
 
 
 def _found(file: str) -> dict[str, str]:
@@ -35,8 +38,9 @@ def test_the_programs_are_found() -> None:
     found = _found("toolchain/programs.py")
     assert found["k8s.io/kubernetes"] == programs.KUBERNETES_VERSION
     assert found["github.com/pulumi/pulumi/pkg/v3"] == programs.PULUMI_VERSION
+    assert _found(_OF_TESTS)["github.com/containerd/containerd/v2"] == CONTAINERD_VERSION
 
 
-@pytest.mark.parametrize("file", ["manifests/versions.py", "toolchain/programs.py"])
+@pytest.mark.parametrize("file", ["manifests/versions.py", "toolchain/programs.py", _OF_TESTS])
 def test_the_files_with_markers_are_looked_at(file: str) -> None:
     assert any(re.search(pattern.strip("/"), file) for pattern in MANAGER["managerFilePatterns"])

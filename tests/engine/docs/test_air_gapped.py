@@ -13,6 +13,7 @@ import toolchain
 from tests.support.checkout import fresh, shell
 from tests.support.docs import command
 from toolchain.cache import root
+from toolchain.programs import PULUMI
 
 pytestmark = pytest.mark.engine
 
@@ -63,7 +64,7 @@ def test_plugins_are_installed_from_archives(tmp_path: Path) -> None:
     for name, version in (("kubernetes", "4.25.0"), ("command", "1.2.1")):
         _archive(tmp_path / f"pulumi-resource-{name}-v{version}-linux-amd64.tar.gz", f"pulumi-resource-{name}")
     environment = {
-        "PATH": toolchain.environment((toolchain.Program.PULUMI,))["PATH"],
+        "PATH": toolchain.environment((PULUMI,))["PATH"],
         "PULUMI_HOME": str(tmp_path / "pulumi-home"),
         "PULUMI_SKIP_UPDATE_CHECK": "true",
     }

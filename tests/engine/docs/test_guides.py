@@ -27,6 +27,7 @@ from testbed.stacks import ROOT, Json, read_stack_file, without
 from tests.support.checkout import fresh, shell
 from tests.support.docs import blocks, command
 from tests.support.hosts.roots import Board, prepare
+from tests.support.programs import CONTAINERD
 from toolchain.cache import LOCATION_VARIABLE, root
 
 pytestmark = pytest.mark.engine
@@ -268,7 +269,7 @@ def test_a_board_tells_what_it_is(tmp_path: Path, board: Board) -> None:
 
 
 def test_containerds_own_configuration_has_a_version_and_kubernetes_part(tmp_path: Path) -> None:
-    environment = toolchain.environment((toolchain.Program.CONTAINERD,))
+    environment = toolchain.environment((CONTAINERD,))
     sudo = tmp_path / "bin" / "sudo"
     sudo.parent.mkdir()
     sudo.write_text('#!/bin/sh\nexec "$@"\n', encoding="utf-8")

@@ -20,6 +20,7 @@ from manifests.monitoring import alerts, dashboards
 from manifests.monitoring.objects import objects
 from testbed.shared_gpus import gpu_node, queue, reservation, share, waiting
 from testbed.stacks import Json, monitoring, monitoring_full, parse
+from tests.support.programs import PROMTOOL
 from tests.unit.sharing_map.clusters import status_of
 
 pytestmark = pytest.mark.engine
@@ -30,7 +31,7 @@ _MIB = 1024 * 1024
 @pytest.fixture(scope="module")
 def promtool() -> Path:
     """Prometheus' own."""
-    return Path(toolchain.install(toolchain.MONITORING)[toolchain.Program.PROMTOOL])
+    return Path(toolchain.install((PROMTOOL,))[PROMTOOL])
 
 
 def _run(promtool: Path, *arguments: str) -> str:

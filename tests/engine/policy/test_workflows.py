@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.stacks import ROOT
+from tests.support import programs
 
 pytestmark = pytest.mark.engine
 
@@ -17,7 +18,7 @@ def _actionlint(*files: Path) -> subprocess.CompletedProcess[str]:
     go = shutil.which("go")
     if go is None:
         pytest.skip("actionlint is built from its Go module, and there is no `go` on PATH")
-    command = [go, "-C", str(ROOT / "toolchain" / "actionlint"), "tool", "actionlint"]
+    command = [go, "-C", str(programs.ROOM / "actionlint"), "tool", "actionlint"]
     # GitHub has them since April 2026; actionlint 1.7.12 is older.
     command += ["-ignore", 'property "workflow_(sha|repository)" is not defined in object type {check_run_id']
     return subprocess.run(

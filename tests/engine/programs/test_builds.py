@@ -13,7 +13,7 @@ import pytest
 
 from toolchain import ToolchainError
 from toolchain.build import built
-from toolchain.programs import Program, Recipe
+from toolchain.recipe import Recipe
 
 pytestmark = [
     pytest.mark.engine,
@@ -31,8 +31,8 @@ func main() { fmt.Println("tool", version) }
 _BUILD = """
 import sys
 from toolchain.build import built
-from toolchain.programs import Program, Recipe
-print(built(Recipe(name="tool", version="1.0.0", folder=sys.argv[1], packages=((Program.KWOK, "."),),
+from toolchain.recipe import Recipe
+print(built(Recipe(name="tool", version="1.0.0", folder=sys.argv[1], packages=(("kwok", "."),),
                    variables=(("main.version", "1.0.0"),), minutes=1, go_cache_mib=1, result_mib=1)))
 """
 _DEADLINE_SECONDS = 60
@@ -51,7 +51,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
         name="tool",
         version="1.0.0",
         folder=str(module),
-        packages=((Program.KWOK, "."),),
+        packages=(("kwok", "."),),
         variables=(("main.version", "1.0.0"),),
         minutes=1,
         go_cache_mib=1,

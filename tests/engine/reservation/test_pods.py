@@ -17,7 +17,8 @@ from testbed.simulated import stack_settings, start
 from testbed.stacks import ROOT, Json, changed, jetson
 from testbed.waiting import eventually
 from tests.support.golden import Golden
-from toolchain import Program, install
+from toolchain import install
+from toolchain.programs import KUBECTL
 
 pytestmark = pytest.mark.engine
 
@@ -347,7 +348,7 @@ def test_the_guard_has_no_type_errors(api: httpx2.Client) -> None:
 
 @pytest.mark.usefixtures("api")
 def test_the_example_in_the_readme_works_with_kubectl(cluster: simulator.ControlPlane) -> None:
-    kubectl = install([Program.KUBECTL])[Program.KUBECTL]
+    kubectl = install([KUBECTL])[KUBECTL]
     example = str(ROOT / "examples/reservation-pod.yaml")
     command = [str(kubectl), "--kubeconfig", str(cluster.kubeconfig), "create", "-f", example, "--as", BINDER]
     done = subprocess.run([*command, "--dry-run=server", "-o", "yaml"], check=True, capture_output=True, text=True)

@@ -25,7 +25,13 @@ from tests.support.checkout import copy_tracked
 from tests.support.docs import blocks, command
 from tests.support.git_server import HOST, GitServer, git_server
 from tests.support.many_nodes import MANY, NODES, ONE, add, with_nodes
-from toolchain.programs import KUBERNETES_PROVIDER_VERSION
+from toolchain.programs import (
+    KUBERNETES_PROVIDER,
+    KUBERNETES_PROVIDER_VERSION,
+    LANGUAGE_PYTHON,
+    LANGUAGE_YAML,
+    PACKAGE_HOST,
+)
 
 pytestmark = pytest.mark.engine
 
@@ -81,11 +87,11 @@ def _publish(server: GitServer, folder: Path) -> None:
 
 def _python_host(folder: Path) -> list[str]:
     """What stands on PATH before a Python host that can't start packages."""
-    python = toolchain.Program.LANGUAGE_PYTHON
+    python = LANGUAGE_PYTHON
     if toolchain.install_located([python])[python].origin is not toolchain.Origin.BUILT:
         return []
     folder.mkdir()
-    (folder / python).symlink_to(toolchain.install(toolchain.PACKAGES)[toolchain.Program.PACKAGE_HOST])
+    (folder / python.name).symlink_to(toolchain.install(toolchain.PACKAGES)[PACKAGE_HOST])
     return [str(folder)]
 
 
@@ -98,7 +104,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     command_plugin.install(plugins / "resource-command-v1.2.1")
     kubernetes = plugins / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
     kubernetes.mkdir()
-    [provider] = toolchain.install([toolchain.Program.KUBERNETES_PROVIDER]).values()
+    [provider] = toolchain.install([KUBERNETES_PROVIDER]).values()
     (kubernetes / provider.name).symlink_to(provider)
     environment |= {
         "PATH": os.pathsep.join([*_python_host(folder / "host"), environment["PATH"]]),
@@ -129,7 +135,7 @@ def _for_the_built_yaml_host(machine: Machine, version: str) -> None:
     """
     source = machine.installed(version)
     target = source.with_name(source.name.replace("_package-v", "-v"))
-    yaml_host = toolchain.Program.LANGUAGE_YAML
+    yaml_host = LANGUAGE_YAML
     if toolchain.install_located([yaml_host])[yaml_host].origin is toolchain.Origin.BUILT and not target.exists():
         shutil.copytree(source, target, symlinks=True, copy_function=os.link)
 

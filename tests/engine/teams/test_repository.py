@@ -22,7 +22,7 @@ from tests.support.checkout import shell
 from tests.support.docs import blocks, command
 from tests.support.git_server import HOST, git_server
 from tests.support.releases import ADDRESS, NEW_LABEL, NEWER, OLDER, git, instead, released
-from toolchain.programs import KUBERNETES_PROVIDER_VERSION
+from toolchain.programs import KUBERNETES_PROVIDER, KUBERNETES_PROVIDER_VERSION, LANGUAGE_PYTHON, PACKAGE_HOST
 
 pytestmark = pytest.mark.engine
 
@@ -182,14 +182,14 @@ def _fetching(folder: Path) -> dict[str, str]:
     command_plugin.install(plugins / "resource-command-v1.2.1")
     kubernetes = plugins / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
     kubernetes.mkdir()
-    [provider] = toolchain.install([toolchain.Program.KUBERNETES_PROVIDER]).values()
+    [provider] = toolchain.install([KUBERNETES_PROVIDER]).values()
     (kubernetes / provider.name).symlink_to(provider)
     path = toolchain.environment((*toolchain.ENGINE, *toolchain.YAML))["PATH"]
-    python = toolchain.Program.LANGUAGE_PYTHON
+    python = LANGUAGE_PYTHON
     if toolchain.install_located([python])[python].origin is toolchain.Origin.BUILT:
-        host = folder / "host" / python
+        host = folder / "host" / python.name
         host.parent.mkdir()
-        host.symlink_to(toolchain.install(toolchain.PACKAGES)[toolchain.Program.PACKAGE_HOST])
+        host.symlink_to(toolchain.install(toolchain.PACKAGES)[PACKAGE_HOST])
         path = f"{host.parent}:{path}"
     return {"PATH": path, "PULUMI_HOME": str(folder / "home")}
 

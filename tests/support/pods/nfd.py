@@ -19,7 +19,8 @@ from tests.support.gvirtus.cases import post
 from tests.support.pods.images import Builder
 from tests.support.pods.real_node import NAME, RealNode
 from tests.support.pods.runs import available, delete
-from toolchain.fixtures import NFD_DEFINITIONS, fixtures
+from tests.support.programs import NFD_MASTER, NFD_WORKER
+from tests.support.programs.fixtures import NFD_DEFINITIONS, fixtures
 
 _IMAGE = "localhost/nfd:1"
 _NAMESPACE = "nfd"
@@ -56,11 +57,11 @@ class Machine:
 
 def build(builder: Builder) -> Path:
     """The image's archive."""
-    programs = toolchain.install([toolchain.Program.NFD_MASTER, toolchain.Program.NFD_WORKER])
+    programs = toolchain.install([NFD_MASTER, NFD_WORKER])
     root = builder.folder / "nfd"
     (root / "usr/bin").mkdir(parents=True)
-    for name, path in programs.items():
-        shutil.copy(path, root / "usr/bin" / name)
+    for program, path in programs.items():
+        shutil.copy(path, root / "usr/bin" / program.name)
     builder.image(_IMAGE, "scratch", root, "--env", "PATH=/usr/bin")
     return builder.archive(_IMAGE)
 

@@ -29,6 +29,7 @@ from testbed.inventory import connect
 from testbed.loopback_service import loopback_service
 from testbed.stacks import Json
 from testbed.waiting import eventually
+from tests.support.programs import KUBE_PROXY, KUBELET, NODE
 
 NAME = "real-1"
 PAUSE_IMAGE = "localhost/pause:1"
@@ -201,7 +202,7 @@ def real_node(folder: Path, control_plane: simulator.ControlPlane) -> Iterator[R
 
     One at a time on a machine: its addresses and its cgroup have fixed names.
     """
-    programs = toolchain.install(toolchain.NODE)
+    programs = toolchain.install(NODE)
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -224,13 +225,13 @@ def real_node(folder: Path, control_plane: simulator.ControlPlane) -> Iterator[R
         # A kubelet that does not find its runtime ends.
         node.wait(lambda: _try(*node.enter, "ctr", "version") is None, containerd)
         kubelet = node.start(
-            programs[toolchain.Program.KUBELET],
+            programs[KUBELET],
             f"--config={folder}/kubelet.yaml",
             f"--kubeconfig={folder}/kubelet.kubeconfig",
             f"--hostname-override={NAME}",
             f"--node-ip={_NODE_ADDRESS}",
         )
-        proxy = node.start(programs[toolchain.Program.KUBE_PROXY], f"--config={folder}/kube-proxy.yaml")
+        proxy = node.start(programs[KUBE_PROXY], f"--config={folder}/kube-proxy.yaml")
         node.wait(lambda: is_ready(node.object()), containerd, kubelet, proxy)
         yield node
 

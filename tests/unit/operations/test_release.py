@@ -17,7 +17,7 @@ from operations.version import commit, programs_text, project_version
 from package.version import VERSION
 from testbed.stacks import ROOT
 from toolchain.install import Located, Origin
-from toolchain.programs import Program
+from toolchain.programs import ALL, HELM, PULUMI
 
 CHANGELOG = """# Changelog
 
@@ -110,14 +110,14 @@ def test_the_project_has_one_version() -> None:
 
 def test_each_program_is_told_with_its_version_and_origin() -> None:
     located = {
-        Program.PULUMI: Located(Path("/usr/bin/pulumi"), "3.259.0", Origin.PATH),
-        Program.HELM: Located(Path("/cache/helm"), None, Origin.BUILT),
+        PULUMI: Located(Path("/usr/bin/pulumi"), "3.259.0", Origin.PATH),
+        HELM: Located(Path("/cache/helm"), None, Origin.BUILT),
     }
     lines = {line.split()[0]: line.split() for line in programs_text(located).splitlines() if line.split()}
     assert lines["pulumi"] == ["pulumi", "3.259.0", "PATH", "/usr/bin/pulumi"]
     assert lines["helm"] == ["helm", "unknown", "built", "/cache/helm"]
     assert lines["crane"][1:4] == ["-", "-", "not"]
-    assert {program.value for program in Program} <= lines.keys()
+    assert {program.name for program in ALL} <= lines.keys()
 
 
 def test_the_version_is_said_without_any_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,16 +9,16 @@ from operations.errors import OperationError
 from operations.init.files import TEMPLATES
 from operations.target import ROOT, folder, open_target
 from testbed.stacks import STACK_FILES
-from toolchain import Program
+from toolchain.programs import KUBERNETES_PROVIDER, LANGUAGE_PYTHON, LANGUAGE_YAML, PULUMI
 
-PROGRAMS = (Program.PULUMI, Program.LANGUAGE_PYTHON, Program.LANGUAGE_YAML, Program.KUBERNETES_PROVIDER)
+PROGRAMS = (PULUMI, LANGUAGE_PYTHON, LANGUAGE_YAML, KUBERNETES_PROVIDER)
 
 
 @pytest.fixture
 def programs_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that answer as the real ones do when asked for their version, so that nothing is built."""
-    for program in (*PROGRAMS, "pulumi-language-python-exec"):
-        file = tmp_path / program
+    for name in (*(program.name for program in PROGRAMS), "pulumi-language-python-exec"):
+        file = tmp_path / name
         file.write_text("#!/bin/sh\necho v3.259.0\n", encoding="utf-8")
         file.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

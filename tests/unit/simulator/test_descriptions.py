@@ -131,7 +131,7 @@ def test_no_command_line_holds_a_secret_and_each_names_its_folder(tmp_path: Path
     layout = Layout.of(tmp_path)
     ports = Ports(etcd=1, etcd_peers=2, api_server=3, egress=4)
     identities = Pki(layout.pki)
-    installed = {program: Path("/bin") / program for program in SIMULATOR}
+    installed = {program: Path("/bin") / program.name for program in SIMULATOR}
     for command in (
         programs.etcd(installed, layout, identities, ports),
         programs.api_server(installed, identities, ports),

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from toolchain import cache
 
-Program = Callable[..., Path]
+Lay = Callable[..., Path]
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def cache_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_root: Path) -> Program:
+def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_root: Path) -> Lay:
     """Lay scripts into a folder that is all of PATH: `on_path("etcd", "etcd Version: 3.6.5")` prints that line."""
     folder = tmp_path / "bin"
     folder.mkdir()

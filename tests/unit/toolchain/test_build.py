@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.toolchain.conftest import Program as Lay
-from toolchain import Program, ToolchainError
+from tests.unit.toolchain.conftest import Lay
+from toolchain import ToolchainError
 from toolchain.build import built
-from toolchain.programs import Recipe
+from toolchain.recipe import Recipe
 
 _ENVIRONMENT = """
 case "$1" in
@@ -28,7 +28,7 @@ def recipe(tmp_path: Path) -> Recipe:
         name="tool",
         version="1.0.0",
         folder=str(tmp_path / "module"),
-        packages=((Program.KWOK, "."),),
+        packages=(("kwok", "."),),
         minutes=1,
         go_cache_mib=1,
         result_mib=1,

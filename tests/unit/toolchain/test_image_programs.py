@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.support.registry_server import archive, file
-from tests.unit.toolchain.conftest import Program as Lay
+from tests.unit.toolchain.conftest import Lay
 from tests.unit.toolchain.test_executable import elf
 from toolchain import ToolchainError, executable, image_programs, program_of, registry
 from toolchain.image_programs import from_image, name_of

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.toolchain.conftest import Program as Lay
-from tests.unit.toolchain.conftest import Site
-from toolchain import Program, ToolchainError, environment, install
+from tests.unit.toolchain.conftest import Lay, Site
+from toolchain import ToolchainError, environment, install
 from toolchain.install import Located, Origin, _install_plugin, _obtain, survey
 from toolchain.official import Asset, Download, PinnedChecksum
 from toolchain.path_lookup import plugin_folder
-from toolchain.programs import KUBE_SERVERS, KUBERNETES_PROVIDER_VERSION, RECIPES
+from toolchain.programs import ETCD, KUBE_SERVERS, KUBERNETES_PROVIDER, KUBERNETES_PROVIDER_VERSION, KWOK
 
 _LINK = 'while [ $# -gt 0 ]; do if [ "$1" = -o ]; then OUT="$2"; fi; shift; done'
 _GO = f"""
@@ -22,7 +21,7 @@ build)
   echo "$@" >> "$LOG"
   {_LINK}
   case "$OUT" in
-  */) for name in {" ".join(KUBE_SERVERS)}; do cp "$0" "$OUT$name"; done;;
+  */) for name in {" ".join(map(str, KUBE_SERVERS))}; do cp "$0" "$OUT$name"; done;;
   *) cp "$0" "$OUT";;
   esac;;
 esac
@@ -42,20 +41,20 @@ def builds(on_path: Lay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def test_a_program_on_path_is_neither_downloaded_nor_built(on_path: Lay) -> None:
     etcd = on_path("etcd", "etcd Version: 3.6.7")
-    assert install([Program.ETCD]) == {Program.ETCD: etcd}
+    assert install([ETCD]) == {ETCD: etcd}
 
 
 def test_what_is_missing_is_built_once_and_then_reused(builds: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = install([Program.ETCD])
-    assert os.access(first[Program.ETCD], os.X_OK)
+    first = install([ETCD])
+    assert os.access(first[ETCD], os.X_OK)
     assert "to build" in capsys.readouterr().err
-    assert install([Program.ETCD]) == first
+    assert install([ETCD]) == first
     assert len(builds.read_text().splitlines()) == 1
     assert capsys.readouterr().err == ""
 
 
 def test_only_what_is_asked_for_is_built(builds: Path) -> None:
-    install([Program.KWOK])
+    install([KWOK])
     assert "sigs.k8s.io/kwok/cmd/kwok" in builds.read_text()
     assert "etcd" not in builds.read_text()
 
@@ -63,7 +62,7 @@ def test_only_what_is_asked_for_is_built(builds: Path) -> None:
 def test_the_servers_are_built_together_in_one_go(builds: Path) -> None:
     paths = install(KUBE_SERVERS)
     assert len(builds.read_text().splitlines()) == 1
-    assert [path.name for path in paths.values()] == list(KUBE_SERVERS)
+    assert [path.name for path in paths.values()] == [server.name for server in KUBE_SERVERS]
     assert len({path.parent for path in paths.values()}) == 1
 
 
@@ -71,35 +70,35 @@ def test_a_passed_over_program_is_replaced_and_the_note_is_told_once(
     builds: Path, on_path: Lay, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on_path("etcd", "etcd Version: 3.4.1")
-    path = install([Program.ETCD])[Program.ETCD]
-    assert path.parent.name == RECIPES[Program.ETCD].entry
+    path = install([ETCD])[ETCD]
+    assert path.parent.name == ETCD.recipe.entry
     assert "is 3.4.1, accepted is 3.6.0 or newer" in capsys.readouterr().err
-    install([Program.ETCD])
+    install([ETCD])
     assert capsys.readouterr().err == ""
     assert builds.exists()
 
 
 def test_a_survey_changes_nothing(builds: Path, cache_root: Path) -> None:
-    assert survey([Program.ETCD]).located == {}
+    assert survey([ETCD]).located == {}
     assert not builds.exists()
     assert not cache_root.exists()
-    install([Program.ETCD])
-    assert survey([Program.ETCD]).located[Program.ETCD].origin is Origin.BUILT
+    install([ETCD])
+    assert survey([ETCD]).located[ETCD].origin is Origin.BUILT
 
 
 def test_the_environment_yields_exactly_the_installed_programs(builds: Path, on_path: Lay, tmp_path: Path) -> None:
     on_path("etcd", "etcd Version: 3.4.1")
     on_path("kwok", "kwok version v0.8.0")
-    folders = environment([Program.ETCD, Program.KWOK])["PATH"].split(":")
-    entry = install([Program.ETCD])[Program.ETCD].parent
+    folders = environment([ETCD, KWOK])["PATH"].split(":")
+    entry = install([ETCD])[ETCD].parent
     assert folders == [str(tmp_path / "interpreter"), str(entry), str(tmp_path / "bin")]
     assert builds.exists()
 
 
 def test_an_environment_within_an_environment_is_the_same(builds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outer = environment([Program.ETCD])
+    outer = environment([ETCD])
     monkeypatch.setenv("PATH", outer["PATH"])
-    assert environment([Program.ETCD])["PATH"] == outer["PATH"]
+    assert environment([ETCD])["PATH"] == outer["PATH"]
     assert len(builds.read_text().splitlines()) == 1
 
 
@@ -109,14 +108,14 @@ def test_without_a_network_and_without_go_the_error_says_what_to_install(
     monkeypatch.setenv("KAI_ANYWHERE_OFFLINE", "1")
     on_path("unrelated")
     with pytest.raises(ToolchainError, match=r"etcd 3\.6\.5 can't be built(.|\n)*install Go"):
-        install([Program.ETCD])
+        install([ETCD])
 
 
 def test_a_download_that_is_not_there_becomes_a_build_and_says_so(
     builds: Path, site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asset = Asset(f"{site.address}/kwok", PinnedChecksum("0" * 64), (Program.KWOK,))
-    located = _obtain(Program.KWOK, Download("kwok", "0.8.0", (asset,)))
+    asset = Asset(f"{site.address}/kwok", PinnedChecksum("0" * 64), (KWOK.name,))
+    located = _obtain(KWOK, Download("kwok", "0.8.0", (asset,)))
     assert located.origin is Origin.BUILT
     assert len(builds.read_text().splitlines()) == 1
     said = capsys.readouterr().err
@@ -126,14 +125,14 @@ def test_a_download_that_is_not_there_becomes_a_build_and_says_so(
 
 def test_a_download_that_was_tampered_with_is_not_papered_over_by_a_build(builds: Path, site: Site) -> None:
     site.bodies = {"/kwok": b"tampered"}
-    asset = Asset(f"{site.address}/kwok", PinnedChecksum("0" * 64), (Program.KWOK,))
+    asset = Asset(f"{site.address}/kwok", PinnedChecksum("0" * 64), (KWOK.name,))
     with pytest.raises(ToolchainError, match="not the published file"):
-        _obtain(Program.KWOK, Download("kwok", "0.8.0", (asset,)))
+        _obtain(KWOK, Download("kwok", "0.8.0", (asset,)))
     assert not builds.exists()
 
 
 def test_pulumi_installs_the_provider_plugin(on_path: Lay) -> None:
-    plugin = plugin_folder() / Program.KUBERNETES_PROVIDER
+    plugin = plugin_folder() / KUBERNETES_PROVIDER.name
     on_path("mkdir", script='exec /bin/mkdir "$@"')
     on_path("cp", script='exec /bin/cp "$@"')
     install_it = f'mkdir -p "{plugin.parent}" && cp "$0" "{plugin}"'
@@ -141,7 +140,7 @@ def test_pulumi_installs_the_provider_plugin(on_path: Lay) -> None:
         "pulumi", script=f'case "$1" in version) echo v3.260.0;; plugin) test "$4" = kubernetes && {install_it};; esac'
     )
     assert _install_plugin() == Located(plugin, KUBERNETES_PROVIDER_VERSION, Origin.DOWNLOADED)
-    assert survey([Program.KUBERNETES_PROVIDER]).located[Program.KUBERNETES_PROVIDER].path == plugin
+    assert survey([KUBERNETES_PROVIDER]).located[KUBERNETES_PROVIDER].path == plugin
 
 
 def test_a_plugin_that_pulumi_can_not_install_is_told(on_path: Lay, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,45 +1,44 @@
 """The table of programs, versions and recipes."""
 
 import re
+import shutil
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support import programs as of_tests
+from tests.support.programs import CONTAINERD, DOCKERD, NFD_MASTER, NVIDIA_CTK, PROMTOOL
+from tests.support.programs.fixtures import POD_SECURITY
+from toolchain.program import VersionRange, parse_version
 from toolchain.programs import (
+    ALL,
     CHARTS,
-    CONTAINERD_VERSION,
-    CRANE_VERSION,
-    DOCKERD_VERSION,
+    CRANE,
     ENGINE,
+    ETCD,
     ETCD_VERSION,
-    HELM_VERSION,
-    HOSTS,
+    HELM,
+    KUBE_APISERVER,
+    KUBE_APISERVER_1_34,
     KUBERNETES_PROVIDER_VERSION,
     KUBERNETES_VERSION,
-    KWOK_VERSION,
-    LANGUAGE_HOST_BUILT_VERSION,
-    LANGUAGE_YAML_BUILT_VERSION,
+    KWOK,
+    LANGUAGE_NODEJS,
+    LANGUAGE_PYTHON,
+    LANGUAGE_YAML,
     LANGUAGES,
-    MONITORING,
-    NFD_VERSION,
-    NODE,
-    NVIDIA_CTK_VERSION,
     OLDER,
-    OLDER_KUBERNETES_VERSION,
     PACKAGES,
-    PROMETHEUS_VERSION,
-    PULUMI_VERSION,
-    RECIPES,
+    PULUMI,
     REGISTRIES,
     SIMULATOR,
-    VERSION_CHECKS,
-    Program,
-    VersionRange,
-    parse_version,
 )
+from toolchain.recipe import ModuleFile, Recipe
 
+EVERY = (*ALL, *of_tests.ALL)
+RECIPES = {program.recipe.name: program.recipe for program in EVERY}
 _REPOSITORY = Path(__file__).parents[3]
 
 
@@ -75,45 +74,56 @@ def test_a_range_holds_its_minimum_and_not_its_end() -> None:
 
 
 def test_what_is_built_would_also_be_accepted_on_path() -> None:
-    for program, check in VERSION_CHECKS.items():
-        version = parse_version(RECIPES[program].version)
-        assert version is not None
-        # Docker's Go module does not have Docker's numbers.
-        assert (version in check.accepted) is (program is not Program.DOCKERD), program
+    for program in EVERY:
+        if program.check is not None:
+            version = parse_version(program.recipe.version)
+            assert version is not None
+            # Docker's Go module does not have Docker's numbers.
+            assert (version in program.check.accepted) is (program is not DOCKERD), program
 
 
 def test_the_groups_cover_every_program_once() -> None:
-    assert sorted(
-        (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *PACKAGES, *HOSTS, *NODE, *CHARTS, *REGISTRIES, *MONITORING)
-    ) == sorted(Program)
+    groups = (*ENGINE, *SIMULATOR, *OLDER, *LANGUAGES, *PACKAGES, *CHARTS, *REGISTRIES)
+    assert len(groups) == len(ALL) == len(set(ALL))
+    assert set(groups) == set(ALL)
+    assert len({program.name for program in EVERY}) == len(EVERY)
+
+
+def test_what_a_program_is_named_is_what_its_recipe_makes() -> None:
+    for program in EVERY:
+        assert program.name in program.recipe.executables
+        assert str(program) == program.name
 
 
 @pytest.mark.parametrize(
-    ("folder", "module", "version"),
+    ("source", "module", "version"),
     [
-        ("pulumi", "github.com/pulumi/pulumi/pkg/v3", f"v{PULUMI_VERSION}"),
-        ("pulumi", "github.com/pulumi/pulumi/sdk/v3", f"v{PULUMI_VERSION}"),
-        ("language-python", "github.com/pulumi/pulumi/sdk/v3", f"v{LANGUAGE_HOST_BUILT_VERSION}"),
-        ("language-hosts", "github.com/pulumi/pulumi/pkg/v3", f"v{PULUMI_VERSION}"),
-        ("language-hosts", "github.com/pulumi/pulumi/sdk/v3", f"v{PULUMI_VERSION}"),
-        ("language-yaml", "github.com/pulumi/pulumi-yaml", f"v{LANGUAGE_YAML_BUILT_VERSION}"),
-        ("etcd", "go.etcd.io/etcd/server/v3", f"v{ETCD_VERSION}"),
-        ("kubernetes", "k8s.io/kubernetes", f"v{KUBERNETES_VERSION}"),
-        ("kubernetes-1.34", "k8s.io/kubernetes", f"v{OLDER_KUBERNETES_VERSION}"),
-        ("kwok", "sigs.k8s.io/kwok", f"v{KWOK_VERSION}"),
-        ("node-feature-discovery", "sigs.k8s.io/node-feature-discovery", f"v{NFD_VERSION}"),
-        ("pod-security-fixtures", "k8s.io/pod-security-admission", f"v0.{KUBERNETES_VERSION.removeprefix('1.')}"),
-        ("nvidia-container-toolkit", "github.com/NVIDIA/nvidia-container-toolkit", f"v{NVIDIA_CTK_VERSION}"),
-        ("containerd", "github.com/containerd/containerd/v2", f"v{CONTAINERD_VERSION}"),
-        ("helm", "helm.sh/helm/v4", f"v{HELM_VERSION}"),
-        ("crane", "github.com/google/go-containerregistry", f"v{CRANE_VERSION}"),
-        ("docker", "github.com/moby/moby/v2", f"v{DOCKERD_VERSION}"),
-        ("prometheus", "github.com/prometheus/prometheus", f"v0.3{PROMETHEUS_VERSION.removeprefix('3.')}"),
+        (PULUMI.recipe, "github.com/pulumi/pulumi/pkg/v3", PULUMI.recipe.version),
+        (PULUMI.recipe, "github.com/pulumi/pulumi/sdk/v3", PULUMI.recipe.version),
+        (LANGUAGE_PYTHON.recipe, "github.com/pulumi/pulumi/sdk/v3", LANGUAGE_PYTHON.recipe.version),
+        (LANGUAGE_NODEJS.recipe, "github.com/pulumi/pulumi/pkg/v3", PULUMI.recipe.version),
+        (LANGUAGE_NODEJS.recipe, "github.com/pulumi/pulumi/sdk/v3", PULUMI.recipe.version),
+        (LANGUAGE_YAML.recipe, "github.com/pulumi/pulumi-yaml", LANGUAGE_YAML.recipe.version),
+        (ETCD.recipe, "go.etcd.io/etcd/server/v3", ETCD_VERSION),
+        (KUBE_APISERVER.recipe, "k8s.io/kubernetes", KUBERNETES_VERSION),
+        (KUBE_APISERVER_1_34.recipe, "k8s.io/kubernetes", KUBE_APISERVER_1_34.recipe.version),
+        (KWOK.recipe, "sigs.k8s.io/kwok", KWOK.recipe.version),
+        (HELM.recipe, "helm.sh/helm/v4", HELM.recipe.version),
+        (CRANE.recipe, "github.com/google/go-containerregistry", CRANE.recipe.version),
+        (NFD_MASTER.recipe, "sigs.k8s.io/node-feature-discovery", NFD_MASTER.recipe.version),
+        (NVIDIA_CTK.recipe, "github.com/NVIDIA/nvidia-container-toolkit", NVIDIA_CTK.recipe.version),
+        (CONTAINERD.recipe, "github.com/containerd/containerd/v2", CONTAINERD.recipe.version),
+        (DOCKERD.recipe, "github.com/moby/moby/v2", DOCKERD.recipe.version),
+        # Its Go module counts 3.16.0 as 0.316.0.
+        (PROMTOOL.recipe, "github.com/prometheus/prometheus", f"0.3{PROMTOOL.recipe.version.removeprefix('3.')}"),
+        (POD_SECURITY, "k8s.io/pod-security-admission", f"0.{KUBERNETES_VERSION.removeprefix('1.')}"),
     ],
 )
-def test_the_go_modules_pin_the_versions_that_the_table_names(folder: str, module: str, version: str) -> None:
-    pinned = (_REPOSITORY / "toolchain" / folder / "go.mod").read_text(encoding="utf-8")
-    assert re.search(rf"^(require |\t){re.escape(module)} {re.escape(version)}( |$)", pinned, re.MULTILINE)
+def test_the_go_modules_pin_the_versions_that_the_table_names(
+    source: Recipe | ModuleFile, module: str, version: str
+) -> None:
+    pinned = (source.source / "go.mod").read_text(encoding="utf-8")
+    assert re.search(rf"^(require |\t){re.escape(module)} v{re.escape(version)}( |$)", pinned, re.MULTILINE)
 
 
 def test_the_plugin_has_the_version_of_the_python_sdk() -> None:
@@ -128,11 +138,20 @@ def test_packages_built_together_are_named_like_their_programs() -> None:
 
 
 def test_a_better_estimate_keeps_the_cache_entry_and_another_variable_does_not() -> None:
-    recipe = RECIPES[Program.ETCD]
+    recipe = ETCD.recipe
     assert replace(recipe, minutes=99, go_cache_mib=99, result_mib=99).entry == recipe.entry
     assert replace(recipe, variables=(("main.version", "2"),)).entry != recipe.entry
     assert replace(recipe, tags=("no_zfs",)).entry != recipe.entry
     assert replace(recipe, cgo=True).entry != recipe.entry
+
+
+def test_the_same_pins_in_another_room_keep_the_cache_entry_and_other_pins_do_not(tmp_path: Path) -> None:
+    recipe = ETCD.recipe
+    moved = replace(recipe, room=tmp_path)
+    shutil.copytree(recipe.source, moved.source)
+    assert moved.entry == recipe.entry
+    (moved.source / "go.sum").write_text("other", encoding="utf-8")
+    assert moved.entry != recipe.entry
 
 
 def test_the_cache_entry_names_the_version_and_differs_between_recipes() -> None:

@@ -1,4 +1,4 @@
-module kai-anywhere/toolchain/prometheus
+module kai-anywhere/tests/support/programs/prometheus
 
 go 1.26.7
 

@@ -1,4 +1,4 @@
-module kai-anywhere/toolchain/nvidia-container-toolkit
+module kai-anywhere/tests/support/programs/nvidia-container-toolkit
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module kai-anywhere/toolchain/docker
+module kai-anywhere/tests/support/programs/docker
 
 go 1.26.0
 

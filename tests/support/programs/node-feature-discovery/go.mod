@@ -1,4 +1,4 @@
-module kai-anywhere/toolchain/node-feature-discovery
+module kai-anywhere/tests/support/programs/node-feature-discovery
 
 go 1.26.0
 

@@ -3,14 +3,17 @@
 import shutil
 from pathlib import Path
 
+from tests.support.programs import ROOM
 from toolchain.errors import ToolchainError
 from toolchain.go import check_go, module_folder
-from toolchain.programs import ModuleFile
+from toolchain.recipe import ModuleFile
 
-POD_SECURITY = ModuleFile("pod-security-fixtures", "k8s.io/pod-security-admission", "test/testdata")
+POD_SECURITY = ModuleFile("pod-security-fixtures", "k8s.io/pod-security-admission", "test/testdata", ROOM)
 """Pods that Pod Security accepts and refuses, by level, version and verdict (Apache-2.0)."""
 
-NFD_DEFINITIONS = ModuleFile("node-feature-discovery", "sigs.k8s.io/node-feature-discovery", "deployment/base/nfd-crds")
+NFD_DEFINITIONS = ModuleFile(
+    "node-feature-discovery", "sigs.k8s.io/node-feature-discovery", "deployment/base/nfd-crds", ROOM
+)
 """The CustomResourceDefinitions of Node Feature Discovery (Apache-2.0)."""
 
 

@@ -1,4 +1,4 @@
-module kai-anywhere/toolchain/containerd
+module kai-anywhere/tests/support/programs/containerd
 
 go 1.26.6
 

@@ -1,4 +1,4 @@
-module kai-anywhere/toolchain/actionlint
+module kai-anywhere/tests/support/programs/actionlint
 
 go 1.26.0
 

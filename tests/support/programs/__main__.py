@@ -3,28 +3,29 @@
 Nothing depends on it: a test that needs a program gets it itself, and waits where it is just being built.
 """
 
+import signal
 import sys
 
 import toolchain
+from tests.support import programs
 from tests.support.pods.real_node import missing
-from toolchain.__main__ import main
 
 
-def wanted() -> tuple[toolchain.Program, ...]:
+def needed() -> tuple[toolchain.Program, ...]:
     """The programs that tests of this machine need, and that no stack does; none for tests that are skipped here."""
-    node = () if missing() else toolchain.NODE
     return (
-        *toolchain.HOSTS,
+        *programs.HOSTS,
         *toolchain.LANGUAGES,
         *toolchain.PACKAGES,
         *toolchain.CHARTS,
         *toolchain.REGISTRIES,
-        *toolchain.MONITORING,
+        programs.PROMTOOL,
         *toolchain.OLDER,
-        *node,
+        *(() if missing() else programs.NODE),
     )
 
 
 if __name__ == "__main__":
-    sys.argv[1:] = ["install", *wanted()]
-    main()
+    # Whoever ends this process ends what it builds too.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    toolchain.install(needed())

@@ -1,5 +1,0 @@
-module kai-anywhere/toolchain/pod-security-fixtures
-
-go 1.26.0
-
-require k8s.io/pod-security-admission v0.36.3
