@@ -18,23 +18,24 @@ from cluster.client import Cluster
 from cluster.errors import ClusterError
 from cluster.preflight import run_preflight
 from config.stack import StackConfigError
-from operations import chart_update, engine, policy_check, sharing, summary
-from operations import images as stack_images
+from operations import engine, policy_check, sharing, summary
 from operations.bundle.commands import bundle
-from operations.chart_files import read_chart
+from operations.charts import images as stack_images
+from operations.charts import update as chart_update
+from operations.charts.files import read_chart
+from operations.charts.helm import Helm
+from operations.charts.registry import Registries
 from operations.docs_site import docs_site
 from operations.doctor.commands import app as doctor_app
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.fleet.commands import app as fleet_app
-from operations.helm import Helm
 from operations.init.commands import init
 from operations.plan.commands import plan
 from operations.privilege_probe import run as privilege_probe
 from operations.privilege_probe.host import ask_host
 from operations.pull_request.commands import SimulatorOnly
 from operations.pull_request.commands import app as pull_request_app
-from operations.registry import Registries
 from operations.release import release
 from operations.rollback.commands import rollback
 from operations.settings.commands import app as settings_app

@@ -12,11 +12,11 @@ import yaml
 from config.stack import StackSettings
 from manifests import gpu_operator, kai
 from manifests.objects import HelmRelease
-from operations.chart_files import Chart, read_chart
-from operations.chart_update import check, with_every_option
-from operations.chart_values import Reading, ValuePath, leaves
+from operations.charts.files import Chart, read_chart
+from operations.charts.helm import Helm
+from operations.charts.update import check, with_every_option
+from operations.charts.values import Reading, ValuePath, leaves
 from operations.errors import OperationError
-from operations.helm import Helm
 from operations.stack_file import read_stack_file, settings_of
 from testbed.stacks import ROOT, STACK_FILES, STACKS, Json, parse
 from toolchain.programs import KUBERNETES_VERSION

@@ -13,9 +13,9 @@ import yaml
 
 from manifests import kai
 from manifests.versions import DEVICE_PLUGIN_IMAGE
+from operations.charts.helm import Helm
+from operations.charts.images import images
 from operations.errors import OperationError
-from operations.helm import Helm
-from operations.images import images
 from testbed.stacks import ROOT, STACKS, changed, jetson, parse, webhook
 from tests.support.checkout import fresh, shell
 from tests.support.docs import blocks

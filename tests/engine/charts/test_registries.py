@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operations.registry import Content, Registries
+from operations.charts.registry import Content, Registries
 from tests.support.registry_server import Registry, archive, file, running
 from toolchain.registry import Crane
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from operations.__main__ import app
 from operations.bundle.commands import Told
-from operations.images import Lock
+from operations.charts.images import Lock
 from operations.privilege_probe.report import Answer
 from operations.rollback.plan import Plan
 from operations.settings.commands import Explained, Shown

@@ -2,8 +2,8 @@
 
 import json
 
-from operations.images import Image, lock, named, table, with_digests
-from operations.registry import Content
+from operations.charts.images import Image, lock, named, table, with_digests
+from operations.charts.registry import Content
 
 _DIGEST = "sha256:" + "a" * 64
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from manifests.objects import HelmRelease
-from operations.chart_files import Chart
-from operations.helm import Circumstances, Definitions, Helm, RenderingError, fields, objects
+from operations.charts.files import Chart
+from operations.charts.helm import Circumstances, Definitions, Helm, RenderingError, fields, objects
 
 ValuePath: TypeAlias = tuple[str, ...]
 """The keys that lead to a value."""

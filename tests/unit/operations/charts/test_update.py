@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from manifests.versions import KAI_SCHEDULER
-from operations.chart_update import Report
-from operations.chart_values import leaves
-from operations.helm import Definitions, fields, objects
+from operations.charts.helm import Definitions, fields, objects
+from operations.charts.update import Report
+from operations.charts.values import leaves
 
 
 def test_values_are_followed_to_their_ends() -> None:

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict
 from config.stack import StackSettings
 from manifests import every_object
 from manifests.objects import HelmRelease, Manifest
-from operations.chart_files import read_chart
+from operations.charts.files import read_chart
+from operations.charts.helm import Circumstances, Helm, objects
+from operations.charts.registry import Content
 from operations.errors import OperationError
-from operations.helm import Circumstances, Helm, objects
-from operations.registry import Content
 from toolchain.programs import KUBERNETES_VERSION
 from toolchain.progress import progress
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.chart_files import read_chart
+from operations.charts.files import read_chart
 from operations.errors import OperationError
 from testbed.stacks import ROOT
 

@@ -13,10 +13,10 @@ from config.stack import StackSettings
 from manifests import gpu_operator, kai
 from manifests.objects import HelmRelease, StackObject
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
-from operations.chart_files import Chart
-from operations.chart_values import Reading, ValuePath, leaves, value_at
+from operations.charts.files import Chart
+from operations.charts.helm import Definitions, Helm, RenderingError, fields
+from operations.charts.values import Reading, ValuePath, leaves, value_at
 from operations.errors import OperationError
-from operations.helm import Definitions, Helm, RenderingError, fields
 from operations.stack_file import with_settings
 from toolchain.programs import KUBERNETES_VERSION
 from toolchain.progress import progress

@@ -1,0 +1,1 @@
+"""`plan`: from flags, files, settings and a cluster, to a picture and JSON."""
