@@ -13,6 +13,7 @@ import yaml
 import simulator
 import toolchain
 from operations.stack_file import read_stack_file, with_settings
+from testbed.engine import ASKS_NOBODY
 from testbed.stacks import ROOT, STACK_FILES
 
 
@@ -36,7 +37,7 @@ def environment(state: Path) -> dict[str, str]:
         # As `make` does for a simulator.
         "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
         "PULUMI_CONFIG_PASSPHRASE": "",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        **ASKS_NOBODY,
         # As on a person's machine: the program is compiled once, not with every command.
         "PYTHONDONTWRITEBYTECODE": "",
     }

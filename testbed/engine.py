@@ -14,6 +14,14 @@ import yaml
 
 from testbed.stacks import ROOT, Json
 
+ASKS_NOBODY = {
+    "PULUMI_SKIP_UPDATE_CHECK": "true",
+    # Symptom without it: at each run pulumi tries to download the plugin of each package that is installed, whether the
+    # program uses it or not; where there is no internet, pulumi-command's costs 2.5 s of tries (3.259).
+    "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+}
+"""The variables of a pulumi that has everything it needs."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -57,7 +65,7 @@ class Stack:
             # As `make` does; what happens without it is in test_recovery.py.
             "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": passphrase,
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            **ASKS_NOBODY,
             # Unlocks --event-log, from which the changes are read; the Automation API does the same.
             "PULUMI_DEBUG_COMMANDS": "true",
         }

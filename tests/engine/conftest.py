@@ -7,6 +7,7 @@ import pytest
 
 import simulator
 import toolchain
+from testbed.engine import ASKS_NOBODY
 from testbed.inventory import connect
 from testbed.simulated import start
 
@@ -36,4 +37,4 @@ def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
 @pytest.fixture(scope="session")
 def engine_environment() -> dict[str, str]:
     """The environment in which `pulumi`, its language host and the Kubernetes provider are found."""
-    return toolchain.environment(toolchain.ENGINE)
+    return toolchain.environment(toolchain.ENGINE) | ASKS_NOBODY

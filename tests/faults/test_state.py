@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simulator.ports import free_ports
-from testbed.engine import Stack
+from testbed.engine import ASKS_NOBODY, Stack
 from testbed.waiting import eventually
 from tests.support import s3
 from tests.support.s3 import BUCKET, Aws, Person, Request
@@ -50,7 +50,7 @@ _UP = "pulumi up --yes --skip-preview --non-interactive"
 @pytest.fixture
 def environment(engine_environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """Where the program notes that it ran."""
-    return engine_environment | {"RAN": str(tmp_path / "ran"), "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    return engine_environment | {"RAN": str(tmp_path / "ran")} | ASKS_NOBODY
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ import simulator
 import toolchain
 from manifests.versions import KAI_SCHEDULER
 from simulator import NodeKind
+from testbed.engine import ASKS_NOBODY
 from testbed.inventory import connect, mutating_webhooks
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, read_stack_file, without
@@ -93,7 +94,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
             LOCATION_VARIABLE: str(root().parent),
             "PULUMI_HOME": str(folder / "pulumi-home"),
             "PULUMI_CONFIG_PASSPHRASE": "a passphrase of one's own",
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            **ASKS_NOBODY,
         }
         with fresh(folder / "kai-anywhere") as checkout:
             made = Reader(checkout, control_plane, environment)

@@ -16,7 +16,7 @@ import yaml
 import simulator
 import toolchain
 from package.version import VERSION
-from testbed.engine import Stack
+from testbed.engine import ASKS_NOBODY, Stack
 from testbed.hosts import command_plugin
 from testbed.inventory import connect
 from testbed.simulated import stack_settings
@@ -111,7 +111,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         "PULUMI_HOME": str(folder / "home"),
         "PULUMI_BACKEND_URL": folder.as_uri(),
         "PULUMI_CONFIG_PASSPHRASE": "",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        **ASKS_NOBODY,
     }
     environment.pop("KUBECONFIG", None)
     with git_server(folder / "git") as server:

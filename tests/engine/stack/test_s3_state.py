@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from testbed.engine import ASKS_NOBODY
 from testbed.stacks import ROOT
 from testbed.waiting import eventually
 from tests.support import s3
@@ -65,7 +66,7 @@ def person(folder: Path, environment: dict[str, str], backend: str | None) -> Pe
     own = environment | CREDENTIALS
     own |= {
         "PULUMI_HOME": str(folder / "pulumi-home"),
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        **ASKS_NOBODY,
         "USER": folder.name,
     }
     for name in ("KUBECONFIG", "PULUMI_CONFIG_PASSPHRASE", "PULUMI_BACKEND_URL"):

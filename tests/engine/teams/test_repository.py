@@ -15,6 +15,7 @@ import toolchain
 from operations.init.choices import Way, checked
 from operations.init.files import TEMPLATES, contents, write
 from operations.version import project_version
+from testbed.engine import ASKS_NOBODY
 from testbed.hosts import command_plugin
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT
@@ -101,7 +102,7 @@ def _environment(folder: Path, way: Way) -> dict[str, str]:
         "PATH": f"{folder / 'clone' / '.venv' / 'bin'}:{path}",
         "PULUMI_BACKEND_URL": f"{(folder / 'state').as_uri()}?metadata=skip",
         "PULUMI_CONFIG_PASSPHRASE": "",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        **ASKS_NOBODY,
     }
 
 
