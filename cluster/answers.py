@@ -4,9 +4,11 @@ import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+
+T = TypeVar("T")
 
 _KI = 1024
 _QUANTITY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?")
@@ -383,11 +385,11 @@ class Version(Answer):
         return int(self.major), int(self.minor.rstrip("+"))
 
 
-class Items(Answer):
-    """One page of a list."""
+class Page(Answer, Generic[T]):
+    """One page of a list of objects."""
 
     # An empty list of metadata comes as null (kube-apiserver 1.36).
-    items: list[dict[str, Any]] | None
+    items: list[T] | None
     next_page: str = Field(default="", validation_alias=AliasPath("metadata", "continue"))
     """Where the list goes on; empty at its end."""
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx2
-from pydantic import TypeAdapter
 
 from cluster.answers import (
     AccessReview,
+    Answer,
     Deployment,
     DiscoveredGroup,
     Event,
@@ -24,6 +24,7 @@ from cluster.answers import (
     Node,
     NodeMetadata,
     Objection,
+    Page,
     Pod,
     PullSecret,
     Resources,
@@ -47,7 +48,7 @@ class Cluster(Connection):
 
     def version(self) -> Version:
         """The API server's version."""
-        return self._read("/version", Version.model_validate)
+        return self._read("/version", Version.model_validate_json)
 
     def uid(self) -> str:
         """The cluster's identity: the UID of its kube-system namespace, made once with the cluster."""
@@ -67,19 +68,17 @@ class Cluster(Connection):
 
     def namespace(self, name: str) -> Namespace | None:
         """A namespace, or None."""
-        return self._find(f"/api/v1/namespaces/{name}", Namespace.model_validate)
+        return self._find(f"/api/v1/namespaces/{name}", Namespace.model_validate_json)
 
     def deployment(self, namespace: str, name: str) -> Deployment | None:
         """A Deployment, or None."""
         path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
-        return self._find(path, Deployment.model_validate)
+        return self._find(path, Deployment.model_validate_json)
 
     def find_object(self, manifest: Mapping[str, Any]) -> LiveObject | None:
         """The object of a manifest's kind, namespace and name, or None; of a Secret the metadata alone."""
         accept = METADATA.format("") if manifest["kind"] == "Secret" else JSON
-        return self._find(
-            object_path(manifest), lambda answer: LiveObject.model_validate({"content": answer}), accept=accept
-        )
+        return self._find(object_path(manifest), lambda answer: LiveObject(content=json.loads(answer)), accept=accept)
 
     def pods(self, *, namespace: str = "", node: str = "") -> list[Pod]:
         """The pods of a namespace, or of all; on a node, or wherever they are."""
@@ -89,11 +88,11 @@ class Cluster(Connection):
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """A pod, or None."""
-        return self._find(f"/api/v1/namespaces/{namespace}/pods/{name}", Pod.model_validate)
+        return self._find(f"/api/v1/namespaces/{namespace}/pods/{name}", Pod.model_validate_json)
 
     def pull_secret(self, namespace: str, name: str) -> PullSecret | None:
         """A Secret that pods pull images with, for a copy of it; None where there is none, or one of another type."""
-        secret = self._find(f"/api/v1/namespaces/{namespace}/secrets/{name}", PullSecret.model_validate)
+        secret = self._find(f"/api/v1/namespaces/{namespace}/secrets/{name}", PullSecret.model_validate_json)
         return secret if secret and secret.type in _PULL_TYPES else None
 
     def log(  # noqa: PLR0913 - the parts of a request
@@ -147,7 +146,7 @@ class Cluster(Connection):
             "spec": {"resourceAttributes": attributes},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        return self._read(path, AccessReview.model_validate, method="POST", body=json.dumps(review)).allowed
+        return self._read(path, AccessReview.model_validate_json, method="POST", body=json.dumps(review)).allowed
 
     def create(self, manifest: Mapping[str, Any]) -> Objection | None:
         """Create an object that is not there yet.
@@ -235,7 +234,7 @@ class Cluster(Connection):
         """
         self._read(
             object_path(manifest),
-            lambda answer: answer,
+            Answer.model_validate_json,
             params={"fieldManager": manager, "force": "true"},
             body=json.dumps(manifest),
         )
@@ -296,12 +295,10 @@ class Cluster(Connection):
 
     def kinds(self) -> list[DiscoveredGroup]:
         """Every group of the API server with its versions, the preferred one first, and their kinds."""
-        groups = TypeAdapter(list[DiscoveredGroup])
-        return [
-            group
-            for root in ("/api", "/apis")
-            for group in self._read(root, lambda answer: groups.validate_python(answer["items"]), accept=_DISCOVERY)
+        pages = [
+            self._read(root, Page[DiscoveredGroup].model_validate_json, accept=_DISCOVERY) for root in ("/api", "/apis")
         ]
+        return [group for page in pages for group in page.items or []]
 
     def deployments(self) -> list[Installed]:
         """Every Deployment of every namespace."""
@@ -317,17 +314,17 @@ class Cluster(Connection):
 
     def has_runtime_class(self, name: str) -> bool:
         """Whether a RuntimeClass of this name exists."""
-        return self._find(f"/apis/node.k8s.io/v1/runtimeclasses/{name}", lambda answer: answer) is not None
+        return self._find(f"/apis/node.k8s.io/v1/runtimeclasses/{name}", Answer.model_validate_json) is not None
 
     def has_mutating_webhook(self, name: str) -> bool:
         """Whether a MutatingWebhookConfiguration of this name exists."""
         path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{name}"
-        return self._find(path, lambda answer: answer) is not None
+        return self._find(path, Answer.model_validate_json) is not None
 
     def mutating_policy_versions(self) -> frozenset[str]:
         """The versions of admissionregistration.k8s.io that have MutatingAdmissionPolicy; empty where none has."""
         served = {
-            version: self._find(f"/apis/admissionregistration.k8s.io/{version}", Resources.model_validate)
+            version: self._find(f"/apis/admissionregistration.k8s.io/{version}", Resources.model_validate_json)
             for version in POLICIES_SINCE
         }
         return frozenset(
@@ -338,7 +335,7 @@ class Cluster(Connection):
 
     def has_kind(self, version: str, plural: str) -> bool:
         """Whether the API server knows a kind, as `scheduling.run.ai/v2` and `queues`."""
-        group = self._find(f"/apis/{version}", Resources.model_validate)
+        group = self._find(f"/apis/{version}", Resources.model_validate_json)
         return group is not None and any(resource.name == plural for resource in group.resources)
 
     def helm_revisions(self, namespace: str, release: str) -> list[HelmRevision]:

@@ -3,14 +3,14 @@
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import httpx2
 from lightkube.config import client_adapter
 from lightkube.core.exceptions import ConfigError
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from cluster.answers import Items, Objection, Status
+from cluster.answers import Objection, Page, Status
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.kubeconfig import ChosenContext, choose_context, in_cluster
 from config.cluster import ClusterSettings
@@ -127,21 +127,20 @@ class Connection:
         return [item for page in self._pages(path, kind, params=params or {}, accept=accept) for item in page]
 
     def _pages(self, path: str, kind: type[T], *, params: dict[str, str], accept: str) -> Iterator[list[T]]:
-        adapter = TypeAdapter(list[kind])  # type: ignore[valid-type]  # kind is a runtime class
         after: dict[str, str] = {}
         while True:
-            listed = self._read(
-                path, Items.model_validate, params=params | {"limit": str(_PAGE)} | after, accept=accept
+            page = self._read(
+                path,
+                Page[kind].model_validate_json,  # type: ignore[valid-type]  # kind is a runtime class
+                params=params | {"limit": str(_PAGE)} | after,
+                accept=accept,
             )
-            try:
-                yield adapter.validate_python(listed.items or [])
-            except ValidationError as error:
-                raise _not_understood(path, error) from error
-            if not listed.next_page:
+            yield page.items or []
+            if not page.next_page:
                 return
-            after = {"continue": listed.next_page}
+            after = {"continue": page.next_page}
 
-    def _find(self, path: str, parse: Callable[[Any], T], *, accept: str = JSON) -> T | None:
+    def _find(self, path: str, parse: Callable[[bytes], T], *, accept: str = JSON) -> T | None:
         try:
             return self._read(path, parse, accept=accept)
         except NotFoundError:
@@ -150,7 +149,7 @@ class Connection:
     def _read(  # noqa: PLR0913 - the parts of a request
         self,
         path: str,
-        parse: Callable[[Any], T],
+        parse: Callable[[bytes], T],
         *,
         params: dict[str, str] | None = None,
         accept: str = JSON,
@@ -174,7 +173,8 @@ class Connection:
                     f"The cluster at {self.server} answered {method} {path} with status {code}."
                 )
         try:
-            return parse(response.json())
+            # By the model at once: most of a large answer is skipped, and never becomes a Python object.
+            return parse(response.content)
         except ValueError as error:
             raise _not_understood(path, error) from error
 

@@ -319,7 +319,7 @@ HELM = Program(
         go_cache_mib=2000,
         result_mib=70,
     ),
-    # The provider renders with Helm 4; Helm 3 renders these charts alike.
+    # The provider has Helm 3.18; Helm 4 renders these charts alike.
     VersionCheck(("version",), VersionRange((3, 18, 0), (5, 0, 0))),
     _helm_archive,
 )
