@@ -15,7 +15,6 @@ import toolchain
 from operations.init.choices import Way, checked
 from operations.init.files import TEMPLATES, contents, write
 from operations.version import project_version
-from testbed.engine import ASKS_NOBODY
 from testbed.hosts import command_plugin
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT
@@ -102,7 +101,8 @@ def _environment(folder: Path, way: Way) -> dict[str, str]:
         "PATH": f"{folder / 'clone' / '.venv' / 'bin'}:{path}",
         "PULUMI_BACKEND_URL": f"{(folder / 'state').as_uri()}?metadata=skip",
         "PULUMI_CONFIG_PASSPHRASE": "",
-        **ASKS_NOBODY,
+        # The component is a plugin, which is fetched from the Git server.
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
     }
 
 
