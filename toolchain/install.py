@@ -114,9 +114,12 @@ def install_located(programs: Iterable[Program]) -> Mapping[Program, Located]:
         for note in overview.notes:
             say(note)
     plan = {program: _means(program) for program in missing}
-    to_build = [program for program, means in plan.items() if isinstance(means, Recipe)]
     # One recipe may make several programs.
-    builds = list({program.recipe.name: program for program in reversed(to_build)}.values())[::-1]
+    by_recipe: dict[str, Program] = {}
+    for program, means in plan.items():
+        if isinstance(means, Recipe):
+            by_recipe.setdefault(means.name, program)
+    builds = list(by_recipe.values())
     _announce(builds)
     for program, means in plan.items():
         if program in builds:
