@@ -86,23 +86,28 @@ def test_a_refusal_ends_the_wait_at_once(api: ApiServer, cluster: Cluster) -> No
 
 
 class _Clock:
-    """Time that passes where somebody sleeps or looks."""
+    """Time that passes where somebody sleeps or looks; a look is work, or waits for its answer."""
 
-    def __init__(self, look_seconds: float, *, reachable: bool = True) -> None:
+    def __init__(self, *, works: float = 0.0, waits: float = 0.0, reachable: bool = True) -> None:
         self.now = 0.0
         self.looks: list[float] = []
-        self._look_seconds = look_seconds
+        self._works, self._waits = works, waits
+        self._worked = 0.0
         self._reachable = reachable
 
     def monotonic(self) -> float:
         return self.now
+
+    def thread_time(self) -> float:
+        return self._worked
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
     def look(self, _: Cluster) -> str:
         self.looks.append(self.now)
-        self.now += self._look_seconds
+        self._worked += self._works
+        self.now += self._works + self._waits
         if not self._reachable:
             raise ClusterUnreachableError("away")
         return "not yet"
@@ -111,13 +116,14 @@ class _Clock:
 @pytest.mark.parametrize(
     ("clock", "looks"),
     [
-        pytest.param(_Clock(0.0), range(60, 70), id="each second where a look costs nothing"),
-        pytest.param(_Clock(0.3), range(20, 23), id="a tenth of the time where it costs"),
-        pytest.param(_Clock(5.0), range(4, 6), id="each ten seconds at least"),
-        pytest.param(_Clock(5.0, reachable=False), range(10, 13), id="and soon again where nobody answered"),
+        pytest.param(_Clock(), range(60, 70), id="each second where a look costs nothing"),
+        pytest.param(_Clock(works=0.15), range(19, 23), id="each three seconds where it costs"),
+        pytest.param(_Clock(waits=1.0), range(30, 35), id="a second after an answer that was long on its way"),
+        pytest.param(_Clock(works=5.0), range(4, 6), id="each ten seconds at least"),
+        pytest.param(_Clock(works=5.0, reachable=False), range(10, 13), id="and soon again where nobody answered"),
     ],
 )
-def test_looks_take_a_tenth_of_a_wait_at_most(
+def test_looks_take_a_twentieth_of_a_processor_at_most(
     clock: _Clock, looks: range, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "POLL_SECONDS", 1.0)
