@@ -10,18 +10,19 @@ is missing, the provider takes the cluster for unreachable, and changes neither 
 import os
 import pwd
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from cluster import credentials
 from cluster.errors import ClusterError
 from cluster.kubeconfig import ChosenContext
 from config.cluster import ClusterSettings
 
 _FOLDER = Path(".kai-anywhere/clusters")
+_CREDENTIALS = Path(".kai-anywhere/credentials")
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
@@ -52,26 +53,27 @@ def bound_file(uid: str) -> Path:
 def bind(chosen: ChosenContext, uid: str) -> str:
     """Keep the connection of a context whose cluster was identified; gives its path as the provider reads it.
 
-    The path is the same on every machine and for every person, so it never shows as a change. The file is a copy, with
-    its credentials, that only its owner can read; it is written again by every command, so that renewed credentials and
-    another address of the same cluster reach it.
+    The path is the same on every machine and for every person, so it never shows as a change. It is written again by
+    every command, so that renewed credentials and another address of the same cluster reach it. Credentials are in
+    files beside it (`cluster.credentials`). Only their owner can read any of them.
 
     Args:
         chosen: the context.
         uid: the identity of the cluster that answered under it.
 
     Raises:
-        ClusterError: if the file can't be written.
+        ClusterError: if a file can't be written.
     """
     file = bound_file(uid)
-    content = yaml.safe_dump(standalone(chosen), sort_keys=False)
+    content = standalone(chosen)
+    path = home() / _CREDENTIALS / uid / credentials.owner(chosen.file, chosen.name)
+    [user] = content["users"]
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Only its owner can read such a file. Two commands at once write one each, and the last one stays.
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".", encoding="utf-8", delete=False) as temporary:
-            temporary.write(content)
-        Path(temporary.name).replace(file)
-    except OSError as error:
+        user["user"], files = credentials.set_apart(user["user"], path)
+        # Before the kubeconfig that names them.
+        credentials.keep(path, files)
+        credentials.replace(file, yaml.safe_dump(content, sort_keys=False).encode())
+    except (OSError, ValueError) as error:
         raise ClusterError(
             f"The connection to the cluster can't be kept in {file}: {error}\n"
             "The Kubernetes provider reads it from there. Make the folder writable for this account."
@@ -90,6 +92,7 @@ def unbind(kubeconfig: Path) -> None:
     for file in (home() / _FOLDER).glob("[!.]*"):
         if gone & _authorities(file):
             file.unlink(missing_ok=True)
+            credentials.forget(home() / _CREDENTIALS / file.name)
 
 
 def _authorities(kubeconfig: Path) -> set[str]:

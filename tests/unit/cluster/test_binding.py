@@ -36,6 +36,17 @@ def _chosen(folder: Path, content: Json) -> ChosenContext:
     return choose_context(write_kubeconfig(folder / "kubeconfig", content))
 
 
+def _credentials(home: Path) -> list[Path]:
+    """The files of credentials below that home folder."""
+    return [each for each in (home / ".kai-anywhere" / "credentials").rglob("*") if each.is_file()]
+
+
+def _bound_user() -> Json:
+    [entry] = yaml.safe_load(bound_file(UID).read_text(encoding="utf-8"))["users"]
+    user: Json = entry["user"]
+    return user
+
+
 def _content(**user: Any) -> Json:  # noqa: ANN401 - JSON
     return {
         "apiVersion": "v1",
@@ -60,22 +71,26 @@ def test_the_providers_path_follows_from_the_identity_alone(tmp_path: Path, home
     assert bound_file(UID).is_file()
 
 
-def test_only_the_owner_can_read_the_connection(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_connection_and_its_credentials(tmp_path: Path, home: Path) -> None:
     bind(_chosen(tmp_path, _content(token="mine")), UID)
     assert stat.S_IMODE(bound_file(UID).stat().st_mode) == 0o600
     assert [each.name for each in bound_file(UID).parent.iterdir()] == [UID], "no half-written copy stays"
+    [token] = _credentials(home)
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700
 
 
-def test_the_connection_holds_its_own_context_and_nobody_elses_credentials(tmp_path: Path) -> None:
+def test_the_connection_holds_its_own_context_and_nobody_elses_credentials(tmp_path: Path, home: Path) -> None:
     bind(_chosen(tmp_path, _content(token="mine")), UID)
     text = bound_file(UID).read_text(encoding="utf-8")
     kept = yaml.safe_load(text)
     assert kept["contexts"] == [
         {"name": "default", "context": {"cluster": "edge", "user": "me", "namespace": "robots"}}
     ]
-    assert kept["users"] == [{"name": "me", "user": {"token": "mine"}}]
+    assert [each["name"] for each in kept["users"]] == ["me"]
     assert [each["name"] for each in kept["clusters"]] == ["edge"]
     assert "yours" not in text
+    assert [each.read_text() for each in _credentials(home)] == ["mine"]
 
 
 def test_paths_beside_the_kubeconfig_are_absolute_in_the_copy(tmp_path: Path) -> None:
@@ -98,10 +113,70 @@ def test_a_credential_plugin_on_path_stays_one(tmp_path: Path) -> None:
     assert standalone(_chosen(tmp_path, _content(exec=plugin)))["users"][0]["user"] == {"exec": plugin}
 
 
-def test_a_renewed_credential_replaces_the_old_one(tmp_path: Path) -> None:
+def test_the_connection_names_the_file_of_a_token_and_does_not_hold_it(tmp_path: Path, home: Path) -> None:
+    bind(_chosen(tmp_path, _content(token="mine")), UID)
+    [token] = _credentials(home)
+    assert _bound_user() == {"tokenFile": str(token)}
+    assert "mine" not in bound_file(UID).read_text(encoding="utf-8")
+
+
+def test_a_certificate_and_its_key_are_one_file_that_the_connection_names_twice(tmp_path: Path, home: Path) -> None:
+    bind(_chosen(tmp_path, _content(**{"client-certificate-data": "Y2VydA==", "client-key-data": "a2V5"})), UID)
+    [pair] = _credentials(home)
+    assert pair.read_text() == "cert\nkey\n"
+    assert _bound_user() == {"client-certificate": str(pair), "client-key": str(pair)}
+
+
+def test_a_key_beside_a_certificate_that_is_a_file_already_is_set_apart_alone(tmp_path: Path, home: Path) -> None:
+    bind(_chosen(tmp_path, _content(**{"client-certificate": "me.crt", "client-key-data": "a2V5"})), UID)
+    [key] = _credentials(home)
+    assert key.read_text() == "key\n"
+    assert _bound_user() == {"client-certificate": str(tmp_path / "me.crt"), "client-key": str(key)}
+
+
+def test_a_token_beside_its_file_is_dropped_since_clients_take_the_file(tmp_path: Path, home: Path) -> None:
+    bind(_chosen(tmp_path, _content(token="mine", tokenFile="/run/token")), UID)
+    assert _bound_user() == {"tokenFile": "/run/token"}
+    assert _credentials(home) == []
+
+
+def test_a_key_that_is_not_base64_is_refused_and_nothing_is_kept(tmp_path: Path, home: Path) -> None:
+    with pytest.raises(ClusterError, match="a client certificate or key is not Base64"):
+        bind(_chosen(tmp_path, _content(**{"client-certificate-data": "Y2VydA==", "client-key-data": "a"})), UID)
+    assert not bound_file(UID).exists()
+    assert _credentials(home) == []
+
+
+def test_a_renewed_credential_replaces_the_old_one(tmp_path: Path, home: Path) -> None:
     bind(_chosen(tmp_path, _content(token="old")), UID)
     bind(_chosen(tmp_path, _content(token="new")), UID)
-    assert yaml.safe_load(bound_file(UID).read_text(encoding="utf-8"))["users"][0]["user"] == {"token": "new"}
+    assert [each.read_text() for each in _credentials(home)] == ["new"]
+
+
+def test_a_credential_that_its_context_has_no_longer_is_removed(tmp_path: Path, home: Path) -> None:
+    bind(_chosen(tmp_path, _content(token="old")), UID)
+    bind(_chosen(tmp_path, _content(exec={"apiVersion": _EXEC, "command": "aws"})), UID)
+    assert _credentials(home) == []
+
+
+def test_a_command_under_another_context_leaves_the_credentials_of_one_that_still_runs(
+    tmp_path: Path, home: Path
+) -> None:
+    bind(_chosen(tmp_path, _content(token="admin")), UID)
+    running = Path(_bound_user()["tokenFile"])
+    content = _content()
+    content["current-context"] = "other"
+    bind(_chosen(tmp_path, content), UID)
+    assert running.read_text() == "admin"
+    assert {each.read_text() for each in _credentials(home)} == {"admin", "yours"}
+
+
+def test_a_connection_that_is_bound_again_keeps_naming_the_same_credentials(tmp_path: Path, home: Path) -> None:
+    bind(_chosen(tmp_path, _content(token="mine")), UID)
+    before = _bound_user()
+    bind(choose_context(str(bound_file(UID))), UID)
+    assert _bound_user() == before
+    assert [each.read_text() for each in _credentials(home)] == ["mine"]
 
 
 def test_the_copy_reaches_the_cluster_after_its_context_means_another_one(tmp_path: Path, api: Any) -> None:  # noqa: ANN401
@@ -115,7 +190,7 @@ def test_the_copy_reaches_the_cluster_after_its_context_means_another_one(tmp_pa
         connection.close()
 
 
-def test_the_connections_of_a_cluster_that_is_gone_are_forgotten_and_no_others(tmp_path: Path) -> None:
+def test_the_connections_of_a_cluster_that_is_gone_are_forgotten_and_no_others(tmp_path: Path, home: Path) -> None:
     def named(authority: str | None) -> Json:
         content = _content(token="mine")
         content["clusters"][0]["cluster"] = {"server": "https://10.0.0.1:6443"}
@@ -128,6 +203,7 @@ def test_the_connections_of_a_cluster_that_is_gone_are_forgotten_and_no_others(t
     unbind(Path(write_kubeconfig(tmp_path / "gone", named("YQ=="))))
     unbind(Path(write_kubeconfig(tmp_path / "public", named(None))))
     unbind(tmp_path / "never-was")
+    assert sorted(each.parent.name for each in _credentials(home)) == ["public", "stays"]
     assert sorted(each.name for each in bound_file("stays").parent.iterdir()) == ["public", "stays"]
 
 
