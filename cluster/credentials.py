@@ -1,7 +1,7 @@
 """Keeps a kubeconfig's credentials in files of their own, so that a copy of the kubeconfig holds none.
 
-Symptom: the Kubernetes provider writes the kubeconfig that it is given to a new file in the temporary folder, and leaves
-it there: one by each preview, `up`, `refresh` and `destroy`. Helm reads that file (`writeKubeconfigToFile`,
+Symptom: the Kubernetes provider writes the kubeconfig that it is given to a new file in the temporary folder, for Helm,
+and leaves it there: one at each preview, `up`, `refresh` and `destroy` (`writeKubeconfigToFile`,
 provider/pkg/provider/util.go). Affected: 4.25, and no option of the provider prevents it.
 What it copies names files here instead, which clients read as they read a kubeconfig: kubectl, Helm, the provider and
 lightkube all take `client-key` and `tokenFile`.
@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-CERTIFICATE_SUFFIX = ".pem"
-TOKEN_SUFFIX = ".token"
+_PAIR, _BEARER = _SUFFIXES = (".pem", ".token")
 
 
 def owner(file: str, context: str) -> str:
@@ -48,13 +47,13 @@ def set_apart(user: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], dict
     for name in ("client-certificate", "client-key"):
         if data := kept.pop(f"{name}-data", None):
             pem += _decoded(data) + b"\n"
-            kept[name] = str(path.with_suffix(CERTIFICATE_SUFFIX))
+            kept[name] = str(path.with_suffix(_PAIR))
     if pem:
-        files[path.with_suffix(CERTIFICATE_SUFFIX)] = pem
+        files[path.with_suffix(_PAIR)] = pem
     token = kept.pop("token", None)
     # Of both, clients take the file (client-go, clientcmd's AuthInfo).
     if token and not kept.get("tokenFile"):
-        file = path.with_suffix(TOKEN_SUFFIX)
+        file = path.with_suffix(_BEARER)
         files[file] = str(token).encode()
         kept["tokenFile"] = str(file)
     return kept, files
@@ -75,7 +74,7 @@ def keep(path: Path, files: Mapping[Path, bytes]) -> None:
     """
     for file, content in files.items():
         replace(file, content)
-    for suffix in (CERTIFICATE_SUFFIX, TOKEN_SUFFIX):
+    for suffix in _SUFFIXES:
         if (file := path.with_suffix(suffix)) not in files:
             file.unlink(missing_ok=True)
 
