@@ -234,7 +234,7 @@ def _new(place: Place, field: str, allowed: Allowed) -> Check:
 NEW: list[tuple[Check, Change]] = [
     (_new(place, field, allowed), Change(f"new_in_{place.name.lower()}", path, value))
     for place, field, allowed, path, value in (
-        (Place.POD, "shareProcessNamespace", NotTrue(), "spec.shareProcessNamespace", True),
+        (Place.POD, "setHostnameAsFQDN", NotTrue(), "spec.setHostnameAsFQDN", True),
         (Place.CONTAINERS, "workingDir", BeginsNot("/srv"), "spec.containers.0.workingDir", "/srv/a"),
         (Place.CONTEXTS, "seLinuxOptions.level", Absent(), "spec.securityContext.seLinuxOptions", {"level": "s0:c1"}),
         (Place.HANDLERS, "httpGet.path", Begins(("/health",)), "spec.containers.0.livenessProbe.httpGet", _PATH),
