@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manifests.versions import GPU_OPERATOR
 from operations.engine_events import Record, read_events
 from operations.pull_request.comment import Occasion, preview_comment
 from operations.pull_request.consequences import sentences
@@ -162,8 +163,9 @@ def test_another_version_says_who_restarts() -> None:
     after = changed(stacks.jetson(), "kai.chart", {"version": "v0.18.6"})
     assert "KAI scheduler `v0.17.0` → `v0.18.6`: its scheduler restarts; running pods go on." in _said(before, after)
     before = changed(stacks.jetson(), "gpu_operator.chart", {"version": "v26.7.0"})
+    pinned = GPU_OPERATOR.version
     assert (
-        "GPU Operator `v26.7.0` → `v26.7.2`: its operands restart node by node; a new toolkit may restart containerd."
+        f"GPU Operator `v26.7.0` → `{pinned}`: its operands restart node by node; a new toolkit may restart containerd."
     ) in _said(before, stacks.jetson())
 
 
