@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from cluster.client import Cluster
 from config.stack import StackSettings
+from manifests.versions import KAI_SCHEDULER
 from operations import __main__ as commands
 from operations import scratch
 from operations.doctor.hosts.answer import HostReport
@@ -25,7 +26,7 @@ from tests.support.hosts.settings import mixed_with_hosts
 from tests.support.privilege_probe.outcomes import HELD, failed
 from tests.unit.operations.privilege_probe.board import Board
 
-IMAGE = "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.18.6"
+IMAGE = "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:" + KAI_SCHEDULER.version
 ALL_FAIL = dict.fromkeys((rung.name for rung in LADDER), failed("ERROR_LIBRARY_NOT_FOUND"))
 
 

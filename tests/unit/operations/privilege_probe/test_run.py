@@ -11,6 +11,7 @@ import pytest
 
 from cluster.errors import ClusterError
 from config.stack import StackSettings
+from manifests.versions import KAI_SCHEDULER
 from operations import scratch
 from operations.errors import OperationError
 from operations.privilege_probe import ladder, run
@@ -445,7 +446,8 @@ def test_stacks_and_nodes_that_have_no_answer_are_refused() -> None:
 
 def test_the_image_is_the_one_that_kai_starts_in_the_stack() -> None:
     stack = stack_of_one()
-    assert kai_image(parse(stack)) == "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.18.6"
+    image = "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation"
+    assert kai_image(parse(stack)) == f"{image}:{KAI_SCHEDULER.version}"
     stack = changed(stack, "kai.images.registry", "registry.example.com/kai")
     assert (
         kai_image(parse(changed(stack, "kai.image_tag", "mine"))) == "registry.example.com/kai/resourcereservation:mine"

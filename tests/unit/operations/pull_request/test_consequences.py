@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.versions import GPU_OPERATOR
+from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
 from operations.engine_events import Record, read_events
 from operations.pull_request.comment import Occasion, preview_comment
 from operations.pull_request.consequences import sentences
@@ -176,7 +176,7 @@ def test_values_of_a_chart_without_another_version_are_told() -> None:
 
 def test_the_first_and_the_last_deployment_are_told() -> None:
     first, last = _said(None, stacks.jetson()), _said(stacks.jetson(), None)
-    assert "KAI scheduler `v0.18.6` is installed." in first
+    assert f"KAI scheduler `{KAI_SCHEDULER.version}` is installed." in first
     assert "The pod guard comes: it judges pods that are made or changed from then on." in first
     assert "KAI scheduler is **removed**." in last
     assert "The pod guard goes: it judges pods that are made or changed from then on." not in last
