@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.answers import NodeMetadata
-from cluster.client import Cluster
+from cluster.access.answers import NodeMetadata
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError
-from cluster.giving_back import GIVEN_BACK, MANAGER_MAX, not_of_siblings
+from cluster.ownership.giving_back import GIVEN_BACK, MANAGER_MAX, not_of_siblings
 from manifests.objects import Manifest
 from manifests.ownership import BEFORE, kept_values, to_give_back
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from cluster.answers import Pod
+from cluster.access.answers import Pod
 from cluster.snapshot import BindRequest, PodGroup
 
 

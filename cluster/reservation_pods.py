@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.answers import Node, Objection
-from cluster.client import Cluster
+from cluster.access.answers import Node, Objection
+from cluster.access.client import Cluster
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
 from manifests import kai, reservation

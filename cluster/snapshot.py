@@ -7,9 +7,9 @@ from functools import cached_property
 
 from pydantic import AliasPath, Field
 
-from cluster.answers import Answer, Condition, Node, Pod
-from cluster.client import Cluster
-from cluster.lists import Reader, Unseen
+from cluster.access.answers import Answer, Condition, Node, Pod
+from cluster.access.client import Cluster
+from cluster.access.lists import Reader, Unseen
 
 NODES, PODS, QUEUES = "nodes", "pods", "KAI's queues"
 POD_GROUPS, BIND_REQUESTS = "KAI's pod groups", "KAI's bind requests"

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cluster.answers import Objection
-from cluster.client import Cluster
+from cluster.access.answers import Objection
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError
-from cluster.first_contact import planned_labels
+from cluster.preflight.first_contact import planned_labels
 from cluster.reservation_pods import ask, differences_of, expectation, may_not_ask, shared_nodes
 from cluster.waiting import Condition, deployment_missing, gpus_advertised, wait_for
 from config.stack import StackSettings

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from manifests.wording import first_of
 

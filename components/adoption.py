@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 
-from cluster.client import Cluster
-from cluster.connection import UP_TIMEOUT_SECONDS
-from cluster.giving_back import give_back_values
+from cluster.access.client import Cluster
+from cluster.access.connection import UP_TIMEOUT_SECONDS
+from cluster.ownership.giving_back import give_back_values
 from components import tokens
 from config.cluster import ClusterSettings
 from manifests.many_nodes import apart, together

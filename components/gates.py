@@ -6,8 +6,8 @@ from typing import Any
 
 import pulumi
 
-from cluster.client import Cluster
-from cluster.connection import UP_TIMEOUT_SECONDS
+from cluster.access.client import Cluster
+from cluster.access.connection import UP_TIMEOUT_SECONDS
 from cluster.errors import ClusterError
 from cluster.waiting import Condition, wait_for
 from config.cluster import ClusterSettings

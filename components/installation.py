@@ -9,8 +9,8 @@ import yaml
 from pulumi.runtime import get_config_env, is_config_secret
 from pulumi.runtime.config import CONFIG
 
-from cluster.binding import NO_CLUSTER, bind, bound, is_verified
-from cluster.preflight import run_preflight
+from cluster.access.binding import NO_CLUSTER, bind, bound, is_verified
+from cluster.preflight.run import run_preflight
 from components.adoption import adopting
 from components.hosts.secrets import read_host_secrets
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs

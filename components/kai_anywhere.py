@@ -72,7 +72,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         provider = Provider(
             f"{name}-cluster",
             # Not the settings' own kubeconfig and context: they name another cluster on another day or machine
-            # (cluster/binding.py).
+            # (cluster/access/binding.py).
             kubeconfig=args.kubeconfig,
             # Preflight compares it with the cluster behind the context on the next run.
             cluster_identifier=args.cluster_uid,

@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 from pydantic import BaseModel, ConfigDict
 
-from cluster.deployed_state import DeployedState
+from cluster.ownership.deployed_state import DeployedState
 
 _TRIES = 20
 _PAUSE_SECONDS = 0.25

@@ -14,9 +14,9 @@ import typer
 
 import simulator
 import toolchain
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError
-from cluster.preflight import run_preflight
+from cluster.preflight.run import run_preflight
 from config.stack import StackConfigError
 from operations import engine, policy_check, sharing, summary
 from operations.bundle.commands import bundle

@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cluster.binding import bind
-from cluster.client import Cluster
-from cluster.deployed_state import DeployedState
+from cluster.access.binding import bind
+from cluster.access.client import Cluster
+from cluster.access.kubeconfig import choose_context
 from cluster.errors import ClusterError
-from cluster.kubeconfig import choose_context
-from cluster.preflight import another_cluster, where
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.run import another_cluster, where
 from operations.errors import OperationError
 from operations.target import Target
 

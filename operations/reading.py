@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import simulator
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterUnreachableError
 from config.stack import StackSettings
 from operations.errors import OperationError

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterUnreachableError
 from manifests.objects import Manifest
 from operations.errors import OperationError

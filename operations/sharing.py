@@ -14,7 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from cluster.answers import Pod as ReadPod
+from cluster.access.answers import Pod as ReadPod
 from cluster.pending import scheduler_says
 from gpu_sharing.request import GPU_MEMORY
 from operations.errors import OperationError

@@ -7,7 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from cluster.answers import Node
+from cluster.access.answers import Node
 from config.reservation import Privilege
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from cluster.binding import home
-from cluster.client import Cluster
-from cluster.connection import UP_TIMEOUT_SECONDS
+from cluster.access.binding import home
+from cluster.access.client import Cluster
+from cluster.access.connection import UP_TIMEOUT_SECONDS
 from cluster.errors import ClusterError
 from cluster.labelling import read_labels, release_labels, set_labels
 from manifests.objects import Manifest

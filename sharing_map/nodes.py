@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from cluster.answers import Node, Pod
+from cluster.access.answers import Node, Pod
 from cluster.pending import kubelet_says
 from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, FractionShare, MemoryShare, WholeGpus
 from manifests import reservation_index

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from cluster.answers import Node, Pod
+from cluster.access.answers import Node, Pod
 from cluster.pending import scheduled_since
 from cluster.snapshot import PODS, BindRequest, Snapshot
 from gpu_sharing.arithmetic import charged_gpus, part_mib, portion, read_label, shared_mib

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from filelock import FileLock, Timeout
 
 import toolchain
-from cluster.binding import unbind
+from cluster.access.binding import unbind
 from simulator import api, kubeconfig, pki, ports, programs, records
 from simulator.errors import PortTakenError, SimulatorError, disk_errors_explained
 from simulator.files import write_private

@@ -10,7 +10,7 @@ from functools import partial
 
 from agents.metrics.reader import Reader, log
 from agents.metrics.server import Server
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError
 from cluster.snapshot import read_snapshot
 from sharing_map.build import build

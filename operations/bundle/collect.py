@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from cluster.client import Cluster
-from cluster.lists import Reader
+from cluster.access.client import Cluster
+from cluster.access.lists import Reader
 from operations.bundle.clean import Cleaner, Json
 
 OBJECTS = 2000

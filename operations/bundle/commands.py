@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel, ConfigDict, Field
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError
 from config.stack import StackSettings
 from manifests import every_object, reservation

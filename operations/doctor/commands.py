@@ -12,7 +12,7 @@ import yaml
 from rich.console import Console
 
 import toolchain
-from cluster.lists import Unseen
+from cluster.access.lists import Unseen
 from config.stack import StackSettings
 from operations.doctor import pod as one_pod
 from operations.doctor.check import Category, Severity

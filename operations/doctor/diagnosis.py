@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from cluster.lists import Unseen
+from cluster.access.lists import Unseen
 from operations.doctor.check import Category, Check, Finding, Severity
 from operations.doctor.checks import CHECKS
 from operations.doctor.facts import Facts

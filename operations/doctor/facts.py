@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from pydantic import AliasPath, BeforeValidator, Field
 
 from cluster import snapshot
-from cluster.answers import Answer, Condition, Container, Event, HelmRevision, Node, Pod, Version
-from cluster.lists import Unseen
+from cluster.access.answers import Answer, Condition, Container, Event, HelmRevision, Node, Pod, Version
+from cluster.access.lists import Unseen
 from cluster.snapshot import Snapshot
 from config.stack import StackSettings
 from manifests import reservation

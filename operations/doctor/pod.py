@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cluster.answers import Pod
+from cluster.access.answers import Pod
 from cluster.pending import said_of, scheduler_says
 from gpu_sharing.model import NodeUse
 from gpu_sharing.placement import place

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from cluster.answers import Event, HelmRevision, Pod
-from cluster.client import Cluster
-from cluster.lists import Reader, Unseen
-from cluster.prometheus_operator import read_missing_kinds
+from cluster.access.answers import Event, HelmRevision, Pod
+from cluster.access.client import Cluster
+from cluster.access.lists import Reader, Unseen
+from cluster.preflight.prometheus_operator import read_missing_kinds
 from cluster.snapshot import read_snapshot
 from config.stack import StackSettings
 from manifests import every_object, gpu_operator, kai, reservation

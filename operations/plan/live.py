@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from cluster.answers import Node as LiveNode
-from cluster.answers import Pod as LivePod
-from cluster.sharing_findings import shares_memory
+from cluster.access.answers import Node as LiveNode
+from cluster.access.answers import Pod as LivePod
+from cluster.preflight.sharing import shares_memory
 from cluster.snapshot import NODES, PODS, BindRequest, PodGroup, Snapshot
 from cluster.snapshot import Queue as LiveQueue
 from config.stack import StackSettings

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 
-from cluster.unified_memory import REMEDY, sold_twice
+from cluster.preflight.unified_memory import REMEDY, sold_twice
 from gpu_sharing.model import GpuUse, NodeUse, Packing, Pod, Reason, Workload
 from gpu_sharing.nearest import nearest
 from gpu_sharing.placement import place

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from config.stack import StackSettings
 from manifests import reservation
 from operations.privilege_probe.ladder import NAMESPACE

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cluster.answers import Node, Objection, Pod
-from cluster.client import Cluster
+from cluster.access.answers import Node, Objection, Pod
+from cluster.access.client import Cluster
 from cluster.errors import ClusterUnreachableError
 from config.stack import StackSettings
 from manifests import kai, reservation

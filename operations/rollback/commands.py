@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.binding import bound_file
-from cluster.client import Cluster
+from cluster.access.binding import bound_file
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError
 from operations import engine
 from operations.errors import OperationError

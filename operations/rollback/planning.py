@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cluster.answers import HelmRevision
-from cluster.leftovers import GROUPS
+from cluster.access.answers import HelmRevision
+from cluster.ownership.leftovers import GROUPS
 from operations.engine import Checkpoint, Resource
 from operations.rollback.plan import Blocker, Healing, Plan, shown
 from operations.rollback.reading import RELEASE, HalfDone, Leftovers, StackInCluster

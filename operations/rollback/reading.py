@@ -7,11 +7,11 @@ from functools import cached_property
 
 from pydantic import AliasPath, Field
 
-from cluster.answers import HelmRevision, ObjectMetadata, Pod
-from cluster.client import Cluster
-from cluster.deployed_state import DeployedState
-from cluster.helm_hooks import Hook, hooks_of, left_by_hooks
-from cluster.leftovers import (
+from cluster.access.answers import HelmRevision, ObjectMetadata, Pod
+from cluster.access.client import Cluster
+from cluster.ownership.deployed_state import DeployedState
+from cluster.ownership.helm_hooks import Hook, hooks_of, left_by_hooks
+from cluster.ownership.leftovers import (
     Definition,
     Leftover,
     OwnLabels,

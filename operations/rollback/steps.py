@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from cluster.answers import HelmRevision
-from cluster.giving_back import give_back_values
-from cluster.leftovers import GROUPS, Leftover, OwnLabels, definitions
+from cluster.access.answers import HelmRevision
+from cluster.ownership.giving_back import give_back_values
+from cluster.ownership.leftovers import GROUPS, Leftover, OwnLabels, definitions
 from manifests.ownership import BEFORE, FIELD_MANAGER
 from operations import engine
 from operations.errors import OperationError

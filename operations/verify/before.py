@@ -3,18 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from cluster.answers import Node
-from cluster.client import Cluster
-from cluster.deployed_state import DeployedState
+from cluster.access.answers import Node
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.findings import Finding
-from cluster.first_contact import meet, planned_labels, planned_objects, read_unknown
-from cluster.installations import judge_installations, read_installations
-from cluster.node_findings import judge_nodes
-from cluster.preflight import judge_releases, judge_runtime_class, read_revisions, wrong_charts
-from cluster.server_findings import can_have, judge_server
-from cluster.sharing_findings import ISOLATOR_WEBHOOK, judge_sharing
-from cluster.unified_memory import gpu_memory, judge_unified_memory, read_system_requests
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.api_server import can_have, judge_server
+from cluster.preflight.findings import Finding
+from cluster.preflight.first_contact import meet, planned_labels, planned_objects, read_unknown
+from cluster.preflight.installations import judge_installations, read_installations
+from cluster.preflight.nodes import judge_nodes
+from cluster.preflight.run import judge_releases, judge_runtime_class, read_revisions, wrong_charts
+from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
+from cluster.preflight.unified_memory import gpu_memory, judge_unified_memory, read_system_requests
 from config.kai import GpuSharingMode
 from config.stack import StackSettings
 from manifests import reservation

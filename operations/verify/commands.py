@@ -10,8 +10,8 @@ from typing import Annotated, NoReturn
 import typer
 
 import simulator
-from cluster.answers import Node
-from cluster.client import Cluster
+from cluster.access.answers import Node
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.reservation_pods import shared_nodes
 from config.bases import PROJECT

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.answers import Node, Pod
+from cluster.access.answers import Node, Pod
 from gpu_sharing.request import GPU_MEMORY
 from manifests.objects import Manifest
 from operations import scratch

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cluster.answers import Pod
-from cluster.client import Cluster
+from cluster.access.answers import Pod
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from gpu_sharing.request import GPU_GROUP
 from manifests import reservation, reservation_index

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cluster.client import Cluster, plural
+from cluster.access.client import Cluster, plural
 from config.stack import StackSettings
 from config.validation import Validation
 from manifests import every_object

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cluster.answers import Pod
+from cluster.access.answers import Pod
 from cluster.errors import ClusterUnreachableError
 from cluster.pending import said_of
 from cluster.snapshot import Snapshot, read_snapshot

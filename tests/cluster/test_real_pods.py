@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from config.gvirtus import BackendKind
 from manifests import admission, reservation
 from manifests.gvirtus import backends as gvirtus

@@ -17,8 +17,8 @@ import yaml
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from typing_extensions import override
 
-from cluster.client import Cluster
-from cluster.kubeconfig import ChosenContext
+from cluster.access.client import Cluster
+from cluster.access.kubeconfig import ChosenContext
 
 UID = "0b7c1a52-7a1e-4f5b-9b0f-5f0c3a3c9d11"
 """The identity of the healthy cluster."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import trustme
 
-from cluster.client import Cluster, plural
-from cluster.client import object_path as path_of
+from cluster.access.client import Cluster, plural
+from cluster.access.client import object_path as path_of
 from config.cluster import ClusterSettings, Distribution
 from manifests import every_object
 from manifests.kai import queues

@@ -15,7 +15,7 @@ import httpx2
 import yaml
 
 import simulator
-from cluster.client import Cluster, object_path
+from cluster.access.client import Cluster, object_path
 from manifests.ownership import field_manager
 from operations.doctor.facts import SETTLING, Facts
 from simulator import ControlPlane

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cluster.server_findings import OLDEST_KUBERNETES
+from cluster.preflight.api_server import OLDEST_KUBERNETES
 from manifests import gpu_operator, kai, reservation
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment, of_pod
 from operations.doctor.facts import DaemonSet, Deployment, Facts, Source

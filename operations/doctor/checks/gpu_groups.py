@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 
-from cluster.answers import Pod
+from cluster.access.answers import Pod
 from manifests import reservation
 from operations.doctor.check import Category, Finding, Severity, check
 from operations.doctor.checks.reservation_pods import pod_finding

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from cluster import findings
-from cluster.answers import Node
-from cluster.first_contact import planned_labels
-from cluster.label_writers import SATURATED_MIB, judge_memory, judge_owners
-from cluster.node_findings import judge_fake_gpus, judge_stack_nodes
-from cluster.sharing_findings import ISOLATOR_WEBHOOK, judge_sharing
-from cluster.unified_memory import REMEDY, gpu_memory, judge_unified_memory, requested_mib
+from cluster.access.answers import Node
+from cluster.preflight import findings
+from cluster.preflight.first_contact import planned_labels
+from cluster.preflight.label_writers import SATURATED_MIB, judge_memory, judge_owners
+from cluster.preflight.nodes import judge_fake_gpus, judge_stack_nodes
+from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
+from cluster.preflight.unified_memory import REMEDY, gpu_memory, judge_unified_memory, requested_mib
 from gpu_sharing.arithmetic import read_label
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY, PLATFORM, TIME_SLICING_POOL
 from operations.doctor.check import Category, Finding, Severity, Subject, check, of_node

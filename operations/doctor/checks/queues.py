@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cluster.answers import Pod
+from cluster.access.answers import Pod
 from cluster.snapshot import QUEUE_LABEL, PodGroup, Queue
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_pod, of_queue
 from operations.doctor.facts import Facts, Source

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from cluster.answers import Pod
+from cluster.access.answers import Pod
 from manifests.reservation_index import WRITTEN_BY_KAI
 from operations.doctor.check import Category, Finding, Subject, check, of_group, of_node, of_pod
 from operations.doctor.checks.binding import UNBOUND

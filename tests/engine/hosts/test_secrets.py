@@ -12,7 +12,7 @@ import yaml
 
 import simulator
 import toolchain
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from operations.bundle.clean import Cleaner
 from operations.bundle.collect import collect
 from operations.bundle.commands import _secrets

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 import toolchain
 from agents.metrics.reader import Reader
 from agents.metrics.samples import metrics
-from cluster.lists import Unseen
+from cluster.access.lists import Unseen
 from manifests.monitoring import alerts, dashboards
 from manifests.monitoring.objects import objects
 from testbed.shared_gpus import gpu_node, queue, reservation, share, waiting

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import simulator
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from config.reservation import Privilege
 from config.stack import SETTINGS_KEY
 from manifests import pod_guard, reservation

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import simulator
-from cluster.binding import bound_file
+from cluster.access.binding import bound_file
 from operations import engine
 from operations.errors import OperationError
 from operations.target import Target

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 import simulator
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from operations.doctor.diagnosis import Diagnosis, diagnose
 from operations.doctor.reading import read_facts
 from testbed.engine import Stack

@@ -6,8 +6,8 @@ import httpx2
 import pytest
 
 import simulator
-from cluster.deployed_state import DeployedState
-from cluster.preflight import PreflightError, PreflightResult, run_preflight
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.run import PreflightError, PreflightResult, run_preflight
 from testbed.simulated import stack_settings
 from testbed.stacks import changed, jetson, parse
 from testbed.waiting import eventually

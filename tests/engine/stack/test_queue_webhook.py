@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 import simulator
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError
 from cluster.waiting import wait_for, webhook_answers
 from manifests.kai import queues

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.deployed_state import DeployedState
+from cluster.ownership.deployed_state import DeployedState
 from operations.engine import deployed_state
 from operations.errors import OperationError
 from operations.target import Target

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from config.cluster import ClusterSettings, Distribution
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.labelling import read_labels, release_labels, set_labels
 from manifests.objects import Manifest
 from manifests.ownership import annotated

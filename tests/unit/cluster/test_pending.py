@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cluster.answers import Pod
+from cluster.access.answers import Pod
 from cluster.pending import kubelet_says, said_of, scheduler_says
 from cluster.snapshot import BindRequest, PodGroup
 

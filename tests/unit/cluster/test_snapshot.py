@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterUnreachableError
 from cluster.snapshot import read_snapshot
 from tests.support.api_server import Answer, ApiServer, node

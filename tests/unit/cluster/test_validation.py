@@ -6,8 +6,8 @@ import json
 import pytest
 
 from cluster import validation, waiting
-from cluster.answers import Node
-from cluster.client import Cluster
+from cluster.access.answers import Node
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError
 from cluster.reservation_pods import shared_nodes
 from cluster.validation import checks, validate

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cluster import waiting
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.waiting import Condition, deployment_available, gpus_advertised, runtime_class, wait_for, webhook_answers
 from tests.support.api_server import QUEUE, QUEUE_CONTROLLER, RUNTIME_CLASS, Answer, ApiServer, node

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cluster.binding import NO_CLUSTER
+from cluster.access.binding import NO_CLUSTER
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from testbed.stacks import Json, changed, parse
 from tests.support.recording_monitor import Graph, record

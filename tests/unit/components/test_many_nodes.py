@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.deployed_state import DeployedState
+from cluster.ownership.deployed_state import DeployedState
 from components.adoption import adopting
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.own_provider import is_found

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cluster.deployed_state import DeployedState
+from cluster.ownership.deployed_state import DeployedState
 from components.stack_state import read_deployed_names, read_stack_state
 from tests.support.recording_monitor import Graph, record
 

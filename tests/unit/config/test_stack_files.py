@@ -16,7 +16,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from cluster.binding import NO_CLUSTER
+from cluster.access.binding import NO_CLUSTER
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from config.cluster import Distribution
 from config.stack import SETTINGS_KEY

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from cluster.binding import NO_CLUSTER
+from cluster.access.binding import NO_CLUSTER
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from config.stack import StackConfigError, StackSettings
 from testbed.stacks import ROOT, Json, jetson, parse, x86

@@ -1,6 +1,6 @@
 """The text at the end of `make up`."""
 
-from cluster.answers import Node
+from cluster.access.answers import Node
 from operations.summary import render
 from testbed.stacks import Json, jetson, never, operator_elsewhere, parse, rungs, time_slicing, unprivileged, x86
 

@@ -11,7 +11,7 @@ from google.protobuf import json_format, struct_pb2  # type: ignore[import-untyp
 from pulumi.runtime.proto import provider_pb2, status_pb2
 from pulumi.runtime.rpc import UNKNOWN
 
-from cluster import binding
+from cluster.access import binding
 from package import on_cluster
 from package.node_labels import ManyNodeLabels
 from tests.support.api_server import UID, Answer, kubeconfig, running, write_kubeconfig

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from cluster.answers import Node, Pod
-from cluster.lists import Unseen
+from cluster.access.answers import Node, Pod
+from cluster.access.lists import Unseen
 from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot
 from sharing_map.build import build
 from sharing_map.report import Status

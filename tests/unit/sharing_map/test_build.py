@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cluster.lists import Unseen
+from cluster.access.lists import Unseen
 from sharing_map.report import NodeStatus, Status
 from testbed.shared_gpus import CREATED, Manifest, gpu_node, pod, reservation, share
 from tests.unit.sharing_map.clusters import status_of

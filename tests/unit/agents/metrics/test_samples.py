@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agents.metrics import samples
 from agents.metrics.reader import Reader
-from cluster.lists import Unseen
+from cluster.access.lists import Unseen
 from sharing_map.report import Status
 from testbed.shared_gpus import Manifest, gpu_node, pod, queue, reservation, share, waiting
 from tests.unit.sharing_map.clusters import status_of

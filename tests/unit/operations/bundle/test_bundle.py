@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterUnreachableError
 from operations.__main__ import app
 from operations.bundle import collect as collecting

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from cluster.answers import Node, Pod
-from cluster.lists import Unseen
+from cluster.access.answers import Node, Pod
+from cluster.access.lists import Unseen
 from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot
 from gpu_sharing.model import Strategy
 from operations.errors import OperationError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import httpx2
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from operations.privilege_probe.ladder import NAMESPACE
 from testbed.stacks import Json
 from tests.support.api_server import connected, node

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from config.stack import StackSettings
 from manifests.versions import KAI_SCHEDULER
 from operations import __main__ as commands

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from tests.unit.operations.rollback.world import World
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.client import object_path
+from cluster.access.client import object_path
 from manifests import every_object
 from manifests.ownership import BEFORE
 from operations.errors import OperationError

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from manifests.ownership import field_manager
 from operations import engine
 from operations.rollback.reading import StackInCluster

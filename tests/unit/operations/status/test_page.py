@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from typing_extensions import override
 
-from cluster.lists import Unseen
+from cluster.access.lists import Unseen
 from operations.status.markup import Markup, element, joined
 from operations.status.page import page
 from sharing_map.report import Status

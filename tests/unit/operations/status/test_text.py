@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from rich.console import Console
 
-from cluster.lists import Unseen
+from cluster.access.lists import Unseen
 from cluster.snapshot import NODES
 from operations.status.text import bar, lines
 from operations.status.words import age

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import httpx2
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from operations.verify.commands import NAMESPACE
 from testbed.shared_gpus import reservation
 from testbed.stacks import Json

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from config.stack import StackSettings
 from manifests import every_object
 from manifests.ownership import field_manager

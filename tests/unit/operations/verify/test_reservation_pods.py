@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.reservation_pods import differences_of, expectation, reservation_pod
 from config.stack import StackSettings
 from manifests import kai

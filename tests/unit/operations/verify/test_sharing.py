@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.snapshot import read_snapshot
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import shared_mib

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cluster.answers import Installed
-from cluster.client import Cluster
-from cluster.deployed_state import DeployedState
-from cluster.findings import Finding
+from cluster.access.answers import Installed
+from cluster.access.client import Cluster
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.findings import Finding
 from config.stack import StackSettings
 from manifests import gpu_operator, kai
 

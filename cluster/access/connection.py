@@ -10,9 +10,9 @@ from lightkube.config import client_adapter
 from lightkube.core.exceptions import ConfigError
 from pydantic import ValidationError
 
-from cluster.answers import Objection, Page, Status
+from cluster.access.answers import Objection, Page, Status
+from cluster.access.kubeconfig import ChosenContext, choose_context, in_cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.kubeconfig import ChosenContext, choose_context, in_cluster
 from config.cluster import ClusterSettings
 
 TIMEOUT_SECONDS = 5

@@ -5,22 +5,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.answers import HelmRevision, LiveObject, Namespace, Node, Version
-from cluster.client import Cluster
-from cluster.connection import UP_TIMEOUT_SECONDS
-from cluster.deployed_state import DeployedState
+from cluster.access.answers import HelmRevision, LiveObject, Namespace, Node, Version
+from cluster.access.client import Cluster
+from cluster.access.connection import UP_TIMEOUT_SECONDS
+from cluster.access.kubeconfig import ChosenContext
+from cluster.access.lists import at_once
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.findings import Finding
-from cluster.first_contact import Contact, meet, planned_objects, read_unknown
-from cluster.installations import Installations, judge_installations, read_installations
-from cluster.kubeconfig import ChosenContext
-from cluster.lists import at_once
-from cluster.local_charts import chart_name
-from cluster.node_findings import judge_nodes
-from cluster.prometheus_operator import judge_missing_kinds, read_missing_kinds
-from cluster.server_findings import can_have, judge_server
-from cluster.sharing_findings import ISOLATOR_WEBHOOK, judge_sharing
-from cluster.unified_memory import judge_unified_memory, read_system_requests
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.api_server import can_have, judge_server
+from cluster.preflight.findings import Finding
+from cluster.preflight.first_contact import Contact, meet, planned_objects, read_unknown
+from cluster.preflight.installations import Installations, judge_installations, read_installations
+from cluster.preflight.local_charts import chart_name
+from cluster.preflight.nodes import judge_nodes
+from cluster.preflight.prometheus_operator import judge_missing_kinds, read_missing_kinds
+from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
+from cluster.preflight.unified_memory import judge_unified_memory, read_system_requests
 from config.gvirtus import FRONTENDS_NAMESPACE
 from config.kai import GpuSharingMode
 from config.stack import StackSettings

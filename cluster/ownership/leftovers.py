@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from pydantic import AliasPath, Field
 
-from cluster.answers import Answer, FieldOwner, HelmRevision, LiveObject, Node, ObjectMetadata
-from cluster.client import Cluster, object_path
-from cluster.lists import Reader
+from cluster.access.answers import Answer, FieldOwner, HelmRevision, LiveObject, Node, ObjectMetadata
+from cluster.access.client import Cluster, object_path
+from cluster.access.lists import Reader
 from manifests.objects import Manifest
 from manifests.ownership import BEFORE, FIELD_MANAGER, key, owner
 
@@ -88,7 +88,7 @@ def half_done_revisions(cluster: Cluster) -> list[HelmRevision]:
 def of_releases(cluster: Cluster, releases: frozenset[tuple[str, str]]) -> tuple[list[Leftover], list[str]]:
     """What came with Helm releases, whether Helm still knows it or not; and the kinds that can't be looked at.
 
-    Hooks are not among it: Helm does not mark them (cluster/helm_hooks.py).
+    Hooks are not among it: Helm does not mark them (cluster/ownership/helm_hooks.py).
 
     Args:
         cluster: where.

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cluster.answers import LiveObject, Node
-from cluster.deployed_state import DeployedState
-from cluster.first_contact import Contact, meet, planned_objects
+from cluster.access.answers import LiveObject, Node
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.first_contact import Contact, meet, planned_objects
 from manifests.ownership import field_manager
 from testbed.stacks import STACKS, Json, changed, gvirtus_full, jetson, parse
 from tests.support.hosts.settings import jetson_with_host

@@ -4,10 +4,10 @@ from threading import Barrier, Event, Timer
 
 import pytest
 
-from cluster.answers import Node, Pod
-from cluster.client import Cluster
+from cluster.access.answers import Node, Pod
+from cluster.access.client import Cluster
+from cluster.access.lists import Reader, at_once
 from cluster.errors import ClusterUnreachableError
-from cluster.lists import Reader, at_once
 from tests.support.api_server import ApiServer
 
 _PODS = "/api/v1/pods"

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cluster.answers import HelmRevision, Namespace, Node, Version
-from cluster.deployed_state import DeployedState
-from cluster.findings import Finding
-from cluster.first_contact import meet
-from cluster.installations import Installations
-from cluster.preflight import ClusterFacts, judge
+from cluster.access.answers import HelmRevision, Namespace, Node, Version
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.findings import Finding
+from cluster.preflight.first_contact import meet
+from cluster.preflight.installations import Installations
+from cluster.preflight.run import ClusterFacts, judge
 from config.cluster import Distribution
 from testbed.stacks import (
     Json,

@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 
 from typing_extensions import override
 
-from cluster.client import Cluster
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 
 _PARALLEL = 8

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from cluster.answers import (
+from cluster.access.answers import (
     AccessReview,
     Answer,
     Deployment,
@@ -30,7 +30,7 @@ from cluster.answers import (
     Resources,
     Version,
 )
-from cluster.connection import ADMISSION_SECONDS, JSON, METADATA, Connection, NotFoundError, objection_of
+from cluster.access.connection import ADMISSION_SECONDS, JSON, METADATA, Connection, NotFoundError, objection_of
 from cluster.errors import ClusterError
 from config.cluster import POLICIES_SINCE
 

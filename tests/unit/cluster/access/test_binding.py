@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster import binding
-from cluster.binding import bind, bound, bound_file, is_verified, standalone, unbind
-from cluster.client import Cluster
+from cluster.access import binding
+from cluster.access.binding import bind, bound, bound_file, is_verified, standalone, unbind
+from cluster.access.client import Cluster
+from cluster.access.kubeconfig import ChosenContext, choose_context
 from cluster.errors import ClusterError
-from cluster.kubeconfig import ChosenContext, choose_context
 from config.cluster import ClusterSettings, Distribution
 from testbed.stacks import Json
 from tests.support.api_server import UID, kubeconfig, write_kubeconfig

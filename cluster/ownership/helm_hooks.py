@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import yaml
 from pydantic import AliasPath, Field
 
-from cluster.answers import Answer, HelmRevision, ObjectMetadata
-from cluster.client import Cluster
-from cluster.leftovers import PROVIDER, Leftover, kinds, leftover
+from cluster.access.answers import Answer, HelmRevision, ObjectMetadata
+from cluster.access.client import Cluster
+from cluster.ownership.leftovers import PROVIDER, Leftover, kinds, leftover
 
 HOOK = "helm.sh/hook"
 """The annotation that makes an object of a chart a hook; it is on the live object too."""

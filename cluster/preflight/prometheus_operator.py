@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from cluster.client import Cluster
-from cluster.findings import Finding
+from cluster.access.client import Cluster
+from cluster.preflight.findings import Finding
 from config.stack import StackSettings
 from manifests.monitoring.objects import OPERATOR_GROUP
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from cluster.answers import Node
-from cluster.findings import Finding
+from cluster.access.answers import Node
+from cluster.preflight.findings import Finding
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY
 from manifests.ownership import owner, stack_of
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from cluster.answers import Node
-from cluster.client import Cluster
-from cluster.deployed_state import DeployedState
-from cluster.findings import Finding
-from cluster.preflight import read_facts
-from cluster.sharing_findings import judge_sharing
+from cluster.access.answers import Node
+from cluster.access.client import Cluster
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.findings import Finding
+from cluster.preflight.run import read_facts
+from cluster.preflight.sharing import judge_sharing
 from testbed.stacks import Json, changed, jetson, parse, time_slicing, x86
 from tests.support.api_server import ApiServer, node
 

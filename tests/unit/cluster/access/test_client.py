@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster import connection
-from cluster.answers import Deployment, HelmRevision, Version
-from cluster.client import Cluster, plural
+from cluster.access import connection
+from cluster.access.answers import Deployment, HelmRevision, Version
+from cluster.access.client import Cluster, plural
 from cluster.errors import ClusterError, ClusterUnreachableError
 from config.cluster import ClusterSettings, Distribution
 from tests.support.api_server import (

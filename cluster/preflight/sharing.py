@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from cluster.answers import Node
-from cluster.findings import Finding
+from cluster.access.answers import Node
+from cluster.preflight.findings import Finding
 from config.kai import LEAST_NV_FRACTIONS_DRIVER, NOT_ON_SHARED_MEMORY, GpuSharingMode
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings

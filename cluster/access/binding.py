@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
-from cluster import credentials
+from cluster.access import credentials
+from cluster.access.kubeconfig import ChosenContext
 from cluster.errors import ClusterError
-from cluster.kubeconfig import ChosenContext
 from config.cluster import ClusterSettings
 
 _FOLDER = Path(".kai-anywhere/clusters")
@@ -55,7 +55,7 @@ def bind(chosen: ChosenContext, uid: str) -> str:
 
     The path is the same on every machine and for every person, so it never shows as a change. It is written again by
     every command, so that renewed credentials and another address of the same cluster reach it. Credentials are in
-    files beside it (`cluster.credentials`). Only their owner can read any of them.
+    files beside it (`cluster.access.credentials`). Only their owner can read any of them.
 
     Args:
         chosen: the context.

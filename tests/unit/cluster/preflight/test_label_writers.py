@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from cluster.answers import Node
-from cluster.deployed_state import DeployedState
-from cluster.findings import Finding
-from cluster.first_contact import meet, planned_labels
-from cluster.label_writers import judge_writers
+from cluster.access.answers import Node
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.findings import Finding
+from cluster.preflight.first_contact import meet, planned_labels
+from cluster.preflight.label_writers import judge_writers
 from manifests.ownership import field_manager
 from testbed.stacks import Json, changed, jetson, parse, spark, x86
 from tests.support.hosts.settings import jetson_with_host

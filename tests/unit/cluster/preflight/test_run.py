@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import simulator
-from cluster.client import Cluster
-from cluster.deployed_state import DeployedState
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.preflight import PreflightError, read_facts, run_preflight
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.run import PreflightError, read_facts, run_preflight
 from config.stack import StackSettings
 from testbed.stacks import Json, changed, jetson, monitoring, monitoring_full, operator_elsewhere, parse, x86
 from tests.support.api_server import POLICIES, UID, ApiServer, node

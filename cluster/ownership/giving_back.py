@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cluster.answers import FieldOwner
-from cluster.client import Cluster
+from cluster.access.answers import FieldOwner
+from cluster.access.client import Cluster
 from manifests.objects import Manifest
 from manifests.ownership import BEFORE, FIELD_MANAGER, kept_values, stack_of, to_give_back
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from cluster.answers import Node, Pod
-from cluster.client import Cluster
+from cluster.access.answers import Node, Pod
+from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.findings import Finding
+from cluster.preflight.findings import Finding
 from config.stack import StackSettings
 from gpu_sharing.quantities import MIB
 from gpu_sharing.request import RequestError, pod_request

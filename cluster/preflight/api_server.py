@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterator
 
-from cluster.answers import Version
-from cluster.findings import Finding
+from cluster.access.answers import Version
 from cluster.policy_switches import switch_on
+from cluster.preflight.findings import Finding
 from config.cluster import POLICIES_SINCE, minor_version
 from config.reservation import POLICY_CARRIER_WAYS_OUT
 from config.stack import StackSettings

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.answers import LiveObject, Node
-from cluster.client import Cluster
-from cluster.deployed_state import DeployedState
-from cluster.findings import Finding
-from cluster.label_writers import judge_writers
-from cluster.lists import at_once
+from cluster.access.answers import LiveObject, Node
+from cluster.access.client import Cluster
+from cluster.access.lists import at_once
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.findings import Finding
+from cluster.preflight.label_writers import judge_writers
 from config.stack import StackSettings
 from manifests import every_object, kai
 from manifests.gvirtus.frontends import FRONTEND_ALLOWED

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.access.kubeconfig import choose_context, in_cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.kubeconfig import choose_context, in_cluster
 from testbed.stacks import Json
 from tests.support.api_server import kubeconfig, write_kubeconfig
 

@@ -2,11 +2,17 @@
 
 import pytest
 
-from cluster.answers import Node, Pod
-from cluster.client import Cluster
-from cluster.deployed_state import DeployedState
-from cluster.preflight import run_preflight
-from cluster.unified_memory import gpu_memory, judge_unified_memory, read_system_requests, requested_mib, sold_twice
+from cluster.access.answers import Node, Pod
+from cluster.access.client import Cluster
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.run import run_preflight
+from cluster.preflight.unified_memory import (
+    gpu_memory,
+    judge_unified_memory,
+    read_system_requests,
+    requested_mib,
+    sold_twice,
+)
 from testbed.stacks import changed, jetson, parse, spark, x86
 from tests.support.api_server import ApiServer
 

@@ -3,8 +3,8 @@
 import difflib
 from collections.abc import Iterator, Mapping
 
-from cluster.answers import Node
-from cluster.findings import Finding
+from cluster.access.answers import Node
+from cluster.preflight.findings import Finding
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
 from manifests.gvirtus.frontends import GPU_PRESENT

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cluster.client import Cluster
-from cluster.deployed_state import DeployedState
-from cluster.installations import Installations, judge_installations, read_installations
+from cluster.access.client import Cluster
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.installations import Installations, judge_installations, read_installations
 from testbed.stacks import Json, jetson, operator_elsewhere, parse
 from tests.support.api_server import DEPLOYMENTS, ApiServer
 

@@ -1,0 +1,1 @@
+"""What must hold of the cluster before the first resource is registered, a check a file."""

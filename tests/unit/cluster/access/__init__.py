@@ -1,0 +1,1 @@
+"""How a cluster is reached and what it answers."""

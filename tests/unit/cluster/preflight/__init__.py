@@ -1,0 +1,1 @@
+"""What must hold before the first resource is registered."""
