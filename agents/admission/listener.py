@@ -54,9 +54,10 @@ class Connection(web.RequestHandler):
         peer: the address that it comes from.
         busy: whether a request is being answered.
         turn: of its peer.
+        pipelined: whether the request in hand had come before the last one was answered.
     """
 
-    __slots__ = ("_deadline", "_listener", "_reading", "busy", "peer", "task", "turn")
+    __slots__ = ("_deadline", "_listener", "_reading", "_received", "busy", "peer", "pipelined", "task", "turn")
 
     def __init__(self, listener: "Listener", manager: web.Server, peer: str, turn: asyncio.Semaphore) -> None:
         super().__init__(
@@ -76,9 +77,11 @@ class Connection(web.RequestHandler):
         self.peer = peer
         self.turn = turn
         self.busy = False
+        self.pipelined = False
         self.task: asyncio.Task[None] | None = None
         self._listener = listener
         self._reading = False
+        self._received = False
         self._deadline: asyncio.TimerHandle | None = None
 
     def hold(self, size: int) -> bool:
@@ -97,6 +100,8 @@ class Connection(web.RequestHandler):
     def begin(self) -> None:
         """A request's head has come."""
         self.busy = True
+        self.pipelined = not self._received
+        self._received = False
         self._reading = False
         self._end_within(None)
 
@@ -116,6 +121,7 @@ class Connection(web.RequestHandler):
 
     @override
     def data_received(self, data: bytes) -> None:
+        self._received = not self.busy
         if data and not self.busy and not self._reading:
             self.expect_head()
         super().data_received(data)
@@ -165,7 +171,8 @@ class Listener:
             handler: answers requests; it gets a turn of the peer for that.
             limits: what connections may take.
             tls: for TLS.
-            closed: told why, whenever a connection is closed before its time: `full`, `evicted` or `late`.
+            closed: told why, whenever a connection is closed before its time: `full`, `evicted`, `late` or
+                `pipelined`.
         """
         self.limits = limits
         self.shares = Shares(limits.total_bytes)
@@ -264,6 +271,8 @@ class Listener:
         connection = cast("Connection", request.protocol)
         connection.begin()
         try:
+            if connection.pipelined:
+                return self._refuse_pipelined()
             async with asyncio.timeout(self.limits.answer_seconds), connection.turn:
                 return await self._handler(request, connection)
         except TimeoutError:
@@ -273,3 +282,14 @@ class Listener:
             return response
         finally:
             connection.end()
+
+    def _refuse_pipelined(self) -> web.Response:
+        """End the connection of a peer that sends requests before it has the answer to the last one.
+
+        No API server does. aiohttp (3.14) would answer all that have come without a pause, so that everybody else waits
+        for them, and would not see that the peer has gone meanwhile: asyncio then logs a line for each answer.
+        """
+        self.closed("pipelined")
+        response = web.Response(status=400, text="send a request once the last one is answered\n")
+        response.force_close()
+        return response

@@ -42,7 +42,7 @@ class Metrics:
         )
         self.closed = Counter(
             "kai_anywhere_admission_closed_connections",
-            "Connections closed before their time: full, evicted, late",
+            "Connections closed before their time: full, evicted, late, pipelined",
             ["reason"],
             registry=self.registry,
         )

@@ -248,6 +248,49 @@ def test_a_request_that_gets_no_turn_in_time_is_told_to_come_again() -> None:
     assert "late" in serve(Limits(turns=1, answer_seconds=0.3), ask).closed
 
 
+def test_requests_that_do_not_wait_for_answers_end_their_connection_and_keep_nobody_waiting() -> None:
+    async def ask(made: Served, connect: Callable[[str], Awaitable[Connected]]) -> None:
+        made.go.set()
+        reader, writer = await connect(OTHERS)
+        writer.write(_GET * 50)
+        answers = await reader.read()
+        assert answers.count(b" 200 ") == 1
+        assert answers.count(b" 400 ") == 1
+        assert answers.endswith(b"send a request once the last one is answered\n")
+        assert made.waiting == [OTHERS], "the others were answered by nobody"
+
+    assert serve(Limits(), ask).closed == ["pipelined"]
+
+
+def test_a_request_that_comes_while_the_last_one_is_answered_ends_the_connection() -> None:
+    async def ask(made: Served, connect: Callable[[str], Awaitable[Connected]]) -> None:
+        reader, writer = await connect(US)
+        writer.write(_GET)
+        await until(lambda: made.waiting == [US])
+        writer.write(_GET)
+        await asyncio.sleep(0.05)
+        made.go.set()
+        answers = await reader.read()
+        assert (answers.count(b" 200 "), answers.count(b" 400 ")) == (1, 1)
+
+    assert serve(Limits(), ask).closed == ["pipelined"]
+
+
+def test_a_body_that_comes_after_its_head_is_no_second_request() -> None:
+    async def ask(made: Served, connect: Callable[[str], Awaitable[Connected]]) -> None:
+        reader, writer = await connect(US)
+        for number in range(1, 4):
+            made.go.clear()
+            writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+            await until(lambda expected=number: len(made.waiting) == expected)  # type: ignore[misc]  # the default binds
+            writer.write(b"body")
+            await asyncio.sleep(0.05)
+            made.go.set()
+            await reader.readuntil(b"ok")
+
+    assert serve(Limits(), ask).closed == []
+
+
 @pytest.mark.parametrize("line", [b"CONNECT  HTTP/1.1", b"CONNECT * HTTP/1.1", b"CONNECT / HTTP/1.1"])
 def test_a_connect_without_a_proxy_is_answered_and_leaves_others_alone(
     line: bytes, caplog: pytest.LogCaptureFixture
