@@ -25,8 +25,13 @@ def owner(file: str, context: str) -> str:
     """The name of the files of one context's credentials.
 
     Two contexts of one cluster have files each, since a running command reads its own again: a token every minute.
+
+    Args:
+        file: the kubeconfig, as the user wrote it.
+        context: the context's name.
     """
-    return hashlib.sha256(f"{file}\0{context}".encode()).hexdigest()[:16]
+    place = Path(file).expanduser().absolute()
+    return hashlib.sha256(f"{place}\0{context}".encode()).hexdigest()[:16]
 
 
 def set_apart(user: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], dict[Path, bytes]]:

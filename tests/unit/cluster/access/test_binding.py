@@ -171,6 +171,18 @@ def test_a_command_under_another_context_leaves_the_credentials_of_one_that_stil
     assert {each.read_text() for each in _credentials(home)} == {"admin", "yours"}
 
 
+def test_kubeconfigs_of_one_name_in_two_folders_have_credentials_each(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ours", "theirs"):
+        folder = tmp_path / name
+        folder.mkdir()
+        write_kubeconfig(folder / "kubeconfig", _content(token=name))
+        monkeypatch.chdir(folder)
+        bind(choose_context("kubeconfig"), UID)
+    assert {each.read_text() for each in _credentials(home)} == {"ours", "theirs"}
+
+
 def test_a_connection_that_is_bound_again_keeps_naming_the_same_credentials(tmp_path: Path, home: Path) -> None:
     bind(_chosen(tmp_path, _content(token="mine")), UID)
     before = _bound_user()
