@@ -48,7 +48,8 @@ class KaiAnywhere(pulumi.ComponentResource):
 
     Hosts come first: everything that runs in pods needs their driver and container runtime. Labels come before the
     operator: it obeys the operand switches that it finds on a node when it first sees it, and would otherwise install
-    its own container toolkit on a Jetson only to take it back.
+    its own container toolkit on a Jetson only to take it back. KAI comes after the operator: where `kai.cdi_enabled` is
+    not set, KAI's own operator reads from the ClusterPolicy whether pods get GPUs by CDI.
 
     Attributes:
         platform: the stack's platform.
