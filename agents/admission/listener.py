@@ -54,10 +54,9 @@ class Connection(web.RequestHandler):
         peer: the address that it comes from.
         busy: whether a request is being answered.
         turn: of its peer.
-        pipelined: whether the request in hand had come before the last one was answered.
     """
 
-    __slots__ = ("_deadline", "_listener", "_reading", "_received", "busy", "peer", "pipelined", "task", "turn")
+    __slots__ = ("_deadline", "_listener", "_reading", "_received", "busy", "peer", "task", "turn")
 
     def __init__(self, listener: "Listener", manager: web.Server, peer: str, turn: asyncio.Semaphore) -> None:
         super().__init__(
@@ -77,7 +76,6 @@ class Connection(web.RequestHandler):
         self.peer = peer
         self.turn = turn
         self.busy = False
-        self.pipelined = False
         self.task: asyncio.Task[None] | None = None
         self._listener = listener
         self._reading = False
@@ -97,13 +95,13 @@ class Connection(web.RequestHandler):
         self._reading = True
         self._end_within(self._listener.limits.head_seconds)
 
-    def begin(self) -> None:
-        """A request's head has come."""
+    def begin(self) -> bool:
+        """A request's head has come; whether the last request was answered before."""
+        alone, self._received = self._received, False
         self.busy = True
-        self.pipelined = not self._received
-        self._received = False
         self._reading = False
         self._end_within(None)
+        return alone
 
     def end(self) -> None:
         """It is answered."""
@@ -269,9 +267,9 @@ class Listener:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = cast("Connection", request.protocol)
-        connection.begin()
+        alone = connection.begin()
         try:
-            if connection.pipelined:
+            if not alone:
                 return self._refuse_pipelined()
             async with asyncio.timeout(self.limits.answer_seconds), connection.turn:
                 return await self._handler(request, connection)

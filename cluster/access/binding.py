@@ -10,6 +10,7 @@ is missing, the provider takes the cluster for unreachable, and changes neither 
 import os
 import pwd
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,18 +63,18 @@ def bind(chosen: ChosenContext, uid: str) -> str:
         uid: the identity of the cluster that answered under it.
 
     Raises:
-        ClusterError: if a file can't be written.
+        ClusterError: if a file can't be written, or a certificate or key is not Base64.
     """
     file = bound_file(uid)
     content = standalone(chosen)
     path = home() / _CREDENTIALS / uid / credentials.owner(chosen.file, chosen.name)
     [user] = content["users"]
+    user["user"], files = credentials.set_apart(user["user"], path)
     try:
-        user["user"], files = credentials.set_apart(user["user"], path)
         # Before the kubeconfig that names them.
         credentials.keep(path, files)
         credentials.replace(file, yaml.safe_dump(content, sort_keys=False).encode())
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ClusterError(
             f"The connection to the cluster can't be kept in {file}: {error}\n"
             "The Kubernetes provider reads it from there. Make the folder writable for this account."
@@ -92,7 +93,7 @@ def unbind(kubeconfig: Path) -> None:
     for file in (home() / _FOLDER).glob("[!.]*"):
         if gone & _authorities(file):
             file.unlink(missing_ok=True)
-            credentials.forget(home() / _CREDENTIALS / file.name)
+            shutil.rmtree(home() / _CREDENTIALS / file.name, ignore_errors=True)
 
 
 def _authorities(kubeconfig: Path) -> set[str]:

@@ -12,13 +12,14 @@ A password, a credential plugin's environment and the older `auth-provider` have
 import base64
 import binascii
 import hashlib
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_PAIR, _BEARER = _SUFFIXES = (".pem", ".token")
+from cluster.errors import ClusterError
+
+_PAIR, _BEARER = ".pem", ".token"
 
 
 def owner(file: str, context: str) -> str:
@@ -44,7 +45,7 @@ def set_apart(user: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], dict
         path: the files' path, without a suffix.
 
     Raises:
-        ValueError: if a certificate or key is not Base64.
+        ClusterError: if a certificate or key is not Base64.
     """
     kept = dict(user)
     files: dict[Path, bytes] = {}
@@ -68,7 +69,9 @@ def _decoded(data: str) -> bytes:
     try:
         return base64.b64decode(data)
     except binascii.Error as error:
-        raise ValueError(f"a client certificate or key is not Base64: {error}") from error
+        raise ClusterError(
+            f"The kubeconfig's client certificate or key is not Base64: {error}\nCheck it with: kubectl config view"
+        ) from error
 
 
 def keep(path: Path, files: Mapping[Path, bytes]) -> None:
@@ -79,7 +82,7 @@ def keep(path: Path, files: Mapping[Path, bytes]) -> None:
     """
     for file, content in files.items():
         replace(file, content)
-    for suffix in _SUFFIXES:
+    for suffix in (_PAIR, _BEARER):
         if (file := path.with_suffix(suffix)) not in files:
             file.unlink(missing_ok=True)
 
@@ -94,8 +97,3 @@ def replace(file: Path, content: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".", delete=False) as temporary:
         temporary.write(content)
     Path(temporary.name).replace(file)
-
-
-def forget(folder: Path) -> None:
-    """Remove all credentials below a folder."""
-    shutil.rmtree(folder, ignore_errors=True)

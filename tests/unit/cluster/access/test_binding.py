@@ -141,7 +141,7 @@ def test_a_token_beside_its_file_is_dropped_since_clients_take_the_file(tmp_path
 
 
 def test_a_key_that_is_not_base64_is_refused_and_nothing_is_kept(tmp_path: Path, home: Path) -> None:
-    with pytest.raises(ClusterError, match="a client certificate or key is not Base64"):
+    with pytest.raises(ClusterError, match="client certificate or key is not Base64"):
         bind(_chosen(tmp_path, _content(**{"client-certificate-data": "Y2VydA==", "client-key-data": "a"})), UID)
     assert not bound_file(UID).exists()
     assert _credentials(home) == []
