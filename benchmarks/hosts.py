@@ -1,4 +1,4 @@
-"""`make bench-hosts`: what many hosts cost in one stack, over what one costs.
+"""`make bench-hosts`: what many hosts cost in one stack, or in STACKS of them, over what one costs.
 
 The hosts are machines of one real sshd on loopback. The engine is the real one, the command plugin its stand-in, so a
 connection is a process of OpenSSH here and a goroutine of the official plugin elsewhere. The ratio is wall time of all
@@ -9,7 +9,8 @@ parallelism is the number of cores unless PARALLEL says otherwise.
 The engine writes the whole state before and after every step: with N resources that is N x N. A host is four resources
 and about 24 KiB of state: the connection with its key, of which each resource keeps two copies, the Python SDK's stack
 traces, the probe's answer. The SDK's own wait for outputs is N x N too (`wait_for_rpcs`, pulumi 3.272). The measurement
-contains both. GOGC is 400 unless it says otherwise, as docs/hosts.md advises for many hosts.
+contains both. STACKS shares the hosts among so many stacks, one after the other. GOGC is 400 unless it says otherwise,
+as docs/hosts.md advises for many hosts.
 """
 
 import os
@@ -29,6 +30,7 @@ from testbed.hosts.stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
 
 HOSTS = int(os.environ.get("HOSTS", "10" if QUICK else "200"))
 PARALLEL = int(os.environ.get("PARALLEL", str(os.cpu_count() or 2)))
+STACKS = int(os.environ.get("STACKS", "1"))
 GOGC = os.environ.get("GOGC", "400")
 GOAL = 1.3
 
@@ -63,11 +65,15 @@ class _Cost:
 def _measure(folder: Path, server: Sshd) -> Result:
     # Before and after, so that a machine whose other work changes meanwhile does not flatter or spoil the ratio alone.
     before = _single(folder / "before", server)
-    everything = _cost(folder / "all", server, [jetson(server) for _ in range(HOSTS)])
+    machines = [jetson(server) for _ in range(HOSTS)]
+    everything = [_cost(folder / f"all-{number}", server, machines[number::STACKS]) for number in range(STACKS)]
     after = _single(folder / "after", server)
     empties, ones = zip(before, after, strict=True)
     empty_wall, empty_here = (fmean(cost.wall_s for cost in empties), fmean(cost.here_s for cost in empties))
-    wall, here, hosts = everything.wall_s - empty_wall, everything.here_s - empty_here, everything.hosts_s
+    # What a stack more costs counts: only one empty program is taken off.
+    wall = sum(cost.wall_s for cost in everything) - empty_wall
+    here = sum(cost.here_s for cost in everything) - empty_here
+    hosts = sum(cost.hosts_s for cost in everything)
     one = fmean(cost.wall_s for cost in ones) - empty_wall
     one_here = fmean(cost.here_s for cost in ones) - empty_here
     cores = os.cpu_count() or 1
@@ -78,9 +84,10 @@ def _measure(folder: Path, server: Sshd) -> Result:
         "processor time per host here": f"{show(here / HOSTS)} s (one alone {show(one_here)} s)",
         "on the hosts": f"{show(hosts / HOSTS)} s",
         f"least that {cores} cores need": f"{show((here + hosts) / cores)} s",
-        "state per host": f"{everything.state_bytes / HOSTS / 1024:.1f} KiB",
+        "state per host": f"{sum(cost.state_bytes for cost in everything) / HOSTS / 1024:.1f} KiB",
     }
-    name = f"{HOSTS} hosts, {PARALLEL} at once, over (hosts / parallelism) x one host"
+    stacks = "" if STACKS == 1 else f" in {STACKS} stacks"
+    name = f"{HOSTS} hosts{stacks}, {PARALLEL} at once, over (hosts / parallelism) x one host"
     return Result(name, "x", (wall / (HOSTS / PARALLEL * one),), GOAL, parts=parts)
 
 

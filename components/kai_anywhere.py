@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi_kubernetes import Provider
@@ -20,6 +20,9 @@ from components.reservation_overrides import ReservationOverrides, ReservationOv
 from components.verification import Verification, VerificationArgs
 from config.stack import StackSettings
 from config.validation import Validation
+
+if TYPE_CHECKING:
+    from components.hosts.hosts import Hosts
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,9 @@ class KaiAnywhereArgs:
 
 
 class KaiAnywhere(pulumi.ComponentResource):
-    """Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard -> a look.
+    """Hosts, and where the stack is not of hosts alone, what follows them in the cluster.
+
+    Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard -> a look.
 
     Metrics come beside them, where the settings ask for them.
 
@@ -58,6 +63,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         kai_version: chart version.
         queues: the stack's queues.
         gvirtus_backends: remote GPUs by name, each with its address and port; empty where there are none.
+        gpu_memory_mib: what KAI may share of one GPU, by host that shares its memory with it; empty without such hosts.
     """
 
     platform: pulumi.Output[str]
@@ -66,9 +72,33 @@ class KaiAnywhere(pulumi.ComponentResource):
     kai_version: pulumi.Output[str | None]
     queues: pulumi.Output[list[str]]
     gvirtus_backends: pulumi.Output[dict[str, str]]
+    gpu_memory_mib: pulumi.Output[dict[str, int]]
 
     def __init__(self, name: str, args: KaiAnywhereArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(tokens.KAI_ANYWHERE, name, None, opts)
+        self.platform = pulumi.Output.from_input(args.settings.platform.kind)
+        self.tegra_nodes = pulumi.Output.from_input([])
+        self.gpu_operator_version = pulumi.Output.from_input(None)
+        self.kai_version = pulumi.Output.from_input(None)
+        self.queues = pulumi.Output.from_input([])
+        self.gvirtus_backends = pulumi.Output.from_input({})
+        hosts = self._prepare_hosts(args) if args.settings.hosts_alone else self._install(name, args)
+        memory = hosts.gpu_memory_mib if hosts else {}
+        # A host that is gone may say nothing. Of nothing at all, the SDK makes a list.
+        self.gpu_memory_mib = pulumi.Output.all(**memory).apply(
+            lambda told: {node: mib for node, mib in dict(told).items() if mib is not None}
+        )
+        self.register_outputs(self.outputs)
+
+    def _prepare_hosts(self, args: KaiAnywhereArgs) -> "Hosts | None":
+        if not args.settings.hosts:
+            return None
+        # With its provider's SDK it costs every preview a tenth of the program's imports; few stacks have hosts.
+        from components.hosts.hosts import Hosts, HostsArgs  # noqa: PLC0415
+
+        return Hosts("hosts", HostsArgs(args.settings, args.host_secrets), pulumi.ResourceOptions(parent=self))
+
+    def _install(self, name: str, args: KaiAnywhereArgs) -> "Hosts | None":
         settings = args.settings
         provider = Provider(
             f"{name}-cluster",
@@ -81,12 +111,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         )
         labeller = Labeller(provider, args.kubeconfig, together=args.few_resources)
         child_opts = pulumi.ResourceOptions(parent=self)
-        hosts = None
-        if settings.hosts:
-            # With its provider's SDK it costs every preview a tenth of the program's imports; few stacks have hosts.
-            from components.hosts.hosts import Hosts, HostsArgs  # noqa: PLC0415
-
-            hosts = Hosts("hosts", HostsArgs(settings, args.host_secrets), child_opts)
+        hosts = self._prepare_hosts(args)
         hosts_ready = hosts.ready if hosts else []
         labels = NodeLabels(
             "node-labels",
@@ -119,7 +144,6 @@ class KaiAnywhere(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=[labels, *hosts_ready]),
         )
         installed: list[pulumi.Resource] = [*admitted, operator, kai]
-        self.gvirtus_backends = pulumi.Output.from_input({})
         if settings.gvirtus is not None:
             remote = Gvirtus(
                 "gvirtus",
@@ -139,12 +163,11 @@ class KaiAnywhere(pulumi.ComponentResource):
                 VerificationArgs(settings),
                 pulumi.ResourceOptions(parent=self, depends_on=[*hosts_ready, labels, *installed, guard]),
             )
-        self.platform = pulumi.Output.from_input(settings.platform.kind)
         self.tegra_nodes = overrides.tegra_nodes
         self.gpu_operator_version = operator.chart_version
         self.kai_version = kai.chart_version
         self.queues = kai.queues
-        self.register_outputs(self.outputs)
+        return hosts
 
     @property
     def outputs(self) -> dict[str, pulumi.Output[Any]]:
@@ -156,4 +179,5 @@ class KaiAnywhere(pulumi.ComponentResource):
             "kai_version": self.kai_version,
             "queues": self.queues,
             "gvirtus_backends": self.gvirtus_backends,
+            "gpu_memory_mib": self.gpu_memory_mib,
         }

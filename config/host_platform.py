@@ -30,7 +30,6 @@ def check_hosts_of_platform(
                 "hosts.{node}.images is for k3s; the distribution is '{distribution}'. Push the images to a registry.",
                 {"node": node, "distribution": distribution.value},
             )
-    _memory_is_known(hosts, platform)
 
 
 def _one_owner(node: str, host: HostSettings, tegra: TegraPlatform | None, *, operator_installs: bool) -> None:
@@ -53,8 +52,13 @@ def _one_owner(node: str, host: HostSettings, tegra: TegraPlatform | None, *, op
         )
 
 
-def _memory_is_known(hosts: Mapping[str, HostSettings], platform: Platform) -> None:
-    """A node says its memory, or has a host that is asked."""
+def check_memory_is_known(hosts: Mapping[str, HostSettings], platform: Platform) -> None:
+    """Refuse a node that shares its memory with the GPU, and neither says how much nor has a host that is asked.
+
+    Args:
+        hosts: by node name.
+        platform: the stack's.
+    """
     shared = {
         f"unified_memory_nodes.{node}": declared.gpu_memory_mib
         for node, declared in platform.unified_memory_nodes.items()

@@ -11,8 +11,9 @@ from config.admission import AdmissionSettings, Webhook
 from config.cluster import ClusterSettings
 from config.gpu_operator import RUNTIME_MODE_VARIABLE, GpuOperatorSettings
 from config.gvirtus import FRONTENDS_NAMESPACE, GvirtusSettings
-from config.host_platform import check_hosts_of_platform
+from config.host_platform import check_hosts_of_platform, check_memory_is_known
 from config.hosts import SECRET_NAME_ERROR, HostSettings, check_hosts
+from config.installs import Installs
 from config.kai import NOT_ON_SHARED_MEMORY, KaiSettings
 from config.model import Name, NodeName, Settings
 from config.monitoring import MonitoringSettings
@@ -37,6 +38,7 @@ class StackSettings(Settings):
     hosts: Annotated[dict[NodeName, HostSettings], AfterValidator(check_hosts)] = {}
     """Machines that `pulumi up` prepares before everything else, by node name (docs/hosts.md). Without any, the
     machines are left alone."""
+    installs: Installs = Installs.EVERYTHING
     reservation: ReservationSettings = ReservationSettings()
     pod_guard: PodGuardSettings = PodGuardSettings()
     gpu_operator: GpuOperatorSettings = GpuOperatorSettings()
@@ -107,6 +109,8 @@ class StackSettings(Settings):
     @model_validator(mode="after")
     def _hosts_fit_the_platform(self) -> Self:
         check_hosts_of_platform(self.hosts, self.platform, self.cluster, operator_installs=self.gpu_operator.install)
+        if not self.hosts_alone:
+            check_memory_is_known(self.hosts, self.platform)
         return self
 
     @model_validator(mode="after")
@@ -239,6 +243,11 @@ class StackSettings(Settings):
         return self
 
     @property
+    def hosts_alone(self) -> bool:
+        """Whether the stack prepares hosts, and another one installs what the cluster gets."""
+        return self.installs is Installs.HOSTS
+
+    @property
     def webhooks(self) -> tuple[Webhook, ...]:
         """What the admission server carries in this stack; empty where it is not installed."""
         return tuple(Webhook(section) for section, carrier in self._carriers.items() if carrier is Carrier.WEBHOOK)
@@ -252,6 +261,8 @@ class StackSettings(Settings):
     def _carriers(self) -> dict[str, Carrier]:
         """What carries the changes of pods, by section, where there are any; `auto` is decided."""
         carriers: dict[str, Carrier] = {}
+        if self.hosts_alone:
+            return carriers
         if self.overrides_apply:
             carriers["reservation"] = self.reservation.carrier
         if self.gvirtus is not None:

@@ -37,7 +37,9 @@ def releases(settings: StackSettings) -> dict[str, HelmRelease]:
 
 
 def in_order(settings: StackSettings) -> dict[str, StackObject]:
-    """Every object and release of a stack by its logical name, each after what it depends on."""
+    """Every object and release of a stack by its logical name, each after what it depends on; hosts alone have none."""
+    if settings.hosts_alone:
+        return {}
     return {
         logical_name(component, name): stack_object
         for component, objects_of in _MODULES

@@ -148,6 +148,9 @@ def preflight(stack: Stack = "jetson") -> None:
         result = run_preflight(target.settings, state, preview=False, stack=target.qualified_name)
         for warning in result.warnings:
             typer.echo(f"warning: {warning}")
+        if target.settings.hosts_alone:
+            typer.echo(f"Stack '{stack}' prepares hosts alone, so no cluster was asked. Hosts are asked by `up`.")
+            return
         place = "simulator" if target.simulated else "cluster"
         typer.echo(f"The {place} is ready for stack '{stack}'. {result.checked}")
         for what in target.simulated:
@@ -214,7 +217,12 @@ def images(
     ] = False,
 ) -> None:
     """Print every image of the stack, and write them with their digests into a lock file."""
-    all_images = stack_images.images(read_settings(ROOT / f"Pulumi.{stack}.yaml"), chart or (), ROOT, Helm.installed())
+    settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
+    if settings.hosts_alone:
+        raise OperationError(
+            f"Stack '{stack}' prepares hosts alone (installs: hosts), so no node pulls an image for it."
+        )
+    all_images = stack_images.images(settings, chart or (), ROOT, Helm.installed())
     if ask:
         all_images = stack_images.with_digests(all_images, Registries(Crane.installed()).content)
     content = stack_images.lock(stack, all_images)
@@ -268,6 +276,9 @@ def probe_privilege(  # noqa: PLR0913 - every option of the command
 def _up(target: Target, *options: str) -> None:
     engine.up(target, *options)
     typer.echo()
+    if target.settings.hosts_alone:
+        typer.echo(summary.of_hosts(target.stack, engine.outputs(target)))
+        return
     typer.echo(_summary(target))
     if target.runs_kai and target.settings.platform.jetsons:
         with client(Path(str(target.settings.cluster.kubeconfig))) as api:

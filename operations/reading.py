@@ -56,6 +56,11 @@ def open_place(stack: str | None, context: str | None = None) -> Iterator[Place]
     kubeconfig = settings.cluster.kubeconfig if settings else None
     context = context or (settings.cluster.context if settings else None)
     simulated = bool(stack) and not (own_kubeconfig() or kubeconfig or context)
+    if simulated and settings is not None and settings.hosts_alone:
+        raise OperationError(
+            f"Stack '{stack}' prepares hosts alone (installs: hosts), so there is no simulator to look at. Name the "
+            "cluster of these hosts: KUBECONFIG, or --context."
+        )
     if simulated:
         state = simulator.status(folder(str(stack)) / "cluster")
         if not state.running:

@@ -16,6 +16,21 @@ from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
 from manifests.reservation import NAMESPACE, nodes_by_privilege
 
 
+def of_hosts(stack: str, outputs: Mapping[str, object]) -> str:
+    """The summary of a stack of hosts alone.
+
+    Args:
+        stack: its name.
+        outputs: the stack's outputs.
+    """
+    memory = outputs.get("gpu_memory_mib")
+    lines = [f"The hosts of stack '{stack}' are ready. Another stack of their cluster installs KAI."]
+    if isinstance(memory, dict) and memory:
+        lines += ["What it says of their memory, as gpu_memory_mib, is at most:"]
+        lines += [f"  {node}: {mib}" for node, mib in sorted(memory.items())]
+    return "\n".join(lines)
+
+
 def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
     *,
     stack: str,

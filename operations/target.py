@@ -71,6 +71,8 @@ def open_target(stack: str, *, start: bool = True, simulator_only: bool = False)
         OperationError: if another command works on the same simulator, or there is none.
     """
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
+    if settings.hosts_alone and simulator_only:
+        say(f"Stack '{stack}' prepares hosts alone: on the simulator, nothing is left of it.")
     if own_cluster(settings) and not simulator_only:
         project = _own_project()
         environment = toolchain.environment(_programs(project))
@@ -130,8 +132,11 @@ def _programs(project: Path) -> tuple[toolchain.Program, ...]:
 
 
 def own_cluster(settings: StackSettings) -> bool:
-    """Whether the reader's own cluster is chosen: by KUBECONFIG, unless that is a simulator's, or in the settings."""
-    return bool(own_kubeconfig() or settings.cluster.kubeconfig or settings.cluster.context)
+    """Whether the reader's own cluster is chosen: by KUBECONFIG, unless that is a simulator's, or in the settings.
+
+    Hosts alone are always the reader's own: there is nothing of them to simulate.
+    """
+    return bool(settings.hosts_alone or own_kubeconfig() or settings.cluster.kubeconfig or settings.cluster.context)
 
 
 def own_kubeconfig() -> str | None:

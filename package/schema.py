@@ -27,6 +27,11 @@ _OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "additionalProperties": _STRING,
         "description": "Remote GPUs by name, each with its address and port.",
     },
+    "gpu_memory_mib": {
+        "type": "object",
+        "additionalProperties": {"type": "integer"},
+        "description": "MiB of one GPU that KAI may share, by host that shares its memory with it.",
+    },
 }
 _SOMETIMES = frozenset({"gpu_operator_version", "kai_version"})
 

@@ -35,13 +35,17 @@ _DEVICES = "/dev"
 _LIBRARY_PATH = re.compile(r"/(usr/(local/)?lib|opt)(/[\w.+-]+)+")
 _DEVICE_PATH = re.compile(r"/dev(/[\w-]+)*")
 
-SECTIONS = ("platform", "reservation", "gpu_operator", "kai", "gvirtus")
-"""The sections of a stack's settings that the pack reads."""
+SECTIONS = ("installs", "platform", "reservation", "gpu_operator", "kai", "gvirtus")
+"""The keys of a stack's settings that the pack reads."""
 UNKNOWN_PROGRAMS = "unknown-programs"
 """Stands for a rule's name where `levels` says what an unknown image, command or manifest is."""
 LEVELS = frozenset({"mandatory", "advisory", "disabled"})
 
 CONFIG_SCHEMA: dict[str, dict[str, object]] = {
+    "installs": {
+        "type": "string",
+        "description": "the stack's `installs`; `hosts` has nothing in a cluster, and nothing is granted",
+    },
     "platform": {
         "type": "object",
         "description": "the stack's `platform` section; absent means x86: nothing is granted",
@@ -238,6 +242,8 @@ def _declared(stack_settings: str | None, config: Mapping[str, object]) -> tuple
 
 
 def _facts(settings: Mapping[str, object]) -> StackFacts:
+    if settings.get("installs") == "hosts":
+        return StackFacts()
     platform = dict_of(settings.get("platform"))
     operator = dict_of(settings.get("gpu_operator"))
     libraries = text_of(platform.get("driver_library_path")) or _LIBRARIES

@@ -86,7 +86,7 @@ class PreflightResult:
     """A passed preflight.
 
     Attributes:
-        cluster_uid: the cluster's identity, or None where a preview found no cluster.
+        cluster_uid: the cluster's identity, or None where a preview found no cluster, or the stack is of hosts alone.
         warnings: what a person should know.
         context: the context under which the cluster answered, or None likewise.
         adopted: what objects that the stack adopts held before, by object.
@@ -101,7 +101,7 @@ class PreflightResult:
 
 
 def run_preflight(settings: StackSettings, state: DeployedState, *, preview: bool, stack: str = "") -> PreflightResult:
-    """Read the cluster and judge it.
+    """Read the cluster and judge it; a stack of hosts alone has none, and asks nobody.
 
     Args:
         settings: the stack's settings.
@@ -110,9 +110,13 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
         stack: the stack, as project/name. Without it, what a killed run of the stack made counts as somebody else's.
 
     Raises:
-        PreflightError: if anything is missing; the text lists every finding.
+        PreflightError: if anything is missing; the text lists every finding. Or if a stack of hosts alone has a
+            cluster.
         ClusterError: if the cluster can't be read.
     """
+    if settings.hosts_alone:
+        _refuse_what_is_left_behind(state)
+        return PreflightResult(None, ())
     _refuse(list(wrong_charts(settings)), "The stack's charts are")
     try:
         cluster = Cluster.connect(settings.cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
@@ -129,6 +133,21 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
     _refuse(findings, f"T{facts.where[1:]} is")
     warnings = tuple(f"In {facts.where}: {finding.what} {finding.remedy}" for finding in findings)
     return PreflightResult(facts.uid, warnings, cluster.chosen, contact.adopted, _checked(settings, facts))
+
+
+def _refuse_what_is_left_behind(state: DeployedState) -> None:
+    """A stack that has a cluster can't become one of hosts alone: its next `up` would remove what is there.
+
+    Raises:
+        PreflightError: if the stack installed something in a cluster.
+    """
+    if state.cluster_uid is not None:
+        raise PreflightError(
+            f"installs is 'hosts', but this stack installed KAI in the cluster {state.cluster_uid}, and `pulumi up` "
+            "would remove all of that. Nothing was changed.\n"
+            "Remove 'installs', and make a stack of its own for the hosts: pulumi stack init. Or remove this one "
+            "first: pulumi destroy."
+        )
 
 
 def _checked(settings: StackSettings, facts: ClusterFacts) -> str:

@@ -13,8 +13,8 @@ import yaml
 from operations.errors import OperationError
 
 _FOLDER = Path(__file__).resolve().parents[2] / "policy"
-SECTIONS = ("platform", "reservation", "gpu_operator", "kai", "gvirtus")
-"""The sections of a stack's settings that the pack reads; it refuses others."""
+SECTIONS = ("installs", "platform", "reservation", "gpu_operator", "kai", "gvirtus")
+"""The keys of a stack's settings that the pack reads; it refuses others."""
 ADVICE = "advice"
 """The policy of what a team chose to be told only: it refuses nothing, and has no canary."""
 

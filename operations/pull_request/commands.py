@@ -88,7 +88,10 @@ def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
         record = replace(record, errors=(*record.errors, judged))
         status = status or 1
     if status == 0:
-        typer.echo(f"The {'simulator' if target.simulated else 'cluster'} is as stack '{stack}' says.")
+        if target.settings.hosts_alone:
+            typer.echo(f"The program is as the state of stack '{stack}' says. Hosts are asked by `up` alone.")
+        else:
+            typer.echo(f"The {'simulator' if target.simulated else 'cluster'} is as stack '{stack}' says.")
         (out / _IN_STEP).touch()
         return
     _write(out / "issue.md", drift_issue(record, _occasion(stack, status), redactor))

@@ -77,6 +77,11 @@ def _connected(target: Target, choice: Choice) -> Iterator[StackInCluster]:
     Raises:
         OperationError: the cluster is another one, or can't be asked.
     """
+    if target.settings.hosts_alone:
+        raise OperationError(
+            f"Stack '{target.stack}' prepares hosts alone (installs: hosts), so no cluster has anything of it. To give "
+            f"the hosts back: kai-anywhere down --stack {target.stack}"
+        )
     engine.check_context(target)
     engine.bind_cluster(target)
     remembered = engine.checkpoint(target)

@@ -9,13 +9,12 @@ import toolchain
 from testbed.engine import Stack
 from testbed.hosts import command_plugin
 from testbed.hosts.sshd import Machine, Sshd
-from testbed.stacks import ROOT, Json, changed, jetson, x86
+from testbed.stacks import Json, changed, jetson
 from toolchain.programs import LANGUAGE_PYTHON, PULUMI
 
 LOGIN_KEY = "login-key"
 """The secret that holds the login's private key."""
 ENGINE_PROGRAMS = (PULUMI, LANGUAGE_PYTHON)
-_PROGRAM = Path(__file__).parent / "program"
 
 
 def ssh_host(server: Sshd, machine: Machine, **more: object) -> Json:
@@ -38,40 +37,37 @@ def another_key(server: Sshd) -> str:
     return f"{kind} {data[:-10]}{other}{data[-9:]}"
 
 
-def tegra_stack(hosts: Mapping[str, Json]) -> Json:
-    """A Jetson stack whose Tegra nodes are these hosts, with measured memory and another mode than they have."""
-    stack = changed(jetson(), "platform.container_runtime_mode", "csv")
+def tegra_stack(hosts: Mapping[str, Json], *, installs: str = "hosts") -> Json:
+    """A Jetson stack whose Tegra nodes are these hosts, with measured memory and another mode than they have.
+
+    By default of hosts alone, without a cluster.
+    """
+    stack = changed(jetson(), "installs", installs)
+    stack = changed(stack, "platform.container_runtime_mode", "csv")
     stack = changed(stack, "platform.tegra_nodes", {node: {} for node in hosts})
     return changed(stack, "hosts", dict(hosts))
 
 
-def x86_stack(hosts: Mapping[str, Json]) -> Json:
-    """An x86 stack with these hosts."""
-    return changed(x86(), "hosts", dict(hosts))
-
-
 class HostsStack(Stack):
-    """A stack with hosts, with the stand-in of the command plugin; by default hosts alone, without a cluster."""
+    """A stack with hosts, with the stand-in of the command plugin; by default with the programs for hosts alone."""
 
-    def __init__(  # noqa: PLR0913 - what a stack is made of
+    def __init__(
         self,
         folder: Path,
         settings: Json,
         secrets: Mapping[str, str],
         *,
-        program: Path = _PROGRAM,
         programs: tuple[toolchain.Program, ...] = ENGINE_PROGRAMS,
         passphrase: str = "",
     ) -> None:
         environment = toolchain.environment(programs)
         environment = command_plugin.environment(folder / "plugin", environment) | {
-            "PYTHONPATH": str(ROOT),
             # Where the agent is kept.
             "XDG_DATA_HOME": str(folder / "data"),
             "TMPDIR": str(folder / "tmp"),
         }
         (folder / "tmp").mkdir()
-        super().__init__(folder, settings, environment, program=program, passphrase=passphrase)
+        super().__init__(folder, settings, environment, passphrase=passphrase)
         for name, value in secrets.items():
             self.set_secret(name, value)
 

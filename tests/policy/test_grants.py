@@ -403,6 +403,14 @@ def test_the_packs_own_configuration_counts_where_the_stacks_does_not_arrive() -
     assert facts.tegra_nodes == {"jetson-7"}
 
 
+def test_hosts_alone_grant_nothing_and_have_no_operator() -> None:
+    facts = _facts(changed_stack(jetson(), "installs", "hosts"))
+    assert not facts.grants
+    assert facts.labelled_nodes == frozenset()
+    assert not facts.operator_installed
+    assert _facts(changed_stack(jetson(), "installs", "everything")) == _facts(jetson())
+
+
 def test_overrides_that_are_off_grant_nothing() -> None:
     facts = _facts(changed_stack(jetson(), "reservation.overrides", "never"))
     assert not facts.grants

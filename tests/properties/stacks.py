@@ -45,6 +45,12 @@ def _section(stack: Json, *path: str) -> Json:
     return found or {}
 
 
+def _installs(stack: Json) -> None:
+    """Hosts alone without a host register nothing."""
+    if not stack.get("hosts"):
+        stack.pop("installs", None)
+
+
 def _cluster(stack: Json) -> None:
     cluster = stack["cluster"]
     version = cluster.get("kubernetes_version")
@@ -287,6 +293,7 @@ def _namespaces(stack: Json) -> None:
 
 
 _RULES: tuple[Callable[[Json], None], ...] = (
+    _installs,
     _cluster,
     _platform,
     _hosts,

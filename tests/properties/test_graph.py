@@ -40,7 +40,7 @@ def _agents_are_kept_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @given(stacks())
 def test_random_settings_register_what_kubernetes_takes(stack: Json) -> None:
     graph = graph_of(stack)
-    assert len(graph.registrations) > 10
+    assert len(graph.registrations) > (2 if stack.get("installs") == "hosts" else 10)
     assert [*judges.wrong_names(graph), *judges.wrong_metadata(graph), *judges.wrong_objects(graph)] == []
 
 
@@ -79,7 +79,10 @@ def test_random_settings_register_the_same_again_and_after_they_were_written_and
 
 
 def _lasting(graph: Graph) -> list[Any]:
-    """Everything registered, without times and without an authority, which is made anew and then kept."""
+    """Everything registered, without an authority, which is made anew and then kept, and without what is new each time.
+
+    That is the text of a check of a host where every `up` asks.
+    """
     return [
         (
             each.key,
@@ -87,7 +90,11 @@ def _lasting(graph: Graph) -> list[Any]:
             each.parent,
             each.provider,
             each.dependencies,
-            {name: value for name, value in _comparable(each.inputs).items() if name not in each.ignored},
+            {
+                name: value
+                for name, value in _comparable(each.inputs).items()
+                if name not in each.ignored and (name, each.key[-6:]) != ("create", "-check")
+            },
             each.retained,
         )
         for each in sorted(graph.registrations, key=lambda each: each.key)

@@ -23,7 +23,7 @@ def test_the_local_machine_is_prepared_and_restored_without_ssh(tmp_path: Path) 
     stack.environment |= {"PATH": path}
     assert stack.up().changed >= {"hosts-jetson-1-probe", "hosts-jetson-1-configured"}
     assert 'mode = "csv"' in machine.path(TOOLKIT_CONFIG).read_text(encoding="utf-8")
-    assert stack.output("platforms") == {"jetson-1": "tegra"}
+    assert stack.output("gpu_memory_mib").keys() == {"jetson-1"}
     assert stack.up().changed == frozenset()
     assert not {"command:remote:Command", "command:remote:CopyToRemote"} & {r["type"] for r in stack.resources()}
     assert _PASSWORD not in str(stack.resources())

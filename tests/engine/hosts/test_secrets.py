@@ -24,7 +24,7 @@ from testbed.hosts.machines import jetson, with_sudo
 from testbed.hosts.sshd import Machine, Sshd, needs_sshd
 from testbed.hosts.stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
 from testbed.simulated import stack_settings
-from testbed.stacks import ROOT, changed
+from testbed.stacks import changed
 
 pytestmark = [pytest.mark.engine, needs_sshd]
 
@@ -81,12 +81,11 @@ def stack(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[HostsStack]:
     host = ssh_host(shared_server, machine, sudo_password_secret=_SUDO)
-    settings = stack_settings(tegra_stack({"jetson-1": host}), cluster)
+    settings = stack_settings(tegra_stack({"jetson-1": host}, installs="everything"), cluster)
     made = HostsStack(
         tmp_path_factory.mktemp("stack") / "own",
         changed(settings, "cluster.kubeconfig", str(kubeconfig)),
         {LOGIN_KEY: shared_server.private_key, _SUDO: PLANTED[_SUDO]},
-        program=ROOT,
         programs=toolchain.ENGINE,
         passphrase=PLANTED["passphrase"],
     )

@@ -10,7 +10,7 @@ from testbed.hosts.machines import JETSON_MEMORY_MIB, TOOLKIT_CONFIG, content, j
 from testbed.hosts.sshd import Machine, Sshd, needs_sshd
 from testbed.hosts.stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
 from testbed.simulated import stack_settings
-from testbed.stacks import ROOT, changed
+from testbed.stacks import changed
 
 pytestmark = [pytest.mark.engine, needs_sshd]
 
@@ -36,10 +36,12 @@ def stack(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Stack:
     assert before
-    settings = stack_settings(tegra_stack({"jetson-1": ssh_host(shared_server, machine)}), cluster)
+    settings = stack_settings(
+        tegra_stack({"jetson-1": ssh_host(shared_server, machine)}, installs="everything"), cluster
+    )
     folder = tmp_path_factory.mktemp("stack") / "own"
     secrets = {LOGIN_KEY: shared_server.private_key}
-    return HostsStack(folder, settings, secrets, program=ROOT, programs=toolchain.ENGINE)
+    return HostsStack(folder, settings, secrets, programs=toolchain.ENGINE)
 
 
 def _label(api: httpx2.Client) -> str | None:

@@ -54,7 +54,7 @@ _NOT_HERE = {
 def _on_the_simulator(stack: Json, cluster: simulator.ControlPlane) -> Json:
     """The stack for the simulator's nodes, without machines behind SSH, and with leave to change what is there."""
     # What follows an install is for a cluster where each GPU node is named (tests/engine/stack/test_verification.py).
-    stack = {key: value for key, value in stack.items() if key not in {"hosts", "validation"}}
+    stack = {key: value for key, value in stack.items() if key not in {"hosts", "installs", "validation"}}
     for section, keys in _NOT_HERE.items():
         if stack.get(section):
             stack[section] = {key: value for key, value in stack[section].items() if key not in keys}

@@ -88,6 +88,7 @@ def test_the_top_tells_what_was_installed(config_path: str) -> None:
         "kai_version": KAI_SCHEDULER.version,
         "queues": ["default-parent-queue", "default-queue", "edge", "robots"],
         "gvirtus_backends": {},
+        "gpu_memory_mib": {},
     }
 
 

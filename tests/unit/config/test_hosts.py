@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from config.hosts import HostSettings
-from testbed.stacks import assert_refused, changed, parse, refusal, without, x86
+from config.stack import StackConfigError
+from manifests.hosts import host_plans
+from testbed.stacks import assert_refused, changed, jetson, parse, refusal, without, x86
 from tests.support.golden import Golden
 from tests.support.hosts.settings import (
     HOST_KEY,
@@ -195,3 +197,23 @@ def test_the_memory_of_a_node_without_a_host_is_required(section: str, node: str
     stack = changed(stack, f"platform.{section}.{node}", {})
     assert_refused(without(stack, f"hosts.{node}"), "", says)
     assert_refused(changed(stack, f"hosts.{node}.gone", True), "", says)
+
+
+def test_a_stack_of_hosts_alone_needs_neither_memory_nor_carrier_of_nodes_that_others_install() -> None:
+    stack = changed(changed(jetson(), "installs", "hosts"), "platform.tegra_nodes", {"jetson-1": {}, "jetson-2": {}})
+    stack = changed(changed(stack, "hosts", {"jetson-1": ssh_host()}), "cluster.kubernetes_version", "1.33")
+    settings = parse(stack)
+    assert settings.hosts_alone
+    assert (settings.webhooks, settings.policy_carriers) == ((), ())
+    with pytest.raises(StackConfigError, match=r"(?s)tegra_nodes.jetson-2.gpu_memory_mib is required"):
+        parse(changed(stack, "installs", "everything"))
+
+
+def test_a_host_of_hosts_alone_is_planned_as_in_a_stack_with_everything() -> None:
+    stack = jetson_with_host()
+    assert host_plans(parse(changed(stack, "installs", "hosts"))) == host_plans(parse(stack))
+
+
+def test_another_part_than_hosts_is_refused() -> None:
+    with pytest.raises(StackConfigError, match=r"(?s)settings.installs.*'kai'.*'everything' or 'hosts'"):
+        parse(changed(jetson(), "installs", "kai"))

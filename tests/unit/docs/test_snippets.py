@@ -52,6 +52,7 @@ _COMPONENT = "test_the_component_by_version_is_installed_and_upgraded_by_one_lin
 _PROGRAM = "test_the_program_by_version_is_installed_and_upgraded_by_one_line"
 _HERE = "the product is a Git repository here, with two tags"
 _FEWER = "without the packages of the tests"
+_HOSTS_ALONE = "test_a_stack_of_hosts_alone_is_made_as_the_page_says"
 _ANSWERED = "the question of `pulumi up` is answered with yes"
 _PULLED = "the chart is made here: the official one needs the internet"
 
@@ -174,6 +175,12 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy("engine/hosts/test_docs.py", "test_the_three_steps_prepare_a_host"),
         ),
         ("pulumi preview", RunBy("engine/hosts/test_docs.py", "test_the_three_steps_prepare_a_host", _ANSWERED)),
+        ("pulumi stack init rack-1", RunBy("engine/hosts/test_docs.py", _HOSTS_ALONE)),
+        (
+            "pulumi config set --stack rack-1 --secret lab-key < ~/.ssh/lab",
+            RunBy("engine/hosts/test_docs.py", _HOSTS_ALONE, _ANSWERED),
+        ),
+        ("pulumi stack output gpu_memory_mib --stack rack-1", RunBy("engine/hosts/test_docs.py", _HOSTS_ALONE)),
     ],
     "docs/jetson.md": [
         (

@@ -67,7 +67,9 @@ def test_the_configuration_is_the_stacks_own_for_each_policy(tmp_path: Path) -> 
     assert set(written) == {"privilege", "advice", "exceptions-in-use"}
     for settings in written.values():
         assert settings["platform"] == jetson()["platform"]
-        assert set(settings) <= {"platform", "reservation", "gpu_operator", "kai"}, "the pack takes no other section"
+        assert set(settings) <= {"installs", "platform", "reservation", "gpu_operator", "kai"}, (
+            "the pack takes no other section"
+        )
 
 
 def test_a_section_that_is_null_is_none_of_the_configuration(tmp_path: Path) -> None:

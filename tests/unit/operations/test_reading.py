@@ -57,3 +57,17 @@ def test_a_stack_without_a_cluster_and_without_a_simulator_is_told_how_to_get_on
     with pytest.raises(OperationError, match=r"has no simulator that runs. Start it with `make up STACK=jetson`"):
         open_place("jetson").__enter__()
     assert not (checkout / ".simulator").exists(), "looking makes nothing"
+
+
+def test_hosts_alone_have_no_simulator_but_the_cluster_that_is_named(
+    checkout: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = checkout / "Pulumi.jetson.yaml"
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("installs: everything", "installs: hosts"), encoding="utf-8"
+    )
+    with pytest.raises(OperationError, match=r"prepares hosts alone \(installs: hosts\).*KUBECONFIG, or --context"):
+        open_place("jetson").__enter__()
+    monkeypatch.setenv("KUBECONFIG", write_kubeconfig(checkout / "config", kubeconfig(api.url)))
+    with open_place("jetson") as place:
+        assert place.cluster.server == api.url

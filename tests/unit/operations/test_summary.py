@@ -1,7 +1,7 @@
 """The text at the end of `make up`."""
 
 from cluster.access.answers import Node
-from operations.summary import render
+from operations.summary import of_hosts, render
 from testbed.stacks import Json, jetson, never, operator_elsewhere, parse, rungs, time_slicing, unprivileged, x86
 
 OUTPUTS: dict[str, object] = {
@@ -112,3 +112,14 @@ def test_on_a_narrow_terminal_all_but_the_commands_fits() -> None:
     assert (
         "make up STACK=edge KUBECONFIG=~/.kube/config   # your cluster; first edit Pulumi.edge.yaml (EDIT)" in commands
     )
+
+
+def test_hosts_alone_tell_what_their_nodes_may_share() -> None:
+    text = of_hosts("rack-1", {"platform": "tegra", "gpu_memory_mib": {"jetson-2": 28672, "jetson-1": 57344}})
+    assert text == (
+        "The hosts of stack 'rack-1' are ready. Another stack of their cluster installs KAI.\n"
+        "What it says of their memory, as gpu_memory_mib, is at most:\n"
+        "  jetson-1: 57344\n"
+        "  jetson-2: 28672"
+    )
+    assert of_hosts("rack-2", {"gpu_memory_mib": {}}).count("\n") == 0

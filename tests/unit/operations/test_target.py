@@ -89,3 +89,16 @@ def test_removing_a_stack_starts_no_simulator_to_remove_it_from(
 def test_each_stack_has_a_simulator_of_its_own() -> None:
     assert folder("jetson") != folder("x86")
     assert folder("jetson").is_relative_to(ROOT / ".simulator")
+
+
+@pytest.mark.usefixtures("programs_on_path")
+def test_hosts_alone_are_the_readers_own_without_a_cluster(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    file = checkout / "Pulumi.jetson.yaml"
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("installs: everything", "installs: hosts"), encoding="utf-8"
+    )
+    with open_target("jetson") as target:
+        assert (target.project, target.simulated) == (checkout, ())
+        assert target.settings.hosts_alone
+    assert not (checkout / ".simulator").exists(), "nothing is simulated"

@@ -10,7 +10,7 @@ import simulator
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.ownership.deployed_state import DeployedState
-from cluster.preflight.run import PreflightError, read_facts, run_preflight
+from cluster.preflight.run import PreflightError, PreflightResult, read_facts, run_preflight
 from config.stack import StackSettings
 from testbed.stacks import Json, changed, jetson, monitoring, monitoring_full, operator_elsewhere, parse, x86
 from tests.support.api_server import POLICIES, UID, ApiServer, node
@@ -237,3 +237,15 @@ def test_kinds_of_the_prometheus_operator_are_asked_for_where_the_stack_makes_th
     for stack in (jetson(), monitoring()):
         assert read_facts(cluster, _settings(config_path, stack), _NEVER_DEPLOYED).missing_kinds == ()
     assert not [request for request in api.asked if request.path.startswith(group)]
+
+
+def test_hosts_alone_ask_no_cluster(tmp_path: Path) -> None:
+    settings = parse(changed(changed(jetson(), "installs", "hosts"), "cluster.kubeconfig", str(tmp_path / "none")))
+    for preview in (True, False):
+        assert run_preflight(settings, DeployedState(deployed=True), preview=preview) == PreflightResult(None, ())
+
+
+def test_a_stack_that_installed_kai_does_not_become_one_of_hosts() -> None:
+    settings = parse(changed(jetson(), "installs", "hosts"))
+    with pytest.raises(PreflightError, match=r"(?s)installed KAI in the cluster the-uid.*Nothing was changed.*Remove"):
+        run_preflight(settings, DeployedState(deployed=True, cluster_uid="the-uid"), preview=True)

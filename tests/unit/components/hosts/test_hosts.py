@@ -22,6 +22,7 @@ from tests.support.hosts.settings import (
     local_host,
     mixed_with_hosts,
     ssh_host,
+    x86_with_host,
 )
 from tests.support.recording_monitor import Graph, record
 from tests.unit.components.programs import KUBECONFIG
@@ -272,3 +273,31 @@ def test_what_is_odd_on_a_host_is_told_with_its_name_and_changes_nothing(monkeyp
     assert told[0] == "host 'jetson-1': /usr/lib/libcuda.so.1 has 0 bytes and is no library"
     assert "Longhorn's v1 volumes (iSCSI): CONFIG_ISCSI_TCP" in told[1]
     assert len(told) == 2
+
+
+def test_a_stack_of_hosts_alone_registers_nothing_of_a_cluster() -> None:
+    stack = changed(mixed_with_hosts(), "installs", "hosts")
+    graph, whole = graph_of_hosts(stack), graph_of_hosts(mixed_with_hosts())
+    assert not [registered.type for registered in graph.registrations if "kubernetes" in registered.type]
+    assert {registered.type for registered in graph.registrations} == {
+        *("kai-anywhere:index:KaiAnywhere", "kai-anywhere:index:Hosts", "kai-anywhere:index:Host"),
+        *("command:remote:CopyToRemote", "command:remote:Command", "command:local:Command"),
+    }
+    for key, registered in graph.by_key.items():
+        if not key.endswith("-agent"):  # a file, which is compared by its identity
+            assert registered.inputs == whole.by_key[key].inputs, "a host is prepared as in a stack with everything"
+    outputs = graph.outputs["KaiAnywhere:kai-anywhere"]
+    assert outputs["gpu_memory_mib"] == whole.outputs["KaiAnywhere:kai-anywhere"]["gpu_memory_mib"]
+    assert outputs["gpu_memory_mib"].keys() == {"jetson-1", "spark-1"}, "GPU Feature Discovery labels the others"
+    assert (outputs["queues"], outputs["tegra_nodes"], "kai_version" in outputs) == ([], [], False)
+
+
+def test_a_host_that_is_gone_tells_no_memory() -> None:
+    stack = changed(changed(jetson_with_host(), "hosts.jetson-1.gone", True), "installs", "hosts")
+    graph = graph_of_hosts(stack, state={"outputs": {}})
+    assert graph.outputs["KaiAnywhere:kai-anywhere"]["gpu_memory_mib"] == {}
+
+
+def test_hosts_with_gpus_of_their_own_memory_tell_none() -> None:
+    stack = changed(x86_with_host(local_host()), "cluster.distribution", "k3s")
+    assert graph_of_hosts(stack).outputs["KaiAnywhere:kai-anywhere"]["gpu_memory_mib"] == {}

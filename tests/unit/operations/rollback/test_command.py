@@ -12,6 +12,7 @@ from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.rollback.steps import Rollback
 from operations.target import Target
+from testbed.stacks import changed
 from tests.support.api_server import UID
 from tests.unit.operations.rollback.world import World, owned, release
 
@@ -157,3 +158,13 @@ def test_what_stays_though_it_is_ours_is_a_failure(
     result = command("--yes")
     assert result.exit_code == ExitStatus.FAILED
     assert "Left, though it is the stack's:" in result.output
+
+
+def test_hosts_alone_have_nothing_to_roll_back_in_a_cluster(
+    world: World, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world, "settings", changed(world.settings, "installs", "hosts"))
+    result = command("--yes")
+    assert isinstance(result.exception, OperationError)
+    assert "To give the hosts back: kai-anywhere down --stack jetson" in str(result.exception)
+    assert world.calls == []

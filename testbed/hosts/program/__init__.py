@@ -1,1 +1,0 @@
-"""A program for tests of hosts."""
