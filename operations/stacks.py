@@ -12,9 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from config.bases import FOLDER, from_folder
+from config.installs import Installs
 from config.stack import StackConfigError
 from operations.errors import OperationError
-from operations.stack_file import content_of, resolved, stack_names
+from operations.stack_file import content_of, raw_settings, resolved, stack_names
 
 FLEET_FILE = "fleet.yaml"
 """Says in which order sites are updated (operations/fleet/), and nothing of what a stack is."""
@@ -25,11 +26,17 @@ _GIT_SECONDS = 120
 
 
 def stacks(
+    *,
     folder: Annotated[Path, typer.Option(help="The folder with the files Pulumi.<stack>.yaml.")] = Path(),
     base: Annotated[str, typer.Option(help="A commit: only the stacks that the changes since then may concern.")] = "",
+    hosts_alone: Annotated[
+        bool, typer.Option("--hosts-alone", help="Only those that prepare hosts alone, and need no kubeconfig.")
+    ] = False,
 ) -> None:
     """Print the stacks of a folder as JSON, by their files."""
     names = listed(folder)
+    if hosts_alone:
+        names = [name for name in names if _prepares_hosts_alone(folder / f"Pulumi.{name}.yaml")]
     if base:
         changed = changed_files(folder, base)
         names = concerned(names, changed, Versions(folder, base, changed or frozenset()).differ)
@@ -54,6 +61,14 @@ def listed(folder: Path) -> list[str]:
                 f"{name!r} is no stack name: letters, digits, '_', '.' and '-', at most 100. Rename its file."
             )
     return names
+
+
+def _prepares_hosts_alone(file: Path) -> bool:
+    """Whether a stack says so; one that can't be read does not."""
+    try:
+        return raw_settings(file).get("installs") == Installs.HOSTS
+    except OperationError:
+        return False
 
 
 def concerned(

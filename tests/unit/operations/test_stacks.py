@@ -210,3 +210,20 @@ def test_a_file_whose_name_is_none_of_a_stack_is_an_error(tmp_path: Path, name: 
     (tmp_path / f"Pulumi.{name}.yaml").touch()
     with pytest.raises(OperationError, match="is no stack name"):
         listed(tmp_path)
+
+
+def test_stacks_of_hosts_alone_are_listed_whichever_of_their_files_says_so(tmp_path: Path) -> None:
+    (tmp_path / "bases").mkdir()
+    alone = "config:\n  kai-anywhere:settings:\n    installs: hosts\n"
+    files = {
+        "bases/racks.yaml": alone,
+        "Pulumi.rack-1.yaml": "config:\n  kai-anywhere:base: bases/racks.yaml\n  kai-anywhere:settings: {}\n",
+        "Pulumi.rack-2.yaml": alone,
+        "Pulumi.prod.yaml": alone.replace("hosts", "everything"),
+        "Pulumi.broken.yaml": "- a list",
+        "Pulumi.no-settings.yaml": "config: {}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = CliRunner().invoke(app, ["stacks", "--folder", str(tmp_path), "--hosts-alone"])
+    assert json.loads(done.stdout) == ["rack-1", "rack-2"], done.output

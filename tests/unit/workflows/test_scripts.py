@@ -34,7 +34,7 @@ CREDENTIALS = script(action("credentials"), "credentials")
 
 
 def test_a_stack_with_credentials_gets_a_file_that_only_its_job_reads(job: Job) -> None:
-    done = job.run(CREDENTIALS, STACK="prod", KUBECONFIG_CONTENT=KUBECONFIG, BACKEND_URL="s3://state")
+    done = job.run(CREDENTIALS, STACK="prod", KUBECONFIG_CONTENT=KUBECONFIG, BACKEND_URL="s3://state", CLUSTER="true")
     assert done.returncode == 0, done.stderr
     assert job.outputs() == {"configured": "true", "kubeconfig": str(job.temp / "kubeconfig")}
     file = job.temp / "kubeconfig"
@@ -55,7 +55,7 @@ def test_a_stack_with_credentials_gets_a_file_that_only_its_job_reads(job: Job) 
 def test_a_stack_without_credentials_is_skipped_with_a_sentence(
     job: Job, kubeconfig: str, backend: str, missing: str
 ) -> None:
-    done = job.run(CREDENTIALS, STACK="prod", KUBECONFIG_CONTENT=kubeconfig, BACKEND_URL=backend)
+    done = job.run(CREDENTIALS, STACK="prod", KUBECONFIG_CONTENT=kubeconfig, BACKEND_URL=backend, CLUSTER="true")
     sentence = f"Stack 'prod' is skipped: no credentials are configured for it. Missing: {missing}."
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"::notice::{sentence}\n"
@@ -63,6 +63,16 @@ def test_a_stack_without_credentials_is_skipped_with_a_sentence(
     assert (job.temp / "skipped").read_text(encoding="utf-8") == f"{sentence}\n"
     assert job.outputs() == {"configured": "false"}
     assert not (job.temp / "kubeconfig").exists()
+
+
+@pytest.mark.parametrize("kubeconfig", ["", KUBECONFIG])
+def test_a_stack_of_hosts_alone_needs_no_kubeconfig_and_keeps_the_one_that_it_has(job: Job, kubeconfig: str) -> None:
+    credentials = {"KUBECONFIG_CONTENT": kubeconfig, "BACKEND_URL": "s3://state", "CLUSTER": "false"}
+    done = job.run(CREDENTIALS, STACK="rack-1", **credentials)
+    assert done.returncode == 0, done.stderr
+    file = job.temp / "kubeconfig"
+    assert file.exists() == bool(kubeconfig)
+    assert job.outputs() == {"configured": "true"} | ({"kubeconfig": str(file)} if kubeconfig else {})
 
 
 SETUP = script(action("setup"), "program")
@@ -166,18 +176,24 @@ def test_the_cache_is_another_one_when_a_pinned_program_changes(job: Job, progra
 
 @pytest.mark.parametrize("name", ["drift", "policy", "preview"])
 def test_the_list_of_stacks_becomes_the_matrix(job: Job, name: str) -> None:
-    _program(job, 'echo "$*" >&2; echo \'["prod", "test"]\'')
+    _program(job, 'echo "$*" >&2; case "$*" in *--hosts-alone) echo \'["test"]\';; *) echo \'["prod", "test"]\';; esac')
     done = job.run(script(jobs(name)["stacks"], "list"), FOLDER="stacks/.", BASE="0" * 40)
     assert done.returncode == 0, done.stderr
     assert json.loads(job.outputs()["stacks"]) == ["prod", "test"]
-    assert done.stderr.startswith("stacks --folder stacks/.")
+    listed, *alone = done.stderr.splitlines()
+    assert listed.startswith("stacks --folder stacks/.")
+    if name == "policy":  # on simulators, with nobody's kubeconfig
+        assert alone == []
+        return
+    assert alone == ["stacks --folder stacks/. --hosts-alone"]
+    assert json.loads(job.outputs()["hosts-alone"]) == ["test"]
 
 
 def test_the_plan_of_a_rollout_becomes_its_waves(job: Job) -> None:
     _program(job, 'echo "$*" >&2; case "$*" in "fleet plan") echo 0. canary;; *) echo \'[{"name": "canary"}]\';; esac')
     done = job.run(script(jobs("rollout")["plan"], "Plan"))
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == ["fleet plan", "fleet matrix"]
+    assert done.stderr.splitlines() == ["fleet plan", "fleet matrix", "stacks --folder program --hosts-alone"]
     assert json.loads(job.outputs()["waves"]) == [{"name": "canary"}]
     assert job.summary.read_text(encoding="utf-8") == "0. canary\n"
 

@@ -356,3 +356,18 @@ def test_what_scans_for_secrets_lets_no_file_and_no_rule_out_and_each_exception_
         assert allowed.keys() == {"description", "regexes", "regexTarget"}
         for regex in allowed["regexes"]:
             assert any(re.search(regex, line) for line in lines), regex
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "alone"),
+    [
+        ("drift", "drift", "needs.stacks.outputs.hosts-alone"),
+        ("preview", "preview", "needs.stacks.outputs.hosts-alone"),
+        ("rollout-wave", "update", "inputs.hosts-alone"),
+    ],
+)
+def test_a_stack_of_hosts_alone_is_known_to_whoever_asks_for_its_credentials(name: str, job: str, alone: str) -> None:
+    [asked] = [step for step in steps(jobs(name)[job]) if step.get("id") == "credentials"]
+    assert asked["with"]["cluster"] == f"${{{{ !contains(fromJSON({alone}), matrix.stack) }}}}"
+    for wave in _waves():
+        assert jobs("rollout")[wave]["with"]["hosts-alone"] == "${{ needs.plan.outputs.hosts-alone }}"
