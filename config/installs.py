@@ -8,9 +8,8 @@ class Installs(StrEnum):
     """How much of a cluster is this stack's.
 
     `everything`: the hosts, if there are any, and what the cluster gets. `hosts`: only the machines under `hosts` are
-    prepared, and no cluster is asked: before there is one, with SSH keys that nobody else needs, or for hundreds of
-    machines, in several stacks (docs/hosts.md#hosts-in-stacks-of-their-own). What the other sections say is then only
-    compared with the machines.
+    prepared, and no cluster is asked: with SSH keys that nobody else needs, or for hundreds of machines, in several
+    stacks (docs/hosts.md#hosts-in-stacks-of-their-own). Other sections install nothing then.
     """
 
     EVERYTHING = "everything"
