@@ -1,6 +1,7 @@
 """The command line. Whatever happens, stdout gets exactly one JSON object; everything else goes to stderr.
 
-Exit status: 0 done, 1 failed (the object has `error`), 2 bad input, 3 drift (`check`).
+Exit status: 0 done, 1 failed (the object has `error`), 2 bad input, 3 drift (`check`), 4 another stack's by now
+(`restore`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
 
 
 _DRIFT = 3
+_ANOTHER_STACKS = 4
 _DEFAULT_SECONDS = 600.0
 _MOST_SECONDS = 86400.0
+_STACK = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
+"""What Pulumi allows as names of projects and stacks."""
 
 
 class _Stopped(BaseException):
@@ -92,9 +97,17 @@ def _parser() -> argparse.ArgumentParser:
         subparser.add_argument("--timeout", type=_seconds, default=_DEFAULT_SECONDS, metavar="SECONDS")
         if command in (_probe, _examine):
             subparser.add_argument("--libraries", action="append", default=[], metavar="DIR", help="look there too")
+        if command in (_configure, _restore):
+            subparser.add_argument("--stack", type=_stack, metavar="PROJECT/STACK", help="whose this host is")
         if command is _configure:
             subparser.add_argument("--dry-run", action="store_true", help="say what would change")
     return parser
+
+
+def _stack(text: str) -> str:
+    if not _STACK.fullmatch(text):
+        raise ValueError(text)
+    return text
 
 
 def _seconds(text: str) -> float:
@@ -118,7 +131,7 @@ def _configure(tools: Tools, options: argparse.Namespace, answer: dict[str, Any]
     result = configure.Result()
     state = desired.parse(_stdin(tools.deadline))
     try:
-        configure.configure(tools, state, result, dry_run=options.dry_run)
+        configure.configure(tools, state, result, dry_run=options.dry_run, stack=options.stack)
     finally:
         answer.update(result.answer())
     return 0
@@ -134,13 +147,13 @@ def _check(tools: Tools, _options: argparse.Namespace, answer: dict[str, Any]) -
     return _DRIFT if answer["changed"] else 0
 
 
-def _restore(tools: Tools, _options: argparse.Namespace, answer: dict[str, Any]) -> int:
+def _restore(tools: Tools, options: argparse.Namespace, answer: dict[str, Any]) -> int:
     restored = restore.Restored()
     try:
-        restore.restore(tools, restored)
+        restore.restore(tools, restored, stack=options.stack)
     finally:
         answer.update(restored.answer())
-    return 0
+    return _ANOTHER_STACKS if restored.left_to else 0
 
 
 def _failed(answer: dict[str, Any], error: HostError) -> int:

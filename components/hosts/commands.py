@@ -13,6 +13,8 @@ from config.hosts import HostSettings
 _FOLDER = ".kai-anywhere"
 """Below the login's home, which several hosts may share."""
 _HASH_CHARACTERS = 16
+_ANOTHER_STACKS = 4
+"""Exit status of the agent's `restore` (agents/host/cli.py)."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,14 @@ class HostCommands:
 
     Attributes:
         node: the host's name, for messages.
+        stack: whose it is, as project/stack: a host that another one has configured since is not restored.
         agent: what runs there.
         host: its settings.
         library_folders: where the stack says that the driver's libraries are: the probe looks there too.
     """
 
     node: str
+    stack: str
     agent: HostAgent
     host: HostSettings
     library_folders: tuple[str, ...] = ()
@@ -61,7 +65,10 @@ class HostCommands:
 
     @property
     def restore(self) -> str:
-        """Give the host its original files back, and remove the agent that was copied."""
+        """Give the host its original files back, and remove the agent that was copied.
+
+        Both stay where another stack has configured the host since.
+        """
         gone = (
             f"host {self.node}: its agent is not at {self._path} any more. Raise hosts.{self.node}.revision and run "
             f"pulumi up, or set hosts.{self.node}.gone: true."
@@ -69,11 +76,11 @@ class HostCommands:
         lines = [
             f"[ -e {shlex.quote(self._path)} ] || {{ echo {shlex.quote(gone)} >&2; exit 1; }}",
             self._verified,
-            self._launch("restore", self.host.timeouts.configure_seconds),
+            self._launch("restore", self.host.timeouts.configure_seconds)
+            + f" || {{ status=$?; [ $status != {_ANOTHER_STACKS} ] || status=0; exit $status; }}",
         ]
         if self.host.ssh is not None:
             folder = f"{_FOLDER}/{self.node}"
-            lines[-1] += " || exit"
             # With what earlier versions of the program copied for this node.
             lines.append(f"rm -f {folder}/*/kai-host.pyz; rmdir {folder}/* {folder} {_FOLDER} 2>/dev/null || true")
         return _in_any_shell("\n".join(lines))
@@ -103,7 +110,7 @@ class HostCommands:
 
     def _launch(self, command: str, seconds: int) -> str:
         secret = "none" if self.host.sudo_password_secret is None else "password"
-        return f"sh {shlex.quote(self._path)} {command} {self.node} {seconds} {secret}"
+        return f"sh {shlex.quote(self._path)} {command} {self.node} {seconds} {secret} {shlex.quote(self.stack)}"
 
     def _checked(self, launch: str, mark: str) -> str:
         """Run the launcher if it is the file that was copied; the mark is a comment that makes another input."""

@@ -12,6 +12,7 @@ from components.hosts.answer import HostAnswerError, read_probe
 from components.hosts.commands import HostAgent, HostCommands
 from components.hosts.connection import connection, custom_timeouts
 from components.hosts.verdict import HostFacts, HostVerdictError, judge
+from components.kubernetes import this_stack
 from config.hosts import HostCheck, HostSettings
 from manifests.hosts import HostPlan
 
@@ -61,7 +62,7 @@ class Host(pulumi.ComponentResource):
         super().__init__(tokens.HOST, name, None, opts)
         self._name = name
         self._args = args
-        self._commands = HostCommands(args.plan.node, args.agent, args.host, args.plan.library_folders)
+        self._commands = HostCommands(args.plan.node, this_stack(), args.agent, args.host, args.plan.library_folders)
         if args.host.gone:
             self._leave()
         else:

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Starts the host agent, which is the zip archive behind this text:
-#   sh FILE probe|configure|check|restore NODE SECONDS none|password [FOLDER...]
+#   sh FILE probe|configure|check|restore NODE SECONDS none|password STACK [FOLDER...]
 # The folders are where the stack says that the driver's libraries are; the probe looks there too.
 # On stdin: the sudo password in one line if it is said, then the document in one line.
 set -u
 export LC_ALL=C
-command=$1 node=$2 seconds=$3 secret=$4
-shift 4
+command=$1 node=$2 seconds=$3 secret=$4 stack=$5
+shift 5
 
 fail() {
     printf 'host %s: %s\n' "$node" "$1" >&2
@@ -51,7 +51,7 @@ fi
 
 case $command in
     configure)
-        printf '%s\n' "$document" | agent configure || exit
+        printf '%s\n' "$document" | agent configure --stack "$stack" || exit
         found=$(printf '%s\n' "$document" | agent check) || {
             printf '%s\n' "$found"
             fail 'it was configured, but that is not in force; the answer says what differs.'
@@ -62,7 +62,7 @@ case $command in
             fail "not everything is in force any more. Raise hosts.$node.revision to repair it."
         ;;
     restore)
-        agent restore </dev/null
+        agent restore --stack "$stack" </dev/null
         ;;
     *) fail "there is no command '$command'." ;;
 esac

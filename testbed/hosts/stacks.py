@@ -51,12 +51,13 @@ def tegra_stack(hosts: Mapping[str, Json], *, installs: str = "hosts") -> Json:
 class HostsStack(Stack):
     """A stack with hosts, with the stand-in of the command plugin; by default with the programs for hosts alone."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a stack is made of
         self,
         folder: Path,
         settings: Json,
         secrets: Mapping[str, str],
         *,
+        name: str = "test",
         programs: tuple[toolchain.Program, ...] = ENGINE_PROGRAMS,
         passphrase: str = "",
     ) -> None:
@@ -67,9 +68,9 @@ class HostsStack(Stack):
             "TMPDIR": str(folder / "tmp"),
         }
         (folder / "tmp").mkdir()
-        super().__init__(folder, settings, environment, passphrase=passphrase)
-        for name, value in secrets.items():
-            self.set_secret(name, value)
+        super().__init__(folder, settings, environment, name=name, passphrase=passphrase)
+        for secret, value in secrets.items():
+            self.set_secret(secret, value)
 
     def is_dialling(self) -> bool:
         """Whether the plugin has a connection open or tries to have one."""

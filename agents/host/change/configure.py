@@ -59,8 +59,10 @@ class Result:
         }
 
 
-def configure(tools: Tools, desired: Desired, result: Result, *, dry_run: bool) -> None:
+def configure(tools: Tools, desired: Desired, result: Result, *, dry_run: bool, stack: str | None = None) -> None:
     """Bring the host to what is desired; `result` tells how far it came, also when this fails.
+
+    Once that is done, the host is the stack's, where one is named: no other one restores it.
 
     Raises:
         HostError: It can't; nothing was changed, or what was changed is back (`rolled_back`), or a later run or
@@ -72,6 +74,7 @@ def configure(tools: Tools, desired: Desired, result: Result, *, dry_run: bool) 
     _need_root(tools)
     with only_run(tools.root), _planned(tools, desired, result) as context:
         _apply(context, result)
+        context.journal.belong_to(stack)
 
 
 def check(tools: Tools, desired: Desired, result: Result) -> None:

@@ -58,13 +58,17 @@ class Original:
 
 @dataclass
 class Journal:
-    """The originals by path, in the order of their first change, the folders made, and restarts still owed."""
+    """The originals by path, in the order of their first change, the folders made, and restarts still owed.
+
+    `stack` is whose this host is; None where nobody said it, as in earlier versions.
+    """
 
     root: Root
     originals: dict[str, Original] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     services: list[str] = field(default_factory=list)
     pending: list[str] = field(default_factory=list)
+    stack: str | None = None
 
     @classmethod
     def load(cls, root: Root) -> Journal:
@@ -84,7 +88,8 @@ class Journal:
                     "Use the version of the program that prepared this host last; nothing was changed.",
                 )
             originals = {item["path"]: _original(item) for item in data["files"]}
-            return cls(root, originals, list(data["folders"]), list(data["services"]), list(data["pending"]))
+            folders, services, pending = (list(data[name]) for name in ("folders", "services", "pending"))
+            return cls(root, originals, folders, services, pending, data.get("stack"))
         except (ValueError, KeyError, TypeError) as error:
             raise HostError(
                 f"{_JOURNAL} is damaged ({error}).",
@@ -164,6 +169,16 @@ class Journal:
         """
         if service in self.pending:
             self.pending.remove(service)
+            self._save()
+
+    def belong_to(self, stack: str | None) -> None:
+        """Note whose this host is, where there is anything to take back.
+
+        Raises:
+            HostError: The journal can't be written.
+        """
+        if stack not in {None, self.stack} and not self.is_empty:
+            self.stack = stack
             self._save()
 
     def owe(self, services: Iterable[str]) -> None:
@@ -264,6 +279,7 @@ class Journal:
             "folders": self.folders,
             "services": self.services,
             "pending": self.pending,
+            "stack": self.stack,
         }
         content = json.dumps(data, indent=1).encode()
         files.replace(self.root.path(_JOURNAL), content, Owner(PRIVATE, os.geteuid(), os.getegid()))

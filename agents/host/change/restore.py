@@ -29,6 +29,8 @@ class Restored:
 
     steps: list[Step] = field(default_factory=list)
     restarted: list[str] = field(default_factory=list)
+    left_to: str | None = None
+    """The stack that has configured the host since, so that nothing was put back."""
 
     def answer(self) -> dict[str, Any]:
         """The JSON answer, in the shape of `configure`'s."""
@@ -40,10 +42,11 @@ class Restored:
         }
 
 
-def restore(tools: Tools, restored: Restored) -> None:
+def restore(tools: Tools, restored: Restored, *, stack: str | None = None) -> None:
     """Take back what this agent wrote and nobody has changed since, and restart what ran with it.
 
-    Imported images stay: pods may run from them.
+    Imported images stay: pods may run from them. Where a stack is named and another one has configured the host since,
+    nothing is put back.
 
     Raises:
         HostError: A file can't be put back, or a runtime does not come up; running it again goes on from there.
@@ -55,6 +58,10 @@ def restore(tools: Tools, restored: Restored) -> None:
         journal = Journal.load(tools.root)
         if journal.is_empty:
             journal.sweep()
+            return
+        if stack is not None and journal.stack not in {None, stack}:
+            restored.left_to = journal.stack
+            say(f"this host is the stack's {journal.stack} by now, so it is left as it is")
             return
         planned = [
             (original, ownership.taken_back(tools.root, journal, original)) for original in journal.originals.values()

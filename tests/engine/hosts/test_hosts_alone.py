@@ -27,9 +27,9 @@ def stack(shared_server: Sshd, machine: Machine, tmp_path: Path) -> HostsStack:
     return _stack(tmp_path / "rack-1", shared_server, machine)
 
 
-def _stack(folder: Path, server: Sshd, machine: Machine) -> HostsStack:
+def _stack(folder: Path, server: Sshd, machine: Machine, name: str = "test") -> HostsStack:
     hosts = {"jetson-1": ssh_host(server, machine)}
-    return HostsStack(folder, tegra_stack(hosts), {LOGIN_KEY: server.private_key})
+    return HostsStack(folder, tegra_stack(hosts), {LOGIN_KEY: server.private_key}, name=name)
 
 
 def test_a_host_moves_to_another_stack_as_the_page_says_and_is_given_back_by_that(
@@ -39,19 +39,18 @@ def test_a_host_moves_to_another_stack_as_the_page_says_and_is_given_back_by_tha
     stack.up()
     configured = content(machine.root)
     assert configured != before
-    stack.settings = changed(stack.settings, "hosts.jetson-1.gone", True)
-    stack.up()
+    other = _stack(tmp_path / "rack-2", shared_server, machine, name="rack-2")
+    other.up()
+    assert content(machine.root) == configured
     stack.settings = changed(stack.settings, "hosts", {})
     stack.up()
     assert not [r for r in stack.resources() if r["type"].startswith("command:")], "the host is forgotten"
-    assert content(machine.root) == configured, "and left as it is"
-    other = _stack(tmp_path / "rack-2", shared_server, machine)
+    assert content(machine.root) == configured, "and left as it is: it is another stack's by now"
+    other.settings = changed(other.settings, "platform.container_runtime_mode", "cdi")
     other.up()
-    assert content(machine.root) == configured
-    stack.destroy()
-    assert content(machine.root) == configured, "it is another stack's by now"
     other.destroy()
     assert content(machine.root) == before
+    assert not list(machine.home.iterdir()), "the agent must not stay"
 
 
 def test_a_stack_of_hosts_becomes_one_with_everything_only_with_a_cluster(stack: HostsStack, machine: Machine) -> None:

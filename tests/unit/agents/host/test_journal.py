@@ -14,6 +14,8 @@ from agents.host.change import files
 from agents.host.change.files import Owner
 from agents.host.change.journal import FOLDER, Journal
 from agents.host.change.plan import Change, change
+from agents.host.change.restore import Restored, restore
+from agents.host.commands import Deadline, Tools
 from agents.host.errors import HostError
 from agents.host.root import Root
 from testbed.stacks import ROOT
@@ -29,6 +31,7 @@ def _changes(root: Root, *paths: str, after: bytes = b"new") -> list[tuple[str, 
 def root(tmp_path: Path) -> Root:
     (tmp_path / "etc").mkdir()
     (tmp_path / "var" / "lib").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
     (tmp_path / "etc" / "kept").write_bytes(b"\x00original\n")
     (tmp_path / "etc" / "kept").chmod(0o640)
     return Root(str(tmp_path))
@@ -186,3 +189,36 @@ def test_a_diff_masks_what_looks_secret() -> None:
     assert "+keep = 2" in diff
     assert "hunter" not in diff
     assert "proxy" in diff
+
+
+def test_a_host_is_the_stacks_that_configured_it_last_and_only_that_one_restores_it(root: Root) -> None:
+    def restored(stack: str | None) -> Restored:
+        done = Restored()
+        restore(Tools(root, Deadline(60.0)), done, stack=stack)
+        return done
+
+    journal = Journal.load(root)
+    journal.belong_to("kai-anywhere/rack-1")
+    assert not root.path(FOLDER).exists(), "a host on which nothing was changed has no journal"
+    journal.begin(_changes(root, "/etc/kept", after=b"ours"), [])
+    files.replace(root.path("/etc/kept"), b"ours", _OWNER)
+    for stack in ("kai-anywhere/rack-1", "kai-anywhere/rack-2", None):
+        Journal.load(root).belong_to(stack)
+    assert Journal.load(root).stack == "kai-anywhere/rack-2", "who says nothing takes nothing over"
+    assert restored("kai-anywhere/rack-1").left_to == "kai-anywhere/rack-2"
+    assert root.path("/etc/kept").read_bytes() == b"ours"
+    assert restored("kai-anywhere/rack-2").left_to is None
+    assert root.path("/etc/kept").read_bytes() == b"\x00original\n"
+
+
+@pytest.mark.parametrize("asks", ["kai-anywhere/rack-1", None])
+def test_a_host_of_an_earlier_version_and_a_person_at_the_host_are_not_asked_for_a_stack(
+    root: Root, asks: str | None
+) -> None:
+    journal = Journal.load(root)
+    journal.begin(_changes(root, "/etc/kept", after=b"ours"), [])
+    files.replace(root.path("/etc/kept"), b"ours", _OWNER)
+    if asks is None:
+        journal.belong_to("kai-anywhere/rack-2")
+    restore(Tools(root, Deadline(60.0)), Restored(), stack=asks)
+    assert root.path("/etc/kept").read_bytes() == b"\x00original\n"

@@ -86,7 +86,9 @@ def _commands(home: Path) -> HostCommands:
     settings = HostSettings.model_validate(
         {"ssh": _SSH, "sudo_password_secret": "sudo", "timeouts": {"restart_seconds": 10, "configure_seconds": 30}}
     )
-    commands = HostCommands("jetson-1", HostAgent("", hashlib.sha256(content).hexdigest()), settings)
+    commands = HostCommands(
+        "jetson-1", "kai-anywhere/rack-1", HostAgent("", hashlib.sha256(content).hexdigest()), settings
+    )
     agent = home / commands.remote_agent
     agent.parent.mkdir(parents=True)
     agent.write_bytes(content)
@@ -123,13 +125,13 @@ def test_the_probe_needs_neither_sudo_nor_stdin(login: Login) -> None:
 
 def test_root_needs_no_sudo_and_the_password_stays_out_of_the_document(login: Login) -> None:
     done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
-    assert (done.returncode, done.stdout) == (0, "configure ['--timeout', '30'] {}\n")
+    assert (done.returncode, done.stdout) == (0, "configure ['--stack', 'kai-anywhere/rack-1', '--timeout', '30'] {}\n")
 
 
 def test_the_password_reaches_sudo_and_nobody_else(login: Login) -> None:
     login.is_no_administrator(password=_PASSWORD)
     done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
-    assert (done.returncode, done.stdout) == (0, "configure ['--timeout', '30'] {}\n")
+    assert (done.returncode, done.stdout) == (0, "configure ['--stack', 'kai-anywhere/rack-1', '--timeout', '30'] {}\n")
     assert _PASSWORD not in done.stdout + done.stderr
 
 
@@ -146,7 +148,7 @@ def test_a_sudo_that_asks_nothing_gets_no_password(login: Login) -> None:
     login.is_no_administrator(password=_PASSWORD)
     (login.home / "sudo-without-password").touch()
     done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
-    assert (done.returncode, done.stdout) == (0, "configure ['--timeout', '30'] {}\n")
+    assert (done.returncode, done.stdout) == (0, "configure ['--stack', 'kai-anywhere/rack-1', '--timeout', '30'] {}\n")
 
 
 def test_a_wrong_password_is_sudos_own_error(login: Login) -> None:
@@ -213,8 +215,14 @@ def test_restoring_takes_the_agent_away_once_it_succeeded(login: Login) -> None:
     assert (login.home / ".kai-anywhere").exists(), "what failed must be possible again"
     (login.home / "status-restore").unlink()
     done = login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n")
-    assert (done.returncode, done.stdout) == (0, "restore ['--timeout', '30'] \n")
+    assert (done.returncode, done.stdout) == (0, "restore ['--stack', 'kai-anywhere/rack-1', '--timeout', '30'] \n")
     assert not (login.home / ".kai-anywhere").exists()
+
+
+def test_a_host_of_another_stack_by_now_keeps_its_agent_too(login: Login) -> None:
+    (login.home / "status-restore").write_text("4")
+    assert login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n").returncode == 0
+    assert (login.home / login.commands.remote_agent).exists(), "the other stack restores with it one day"
 
 
 def test_restoring_one_host_of_a_shared_home_leaves_the_agents_of_the_others(login: Login) -> None:
