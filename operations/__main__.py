@@ -149,7 +149,7 @@ def preflight(stack: Stack = "jetson") -> None:
         for warning in result.warnings:
             typer.echo(f"warning: {warning}")
         if target.settings.hosts_alone:
-            typer.echo(f"Stack '{stack}' prepares hosts alone, so no cluster was asked. Hosts are asked by `up`.")
+            typer.echo(f"Stack '{stack}' prepares hosts alone, so no cluster was asked. Only `up` asks the hosts.")
             return
         place = "simulator" if target.simulated else "cluster"
         typer.echo(f"The {place} is ready for stack '{stack}'. {result.checked}")

@@ -26,7 +26,7 @@ def of_hosts(stack: str, outputs: Mapping[str, object]) -> str:
     memory = outputs.get("gpu_memory_mib")
     lines = [f"The hosts of stack '{stack}' are ready. Another stack of their cluster installs KAI."]
     if isinstance(memory, dict) and memory:
-        lines += ["What it says of their memory, as gpu_memory_mib, is at most:"]
+        lines += ["There, gpu_memory_mib of these nodes is at most:"]
         lines += [f"  {node}: {mib}" for node, mib in sorted(memory.items())]
     return "\n".join(lines)
 

@@ -89,7 +89,7 @@ def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
         status = status or 1
     if status == 0:
         if target.settings.hosts_alone:
-            typer.echo(f"The program is as the state of stack '{stack}' says. Hosts are asked by `up` alone.")
+            typer.echo(f"The state of stack '{stack}' is as its settings say. Only `up` asks the hosts.")
         else:
             typer.echo(f"The {'simulator' if target.simulated else 'cluster'} is as stack '{stack}' says.")
         (out / _IN_STEP).touch()

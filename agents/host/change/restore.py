@@ -61,7 +61,7 @@ def restore(tools: Tools, restored: Restored, *, stack: str | None = None) -> No
             return
         if stack is not None and journal.stack not in {None, stack}:
             restored.left_to = journal.stack
-            say(f"this host is the stack's {journal.stack} by now, so it is left as it is")
+            say(f"stack {journal.stack} has configured this host since, so it is left as it is")
             return
         planned = [
             (original, ownership.taken_back(tools.root, journal, original)) for original in journal.originals.values()

@@ -90,7 +90,9 @@ class TestCommands:
     ) -> None:
         before, out = content(machine.root), tmp_path / "out"
         result = self._run("preflight", "--stack", stack.name)
-        assert result.output == "Stack 'test' prepares hosts alone, so no cluster was asked. Hosts are asked by `up`.\n"
+        assert (
+            result.output == "Stack 'test' prepares hosts alone, so no cluster was asked. Only `up` asks the hosts.\n"
+        )
         self._run("review", "--stack", stack.name, "--out", str(out))
         comment = (out / "comment.md").read_text(encoding="utf-8")
         assert "hosts-jetson-1-configured" in comment, capfd.readouterr()
@@ -99,7 +101,7 @@ class TestCommands:
         assert json.loads((out / "test.json").read_text(encoding="utf-8"))["outcome"] == "updated"
         assert content(machine.root) != before
         result = self._run("drift", "--stack", stack.name, "--out", str(out))
-        assert "The program is as the state of stack 'test' says." in result.output, result.exception
+        assert "The state of stack 'test' is as its settings say." in result.output, result.exception
         result = self._run("fleet", "status", "--folder", str(stack.folder), "--json")
         [site] = json.loads(result.output)["sites"]
         assert (site["cluster"], site["platform"], site["unread"], site["resources"]) == (None, "tegra", None, 3)

@@ -118,7 +118,7 @@ def test_hosts_alone_tell_what_their_nodes_may_share() -> None:
     text = of_hosts("rack-1", {"platform": "tegra", "gpu_memory_mib": {"jetson-2": 28672, "jetson-1": 57344}})
     assert text == (
         "The hosts of stack 'rack-1' are ready. Another stack of their cluster installs KAI.\n"
-        "What it says of their memory, as gpu_memory_mib, is at most:\n"
+        "There, gpu_memory_mib of these nodes is at most:\n"
         "  jetson-1: 57344\n"
         "  jetson-2: 28672"
     )
