@@ -101,10 +101,19 @@ def _with_operator(configuration: Path, policy: str, resources: Mapping[str, Any
     settings = json.loads(configuration.read_text(encoding="utf-8"))
     own = settings.get(policy, {}) if isinstance(settings, dict) else {}
     if isinstance(own, dict):
-        settings = {**settings, policy: {**own, "gpu_operator": {"install": True}}}
+        settings = {**settings, policy: {**_of_everything(own), "gpu_operator": {"install": True}}}
     file = folder / "canary-config.json"
     file.write_text(json.dumps(settings), encoding="utf-8")
     return file
+
+
+def _of_everything(section: Mapping[str, Any]) -> dict[str, Any]:
+    """A policy's configuration, and the stack's file in it, without `installs`: hosts alone have no operator."""
+    return {
+        key: _of_everything(value) if key == "stack" and isinstance(value, dict) else value
+        for key, value in section.items()
+        if key != "installs"
+    }
 
 
 def _analyze(

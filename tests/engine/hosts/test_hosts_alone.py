@@ -106,6 +106,12 @@ class TestCommands:
         [site] = json.loads(result.output)["sites"]
         assert (site["cluster"], site["platform"], site["unread"], site["resources"]) == (None, "tegra", None, 3)
 
+    def test_the_policies_are_proven_and_find_nothing(self, stack: HostsStack, machine: Machine) -> None:
+        before = content(machine.root)
+        result = self._run("policy", "--stack", stack.name)
+        assert "Every policy refused its canary, and nothing in these stacks." in result.output, result.exception
+        assert content(machine.root) == before
+
     @pytest.mark.parametrize(
         ("command", "answer"),
         [

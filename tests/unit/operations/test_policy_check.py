@@ -8,7 +8,7 @@ import pytest
 
 from operations.engine_events import Finding
 from operations.errors import OperationError
-from operations.policy_check import PACK, Judged, Pack, render
+from operations.policy_check import PACK, Judged, Pack, guard, render
 from operations.policy_check.configuration import configured
 from operations.policy_check.guard import check_packs, prove
 from operations.stack_file import raw_settings, stack_names
@@ -56,6 +56,18 @@ def test_a_pack_that_is_no_program_is_refused(tmp_path: Path) -> None:
 def test_a_folder_without_a_version_is_no_pack(tmp_path: Path) -> None:
     with pytest.raises(OperationError, match="is no policy pack"):
         Pack("kai-anywhere", tmp_path / "run", PACK.canary).version()
+
+
+def test_the_canary_of_exceptions_is_of_a_stack_with_an_operator_whoever_says_that_it_has_hosts_alone(
+    tmp_path: Path,
+) -> None:
+    written = {"exceptions-in-use": {"installs": "hosts", "kai": {}, "stack": {"installs": "hosts", "gvirtus": {}}}}
+    configuration = tmp_path / "config.json"
+    configuration.write_text(json.dumps(written), encoding="utf-8")
+    read = json.loads(
+        guard._with_operator(configuration, "exceptions-in-use", {}, tmp_path).read_text(encoding="utf-8")
+    )
+    assert read["exceptions-in-use"] == {"kai": {}, "stack": {"gvirtus": {}}, "gpu_operator": {"install": True}}
 
 
 def test_our_pack_says_its_version() -> None:
