@@ -273,3 +273,16 @@ def test_a_toolkit_from_before_drop_ins_gives_the_same_runtimes(
     assert after.serves_nvidia
     assert after.changed_beside_nvidia(before) == []
     assert host.run("configure", desired=_WANTED).answer["changed"] is False
+
+
+def test_a_machine_that_has_not_joined_a_kubeadm_cluster_yet_is_prepared_too(
+    tmp_path: Path, programs: Mapping[Program, Path], serve: Serve
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    host.path("/etc/kubernetes/kubelet.conf").unlink()
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], serve(host, Distribution.KUBEADM))
+    assert host.run("probe").answer["kubernetes"]["distribution"] == "none"
+    wanted = _WANTED | {"distribution": "kubeadm"}
+    done = host.run("configure", desired=wanted)
+    assert (done.code, done.answer["changed"], done.answer["restarted"]) == (0, True, ["containerd"]), done.errors
+    assert host.run("check", desired=wanted).code == 0

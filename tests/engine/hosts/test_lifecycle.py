@@ -60,7 +60,6 @@ class TestOneHost:
         with sampled_command_lines() as command_lines:
             done = stack.up("--logtostderr", "-v=5")
         assert content(machine.root) != before
-        assert stack.output("platform") == "tegra"
         assert stack.output("gpu_memory_mib") == {"jetson-1": JETSON_MEMORY_MIB - 2048}
         assert any("kai-host.pyz" in line for line in command_lines), "the sampling must see the agent"
         everything = {
