@@ -53,13 +53,14 @@ def open_place(stack: str | None, context: str | None = None) -> Iterator[Place]
         StackConfigError: the stack's settings are wrong.
     """
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml") if stack else None
+    simulated = settings is not None and not _names_cluster(settings, context)
     kubeconfig = settings.cluster.kubeconfig if settings else None
     context = context or (settings.cluster.context if settings else None)
-    simulated = bool(stack) and not (own_kubeconfig() or kubeconfig or context)
     if simulated and settings is not None and settings.hosts_alone:
         raise OperationError(
             f"Stack '{stack}' prepares hosts alone (installs: hosts), so there is no simulator to look at. Name the "
-            "cluster of these hosts: KUBECONFIG, or --context."
+            f"cluster of these hosts: KUBECONFIG, or --context. `kai-anywhere doctor --hosts --stack {stack}` asks the "
+            "hosts alone."
         )
     if simulated:
         state = simulator.status(folder(str(stack)) / "cluster")
@@ -79,3 +80,19 @@ def open_place(stack: str | None, context: str | None = None) -> Iterator[Place]
         yield Place(cluster, settings, simulated)
     finally:
         cluster.close()
+
+
+def hosts_without_cluster(stack: str | None, context: str | None) -> StackSettings | None:
+    """The settings of a stack that prepares hosts alone, where nobody names a cluster to look at as well; else None.
+
+    Raises:
+        StackConfigError: the stack's settings are wrong.
+    """
+    settings = read_settings(ROOT / f"Pulumi.{stack}.yaml") if stack else None
+    if settings is None or not settings.hosts_alone or _names_cluster(settings, context):
+        return None
+    return settings
+
+
+def _names_cluster(settings: StackSettings, context: str | None) -> bool:
+    return bool(own_kubeconfig() or context or settings.cluster.kubeconfig or settings.cluster.context)

@@ -242,6 +242,12 @@ def monitoring_full() -> Json:
     return changed(x86(), "monitoring", section)
 
 
+def of_hosts_alone(file: Path) -> None:
+    """Change a copy of a stack file so that the stack installs nothing in a cluster."""
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("installs: everything", "installs: hosts"), encoding="utf-8")
+
+
 STACKS: Mapping[str, Callable[[], Json]] = {
     "jetson": jetson,
     "x86": x86,

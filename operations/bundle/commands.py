@@ -24,7 +24,7 @@ from operations.doctor.commands import hosts_of
 from operations.doctor.hosts.answer import HostLookError
 from operations.exit_status import ExitStatus
 from operations.new_files import check_new, new_file
-from operations.reading import open_place
+from operations.reading import hosts_without_cluster, open_place
 from operations.stack_file import read_stack_file
 from operations.target import ROOT
 from toolchain.progress import say
@@ -82,12 +82,19 @@ def bundle(
     made = datetime.now(UTC)
     file = output or Path(f"kai-anywhere-bundle-{made:%Y%m%dT%H%M%SZ}.tar.gz")
     check_new(file, option=_OPTION)
-    with open_place(stack, context) as place:
-        cleaner = Cleaner(frozenset(_secrets(place.cluster)))
-        collected = collect(place.cluster, _namespaces(place.stack), cleaner, say)
-        collected.files["versions.json"] = _json(_versions(place.cluster))
-        if hosts:
-            _add_hosts(collected, cleaner, stack, place.stack)
+    alone = hosts_without_cluster(stack, context) if hosts else None
+    if alone is not None:
+        cleaner = Cleaner(frozenset(_own_secrets()))
+        collected = Collected(left_out=[f"the cluster: stack '{stack}' prepares hosts alone, and no cluster was named"])
+        collected.files["versions.json"] = _json(_versions())
+        _add_hosts(collected, cleaner, stack, alone)
+    else:
+        with open_place(stack, context) as place:
+            cleaner = Cleaner(frozenset([*_own_secrets(), *_secrets(place.cluster)]))
+            collected = collect(place.cluster, _namespaces(place.stack), cleaner, say)
+            collected.files["versions.json"] = _json({"kubernetes": _server_version(place.cluster), **_versions()})
+            if hosts:
+                _add_hosts(collected, cleaner, stack, place.stack)
     settings = read_stack_file(ROOT / f"Pulumi.{stack}.yaml").get("config", {})
     collected.files["settings.json"] = _json(cleaner.component(settings))
     left_out = "\n".join(f"- {cleaner.text(line)}" for line in collected.left_out) or "Nothing else was left out."
@@ -140,21 +147,27 @@ def _namespaces(settings: StackSettings) -> set[str]:
     return own | {settings.kai.namespace, settings.gpu_operator.namespace, reservation.NAMESPACE}
 
 
-def _secrets(cluster: Cluster) -> Iterator[str]:
+def _own_secrets() -> Iterator[str]:
     """The user's own: they have no reason to be in a log, and must not be in a bundle."""
-    yield from filter(None, map(os.environ.get, _SECRET_VARIABLES))
+    return filter(None, map(os.environ.get, _SECRET_VARIABLES))
+
+
+def _secrets(cluster: Cluster) -> Iterator[str]:
+    """What the kubeconfig has of them."""
     for user in cluster.chosen.content.get("users") or ():
         content: Mapping[str, Any] = user.get("user") or {}
         yield from (str(content[key]) for key in ("token", "password", "client-key-data") if content.get(key))
 
 
-def _versions(cluster: Cluster) -> dict[str, str]:
+def _server_version(cluster: Cluster) -> str:
     try:
-        server = cluster.version().git
+        return cluster.version().git
     except ClusterError as error:
-        server = f"not told: {str(error).splitlines()[0]}"
+        return f"not told: {str(error).splitlines()[0]}"
+
+
+def _versions() -> dict[str, str]:
     return {
-        "kubernetes": server,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         **{name: version(name) for name in ("pulumi", "pulumi-kubernetes", "pulumi-command", "pydantic")},

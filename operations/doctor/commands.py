@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 import yaml
@@ -15,8 +15,8 @@ import toolchain
 from cluster.access.lists import Unseen
 from config.stack import StackSettings
 from operations.doctor import pod as one_pod
-from operations.doctor.check import Category, Severity
-from operations.doctor.checks import CHECKS
+from operations.doctor.check import Category, Check, Severity
+from operations.doctor.checks import CHECKS, OF_HOSTS_ALONE
 from operations.doctor.diagnosis import Choice, Diagnosis, codes, diagnose
 from operations.doctor.facts import Facts, Source
 from operations.doctor.hosts.answer import HostLookError, HostReport
@@ -26,7 +26,7 @@ from operations.doctor.rendering import render, render_pod
 from operations.doctor.report import PodReport, Report, exit_status, pod_report, report
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
-from operations.reading import Place, open_place
+from operations.reading import Place, hosts_without_cluster, open_place
 from operations.target import ROOT
 from toolchain.programs import LANGUAGE_PYTHON, PULUMI
 
@@ -77,16 +77,39 @@ def doctor(  # noqa: PLR0913 - the options of a command
     if hosts and stack is None:
         raise typer.BadParameter("--hosts asks the hosts of a stack: name it with --stack.")
     choice = Choice(frozenset(only or ()), frozenset(skip or ()), frozenset(_valid_codes(suppress or [])))
+    tell = partial(_tell, fail_on=fail_on, as_json=as_json)
+    alone = hosts_without_cluster(stack, context) if hosts else None
+    if alone is not None:
+        read = _and_hosts(partial(Facts, settings=alone), str(stack), alone)
+        diagnosed = look(read, choice, wait_s=wait, fail_on=fail_on, checks=OF_HOSTS_ALONE)
+        tell(*diagnosed, where=f"the hosts of stack '{stack}'")
+        return
     with open_place(stack, context) as place:
-        ask = partial(hosts_of, str(stack), place.stack) if hosts else None
-        facts, diagnosis = look(place, stack, choice, wait_s=wait, fail_on=fail_on, ask_hosts=ask)
-        status = exit_status(diagnosis, fail_on)
+        read = partial(facts_of, place, stack)
+        read = _and_hosts(read, str(stack), place.stack) if hosts else read
+        diagnosed = look(read, choice, wait_s=wait, fail_on=fail_on)
         cluster = place.cluster
-        if as_json:
-            document = report(facts, diagnosis, server=cluster.server, context=cluster.context, status=status)
-            typer.echo(document.model_dump_json(indent=2))
-        else:
-            render(_console(), diagnosis, where=f"the cluster at {cluster.server} (context '{cluster.context}')")
+        where = f"the cluster at {cluster.server} (context '{cluster.context}')"
+        tell(*diagnosed, where=where, server=cluster.server, context=cluster.context)
+
+
+def _tell(  # noqa: PLR0913 - what was looked at, and how it is told
+    facts: Facts,
+    diagnosis: Diagnosis,
+    *,
+    where: str,
+    server: str = "",
+    context: str = "",
+    fail_on: Severity,
+    as_json: bool,
+) -> NoReturn:
+    """Print what the checks say, and end with their exit status."""
+    status = exit_status(diagnosis, fail_on)
+    if as_json:
+        document = report(facts, diagnosis, server=server, context=context, status=status)
+        typer.echo(document.model_dump_json(indent=2))
+    else:
+        render(_console(), diagnosis, where=where)
     raise typer.Exit(status)
 
 
@@ -157,37 +180,40 @@ def hosts_of(stack: str, settings: StackSettings) -> dict[str, HostReport]:
     return ask(settings, read_secrets(stack, settings.hosts, ROOT, environment), environment)
 
 
-def _with_hosts(facts: Facts, ask: Callable[[], dict[str, HostReport]]) -> Facts:
-    try:
-        return replace(facts, hosts=ask())
-    except HostLookError as error:
-        return replace(facts, hosts={}, unseen={**facts.unseen, Source.HOSTS: Unseen(Source.HOSTS, str(error))})
+def _and_hosts(read: Callable[[], Facts], stack: str, settings: StackSettings) -> Callable[[], Facts]:
+    """Facts with what the hosts of a stack say, or why none of them could be asked."""
+
+    def read_with_hosts() -> Facts:
+        facts = read()
+        try:
+            return replace(facts, hosts=hosts_of(stack, settings))
+        except HostLookError as error:
+            return replace(facts, hosts={}, unseen={**facts.unseen, Source.HOSTS: Unseen(Source.HOSTS, str(error))})
+
+    return read_with_hosts
 
 
-def look(  # noqa: PLR0913 - what is looked at, and until when
-    place: Place,
-    stack: str | None,
+def look(
+    read: Callable[[], Facts],
     choice: Choice,
     *,
     wait_s: int,
     fail_on: Severity = Severity.ERROR,
-    ask_hosts: Callable[[], dict[str, HostReport]] | None = None,
+    checks: Sequence[Check] = CHECKS,
 ) -> tuple[Facts, Diagnosis]:
     """Look, again and again while something fails and there is time.
 
     Args:
-        place: the cluster and the settings.
-        stack: what `facts_of` is told.
+        read: reads the facts, anew at each look.
         choice: the checks.
         wait_s: how long at most; each look that fails says the codes on standard error.
         fail_on: from which severity on a check fails.
-        ask_hosts: what gives the hosts' answers; None where they are not asked.
+        checks: what is chosen from.
     """
     begin = time.monotonic()
     while True:
-        facts = facts_of(place, stack)
-        facts = _with_hosts(facts, ask_hosts) if ask_hosts else facts
-        diagnosis = diagnose(facts, choice)
+        facts = read()
+        diagnosis = diagnose(facts, choice, checks)
         left = begin + wait_s - time.monotonic()
         if exit_status(diagnosis, fail_on) is not ExitStatus.FAILED or left <= 0:
             return facts, diagnosis

@@ -66,8 +66,8 @@ class Report(_Model):
     """Everything that the checks say of a cluster."""
 
     version: Literal[1] = 1
-    server: str
-    context: str
+    server: str = Field(description="Empty where hosts were asked without their cluster.")
+    context: str = Field(description="Empty as well then.")
     taken: datetime
     status: int = Field(description="The command's exit status.")
     errors: int

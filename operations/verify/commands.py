@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -108,7 +109,9 @@ def verify(  # noqa: PLR0913 - every option of the command
         seen_nodes, unseen = _seen(place.cluster)
         nodes = _nodes(seen_nodes, place.stack, node or ()) if not unseen else []
         say("what doctor checks")
-        facts, diagnosis = look(place, stack, Choice(frozenset(only or ()), frozenset(skip or ())), wait_s=wait)
+        facts, diagnosis = look(
+            partial(facts_of, place, stack), Choice(frozenset(only or ()), frozenset(skip or ())), wait_s=wait
+        )
         stands = components.verify(diagnosis)
         done = [stands]
         if unseen:

@@ -18,6 +18,7 @@ from operations.doctor.checks import (
     reservation_pods,
     reservation_setup,
 )
+from operations.doctor.facts import Source
 
 CHECKS: tuple[Check, ...] = (
     *cluster.CHECKS,
@@ -36,3 +37,5 @@ CHECKS: tuple[Check, ...] = (
     *pods.CHECKS,
     *monitoring.CHECKS,
 )
+OF_HOSTS_ALONE: tuple[Check, ...] = tuple(check for check in CHECKS if check.needs == {Source.HOSTS})
+"""What hosts say without a look at their cluster."""

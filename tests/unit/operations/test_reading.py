@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from operations.errors import OperationError
-from operations.reading import open_place
-from testbed.stacks import STACK_FILES
+from operations.reading import hosts_without_cluster, open_place
+from testbed.stacks import STACK_FILES, of_hosts_alone
 from tests.support.api_server import ApiServer, kubeconfig, write_kubeconfig
 
 
@@ -62,12 +62,18 @@ def test_a_stack_without_a_cluster_and_without_a_simulator_is_told_how_to_get_on
 def test_hosts_alone_have_no_simulator_but_the_cluster_that_is_named(
     checkout: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = checkout / "Pulumi.jetson.yaml"
-    file.write_text(
-        file.read_text(encoding="utf-8").replace("installs: everything", "installs: hosts"), encoding="utf-8"
-    )
+    of_hosts_alone(checkout / "Pulumi.jetson.yaml")
     with pytest.raises(OperationError, match=r"prepares hosts alone \(installs: hosts\).*KUBECONFIG, or --context"):
         open_place("jetson").__enter__()
+    assert hosts_without_cluster("jetson", None) is not None
+    assert hosts_without_cluster("jetson", "lab") is None, "whoever names a cluster wants it looked at"
     monkeypatch.setenv("KUBECONFIG", write_kubeconfig(checkout / "config", kubeconfig(api.url)))
     with open_place("jetson") as place:
         assert place.cluster.server == api.url
+    assert hosts_without_cluster("jetson", None) is None
+
+
+@pytest.mark.usefixtures("checkout")
+def test_what_installs_something_and_no_stack_at_all_are_never_looked_at_without_a_cluster() -> None:
+    assert hosts_without_cluster("jetson", None) is None
+    assert hosts_without_cluster(None, None) is None

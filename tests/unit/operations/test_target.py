@@ -8,7 +8,7 @@ import pytest
 from operations.errors import OperationError
 from operations.init.files import TEMPLATES
 from operations.target import ROOT, folder, open_target
-from testbed.stacks import STACK_FILES
+from testbed.stacks import STACK_FILES, of_hosts_alone
 from toolchain.programs import KUBERNETES_PROVIDER, LANGUAGE_PYTHON, LANGUAGE_YAML, PULUMI
 
 PROGRAMS = (PULUMI, LANGUAGE_PYTHON, LANGUAGE_YAML, KUBERNETES_PROVIDER)
@@ -94,10 +94,7 @@ def test_each_stack_has_a_simulator_of_its_own() -> None:
 @pytest.mark.usefixtures("programs_on_path")
 def test_hosts_alone_are_the_readers_own_without_a_cluster(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    file = checkout / "Pulumi.jetson.yaml"
-    file.write_text(
-        file.read_text(encoding="utf-8").replace("installs: everything", "installs: hosts"), encoding="utf-8"
-    )
+    of_hosts_alone(checkout / "Pulumi.jetson.yaml")
     with open_target("jetson") as target:
         assert (target.project, target.simulated) == (checkout, ())
         assert target.settings.hosts_alone

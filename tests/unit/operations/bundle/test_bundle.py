@@ -20,7 +20,7 @@ from operations.bundle.collect import Collected, collect
 from operations.doctor.hosts.answer import HostLookError, HostReport
 from operations.exit_status import ExitStatus
 from operations.redaction import HIDDEN
-from testbed.stacks import STACK_FILES, changed, jetson
+from testbed.stacks import STACK_FILES, changed, jetson, of_hosts_alone
 from tests.support.api_server import Answer, ApiServer, kubeconfig, node, write_kubeconfig
 from tests.support.hosts.examinations import jetson_examination
 from tests.support.hosts.examinations import reports as hosts_reports
@@ -291,6 +291,26 @@ def test_hosts_that_can_not_be_asked_at_all_are_a_warning_and_the_bundle_is_ther
     assert "warning: not in it: hosts: pulumi can't decrypt the secrets" in done.stdout
     with tarfile.open(in_a_checkout / "b.tar.gz") as archive:
         assert "b/hosts.json" not in archive.getnames()
+
+
+def test_hosts_alone_are_asked_without_a_cluster_and_that_there_is_none_of_it_is_said(
+    in_a_checkout: Path, secretive: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_hosts_alone(tmp_path / "Pulumi.jetson.yaml")
+    monkeypatch.delenv("KUBECONFIG")
+    secretive.asked.clear()
+    reports = hosts_reports(jetson(), {"jetson-1": jetson_examination()})
+    monkeypatch.setattr("operations.bundle.commands.hosts_of", lambda *_: reports)
+    done = CliRunner().invoke(app, ["bundle", "--output", "b.tar.gz", "--hosts", "--json"])
+    assert done.exit_code == ExitStatus.WARNINGS, done.output
+    told = json.loads(done.stdout)
+    assert told["left_out"] == ["the cluster: stack 'jetson' prepares hosts alone, and no cluster was named"]
+    assert set(told["files"]) == {"README.md", "hosts.json", "settings.json", "versions.json"}
+    assert secretive.asked == []
+    with tarfile.open(in_a_checkout / "b.tar.gz") as archive:
+        content = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}  # type: ignore[union-attr]
+    assert "kubernetes" not in json.loads(content["b/versions.json"])
+    assert [secret for secret in PLANTED if secret in "".join(content.values())] == []
 
 
 def test_hosts_of_a_stack_that_has_none_are_refused(in_a_checkout: Path) -> None:

@@ -1,16 +1,25 @@
 """The command itself: its output for people and programs, its options, and its exit statuses."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from operations.__main__ import app
+from operations.doctor.checks import CHECKS, OF_HOSTS_ALONE
+from operations.doctor.facts import Source
+from operations.doctor.hosts.answer import HostLookError, HostReport
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
+from testbed.stacks import STACK_FILES, jetson, of_hosts_alone
 from tests.support.api_server import ApiServer, kubeconfig, write_kubeconfig
 from tests.support.doctor import PATHS, World, fraction, pod_group, unschedulable, well
+from tests.support.hosts.examinations import jetson_examination, reports
+
+_REPORTS = "operations.doctor.commands.hosts_of"
 
 
 @pytest.fixture
@@ -217,3 +226,70 @@ def test_who_may_not_read_the_namespace_is_told_which_right_he_lacks(world: Worl
     assert isinstance(result.exception, OperationError)
     assert str(result.exception).startswith("The pods of namespace 'default' can't be read: The cluster at ")
     assert "There is no pod" not in str(result.exception)
+
+
+@pytest.fixture
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, HostReport]:
+    """A stack that prepares hosts alone, what its host says, and a kubeconfig that nobody named."""
+    shutil.copy(STACK_FILES / "Pulumi.jetson.yaml", tmp_path / "Pulumi.rack.yaml")
+    of_hosts_alone(tmp_path / "Pulumi.rack.yaml")
+    (tmp_path / ".kube").mkdir()
+    write_kubeconfig(tmp_path / ".kube" / "config", kubeconfig("http://127.0.0.1:9"))
+    for module in ("operations.reading", "operations.target"):
+        monkeypatch.setattr(f"{module}.ROOT", tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    said = reports(jetson(), {"jetson-1": jetson_examination()})
+    monkeypatch.setattr(_REPORTS, lambda *_: said)
+    return said
+
+
+def test_hosts_alone_are_asked_without_a_cluster(rack: dict[str, HostReport]) -> None:
+    assert rack["jetson-1"].examination is not None
+    result = CliRunner().invoke(app, ["doctor", "--hosts", "--stack", "rack"])
+    assert result.exit_code == ExitStatus.WELL, result.output
+    [line] = result.stdout.splitlines()
+    assert line == f"Nothing is wrong in the hosts of stack 'rack': {len(OF_HOSTS_ALONE)} checks done."
+    said = json.loads(CliRunner().invoke(app, ["doctor", "--only", "hosts", "--stack", "rack", "--json"]).stdout)
+    assert (said["server"], said["context"], said["not_checked"]) == ("", "", [])
+
+
+def test_what_is_wrong_with_hosts_alone_is_found_and_what_needs_their_cluster_is_not_judged(
+    rack: dict[str, HostReport],
+) -> None:
+    rack["jetson-1"] = replace(rack["jetson-1"], examination=None, trouble="Connection refused")
+    result = CliRunner().invoke(app, ["doctor", "--hosts", "--stack", "rack"])
+    assert result.exit_code == ExitStatus.WARNINGS, result.output
+    assert result.stdout.startswith("warning KA1001 A host could not be looked at\n")
+    needs_cluster = [check.code for check in CHECKS if Source.HOSTS in check.needs and check not in OF_HOSTS_ALONE]
+    assert needs_cluster == ["KA1023", "KA1024"]
+    assert not any(code in result.stdout for code in needs_cluster)
+
+
+def test_hosts_alone_that_can_not_be_asked_are_a_warning_with_the_reason(
+    rack: dict[str, HostReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> None:
+        raise HostLookError("pulumi can't decrypt the secrets")
+
+    monkeypatch.setattr(_REPORTS, asked)
+    result = CliRunner().invoke(app, ["doctor", "--hosts", "--stack", "rack"])
+    assert (bool(rack), result.exit_code) == (True, ExitStatus.WARNINGS)
+    assert "pulumi can't decrypt the secrets" in result.stdout
+    assert "Nothing is wrong in what could be looked at in the hosts of stack 'rack': 0 checks done" in result.stdout
+
+
+def test_hosts_alone_whose_cluster_is_named_are_looked_at_with_it(
+    world: World, api: ApiServer, rack: dict[str, HostReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rack
+    monkeypatch.setenv("KUBECONFIG", write_kubeconfig(tmp_path / "config", kubeconfig(api.url)))
+    result = _run(world, api, "--hosts", "--stack", "rack")
+    assert f"the cluster at {api.url}" in result.stdout.splitlines()[-1]
+    assert api.asked
+
+
+def test_hosts_alone_without_hosts_asked_is_told_both_ways_out(rack: dict[str, HostReport]) -> None:
+    assert rack
+    result = CliRunner().invoke(app, ["doctor", "--stack", "rack"])
+    assert "KUBECONFIG, or --context. `kai-anywhere doctor --hosts --stack rack` asks" in str(result.exception)
