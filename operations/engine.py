@@ -190,7 +190,7 @@ def check_context(target: Target) -> None:
     Raises:
         ClusterError: if there is no such kubeconfig or context.
     """
-    if target.settings.hosts_alone and not target.simulated:
+    if target.settings.hosts_alone:
         return
     choose_context(target.settings.cluster.kubeconfig, target.settings.cluster.context)
 

@@ -154,7 +154,7 @@ def raw_settings(path: Path) -> dict[str, Any]:
     return dict(settings) if isinstance(settings, dict) else {}
 
 
-def with_settings(content: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def with_settings(content: dict[str, Any], changes: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """The stack file's content with some settings changed, section by section."""
     settings = content["config"][_KEY]
     changed = settings | {section: settings.get(section, {}) | keys for section, keys in changes.items()}

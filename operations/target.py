@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -146,15 +146,25 @@ def own_kubeconfig() -> str | None:
     return None if chosen and Path(chosen).expanduser().resolve().is_relative_to(simulators) else chosen
 
 
+@dataclass(frozen=True)
+class _SimulatedCluster:
+    """What stands in for a stack's cluster; without one, nothing does.
+
+    Attributes:
+        programs: what it needs.
+        settings: what the stack's say of it.
+        simulated: what of it is not real, in words.
+        kai_programs: where KAI's own programs are, if they run there.
+    """
+
+    programs: tuple[toolchain.Program, ...] = ()
+    settings: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    simulated: tuple[str, ...] = ("Cluster: none, since the stack prepares hosts alone.",)
+    kai_programs: str | None = None
+
+
 def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
-    environment = toolchain.environment((*toolchain.ENGINE, *toolchain.SIMULATOR))
-    charts = {
-        "kai": _chart(settings.kai.chart.source, KAI_SCHEDULER),
-        "gpu_operator": _chart(settings.gpu_operator.chart.source, GPU_OPERATOR),
-    }
-    cluster = place / "cluster"
-    programs = kai_programs.choose(settings, simulator.status(cluster), official_chart=charts["kai"] is None)
-    control_plane = simulator.up(cluster, nodes=_nodes(settings), kai_programs=programs)
+    cluster = _SimulatedCluster() if settings.hosts_alone else _start_cluster(settings, place)
     project = place / "project"
     state = place / "state"
     project.mkdir(exist_ok=True)
@@ -165,15 +175,11 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     own["plugins"] = _plugins()
     (project / "Pulumi.yaml").write_text(yaml.safe_dump(own))
     content = for_simulator(read_stack_file(ROOT / f"Pulumi.{stack}.yaml"))
-    changes: dict[str, dict[str, Any]] = {
-        section: {"chart": {"source": str(path)}} for section, path in charts.items() if path is not None
-    }
-    changes["cluster"] = {"kubeconfig": str(control_plane.kubeconfig)}
     file = project / f"Pulumi.{stack}.yaml"
     previous = read_stack_file(file) if file.exists() else {}
     salt = {"encryptionsalt": previous["encryptionsalt"]} if "encryptionsalt" in previous else {}
-    file.write_text(yaml.safe_dump(with_settings(content, changes) | salt, sort_keys=False))
-    environment |= {
+    file.write_text(yaml.safe_dump(with_settings(content, cluster.settings) | salt, sort_keys=False))
+    environment = toolchain.environment((*toolchain.ENGINE, *cluster.programs)) | {
         # Without files of attributes, which a killed run may leave empty and the next one can't read.
         "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
         # Nothing in a simulator is secret; a stack of one's own asks for a passphrase.
@@ -183,20 +189,37 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
         # (3.259).
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
     }
-    stand_ins = [pin.name for pin, path in zip((KAI_SCHEDULER, GPU_OPERATOR), charts.values(), strict=True) if path]
+    simulated = cluster.simulated
+    if settings.hosts:
+        hosts = ", ".join(sorted(settings.hosts))
+        memory = f"GPU memory that they would be asked for is {SIMULATED_MEMORY_MIB} MiB"
+        simulated += (f"Hosts: {hosts} are not contacted, and {memory}; give KUBECONFIG to prepare them.",)
+    runs_kai = cluster.kai_programs is not None
+    return Target(stack, read_settings(file), project, environment, simulated, runs_kai=runs_kai)
+
+
+def _start_cluster(settings: StackSettings, place: Path) -> _SimulatedCluster:
+    charts = {
+        "kai": _chart(settings.kai.chart.source, KAI_SCHEDULER),
+        "gpu_operator": _chart(settings.gpu_operator.chart.source, GPU_OPERATOR),
+    }
+    cluster = place / "cluster"
+    toolchain.install((*toolchain.ENGINE, *toolchain.SIMULATOR))
+    programs = kai_programs.choose(settings, simulator.status(cluster), official_chart=charts["kai"] is None)
+    control_plane = simulator.up(cluster, nodes=_nodes(settings), kai_programs=programs)
     running = simulator.status(control_plane.folder).kai_programs
+    changes: dict[str, dict[str, Any]] = {
+        section: {"chart": {"source": str(path)}} for section, path in charts.items() if path is not None
+    }
+    changes["cluster"] = {"kubeconfig": str(control_plane.kubeconfig)}
     simulated = [simulator.simulated(running)]
+    stand_ins = [pin.name for pin, path in zip((KAI_SCHEDULER, GPU_OPERATOR), charts.values(), strict=True) if path]
     if stand_ins:
         simulated.append(
             f"Charts: {' and '.join(stand_ins)} {'is a stand-in' if len(stand_ins) == 1 else 'are stand-ins'} of ours "
             "with the official value paths, since what is official can't be reached from here."
         )
-    if settings.hosts:
-        simulated.append(
-            f"Hosts: {', '.join(sorted(settings.hosts))} are not contacted, and GPU memory that they would be asked "
-            f"for is {SIMULATED_MEMORY_MIB} MiB; give KUBECONFIG to prepare them."
-        )
-    return Target(stack, read_settings(file), project, environment, tuple(simulated), runs_kai=running is not None)
+    return _SimulatedCluster(toolchain.SIMULATOR, changes, tuple(simulated), running)
 
 
 def _plugins() -> dict[str, list[dict[str, str]]]:

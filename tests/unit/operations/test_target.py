@@ -99,3 +99,19 @@ def test_hosts_alone_are_the_readers_own_without_a_cluster(checkout: Path, monke
         assert (target.project, target.simulated) == (checkout, ())
         assert target.settings.hosts_alone
     assert not (checkout / ".simulator").exists(), "nothing is simulated"
+
+
+@pytest.mark.usefixtures("programs_on_path")
+def test_hosts_alone_are_reviewed_on_the_simulator_without_a_cluster(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: object, **__: object) -> None:
+        pytest.fail("no control plane is needed")
+
+    monkeypatch.setattr("operations.target.simulator.up", started)
+    of_hosts_alone(checkout / "Pulumi.jetson.yaml")
+    with open_target("jetson", simulator_only=True) as target:
+        assert target.project == checkout / ".simulator" / "jetson" / "project"
+        assert target.simulated == ("Cluster: none, since the stack prepares hosts alone.",)
+        assert target.settings.cluster.kubeconfig is None
+    assert not (checkout / ".simulator" / "jetson" / "cluster").exists()
