@@ -67,7 +67,7 @@ class HostCommands:
     def restore(self) -> str:
         """Give the host its original files back, and remove the agent that was copied.
 
-        Both stay where another stack has configured the host since.
+        The files stay as they are where another stack has configured the host since.
         """
         gone = (
             f"host {self.node}: its agent is not at {self._path} any more. Raise hosts.{self.node}.revision and run "
@@ -77,22 +77,29 @@ class HostCommands:
             f"[ -e {shlex.quote(self._path)} ] || {{ echo {shlex.quote(gone)} >&2; exit 1; }}",
             self._verified,
             self._launch("restore", self.host.timeouts.configure_seconds)
-            + f" || {{ status=$?; [ $status != {_ANOTHER_STACKS} ] || status=0; exit $status; }}",
+            + f" || {{ status=$?; [ $status = {_ANOTHER_STACKS} ] || exit $status; }}",
         ]
         if self.host.ssh is not None:
-            folder = f"{_FOLDER}/{self.node}"
-            # With what earlier versions of the program copied for this node.
-            lines.append(f"rm -f {folder}/*/kai-host.pyz; rmdir {folder}/* {folder} {_FOLDER} 2>/dev/null || true")
+            stack, folders = self._folder, [self._folder]
+            while folders[-1] != _FOLDER:
+                folders.append(folders[-1].rpartition("/")[0])
+            # With what earlier versions of the program copied.
+            lines.append(f"rm -f {stack}/*/kai-host.pyz; rmdir {stack}/* {' '.join(folders)} 2>/dev/null || true")
         return _in_any_shell("\n".join(lines))
 
     @property
     def remote_agent(self) -> str:
         """Where the agent is copied to, below the login's home.
 
-        Each node has its own, since hosts may share a home. Each version has its own, so that what is in the state can
-        still be undone by the version that did it while a newer one is copied.
+        Each node has its own, since hosts may share a home, and each stack: one that leaves the host takes only its own
+        away. Each version has its own, so that what is in the state can still be undone by the version that did it
+        while a newer one is copied.
         """
-        return f"{_FOLDER}/{self.node}/{self.agent.sha256[:_HASH_CHARACTERS]}/kai-host.pyz"
+        return f"{self._folder}/{self.agent.sha256[:_HASH_CHARACTERS]}/kai-host.pyz"
+
+    @property
+    def _folder(self) -> str:
+        return f"{_FOLDER}/{self.node}/{self.stack}"
 
     @property
     def _path(self) -> str:

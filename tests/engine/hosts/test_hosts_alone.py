@@ -51,6 +51,8 @@ def test_a_host_moves_to_another_stack_as_the_page_says_and_is_given_back_by_tha
     stack.up()
     assert not [r for r in stack.resources() if r["type"].startswith("command:")], "the host is forgotten"
     assert _files(machine) == configured, "and left as it is: it is another stack's by now"
+    copied = {path.relative_to(machine.home).parts[:4] for path in machine.home.rglob("kai-host.pyz")}
+    assert copied == {(".kai-anywhere", "jetson-1", "kai-anywhere", "rack-2")}
     other.settings = changed(other.settings, "platform.container_runtime_mode", "cdi")
     other.up()
     other.destroy()

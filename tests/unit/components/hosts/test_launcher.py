@@ -219,10 +219,19 @@ def test_restoring_takes_the_agent_away_once_it_succeeded(login: Login) -> None:
     assert not (login.home / ".kai-anywhere").exists()
 
 
-def test_a_host_of_another_stack_by_now_keeps_its_agent_too(login: Login) -> None:
-    (login.home / "status-restore").write_text("4")
+@pytest.mark.parametrize("status", ["0", "4"])
+def test_a_stack_that_leaves_a_host_to_another_one_takes_only_its_own_agent_away(login: Login, status: str) -> None:
+    """The status is 0 where neither of both had anything to change: then nothing on the host says whose it is."""
+    theirs = replace(login.commands, stack="kai-anywhere/rack-2")
+    (login.home / theirs.remote_agent).parent.mkdir(parents=True)
+    shutil.copy(login.home / login.commands.remote_agent, login.home / theirs.remote_agent)
+    (login.home / "status-restore").write_text(status)
     assert login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n").returncode == 0
-    assert (login.home / login.commands.remote_agent).exists(), "the other stack restores with it one day"
+    assert not (login.home / login.commands.remote_agent).parents[1].exists()
+    (login.home / "status-restore").unlink()
+    done = login.run(theirs.restore, f"{_PASSWORD}\n{{}}\n")
+    assert done.stdout.startswith("restore ['--stack', 'kai-anywhere/rack-2'"), done.stderr
+    assert not (login.home / ".kai-anywhere").exists()
 
 
 def test_restoring_one_host_of_a_shared_home_leaves_the_agents_of_the_others(login: Login) -> None:
