@@ -1,18 +1,21 @@
-"""What each carrier of the overrides adds to a pod's creation: none, the policy, the webhook.
+"""What each carrier of the overrides adds to a pod's creation: the policy, the webhook, each over none.
 
-Pods are created as dry runs on one real API server, which asks every policy and webhook all the same and writes
-nothing: a disk that is slow for a moment would be more than what is measured. Carriers take turns, another one first in
-each round; each round gives one number per carrier, so that a machine whose speed drifts spoils no comparison. The API
-server's processor time for a pod that no carrier is for stands beside the wall time: it hardly changes with what else
-runs on the machine.
+Two clusters run beside each other, one with the carrier and one without. Pods are created on them by turns, one here
+and one there, so that whatever else slows the machine slows both. Then the clusters change their parts, so that what
+makes one of them slower spoils no comparison either. Each round gives one number with the carrier and one without.
+
+Pods are created as dry runs on real API servers, which ask every policy and webhook all the same and write nothing: a
+disk that is slow for a moment would be more than what is measured. The API server's processor time for a pod that no
+carrier is for stands beside the wall time: it hardly changes with what else runs on the machine.
 """
 
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -29,8 +32,9 @@ from testbed.waiting import eventually
 
 GOAL_MATCHED_MS = 3.0
 GOAL_OTHERS = 1.1
-PODS = rounds(150, 40)
-"""Per round, carrier and kind of pod."""
+PODS = rounds(100, 20)
+"""Of each kind, per round, on each cluster with and without the carrier."""
+_KINDS = ("matched", "other")
 
 
 @dataclass(frozen=True)
@@ -46,15 +50,62 @@ class _Cost:
     processor_ms: float
 
 
+@dataclass(frozen=True)
+class _Cluster:
+    """One of both.
+
+    Attributes:
+        api: its API server.
+        carriers: what puts a carrier into force, and takes it away.
+        processor_s: what its API server has taken until now.
+    """
+
+    api: httpx2.Client
+    carriers: Mapping[str, Callable[[], AbstractContextManager[None]]]
+    processor_s: Callable[[], float]
+
+
+@dataclass
+class _Side:
+    """Pods that are created with a carrier, or without.
+
+    Attributes:
+        wall_ms: of each.
+        processor_s: of all.
+    """
+
+    wall_ms: list[float] = field(default_factory=list)
+    processor_s: float = 0.0
+
+    @property
+    def cost(self) -> _Cost:
+        """Of one."""
+        return _Cost(statistics.median(self.wall_ms), self.processor_s * 1000 / len(self.wall_ms))
+
+
 def results() -> Iterator[Result]:
-    """Measure on a simulator of its own."""
-    with tempfile.TemporaryDirectory() as name:
-        yield from _measure(Path(name))
+    """Measure on two simulators of its own."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as running:
+        both = tuple(running.enter_context(_cluster(Path(name) / number)) for number in "12")
+        costs: dict[tuple[str, str], list[tuple[_Cost, _Cost]]] = {}
+        for number in range(rounds(9, 2) + 1):
+            for carrier in ("policy", "webhook"):
+                for kind, pair in _round(both, carrier).items():
+                    if number:  # the first round warms everything up
+                        costs.setdefault((carrier, kind), []).append(pair)
+    for carrier in ("policy", "webhook"):
+        yield _added(carrier, costs[carrier, "matched"])
+    for carrier in ("policy", "webhook"):
+        pairs = costs[carrier, "other"]
+        sides, name = (carrier, "none"), f"A pod that is not matched: carrier {carrier} over none"
+        yield of_pairs(name, [(a.wall_ms, b.wall_ms) for a, b in pairs], sides, goal=GOAL_OTHERS, unit="ms")
+        processor = [(a.processor_ms, b.processor_ms) for a, b in pairs]
+        yield of_pairs(f"{name}, in processor time of the API server", processor, sides, unit="ms")
 
 
-def _measure(folder: Path) -> Iterator[Result]:
+@contextmanager
+def _cluster(folder: Path) -> Iterator[_Cluster]:
     settings = parse(webhook())
-    costs: dict[tuple[str, str], list[_Cost]] = {}
     with start(folder / "simulator") as control_plane, connect(control_plane) as api:
         prepare(api, settings, "jetson-1")
         with deployment(folder / "server", control_plane, api, settings) as server:
@@ -62,35 +113,37 @@ def _measure(folder: Path) -> Iterator[Result]:
             replica = server.start()
             eventually(lambda: _is_mutated(api))
             trusted = _take_away(api, server, replica.port)
-            carriers: dict[str, Callable[[], AbstractContextManager[None]]] = {
-                "none": nullcontext,
-                "policy": lambda: _policy(api),
-                "webhook": lambda: _webhook(api, trusted),
-            }
-            order = list(carriers)
-            for number in range(rounds(9, 2) + 1):
-                order.append(order.pop(0))
-                for carrier in order:
-                    with carriers[carrier]():
-                        for kind, pod in (("matched", reservation_pod()), ("other", _other_pod())):
-                            cost = _cost(api, pod, lambda: processor_s(control_plane, "kube-apiserver"))
-                            if number:  # the first round warms everything up
-                                costs.setdefault((carrier, kind), []).append(cost)
-    for carrier in ("policy", "webhook"):
-        yield _added(carrier, costs["none", "matched"], costs[carrier, "matched"])
-    for carrier in ("policy", "webhook"):
-        pairs = list(zip(costs[carrier, "other"], costs["none", "other"], strict=True))
-        sides, name = (carrier, "none"), f"A pod that is not matched: carrier {carrier} over none"
-        yield of_pairs(name, [(a.wall_ms, b.wall_ms) for a, b in pairs], sides, goal=GOAL_OTHERS, unit="ms")
-        processor = [(a.processor_ms, b.processor_ms) for a, b in pairs]
-        yield of_pairs(f"{name}, in processor time of the API server", processor, sides, unit="ms")
+            carriers = {"policy": partial(_policy, api), "webhook": partial(_webhook, api, trusted)}
+            yield _Cluster(api, carriers, partial(processor_s, control_plane, "kube-apiserver"))
 
 
-def _added(carrier: str, without: list[_Cost], with_it: list[_Cost]) -> Result:
-    more = tuple(b.wall_ms - a.wall_ms for a, b in zip(without, with_it, strict=True))
+def _round(both: Sequence[_Cluster], carrier: str) -> dict[str, tuple[_Cost, _Cost]]:
+    """By kind of pod, its cost with the carrier and without."""
+    sides = {kind: (_Side(), _Side()) for kind in _KINDS}
+    for bearer, bare in (both, both[::-1]):
+        with bearer.carriers[carrier]():
+            for kind, pod in (("matched", reservation_pod()), ("other", _other_pod())):
+                _by_turns(tuple(zip((bearer, bare), sides[kind], strict=True)), pod)
+    return {kind: (with_it.cost, without.cost) for kind, (with_it, without) in sides.items()}
+
+
+def _by_turns(sides: Sequence[tuple[_Cluster, _Side]], pod: Json) -> None:
+    before = [cluster.processor_s() for cluster, _ in sides]
+    for number in range(PODS):
+        for cluster, side in sides[:: 1 if number % 2 else -1]:
+            begin = time.perf_counter()
+            response = _create(cluster.api, pod)
+            side.wall_ms.append((time.perf_counter() - begin) * 1000)
+            response.raise_for_status()
+    for (cluster, side), until_then in zip(sides, before, strict=True):
+        side.processor_s += cluster.processor_s() - until_then
+
+
+def _added(carrier: str, pairs: Sequence[tuple[_Cost, _Cost]]) -> Result:
+    more = tuple(with_it.wall_ms - without.wall_ms for with_it, without in pairs)
     parts = {
         name: f"{show(statistics.median(cost.wall_ms for cost in costs))} ms"
-        for name, costs in ((carrier, with_it), ("none", without))
+        for name, costs in zip((carrier, "none"), zip(*pairs, strict=True), strict=True)
     }
     return Result(f"A matched pod: what carrier {carrier} adds", "ms", more, GOAL_MATCHED_MS, parts=parts)
 
@@ -136,17 +189,6 @@ def _take_away(api: httpx2.Client, server: Deployment, port: int) -> Json:
         key: value for key, value in configuration["metadata"].items() if key in {"name", "labels", "annotations"}
     }
     return configuration | {"metadata": metadata}
-
-
-def _cost(api: httpx2.Client, pod: Json, processor: Callable[[], float]) -> _Cost:
-    times = []
-    before = processor()
-    for _ in range(PODS):
-        begin = time.perf_counter()
-        response = _create(api, pod)
-        times.append((time.perf_counter() - begin) * 1000)
-        response.raise_for_status()
-    return _Cost(statistics.median(times), (processor() - before) * 1000 / PODS)
 
 
 def _create(api: httpx2.Client, pod: Json) -> httpx2.Response:
