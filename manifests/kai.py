@@ -57,7 +57,13 @@ _MODE_SINCE = (0, 18)
 
 
 GPUS, QUEUE_WEBHOOK = "gpus", "queue-webhook"
-"""What the component waits for: RuntimeClass, GPUs and the overrides; the webhook that validates queues."""
+"""What the component waits for: RuntimeClass, GPUs and the overrides; the webhook that validates queues.
+
+KAI is not installed while the GPU Operator makes the GPUs ready, though that would save time: the operator's toolkit
+restarts containerd, with k3s and rke2 the server too, and a release that is cut off is left half-done. KAI's operator
+also watches the ClusterPolicy, which tells it of CDI, only if that kind is there when it starts (KAI v0.17.0
+pkg/operator/controller/config_controller.go).
+"""
 
 
 def objects(settings: StackSettings) -> dict[str, StackObject]:
