@@ -1,7 +1,7 @@
 """The NVIDIA GPU Operator and the objects that steer it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 from pulumi_kubernetes import Provider
@@ -9,7 +9,7 @@ from pulumi_kubernetes import Provider
 from cluster import waiting
 from components import tokens
 from components.gates import gate
-from components.kubernetes import Registrar, chart_version
+from components.kubernetes import Dependencies, Registrar, chart_version
 from config.stack import StackSettings
 from manifests import gpu_operator
 from manifests.node_labels import node_labels
@@ -23,10 +23,12 @@ class GpuOperatorArgs:
     Attributes:
         settings: the stack's settings.
         provider: the cluster.
+        depends_on: what must be there before the release: the nodes' labels, which switch operands off.
     """
 
     settings: StackSettings
     provider: Provider
+    depends_on: Dependencies = field(default=())
 
 
 class GpuOperator(pulumi.ComponentResource):
@@ -55,7 +57,7 @@ class GpuOperator(pulumi.ComponentResource):
     def _install(self, name: str, args: GpuOperatorArgs) -> None:
         settings = args.settings
         operator = settings.gpu_operator
-        registrar = Registrar(self, name, args.provider)
+        registrar = Registrar(self, name, args.provider, {gpu_operator.LABELS: lambda: args.depends_on})
         registrar.register_all(gpu_operator.objects(settings))
         after = [registrar.made[key] for key in ("release", "tegra") if key in registrar.made]
         named_nodes = frozenset(node_labels(settings))

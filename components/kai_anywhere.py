@@ -120,8 +120,8 @@ class KaiAnywhere(pulumi.ComponentResource):
         )
         operator = GpuOperator(
             "gpu-operator",
-            GpuOperatorArgs(settings, provider),
-            pulumi.ResourceOptions(parent=self, depends_on=[labels, *hosts_ready]),
+            GpuOperatorArgs(settings, provider, depends_on=[labels]),
+            pulumi.ResourceOptions(parent=self, depends_on=hosts_ready),
         )
         overrides = ReservationOverrides(
             "reservation",
@@ -140,8 +140,8 @@ class KaiAnywhere(pulumi.ComponentResource):
         admitted: list[pulumi.Resource] = [overrides, *server]
         kai = KaiScheduler(
             "kai-scheduler",
-            KaiSchedulerArgs(settings, provider, depends_on=[*admitted, *operator.ready]),
-            pulumi.ResourceOptions(parent=self, depends_on=[labels, *hosts_ready]),
+            KaiSchedulerArgs(settings, provider, depends_on=[labels, *admitted, *operator.ready]),
+            pulumi.ResourceOptions(parent=self, depends_on=hosts_ready),
         )
         installed: list[pulumi.Resource] = [*admitted, operator, kai]
         if settings.gvirtus is not None:

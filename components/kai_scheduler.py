@@ -20,7 +20,7 @@ class KaiSchedulerArgs:
     Attributes:
         settings: the stack's settings.
         provider: the cluster.
-        depends_on: what must be there before the release: RuntimeClass, GPUs, the reservation namespace.
+        depends_on: what must be there before the release: labels, RuntimeClass, GPUs, the reservation namespace.
     """
 
     settings: StackSettings

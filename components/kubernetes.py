@@ -23,6 +23,16 @@ from manifests.ownership import FIELD_MANAGER, field_manager
 _TAKE_BACK = {"pulumi.com/patchForce": "true"}
 """Repairs a field that somebody edited by hand; without it server-side apply stops at the other field manager."""
 
+_WITHOUT_WAITING = {"pulumi.com/deletionPropagationPolicy": "background"}
+"""For kinds that a chart defines. They are deleted at once, and what they own in the background, as kubectl does it.
+
+Symptom without it: a destroy hangs at a Queue for up to 30 s after the first installation, and for good where discovery
+fails. By default the provider (4.25) has the garbage collector delete an object, which learns of new kinds every 30 s,
+and only while every API service answers (Kubernetes v1.36 cmd/kube-controller-manager/app/core.go).
+"""
+_GROUPS = frozenset({"", "apps", "batch", "policy"})
+"""Of Kubernetes' own that have no dot."""
+
 
 def this_stack() -> str:
     """The stack as its field managers name it."""
@@ -171,6 +181,8 @@ class Labeller:
 def _register(kind: str, name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
     group = "core/v1" if manifest["apiVersion"] == "v1" else manifest["apiVersion"]
     ours = _TAKE_BACK | {FIELD_MANAGER: field_manager(this_stack(), name)}
+    if not _is_built_in(manifest["apiVersion"]):
+        ours |= _WITHOUT_WAITING
     metadata = manifest["metadata"] | {"annotations": manifest["metadata"].get("annotations", {}) | ours}
     # An object that changes its API version is updated; as another resource it would be made, which finds the same
     # object, and then deleted under its old name.
@@ -179,6 +191,12 @@ def _register(kind: str, name: str, manifest: Manifest, opts: pulumi.ResourceOpt
     ]
     complete = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=aliases))
     return pulumi.CustomResource(f"kubernetes:{group}:{kind}", name, manifest | {"metadata": metadata}, complete)
+
+
+def _is_built_in(api_version: str) -> bool:
+    """Whether Kubernetes itself has a kind of this version; only its groups may end with `.k8s.io`."""
+    group = api_version.rpartition("/")[0]
+    return group in _GROUPS or group.endswith(".k8s.io")
 
 
 def _other_versions(kind: str) -> list[str]:

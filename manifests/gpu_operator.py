@@ -21,6 +21,13 @@ OPERATOR_METRICS_PORT = 8080
 
 _REGISTRY_PATHS = ("operator", "validator", "toolkit", "devicePlugin", "gfd", "dcgmExporter", "migManager")
 """Components whose images are pulled with the driver off; each has its own repository and policy."""
+LABELS = "labels"
+"""What the release waits for: the nodes' labels.
+
+The namespace does not wait: pulumi deletes in the steps in which it makes, one step after the other, and each that
+deletes a namespace takes 5 s, since Kubernetes waits so long before it empties one (v1.36
+pkg/controller/namespace/namespace_controller.go, namespaceDeletionGracePeriod). So all namespaces go in one step.
+"""
 
 
 def objects(settings: StackSettings) -> dict[str, StackObject]:
@@ -33,7 +40,7 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
     if endpoints := service_discovery(settings):
         stack_objects["endpoints"] = StackObject(endpoints, ("namespace",))
     stack_objects["release"] = StackObject(
-        release(settings), tuple(name for name in stack_objects if name != "endpoints")
+        release(settings), (*(name for name in stack_objects if name != "endpoints"), LABELS)
     )
     if rule := tegra_feature_rule(settings):
         # Its kind comes with the release.

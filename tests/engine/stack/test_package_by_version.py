@@ -1,4 +1,7 @@
-"""The package by version from a Git repository, installed and started by the real engine, in three languages."""
+"""The package by version from a Git repository, installed and started by the real engine, in three languages.
+
+How a program in YAML takes the next version: tests/engine/teams/test_repository.py.
+"""
 
 import json
 import os
@@ -18,13 +21,12 @@ import toolchain
 from package.version import VERSION
 from testbed.engine import ASKS_NOBODY, Stack
 from testbed.hosts import command_plugin
-from testbed.inventory import connect
 from testbed.simulated import stack_settings
-from testbed.stacks import ROOT, jetson
+from testbed.stacks import ROOT
 from tests.support.checkout import copy_tracked
 from tests.support.docs import blocks, command
 from tests.support.git_server import HOST, GitServer, git_server
-from tests.support.many_nodes import MANY, NODES, ONE, add, with_nodes
+from tests.support.many_nodes import MANY, ONE, add, with_nodes
 from toolchain.programs import (
     KUBERNETES_PROVIDER,
     KUBERNETES_PROVIDER_VERSION,
@@ -37,6 +39,7 @@ pytestmark = pytest.mark.engine
 
 REPOSITORY = f"{HOST}/example/kai-anywhere"
 PACKAGE = f"{REPOSITORY}/package"
+_VERSION = "0.1.0"
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,10 @@ class Machine:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def installed(self, version: str) -> Path:
+    @property
+    def installed(self) -> Path:
         """Where the engine put the package."""
-        return self.plugins / f"resource-{REPOSITORY.replace('/', '_')}.git_package-v{version}"
+        return self.plugins / f"resource-{REPOSITORY.replace('/', '_')}.git_package-v{_VERSION}"
 
 
 def _git(folder: Path, *arguments: str) -> None:
@@ -71,16 +75,15 @@ def _git(folder: Path, *arguments: str) -> None:
 
 
 def _publish(server: GitServer, folder: Path) -> None:
-    """This checkout as version 0.1.0, and 0.2.0 with another number, as two tags of a repository."""
+    """This checkout as version 0.1.0, a tag of a repository."""
     copy_tracked(folder)
     _git(folder, "init", "--quiet")
     project = folder / "pyproject.toml"
     text = project.read_text(encoding="utf-8")
-    for version in ("0.1.0", "0.2.0"):
-        project.write_text(text.replace(f'\nversion = "{VERSION}"', f'\nversion = "{version}"'), encoding="utf-8")
-        _git(folder, "add", "--all", "--force")
-        _git(folder, "commit", "--quiet", "--message", version)
-        _git(folder, "tag", f"v{version}")
+    project.write_text(text.replace(f'\nversion = "{VERSION}"', f'\nversion = "{_VERSION}"'), encoding="utf-8")
+    _git(folder, "add", "--all", "--force")
+    _git(folder, "commit", "--quiet", "--message", _VERSION)
+    _git(folder, "tag", f"v{_VERSION}")
     (server.folder / "example").mkdir()
     _git(folder, "clone", "--quiet", "--bare", ".", str(server.folder / "example" / "kai-anywhere.git"))
 
@@ -121,19 +124,19 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         assert HOST in server.asked
 
 
-def _schema(machine: Machine, version: str, folder: Path) -> Any:  # noqa: ANN401 - JSON
-    """Fetch and install a version, as `pulumi package add` does first."""
-    printed = machine.pulumi("package", "get-schema", f"{PACKAGE}@v{version}", folder=folder)
-    _for_the_built_yaml_host(machine, version)
+def _schema(machine: Machine, folder: Path) -> Any:  # noqa: ANN401 - JSON
+    """Fetch and install the version, as `pulumi package add` does first."""
+    printed = machine.pulumi("package", "get-schema", f"{PACKAGE}@v{_VERSION}", folder=folder)
+    _for_the_built_yaml_host(machine)
     return json.loads(printed[printed.index("{") :])
 
 
-def _for_the_built_yaml_host(machine: Machine, version: str) -> None:
+def _for_the_built_yaml_host(machine: Machine) -> None:
     """Lay the plugin where a YAML host with an older engine inside (1.25 has 3.206) looks, which has a name of its own.
 
     It would fetch and install it there by itself, which takes a minute more.
     """
-    source = machine.installed(version)
+    source = machine.installed
     target = source.with_name(source.name.replace("_package-v", "-v"))
     yaml_host = LANGUAGE_YAML
     if toolchain.install_located([yaml_host])[yaml_host].origin is toolchain.Origin.BUILT and not target.exists():
@@ -141,12 +144,12 @@ def _for_the_built_yaml_host(machine: Machine, version: str) -> None:
 
 
 def test_a_version_is_fetched_and_has_an_environment_of_its_own(machine: Machine, tmp_path: Path) -> None:
-    schema = _schema(machine, "0.1.0", tmp_path)
-    assert (schema["name"], schema["version"]) == ("kai-anywhere", "0.1.0")
+    schema = _schema(machine, tmp_path)
+    assert (schema["name"], schema["version"]) == ("kai-anywhere", _VERSION)
     assert schema["pluginDownloadURL"] == f"git://{PACKAGE}"
     component = schema["resources"]["kai-anywhere:index:KaiAnywhere"]
     assert component["inputProperties"].keys() == {"settings", "host_secrets"}
-    python = machine.installed("0.1.0") / "package" / "venv" / "bin" / "python"
+    python = machine.installed / "package" / "venv" / "bin" / "python"
     imported = subprocess.run(
         [python, "-c", "import pulumi, sys; print(pulumi.__file__.startswith(sys.prefix))"],
         check=True,
@@ -158,45 +161,11 @@ def test_a_version_is_fetched_and_has_an_environment_of_its_own(machine: Machine
     assert "--hash=sha256:" in pins, "what pip installs is checked"
 
 
-def _project(version: str) -> dict[str, Any]:
+def _project() -> dict[str, Any]:
     project: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "yaml" / "Pulumi.yaml").read_text(encoding="utf-8"))
     options = project["resources"]["gpus"]["options"]
-    project["resources"]["gpus"]["options"] = options | {"version": version, "pluginDownloadURL": f"git://{PACKAGE}"}
+    project["resources"]["gpus"]["options"] = options | {"version": _VERSION, "pluginDownloadURL": f"git://{PACKAGE}"}
     return project
-
-
-def test_a_program_in_yaml_takes_the_next_version_by_one_line(
-    machine: Machine, cluster: simulator.ControlPlane, tmp_path: Path
-) -> None:
-    _schema(machine, "0.1.0", tmp_path)
-    settings = stack_settings(jetson(), cluster)
-    stack = Stack(tmp_path / "stack", settings, machine.environment, project=_project("0.1.0"))
-    # The program says no settings: the stack's file has them.
-    assert stack.preview().changes["create"] > 20
-    assert stack.up().changes["create"] > 20
-    with connect(cluster) as api:
-        labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
-        assert labels["kai-anywhere.io/platform"] == "tegra"
-    assert set(stack.preview().changes) == {"same"}
-
-    _schema(machine, "0.2.0", tmp_path)
-    (stack.folder / "Pulumi.yaml").write_text(yaml.safe_dump(_project("0.2.0")), encoding="utf-8")
-    preview = stack.preview()
-    assert set(preview.changes) == {"same"}, "this version changes its number alone"
-    add(cluster)
-    stack.settings = with_nodes(settings)
-    stack.up()
-    assert [each["type"] for each in stack.resources() if each["type"] in {MANY, ONE}] == [MANY]
-    with connect(cluster) as api:
-        labels = api.get(f"/api/v1/nodes/{NODES[-1]}").json()["metadata"]["labels"]
-        assert labels["kai-anywhere.io/platform"] == "tegra"
-    versions = {
-        each["inputs"]["version"]
-        for each in stack.resources()
-        if each["type"] == "pulumi:providers:kai-anywhere" and "version" in each["inputs"]
-    }
-    assert versions == {"0.2.0"}
-    stack.destroy()
 
 
 def test_a_program_in_python_has_the_types_of_the_version(
@@ -210,9 +179,9 @@ def test_a_program_in_python_has_the_types_of_the_version(
     program.write_text(example, encoding="utf-8")
     add = command("teams.md", "pulumi package add github.com/example/kai-anywhere/package@v1.2.3")
     assert add.strip().endswith("github.com/example/kai-anywhere/package@v1.2.3")
-    machine.pulumi("package", "add", f"{PACKAGE}@v0.1.0", folder=stack.folder)
+    machine.pulumi("package", "add", f"{PACKAGE}@v{_VERSION}", folder=stack.folder)
     said = yaml.safe_load((stack.folder / "Pulumi.yaml").read_text(encoding="utf-8"))
-    assert said["packages"] == {"kai-anywhere": f"{PACKAGE}@0.1.0"}
+    assert said["packages"] == {"kai-anywhere": f"{PACKAGE}@{_VERSION}"}
     assert stack.preview().changes["create"] > 20
     program.write_text(example.replace('"k3s"', '"k4s"'), encoding="utf-8")
     refused = stack.preview(expect=None)
@@ -246,7 +215,7 @@ def test_a_program_in_typescript_makes_what_the_one_in_yaml_makes(
 ) -> None:
     example = ROOT / "examples" / "typescript"
     project = yaml.safe_load((example / "Pulumi.yaml").read_text(encoding="utf-8"))
-    project["packages"] = {"kai-anywhere": f"{PACKAGE}@v0.1.0"}
+    project["packages"] = {"kai-anywhere": f"{PACKAGE}@v{_VERSION}"}
     stack = Stack(tmp_path / "stack", {}, machine.environment, project=project)
     for name in ("package.json", "package-lock.json"):
         shutil.copy(example / name, stack.folder)
@@ -268,12 +237,18 @@ def test_a_program_in_typescript_makes_what_the_one_in_yaml_makes(
     program.write_text(text.replace(nodes, json.dumps(settings["platform"]["tegra_nodes"])), encoding="utf-8")
     assert stack.up().changes["create"] > 20
     assert [each["type"] for each in stack.resources() if each["type"] in {MANY, ONE}] == [MANY]
-    _schema(machine, "0.1.0", tmp_path)
-    (stack.folder / "Pulumi.yaml").write_text(yaml.safe_dump(_project("0.1.0")), encoding="utf-8")
+    _schema(machine, tmp_path)
+    (stack.folder / "Pulumi.yaml").write_text(yaml.safe_dump(_project()), encoding="utf-8")
     settings = stack_settings(settings, cluster)
     del settings["kai"]["timeout_seconds"]
     stack.settings = settings
     assert set(stack.preview().changes) == {"same"}
+    versions = {
+        each["inputs"]["version"]
+        for each in stack.resources()
+        if each["type"] == "pulumi:providers:kai-anywhere" and "version" in each["inputs"]
+    }
+    assert versions == {_VERSION}
     stack.destroy()
 
 

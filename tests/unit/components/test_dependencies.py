@@ -14,24 +14,23 @@ def _dependencies(graph: Graph, key: str) -> frozenset[str]:
 def test_the_operator_and_kai_wait_for_the_labels_of_every_node() -> None:
     labels = {f"NodePatch:node-labels-{node}" for node in ("jetson-1", "jetson-2", "spark-1")}
     graph = preview(mixed())
-    assert labels <= _dependencies(graph, "GpuOperator:gpu-operator")
-    assert labels <= _dependencies(graph, "KaiScheduler:kai-scheduler")
-
-
-def test_labels_are_registered_before_anything_of_the_operator() -> None:
-    order = list(preview(mixed()).by_key)
-    last = max(order.index(key) for key in order if key.startswith("NodePatch:"))
-    graph = preview(mixed())
-    assert all(last < list(graph.by_key).index(key) for key in graph.below("GpuOperator:gpu-operator")), (
+    assert labels <= _dependencies(graph, "Release:gpu-operator"), (
         "the operator would roll operands out on a Jetson, only to take them back"
     )
+    assert labels <= _dependencies(graph, "Release:kai-scheduler")
 
 
-def test_the_operators_release_waits_for_its_namespace_and_profiles() -> None:
-    assert _dependencies(preview(time_slicing()), "Release:gpu-operator") == {
-        "Namespace:gpu-operator-namespace",
-        "ConfigMap:gpu-operator-profiles",
-    }
+def test_no_namespace_waits_for_labels_or_releases_so_that_a_destroy_deletes_all_of_them_in_one_step() -> None:
+    graph = preview(mixed())
+    namespaces = {key: _dependencies(graph, key) for key in graph.by_key if key.startswith("Namespace:")}
+    assert len(namespaces) == 3
+    assert set(namespaces.values()) == {frozenset()}
+
+
+def test_the_operators_release_waits_for_its_namespace_profiles_and_the_labels() -> None:
+    before = {"Namespace:gpu-operator-namespace", "ConfigMap:gpu-operator-profiles"}
+    labels = {"NodePatch:node-labels-gpu-7", "NodePatch:node-labels-gpu-8", "NodePatch:node-labels-gpu-9"}
+    assert _dependencies(preview(time_slicing()), "Release:gpu-operator") == before | labels
     assert _dependencies(preview(x86()), "Release:gpu-operator") == {"Namespace:gpu-operator-namespace"}
 
 
@@ -53,6 +52,7 @@ def test_kai_waits_for_the_operator_the_overrides_and_its_namespace() -> None:
         "Namespace:kai-scheduler-namespace",
         "Release:gpu-operator",
         "NodeFeatureRule:gpu-operator-tegra",
+        "NodePatch:node-labels-jetson-1",
         *graph.below("ReservationOverrides:reservation"),
     }
 
@@ -61,6 +61,7 @@ def test_kai_waits_for_the_overrides_where_somebody_else_runs_the_operator() -> 
     graph = preview(operator_elsewhere())
     assert _dependencies(graph, "Release:kai-scheduler") == {
         "Namespace:kai-scheduler-namespace",
+        "NodePatch:node-labels-jetson-1",
         *graph.below("ReservationOverrides:reservation"),
     }
 

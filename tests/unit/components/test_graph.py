@@ -266,9 +266,16 @@ def test_the_registered_objects_are_the_manifests_of_the_stack(name: str) -> Non
         manager = metadata["annotations"].pop("pulumi.com/patchFieldManager")
         assert manager.startswith("kai-anywhere/kai-anywhere/test/"), "the run after a killed one knows what is ours"
         assert metadata["annotations"].pop("pulumi.com/patchForce") == "true", "a field edited by hand is taken back"
+        deletion = metadata["annotations"].pop("pulumi.com/deletionPropagationPolicy", None)
+        assert deletion == ("background" if key[0] in _OF_CHARTS else None), (
+            "only what a chart defines waits for nobody"
+        )
         if not metadata["annotations"]:
             del metadata["annotations"]
         assert registered[key] == manifest, key
+
+
+_OF_CHARTS = {"NodeFeatureRule", "Queue", "SchedulingShard", "Certificate", "ServiceMonitor", "PrometheusRule"}
 
 
 def _with_addresses(objects: Mapping[str, Any]) -> dict[str, Any]:
