@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from typing import cast
 from weakref import WeakValueDictionary
 
-from aiohttp import web
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
 from typing_extensions import override
+from yarl import URL
 
 from agents.admission.shares import Shares
 
@@ -147,6 +150,24 @@ class Connection(web.RequestHandler):
             self.task.cancel()
 
 
+def _request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: web.RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    """The request of a head that has come.
+
+    aiohttp (3.14.5, the newest; not reported) makes a head without a target (`CONNECT  `, with two spaces) one without
+    a URL, of which it can't make a request: the connection hangs until it is late, and the log gets a traceback that
+    anybody could fill the disk with. The handler refuses `/`, as every other path that is not there.
+    """
+    if message.url is None:
+        message = message._replace(path="/", url=URL("/"))
+    return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
+
+
 class Listener:
     """A listening port whose connections are bounded.
 
@@ -177,7 +198,7 @@ class Listener:
         self.closed = closed
         self._handler = handler
         self._tls = tls
-        self._manager = web.Server(self._handle)
+        self._manager = web.Server(self._handle, request_factory=_request)
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
         self._socket: socket.socket | None = None

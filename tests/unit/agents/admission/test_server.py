@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import io
 import json
 import logging
@@ -255,14 +256,17 @@ def test_a_client_that_leaves_amid_its_body_is_counted_and_no_defect(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_what_is_no_http_leaves_no_line_in_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("head", "status"), [("nonsense", b" 400 "), ("CONNECT  ", b" 404 ")])
+def test_what_is_no_http_leaves_no_line_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], head: str, status: bytes
+) -> None:
     """Anybody could fill the node's disk with them."""
 
     async def ask(_: aiohttp.ClientSession, address: str) -> bytes:
         host, _separator, port = address.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"nonsense\r\n\r\n")
-        line = await asyncio.wait_for(reader.readline(), 60)
+        writer.write(f"{head}\r\n\r\n".encode())
+        line = await asyncio.wait_for(reader.readline(), 5)
         writer.close()
         return line
 
@@ -270,8 +274,9 @@ def test_what_is_no_http_leaves_no_line_in_the_log(tmp_path: Path, capsys: pytes
     handlers, filters, level = root.handlers[:], server_log.filters[:], root.level
     log_to_stderr()
     try:
-        assert b" 400 " in asked(server(tmp_path), ask)
+        assert status in asked(server(tmp_path), ask)
         assert post(server(tmp_path), b"{}")[0] == 400
+        gc.collect()  # asyncio logs an exception that nobody has seen once its task is gone
         logging.getLogger("agents.admission").info("something of ours")
     finally:
         root.handlers[:], server_log.filters[:] = handlers, filters
