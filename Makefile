@@ -3,9 +3,9 @@
 
 STACK ?= jetson
 PYTHON ?= python3
-# How many test files run at once; each that needs a control plane starts its own (2 GB), and mostly waits for it: two
-# cores are busy half of the time with three.
-WORKERS ?= 3
+# How many test files run at once; each that needs a control plane starts its own (2 GB), and waits for it: two cores are
+# busy with four.
+WORKERS ?= 4
 BIN := .venv/bin
 KAI_ANYWHERE := bin/kai-anywhere
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
