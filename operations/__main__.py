@@ -42,7 +42,7 @@ from operations.settings.commands import app as settings_app
 from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
 from operations.stacks import stacks
 from operations.status.commands import status
-from operations.target import ROOT, Target, folder, open_target, own_cluster
+from operations.target import ROOT, Target, folder, names_cluster, open_target
 from operations.verify.commands import verify
 from operations.version import version_text
 from simulator.api import client
@@ -259,8 +259,10 @@ def probe_privilege(  # noqa: PLR0913 - every option of the command
     """Find out how much of its Jetson KAI's reservation pod needs: pods on the node, one after the other."""
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
     privilege_probe.check_stack(settings, node)
-    if not own_cluster(settings):
-        raise OperationError("The simulator's nodes run no pods. Give KUBECONFIG to probe a board.")
+    if not names_cluster(settings):
+        raise OperationError(
+            "No cluster is named, and the simulator's nodes run no pods. Give KUBECONFIG to probe a board."
+        )
     chosen = image or privilege_probe.kai_image(settings)
     host_answers = ask_host(stack, settings, node) if hosts else {}
     cluster = Cluster.connect(settings.cluster)

@@ -10,7 +10,7 @@ from cluster.errors import ClusterUnreachableError
 from config.stack import StackSettings
 from operations.errors import OperationError
 from operations.stack_file import read_settings
-from operations.target import ROOT, folder, own_kubeconfig
+from operations.target import ROOT, folder, names_cluster
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def open_place(stack: str | None, context: str | None = None) -> Iterator[Place]
         StackConfigError: the stack's settings are wrong.
     """
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml") if stack else None
-    simulated = settings is not None and not _names_cluster(settings, context)
+    simulated = settings is not None and not context and not names_cluster(settings)
     kubeconfig = settings.cluster.kubeconfig if settings else None
     context = context or (settings.cluster.context if settings else None)
     if simulated and settings is not None and settings.hosts_alone:
@@ -89,10 +89,6 @@ def hosts_without_cluster(stack: str | None, context: str | None) -> StackSettin
         StackConfigError: the stack's settings are wrong.
     """
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml") if stack else None
-    if settings is None or not settings.hosts_alone or _names_cluster(settings, context):
+    if settings is None or not settings.hosts_alone or context or names_cluster(settings):
         return None
     return settings
-
-
-def _names_cluster(settings: StackSettings, context: str | None) -> bool:
-    return bool(own_kubeconfig() or context or settings.cluster.kubeconfig or settings.cluster.context)

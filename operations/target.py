@@ -136,7 +136,12 @@ def own_cluster(settings: StackSettings) -> bool:
 
     Hosts alone are always the reader's own: there is nothing of them to simulate.
     """
-    return bool(settings.hosts_alone or own_kubeconfig() or settings.cluster.kubeconfig or settings.cluster.context)
+    return settings.hosts_alone or names_cluster(settings)
+
+
+def names_cluster(settings: StackSettings) -> bool:
+    """Whether somebody says which cluster: KUBECONFIG, unless that is a simulator's, or the settings."""
+    return bool(own_kubeconfig() or settings.cluster.kubeconfig or settings.cluster.context)
 
 
 def own_kubeconfig() -> str | None:

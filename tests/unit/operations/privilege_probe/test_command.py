@@ -143,10 +143,13 @@ def test_an_x86_stack_is_refused(board: Board, monkeypatch: pytest.MonkeyPatch) 
     assert board.changes == 0
 
 
+@pytest.mark.parametrize("installs", ["everything", "hosts"])
 @pytest.mark.parametrize("chosen", ["", str(folder("jetson") / "cluster" / "kubeconfig")])
-def test_the_simulator_is_not_probed(board: Board, monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
-    """Nor where its kubeconfig was exported for kubectl."""
-    _stack(monkeypatch, jetson())
+def test_neither_the_simulator_nor_a_cluster_that_nobody_names_is_probed(
+    board: Board, monkeypatch: pytest.MonkeyPatch, chosen: str, installs: str
+) -> None:
+    """The simulator is not where its kubeconfig was exported for kubectl, and hosts alone have no cluster."""
+    _stack(monkeypatch, changed(jetson(), "installs", installs))
     monkeypatch.setenv("KUBECONFIG", chosen)
     assert isinstance(error := _run()[3], OperationError)
     assert "Give KUBECONFIG" in str(error)
