@@ -26,9 +26,9 @@ _TAKE_BACK = {"pulumi.com/patchForce": "true"}
 _WITHOUT_WAITING = {"pulumi.com/deletionPropagationPolicy": "background"}
 """For kinds that a chart defines. They are deleted at once, and what they own in the background, as kubectl does it.
 
-Symptom without it: a destroy hangs at a Queue for up to 30 s after the first installation, and for good where discovery
-fails. By default the provider (4.25) has the garbage collector delete an object, which learns of new kinds every 30 s,
-and only while every API service answers (Kubernetes v1.36 cmd/kube-controller-manager/app/core.go).
+Symptom without it: a destroy that follows the first installation hangs at a Queue for up to 30 s. By default the
+provider (4.25) leaves the deletion to the garbage collector, and that learns of new kinds every 30 s (Kubernetes v1.36
+cmd/kube-controller-manager/app/core.go, syncPeriod). Upstream means both.
 """
 _GROUPS = frozenset({"", "apps", "batch", "policy"})
 """Of Kubernetes' own that have no dot."""
