@@ -1,0 +1,1 @@
+"""What the emulated operators decide, by value: one file for each."""
