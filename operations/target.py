@@ -18,7 +18,7 @@ from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
 from operations import kai_programs
 from operations.errors import OperationError
 from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_settings, read_stack_file, with_settings
-from toolchain.programs import KUBERNETES_PROVIDER, LANGUAGE_PYTHON
+from toolchain.programs import KUBERNETES_PROVIDER, LANGUAGE_PYTHON, NO_PLUGIN_DOWNLOADS
 from toolchain.progress import say
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -189,10 +189,8 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
         "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
         # Nothing in a simulator is secret; a stack of one's own asks for a passphrase.
         "PULUMI_CONFIG_PASSPHRASE": "",
-        # Pulumi.yaml names every plugin. Symptom without it: pulumi tries to download that of each package that is
-        # installed, and hosts, which pulumi-command is for, are not contacted here; without internet 2.5 s at each run
-        # (3.259).
-        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        # Pulumi.yaml names every plugin, and hosts, which pulumi-command is for, are not contacted here.
+        **NO_PLUGIN_DOWNLOADS,
     }
     simulated = cluster.simulated
     if settings.hosts:

@@ -13,13 +13,9 @@ import psutil
 import yaml
 
 from testbed.stacks import ROOT, Json
+from toolchain.programs import NO_PLUGIN_DOWNLOADS
 
-ASKS_NOBODY = {
-    "PULUMI_SKIP_UPDATE_CHECK": "true",
-    # Symptom without it: at each run pulumi tries to download the plugin of each package that is installed, whether the
-    # program uses it or not; where there is no internet, pulumi-command's costs 2.5 s of tries (3.259).
-    "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-}
+ASKS_NOBODY = {"PULUMI_SKIP_UPDATE_CHECK": "true", **NO_PLUGIN_DOWNLOADS}
 """The variables of a pulumi that has everything it needs."""
 
 
