@@ -34,7 +34,6 @@ GOAL_MATCHED_MS = 3.0
 GOAL_OTHERS = 1.1
 PODS = rounds(100, 20)
 """Of each kind, per round, on each cluster with and without the carrier."""
-_KINDS = ("matched", "other")
 
 
 @dataclass(frozen=True)
@@ -119,10 +118,11 @@ def _cluster(folder: Path) -> Iterator[_Cluster]:
 
 def _round(both: Sequence[_Cluster], carrier: str) -> dict[str, tuple[_Cost, _Cost]]:
     """By kind of pod, its cost with the carrier and without."""
-    sides = {kind: (_Side(), _Side()) for kind in _KINDS}
+    pods = {"matched": reservation_pod(), "other": _other_pod()}
+    sides = {kind: (_Side(), _Side()) for kind in pods}
     for bearer, bare in (both, both[::-1]):
         with bearer.carriers[carrier]():
-            for kind, pod in (("matched", reservation_pod()), ("other", _other_pod())):
+            for kind, pod in pods.items():
                 _by_turns(tuple(zip((bearer, bare), sides[kind], strict=True)), pod)
     return {kind: (with_it.cost, without.cost) for kind, (with_it, without) in sides.items()}
 

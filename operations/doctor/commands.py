@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 import yaml
@@ -82,15 +82,15 @@ def doctor(  # noqa: PLR0913 - the options of a command
     if alone is not None:
         read = _and_hosts(partial(Facts, settings=alone), str(stack), alone)
         diagnosed = look(read, choice, wait_s=wait, fail_on=fail_on, checks=OF_HOSTS_ALONE)
-        tell(*diagnosed, where=f"the hosts of stack '{stack}'")
-        return
+        raise typer.Exit(tell(*diagnosed, where=f"the hosts of stack '{stack}'"))
     with open_place(stack, context) as place:
         read = partial(facts_of, place, stack)
         read = _and_hosts(read, str(stack), place.stack) if hosts else read
         diagnosed = look(read, choice, wait_s=wait, fail_on=fail_on)
         cluster = place.cluster
         where = f"the cluster at {cluster.server} (context '{cluster.context}')"
-        tell(*diagnosed, where=where, server=cluster.server, context=cluster.context)
+        status = tell(*diagnosed, where=where, server=cluster.server, context=cluster.context)
+    raise typer.Exit(status)
 
 
 def _tell(  # noqa: PLR0913 - what was looked at, and how it is told
@@ -102,15 +102,15 @@ def _tell(  # noqa: PLR0913 - what was looked at, and how it is told
     context: str = "",
     fail_on: Severity,
     as_json: bool,
-) -> NoReturn:
-    """Print what the checks say, and end with their exit status."""
+) -> ExitStatus:
+    """Print what the checks say; their exit status."""
     status = exit_status(diagnosis, fail_on)
     if as_json:
         document = report(facts, diagnosis, server=server, context=context, status=status)
         typer.echo(document.model_dump_json(indent=2))
     else:
         render(_console(), diagnosis, where=where)
-    raise typer.Exit(status)
+    return status
 
 
 @app.command("pod")
