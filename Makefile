@@ -86,7 +86,7 @@ images: install ## Print every image of STACK with digests; images.STACK.lock.js
 
 .PHONY: test test-unit test-faults
 
-# First the tests of seconds, while Go builds what the others can't do without; then those, while it builds, at the lowest
+# First the fast tests, while Go builds what the others can't do without; then those, while it builds, at the lowest
 # priority, what only some of them ask for. They fetch it themselves where it is not there yet, so a failure there is theirs.
 test: install ## All tests, on the real Pulumi engine and a real API server; builds what can't be downloaded.
 	@trap 'kill $$ahead 2>/dev/null; wait' EXIT; trap 'exit 130' INT TERM; \
@@ -97,7 +97,7 @@ test: install ## All tests, on the real Pulumi engine and a real API server; bui
 	nice -n 19 $(BIN)/python -m tests.support.programs >/dev/null 2>&1 & ahead=$$!; \
 	$(PYTEST) -m engine
 
-test-unit: install ## The tests that need neither toolchain nor cluster: seconds.
+test-unit: install ## The fast tests: they need neither toolchain nor cluster.
 	@$(PYTEST) -m "not engine"
 
 test-faults: install ## The tests of docs/faults.md alone; `make test` has them too.

@@ -63,7 +63,7 @@ def validate(cluster: Cluster, settings: StackSettings, report: Callable[[str], 
         raise ClusterError(
             "Everything is installed, but does not work as the stack says (validation: after_up):\n\n"
             + "\n\n".join(failures)
-            + "\n\nkai-anywhere doctor names the cause, make repair puts back what was changed by hand, and "
+            + "\n\nkai-anywhere doctor names the cause, pulumi up --refresh puts back what was changed by hand, and "
             "kai-anywhere verify tries it again. Without `validation: after_up` in the settings, pulumi does not ask."
         )
 

@@ -19,7 +19,7 @@ GUARD = "kai-anywhere-reservation-guard"
 NOT_OVERRIDDEN = (
     "this reservation pod was not given its Jetson's driver libraries, without which it dies with "
     f"ERROR_LIBRARY_NOT_FOUND: its node lacks the label {PLATFORM}={PLATFORM_TEGRA}, or the overrides are not in force "
-    "yet; KAI tries again by itself, and make repair puts back what is missing"
+    "yet; KAI tries again by itself, and pulumi up --refresh puts back what is missing"
 )
 _MAY_REMOVE_THE_GUARD = (
     "authorizer.group('admissionregistration.k8s.io').resource('validatingadmissionpolicybindings')"

@@ -129,7 +129,7 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
             return PreflightResult(None, (f"Preview without a cluster: {error}",))
         raise
     contact = meet(settings, facts.unknown, facts.nodes, state, stack)
-    findings = list(judge(settings, facts, state, contact))
+    findings = list(judge(settings, facts, state, contact, stack))
     _refuse(findings, f"T{facts.where[1:]} is")
     warnings = tuple(f"In {facts.where}: {finding.what} {finding.remedy}" for finding in findings)
     return PreflightResult(facts.uid, warnings, cluster.chosen, contact.adopted, _checked(settings, facts))
@@ -261,7 +261,9 @@ def _remote_namespaces(settings: StackSettings) -> list[str]:
     return [remote.namespace] if remote.frontends is None else [remote.namespace, FRONTENDS_NAMESPACE]
 
 
-def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, contact: Contact) -> Iterator[Finding]:
+def judge(
+    settings: StackSettings, facts: ClusterFacts, state: DeployedState, contact: Contact, stack: str
+) -> Iterator[Finding]:
     """Every finding, from the most basic on: identity first, since all others speak of that cluster."""
     if mismatch := another_cluster(state, facts.where, facts.uid):
         yield mismatch
@@ -275,7 +277,7 @@ def judge(settings: StackSettings, facts: ClusterFacts, state: DeployedState, co
     yield from judge_installations(facts.installations)
     yield from contact.findings
     yield from _pod_security(settings, facts, state)
-    yield from judge_releases(facts.revisions, state)
+    yield from judge_releases(facts.revisions, state, stack)
 
 
 def another_cluster(state: DeployedState, where: str, uid: str) -> Finding | None:
@@ -318,18 +320,22 @@ def _pod_security(settings: StackSettings, facts: ClusterFacts, state: DeployedS
         if theirs not in {ours, "privileged"} and ours == "privileged":
             yield Finding(
                 f"namespace '{name}' enforces the pod-security level '{theirs}', where pods need '{ours}'.",
-                "Somebody changed the label; make repair puts it back.",
+                "Somebody changed the label; pulumi up --refresh puts it back.",
                 fatal=False,
             )
 
 
-def judge_releases(stored: Mapping[tuple[str, str], Sequence[HelmRevision]], state: DeployedState) -> Iterator[Finding]:
+def judge_releases(
+    stored: Mapping[tuple[str, str], Sequence[HelmRevision]], state: DeployedState, stack: str
+) -> Iterator[Finding]:
     """Helm releases under the stack's names that are half done, or that the stack does not know.
 
     Args:
         stored: the revisions, by namespace and release.
         state: what the stack remembers.
+        stack: the stack, as project/name.
     """
+    option = f" --stack {name}" if (name := stack.rpartition("/")[2]) else ""
     for (namespace, release), revisions in sorted(stored.items()):
         settled = [revision for revision in revisions if not revision.half_done]
         if settled and (namespace, release) not in state.releases:
@@ -337,7 +343,7 @@ def judge_releases(stored: Mapping[tuple[str, str], Sequence[HelmRevision]], sta
                 f"Helm release '{release}' is installed in namespace '{namespace}', but not known to this stack: it is "
                 "another stack's or was installed by hand, or a run was killed before it could note it down.",
                 "Choose another context, and nothing of it is touched. If a run of this stack was killed, undo what it "
-                "made, and run it again: kai-anywhere rollback",
+                f"made, and run it again: kai-anywhere rollback{option}",
             )
         for revision in revisions:
             if revision.half_done:
@@ -345,6 +351,6 @@ def judge_releases(stored: Mapping[tuple[str, str], Sequence[HelmRevision]], sta
                     f"Helm release '{release}' is '{revision.status}': an earlier run was killed inside Helm, or "
                     "another one is at work.",
                     f"Wait for whoever works there, since {revision.created}. If that was a run of this stack which "
-                    "is dead, take back its half-done revision: kai-anywhere rollback --only-heal. Or by hand: "
-                    f"kubectl --namespace {namespace} delete secret {revision.secret}",
+                    f"is dead, take back its half-done revision: kai-anywhere rollback --only-heal{option}. Or by "
+                    f"hand: kubectl --namespace {namespace} delete secret {revision.secret}",
                 )

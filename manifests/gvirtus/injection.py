@@ -33,7 +33,7 @@ PATH_TAKEN = (
 )
 NOT_SERVED = (
     "this pod was not given its GPU backend: a change of the backends takes the cluster some seconds, so create the "
-    "pod again (Deployments and Jobs do so by themselves); if this stays, make repair puts back what is missing"
+    "pod again (Deployments and Jobs do so by themselves); if this stays, pulumi up --refresh puts back what is missing"
 )
 NOT_YET = (
     "the admission server does not know the backends of remote GPUs yet. 'pulumi up' writes them into the ConfigMap "

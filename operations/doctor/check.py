@@ -105,7 +105,7 @@ class Check:
         judge: every finding; pure.
         symptom: what a person sees.
         cause: why it is so.
-        remedy: what to do. `{name}` and `{namespace}` stand for the object's.
+        remedy: what to do. `{name}` and `{namespace}` stand for the object's, `{stack}` for the name of the stack.
         source: where upstream says so: versions, files, issues.
         explains: codes of checks whose findings follow from this one's.
     """
@@ -122,10 +122,16 @@ class Check:
     source: str
     explains: frozenset[str] = frozenset()
 
-    def remedy_of(self, finding: Finding) -> str:
-        """What to do about a finding."""
+    def remedy_of(self, finding: Finding, stack: str) -> str:
+        """What to do about a finding.
+
+        Args:
+            finding: one of this check's.
+            stack: the stack, as project/name; empty where none was named.
+        """
         text = finding.remedy or self.remedy
-        return text.replace("{name}", finding.subject.name).replace("{namespace}", finding.subject.namespace)
+        values = {"name": finding.subject.name, "namespace": finding.subject.namespace}
+        return filled_in(text, values | {"stack": stack.rpartition("/")[2] or "STACK"})
 
 
 def check(  # noqa: PLR0913 - the fields of a check
@@ -156,6 +162,13 @@ def check(  # noqa: PLR0913 - the fields of a check
         source=source,
         explains=frozenset(explains),
     )
+
+
+def filled_in(remedy: str, values: Mapping[str, str]) -> str:
+    """A remedy with its values. Other braces stay: they are of `kubectl -o jsonpath`."""
+    for placeholder, value in values.items():
+        remedy = remedy.replace(f"{{{placeholder}}}", value)
+    return remedy
 
 
 def needs(*sources: Source) -> frozenset[Source]:

@@ -91,7 +91,7 @@ def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
             sentence=f"{where} is {state} because {_clause(pod, cause.finding.what)}",
             evidence=tuple(dict.fromkeys(evidence)),
             code=cause.check.code,
-            remedy=cause.check.remedy_of(cause.finding),
+            remedy=cause.remedy,
         )
     statements = tuple(_statements(facts, pod))
     kept = facts.snapshot

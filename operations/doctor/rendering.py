@@ -55,9 +55,7 @@ def _problem(console: Console, problems: Sequence[Problem]) -> None:
     if len(problems) > _FINDINGS:
         _indented(console, Text(f"and {len(problems) - _FINDINGS} more: --json has all of them"), 2)
     _labelled(console, "Cause", first.check.cause)
-    remedies = list(
-        dict.fromkeys(problem.cause.check.remedy_of(problem.cause.finding) for problem in problems[:_FINDINGS])
-    )
+    remedies = list(dict.fromkeys(problem.cause.remedy for problem in problems[:_FINDINGS]))
     for remedy in remedies[: _REMEDIES if len(problems) <= _FINDINGS else 1]:
         _labelled(console, "Do", remedy)
     for line in _symptoms([symptom for problem in problems for symptom in problem.symptoms]):

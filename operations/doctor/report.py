@@ -180,7 +180,7 @@ def _finding(judged: Judged) -> ReportedFinding:
         what=finding.what,
         evidence=list(finding.evidence),
         cause=check.cause,
-        remedy=check.remedy_of(finding),
+        remedy=judged.remedy,
         documentation=f"{PAGE}#{check.code.lower()}",
     )
 

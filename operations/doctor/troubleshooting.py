@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from operations.doctor.check import SUPPRESS, Category, Check
+from operations.doctor.check import SUPPRESS, Category, Check, filled_in
 from operations.doctor.checks import CHECKS
 
 _ABOUT = {
@@ -23,9 +23,9 @@ _ABOUT = {
 _INTRODUCTION = f"""\
 # Troubleshooting
 
-`kai-anywhere doctor` looks for everything on this page, and changes nothing. It prints causes with what follows from
-them, evidence, and what to do. `kai-anywhere doctor pod NAME` says in one sentence why a pod does not run. This page is
-made of the same checks (`operations/doctor/checks`): do not edit it.
+`kai-anywhere doctor` looks for everything on this page, on hosts with `--hosts`, and changes nothing. It prints causes
+with what follows from them, evidence, and what to do. `kai-anywhere doctor pod NAME` says in one sentence why a pod
+does not run. This page is made of the same checks (`operations/doctor/checks`): do not edit it.
 
 ```bash
 kai-anywhere doctor --stack jetson
@@ -45,6 +45,9 @@ With fewer rights than it needs, it looks at what you may read, and names the ch
 [exit status](commands.md#exit-status) is then 4. `doctor pod` needs no more than the right to list pods in the pod's
 namespace; with events, KAI's pod groups and bind requests there it says more. What only a host knows, such as the files
 of its container runtime, is looked at with `--hosts`: [how](hosts.md#a-look-at-hosts).
+
+`repair` and `rollback` change the cluster that `KUBECONFIG` or the stack's settings name. Where neither does, they work
+on the stack's simulator.
 """
 
 
@@ -86,4 +89,4 @@ def _check(check: Check) -> Iterator[str]:
 
 def _remedy(check: Check) -> str:
     """With names for what a finding fills in."""
-    return check.remedy.replace("{namespace}", "NAMESPACE").replace("{name}", "NAME")
+    return filled_in(check.remedy, {name: name.upper() for name in ("name", "namespace", "stack")})

@@ -78,8 +78,7 @@ def _doctor(facts: Facts, codes: frozenset[str]) -> tuple[list[Finding], list[st
     diagnosis = diagnose(facts, checks=[check for check in CHECKS if check.code in codes])
     judged = [problem.cause for problem in diagnosis.problems]
     findings = [
-        Finding(cause.finding.what, cause.check.remedy_of(cause.finding), fatal=cause.check.severity is Severity.ERROR)
-        for cause in judged
+        Finding(cause.finding.what, cause.remedy, fatal=cause.check.severity is Severity.ERROR) for cause in judged
     ]
     return findings, [f"not seen: {gap.what}. {gap.why}" for gap in diagnosis.unseen]
 
@@ -156,7 +155,7 @@ def _room(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts) -
         *judge_runtime_class(settings, present=cluster.has_runtime_class(reservation.RUNTIME_CLASS)),
         *judge_installations(read_installations(cluster, settings, _NOTHING_REMEMBERED)),
         *contact.findings,
-        *judge_releases(read_revisions(cluster, settings, namespaces), _NOTHING_REMEMBERED),
+        *judge_releases(read_revisions(cluster, settings, namespaces), _NOTHING_REMEMBERED, stack),
         *of_doctor,
     ]
     adopted = [f"adopted: {name}, whose values are kept and given back" for name in sorted(contact.adopted)]

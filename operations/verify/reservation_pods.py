@@ -28,7 +28,7 @@ def verify(cluster: Cluster, settings: StackSettings, node: str) -> Step:
     expected = expectation(settings, node)
     differences = tuple(differences_of(answer, expected))
     if differences:
-        says = "they are not what the stack says. Put back what was changed: make repair."
+        says = "they are not what the stack says. Put back what was changed: pulumi up --refresh."
         return Step(name=NAME, place=node, outcome=Outcome.FAILED, says=says, evidence=differences)
     says = "as KAI makes them, without privilege." if expected is None else "they get what the stack says."
     return Step(name=NAME, place=node, outcome=Outcome.HELD, says=says, evidence=tuple(_shown(answer)))

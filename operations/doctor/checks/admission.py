@@ -9,7 +9,7 @@ from cryptography import x509
 from config.reservation import POLICY_CARRIER_WAYS_OUT
 from manifests.admission import NAME
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment
-from operations.doctor.checks.workloads import judge_deployment
+from operations.doctor.checks.workloads import judge_deployment, remedy_of_deployment
 from operations.doctor.facts import Facts, Source, Webhook, WebhookConfiguration
 
 _OF_PODS = {"pods", "*", "*/*", "pods/*"}
@@ -63,7 +63,10 @@ def _unanswered(facts: Facts) -> Iterator[Finding]:
 
 def _server(facts: Facts) -> Iterator[Finding]:
     if facts.settings is not None and facts.settings.webhooks:
-        yield from judge_deployment(facts, facts.settings.admission.namespace, NAME, role="The admission server")
+        server = facts.settings.admission
+        yield from judge_deployment(
+            facts, server.namespace, NAME, role="The admission server", replicas=server.replicas
+        )
 
 
 def _policies(facts: Facts) -> Iterator[Finding]:
@@ -135,7 +138,7 @@ CHECKS = (
         judge=_server,
         symptom="Reservation pods, and pods with remote GPUs, are refused: `failed calling webhook`.",
         cause=f"Deployment `{NAME}` is scaled to 0, is missing, or has no pod that is ready.",
-        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=2",
+        remedy=remedy_of_deployment(replicas=2),
         source="this program: manifests/admission.py",
         explains=frozenset({"KA0105", "KA0512", "KA0901"}),
     ),

@@ -27,7 +27,7 @@ def _half_done(facts: Facts) -> Iterator[Finding]:
                     f"Helm release '{release.name}' is '{revision.status}' since {revision.created}.",
                     (f"Secret {release.namespace}/{revision.secret}: status={revision.status}",),
                     remedy="Wait for whoever works there. If that run is dead, take back its half-done revision: "
-                    "kai-anywhere rollback --only-heal. Or by hand: "
+                    "kai-anywhere rollback --only-heal --stack {stack}. Or by hand: "
                     f"kubectl --namespace {release.namespace} delete secret {revision.secret}",
                 )
 
@@ -138,7 +138,7 @@ CHECKS = (
         symptom="Pods and Deployments of KAI, of the GPU Operator or of reservation are refused.",
         cause="Somebody deleted the namespace, and a finalizer of an object in it holds it up.",
         remedy="See what holds it up: kubectl get namespace {name} -o jsonpath='{.status.conditions}'. Once it is "
-        "gone, install again: `kai-anywhere repair`.",
+        "gone, install again: `kai-anywhere repair --stack {stack}`.",
         source="Kubernetes: namespace finalizers",
         explains=frozenset(
             {"KA0105", "KA0201", "KA0202", "KA0204", "KA0205", "KA0206", "KA0208", "KA0209", "KA0301", "KA0512"}
@@ -156,7 +156,7 @@ CHECKS = (
         "and every later run is refused.",
         cause="A run was killed inside Helm, or another one is at work.",
         remedy="Wait for whoever works there. If that run is dead, take back its half-done revision: "
-        "kai-anywhere rollback --only-heal. Or by hand: "
+        "kai-anywhere rollback --only-heal --stack {stack}. Or by hand: "
         "kubectl --namespace {namespace} delete secret sh.helm.release.v1.{name}.vN",
         source="Helm 3: release states",
         explains=frozenset({"KA0105", "KA0201", "KA0202", "KA0203", "KA0301", "KA0302"}),
@@ -195,7 +195,7 @@ CHECKS = (
         needs=needs(Source.PODS, Source.DEPLOYMENTS, Source.DAEMON_SETS),
         judge=_pods_do_not_start,
         symptom="A pod of KAI, of the GPU Operator or of this stack is in `ImagePullBackOff`, `CrashLoopBackOff` or "
-        "another state from which it does not come by itself.",
+        "another state from which it does not recover.",
         cause="The evidence says it: an image that can't be pulled, a wrong configuration, or a program that ends.",
         remedy="For images, correct registry, tag or pull secret in the stack. Otherwise read its log: "
         "kubectl --namespace {namespace} logs {name} --previous",
@@ -215,8 +215,8 @@ CHECKS = (
         needs=needs(Source.STACK),
         judge=_objects_missing,
         symptom="An object that the stack's settings ask for is not in the cluster.",
-        cause="Somebody deleted it, or the last run did not get so far.",
-        remedy="Put it back: `kai-anywhere repair`.",
+        cause="Somebody deleted it, or the last run did not get that far.",
+        remedy="Put it back: `kai-anywhere repair --stack {stack}`.",
         source="this program",
     ),
 )

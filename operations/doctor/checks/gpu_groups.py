@@ -67,7 +67,7 @@ CHECKS = (
         "KA0511",
         "A GPU group has several reservation pods",
         _duplicates,
-        symptom="Fewer GPUs are free than nobody uses.",
+        symptom="GPUs that no workload uses are not free.",
         cause="KAI before 0.16 gave reservation pods random names and made another one at each retry.",
         remedy="Upgrade KAI. Until then delete the newer pods of the group: kubectl --namespace {namespace} delete "
         "pod {name}",

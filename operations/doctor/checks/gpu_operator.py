@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from manifests.node_labels import DEVICE_PLUGIN_CONFIG
 from manifests.reservation import RUNTIME_CLASS
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment, of_node
-from operations.doctor.checks.workloads import judge_deployment, ready_nodes
+from operations.doctor.checks.workloads import judge_deployment, ready_nodes, remedy_of_deployment
 from operations.doctor.facts import GPU_OPERATOR, DaemonSet, Facts, Source, names
 
 DEVICE_PLUGIN = "nvidia-device-plugin-daemonset"
@@ -220,7 +220,7 @@ CHECKS = (
         judge=_operator,
         symptom="What of the operands is changed or removed is not put back; new nodes get no device plugin.",
         cause=f"Deployment `{GPU_OPERATOR}` is scaled to 0, is missing, or has no pod that is ready.",
-        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        remedy=remedy_of_deployment(),
         source="GPU Operator v26.7.0",
         explains=frozenset({"KA0302", "KA0303", "KA0305", "KA0309", "KA0312", "KA0403"}),
     ),
@@ -233,7 +233,7 @@ CHECKS = (
         judge=_policy,
         symptom="The operator runs and makes nothing.",
         cause="The ClusterPolicy was deleted, or `clusterPolicy.deployCR` is false.",
-        remedy="Put it back: `kai-anywhere repair`, or helm upgrade gpu-operator with the same values.",
+        remedy="Put it back: `kai-anywhere repair --stack {stack}`, or helm upgrade gpu-operator with the same values.",
         source="GPU Operator v26.7.0 controllers/clusterpolicy_controller.go",
         explains=frozenset({"KA0303", "KA0305", "KA0403"}),
     ),
@@ -275,7 +275,7 @@ CHECKS = (
         judge=_no_plugin,
         symptom="Nodes advertise no `nvidia.com/gpu`; pods that ask for GPUs stay Pending.",
         cause="Its DaemonSet was deleted while the operator did not run, or nobody installed a device plugin.",
-        remedy="Let the operator put it back (KA0301), or `kai-anywhere repair`.",
+        remedy="Let the operator put it back (KA0301), or `kai-anywhere repair --stack {stack}`.",
         source="GPU Operator v26.7.0 assets/state-device-plugin",
         explains=frozenset({"KA0403", "KA0704", "KA0705", "KA0312", "KA0508", "KA0509"}),
     ),
@@ -288,8 +288,8 @@ CHECKS = (
         judge=_profiles,
         symptom="The device plugin's pod on that node does not start: `specified config ... does not exist`.",
         cause=f"The label `{DEVICE_PLUGIN_CONFIG}` names a key that the device plugin's ConfigMap does not have.",
-        remedy="Correct the label, or add the profile under node_profiles of the stack: kubectl label node {name} "
-        f"{DEVICE_PLUGIN_CONFIG}-",
+        remedy="Add the profile under node_profiles of the stack, correct the label, or remove it: kubectl label node "
+        f"{{name}} {DEVICE_PLUGIN_CONFIG}-",
         source="k8s-device-plugin v0.20.0 cmd/config-manager/main.go",
         explains=frozenset({"KA0306", "KA0403"}),
     ),
@@ -317,7 +317,7 @@ CHECKS = (
         judge=_discovery,
         symptom="New nodes are not known as GPU nodes, and labels that somebody removes do not come back.",
         cause="The Deployment of its master is scaled to 0 or has no pod that is ready.",
-        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        remedy=remedy_of_deployment(),
         source="Node Feature Discovery v0.19",
         explains=frozenset({"KA0404", "KA0406"}),
     ),

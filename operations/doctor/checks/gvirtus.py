@@ -9,7 +9,7 @@ from manifests.gvirtus.injection import BACKEND_ANNOTATION, ENABLED_LABEL
 from manifests.objects import manifests
 from manifests.ownership import key
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_node, of_pod
-from operations.doctor.checks.workloads import judge_deployment, ready_nodes
+from operations.doctor.checks.workloads import judge_deployment, ready_nodes, remedy_of_deployment
 from operations.doctor.facts import Facts, Source
 from operations.doctor.requests import asks_for_share
 
@@ -117,7 +117,7 @@ CHECKS = (
         judge=_carrier,
         symptom="Applications start without a backend's address and end at their first CUDA call.",
         cause="An admission policy, its binding or the ConfigMap with the backends' addresses was deleted.",
-        remedy="Put it back: `kai-anywhere repair`. Pods that are there already must be made again.",
+        remedy="Put it back: `kai-anywhere repair --stack {stack}`. Pods that are there already must be made again.",
         source="this program: manifests/gvirtus/policy.py",
         explains=frozenset({"KA0105", "KA0804"}),
     ),
@@ -132,7 +132,7 @@ CHECKS = (
         cause="The backend's Deployment is scaled to 0, is missing, or its pod is not ready: one malformed "
         "request ends "
         "GVirtuS' serving process, and its probe restarts it.",
-        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        remedy=remedy_of_deployment(),
         source="GVirtuS src/backend/Backend.cpp; docs/gvirtus.md",
         explains=frozenset({"KA0105"}),
     ),

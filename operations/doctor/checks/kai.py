@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from config.kai import GpuSharingMode
 from manifests.kai import QUEUE_CONTROLLER
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs
-from operations.doctor.checks.workloads import judge_deployment
+from operations.doctor.checks.workloads import judge_deployment, remedy_of_deployment
 from operations.doctor.facts import KAI_OPERATOR, Facts, Source
 from operations.doctor.requests import asks_for_share
 
@@ -149,7 +149,7 @@ def _operand_check(  # noqa: PLR0913, PLR0917 - what differs between operands
         judge=_operand(section, name, role),
         symptom=symptom,
         cause=f"Deployment `{name}` is scaled to 0, is missing, or has no pod that is ready.",
-        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        remedy=remedy_of_deployment(),
         source="KAI v0.17.0 pkg/operator/operands",
         explains=explains,
     )
@@ -178,7 +178,8 @@ CHECKS = (
         judge=_kinds_missing,
         symptom="KAI's pods end with `no matches for kind`, and its objects can't be read.",
         cause="A CustomResourceDefinition was deleted; with it all its objects went.",
-        remedy="Install the chart's definitions again with `kai-anywhere repair`; queues come back with them.",
+        remedy="Install the chart's definitions again with `kai-anywhere repair --stack {stack}`; queues come back "
+        "with them.",
         source="KAI v0.17.0 deployments/kai-scheduler/crds",
         explains=_PENDING | {"KA0105", "KA0203", "KA0211", "KA0601"},
     ),
@@ -189,9 +190,9 @@ CHECKS = (
         title="KAI's operator does not run",
         needs=needs(Source.DEPLOYMENTS, Source.CONFIG),
         judge=_operator,
-        symptom="What of KAI is changed or removed is not put back; changes of its Config have no effect.",
+        symptom="Changes to KAI's objects are not reverted, and changes to its Config have no effect.",
         cause=f"Deployment `{KAI_OPERATOR}` is scaled to 0, is missing, or has no pod that is ready.",
-        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        remedy=remedy_of_deployment(),
         source="KAI v0.17.0 cmd/operator",
         explains=_OPERANDS | _PENDING,
     ),
@@ -205,8 +206,8 @@ CHECKS = (
         symptom="KAI's operator runs, and there is no scheduler, binder or webhook.",
         cause="The Config `kai-config` is no object of the Helm release: a hook makes it after the install. It was "
         "deleted, or the hook did not run.",
-        remedy="Run the release's hooks again: `kai-anywhere repair`, or helm upgrade kai-scheduler with the "
-        "same values.",
+        remedy="Run the release's hooks again: `kai-anywhere repair --stack {stack}`, or helm upgrade kai-scheduler "
+        "with the same values.",
         source="KAI v0.17.0 deployments/kai-scheduler/templates/hooks/post/kai-config-deployer",
         explains=_OPERANDS | _PENDING | {"KA0211"},
     ),
@@ -219,7 +220,7 @@ CHECKS = (
         judge=_no_shard,
         symptom="Every pod for KAI stays Pending, and there is no scheduler's Deployment.",
         cause="The chart's shard `default` was deleted.",
-        remedy="Put it back: `kai-anywhere repair`.",
+        remedy="Put it back: `kai-anywhere repair --stack {stack}`.",
         source="KAI v0.17.0 deployments/kai-scheduler/templates/default-shard.yaml",
         explains=_PENDING,
     ),
@@ -232,7 +233,7 @@ CHECKS = (
         judge=_scheduler,
         symptom="Pods for KAI stay Pending, without an event and without a word why.",
         cause="The scheduler's Deployment is scaled to 0, is missing, or has no pod that is ready.",
-        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        remedy=remedy_of_deployment(),
         source="KAI v0.17.0 pkg/operator/operands/scheduler",
         explains=_PENDING | {"KA0210"},
     ),
@@ -312,7 +313,8 @@ CHECKS = (
         judge=_several,
         symptom="GPUs are promised twice, and two operators take turns on the same objects.",
         cause="KAI was installed under a second name or in a second namespace; its Config is one for the cluster.",
-        remedy="Remove the one that is not yours, after its pods have ended: helm --namespace {namespace} uninstall.",
+        remedy="Ask who installed each: helm list --all-namespaces names the releases. Whoever owns the one that is "
+        "not needed removes it, after its pods have ended.",
         source="KAI v0.17.0 deployments/kai-scheduler: the Config is cluster-scoped",
     ),
     Check(

@@ -6,7 +6,7 @@ from functools import partial
 from config.stack import StackSettings
 from manifests.monitoring.objects import NAME, OPERATOR_GROUP, objects
 from operations.doctor.check import Category, Finding, Severity, Subject, check
-from operations.doctor.checks.workloads import judge_deployment
+from operations.doctor.checks.workloads import judge_deployment, remedy_of_deployment
 from operations.doctor.facts import Facts, Source
 from operations.doctor.monitoring import Prometheus, Role, RoleBinding
 
@@ -125,7 +125,7 @@ CHECKS = (
         sees=(Source.DEPLOYMENTS,),
         symptom="Dashboards are empty, and KaiAnywhereMetricsAbsent fires.",
         cause=f"Deployment `{NAME}` is scaled to 0, is missing, or has no pod that is ready.",
-        remedy="kubectl --namespace {namespace} scale deployment {name} --replicas=1",
+        remedy=remedy_of_deployment(),
         source="this program: manifests/monitoring/objects.py",
         explains=("KA0105",),
     ),
@@ -136,7 +136,7 @@ CHECKS = (
         sees=(Source.MONITORING,),
         symptom="Metrics of queues, pods or nodes are missing, and KaiAnywhereMetricsRefused fires.",
         cause="Somebody changed its ClusterRole or the binding.",
-        remedy="Put it back: `kai-anywhere repair`.",
+        remedy="Put it back: `kai-anywhere repair --stack {stack}`.",
         source="this program: manifests/monitoring/objects.py",
     ),
     _check(

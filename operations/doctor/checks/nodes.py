@@ -326,7 +326,7 @@ CHECKS = (
         _stack_labels,
         symptom="Reservation pods of a Jetson get no libraries, operands run where they fail, or KAI counts wrongly.",
         cause=f"Somebody changed or removed a label that the stack gives, such as `{PLATFORM}`.",
-        remedy="Put them back: `kai-anywhere repair`.",
+        remedy="Put them back: `kai-anywhere repair --stack {stack}`.",
         source="this program: manifests/node_labels.py",
         explains=("KA0306", "KA0504", "KA0505", "KA0508"),
     ),

@@ -174,7 +174,7 @@ CHECKS = (
         judge=_no_queue,
         symptom="Every pod for KAI stays Pending.",
         cause="The chart makes its default queues at the first install only; they were deleted, or never made.",
-        remedy="Set kai.default_queue or kai.queues in the stack, and run `kai-anywhere repair`.",
+        remedy="Set kai.default_queue or kai.queues in the stack, and run `kai-anywhere repair --stack {stack}`.",
         source="KAI v0.17.0 deployments/kai-scheduler/templates/default-queue.yaml",
         explains=frozenset({"KA0105", "KA0603", "KA0705", "KA0706"}),
     ),

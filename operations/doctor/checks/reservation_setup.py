@@ -93,7 +93,8 @@ CHECKS = (
         _overrides,
         symptom="Reservation pods on Jetsons end with `ERROR_LIBRARY_NOT_FOUND` or `Driver Not Loaded`.",
         cause="The admission policy, its binding or the webhook that adds libraries and devices was deleted.",
-        remedy="Put them back: `kai-anywhere repair`. Pods that are there already do not change: KAI makes new ones.",
+        remedy="Put them back: `kai-anywhere repair --stack {stack}`. Pods that are there already do not change: KAI "
+        "makes new ones.",
         source="this program: manifests/reservation.py",
         explains=UNBOUND | {"KA0105", "KA0504", "KA0505", "KA0508"},
     ),
@@ -104,7 +105,7 @@ CHECKS = (
         symptom="Nothing fails. Whoever may create pods in the namespace of the reservation pods can be root on a "
         "Jetson.",
         cause="The ValidatingAdmissionPolicy or its binding was deleted.",
-        remedy="Put it back: `kai-anywhere repair`.",
+        remedy="Put it back: `kai-anywhere repair --stack {stack}`.",
         source="this program: manifests/reservation_guard.py",
         explains=frozenset({"KA0105"}),
     ),
@@ -115,7 +116,7 @@ CHECKS = (
         sees=(Source.NAMESPACES,),
         symptom="BindRequests fail with `violates PodSecurity`.",
         cause=f"The label `{_POD_SECURITY}` of the reservation pods' namespace was changed.",
-        remedy="Put it back: `kai-anywhere repair`.",
+        remedy="Put it back: `kai-anywhere repair --stack {stack}`.",
         source="Kubernetes Pod Security; this program: manifests/reservation.py",
         explains=UNBOUND | {"KA0512"},
     ),

@@ -6,7 +6,20 @@ from operations.doctor.check import Finding, Subject, of_deployment
 from operations.doctor.facts import DaemonSet, Deployment, Facts
 
 
-def judge_deployment(facts: Facts, namespace: str, name: str, *, role: str) -> Iterator[Finding]:
+def remedy_of_deployment(replicas: int = 1) -> str:
+    """What to do about a Deployment that does not run, whichever of the three it is; a finding says its own.
+
+    Args:
+        replicas: how many it has when it is well.
+    """
+    return (
+        "If it is missing, install it again: `kai-anywhere repair --stack {stack}`. If it is scaled to 0: kubectl "
+        f"--namespace {{namespace}} scale deployment {{name}} --replicas={replicas}. Else see why its pods do not run: "
+        "kubectl --namespace {namespace} describe deployment {name}"
+    )
+
+
+def judge_deployment(facts: Facts, namespace: str, name: str, *, role: str, replicas: int = 1) -> Iterator[Finding]:
     """A Deployment that must be there and have a pod that is available.
 
     Args:
@@ -14,6 +27,7 @@ def judge_deployment(facts: Facts, namespace: str, name: str, *, role: str) -> I
         namespace: of the Deployment.
         name: its name.
         role: what runs in it, as a sentence's subject.
+        replicas: how many it has when it is well.
     """
     about = frozenset({of_deployment(namespace, name)})
     deployment = facts.deployment(namespace, name)
@@ -23,7 +37,7 @@ def judge_deployment(facts: Facts, namespace: str, name: str, *, role: str) -> I
             f"{role} is missing: there is no Deployment {namespace}/{name}.",
             (f"Deployments in namespace {namespace}: {_others(facts, namespace)}",),
             about=about,
-            remedy="Install it again: `kai-anywhere repair`.",
+            remedy="Install it again: `kai-anywhere repair --stack {stack}`.",
         )
         return
     subject = Subject("Deployment", name, namespace, deployment.annotations)
@@ -33,6 +47,7 @@ def judge_deployment(facts: Facts, namespace: str, name: str, *, role: str) -> I
             f"{role} is switched off: Deployment {namespace}/{name} is scaled to 0.",
             (f"Deployment {namespace}/{name}: spec.replicas=0",),
             about=about,
+            remedy=f"kubectl --namespace {namespace} scale deployment {name} --replicas={replicas}",
         )
     elif deployment.available == 0:
         yield Finding(

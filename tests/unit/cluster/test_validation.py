@@ -101,7 +101,7 @@ def test_overrides_that_are_not_in_force_fail_with_what_lacks_and_the_ways_out(
     assert "on node 'jetson-1', privileged is false; it should be true" in text
     assert "on node 'jetson-1', it lacks the host path /dev" in text
     assert "Deployments" not in text, "what holds is not listed"
-    for way in ("kai-anywhere doctor", "make repair", "kai-anywhere verify"):
+    for way in ("kai-anywhere doctor", "pulumi up --refresh", "kai-anywhere verify"):
         assert way in text
 
 

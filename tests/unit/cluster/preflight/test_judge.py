@@ -74,7 +74,7 @@ _READY = ClusterFacts(
 
 def _findings(stack: Json, state: DeployedState = _NEVER_DEPLOYED, **facts: Any) -> list[Finding]:  # noqa: ANN401 - any fact
     settings, found = parse(stack), dataclasses.replace(_READY, **facts)
-    return list(judge(settings, found, state, meet(settings, found.unknown, found.nodes, state, _STACK)))
+    return list(judge(settings, found, state, meet(settings, found.unknown, found.nodes, state, _STACK), _STACK))
 
 
 def _only(findings: list[Finding], *says: str, fatal: bool = True) -> None:
@@ -331,7 +331,7 @@ def test_a_changed_pod_security_label_is_a_warning() -> None:
         _findings(jetson(), _DEPLOYED, namespaces=_namespace("kai-resource-reservation", {_ENFORCE: "restricted"})),
         "namespace 'kai-resource-reservation' enforces the pod-security level 'restricted'",
         "where pods need 'privileged'",
-        "make repair",
+        "pulumi up --refresh",
         fatal=False,
     )
 
@@ -351,6 +351,7 @@ def test_a_revision_that_a_killed_run_left_is_named_with_its_secret(status: str,
     _only(
         _findings(jetson(), state, revisions={_KAI: [_revision(status)]}),
         f"Helm release 'kai-scheduler' is '{status}'",
+        "kai-anywhere rollback --only-heal --stack jetson. Or by hand: ",
         "kubectl --namespace kai-scheduler delete secret sh.helm.release.v1.x.v2",
     )
 
@@ -362,7 +363,7 @@ def test_a_release_that_the_stack_does_not_know_is_not_taken_over(status: str, s
         _findings(jetson(), state, revisions={_KAI: [_revision(status)]}),
         "Helm release 'kai-scheduler' is installed in namespace 'kai-scheduler', but not known to this stack",
         "Choose another context, and nothing of it is touched",
-        "run it again: kai-anywhere rollback",
+        "run it again: kai-anywhere rollback --stack jetson",
     )
 
 

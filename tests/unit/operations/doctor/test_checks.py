@@ -44,7 +44,7 @@ def test_a_check_fires_on_what_it_is_for(code: str, api: ApiServer, tmp_path: Pa
     judged = fired(world.diagnosis(api, tmp_path)).get(code)
     assert judged is not None
     assert judged.finding.what.endswith((".", "?"))
-    assert "{" not in judged.check.remedy_of(judged.finding).replace("{.status.conditions}", "")
+    assert "{" not in judged.remedy.replace("{.status.conditions}", "")
     assert OLD not in judged.finding.what
 
 

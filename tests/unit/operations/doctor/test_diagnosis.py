@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from manifests.node_labels import PLATFORM
 from operations.doctor.check import SUPPRESS, Category, Severity
-from operations.doctor.diagnosis import Choice, Diagnosis
+from operations.doctor.diagnosis import Choice, Diagnosis, Judged
 from operations.doctor.facts import Source
 from operations.doctor.report import exit_status, report
 from operations.exit_status import ExitStatus
@@ -40,9 +41,18 @@ def test_a_scheduler_that_is_off_explains_every_pod_that_waits(api: ApiServer, t
     assert problem.cause.finding.what == (
         "KAI's scheduler is switched off: Deployment kai-scheduler/kai-scheduler-default is scaled to 0."
     )
-    assert problem.cause.check.remedy_of(problem.cause.finding) == (
+    assert problem.cause.remedy == (
         "kubectl --namespace kai-scheduler scale deployment kai-scheduler-default --replicas=1"
     )
+
+
+def test_a_remedy_changes_the_stack_that_was_looked_at_and_no_other(api: ApiServer, tmp_path: Path) -> None:
+    """`repair` without --stack is of stack jetson, whose cluster may be another one."""
+    world = well()
+    world.label("jetson-1", PLATFORM, None)
+    [problem] = world.diagnosis(api, tmp_path).problems
+    assert problem.cause.remedy == "Put them back: `kai-anywhere repair --stack jetson`."
+    assert Judged(problem.cause.check, problem.cause.finding).remedy.endswith("repair --stack STACK`.")
 
 
 def test_a_cause_of_one_node_explains_nothing_of_another(api: ApiServer, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_overrides_that_are_gone_are_a_failure_that_names_what_lacks(
     admission.answer = httpx2.Response(201, json=reservation_pod(settings, "jetson-1"))
     step = verify(cluster, settings, "jetson-1")
     assert step.outcome is Outcome.FAILED
-    assert "make repair" in step.says
+    assert "pulumi up --refresh" in step.says
     assert "privileged is false; it should be true." in step.evidence
     assert any(line.startswith("it lacks the host path") for line in step.evidence)
     assert any(line.startswith("it lacks the variable LD_LIBRARY_PATH=") for line in step.evidence)
