@@ -123,15 +123,6 @@ class TegraPlatform(Settings):
         """The Jetsons that the stack names."""
         return self.tegra_nodes
 
-    @property
-    def declared_library_folders(self) -> dict[tuple[str, ...], list[str]]:
-        """The nodes that say themselves where the driver's libraries are, sorted, by these folders."""
-        nodes: dict[tuple[str, ...], list[str]] = {}
-        for node in sorted(self.tegra_nodes):
-            if (declared := self.tegra_nodes[node].driver_library_paths) is not None:
-                nodes.setdefault(tuple(declared), []).append(node)
-        return nodes
-
     def library_folders(self, node: str) -> tuple[str, ...]:
         """A Jetson's folders of the driver's libraries, in the order in which programs look."""
         declared = self.tegra_nodes[node].driver_library_paths

@@ -192,7 +192,6 @@ class ContainerStatus(Answer):
     """What the kubelet says of a container."""
 
     name: str = ""
-    image_id: str = Field(default="", alias="imageID")
     ready: bool = False
     restarts: int = Field(default=0, alias="restartCount")
     state: dict[str, ContainerState] = {}
@@ -210,13 +209,6 @@ class Condition(Answer):
     """When the status changed last."""
 
 
-class Owner(Answer):
-    """The object that made this one."""
-
-    kind: str
-    name: str
-
-
 class Pod(Answer):
     """A pod, as far as the commands look at it."""
 
@@ -231,7 +223,6 @@ class Pod(Answer):
         default={}, validation_alias=AliasPath("metadata", "managedFields")
     )
     """When the last writer of a label or annotation wrote, by its name."""
-    owned_by: list[Owner] = Field(default=[], validation_alias=AliasPath("metadata", "ownerReferences"))
     node: str = Field(default="", validation_alias=AliasPath("spec", "nodeName"))
     """Empty where it is not bound to one."""
     scheduler: str = Field(default="", validation_alias=AliasPath("spec", "schedulerName"))

@@ -17,8 +17,6 @@ from agents.admission.errors import CertificateError
 
 BACKDATED = dt.timedelta(hours=1)
 """Certificates are valid from an hour ago on, for machines whose clock is behind."""
-MAX_COMMON_NAME = 64
-"""RFC 5280, ub-common-name."""
 
 
 @dataclass(frozen=True)
