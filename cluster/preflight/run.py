@@ -27,8 +27,6 @@ from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
 
-__all__ = ["ClusterFacts", "DeployedState", "PreflightError", "PreflightResult", "judge", "read_facts", "run_preflight"]
-
 
 @dataclass(frozen=True)
 class ClusterFacts:
