@@ -59,7 +59,6 @@ class Step(_Event):
     type: str
     old: State | None = None
     new: State | None = None
-    diffs: tuple[str, ...] | None = None
     detailed_diff: dict[str, PropertyDiff] | None = Field(alias="detailedDiff", default=None)
 
     @property

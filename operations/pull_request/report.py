@@ -146,7 +146,6 @@ def _redacted(step: Step, redactor: Redactor) -> Step:
             "type": redactor.text(step.type),
             "old": _state(step.type, step.old, redactor, outputs=True) if changes else None,
             "new": _state(step.type, step.new, redactor, outputs=False),
-            "diffs": None,
             "detailed_diff": detailed if changes else None,
         }
     )

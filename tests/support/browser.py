@@ -1,12 +1,10 @@
 """A headless Chromium, driven by the W3C WebDriver protocol: chromedriver and an HTTP client, nothing else."""
 
-import base64
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -108,11 +106,6 @@ class Browser:
     def complaints(self) -> list[str]:
         """What the browser's console says since it was asked last: errors of scripts, refusals of the page's policy."""
         return [str(each["message"]) for each in self._ask("se/log", {"type": "browser"})]
-
-    def screenshot(self, file: Path) -> None:
-        """Write what is seen as a PNG."""
-        answer = self._http.get(f"{self._session}/screenshot").raise_for_status().json()["value"]
-        file.write_bytes(base64.b64decode(answer))
 
     def _command(self, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._ask("goog/cdp/execute", {"cmd": name, "params": parameters})

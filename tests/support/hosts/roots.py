@@ -95,13 +95,6 @@ version = 3
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
 """
-K3S_NVIDIA = """
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.'nvidia']
-  runtime_type = "io.containerd.runc.v2"
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.'nvidia'.options]
-  BinaryName = "/usr/bin/nvidia-container-runtime"
-  SystemdCgroup = true
-"""
 TOOLKIT_CONFIG = """\
 #accept-nvidia-visible-devices-envvar-when-unprivileged = true
 disable-require = false

@@ -130,11 +130,6 @@ def clear(of: str) -> Break:
     return lambda world: world.lists.update({of: []})
 
 
-def no_class_of_reservation(world: World) -> None:
-    config(world)["binder"] = {"resourceReservation": {"namespace": RESERVATION}}
-    discovered("x86-1", "40000")(world)
-
-
 def release(status: str, number: int = 2) -> Break:
     """A newer revision of KAI's Helm release."""
     newer = revision("kai-scheduler", "kai-scheduler", number, status)
