@@ -51,7 +51,7 @@ reset: install ## Forget the simulator of STACK with all its data.
 
 ##@ Checks before a change
 
-.PHONY: check review policy policy-exceptions policy-corpus drift post update images
+.PHONY: check review policy policy-exceptions policy-corpus drift update images
 
 check: install ## Lint, types, layers.
 	@$(BIN)/ruff format --check .
@@ -73,9 +73,6 @@ policy-corpus: install ## Recall and false positives of the policy pack on Kuber
 
 drift: install ## Compare the cluster with STACK; fail where they differ.
 	@$(KAI_ANYWHERE) drift --stack $(STACK)
-
-post: install ## In a job of GitHub Actions: write what `review` or `drift` found, on PULL_REQUEST or in an issue.
-	@$(KAI_ANYWHERE) post --stack $(STACK) $(if $(PULL_REQUEST),--pull-request $(PULL_REQUEST))
 
 update: install ## Check a newer chart (CHART=folder or archive) before its version is pinned in manifests/versions.py.
 	@$(KAI_ANYWHERE) update --chart "$(CHART)"
