@@ -7,6 +7,7 @@ from cluster.access.answers import Node, Objection
 from cluster.access.client import Cluster
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
+from gpu_sharing.request import GPU_GROUP
 from manifests import kai, reservation
 from manifests.admission_objects import binder
 from manifests.gvirtus.frontends import FRONTEND_ALLOWED
@@ -84,7 +85,7 @@ def reservation_pod(settings: StackSettings, node: str) -> Manifest:
         "metadata": {
             "name": "gpu-reservation-kai-anywhere-verify",
             "namespace": reservation.NAMESPACE,
-            "labels": {"app": reservation.APP_LABEL, "runai-gpu-group": "kai-anywhere-verify"},
+            "labels": {"app": reservation.APP_LABEL, GPU_GROUP: "kai-anywhere-verify"},
         },
         "spec": {
             "nodeName": node,

@@ -10,12 +10,11 @@ from pydantic import AliasPath, Field
 from cluster.access.answers import Answer, Condition, Node, Pod
 from cluster.access.client import Cluster
 from cluster.access.lists import Reader, Unseen
+from gpu_sharing.queues import QUEUE_LABEL
 
 NODES, PODS, QUEUES = "nodes", "pods", "KAI's queues"
 POD_GROUPS, BIND_REQUESTS = "KAI's pod groups", "KAI's bind requests"
 """What each list is called where it could not be read."""
-QUEUE_LABEL = "kai.scheduler/queue"
-"""Label by which a pod names its queue (KAI v0.17.0 pkg/common/constants)."""
 _KAI = "/apis/scheduling.run.ai"
 
 

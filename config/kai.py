@@ -14,6 +14,7 @@ from config.model import Name, Settings
 DEFAULT_PARENT_QUEUE = "default-parent-queue"
 """KAI's usual pair of queues, this one above `default-queue`; upstream's examples submit to the latter."""
 DEFAULT_QUEUE = "default-queue"
+"""Where KAI puts pods that name no queue (KAI v0.17.0 pkg/podgrouper)."""
 
 
 @unique

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+QUEUE_LABEL = "kai.scheduler/queue"
+"""Label by which a pod names its queue (KAI v0.17.0 pkg/common/constants)."""
 UNLIMITED = -1.0
 _RESOURCES = ("GPUs", "cores", "MiB of memory")
 _UNITS = (1, 1000, 1 << 20)

@@ -13,6 +13,8 @@ from typing import Any
 
 from gpu_sharing.quantities import MIB, QuantityError, quantity
 
+SCHEDULER = "kai-scheduler"
+"""`schedulerName` of KAI's pods, unless its Config says otherwise (KAI v0.17.0 pkg/common/constants)."""
 GPU = "nvidia.com/gpu"
 MIG_PREFIX = "nvidia.com/mig-"
 GPU_MEMORY = "gpu-memory"

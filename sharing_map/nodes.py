@@ -7,12 +7,10 @@ from cluster.access.answers import Node, Pod
 from cluster.pending import kubelet_says
 from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, FractionShare, MemoryShare, WholeGpus
 from manifests import reservation_index
-from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, PLATFORM, TIME_SLICING_POOL
+from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, TIME_SLICING_POOL
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from sharing_map.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
 from sharing_map.view import User, View, pod_name, ready_since, share
-
-_MIG_STRATEGY = "nvidia.com/mig.strategy"
 
 
 def node_status(name: str, view: View) -> NodeStatus:
@@ -82,8 +80,8 @@ def _sharing(node: Node, count: int) -> Fact[Sharing]:
         return Fact(value="time-slicing", proof=f"{where} metadata.labels[{KAI_NODE_POOL}]")
     if GPU_COUNT in node.labels and node.gpus > count > 0:
         return Fact(value="time-slicing", proof=f"{allocatable} is more than metadata.labels[{GPU_COUNT}]")
-    if node.labels.get(_MIG_STRATEGY, "none") != "none":
-        return Fact(value="mig", proof=f"{where} metadata.labels[{_MIG_STRATEGY}]")
+    if node.labels.get(MIG_STRATEGY, "none") != "none":
+        return Fact(value="mig", proof=f"{where} metadata.labels[{MIG_STRATEGY}]")
     if count or node.gpus:
         return Fact(value="kai", proof=allocatable)
     return Fact(value="none", proof=allocatable)

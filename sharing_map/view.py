@@ -14,6 +14,7 @@ from gpu_sharing.request import (
     GPU_FRACTION,
     GPU_GROUP,
     GPU_MEMORY,
+    SCHEDULER,
     FractionShare,
     GpuRequest,
     MemoryShare,
@@ -26,9 +27,6 @@ from gpu_sharing.request import (
 from manifests import reservation
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from sharing_map.report import Fact, Share
-
-SCHEDULER = "kai-scheduler"
-"""`schedulerName` of KAI's pods (KAI v0.17.0 pkg/common/constants)."""
 
 State = Literal["running", "starting", "binding", "ending"]
 

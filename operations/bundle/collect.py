@@ -8,6 +8,7 @@ from typing import Any
 
 from cluster.access.client import Cluster
 from cluster.access.lists import Reader
+from gpu_sharing.request import GPU_FRACTION, GPU_MEMORY, SCHEDULER
 from operations.bundle.clean import Cleaner, Json
 
 OBJECTS = 2000
@@ -49,8 +50,6 @@ _CLUSTER_WIDE = {
     "validatingadmissionpolicybindings": f"{_POLICIES}/v1/validatingadmissionpolicybindings",
 }
 """Kinds of this cluster that concern shared GPUs. No Secrets and no ConfigMaps: these hold what others put there."""
-_SCHEDULER = "kai-scheduler"
-_SHARES = ("gpu-fraction", "gpu-memory")
 
 
 @dataclass
@@ -117,8 +116,8 @@ def _tenant(pod: Mapping[str, Any], components: Iterable[str]) -> bool:
     metadata = pod["metadata"]
     if metadata["namespace"] in components:
         return False
-    shares = any(key in (metadata.get("annotations") or {}) for key in _SHARES)
-    return shares or (pod.get("spec") or {}).get("schedulerName") == _SCHEDULER
+    shares = any(key in (metadata.get("annotations") or {}) for key in (GPU_FRACTION, GPU_MEMORY))
+    return shares or (pod.get("spec") or {}).get("schedulerName") == SCHEDULER
 
 
 def _logs(

@@ -14,6 +14,7 @@ from cluster.access.answers import Answer, Condition, Container, Event, HelmRevi
 from cluster.access.lists import Unseen
 from cluster.snapshot import Snapshot
 from config.stack import StackSettings
+from gpu_sharing.request import GPU_GROUP, SCHEDULER
 from manifests import reservation
 from operations.doctor.hosts.answer import HostReport
 from operations.doctor.monitoring import Monitoring
@@ -21,8 +22,6 @@ from operations.doctor.monitoring import Monitoring
 KAI_OPERATOR = "kai-operator"
 """KAI's operator's Deployment (KAI v0.17.0 deployments/kai-scheduler/templates/services)."""
 GPU_OPERATOR = "gpu-operator"
-SCHEDULER_NAME = "kai-scheduler"
-"""`spec.schedulerName` of pods that KAI schedules, unless its Config says otherwise."""
 SETTLING = timedelta(seconds=60)
 """What is younger may still become what it should be: KAI waits 40 s for a reservation pod by default."""
 
@@ -277,7 +276,7 @@ class Facts:
     @cached_property
     def scheduler_name(self) -> str:
         """What pods of KAI name as their scheduler."""
-        return (self.config.scheduler_name if self.config else "") or SCHEDULER_NAME
+        return (self.config.scheduler_name if self.config else "") or SCHEDULER
 
     @cached_property
     def pool_label(self) -> str:
@@ -369,10 +368,6 @@ class Facts:
     def is_young(self, pod: Pod) -> bool:
         """Whether a pod may still become what it should be."""
         return pod.created is not None and self.snapshot.taken - pod.created < SETTLING
-
-
-GPU_GROUP = "runai-gpu-group"
-"""Label of reservation pods and of the pods that share their GPU (KAI v0.17.0 pkg/common/constants)."""
 
 
 def names(objects: Iterable[Named]) -> str:

@@ -8,9 +8,10 @@ from cluster.access.answers import Pod
 from cluster.pending import said_of, scheduler_says
 from gpu_sharing.model import NodeUse
 from gpu_sharing.placement import place
+from gpu_sharing.request import GPU_GROUP
 from operations.doctor.check import of_pod
 from operations.doctor.diagnosis import Diagnosis, Judged
-from operations.doctor.facts import GPU_GROUP, Facts, Source
+from operations.doctor.facts import Facts, Source
 from operations.errors import OperationError
 from operations.plan.live import scene_of_cluster
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from cluster.snapshot import read_snapshot
+from config.kai import DEFAULT_QUEUE
 from gpu_sharing.arithmetic import LEAST_BYTES
 from gpu_sharing.model import Pod, Strategy, Workload
 from gpu_sharing.request import FractionShare, MemoryShare, PodRequest
@@ -18,7 +19,7 @@ from operations.errors import OperationError
 from operations.plan import report
 from operations.plan.live import scene_of_cluster
 from operations.plan.machines import Scene, machines_by_numbers, scene_of
-from operations.plan.workloads import DEFAULT_QUEUE, accepted, read_workloads
+from operations.plan.workloads import accepted, read_workloads
 from operations.reading import open_place
 from operations.stack_file import read_settings
 from operations.target import ROOT

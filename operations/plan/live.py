@@ -15,14 +15,13 @@ from gpu_sharing.arithmetic import read_label, shared_mib
 from gpu_sharing.model import MigStrategy, Node, Pod, Strategy, Workload
 from gpu_sharing.quantities import quantity
 from gpu_sharing.queues import Queue
-from gpu_sharing.request import MIG_PREFIX, RequestError, gpu_groups, pod_request
+from gpu_sharing.request import MIG_PREFIX, SCHEDULER, RequestError, gpu_groups, pod_request
 from manifests import reservation
-from manifests.node_labels import GPU_COUNT, GPU_MEMORY, KAI_NODE_POOL, PLATFORM, PLATFORM_TEGRA
+from manifests.node_labels import GPU_COUNT, GPU_MEMORY, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, PLATFORM_TEGRA
 from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
-from operations.plan.workloads import PRIORITIES, SCHEDULER, TRAIN, accepted, is_preemptible
+from operations.plan.workloads import PRIORITIES, TRAIN, accepted, is_preemptible
 
-_MIG_STRATEGY = "nvidia.com/mig.strategy"
 _MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
 
 
@@ -80,7 +79,7 @@ def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
     mig_enabled = node.labels.get(_MIG_ENABLED)
     mig = None
     if bool(slices) if mig_enabled is None else mig_enabled.lower() in {"1", "t", "true"}:
-        strategy = node.labels.get(_MIG_STRATEGY)
+        strategy = node.labels.get(MIG_STRATEGY)
         mig = MigStrategy(strategy) if strategy in set(MigStrategy) else MigStrategy.NONE
     memory = read_label(node.labels.get(GPU_MEMORY))
     return Machine(

@@ -10,15 +10,13 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from config.kai import DEFAULT_QUEUE
 from gpu_sharing.model import Pod, Workload
-from gpu_sharing.queues import Queue
-from gpu_sharing.request import RequestError, pod_request
+from gpu_sharing.queues import QUEUE_LABEL, Queue
+from gpu_sharing.request import SCHEDULER, RequestError, pod_request
 from operations.errors import OperationError
 from operations.plan.machines import Machine
 
-SCHEDULER = "kai-scheduler"
-QUEUE_LABEL = "kai.scheduler/queue"
-DEFAULT_QUEUE = "default-queue"
 PRIORITY_LABEL = "priorityClassName"
 PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
 MIN_MEMBER = ("kai.scheduler/min-member", "kai.scheduler/batch-min-member")

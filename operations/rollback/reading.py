@@ -22,10 +22,11 @@ from cluster.ownership.leftovers import (
     own_labels,
     written_by,
 )
+from gpu_sharing.request import SCHEDULER
 from manifests import every_object, kai, reservation
 from manifests.objects import Manifest
 from manifests.ownership import key, owner
-from operations.doctor.facts import SCHEDULER_NAME, KaiConfig
+from operations.doctor.facts import KaiConfig
 from operations.engine import Checkpoint
 from operations.privilege_probe import ladder
 from operations.scratch import Scratch
@@ -197,7 +198,7 @@ class StackInCluster:
         if not any(name == kai.RELEASE for _, name in self.releases):
             return []
         configs = self.cluster.objects(_CONFIGS, KaiConfig)
-        schedulers = {config.scheduler_name for config in configs if config.scheduler_name} or {SCHEDULER_NAME}
+        schedulers = {config.scheduler_name for config in configs if config.scheduler_name} or {SCHEDULER}
         own = {scratch.name for scratch in self.temporary()}
         return [
             pod

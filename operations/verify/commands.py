@@ -16,13 +16,13 @@ from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.reservation_pods import shared_nodes
 from config.bases import PROJECT
+from config.kai import DEFAULT_QUEUE
 from config.stack import StackSettings
 from manifests.objects import namespace
 from operations.doctor.commands import Only, Skip, Wait, facts_of, look
 from operations.doctor.diagnosis import Choice
 from operations.errors import OperationError
 from operations.new_files import check_new
-from operations.plan.workloads import DEFAULT_QUEUE
 from operations.reading import Place, open_place
 from operations.scratch import Scratch
 from operations.target import folder

@@ -12,12 +12,13 @@ from config.stack import StackSettings
 from gpu_sharing.model import Pod as PlannedPod
 from gpu_sharing.model import Reason, Workload
 from gpu_sharing.placement import place
-from gpu_sharing.request import GPU_MEMORY, MemoryShare, PodRequest
+from gpu_sharing.queues import QUEUE_LABEL
+from gpu_sharing.request import GPU_MEMORY, SCHEDULER, MemoryShare, PodRequest
 from manifests.objects import Manifest
 from operations import scratch
 from operations.plan.live import scene_of_cluster
 from operations.plan.machines import Scene
-from operations.plan.workloads import PRIORITY_LABEL, QUEUE_LABEL, SCHEDULER, TRAIN
+from operations.plan.workloads import PRIORITY_LABEL, TRAIN
 from operations.scratch import STUCK, Scratch
 from operations.verify.reserved_gpus import Reserved, reserved_gpus
 from operations.verify.steps import Outcome, Step

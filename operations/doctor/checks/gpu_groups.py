@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from cluster.access.answers import Pod
+from gpu_sharing.request import GPU_GROUP
 from manifests import reservation
 from operations.doctor.check import Category, Finding, Severity, check
 from operations.doctor.checks.reservation_pods import pod_finding
-from operations.doctor.facts import GPU_GROUP, Facts, Source
+from operations.doctor.facts import Facts, Source
 
 
 def _stale(facts: Facts) -> Iterator[Finding]:

@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from cluster.access.answers import Pod
-from cluster.snapshot import QUEUE_LABEL, PodGroup, Queue
+from cluster.snapshot import PodGroup, Queue
+from config.kai import DEFAULT_QUEUE as NO_QUEUE
+from gpu_sharing.queues import QUEUE_LABEL
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_pod, of_queue
 from operations.doctor.facts import Facts, Source
 
-NO_QUEUE = "default-queue"
-"""Where KAI puts pods that name no queue (KAI v0.17.0 pkg/podgrouper)."""
 _WITH_QUEUES = needs(Source.QUEUES, Source.KINDS)
 
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from cluster.access.answers import Pod
+from gpu_sharing.request import GPU_GROUP
 from manifests.reservation_index import WRITTEN_BY_KAI
 from operations.doctor.check import Category, Finding, Subject, check, of_group, of_node, of_pod
 from operations.doctor.checks.binding import UNBOUND
-from operations.doctor.facts import GPU_GROUP, Facts, Source
+from operations.doctor.facts import Facts, Source
 
 _LIBRARY = re.compile("ERROR_LIBRARY_NOT_FOUND")
 _DRIVER = re.compile("Driver Not Loaded|Insufficient Permissions")
