@@ -8,7 +8,7 @@ from cluster.access.answers import Pod
 from cluster.pending import said_of, scheduler_says
 from gpu_sharing.model import NodeUse
 from gpu_sharing.placement import place
-from gpu_sharing.request import GPU_GROUP
+from gpu_sharing.request import gpu_groups
 from operations.doctor.check import of_pod
 from operations.doctor.diagnosis import Diagnosis, Judged
 from operations.doctor.facts import Facts, Source
@@ -69,13 +69,12 @@ def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
     where = f"Pod {pod.namespace}/{pod.name}"
     reason = _cause(diagnosis, pod)
     if _runs(pod):
-        groups = [value for name, value in pod.labels.items() if name.startswith(GPU_GROUP)]
         ended = "has succeeded" if pod.phase == "Succeeded" else "runs"
         return PodVerdict(
             pod,
             runs=True,
             sentence=f"{where} {ended} on node {pod.node}.",
-            evidence=tuple(f"GPU group {group}" for group in groups),
+            evidence=tuple(f"GPU group {group}" for group in gpu_groups(pod.as_manifest())),
         )
     state = _state(pod)
     arithmetic = _arithmetic(facts, pod)

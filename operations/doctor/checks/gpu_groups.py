@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from cluster.access.answers import Pod
-from gpu_sharing.request import GPU_GROUP
+from gpu_sharing.request import GPU_GROUP, gpu_groups
 from manifests import reservation
 from operations.doctor.check import Category, Finding, Severity, check
 from operations.doctor.checks.reservation_pods import pod_finding
@@ -15,11 +15,10 @@ from operations.doctor.facts import Facts, Source
 def _stale(facts: Facts) -> Iterator[Finding]:
     place = {pod.namespace for pod in facts.reservation_pods}
     used = {
-        value
+        group
         for pod in facts.snapshot.pods
         if pod.namespace not in place and not pod.ended
-        for name, value in pod.labels.items()
-        if name == GPU_GROUP or name.startswith(f"{GPU_GROUP}/")
+        for group in gpu_groups(pod.as_manifest())
     }
     requested = {group for request in facts.snapshot.bind_requests for group in request.groups}
     for pod in facts.reservation_pods:
@@ -39,6 +38,8 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
             by_group[pod.labels[GPU_GROUP]].append(pod)
     for group, pods in sorted(by_group.items()):
         if len(pods) > 1:
+            # The oldest one stays.
+            pods.sort(key=lambda pod: pod.created or facts.snapshot.taken)
             yield pod_finding(
                 pods[1],
                 f"GPU group {group} has {len(pods)} reservation pods: each holds a GPU.",
@@ -50,14 +51,16 @@ def _without_pod(facts: Facts) -> Iterator[Finding]:
     place = {pod.namespace for pod in facts.reservation_pods} | {reservation.NAMESPACE}
     groups = {pod.labels[GPU_GROUP] for pod in facts.reservation_pods}
     for pod in facts.snapshot.pods:
-        group = pod.labels.get(GPU_GROUP)
-        if group is None or pod.namespace in place or pod.ended or not pod.node or pod.deleted or facts.is_young(pod):
+        if pod.namespace in place or pod.ended or not pod.node or pod.deleted or facts.is_young(pod):
             continue
-        if group not in groups:
+        if missing := [group for group in gpu_groups(pod.as_manifest()) if group not in groups]:
             yield pod_finding(
                 pod,
                 f"pod {pod.namespace}/{pod.name} shares a GPU of node '{pod.node}' that no reservation pod holds.",
-                f"label {GPU_GROUP}={group}: no reservation pod in namespace {reservation.NAMESPACE} has it",
+                *(
+                    f"label {GPU_GROUP}={group}: no reservation pod in namespace {reservation.NAMESPACE} has it"
+                    for group in missing
+                ),
             )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from cluster.access.answers import Pod
-from gpu_sharing.request import GPU_GROUP
+from gpu_sharing.request import gpu_groups
 from manifests.reservation_index import WRITTEN_BY_KAI
 from operations.doctor.check import Category, Finding, Subject, check, of_group, of_node, of_pod
 from operations.doctor.checks.binding import UNBOUND
@@ -19,14 +19,14 @@ _CANT_PULL = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName"}
 
 
 def pod_finding(pod: Pod, what: str, *evidence: str) -> Finding:
-    """What is wrong with a reservation pod, or with a pod of its GPU group: it concerns the pod's node and group."""
-    about = {of_pod(pod.namespace, pod.name), of_node(pod.node), of_group(pod.labels.get(GPU_GROUP, ""))}
+    """What is wrong with a reservation pod, or with a pod of its GPU group: it concerns the pod's node and groups."""
+    reach = frozenset({of_node(pod.node), *map(of_group, gpu_groups(pod.as_manifest()))})
     return Finding(
         Subject("Pod", pod.name, pod.namespace, pod.annotations),
         what,
         evidence,
-        about=frozenset(about),
-        reach=frozenset({of_node(pod.node), of_group(pod.labels.get(GPU_GROUP, ""))}),
+        about=reach | {of_pod(pod.namespace, pod.name)},
+        reach=reach,
     )
 
 

@@ -9,8 +9,9 @@ from operations.doctor.check import Category
 from operations.doctor.checks import CHECKS
 from testbed.stacks import Json, gvirtus, hami_core, jetson, webhook
 from tests.support.api_server import ApiServer
-from tests.support.doctor import OLD, well
+from tests.support.doctor import GROUP, OLD, pod, well
 from tests.support.hosts.examinations import jetson_examination
+from tests.unit.operations.doctor import changes as do
 from tests.unit.operations.doctor.cases import CASES
 from tests.unit.operations.doctor.monitoring_cases import metrics
 from tests.unit.operations.doctor.worlds import fired, world_of
@@ -57,3 +58,20 @@ def test_a_check_is_silent_on_what_comes_near_to_it(code: str, api: ApiServer, t
     diagnosis = world.diagnosis(api, tmp_path)
     assert set(fired(diagnosis)) - set(usual) == set(case.others.split())
     assert not diagnosis.not_checked
+
+
+def test_of_several_reservation_pods_the_newer_one_is_to_go_whatever_its_name(api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    do.reservation(GROUP, creationTimestamp="2025-12-31T00:00:00Z")(world)
+    judged = fired(world.diagnosis(api, tmp_path))["KA0511"]
+    assert judged.check.remedy_of(judged.finding).endswith("delete pod gpu-reservation-1")
+
+
+def test_a_pod_with_several_gpus_is_looked_for_in_each_of_its_groups(api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    labels = {f"runai-gpu-group/{group}": group for group in (GROUP, "nobody")}
+    world.lists["pods"].append(pod("two", node="jetson-1", labels=labels))
+    judged = fired(world.diagnosis(api, tmp_path))["KA0515"]
+    assert (judged.finding.subject.name, len(judged.finding.evidence)) == ("two", 1)
+    assert judged.finding.evidence[0].startswith("label runai-gpu-group=nobody:")
+    assert {"group/nobody", f"group/{GROUP}"} <= judged.finding.about

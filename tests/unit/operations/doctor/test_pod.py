@@ -28,6 +28,13 @@ def test_a_pod_that_runs_is_well(api: ApiServer, tmp_path: Path) -> None:
     assert verdict.sentence == "Pod default/arm runs on node jetson-1."
 
 
+def test_a_pod_that_runs_is_told_its_gpu_groups_and_no_other_label(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    groups = {f"runai-gpu-group/{group}": group for group in ("g2", "g1")}
+    world.lists["pods"].append(pod("two", node="jetson-1", labels=groups | {"runai-gpu-group-of": "somebody"}))
+    assert _why(world, "two", api, tmp_path).evidence == ("GPU group g1", "GPU group g2")
+
+
 def test_a_pod_waits_because_the_scheduler_is_off(api: ApiServer, tmp_path: Path) -> None:
     world = well()
     _waiting(world)
