@@ -23,6 +23,7 @@ from agents.host.context import Context
 from agents.host.errors import HostError, RolledBackError
 from agents.host.look import distribution, probe
 from agents.host.look.distribution import Mechanism
+from agents.host.look.runtime import NVIDIA_FILE
 from agents.host.steps import cdi as step_cdi
 from agents.host.steps import containerd as step_containerd
 from agents.host.steps import docker as step_docker
@@ -255,11 +256,7 @@ def _leftovers(context: Context, steps: list[Step]) -> list[Original]:
         for original in context.journal.originals.values()
         if not enabled.get(original.step, True)
         and original.path not in mentioned
-        and (
-            original.step != step_containerd.NAME
-            or not only_nvidia
-            or original.path.endswith(step_containerd.NVIDIA_FILE)
-        )
+        and (original.step != step_containerd.NAME or not only_nvidia or original.path.endswith(NVIDIA_FILE))
     ]
 
 

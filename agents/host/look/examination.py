@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from agents.host.root import Root
 
 _VERSION = 2
-_CSV = "/etc/nvidia-container-runtime/host-files-for-container.d"
-_DAEMON = "/etc/docker/daemon.json"
 _VALIDATIONS = "/run/nvidia/validations"
 _SWAP = re.compile(r"^\S+\s+\S+\s+(\d+)\s", re.MULTILINE)
 _KIB_PER_MIB = 1024
@@ -43,7 +41,7 @@ def examine(tools: Tools, folders: tuple[str, ...] = ()) -> dict[str, Any]:
         "csv": _csv(tools.root),
         "injection": {
             "l4t": board.l4t_release(tools.root),
-            "csv_digest": _digest(tools.root, [f"{_CSV}/*.csv"]),
+            "csv_digest": _digest(tools.root, [f"{toolkit.CSV_FOLDER}/*.csv"]),
             "cdi_digest": _digest(tools.root, libraries.CDI),
         },
         "swap_mib": _swap_mib(tools.root),
@@ -54,24 +52,24 @@ def examine(tools: Tools, folders: tuple[str, ...] = ()) -> dict[str, Any]:
 
 def _docker(root: Root) -> dict[str, str] | None:
     """Docker's configuration, as far as it can be read: never its content."""
-    if not root.exists(_DAEMON):
+    if not root.exists(runtime.DOCKER_CONFIG):
         return None
     try:
-        text = (root.read_bytes(_DAEMON) or b"").decode("utf-8", "replace")
+        text = (root.read_bytes(runtime.DOCKER_CONFIG) or b"").decode("utf-8", "replace")
     except HostError:
-        return {"config": _DAEMON, "state": "unreadable"}
+        return {"config": runtime.DOCKER_CONFIG, "state": "unreadable"}
     if not text.strip():
-        return {"config": _DAEMON, "state": "empty"}
+        return {"config": runtime.DOCKER_CONFIG, "state": "empty"}
     try:
         parsed = json.loads(text)
     except ValueError:
-        return {"config": _DAEMON, "state": "invalid"}
-    return {"config": _DAEMON, "state": "valid" if isinstance(parsed, dict) else "invalid"}
+        return {"config": runtime.DOCKER_CONFIG, "state": "invalid"}
+    return {"config": runtime.DOCKER_CONFIG, "state": "valid" if isinstance(parsed, dict) else "invalid"}
 
 
 def _csv(root: Root) -> dict[str, list[str]]:
     """The toolkit's lists of a Jetson's files and devices, and which entries lead nowhere."""
-    files = root.glob(f"{_CSV}/*.csv")
+    files = root.glob(f"{toolkit.CSV_FOLDER}/*.csv")
     entries = [line for path in files for line in (root.read_text(path) or "").splitlines()]
     missing = {
         path for kind, path in map(_entry, entries) if kind in ("dev", "lib") and not _leads_somewhere(root, path)

@@ -12,6 +12,8 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agents.host.look.toolkit import CSV_FOLDER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,10 +30,7 @@ _VARIANTS = "/opt/nvidia/l4t-gpu-libs"
 _CHOSEN = "/run/nvidia-gpu-driver-active"
 _VARIANT = re.compile(r"nvgpu|openrm")
 _LOADER = "/etc/ld.so.conf.d/*.conf"
-_TOOLKIT = (
-    "/etc/nvidia-container-runtime/host-files-for-container.d/drivers.csv",
-    "/etc/nvidia-container-runtime/host-files-for-container.d/l4t.csv",
-)
+_TOOLKIT = (f"{CSV_FOLDER}/drivers.csv", f"{CSV_FOLDER}/l4t.csv")
 CDI = ("/etc/cdi/*", "/var/run/cdi/*")
 """The folders in which container runtimes look for CDI specifications."""
 _ROW = re.compile(r"^\s*(?:lib|sym)\s*,\s*(/\S+)", re.MULTILINE)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.host.errors import HostError
 from agents.host.look import board, cuda, distribution, driver, gpus, kernel, nvml, toolkit
+from agents.host.look.runtime import DOCKER_CONFIG
 
 if TYPE_CHECKING:
     from agents.host.commands import Tools
@@ -107,7 +108,7 @@ def _runtimes(tools: Tools, name: str) -> list[dict[str, Any]]:
         reasons.extend([f"Kubernetes is {name}"] if layout else [])
         runtimes.append(_runtime("containerd", _containerd_version(tools, program), config, reasons))
     docker = tools.find("dockerd") or tools.find("docker")
-    config = "/etc/docker/daemon.json"
+    config = DOCKER_CONFIG
     if docker or tools.root.exists(config):
         reasons = [f"`{docker}` is its program" if docker else "its program is not found"]
         reasons.append(f"{config} {'exists' if tools.root.exists(config) else 'does not exist'}")

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from agents.host.commands import Tools
     from agents.host.look.distribution import Layout
 
+NVIDIA = re.compile(r"""runtimes\.["']?nvidia["']?\]""")
+"""Begins the `nvidia` runtime's section in a containerd configuration."""
+NVIDIA_FILE = "99-nvidia.toml"
+"""nvidia-ctk's and the GPU Operator's own name, so that two of them can't exist."""
+DOCKER_CONFIG = "/etc/docker/daemon.json"
 _DOCKERS = "/etc/containerd/config.toml"
-_NVIDIA = re.compile(r"""runtimes\.["']?nvidia["']?\]""")
-_NVIDIA_FILE = "99-nvidia.toml"
 _NUMBER = re.compile(r"v?(\d+\.\d+\.\d+)")
 _LONGEST_REASON = 300
 _MOST_KEYS = 20
@@ -58,7 +61,7 @@ def examine(tools: Tools) -> dict[str, Any] | None:
         return {**answer, "unseen": f"its program is not in {', '.join(layout.programs) or 'PATH'}"}
     try:
         now = _merged(tools, layout, main, files)
-        others = {path: text for path, text in files.items() if not path.endswith(f"/{_NVIDIA_FILE}")}
+        others = {path: text for path, text in files.items() if not path.endswith(f"/{NVIDIA_FILE}")}
         changed = now.changed_beside_nvidia(_merged(tools, layout, main, others)) if len(others) < len(files) else []
     except HostError as error:
         return {**answer, "refused": error.message[-_LONGEST_REASON:]}
@@ -107,7 +110,7 @@ def _drop_in(layout: Layout, main: str, path: str, text: str) -> dict[str, Any]:
         "path": path,
         "version": effective.file_version(text),
         "imported": _is_imported(layout, main, path),
-        "nvidia": bool(_NVIDIA.search(text)),
+        "nvidia": bool(NVIDIA.search(text)),
     }
 
 
@@ -122,7 +125,7 @@ def _elsewhere(tools: Tools, layout: Layout) -> list[str]:
     if layout.effective == _DOCKERS:
         return []
     paths = [_DOCKERS, *tools.root.glob("/etc/containerd/conf.d/*.toml")]
-    return [path for path in paths if _NVIDIA.search(tools.root.read_text(path) or "")]
+    return [path for path in paths if NVIDIA.search(tools.root.read_text(path) or "")]
 
 
 def _merged(tools: Tools, layout: Layout, main: str, files: Mapping[str, str]) -> Effective:

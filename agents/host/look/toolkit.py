@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from agents.host.root import Root
 
 CONFIG = "/etc/nvidia-container-runtime/config.toml"
+CSV_FOLDER = "/etc/nvidia-container-runtime/host-files-for-container.d"
+"""Lists of a Jetson's files and devices, in the modes that read them."""
 OPERATOR_FOLDER = "/usr/local/nvidia/toolkit"
 """Where the GPU Operator's toolkit container installs its own; k3s and rke2 prefer it over /usr/bin."""
 INSTALL = (

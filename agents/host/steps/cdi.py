@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agents.host.change.plan import Step, change
 from agents.host.errors import HostError
 from agents.host.look import toolkit
+from agents.host.look.toolkit import CSV_FOLDER
 from agents.host.steps import ctk
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ NAME = "cdi"
 # JSON is YAML, and the name is the one that `nvidia-ctk cdi generate` is shown with everywhere: a second file beside it
 # would name the same devices twice, which makes them unresolvable.
 SPECIFICATION = "/etc/cdi/nvidia.yaml"
-_CSV_FOLDER = "/etc/nvidia-container-runtime/host-files-for-container.d"
 _CSV_FILES = ("devices.csv", "drivers.csv", "l4t.csv")
 """The only ones that csv mode reads unless told otherwise."""
 
@@ -33,10 +33,10 @@ def plan(context: Context) -> Step:
     root = context.tools.root
     toolkit.refuse_two_owners(root)
     tegra = context.desired.platform == "tegra"
-    csv = [str(root.path(f"{_CSV_FOLDER}/{name}")) for name in _CSV_FILES if root.exists(f"{_CSV_FOLDER}/{name}")]
+    csv = [str(root.path(f"{CSV_FOLDER}/{name}")) for name in _CSV_FILES if root.exists(f"{CSV_FOLDER}/{name}")]
     if tegra and not csv:
         raise HostError(
-            f"{_CSV_FOLDER} holds none of {', '.join(_CSV_FILES)}, so there is nothing to describe the GPU with.",
+            f"{CSV_FOLDER} holds none of {', '.join(_CSV_FILES)}, so there is nothing to describe the GPU with.",
             "Install the package nvidia-container of JetPack.",
         )
     mode = "csv" if tegra else "auto"

@@ -11,6 +11,7 @@ from agents.host.errors import HostError
 from agents.host.look import effective, toolkit
 from agents.host.look.distribution import Mechanism
 from agents.host.look.effective import CRI_V2, CRI_V3, Effective, Files
+from agents.host.look.runtime import NVIDIA, NVIDIA_FILE
 from agents.host.look.toml_dump import flatten
 from agents.host.steps import ctk, service
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from agents.host.root import Root
 
 NAME = "containerd"
-NVIDIA_FILE = "99-nvidia.toml"
-"""nvidia-ctk's and the GPU Operator's own name, so that two of them can't exist."""
 RUNC_FILE = "00-kai-anywhere-runc.toml"
 """Sorted before the other, and there even when somebody replaces the other."""
 _SPLIT_VERSION = 3
@@ -37,7 +36,6 @@ _WRITTEN = "# Written by kai-anywhere's host agent"
 _PROGRAM = re.compile(r"""BinaryName\s*=\s*["']([^"']*)/nvidia-container-runtime["']""")
 _NVIDIA_IS_DEFAULT = re.compile(r"""^\s*default_runtime_name\s*=\s*["']nvidia["']""", re.MULTILINE)
 _ONLY_VERSION = re.compile(r"version = \d+\n")
-_OWN = re.compile(r"""runtimes\.["']?nvidia["']?\]""")
 
 
 def plan(context: Context) -> Step:
@@ -66,7 +64,7 @@ def _own(context: Context) -> Step:
 def finds_nvidia(context: Context) -> bool:
     """Whether the configuration that k3s and rke2 write at each start holds the runtime."""
     content = context.tools.root.read_bytes(context.layout.effective)
-    return bool(_OWN.search((content or b"").decode("utf-8", "replace")))
+    return bool(NVIDIA.search((content or b"").decode("utf-8", "replace")))
 
 
 def is_whole(path: str) -> bool:

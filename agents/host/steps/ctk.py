@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from agents.host.errors import HostError
+from agents.host.look.runtime import NVIDIA_FILE
 from agents.host.look.toolkit import INSTALL
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def containerd_runtime(tools: Tools, source: Path, runtime: str) -> bytes:
         # Before 1.18 it edits the file itself, which comes to the same: the source is a drop-in's content.
         _run(tools, *arguments, "--nvidia-runtime-path", runtime)
         return _result(source)
-    drop_in = source.parent / "99-nvidia.toml"
+    drop_in = source.parent / NVIDIA_FILE
     arguments += ["--drop-in-config", str(drop_in), "--config-source", "file"]
     _run(tools, *arguments, "--nvidia-runtime-path", runtime)
     return _result(drop_in)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Dict
 from agents.host.change.plan import Step, change_of
 from agents.host.errors import HostError
 from agents.host.look import toolkit
+from agents.host.look.runtime import DOCKER_CONFIG
 from agents.host.steps import ctk, service
 
 if TYPE_CHECKING:
     from agents.host.context import Context
 
 NAME = "docker"
-CONFIG = "/etc/docker/daemon.json"
 _DEFAULT = "default-runtime"
 _Object = Dict[str, Any]
 
@@ -31,7 +31,7 @@ def plan(context: Context) -> Step:
     root, tools = context.tools.root, context.tools
     tools.need("docker", "Install Docker, or switch docker.configure off.")
     toolkit.refuse_two_owners(root)
-    before = root.read_bytes(CONFIG)
+    before = root.read_bytes(DOCKER_CONFIG)
     configuration = _with_former_default(context, _parsed(before))
     owed = context.owes_restart("docker")
     if "nvidia" not in configuration.get("runtimes", {}) or (
@@ -44,7 +44,7 @@ def plan(context: Context) -> Step:
         # The tool has replaced keys before (NVIDIA/nvidia-container-toolkit#2049): only what was asked for is taken.
         configuration = _merged(configuration, _parsed(made), default=docker.default_runtime)
     content = before if before is not None and configuration == _parsed(before) else _text(configuration)
-    changes = change_of(root, CONFIG, before, content)
+    changes = change_of(root, DOCKER_CONFIG, before, content)
     if changes:
         _validate(context, content)
     restart = service.docker() if changes or owed else None
@@ -117,7 +117,7 @@ def _merged(mine: dict[str, Any], made: dict[str, Any], *, default: bool) -> dic
 
 def _with_former_default(context: Context, data: dict[str, Any]) -> dict[str, Any]:
     """Take back a default runtime that an earlier run set and that is no longer asked for."""
-    original = context.journal.originals.get(CONFIG)
+    original = context.journal.originals.get(DOCKER_CONFIG)
     if context.desired.docker.default_runtime or original is None or data.get(_DEFAULT) != "nvidia":
         return data
     written = context.journal.written_to(original)
@@ -135,10 +135,10 @@ def _parsed(content: bytes | None) -> dict[str, Any]:
         data = json.loads(content.decode("utf-8"))
     except ValueError as error:
         raise HostError(
-            f"{CONFIG} is not JSON: {error}.", "Repair it, or remove it if it is empty; nothing was changed."
+            f"{DOCKER_CONFIG} is not JSON: {error}.", "Repair it, or remove it if it is empty; nothing was changed."
         ) from error
     if not isinstance(data, dict) or not isinstance(data.get("runtimes", {}), dict):
-        raise HostError(f"{CONFIG} does not hold an object with `runtimes`.", "Repair it; nothing was changed.")
+        raise HostError(f"{DOCKER_CONFIG} does not hold an object with `runtimes`.", "Repair it; nothing was changed.")
     return data
 
 
@@ -156,5 +156,5 @@ def _validate(context: Context, content: bytes) -> None:
     # Before 23.0 there is no --validate.
     if finished.code and "unknown flag" not in finished.trouble:
         raise HostError(
-            f"Docker refuses the new {CONFIG}: {finished.trouble}", "Correct what it names; nothing was changed."
+            f"Docker refuses the new {DOCKER_CONFIG}: {finished.trouble}", "Correct what it names; nothing was changed."
         )

@@ -9,13 +9,13 @@ from agents.host.change.plan import Step, change_of
 from agents.host.errors import HostError
 from agents.host.look import toolkit
 from agents.host.look.toml_dump import flatten
+from agents.host.look.toolkit import CSV_FOLDER
 from agents.host.steps import ctk
 
 if TYPE_CHECKING:
     from agents.host.context import Context
 
 NAME = "toolkit"
-_CSV_FOLDER = "/etc/nvidia-container-runtime/host-files-for-container.d"
 _SINCE_THOR = (1, 17, 7)
 """Older ones take Thor for a discrete GPU (NVIDIA/nvidia-container-toolkit#1078)."""
 
@@ -35,8 +35,8 @@ def plan(context: Context) -> Step:
     mode = desired.toolkit.mode
     _refuse_too_old(context, installed.version)
     detail = f"mode {installed.mode or 'not set'} -> {mode}" if installed.mode != mode else f"mode is {mode}"
-    if desired.platform == "tegra" and not root.glob(f"{_CSV_FOLDER}/*.csv"):
-        detail += f"; {_CSV_FOLDER} holds no files, so containers would start without the GPU: install nvidia-container"
+    if desired.platform == "tegra" and not root.glob(f"{CSV_FOLDER}/*.csv"):
+        detail += f"; {CSV_FOLDER} holds no files, so containers would start without the GPU: install nvidia-container"
     if toolkit.ignores_fractions(root.read_text(toolkit.CONFIG)):
         detail += (
             f"; {toolkit.CONFIG} says accept-nvidia-visible-devices-envvar-when-unprivileged = false, so pods with a "

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agents.host.look.distribution import Mechanism, layout
+from agents.host.look.runtime import NVIDIA_FILE
 from agents.host.root import Root
-from agents.host.steps.containerd import NVIDIA_FILE, RUNC_FILE
+from agents.host.steps.containerd import RUNC_FILE
 from config.cluster import Distribution
 from manifests.gpu_operator import toolkit_environment
 from manifests.node_labels import KAI_NODE_POOL, PLATFORM, TIME_SLICING_POOL

@@ -10,6 +10,7 @@ from agents.host.change import configure, ownership
 from agents.host.change.journal import FOLDER, Journal
 from agents.host.change.plan import change
 from agents.host.commands import Deadline, Tools
+from agents.host.look.runtime import NVIDIA_FILE
 from agents.host.root import Root
 from agents.host.steps import cdi as step_cdi
 from agents.host.steps import containerd as step_containerd
@@ -19,7 +20,7 @@ from agents.host.steps import toolkit as step_toolkit
 _DOCKER = "/etc/docker/daemon.json"
 _MAIN = "/etc/containerd/config.toml"
 _FOLDER = "/etc/containerd/conf.d"
-_NVIDIA = f"{_FOLDER}/{step_containerd.NVIDIA_FILE}"
+_NVIDIA = f"{_FOLDER}/{NVIDIA_FILE}"
 _RUNC = f"{_FOLDER}/{step_containerd.RUNC_FILE}"
 _TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
 _TEMPLATE = "/var/snap/microk8s/current/args/containerd-template.toml"
