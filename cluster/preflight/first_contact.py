@@ -10,7 +10,7 @@ from cluster.access.client import Cluster
 from cluster.access.lists import at_once
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.findings import Finding
-from cluster.preflight.label_writers import judge_writers
+from cluster.preflight.label_writers import RANDOM_MANAGER, judge_writers
 from config.stack import StackSettings
 from manifests import every_object, kai
 from manifests.gvirtus.frontends import FRONTEND_ALLOWED
@@ -18,7 +18,6 @@ from manifests.node_labels import GPU_MEMORY, node_labels
 from manifests.objects import Manifest
 from manifests.ownership import before, key, owner, stack_of
 
-_RANDOM_MANAGER = "pulumi-kubernetes-"
 _MEASURED = None
 """A label whose value is asked of the node's host later."""
 _ANOTHER_NAME: Mapping[str, str] = {
@@ -152,7 +151,7 @@ def _their_labels(planned: Mapping[str, str | None], node: Node, ours: Mapping[s
         others = [manager for manager in owners if not manager.startswith(owner(stack))]
         if label in ours:
             # Written before the stack's field managers had names of their own.
-            others = [manager for manager in others if not manager.startswith(_RANDOM_MANAGER)]
+            others = [manager for manager in others if not manager.startswith(RANDOM_MANAGER)]
         if others or (label not in ours and not owners):
             theirs[label] = current
     return theirs

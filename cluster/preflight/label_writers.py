@@ -13,7 +13,7 @@ saturates (k8s-device-plugin up to v0.20.1, internal/cuda; #2061, fixed in no re
 
 _PERSON = "kubectl"
 """Who writes once: first contact asks about his values."""
-_RANDOM_MANAGER = "pulumi-kubernetes-"
+RANDOM_MANAGER = "pulumi-kubernetes-"
 """The stack's own name before its field managers had names of their own."""
 
 
@@ -57,7 +57,7 @@ def _others(node: Node, label: str, stack: str) -> list[str]:
     return [
         manager
         for manager in managers
-        if not manager.startswith((owner(stack), _PERSON, _RANDOM_MANAGER)) and stack_of(manager) is None
+        if not manager.startswith((owner(stack), _PERSON, RANDOM_MANAGER)) and stack_of(manager) is None
     ]
 
 
