@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import pulumi
 from pulumi_kubernetes import Provider
 
+from cluster.ownership.deployed_state import RELEASE
 from components import tokens
 from config.cluster import POLICIES_SINCE
 from manifests.admission_objects import ADMISSION_GROUP
@@ -228,4 +229,4 @@ def register_release(name: str, release: HelmRelease, opts: pulumi.ResourceOptio
         # Not said, but read: only what is named here becomes an output.
         "status": None,
     }
-    return pulumi.CustomResource("kubernetes:helm.sh/v3:Release", name, inputs, opts)
+    return pulumi.CustomResource(RELEASE, name, inputs, opts)

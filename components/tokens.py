@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from manifests import many_nodes
+
 KAI_ANYWHERE: Final = "kai-anywhere:index:KaiAnywhere"
 NODE_LABELS: Final = "kai-anywhere:index:NodeLabels"
-MANY_NODE_LABELS: Final = "kai-anywhere:index:ManyNodeLabels"
+MANY_NODE_LABELS: Final = many_nodes.MANY_NODE_LABELS
 GPU_OPERATOR: Final = "kai-anywhere:index:GpuOperator"
 POD_GUARD: Final = "kai-anywhere:index:PodGuard"
 RESERVATION_OVERRIDES: Final = "kai-anywhere:index:ReservationOverrides"

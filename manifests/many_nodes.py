@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     # The provider loads this module at every preview, and without the settings' models, which manifests.objects needs.
     from manifests.objects import Manifest
 
+MANY_NODE_LABELS = "kai-anywhere:index:ManyNodeLabels"
+"""The type of the resource that holds the document."""
+
 
 def together(nodes: "Mapping[str, Manifest]") -> dict[str, Any]:
     """The document of nodes.

@@ -16,7 +16,7 @@ from cluster.access.binding import bind
 from cluster.access.client import Cluster
 from cluster.access.kubeconfig import choose_context
 from cluster.errors import ClusterError
-from cluster.ownership.deployed_state import DeployedState
+from cluster.ownership.deployed_state import STACK, DeployedState
 from cluster.preflight.run import another_cluster, where
 from operations.errors import OperationError
 from operations.target import Target
@@ -26,9 +26,6 @@ _ENCRYPTED = (
     "PULUMI_CONFIG_PASSPHRASE_FILE with the name of a file that holds it."
 )
 _CTRL_C = "^C received"
-
-
-_STACK = "pulumi:pulumi:Stack"
 
 
 class Resource(BaseModel):
@@ -273,7 +270,7 @@ def settle_pending(target: Target, remembered: Checkpoint, *, forget: bool = Tru
     Raises:
         OperationError: if the lock is held, or pulumi fails.
     """
-    roots = [f"--target={resource.urn}" for resource in remembered.resources if resource.type == _STACK]
+    roots = [f"--target={resource.urn}" for resource in remembered.resources if resource.type == STACK]
     pending = "--clear-pending-creates" if forget else "--skip-pending-creates"
     options = ["--yes", "--skip-preview", pending, *roots]
     _free(target)

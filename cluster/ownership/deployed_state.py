@@ -6,14 +6,15 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from manifests.many_nodes import apart
+from manifests.many_nodes import MANY_NODE_LABELS, apart
 from manifests.ownership import BEFORE, kept_values, key
 
-_MANY_NODES = "kai-anywhere:index:ManyNodeLabels"
+STACK = "pulumi:pulumi:Stack"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+"""Types of resources, as Pulumi and its Kubernetes provider call them."""
 _PROVIDER = "pulumi:providers:kubernetes"
-_RELEASE = "kubernetes:helm.sh/v3:Release"
 _OBJECT = "kubernetes:"
-_ENGINE_OWN = ("pulumi:pulumi:Stack", "pulumi:providers:")
+_ENGINE_OWN = (STACK, "pulumi:providers:")
 
 
 class _Metadata(BaseModel):
@@ -72,12 +73,12 @@ class DeployedState:
         written = [
             content
             for token, outputs in listed
-            if token.startswith(_OBJECT) and token != _RELEASE and (content := _written(outputs)) is not None
+            if token.startswith(_OBJECT) and token != RELEASE and (content := _written(outputs)) is not None
         ]
         written += [
             _Written.model_validate(node)
             for token, outputs in listed
-            if token == _MANY_NODES
+            if token == MANY_NODE_LABELS
             for node in apart(outputs).values()
         ]
         return cls(
@@ -86,7 +87,7 @@ class DeployedState:
             releases=frozenset(
                 (str(outputs.get("namespace")), str(outputs.get("name")))
                 for token, outputs in listed
-                if token == _RELEASE
+                if token == RELEASE
             ),
             objects=frozenset(key(content.model_dump()) for content in written),
             labels={content.metadata.name: content.metadata.labels for content in written if content.kind == "Node"},

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cluster.ownership.deployed_state import STACK
 from operations.engine import Checkpoint, Resource
 
-_STACK = "pulumi:pulumi:Stack"
 _PACKAGE = "pulumi:providers:kai-anywhere"
 _COMMIT_LETTERS = 12
 _BY_COMMIT = re.compile(r"0\.0\.0-x([0-9a-f]+)")
@@ -116,7 +116,7 @@ def site_of(  # noqa: PLR0913 - a site is read of so much
     made = [resource for resource in checkpoint.resources if resource.custom and not _of_the_engine(resource.type)]
     outputs: dict[str, Any] = {}
     for resource in checkpoint.resources:
-        if resource.type == _STACK:
+        if resource.type == STACK:
             outputs = resource.outputs
     return Site(
         site=name,
@@ -156,7 +156,7 @@ def _source(provider: Resource) -> str:
 
 
 def _of_the_engine(token: str) -> bool:
-    return token == _STACK or token.startswith("pulumi:providers:")
+    return token == STACK or token.startswith("pulumi:providers:")
 
 
 def _text(value: object) -> str | None:

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cluster.access.answers import HelmRevision
+from cluster.ownership.deployed_state import RELEASE
 from cluster.ownership.leftovers import GROUPS
 from operations.engine import Checkpoint, Resource
 from operations.rollback.plan import Blocker, Healing, Plan, shown
-from operations.rollback.reading import RELEASE, HalfDone, Leftovers, StackInCluster
+from operations.rollback.reading import HalfDone, Leftovers, StackInCluster
 from operations.status.words import count
 
 

@@ -9,7 +9,7 @@ from pydantic import AliasPath, Field
 
 from cluster.access.answers import HelmRevision, ObjectMetadata, Pod
 from cluster.access.client import Cluster
-from cluster.ownership.deployed_state import DeployedState
+from cluster.ownership.deployed_state import RELEASE, DeployedState
 from cluster.ownership.helm_hooks import Hook, hooks_of, left_by_hooks
 from cluster.ownership.leftovers import (
     Definition,
@@ -36,7 +36,6 @@ from operations.verify import sharing
 
 Releases = frozenset[tuple[str, str]]
 """Helm releases, each as namespace and name."""
-RELEASE = "kubernetes:helm.sh/v3:Release"
 _HOST = re.compile(r"hosts-(.+)-configured")
 """What configured a host, by its logical name in the program (components/hosts)."""
 _CONFIGS = "/apis/kai.scheduler/v1/configs"
