@@ -31,6 +31,7 @@ from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.fleet.commands import app as fleet_app
 from operations.init.commands import init
+from operations.options import Stack
 from operations.plan.commands import plan
 from operations.privilege_probe import run as privilege_probe
 from operations.privilege_probe.host import ask_host
@@ -68,8 +69,6 @@ app.command()(release)
 app.command()(docs_site)
 
 _SUMMARY_WIDTH = 110
-
-Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 
 
 def _say_version(value: bool) -> None:

@@ -24,6 +24,7 @@ from operations.doctor.commands import hosts_of
 from operations.doctor.hosts.answer import HostLookError
 from operations.exit_status import ExitStatus
 from operations.new_files import check_new, new_file
+from operations.options import Context, Stack
 from operations.reading import hosts_without_cluster, open_place
 from operations.stack_file import read_stack_file
 from operations.target import ROOT
@@ -64,10 +65,8 @@ class Told(BaseModel):
 
 def bundle(
     *,
-    stack: Annotated[
-        str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
-    ] = "jetson",
-    context: Annotated[str | None, typer.Option(help="A context of the kubeconfig, in place of the stack's.")] = None,
+    stack: Stack = "jetson",
+    context: Context = None,
     hosts: Annotated[
         bool, typer.Option("--hosts", help="Ask the stack's hosts too, over SSH, as doctor does. Needs its passphrase.")
     ] = False,

@@ -13,6 +13,7 @@ from config.stack import StackConfigError
 from operations import engine
 from operations.engine_events import failed
 from operations.errors import OperationError
+from operations.options import Stack
 from operations.pull_request import report
 from operations.pull_request import review as previews
 from operations.pull_request.comment import (
@@ -33,7 +34,6 @@ from operations.target import ROOT, Target, open_target
 
 app = typer.Typer(add_completion=False)
 
-Stack = Annotated[str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")]
 Out = Annotated[Path, typer.Option("--out", help="The folder that gets the texts.")]
 SimulatorOnly = Annotated[
     bool, typer.Option("--simulator", help="On the simulator, whichever cluster KUBECONFIG or the settings name.")

@@ -14,6 +14,7 @@ from cluster.errors import ClusterError
 from operations import engine
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
+from operations.options import Stack
 from operations.rollback.plan import Plan
 from operations.rollback.planning import Choice, Planned, make_plan
 from operations.rollback.reading import StackInCluster
@@ -27,9 +28,7 @@ _INTERRUPTED = 130
 
 def rollback(  # noqa: PLR0913 - every option of the command
     *,
-    stack: Annotated[
-        str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
-    ] = "jetson",
+    stack: Stack = "jetson",
     only_heal: Annotated[
         bool, typer.Option("--only-heal", help="Heal what a killed run left half done, and remove nothing else.")
     ] = False,

@@ -12,6 +12,7 @@ from rich.console import Console, Group
 from cluster.snapshot import read_snapshot
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
+from operations.options import Context, Stack
 from operations.reading import Place, open_place
 from operations.status.page import page
 from operations.status.server import Latest, Server
@@ -28,12 +29,8 @@ _WIDE = 10_000
 
 def status(  # noqa: PLR0913 - the options of a command
     *,
-    stack: Annotated[
-        str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
-    ] = "jetson",
-    context: Annotated[
-        str | None, typer.Option("--context", help="A context of the kubeconfig, in place of the stack's.")
-    ] = None,
+    stack: Stack = "jetson",
+    context: Context = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print it as JSON; its schema is docs/status.schema.json.")
     ] = False,

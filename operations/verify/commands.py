@@ -23,6 +23,7 @@ from operations.doctor.commands import Only, Skip, Wait, facts_of, look
 from operations.doctor.diagnosis import Choice
 from operations.errors import OperationError
 from operations.new_files import check_new
+from operations.options import Context, Stack
 from operations.reading import Place, open_place
 from operations.scratch import Scratch
 from operations.target import folder
@@ -60,10 +61,8 @@ class Workload:
 
 def verify(  # noqa: PLR0913 - every option of the command
     *,
-    stack: Annotated[
-        str, typer.Option("--stack", help="The stack: its settings stand in Pulumi.<stack>.yaml.")
-    ] = "jetson",
-    context: Annotated[str | None, typer.Option(help="A context of the kubeconfig, in place of the stack's.")] = None,
+    stack: Stack = "jetson",
+    context: Context = None,
     node: Annotated[list[str] | None, typer.Option(help="Verify these nodes alone.")] = None,
     only: Only = None,
     skip: Skip = None,
