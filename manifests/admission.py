@@ -8,11 +8,11 @@ from typing import Any, Final
 from config.admission import CertManagerCertificates, OwnCertificates, StackCertificates, Webhook
 from config.stack import StackSettings
 from manifests import reservation, reservation_index
-from manifests.admission_objects import POD_CREATION, outside_of
+from manifests.admission_objects import ADMISSION, ADMISSION_GROUP, POD_CREATION, outside_of
 from manifests.gvirtus import injection
 from manifests.gvirtus.policy import namespaces_left_alone
 from manifests.mutations import VERSION, Mutation
-from manifests.objects import Manifest, StackObject, namespace, to_api_servers
+from manifests.objects import RBAC_GROUP, Manifest, StackObject, namespace, to_api_servers
 
 NAME: Final = "kai-anywhere-admission"
 """Of every object of the server; its Service's DNS name stands in its certificate."""
@@ -31,8 +31,6 @@ USER: Final = 65532
 
 _LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "kai-anywhere"}
 _SELECTOR = {"app.kubernetes.io/name": NAME}
-_RBAC = "rbac.authorization.k8s.io"
-_ADMISSION = "admissionregistration.k8s.io"
 _DRAIN_SECONDS = 10
 
 
@@ -190,7 +188,7 @@ def _webhook(  # noqa: PLR0913 - what differs between the two
     if isinstance(settings.admission.certificates, CertManagerCertificates):
         metadata["annotations"] = {"cert-manager.io/inject-ca-from": f"{settings.admission.namespace}/{NAME}"}
     return {
-        "apiVersion": f"{_ADMISSION}/v1",
+        "apiVersion": ADMISSION,
         "kind": "MutatingWebhookConfiguration",
         "metadata": metadata,
         "webhooks": [
@@ -227,7 +225,7 @@ def _roles(settings: StackSettings) -> dict[str, Manifest]:
     own = isinstance(settings.admission.certificates, OwnCertificates)
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": settings.admission.namespace}
     configurations = {
-        "apiGroups": [_ADMISSION],
+        "apiGroups": [ADMISSION_GROUP],
         "resources": ["mutatingwebhookconfigurations"],
         "resourceNames": _configurations(settings),
         "verbs": ["get", "patch"] if own else ["get"],
@@ -235,15 +233,15 @@ def _roles(settings: StackSettings) -> dict[str, Manifest]:
     nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}
     secret = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [NAME], "verbs": ["get", "update"]}
     roles: dict[str, Manifest] = {
-        "cluster-role": _cluster_object(f"{_RBAC}/v1", "ClusterRole")
+        "cluster-role": _cluster_object(f"{RBAC_GROUP}/v1", "ClusterRole")
         | {"rules": [nodes] if stack else [nodes, configurations]},
-        "cluster-role-binding": _cluster_object(f"{_RBAC}/v1", "ClusterRoleBinding")
-        | {"roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME}, "subjects": [subject]},
+        "cluster-role-binding": _cluster_object(f"{RBAC_GROUP}/v1", "ClusterRoleBinding")
+        | {"roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": NAME}, "subjects": [subject]},
     }
     if own:
-        roles["role"] = _object(settings, f"{_RBAC}/v1", "Role") | {"rules": [secret]}
-        roles["role-binding"] = _object(settings, f"{_RBAC}/v1", "RoleBinding") | {
-            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": NAME},
+        roles["role"] = _object(settings, f"{RBAC_GROUP}/v1", "Role") | {"rules": [secret]}
+        roles["role-binding"] = _object(settings, f"{RBAC_GROUP}/v1", "RoleBinding") | {
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": NAME},
             "subjects": [subject],
         }
     return roles

@@ -7,6 +7,8 @@ from typing import Any, Final, TypeAlias
 from config.charts import ChartSettings
 from manifests.versions import ChartPin
 
+RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as JSON: apiVersion, kind, metadata and the rest."""
 

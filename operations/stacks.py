@@ -21,7 +21,7 @@ FLEET_FILE = "fleet.yaml"
 """Says in which order sites are updated (operations/fleet/), and nothing of what a stack is."""
 
 STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _GIT_SECONDS = 120
 
 
@@ -163,7 +163,7 @@ def changed_files(folder: Path, base: str) -> frozenset[PurePosixPath] | None:
 
     A file of a stack that exists no more concerns nobody: there is nothing to look at.
     """
-    if not _COMMIT.fullmatch(base):
+    if not COMMIT.fullmatch(base):
         _unsure(f"{base!r} is no whole commit")
         return None
     try:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from toolchain import cache
 from toolchain.go import GoEnvironment, check_go, module_folder, run_go
-from toolchain.progress import duration, packages, progress, say
+from toolchain.progress import MEBIBYTE, duration, packages, progress, say
 from toolchain.recipe import ModuleFile, Recipe, module_files
 
-_MEBIBYTE = 1 << 20
 _FLAGS = ("-mod=readonly", "-buildvcs=false", "-trimpath")
 
 
@@ -94,7 +93,7 @@ def _check_space(recipe: Recipe, go: GoEnvironment, into: Path, stale_share: flo
     needs[go_cache.stat().st_dev] += int(recipe.go_cache_mib * stale_share)
     needs[into.stat().st_dev] += recipe.result_mib
     for folder in (go_cache, into):
-        free = shutil.disk_usage(folder).free // _MEBIBYTE
+        free = shutil.disk_usage(folder).free // MEBIBYTE
         if free < (need := needs[folder.stat().st_dev]):
             raise cache.disk_full(folder, title(recipe), f"{free} MiB are free, about {need} MiB are needed")
 

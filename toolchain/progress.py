@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 PLAIN_INTERVAL_SECONDS = 10.0
-_MEBIBYTE = 1 << 20
+MEBIBYTE = 1 << 20
 _SECONDS_PER_MINUTE = 60
 _BAR_FROM_COLUMNS = 80
 """On a narrower terminal the title and the numbers need the room."""
@@ -38,8 +38,8 @@ def packages(done: int, total: int) -> str:
 
 def mebibytes(done: int, total: int) -> str:
     """Describe progress in bytes; a total of 0 means that the server did not tell the size."""
-    have = f"{done / _MEBIBYTE:.1f}"
-    return f"{have} of {total / _MEBIBYTE:.1f} MiB" if total else f"{have} MiB"
+    have = f"{done / MEBIBYTE:.1f}"
+    return f"{have} of {total / MEBIBYTE:.1f} MiB" if total else f"{have} MiB"
 
 
 def duration(seconds: float) -> str:

@@ -10,8 +10,8 @@ from manifests.hosts import HostPlatform
 LONGEST_ANSWER = 256 * 1024
 """Characters; an honest answer has some thousand."""
 
-_Text = Annotated[str, Field(max_length=4096)]
-_Reasons = Annotated[list[_Text], Field(max_length=200)]
+Text = Annotated[str, Field(max_length=4096)]
+Texts = Annotated[list[Text], Field(max_length=200)]
 
 
 class HostAnswerError(Exception):
@@ -26,34 +26,34 @@ class PlatformAnswer(_Answer):
     """What the host is, and from which signals that follows."""
 
     kind: HostPlatform
-    generation: _Text | None
-    model: _Text | None
-    jetpack: _Text | None
-    reasons: _Reasons
+    generation: Text | None
+    model: Text | None
+    jetpack: Text | None
+    reasons: Texts
 
 
 class DriverAnswer(_Answer):
     """The NVIDIA driver, if any."""
 
-    version: _Text | None
-    library_folder: _Text | None
-    reasons: _Reasons
+    version: Text | None
+    library_folder: Text | None
+    reasons: Texts
 
 
 class FolderAnswer(_Answer):
     """A folder of libraries: as the host names it, and without links; the latter is None where it is not there."""
 
-    path: _Text
-    real: _Text | None
-    named_by: _Reasons
+    path: Text
+    real: Text | None
+    named_by: Texts
 
 
 class PlaceAnswer(_Answer):
     """A file with a library's name; `real` is what it is, or what is missing where it is a link to nothing."""
 
-    folder: _Text
-    path: _Text
-    real: _Text
+    folder: Text
+    path: Text
+    real: Text
     bytes: Annotated[int, Field(ge=0)] | None
     state: Literal["library", "stub", "dangling"]
 
@@ -64,41 +64,41 @@ class LibrariesAnswer(_Answer):
     folders: Annotated[list[FolderAnswer], Field(max_length=1000)]
     nvml: Annotated[list[PlaceAnswer], Field(max_length=1000)]
     cuda: Annotated[list[PlaceAnswer], Field(max_length=1000)]
-    findings: _Reasons
+    findings: Texts
 
 
 class GapAnswer(_Answer):
     """A feature that the kernel can't do, and the options that it lacks."""
 
-    feature: _Text
-    options: _Reasons
+    feature: Text
+    options: Texts
 
 
 class KernelAnswer(_Answer):
     """The kernel that runs, and what it lacks."""
 
-    release: _Text | None
-    config: _Text | None
+    release: Text | None
+    config: Text | None
     gaps: Annotated[list[GapAnswer], Field(max_length=100)]
-    reasons: _Reasons
+    reasons: Texts
 
 
 class GpuAnswer(_Answer):
     """One GPU; memory in MiB, where the number comes from, and what every source said."""
 
     index: Annotated[int, Field(ge=0, le=1023)]
-    uuid: _Text | None
-    name: _Text
+    uuid: Text | None
+    name: Text
     memory_mib: Annotated[int, Field(ge=1, le=2**31)] | None
     memory_source: Literal["nvml", "cuda", "meminfo"] | None
-    memory_reasons: _Reasons
+    memory_reasons: Texts
 
 
 class LibraryAnswer(_Answer):
     """Whether a library of the driver answers."""
 
     ok: bool
-    reason: _Text | None
+    reason: Text | None
 
 
 class MemoryAnswer(_Answer):
@@ -110,27 +110,27 @@ class MemoryAnswer(_Answer):
 class RuntimeAnswer(_Answer):
     """One container runtime."""
 
-    name: _Text
-    version: _Text | None
-    config: _Text | None
-    reasons: _Reasons
+    name: Text
+    version: Text | None
+    config: Text | None
+    reasons: Texts
 
 
 class KubernetesAnswer(_Answer):
     """The Kubernetes distribution, `none` without one."""
 
-    distribution: _Text
-    version: _Text | None
-    reasons: _Reasons
+    distribution: Text
+    version: Text | None
+    reasons: Texts
 
 
 class ToolkitAnswer(_Answer):
     """The NVIDIA Container Toolkit, if any."""
 
-    version: _Text | None
-    mode: _Text | None
-    config: _Text | None
-    reasons: _Reasons
+    version: Text | None
+    mode: Text | None
+    config: Text | None
+    reasons: Texts
 
 
 class UserAnswer(_Answer):
@@ -146,13 +146,13 @@ class ProbeAnswer(_Answer):
     """
 
     version: Literal[1, 2]
-    architecture: _Text
-    python: _Text
+    architecture: Text
+    python: Text
     platform: PlatformAnswer
     driver: DriverAnswer
     libraries: LibrariesAnswer | None = None
     kernel: KernelAnswer | None = None
-    devices: Annotated[list[_Text], Field(max_length=1000)]
+    devices: Annotated[list[Text], Field(max_length=1000)]
     gpus: Annotated[list[GpuAnswer], Field(max_length=1024)]
     nvml: LibraryAnswer
     cuda: LibraryAnswer

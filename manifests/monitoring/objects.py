@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from config.stack import StackSettings
 from manifests.monitoring import alerts, dashboards
-from manifests.objects import Manifest, StackObject, namespace, to_api_servers
+from manifests.objects import RBAC_GROUP, Manifest, StackObject, namespace, to_api_servers
 
 NAME: Final = "kai-anywhere-metrics"
 """Of every object of the exporter."""
@@ -18,7 +18,6 @@ OPERATOR_GROUP: Final = "monitoring.coreos.com/v1"
 
 _LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "kai-anywhere"}
 _SELECTOR = {"app.kubernetes.io/name": NAME}
-_RBAC = "rbac.authorization.k8s.io"
 _KAI_SERVICES = ("kai-scheduler-default", "queue-controller", "binder")
 """Services of KAI with metrics, by their label `app` (KAI v0.17.0 docs/metrics/service-monitors.yaml)."""
 _KAI_PORTS = ("http-metrics", "metrics")
@@ -61,7 +60,7 @@ def _roles(settings: StackSettings) -> dict[str, Manifest]:
     return {
         "cluster-role": _cluster_object("ClusterRole") | {"rules": rules},
         "cluster-role-binding": _cluster_object("ClusterRoleBinding")
-        | {"roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME}, "subjects": [subject]},
+        | {"roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": NAME}, "subjects": [subject]},
     }
 
 
@@ -200,4 +199,4 @@ def _named(settings: StackSettings, api_version: str, kind: str, name: str) -> M
 
 
 def _cluster_object(kind: str) -> Manifest:
-    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": {"name": NAME, "labels": dict(_LABELS)}}
+    return {"apiVersion": f"{RBAC_GROUP}/v1", "kind": kind, "metadata": {"name": NAME, "labels": dict(_LABELS)}}

@@ -13,7 +13,7 @@ from config.stack import StackSettings
 from manifests import every_object, gpu_operator, kai, reservation
 from manifests.monitoring.objects import NAME as EXPORTER
 from manifests.monitoring.objects import OPERATOR_GROUP
-from manifests.objects import Manifest
+from manifests.objects import RBAC_GROUP, Manifest
 from manifests.ownership import key
 from manifests.reservation_index import WRITTEN_BY_KAI
 from operations.doctor.facts import (
@@ -116,7 +116,7 @@ def _ask_monitoring(reader: Reader, cluster: Cluster, settings: StackSettings | 
     if settings is None or not settings.monitoring.enabled:
         return Monitoring
     named = {"fieldSelector": f"metadata.name={EXPORTER}"}
-    rights = "/apis/rbac.authorization.k8s.io/v1"
+    rights = f"/apis/{RBAC_GROUP}/v1"
     kinds = reader.ask(Source.MONITORING, (), read_missing_kinds, cluster, settings)
     roles = reader.objects(Source.MONITORING, f"{rights}/clusterroles", Role, params=named)
     bindings = reader.objects(Source.MONITORING, f"{rights}/clusterrolebindings", RoleBinding, params=named)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -23,13 +22,12 @@ from operations.fleet.file import Operator, read_fleet
 from operations.fleet.order import Outcome, Step, judge, step_called, steps
 from operations.fleet.report import Report
 from operations.fleet.states import read_sites
-from operations.stacks import FLEET_FILE, STACK_NAME, listed
+from operations.stacks import COMMIT, FLEET_FILE, STACK_NAME, listed
 from operations.target import ROOT, open_target
 
 app = typer.Typer(name="fleet", no_args_is_help=True, help="Many clusters, one stack each: order, roll-out, states.")
 
 Folder = Annotated[Path, typer.Option("--folder", help="The folder with the files Pulumi.<site>.yaml and fleet.yaml.")]
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST_WAVES = 6
 """The canary and five waves: the jobs of rollout.yml."""
 _MOST_SITES = 256
@@ -113,7 +111,7 @@ def operator_command(
     folder: Folder = ROOT,
 ) -> None:
     """Print the objects with which the Pulumi Kubernetes Operator updates the sites, wave by wave."""
-    if not _COMMIT.fullmatch(commit):
+    if not COMMIT.fullmatch(commit):
         raise OperationError(f"{commit!r} is no whole commit: git rev-parse HEAD prints one.")
     operator = read_fleet(folder).operator
     if operator is None:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from cluster.access.client import Cluster
 from config.stack import StackSettings
 from manifests import reservation
+from manifests.objects import RBAC_GROUP
 from operations.privilege_probe.ladder import NAMESPACE
-
-_RBAC = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,8 @@ _RIGHTS = (
     Right("get", "pods/log"),
     Right("list", "events"),
     Right("create", "serviceaccounts"),
-    Right("create", "roles", _RBAC),
-    Right("create", "rolebindings", _RBAC),
+    Right("create", "roles", RBAC_GROUP),
+    Right("create", "rolebindings", RBAC_GROUP),
 )
 """`patch pods` is what the pod's account gets: nobody may grant what he lacks himself."""
 _OF_PULL_SECRETS = (Right("get", "secrets", namespace=reservation.NAMESPACE), Right("create", "secrets"))

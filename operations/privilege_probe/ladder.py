@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from config.reservation import Overrides, Privilege
 from config.stack import StackSettings
-from manifests.objects import Manifest, namespace
+from manifests.objects import RBAC_GROUP, Manifest, namespace
 from manifests.reservation import CONTAINER, RUNTIME_CLASS, tegra_fragment
 
 NAMESPACE = "kai-anywhere-privilege-probe"
@@ -287,17 +287,18 @@ def probe_namespace(rung: Rung) -> Manifest:
 
 def rights() -> list[Manifest]:
     """What lets the pod write its answer on itself: on pods of the probe's namespace, and nothing else."""
-    rbac = "rbac.authorization.k8s.io"
     return [
         _object("v1", "ServiceAccount", {"automountServiceAccountToken": True}),
         _object(
-            f"{rbac}/v1", "Role", {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "patch"]}]}
+            f"{RBAC_GROUP}/v1",
+            "Role",
+            {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "patch"]}]},
         ),
         _object(
-            f"{rbac}/v1",
+            f"{RBAC_GROUP}/v1",
             "RoleBinding",
             {
-                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": ACCOUNT},
+                "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": ACCOUNT},
                 "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
             },
         ),

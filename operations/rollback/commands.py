@@ -23,8 +23,6 @@ from operations.status.words import count
 from operations.target import Target, open_target
 from toolchain.progress import say
 
-_INTERRUPTED = 130
-
 
 def rollback(  # noqa: PLR0913 - every option of the command
     *,
@@ -141,7 +139,7 @@ def _run(stack: StackInCluster, planned: Planned, choice: Choice) -> int:
     except KeyboardInterrupt:
         say(f"\nInterrupted at: {work.step}")
         _go_on(stack, work, choice)
-        return _INTERRUPTED
+        return ExitStatus.INTERRUPTED
     return _end(work, after, choice)
 
 

@@ -2,13 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 
 from cluster.access.answers import Pod
 from gpu_sharing.request import GPU_GROUP, gpu_groups
 from manifests import reservation
-from operations.doctor.check import Category, Finding, Severity, check
-from operations.doctor.checks.reservation_pods import pod_finding
+from operations.doctor.check import Finding, Severity
+from operations.doctor.checks.reservation_pods import pod_finding, reservation_check
 from operations.doctor.facts import Facts, Source
 
 
@@ -64,10 +63,8 @@ def _without_pod(facts: Facts) -> Iterator[Finding]:
             )
 
 
-_check = partial(check, Category.RESERVATION, sees=(Source.PODS, Source.CONFIG))
-
 CHECKS = (
-    _check(
+    reservation_check(
         "KA0511",
         "A GPU group has several reservation pods",
         _duplicates,
@@ -78,7 +75,7 @@ CHECKS = (
         source="KAI #1673, PR #1693",
         explains=frozenset({"KA0705"}),
     ),
-    _check(
+    reservation_check(
         "KA0510",
         "A reservation pod holds a GPU for nobody",
         _stale,
@@ -91,7 +88,7 @@ CHECKS = (
         source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go",
         explains=frozenset({"KA0705"}),
     ),
-    _check(
+    reservation_check(
         "KA0515",
         "A pod shares a GPU that nobody holds",
         _without_pod,

@@ -1,17 +1,13 @@
 """Checks of a host's container runtimes, from its own files. Asked with `--hosts`."""
 
-import re
-from functools import partial
-
-from operations.doctor.check import Category, Severity, check
-from operations.doctor.checks.hosts import FindingParts, of_each
-from operations.doctor.facts import Facts, Source
+from operations.doctor.check import Severity
+from operations.doctor.checks.hosts import VERSION, FindingParts, host_check, of_each
+from operations.doctor.facts import Facts
 from operations.doctor.hosts.answer import Containerd, DropIn, Examination, HostReport
 
 _MERGING_VERSION = 2
 """Of a configuration: what says less is taken for version 1, in which the nvidia runtime's section means nothing."""
 _CDI_SINCE = (1, 7)
-_VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
 def _lacking(answer: Examination) -> Containerd | None:
@@ -140,7 +136,7 @@ def _changes_others(_: Facts, __: HostReport, answer: Examination) -> FindingPar
 
 def _too_old_for_cdi(facts: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
     version = answer.containerd.version if answer.containerd else None
-    match = _VERSION.match(version or "")
+    match = VERSION.match(version or "")
     uses_cdi = facts.settings is not None and facts.settings.gpu_operator.install and facts.settings.gpu_operator.cdi
     if match is None or not uses_cdi or (int(match[1]), int(match[2])) >= _CDI_SINCE:
         return None
@@ -154,12 +150,11 @@ def _docker(_: Facts, __: HostReport, answer: Examination) -> FindingParts | Non
     return "has a configuration of Docker that nobody can read.", (f"{answer.docker.config} is {fault}",), ""
 
 
-_check = partial(check, Category.HOSTS, sees=(Source.HOSTS,))
 _STARTS = ("KA0709", "KA0306", "KA0504", "KA0508")
 _CONFIGURE = "Raise hosts.{name}.revision and run `pulumi up`: it puts the runtime into force."
 
 CHECKS = (
-    _check(
+    host_check(
         "KA1011",
         "A host's containerd refuses its configuration",
         of_each(_refused),
@@ -170,7 +165,7 @@ CHECKS = (
         source="k3s-io/docs #566",
         explains=("KA0401", *_STARTS),
     ),
-    _check(
+    host_check(
         "KA1017",
         "A host's default container runtime is not there",
         of_each(_no_default),
@@ -180,7 +175,7 @@ CHECKS = (
         source="METR/hawk #273; k0s #6547",
         explains=("KA0401",),
     ),
-    _check(
+    host_check(
         "KA1012",
         "A host's containerd configuration has no version",
         of_each(_no_version),
@@ -191,7 +186,7 @@ CHECKS = (
         source="NVIDIA Container Toolkit #1430",
         explains=_STARTS,
     ),
-    _check(
+    host_check(
         "KA1013",
         "Files of a host's containerd have different versions",
         of_each(_versions_differ),
@@ -201,7 +196,7 @@ CHECKS = (
         source="containerd 2.1 and 2.2: cmd/containerd/server/config",
         explains=_STARTS,
     ),
-    _check(
+    host_check(
         "KA1014",
         "A host's containerd does not import the nvidia runtime's file",
         of_each(_import_lost),
@@ -211,7 +206,7 @@ CHECKS = (
         source="microk8s #3959; GPU Operator #1651",
         explains=_STARTS,
     ),
-    _check(
+    host_check(
         "KA1015",
         "The nvidia runtime was given to another containerd",
         of_each(_elsewhere),
@@ -221,7 +216,7 @@ CHECKS = (
         source="NVIDIA Container Toolkit #982; microk8s-core-addons #272; GPU Operator #473",
         explains=_STARTS,
     ),
-    _check(
+    host_check(
         "KA1016",
         "A host's containerd has no nvidia runtime",
         of_each(_no_runtime),
@@ -231,7 +226,7 @@ CHECKS = (
         source="GPU Operator #413, #432, #473, #730",
         explains=_STARTS,
     ),
-    _check(
+    host_check(
         "KA1018",
         "Runtimes of a host disagree about cgroups",
         of_each(_cgroups),
@@ -241,7 +236,7 @@ CHECKS = (
         source="k8s-snap #2529",
         explains=("KA0401", "KA0710"),
     ),
-    _check(
+    host_check(
         "KA1019",
         "The nvidia runtime's file changes other settings",
         of_each(_changes_others),
@@ -253,7 +248,7 @@ CHECKS = (
         "raise the revision after each change of the main file.",
         source="NVIDIA Container Toolkit v1.20.0 pkg/config/engine/containerd",
     ),
-    _check(
+    host_check(
         "KA1020",
         "A host's containerd is too old for CDI",
         of_each(_too_old_for_cdi),
@@ -263,7 +258,7 @@ CHECKS = (
         source="k8s-snap #2388",
         explains=("KA0707",),
     ),
-    _check(
+    host_check(
         "KA1025",
         "A host's Docker configuration can't be read",
         of_each(_docker),

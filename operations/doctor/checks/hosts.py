@@ -13,7 +13,7 @@ from operations.doctor.hosts.answer import Examination, HostReport
 
 JETPACK_WITHOUT_NVML = "5"
 _VERSIONED = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)*)$")
-_VERSION = re.compile(r"(\d+)\.(\d+)")
+VERSION = re.compile(r"(\d+)\.(\d+)")
 _MISMATCH = ("version mismatch", "(NVML error 18)")
 _TAKES_INDEX_SINCE = (1, 19)
 _NEEDED_CSV = re.compile(r"/(libcuda\.so|libnvidia-ml\.so)|^/dev/(nvmap|nvhost-ctrl-gpu|nvgpu/)")
@@ -160,7 +160,7 @@ def _other_mode(_: Facts, report: HostReport, answer: Examination) -> FindingPar
 
 
 def _by_index(facts: Facts, report: HostReport, answer: Examination) -> FindingParts | None:
-    match = _VERSION.match(answer.probe.toolkit.version or "")
+    match = VERSION.match(answer.probe.toolkit.version or "")
     rewritten = facts.settings is not None and facts.settings.overridden_platform is not None
     if match is None or rewritten or not _uses_csv(report, answer):
         return None
@@ -191,11 +191,11 @@ def _not_validated(facts: Facts, __: HostReport, answer: Examination) -> Finding
     return "has lost what the GPU Operator's validator noted down.", ("/run/nvidia/validations is empty",), ""
 
 
-_check = partial(check, Category.HOSTS, sees=(Source.HOSTS,))
+host_check = partial(check, Category.HOSTS, sees=(Source.HOSTS,))
 _DRIVER = ("KA0504", "KA0505", "KA0508")
 
 CHECKS = (
-    _check(
+    host_check(
         "KA1001",
         "A host could not be looked at",
         _not_looked_at,
@@ -206,7 +206,7 @@ CHECKS = (
         "hosts.{name}.gone: true.",
         source="this program: docs/hosts.md; pulumi-command #1238, #104",
     ),
-    _check(
+    host_check(
         "KA1003",
         "A host has a JetPack without NVML",
         of_each(_jetpack_5),
@@ -216,7 +216,7 @@ CHECKS = (
         source="ollama #3098; NVIDIA JetPack 6 release notes",
         explains=_DRIVER,
     ),
-    _check(
+    host_check(
         "KA1002",
         "A host is not what the stack says",
         of_each(_other_than_needed),
@@ -226,7 +226,7 @@ CHECKS = (
         source="this program: components/hosts/verdict.py",
         explains=("KA0411", "KA0504", "KA0508"),
     ),
-    _check(
+    host_check(
         "KA1005",
         "A host's driver and its libraries differ",
         of_each(_mismatch),
@@ -236,7 +236,7 @@ CHECKS = (
         source="NVML: nvmlInit, error 18",
         explains=(*_DRIVER, "KA0306", "KA0403", "KA0507", "KA0711"),
     ),
-    _check(
+    host_check(
         "KA1004",
         "A host's NVML does not answer",
         of_each(_no_nvml),
@@ -246,7 +246,7 @@ CHECKS = (
         source="NVML: nvmlInit; NVIDIA k8s-device-plugin #1469, #1963",
         explains=(*_DRIVER, "KA0306", "KA0403"),
     ),
-    _check(
+    host_check(
         "KA1006",
         "A host lacks device files of its GPU",
         of_each(_no_devices),
@@ -256,7 +256,7 @@ CHECKS = (
         source="GPU Operator #2685; jetson-containers #384; nvidia-container-runtime #123",
         explains=("KA0505", "KA0508"),
     ),
-    _check(
+    host_check(
         "KA1021",
         "A host's GPU devices have no links",
         of_each(_no_links),
@@ -267,7 +267,7 @@ CHECKS = (
         "does not happen.",
         source="NVIDIA Container Toolkit #48, #251, #1227",
     ),
-    _check(
+    host_check(
         "KA1007",
         "A host has two container toolkits",
         of_each(_two_toolkits),
@@ -279,7 +279,7 @@ CHECKS = (
         source="k3s pkg/agent/containerd; GPU Operator v26.7.2; this program: agents/host/look/toolkit.py",
         explains=_DRIVER,
     ),
-    _check(
+    host_check(
         "KA1008",
         "A Jetson's lists for containers lead nowhere",
         of_each(_no_csv),
@@ -290,7 +290,7 @@ CHECKS = (
         source="nvidia-container-runtime #123",
         explains=_DRIVER,
     ),
-    _check(
+    host_check(
         "KA1009",
         "A host's container toolkit is in another mode",
         of_each(_other_mode),
@@ -300,7 +300,7 @@ CHECKS = (
         source="NemoClaw #9154; NVIDIA Container Toolkit v1.20.0",
         explains=(*_DRIVER, "KA0708"),
     ),
-    _check(
+    host_check(
         "KA1010",
         "A Jetson's container toolkit takes GPUs by index only",
         of_each(_by_index),
@@ -311,7 +311,7 @@ CHECKS = (
         source="NVIDIA Container Toolkit v1.20.0 pkg/nvcdi/lib-csv.go; NemoClaw #9154",
         explains=("KA0708",),
     ),
-    _check(
+    host_check(
         "KA1022",
         "A host with unified memory swaps",
         of_each(_swap),
@@ -321,7 +321,7 @@ CHECKS = (
         remedy="On the host: sudo swapoff -a, and remove swap from /etc/fstab. Keep gpu_memory_reserve_mib.",
         source="NVIDIA developer forum 353752, 364886; vLLM #35313",
     ),
-    _check(
+    host_check(
         "KA1023",
         "A node promises more memory than its host has",
         of_each(_label_too_large),
@@ -331,7 +331,7 @@ CHECKS = (
         remedy="Declare gpu_memory_mib below the host's memory, or leave it out: the host is asked then.",
         source="KAI #416",
     ),
-    _check(
+    host_check(
         "KA1024",
         "A host has lost the GPU Operator's validations",
         of_each(_not_validated),

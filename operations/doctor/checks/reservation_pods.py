@@ -114,10 +114,10 @@ def _unexpected(facts: Facts) -> Iterator[Finding]:
             )
 
 
-_check = partial(check, Category.RESERVATION, sees=(Source.PODS, Source.CONFIG))
+reservation_check = partial(check, Category.RESERVATION, sees=(Source.PODS, Source.CONFIG))
 
 CHECKS = (
-    _check(
+    reservation_check(
         "KA0504",
         "A reservation pod finds no NVML",
         _by_log(_line(_LIBRARY), "finds no NVML."),
@@ -129,7 +129,7 @@ CHECKS = (
         source="KAI #261, #340, #349, #522; v0.17.0 pkg/resourcereservation/discovery",
         explains=UNBOUND,
     ),
-    _check(
+    reservation_check(
         "KA0505",
         "A reservation pod finds no driver",
         _by_log(_line(_DRIVER), "finds NVML, and no driver behind it."),
@@ -141,7 +141,7 @@ CHECKS = (
         source="KAI v0.17.0 pkg/resourcereservation/discovery; NVML's documentation",
         explains=UNBOUND,
     ),
-    _check(
+    reservation_check(
         "KA0506",
         "A reservation pod sees more than one GPU",
         _by_log(_line(_COUNT), "does not see exactly one GPU."),
@@ -153,7 +153,7 @@ CHECKS = (
         source="KAI v0.17.0 pkg/resourcereservation/discovery/discovery.go",
         explains=UNBOUND,
     ),
-    _check(
+    reservation_check(
         "KA0507",
         "Driver and library differ",
         _by_log(_line(_MISMATCH), "finds a library that is not the driver's."),
@@ -163,7 +163,7 @@ CHECKS = (
         source="NVML: nvmlInit, error 18",
         explains=UNBOUND | {"KA0711"},
     ),
-    _check(
+    reservation_check(
         "KA0517",
         "The reservation image can't be pulled",
         _image,
@@ -175,7 +175,7 @@ CHECKS = (
         source="KAI v0.17.0 pkg/apis/kai/v1/binder/binder.go",
         explains=UNBOUND,
     ),
-    _check(
+    reservation_check(
         "KA0518",
         "A node lacks a folder that reservation pods mount",
         _host_path,
@@ -186,7 +186,7 @@ CHECKS = (
         source="Kubernetes hostPath; this program: manifests/reservation.py",
         explains=UNBOUND | {"KA0508"},
     ),
-    _check(
+    reservation_check(
         "KA0509",
         "A kubelet refuses reservation pods",
         _unexpected,
@@ -198,7 +198,7 @@ CHECKS = (
         source="KAI #848, #1673",
         explains=UNBOUND,
     ),
-    _check(
+    reservation_check(
         "KA0508",
         "A reservation pod does not say its GPU",
         _no_uuid,

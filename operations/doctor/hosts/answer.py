@@ -6,11 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from components.hosts.answer import LONGEST_ANSWER, ProbeAnswer
+from components.hosts.answer import LONGEST_ANSWER, ProbeAnswer, Text, Texts
 from manifests.hosts import HostPlan
-
-_Text = Annotated[str, Field(max_length=4096)]
-_Texts = Annotated[list[_Text], Field(max_length=200)]
 
 
 class HostLookError(Exception):
@@ -24,7 +21,7 @@ class _Answer(BaseModel):
 class DropIn(_Answer):
     """A file beside containerd's main configuration."""
 
-    path: _Text
+    path: Text
     version: int | None
     imported: bool
     nvidia: bool
@@ -33,10 +30,10 @@ class DropIn(_Answer):
 class Merged(_Answer):
     """What containerd makes of its files."""
 
-    default_runtime: _Text
-    runtimes: _Texts
-    nvidia_program: _Text
-    systemd_cgroup: Annotated[dict[_Text, bool], Field(max_length=10)]
+    default_runtime: Text
+    runtimes: Texts
+    nvidia_program: Text
+    systemd_cgroup: Annotated[dict[Text, bool], Field(max_length=10)]
 
     @property
     def has_nvidia(self) -> bool:
@@ -48,37 +45,37 @@ class Merged(_Answer):
 class Containerd(_Answer):
     """The distribution's containerd; where `unseen` says why, nothing else of its files is known."""
 
-    config: _Text
-    version: _Text | None
+    config: Text
+    version: Text | None
     file_version: int | None
     drop_ins: Annotated[list[DropIn], Field(max_length=200)]
-    elsewhere: _Texts
+    elsewhere: Texts
     merged: Merged | None
-    changed: _Texts
-    refused: _Text | None
-    unseen: _Text | None
+    changed: Texts
+    refused: Text | None
+    unseen: Text | None
 
 
 class Docker(_Answer):
     """Docker's configuration."""
 
-    config: _Text
+    config: Text
     state: Literal["valid", "empty", "invalid", "unreadable"]
 
 
 class Csv(_Answer):
     """The lists of a Jetson's files and devices, and the entries that lead nowhere."""
 
-    files: _Texts
-    missing: _Texts
+    files: Texts
+    missing: Texts
 
 
 class Injection(_Answer):
     """What decides what the toolkit gives a container; None where there is nothing of it, or it can't be read."""
 
-    l4t: _Text | None
-    csv_digest: _Text | None
-    cdi_digest: _Text | None
+    l4t: Text | None
+    csv_digest: Text | None
+    cdi_digest: Text | None
 
 
 class Examination(_Answer):
@@ -92,8 +89,8 @@ class Examination(_Answer):
     csv: Csv
     injection: Injection
     swap_mib: Annotated[int, Field(ge=0)]
-    devices_without_link: _Texts
-    validations: _Texts | None
+    devices_without_link: Texts
+    validations: Texts | None
 
 
 @dataclass(frozen=True)
@@ -139,8 +136,8 @@ def read_examination(text: str) -> Examination:
 
 
 class _Error(BaseModel):
-    message: _Text
-    remedy: _Text
+    message: Text
+    remedy: Text
 
 
 class _Failed(BaseModel):
