@@ -1,6 +1,5 @@
 """The end of `make up` where KAI is real on the simulator: a workload that shares a GPU, as KAI schedules it."""
 
-import io
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,13 +10,13 @@ from lightkube import Client, codecs
 from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import Pod
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from cluster.access.answers import Pod as ReadPod
 from cluster.pending import scheduler_says
 from gpu_sharing.request import GPU_MEMORY
 from operations.errors import OperationError
+from operations.plain_text import PlainText
 
 if TYPE_CHECKING:
     from lightkube.resources.apps_v1 import Deployment
@@ -82,11 +81,10 @@ def table(pods: Sequence[Mapping[str, Any]], *, width: int) -> str:
         memory = (metadata.get("annotations") or {}).get(GPU_MEMORY, "-")
         node = pod["spec"].get("nodeName") or "-"
         shown.add_row(metadata["name"], memory, _phase(pod), node, reason(pod))
-    out = io.StringIO()
-    console = Console(file=out, width=width, color_system=None, highlight=False)
+    console = PlainText(width)
     console.print(f"Scheduled by KAI ({WORKLOAD}): {running} Running, {len(pods) - running} Pending.\n")
     console.print(shown)
-    return out.getvalue().rstrip()
+    return console.text.rstrip()
 
 
 def _phase(pod: Mapping[str, Any]) -> str:

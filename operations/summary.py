@@ -1,10 +1,8 @@
 """The short text at the end of `make up`: what runs where, what is simulated, what to try next."""
 
-import io
 from collections.abc import Mapping
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from cluster.access.answers import Node
@@ -14,6 +12,7 @@ from config.stack import StackSettings
 from manifests.admission_objects import binder
 from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
 from manifests.reservation import NAMESPACE, nodes_by_privilege
+from operations.plain_text import PlainText
 
 
 def of_hosts(stack: str, outputs: Mapping[str, object]) -> str:
@@ -58,8 +57,7 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
         kubeconfig: the file to use with kubectl.
         width: columns of the text; commands to copy are never cut.
     """
-    out = io.StringIO()
-    console = Console(file=out, width=width, color_system=None, highlight=False)
+    console = PlainText(width)
     console.print(f"Stack '{stack}' is up on {server} (Kubernetes {version}).\n")
     console.print(_node_table(settings, nodes))
     queues = outputs.get("queues")
@@ -76,7 +74,7 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
     console.print("\nTry next:")
     for line in _next_steps(stack, settings, kubeconfig, simulated=bool(simulated), runs_kai=runs_kai):
         console.print(f"  {line}", soft_wrap=True)
-    return out.getvalue()
+    return console.text
 
 
 def _given(settings: StackSettings) -> str:

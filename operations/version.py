@@ -1,14 +1,13 @@
 """What `kai-anywhere --version` says: the version, its commit, and where each program comes from."""
 
-import io
 import subprocess
 import tomllib
 from collections.abc import Mapping
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from operations.plain_text import PlainText
 from operations.target import ROOT
 from toolchain.install import Located, survey
 from toolchain.program import Program
@@ -50,6 +49,6 @@ def programs_text(located: Mapping[Program, Located]) -> str:
             table.add_row(program.name, location.version or "unknown", location.origin.value, str(location.path))
         else:
             table.add_row(program.name, "-", "-", "not there yet; whoever needs it downloads or builds it")
-    out = io.StringIO()
-    Console(file=out, width=_WIDTH, color_system=None, highlight=False).print(table)
-    return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").splitlines())
+    console = PlainText(_WIDTH)
+    console.print(table)
+    return "\n".join(line.rstrip() for line in console.text.strip("\n").splitlines())

@@ -1,12 +1,10 @@
 """What a plan says, for people and for programs. Pure."""
 
-import io
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
-from rich.console import Console
 
 from cluster.preflight.unified_memory import REMEDY, sold_twice
 from gpu_sharing.model import GpuUse, NodeUse, Packing, Pod, Reason, Workload
@@ -16,6 +14,7 @@ from gpu_sharing.reasons import describe
 from gpu_sharing.request import FractionShare, GpuShare, MemoryShare
 from manifests.wording import first_of
 from operations.exit_status import ExitStatus
+from operations.plain_text import PlainText
 from operations.plan.machines import Machine, Scene
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
@@ -275,8 +274,7 @@ def text(report: PlanReport, columns: int | None = None) -> str:
         report: the plan.
         columns: of the terminal; None elsewhere.
     """
-    out = io.StringIO()
-    console = Console(file=out, width=_WIDTH, color_system=None, highlight=False, markup=False)
+    console = PlainText(_WIDTH, markup=False)
     total = report.running + report.pending
     console.print(f"{report.running} of {total} pods run, {report.pending} Pending.")
     for node in report.nodes:
@@ -298,7 +296,7 @@ def text(report: PlanReport, columns: int | None = None) -> str:
             console.print(f"\n{heading}")
             for line in lines:
                 console.print(f"  {line}", soft_wrap=True)
-    return out.getvalue().rstrip()
+    return console.text.rstrip()
 
 
 def _headline(node: NodeReport) -> str:

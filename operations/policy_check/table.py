@@ -1,12 +1,11 @@
 """The table at the end of `make policy`."""
 
-import io
 from collections.abc import Sequence
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from operations.plain_text import PlainText
 from operations.policy_check.preview import Judged
 
 _WIDTH = 110
@@ -14,8 +13,7 @@ _WIDTH = 110
 
 def render(stacks: Sequence[Judged]) -> str:
     """Each stack with its policies, how many resources they judged, and what they found, as plain text."""
-    out = io.StringIO()
-    console = Console(file=out, width=_WIDTH, color_system=None, highlight=False)
+    console = PlainText(_WIDTH)
     table = Table("stack", "policy", "resources judged", "findings", box=box.SIMPLE_HEAD)
     for stack in stacks:
         for policy in stack.policies:
@@ -28,4 +26,4 @@ def render(stacks: Sequence[Judged]) -> str:
         for finding in stack.findings:
             console.print(f"{stack.stack}: {finding.policy} ({finding.level})", style=None)
             console.print(finding.message + "\n", markup=False, soft_wrap=True)
-    return out.getvalue()
+    return console.text

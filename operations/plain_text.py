@@ -1,0 +1,18 @@
+"""What a command shows as plain text: a console that writes nowhere, without colours."""
+
+import io
+
+from rich.console import Console
+
+
+class PlainText(Console):
+    """A console of a width; `text` is what was printed on it."""
+
+    def __init__(self, width: int, *, markup: bool = True) -> None:
+        self._kept = io.StringIO()
+        super().__init__(file=self._kept, width=width, color_system=None, highlight=False, markup=markup)
+
+    @property
+    def text(self) -> str:
+        """Everything that was printed."""
+        return self._kept.getvalue()
