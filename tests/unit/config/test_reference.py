@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import hypothesis
@@ -31,8 +32,11 @@ from tests.support.hosts.settings import full_host, jetson_with_host
 
 ALL = settings()
 FULL = {name: stack() for name, stack in STACKS.items()} | {"hosts": jetson_with_host(full_host())}
-SCHEMA = stack_file_schema()
-_JUDGE = jsonschema.Draft7Validator(SCHEMA)
+
+
+@cache
+def _judge() -> jsonschema.Draft7Validator:
+    return jsonschema.Draft7Validator(stack_file_schema())
 
 
 def _file(stack: object) -> Json:
@@ -188,16 +192,16 @@ def test_what_is_no_key_is_refused(key: str) -> None:
 @pytest.mark.parametrize("name", FULL)
 def test_the_schema_takes_every_stack(name: str) -> None:
     parse(FULL[name])
-    _JUDGE.validate(_file(FULL[name]))
+    _judge().validate(_file(FULL[name]))
 
 
 @pytest.mark.parametrize("path", sorted(STACK_FILES.glob("Pulumi.*.yaml")), ids=lambda path: path.name)
 def test_the_schema_takes_the_tests_own_stack_files(path: Any) -> None:  # noqa: ANN401 - a path
-    _JUDGE.validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    _judge().validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def test_the_schema_is_a_schema() -> None:
-    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    jsonschema.Draft7Validator.check_schema(stack_file_schema())
 
 
 def test_what_pulumi_writes_beside_the_settings_is_taken() -> None:
@@ -208,7 +212,7 @@ def test_what_pulumi_writes_beside_the_settings_is_taken() -> None:
         "environment": ["team"],
     }
     file["config"] |= {"kai-anywhere:lab-key": {"secure": "v1:cipher"}, "kubernetes:context": "lab"}
-    _JUDGE.validate(file)
+    _judge().validate(file)
 
 
 @pytest.mark.parametrize(
@@ -239,28 +243,30 @@ def test_the_schema_refuses_what_the_models_refuse(key: str, value: object) -> N
     wrong = changed(jetson(), key, value)
     with pytest.raises(StackConfigError):
         parse(wrong)
-    assert not _JUDGE.is_valid(_file(wrong))
+    assert not _judge().is_valid(_file(wrong))
 
 
-_PART = jsonschema.Draft7Validator(part_schema())
+@cache
+def _part() -> jsonschema.Draft7Validator:
+    return jsonschema.Draft7Validator(part_schema())
 
 
 @pytest.mark.parametrize("name", FULL)
 def test_the_schema_of_parts_takes_every_stack_and_every_piece_of_it(name: str) -> None:
-    _PART.validate(_file(FULL[name]))
+    _part().validate(_file(FULL[name]))
     for section, said in FULL[name].items():
-        _PART.validate(_file({section: said}))
+        _part().validate(_file({section: said}))
         for key, value in said.items() if isinstance(said, dict) else ():
-            _PART.validate(_file({section: {key: value}}))
+            _part().validate(_file({section: {key: value}}))
 
 
 def test_a_stack_with_a_base_needs_no_more_than_its_own_lines() -> None:
     file = _file({"kai": {"timeout_seconds": 900}})
     file["config"]["kai-anywhere:base"] = "bases/jetson.yaml"
-    _PART.validate(file)
-    assert not _JUDGE.is_valid(file), "the other schema is for whole stacks"
+    _part().validate(file)
+    assert not _judge().is_valid(file), "the other schema is for whole stacks"
     file["config"]["kai-anywhere:base"] = "../jetson.yaml"
-    assert not _PART.is_valid(file)
+    assert not _part().is_valid(file)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +274,7 @@ def test_a_stack_with_a_base_needs_no_more_than_its_own_lines() -> None:
     [("kai.cdi_enable", False), ("colour", "red"), ("kai.timeout_seconds", "600"), ("platform.kind", "arm")],
 )
 def test_the_schema_of_parts_refuses_wrong_keys_and_values(key: str, value: object) -> None:
-    assert not _PART.is_valid(_file(changed(jetson(), key, value)))
+    assert not _part().is_valid(_file(changed(jetson(), key, value)))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +283,7 @@ def test_the_schema_of_parts_refuses_wrong_keys_and_values(key: str, value: obje
     ids=["empty", "without settings", "a section at the beginning of a line", "after stack init"],
 )
 def test_the_schema_refuses_a_file_that_is_no_stack(file: Json) -> None:
-    assert not _JUDGE.is_valid(file)
+    assert not _judge().is_valid(file)
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
@@ -321,7 +327,7 @@ def _what_the_models_take_is_taken_by_the_schema(stack: Json) -> None:
     except StackConfigError:
         return
     _TAKEN.append(stack)
-    _JUDGE.validate(_file(stack))
+    _judge().validate(_file(stack))
 
 
 def test_whatever_the_models_take_the_schema_takes() -> None:

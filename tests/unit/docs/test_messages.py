@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ def _text(node: ast.AST) -> str | None:
             return None
 
 
+@cache
 def _strings() -> list[str]:
     """Every string of the program, with three dots where a value is filled in, without backticks, and its scripts."""
     files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
@@ -76,12 +78,9 @@ def _strings() -> list[str]:
     return [text.replace("`", "") for text in (*found, *scripts)]
 
 
-STRINGS = _strings()
-
-
 def _is_written(message: str) -> bool:
     parts = [part for part in message.split("...") if part.strip()]
-    return any(re.search(".*".join(re.escape(part) for part in parts), text, re.DOTALL) for text in STRINGS)
+    return any(re.search(".*".join(re.escape(part) for part in parts), text, re.DOTALL) for text in _strings())
 
 
 def _quoted(guide: str) -> list[str]:
