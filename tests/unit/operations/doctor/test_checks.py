@@ -64,7 +64,7 @@ def test_of_several_reservation_pods_the_newer_one_is_to_go_whatever_its_name(ap
     world = world_of(jetson)
     do.reservation(GROUP, creationTimestamp="2025-12-31T00:00:00Z")(world)
     judged = fired(world.diagnosis(api, tmp_path))["KA0511"]
-    assert judged.check.remedy_of(judged.finding).endswith("delete pod gpu-reservation-1")
+    assert judged.remedy.endswith("delete pod gpu-reservation-1")
 
 
 def test_a_pod_with_several_gpus_is_looked_for_in_each_of_its_groups(api: ApiServer, tmp_path: Path) -> None:
