@@ -29,6 +29,7 @@ _TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
 _DOCKER = "/etc/docker/daemon.json"
 _BY_HOST = desired(Board.JETPACK_6, toolkit={"owner": "host", "mode": "csv"})
 _BY_OPERATOR = desired(Board.JETPACK_6, toolkit={"owner": "operator", "mode": "auto"})
+_WITH_DOCKER = _BY_HOST | {"docker": {"configure": True, "default_runtime": False}}
 _OPERATORS_FILE = """\
 version = 2
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
@@ -45,10 +46,16 @@ def host(programs: Mapping[Program, Path], serve: Serve, tmp_path: Path) -> Host
     return _host(tmp_path, programs, serve, programs[CONTAINERD])
 
 
-def _host(folder: Path, programs: Mapping[Program, Path], serve: Serve, containerd: Path) -> HostRoot:
-    host = prepare(folder / "host", Board.JETPACK_6, Distribution.KUBEADM)
+def _host(
+    folder: Path,
+    programs: Mapping[Program, Path],
+    serve: Serve,
+    containerd: Path,
+    distribution: Distribution = Distribution.KUBEADM,
+) -> HostRoot:
+    host = prepare(folder / "host", Board.JETPACK_6, distribution)
     install_toolkit(host)
-    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    equip(host, distribution, programs[NVIDIA_CTK], containerd, serve(host, distribution))
     host.program("docker", "echo 'Docker version 27.5.1, build 9f9e405'")
     serve.at(host, "/run/docker.sock")
     return host
@@ -82,6 +89,28 @@ def test_the_gpu_operators_file_in_place_of_the_agents_is_left_alone_on_the_way_
     assert host.read(_NVIDIA) == _OPERATORS_FILE
 
 
+def test_runtime_and_docker_that_are_no_longer_asked_for_in_one_run_are_both_restarted(
+    programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, programs, serve, programs[CONTAINERD], Distribution.MICROK8S)
+    host.write(_DOCKER, '{"debug": true}\n')
+    before = host.snapshot()
+    assert host.run("configure", desired=_WITH_DOCKER).code == 0
+    calls = host.folder.parent / "calls"
+    calls.unlink()
+    handed = host.run("configure", desired=_BY_OPERATOR)
+    assert handed.code == 0, handed.errors
+    restarts = ["snap restart microk8s.daemon-containerd", "systemctl restart docker"]
+    assert calls.read_text().splitlines() == restarts
+    changed = {name for name, state in host.snapshot().items() if state != before.get(name)}
+    assert {name for name in changed if not name.startswith("var/lib/kai-anywhere")} == set()
+    again = host.run("configure", desired=_BY_OPERATOR)
+    assert (again.code, again.answer["changed"]) == (0, False)
+    assert host.run("restore").answer["restarted"] == []
+    assert calls.read_text().splitlines() == restarts, "each once"
+    assert host.snapshot() == before
+
+
 def test_a_toolkit_that_comes_back_from_an_operator_that_is_gone_serves_again(host: HostRoot) -> None:
     for wanted in (_BY_HOST, _BY_OPERATOR):
         assert host.run("configure", desired=wanted).code == 0
@@ -103,7 +132,7 @@ def test_what_an_administrator_and_another_tool_added_stays(host: HostRoot) -> N
     host.write(_MAIN, host.read(_MAIN) + "[metrics]\n  address = '127.0.0.1:1338'\n")
     host.write(_TOOLKIT, host.read(_TOOLKIT).replace('log-level = "info"', 'log-level = "debug"'))
     # Another setting is written over what they made of it.
-    assert host.run("configure", desired=wanted | {"docker": {"configure": True, "default_runtime": False}}).code == 0
+    assert host.run("configure", desired=_WITH_DOCKER).code == 0
     done = host.run("restore")
     assert (done.code, sorted(done.answer["restarted"])) == (0, ["containerd", "docker"])
     assert json.loads(host.read(_DOCKER)) == {"debug": True, "data-root": "/mnt/big"}
@@ -145,10 +174,9 @@ def test_an_edited_drop_in_is_written_again_and_the_edit_is_kept_beside_it(host:
 
 
 def test_a_docker_default_that_an_administrator_chose_is_not_taken_back_by_the_next_run(host: HostRoot) -> None:
-    wanted = _BY_HOST | {"docker": {"configure": True, "default_runtime": False}}
-    assert host.run("configure", desired=wanted).code == 0
+    assert host.run("configure", desired=_WITH_DOCKER).code == 0
     host.write(_DOCKER, json.dumps(json.loads(host.read(_DOCKER)) | {"default-runtime": "nvidia"}))
-    run = host.run("configure", desired=wanted)
+    run = host.run("configure", desired=_WITH_DOCKER)
     assert (run.code, run.answer["changed"]) == (0, False), run.errors
     assert json.loads(host.read(_DOCKER))["default-runtime"] == "nvidia"
 

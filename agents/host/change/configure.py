@@ -109,7 +109,7 @@ def _plan(tools: Tools, desired: Desired, result: Result, staging: Path) -> Cont
         context = Context(tools, desired, hardware, layout, journal, staging)
         plans = (step_toolkit.plan, step_containerd.plan, step_docker.plan, step_cdi.plan)
         steps = [plan(context) for plan in plans]
-        steps.append(_no_longer_wanted(context, steps))
+        steps += _no_longer_wanted(context, steps)
         steps.append(step_images.plan(context))
         result.steps = steps
         for step in steps:
@@ -222,21 +222,16 @@ def _refuse_changed_meanwhile(tools: Tools, planned: Change) -> None:
         raise HostError(f"{planned.path} was changed by somebody else while this ran.", "Run it again.")
 
 
-def _no_longer_wanted(context: Context, steps: list[Step]) -> Step:
-    """Take back what an earlier run changed and this document does not ask for any more."""
-    changes: tuple[Change, ...] = ()
-    notes: list[str] = []
-    restart = None
+def _no_longer_wanted(context: Context, steps: list[Step]) -> list[Step]:
+    """Take back what an earlier run changed and this document does not ask for any more: a step for each file."""
+    restarts = {step_containerd.NAME: service.for_layout(context.layout), step_docker.NAME: service.docker()}
+    left = []
     for original in _leftovers(context, steps):
         taken = ownership.taken_back(context.tools.root, context.journal, original)
-        changes += taken.changes
-        notes += [taken.note] if taken.note else []
-        if taken.changes and original.step == step_containerd.NAME:
-            restart = service.for_layout(context.layout)
-        if taken.changes and original.step == step_docker.NAME:
-            restart = service.docker()
-    detail = "taken back, since it is no longer asked for" if changes else "nothing to take back"
-    return Step(_LEFTOVERS, "; ".join([detail, *notes]), changes, restart)
+        what = "is taken back, since it is no longer asked for" if taken.changes else "is what it was"
+        restart = restarts.get(original.step) if taken.changes else None
+        left.append(Step(_LEFTOVERS, taken.note or f"{original.path} {what}", taken.changes, restart))
+    return left or [Step(_LEFTOVERS, "nothing to take back")]
 
 
 def _leftovers(context: Context, steps: list[Step]) -> list[Original]:
