@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.host.look.effective import CRI_V2
 from config.cluster import Distribution
 from tests.hosts.conftest import equip
 from tests.support.hosts.roots import (
@@ -109,6 +110,80 @@ def test_runtime_and_docker_that_are_no_longer_asked_for_in_one_run_are_both_res
     assert host.run("restore").answer["restarted"] == []
     assert calls.read_text().splitlines() == restarts, "each once"
     assert host.snapshot() == before
+
+
+def test_a_runtime_that_others_need_is_taken_back_once_they_do_not(host: HostRoot) -> None:
+    before = host.snapshot()
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    site = "/etc/containerd/conf.d/50-site.toml"
+    host.write(site, f"version = 2\n[plugins.'{CRI_V2}'.containerd]\n  default_runtime_name = 'nvidia'\n")
+    ours = host.read(_NVIDIA)
+    for changed in (True, False):
+        kept = host.run("configure", desired=_BY_OPERATOR)
+        # The toolkit's mode alone is taken back, which needs no restart.
+        assert (kept.code, kept.answer["changed"], kept.answer["restarted"]) == (0, changed, []), kept.errors
+        assert f"{_NVIDIA} stays: somebody else made nvidia the default runtime" in json.dumps(kept.answer)
+        assert host.read(_NVIDIA) == ours
+    assert host.run("check", desired=_BY_OPERATOR).code == 0
+    host.path(site).unlink()
+    back = host.run("configure", desired=_BY_OPERATOR)
+    assert (back.code, back.answer["restarted"]) == (0, ["containerd"]), back.errors
+    assert not host.path(_NVIDIA).exists()
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+def test_a_docker_runtime_that_others_made_the_default_is_taken_back_once_it_is_not(host: HostRoot) -> None:
+    host.write(_DOCKER, '{"debug": true}\n')
+    before = host.snapshot()
+    assert host.run("configure", desired=_WITH_DOCKER).code == 0
+    ours = host.read(_DOCKER)
+    host.write(_DOCKER, json.dumps(json.loads(ours) | {"default-runtime": "nvidia"}))
+    for _ in range(2):
+        kept = host.run("configure", desired=_BY_HOST)
+        assert (kept.code, kept.answer["changed"], kept.answer["restarted"]) == (0, False, []), kept.errors
+        assert f"{_DOCKER} stays: somebody else made nvidia the default runtime" in json.dumps(kept.answer)
+    assert json.loads(host.read(_DOCKER))["runtimes"].keys() == {"nvidia"}
+    host.write(_DOCKER, ours)
+    assert host.run("configure", desired=_BY_HOST).answer["restarted"] == ["docker"]
+    assert host.read(_DOCKER) == '{"debug": true}\n'
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+def test_a_broken_docker_configuration_restarts_nothing_and_is_taken_back_once_it_is_repaired(host: HostRoot) -> None:
+    host.write(_DOCKER, '{"debug": true}\n')
+    before = host.snapshot()
+    assert host.run("configure", desired=_WITH_DOCKER).code == 0
+    ours = host.read(_DOCKER)
+    host.write(_DOCKER, ours[:-4])
+    # Docker does not start with it.
+    host.program("systemctl", "exit 1")
+    for _ in range(2):
+        left = host.run("configure", desired=_BY_HOST)
+        assert (left.code, left.answer["changed"], left.answer["restarted"]) == (0, False, []), left.errors
+        assert "is not JSON" in json.dumps(left.answer)
+    assert host.read(_DOCKER) == ours[:-4]
+    host.program("systemctl", "exit 0")
+    host.write(_DOCKER, ours)
+    assert host.run("configure", desired=_BY_HOST).answer["restarted"] == ["docker"]
+    assert host.read(_DOCKER) == '{"debug": true}\n'
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before, "not even a copy lies beside it"
+
+
+def test_restore_keeps_the_original_beside_a_broken_docker_configuration_and_restarts_nothing(host: HostRoot) -> None:
+    host.write(_DOCKER, '{"debug": true}\n')
+    assert host.run("configure", desired=_WITH_DOCKER).code == 0
+    broken = host.read(_DOCKER)[:-4]
+    host.write(_DOCKER, broken)
+    host.program("systemctl", 'case "$*" in *docker) exit 1;; esac')
+    done = host.run("restore")
+    assert (done.code, done.answer["restarted"]) == (0, ["containerd"]), done.errors
+    assert host.read(_DOCKER) == broken
+    (kept,) = host.path("/etc/docker").glob("*.kept-*")
+    assert kept.read_text(encoding="utf-8") == '{"debug": true}\n'
+    assert not host.path("/var/lib/kai-anywhere").exists()
 
 
 def test_a_toolkit_that_comes_back_from_an_operator_that_is_gone_serves_again(host: HostRoot) -> None:

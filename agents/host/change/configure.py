@@ -137,7 +137,6 @@ def _apply(context: Context, result: Result) -> None:
     tools, journal = context.tools, context.journal
     services = list({step.service.name: step.service for step in result.steps if step.service}.values())
     owed = tuple(journal.pending)
-    leftovers = _leftovers(context, result.steps)
     changes = _begin(context, result.steps, services)
     written: list[Change] = []
     attempted: list[Service] = []
@@ -164,7 +163,7 @@ def _apply(context: Context, result: Result) -> None:
                 journal.restarted(service.name)
         result.rolled_back = True
         raise RolledBackError(f"{error.message} What was there before is back in force.", error.remedy) from error
-    journal.forget(leftovers)
+    journal.forget([original for original in _leftovers(context, result.steps) if _is_back(context, original)])
     for step in result.steps:
         for reference in step.images:
             say(f"importing {reference}")
@@ -228,10 +227,18 @@ def _no_longer_wanted(context: Context, steps: list[Step]) -> list[Step]:
     left = []
     for original in _leftovers(context, steps):
         taken = ownership.taken_back(context.tools.root, context.journal, original)
-        what = "is taken back, since it is no longer asked for" if taken.changes else "is what it was"
-        restart = restarts.get(original.step) if taken.changes else None
-        left.append(Step(_LEFTOVERS, taken.note or f"{original.path} {what}", taken.changes, restart))
+        # The journal goes on to hold the original of what stays: no copy is needed.
+        changes = () if taken.stays else taken.changes
+        what = "is taken back, since it is no longer asked for" if changes else "is what it was"
+        restart = restarts.get(original.step) if taken.edits(original) else None
+        left.append(Step(_LEFTOVERS, taken.note or f"{original.path} {what}", changes, restart))
     return left or [Step(_LEFTOVERS, "nothing to take back")]
+
+
+def _is_back(context: Context, original: Original) -> bool:
+    """Whether a file holds nothing of this agent's any more, so that what it becomes is no concern of a later run."""
+    taken = ownership.taken_back(context.tools.root, context.journal, original)
+    return not taken.changes and not taken.stays
 
 
 def _leftovers(context: Context, steps: list[Step]) -> list[Original]:

@@ -30,10 +30,21 @@ _SHOWN_CHARACTERS = 12
 
 @dataclass(frozen=True)
 class TakenBack:
-    """What has to change for a file to hold nothing of this agent's, and what a person should know of it."""
+    """What has to change for a file to hold nothing of this agent's, and what a person should know of it.
+
+    Attributes:
+        changes: Of the file, and of what is kept beside it.
+        note: For a person.
+        stays: Whether this agent's part can't be taken out by now, but perhaps later.
+    """
 
     changes: tuple[Change, ...]
     note: str = ""
+    stays: bool = False
+
+    def edits(self, original: Original) -> bool:
+        """Whether the file itself changes, so that what reads it has to be restarted."""
+        return any(planned.path == original.path for planned in self.changes)
 
 
 def taken_back(root: Root, journal: Journal, original: Original) -> TakenBack:
@@ -46,7 +57,7 @@ def taken_back(root: Root, journal: Journal, original: Original) -> TakenBack:
     try:
         return _taken_back(root, journal, original, former)
     except HostError as error:
-        return TakenBack(beside(root, original.path, former), f"{error.message.rstrip('.')}: left as it is")
+        return TakenBack(beside(root, original.path, former), f"{error.message.rstrip('.')}: left as it is", stays=True)
 
 
 def before_overwriting(root: Root, journal: Journal, planned: Change) -> tuple[Change, ...]:
@@ -94,10 +105,12 @@ def _taken_back(root: Root, journal: Journal, original: Original, former: bytes 
         return TakenBack((), f"{path} was removed by somebody else: left so")
     needed = step_containerd.needed_by_others(root, journal, original) if original.step == step_containerd.NAME else ""
     if needed:
-        return TakenBack((), f"{path} stays: {needed}")
+        return TakenBack((), f"{path} stays: {needed}", stays=True)
     left, note = (former, "") if journal.is_as_written(original, current) else _edited(journal, original, current)
     if left is None and journal.leads_elsewhere(original):
         return TakenBack((), f"{path} is a link that somebody else made: left as it is, with the file that it leads to")
+    if left == current and original.step == step_docker.NAME and step_docker.needed_by_others(former, left):
+        return TakenBack((), f"{path} stays: somebody else made nvidia the default runtime", stays=True)
     # What stays as a whole does not hold the original any more.
     copies = beside(root, path, former) if left == current and not _has_parts(original) else ()
     return TakenBack(change(root, path, left) + copies, "" if left == former else note)

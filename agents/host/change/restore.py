@@ -66,7 +66,7 @@ def restore(tools: Tools, restored: Restored, *, stack: str | None = None) -> No
         planned = [
             (original, ownership.taken_back(tools.root, journal, original)) for original in journal.originals.values()
         ]
-        touched = {original.step for original, taken in planned if taken.changes}
+        touched = {original.step for original, taken in planned if taken.edits(original)}
         # Before the first file changes, so that a kill does not lose the restart.
         journal.owe(name for name in journal.services if _step_of(name) in touched)
         for original, taken in planned:

@@ -117,6 +117,12 @@ def _is_ours(root: Root, journal: Journal, path: str) -> bool:
     return journal.is_as_written(original, content) or (not original.written and looks_written(path, content))
 
 
+def _stays(root: Root, journal: Journal, path: str) -> bool:
+    """Whether a file stays though it is not wanted: the GPU Operator's, or one that others need by now."""
+    original = journal.originals.get(path)
+    return original is None or not _is_ours(root, journal, path) or bool(needed_by_others(root, journal, original))
+
+
 def _default_folder(main: str) -> str:
     return f"{main.rpartition('/')[0]}/conf.d"
 
@@ -159,8 +165,8 @@ def _drop_in(context: Context) -> Step:
         # On 1.x the last file replaces the plugin's whole section, so it has to hold all of it.
         source = drop_ins[RUNC_FILE] if major >= _MERGES_SINCE else base.text.encode()
         drop_ins[NVIDIA_FILE] = _with_nvidia(context, source)
-    elif NVIDIA_FILE in files and not _is_ours(root, context.journal, f"{folder}/{NVIDIA_FILE}"):
-        drop_ins[NVIDIA_FILE] = files[NVIDIA_FILE]  # The GPU Operator's, which stays.
+    elif NVIDIA_FILE in files and _stays(root, context.journal, f"{folder}/{NVIDIA_FILE}"):
+        drop_ins[NVIDIA_FILE] = files[NVIDIA_FILE]
     candidate = _merged(context, "candidate", new_main, drop_ins, folder)
     if by_host:
         candidate.refuse_worse_than(base)

@@ -75,6 +75,17 @@ def without_ours(original: bytes | None, written: bytes | None, current: bytes, 
     return current if left == now else _text(left)
 
 
+def needed_by_others(original: bytes | None, left: bytes | None) -> bool:
+    """Whether the runtime that this agent added stays, since somebody else made it the default.
+
+    Raises:
+        HostError: One of them is broken.
+    """
+    former, now = _parsed(original), _parsed(left)
+    added = "nvidia" in now.get("runtimes", {}) and "nvidia" not in former.get("runtimes", {})
+    return added and now.get(_DEFAULT) == "nvidia"
+
+
 def _assumed(former: _Object, now: _Object) -> _Object:
     """What this agent made of a file, as far as the names tell."""
     ours = dict(former)
