@@ -14,6 +14,7 @@ from tests.support.hosts.roots import (
     HostRoot,
     Serve,
     desired,
+    install_docker,
     install_toolkit,
     prepare,
 )
@@ -23,6 +24,7 @@ from toolchain import Program
 pytestmark = pytest.mark.engine
 
 _DOCKER = "/etc/docker/daemon.json"
+_UNIT = "/usr/lib/systemd/system/docker.service"
 _CDI = "/etc/cdi/nvidia.yaml"
 _OPERATOR = {"owner": "operator", "mode": "auto"}
 
@@ -35,7 +37,7 @@ def host(programs: Mapping[Program, Path], serve: Serve, tmp_path: Path) -> Host
     config = root.path("/var/lib/rancher/k3s/agent/etc/containerd/config.toml")
     config.write_text(config.read_text() + "[plugins.x.containerd.runtimes.'nvidia']\n")
     root.real("nvidia-ctk", programs[NVIDIA_CTK])
-    root.program("docker", "echo 'Docker version 27.5.1, build 9f9e405'")
+    install_docker(root)
     root.program("systemctl", f'echo "$@" >> {root.folder.parent / "calls"}')
     serve.at(root, "/run/docker.sock")
     return root
@@ -127,6 +129,74 @@ def test_a_docker_that_does_not_come_up_gets_its_old_configuration_back(host: Ho
     assert host.read(_DOCKER) == '{"debug": true}\n'
     assert calls.read_text().splitlines() == ["restart docker"] * 2
     assert host.run("restore").code == 0
+    assert host.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("docker", "programs/docker, but no docker.service, which would read /etc/docker/daemon.json"),
+        (None, "There is no Docker on this host: neither a docker.service nor a `docker`."),
+    ],
+    ids=["a snap's or Podman's", "none"],
+)
+def test_a_docker_without_its_service_is_refused_before_anything_is_changed(
+    program: str | None, says: str, host: HostRoot
+) -> None:
+    host.path(_UNIT).unlink()
+    if program is None:
+        (host.programs / "docker").unlink()
+    before = host.snapshot()
+    run = host.run("configure", desired=_docker())
+    assert run.code == 1
+    assert says in run.answer["error"]["message"]
+    assert "switch docker.configure off" in run.answer["error"]["remedy"]
+    assert host.snapshot() == before
+    assert not (host.folder.parent / "calls").exists()
+
+
+def test_a_docker_whose_service_is_in_etc_or_made_of_a_script_is_configured(host: HostRoot) -> None:
+    unit = host.path(_UNIT)
+    for folder in ("/etc/systemd/system", "/run/systemd/generator.late"):
+        place = host.path(f"{folder}/docker.service")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unit = unit.rename(place)
+        assert host.run("configure", desired=_docker()).answer["restarted"] == ["docker"]
+        assert host.run("restore").answer["restarted"] == ["docker"]
+
+
+@pytest.mark.parametrize("command", ["configure", "restore"])
+def test_a_docker_whose_service_is_gone_is_not_restarted_and_the_host_is_given_back(
+    command: str, host: HostRoot
+) -> None:
+    host.write(_DOCKER, '{"debug": true}\n')
+    assert host.run("configure", desired=_docker()).code == 0
+    host.path(_UNIT).unlink()
+    before = host.snapshot()
+    host.program("systemctl", "echo 'Unit docker.service not found.' >&2; exit 5")
+    if command == "configure":
+        off = host.run("configure", desired=desired(Board.JETPACK_6))
+        assert (off.code, off.answer["restarted"]) == (0, []), off.errors
+        assert host.read(_DOCKER) == '{"debug": true}\n'
+    done = host.run("restore")
+    assert (done.code, done.answer["restarted"]) == (0, []), done.errors
+    assert host.read(_DOCKER) == '{"debug": true}\n'
+    changed = set(before.items()) ^ set(host.snapshot().items())
+    assert {name for name, _ in changed if not name.startswith("var/lib/kai-anywhere")} == {_DOCKER[1:]}
+    assert not host.path("/var/lib/kai-anywhere").exists()
+
+
+def test_a_restart_that_is_owed_to_a_docker_without_a_service_does_not_keep_the_host_from_being_given_back(
+    host: HostRoot,
+) -> None:
+    before = host.snapshot()
+    host.program("systemctl", "echo 'Unit docker.service not found.' >&2; exit 5")
+    assert "Rolling back failed too" in host.run("configure", desired=_docker()).answer["error"]["message"]
+    host.path(_UNIT).unlink()
+    for wanted in (desired(Board.JETPACK_6), None):
+        run = host.run("configure" if wanted else "restore", desired=wanted)
+        assert (run.code, run.answer["restarted"]) == (0, []), run.errors
+    host.write(_UNIT)
     assert host.snapshot() == before
 
 

@@ -15,6 +15,7 @@ from tests.support.hosts.roots import (
     HostRoot,
     Serve,
     desired,
+    install_docker,
     install_toolkit,
     prepare,
 )
@@ -57,7 +58,7 @@ def _host(
     host = prepare(folder / "host", Board.JETPACK_6, distribution)
     install_toolkit(host)
     equip(host, distribution, programs[NVIDIA_CTK], containerd, serve(host, distribution))
-    host.program("docker", "echo 'Docker version 27.5.1, build 9f9e405'")
+    install_docker(host)
     serve.at(host, "/run/docker.sock")
     return host
 

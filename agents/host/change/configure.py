@@ -223,7 +223,9 @@ def _refuse_changed_meanwhile(tools: Tools, planned: Change) -> None:
 
 def _no_longer_wanted(context: Context, steps: list[Step]) -> list[Step]:
     """Take back what an earlier run changed and this document does not ask for any more: a step for each file."""
-    restarts = {step_containerd.NAME: service.for_layout(context.layout), step_docker.NAME: service.docker()}
+    restarts = {step_containerd.NAME: service.for_layout(context.layout)}
+    if service.has_docker(context.tools):
+        restarts[step_docker.NAME] = service.docker()
     left = []
     for original in _leftovers(context, steps):
         taken = ownership.taken_back(context.tools.root, context.journal, original)

@@ -73,7 +73,7 @@ def restore(tools: Tools, restored: Restored, *, stack: str | None = None) -> No
             _put_back(tools, original, taken, restored)
         for name in list(journal.pending):
             if service.is_gone(tools, name):
-                say(f"{name} is not on this host any more: nothing to restart")
+                say(f"there is no service {name} on this host: nothing to restart")
             else:
                 say(f"restarting {name}")
                 service.by_name(tools, name).bring_up(tools, _RESTART_SECONDS)

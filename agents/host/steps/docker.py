@@ -12,6 +12,7 @@ from agents.host.look.runtime import DOCKER_CONFIG
 from agents.host.steps import ctk, service
 
 if TYPE_CHECKING:
+    from agents.host.commands import Tools
     from agents.host.context import Context
 
 NAME = "docker"
@@ -29,7 +30,7 @@ def plan(context: Context) -> Step:
     if not docker.configure:
         return Step(NAME, "not asked for")
     root, tools = context.tools.root, context.tools
-    tools.need("docker", "Install Docker, or switch docker.configure off.")
+    _refuse_without_service(tools)
     toolkit.refuse_two_owners(root)
     before = root.read_bytes(DOCKER_CONFIG)
     configuration = _with_former_default(context, _parsed(before))
@@ -84,6 +85,21 @@ def needed_by_others(original: bytes | None, left: bytes | None) -> bool:
     former, now = _parsed(original), _parsed(left)
     added = "nvidia" in now.get("runtimes", {}) and "nvidia" not in former.get("runtimes", {})
     return added and now.get(_DEFAULT) == "nvidia"
+
+
+def _refuse_without_service(tools: Tools) -> None:
+    """Without the service, nobody would read the file, and neither putting it into force nor back could end."""
+    if service.has_docker(tools):
+        return
+    found = tools.find("dockerd") or tools.find("docker")
+    raise HostError(
+        f"This host has {found}, but no docker.service, which would read {CONFIG}: Docker's snap and Podman's stand-in "
+        "for Docker have none."
+        if found
+        else "There is no Docker on this host: neither a docker.service nor a `docker`.",
+        "Install Docker Engine (the package docker-ce or docker.io), or switch docker.configure off; "
+        "nothing was changed.",
+    )
 
 
 def _assumed(former: _Object, now: _Object) -> _Object:

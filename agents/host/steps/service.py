@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from agents.host.commands import Tools
 
 _DOCKER_SOCKET = "/run/docker.sock"
+_DOCKER_UNIT = "docker.service"
+_UNIT_FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/run/systemd/generator.late",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
+"""Where systemd looks for units; the third one holds those of SysV scripts."""
 _PAUSE_SECONDS = 0.5
 _SECONDS = 10.0
 
@@ -78,6 +88,13 @@ def docker() -> Service:
     return Service("docker", ("systemctl", "restart", "docker"), _DOCKER_SOCKET, None)
 
 
+def has_docker(tools: Tools) -> bool:
+    """Whether there is a service to restart; a `docker` alone may be Docker's snap or Podman's stand-in."""
+    units = [tools.root.path(f"{folder}/{_DOCKER_UNIT}") for folder in _UNIT_FOLDERS]
+    # In a prepared root, a link may lead nowhere.
+    return any(unit.is_symlink() or unit.exists() for unit in units)
+
+
 def by_name(tools: Tools, name: str) -> Service:
     """The service that the journal names.
 
@@ -97,9 +114,9 @@ def by_name(tools: Tools, name: str) -> Service:
 
 
 def is_gone(tools: Tools, name: str) -> bool:
-    """Whether the distribution behind a service was removed since, so that nothing is left to restart."""
+    """Whether what is behind a service was removed since, or never was there, so that there is nothing to restart."""
     if name == "docker":
-        return tools.find("dockerd") is None and tools.find("docker") is None
+        return not has_docker(tools)
     service = by_name(tools, name)
     layout = distribution.layout(tools.root, service.distribution or "kubeadm")
     return layout.program(tools, "containerd") is None and layout.mechanism is not Mechanism.OWN

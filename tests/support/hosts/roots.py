@@ -273,6 +273,12 @@ def install_kubernetes(host: HostRoot, distribution: Distribution, main: str = M
             host.program("kubelet", "echo 'Kubernetes v1.35.5'")
 
 
+def install_docker(host: HostRoot) -> None:
+    """Put Docker's client and its unit on a host."""
+    host.program("docker", "echo 'Docker version 27.5.1, build 9f9e405'")
+    host.write("/usr/lib/systemd/system/docker.service")
+
+
 SOCKETS = {
     Distribution.K3S: "/run/k3s/containerd/containerd.sock",
     Distribution.RKE2: "/run/k3s/containerd/containerd.sock",

@@ -20,6 +20,7 @@ from tests.support.hosts.roots import (
     HostRoot,
     Serve,
     desired,
+    install_docker,
     install_toolkit,
     prepare,
 )
@@ -129,7 +130,7 @@ def test_thor_with_a_toolkit_that_does_not_know_it_is_refused(tmp_path: Path) ->
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"runtimes": []}'])
 def test_a_broken_docker_configuration_is_an_error_and_stays(content: str, k3s: HostRoot) -> None:
     k3s.write("/etc/docker/daemon.json", content)
-    k3s.program("docker", "exit 0")
+    install_docker(k3s)
     before = k3s.snapshot()
     run = k3s.run("configure", desired=desired(Board.JETPACK_6, docker={"configure": True, "default_runtime": False}))
     assert run.code == 1
