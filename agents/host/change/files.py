@@ -82,7 +82,7 @@ def remove(path: Path) -> None:
 
 
 def make_folders(path: Path, mode: int = 0o755) -> None:
-    """Make a folder and the missing ones above it.
+    """Make a folder and the missing ones above it, of that mode; those that are there stay as they are.
 
     Raises:
         HostError: One can't be made.
@@ -90,6 +90,8 @@ def make_folders(path: Path, mode: int = 0o755) -> None:
     try:
         for folder in reversed(missing_folders(path)):
             folder.mkdir(mode)
+            # Whatever the login's umask: others must reach what is theirs to read.
+            folder.chmod(mode)
             _sync(folder.parent)
     except OSError as error:
         raise _failed(path, error) from error

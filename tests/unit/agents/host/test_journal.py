@@ -134,6 +134,20 @@ def test_a_replaced_file_keeps_mode_and_a_link_stays_a_link(root: Root) -> None:
     assert stat.S_IMODE(root.path("/etc/kept").stat().st_mode) == 0o640
 
 
+def test_a_folder_that_is_made_has_its_mode_whatever_the_umask_and_one_that_is_there_keeps_its_own(root: Root) -> None:
+    there = root.path("/etc/theirs")
+    there.mkdir()
+    there.chmod(0o750)
+    before = os.umask(0o077)
+    try:
+        files.make_folders(there / "new" / "newer")
+        files.make_folders(there)
+    finally:
+        os.umask(before)
+    folders = (there, there / "new", there / "new" / "newer")
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o750, 0o755, 0o755]
+
+
 def test_a_link_out_of_the_tree_is_refused(root: Root, tmp_path_factory: pytest.TempPathFactory) -> None:
     outside = tmp_path_factory.mktemp("outside") / "file"
     outside.write_text("theirs")
