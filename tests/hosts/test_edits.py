@@ -232,6 +232,22 @@ def test_a_value_that_was_written_again_goes_back_to_what_was_there_first(host: 
     assert host.snapshot() == before
 
 
+def test_a_run_that_fails_after_somebodys_edit_leaves_restore_able_to_take_the_mode_back(host: HostRoot) -> None:
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    host.write(_TOOLKIT, host.read(_TOOLKIT).replace('log-level = "info"', 'log-level = "debug"'))
+    edited = host.read(_TOOLKIT)
+    host.program("systemctl", 'case "$*" in "restart docker") exit 1;; esac')
+    failed = host.run("configure", desired=_WITH_DOCKER | {"toolkit": {"owner": "host", "mode": "cdi"}})
+    assert failed.code == 1
+    assert host.read(_TOOLKIT) == edited
+    host.program("systemctl", "exit 0")
+    assert host.run("restore").code == 0
+    left = host.read(_TOOLKIT)
+    assert 'mode = "auto"' in left
+    assert 'mode = "csv"' not in left
+    assert 'log-level = "debug"' in left
+
+
 def test_an_edited_drop_in_is_written_again_and_the_edit_is_kept_beside_it(host: HostRoot) -> None:
     before = host.snapshot()
     assert host.run("configure", desired=_BY_HOST).code == 0

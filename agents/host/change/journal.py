@@ -132,15 +132,27 @@ class Journal:
                     notes.append(service)
         self._save()
 
-    def rebase(self, original: Original, content: bytes | None, owner: Owner) -> None:
+    def rebase(self, original: Original, content: bytes | None, planned: Change) -> None:
         """Make what somebody else made of a file what was there; `begin` writes it down.
+
+        What the file is now, theirs with this agent's part, is what this agent wrote: a run that fails leaves it so.
+
+        Args:
+            original: The file.
+            content: What somebody else made of it, without this agent's part.
+            planned: What is about to be written over it.
 
         Raises:
             HostError: The content can't be written; nothing was changed.
         """
         files.make_folders(self.root.path(_ORIGINALS), 0o700)
-        state = (None, None) if content is None else (self._store(content), owner)
-        self.originals[original.path] = Original(original.path, original.step, *state)
+        self.originals[original.path] = Original(
+            original.path,
+            original.step,
+            None if content is None else self._store(content),
+            None if content is None else planned.owner,
+            () if planned.before is None else (self._store(planned.before),),
+        )
 
     def adopt(self, original: Original, content: bytes) -> None:
         """Take a file's content for written by this agent, where the journal does not tell; `begin` writes it down.

@@ -72,7 +72,7 @@ def before_overwriting(root: Root, journal: Journal, planned: Change) -> tuple[C
     if original is None or current == journal.content_of(original):
         return ()
     if current is None:
-        journal.rebase(original, None, planned.owner)
+        journal.rebase(original, None, planned)
         return ()
     if journal.is_as_written(original, current):
         return ()
@@ -82,7 +82,7 @@ def before_overwriting(root: Root, journal: Journal, planned: Change) -> tuple[C
             return ()
         return beside(root, planned.path, current)
     # What is written again was the agent's before: its values go back to what was there first.
-    journal.rebase(original, _edited(journal, original, current, every=True)[0], planned.owner)
+    journal.rebase(original, _edited(journal, original, current, every=True)[0], planned)
     return ()
 
 
