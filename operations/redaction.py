@@ -8,18 +8,45 @@ HIDDEN = "[secret]"
 
 # Pulumi marks a secret by these; the event log has no plain text beside them (sdk/go/common/resource/sig, 3.259).
 _MARK, _MARK_OF_A_SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
-_SECRET_KEY = re.compile(r"(?i)passw(or)?d$|passphrase$|token$|secret$|(private|api|access)[_-]?key$|credentials?$")
+NAMES_OF_SECRETS = (
+    r"(?:passw(?:or)?d|passphrase|token|secret|credentials?"
+    r"|(?:private|api|access|secret)[_-]?key|client[_-]?key[_-]?data)"
+)
+"""How their names end, in lower case; `secretKeyRef` and `secretName` end otherwise."""
+_SECRET_KEY = re.compile(rf"(?i){NAMES_OF_SECRETS}$")
 _SECRET_TEXT = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    # A password may hold "@", so all before the last one in front of the path. A token stands there alone; so do an SSH
+    # user's name and, in a container's status, an image before its digest, which are no secrets.
+    r"|(?<=://)[^\s/:\"]*:[^\s/]*(?=@)"
+    r"|(?<=://)(?<!ssh://)[^\s/?#:\"'`<>,;()]+(?=@(?!sha256:))"
     r"|\b(AKIA|ASIA)[0-9A-Z]{16}\b"
     r"|\b(gh[pousr]_|github_pat_)\w{20,}"
+    r"|\b(nvapi-[\w-]{20,}|glpat-[\w.-]{20,}|pul-[0-9a-f]{40}\b)"
     # A run of such characters is read once: from each of its "eyJ" to its end would take hours for a hostile text.
-    r"|(?<![\w-])(?=[\w-]*?\beyJ[\w-]{8})[\w-]++\.eyJ[\w-]{8,}\.[\w-]*"
-    r"|(?<=://)[^\s/:@]+:[^\s/@]+(?=@)",
+    r"|(?<![\w-])(?=[\w-]*?\beyJ[\w-]{8})[\w-]++\.eyJ[\w-]{8,}\.[\w-]*",
     re.DOTALL,
+)
+# A registry's login, as Docker's config.json has it. A word such as "required" has neither capitals nor digits.
+_LOGIN = re.compile(r"(?=[a-z]*[A-Z0-9+/=])[\w+/-]{8,}={0,2}")
+_NAMED_TEXT = re.compile(
+    rf"(?P<auth>\"_?auth\\*\"\s*:\s*\\*\"){_LOGIN.pattern}"
+    r"|(?P<key>client-key-data[\\\"']*\s*[:=]\s*[\\\"']*)[\w+/-]{8,}={0,2}"
 )
 _KUBERNETES_SECRET = re.compile(r"kubernetes:core/v1:Secret(Patch|List)?$")
 _SHORTEST_KNOWN = 4
+_SECRET_VARIABLES = (
+    *("PULUMI_CONFIG_PASSPHRASE", "PULUMI_ACCESS_TOKEN"),
+    *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN"),
+)
+"""Of a user or a job; `KAI_ANYWHERE_SECRET_VARIABLES` names more."""
+
+
+def environment_secrets(environment: Mapping[str, str]) -> frozenset[str]:
+    """The values of the environment that must not be shown."""
+    more = environment.get("KAI_ANYWHERE_SECRET_VARIABLES", "").split(",")
+    names = (*_SECRET_VARIABLES, *map(str.strip, more))
+    return frozenset(filter(None, (environment.get(name) for name in names)))
 
 
 class Redactor:
@@ -38,6 +65,7 @@ class Redactor:
         """The text without secrets."""
         if self._secrets:
             text = self._secrets.sub(HIDDEN, text)
+        text = _NAMED_TEXT.sub(lambda match: f"{match['auth'] or match['key']}{HIDDEN}", text)
         return _SECRET_TEXT.sub(HIDDEN, text)
 
     def inputs(self, resource_type: str, values: Mapping[str, object]) -> dict[str, object]:
@@ -58,7 +86,8 @@ class Redactor:
                     for inner, below in value.items()
                 }
             case str():
-                return HIDDEN if _SECRET_KEY.search(key) else self.text(value)
+                login = key in {"auth", "_auth"} and _LOGIN.fullmatch(value)
+                return HIDDEN if login or _SECRET_KEY.search(key) else self.text(value)
             case Sequence():
                 return [self._value(item, key) for item in value]
             case _:

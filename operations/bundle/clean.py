@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from operations.redaction import HIDDEN, Redactor
+from operations.redaction import HIDDEN, NAMES_OF_SECRETS, Redactor
 
 Json = dict[str, Any]
 
@@ -20,7 +20,7 @@ _PLAIN_VARIABLES = re.compile(
 )
 # A run of such characters is read once: from each of its places to its end would take hours for a long line.
 _ASSIGNMENT = re.compile(
-    r"(?i)(?P<name>(?<![\w.-])[\w.-]*(?:passw(?:or)?d|passphrase|token|secret|api[_-]?key|access[_-]?key|credentials?))"
+    rf"(?i)(?P<name>(?<![\w.-])[\w.-]*{NAMES_OF_SECRETS})"
     r"(?P<sign>[\"']?\s*[=:]\s*[\"']?|\s+(?=\S*\d))(?P<value>(?!\[secret\])[^\s\"',;&}]+)"
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)[ \t]+[\w.~+/=-]{8,}")

@@ -26,12 +26,12 @@ from operations.exit_status import ExitStatus
 from operations.new_files import check_new, new_file
 from operations.options import Context, Stack
 from operations.reading import hosts_without_cluster, open_place
+from operations.redaction import environment_secrets
 from operations.stack_file import read_stack_file
 from operations.target import ROOT
 from toolchain.progress import say
 
 _OPTION = "--output"
-_SECRET_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_ACCESS_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 VERSION = 1
 """Of the JSON; a change that breaks its readers is another one."""
 _README = """# What this is
@@ -81,15 +81,17 @@ def bundle(
     made = datetime.now(UTC)
     file = output or Path(f"kai-anywhere-bundle-{made:%Y%m%dT%H%M%SZ}.tar.gz")
     check_new(file, option=_OPTION)
+    # The user's own have no reason to be in a log, and must not be in a bundle.
+    own_secrets = environment_secrets(os.environ)
     alone = hosts_without_cluster(stack, context) if hosts else None
     if alone is not None:
-        cleaner = Cleaner(frozenset(_own_secrets()))
+        cleaner = Cleaner(own_secrets)
         collected = Collected(left_out=[f"the cluster: stack '{stack}' prepares hosts alone, and no cluster was named"])
         collected.files["versions.json"] = _json(_versions())
         _add_hosts(collected, cleaner, stack, alone)
     else:
         with open_place(stack, context) as place:
-            cleaner = Cleaner(frozenset([*_own_secrets(), *_secrets(place.cluster)]))
+            cleaner = Cleaner(own_secrets.union(_secrets(place.cluster)))
             collected = collect(place.cluster, _namespaces(place.stack), cleaner, say)
             collected.files["versions.json"] = _json({"kubernetes": _server_version(place.cluster), **_versions()})
             if hosts:
@@ -144,11 +146,6 @@ def _namespaces(settings: StackSettings) -> set[str]:
         if manifest["kind"] == "Namespace"
     }
     return own | {settings.kai.namespace, settings.gpu_operator.namespace, reservation.NAMESPACE}
-
-
-def _own_secrets() -> Iterator[str]:
-    """The user's own: they have no reason to be in a log, and must not be in a bundle."""
-    return filter(None, map(os.environ.get, _SECRET_VARIABLES))
 
 
 def _secrets(cluster: Cluster) -> Iterator[str]:

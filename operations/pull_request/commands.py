@@ -27,7 +27,7 @@ from operations.pull_request.comment import (
 from operations.pull_request.concern import concerns, place_of
 from operations.pull_request.github import GitHub, GitHubError
 from operations.pull_request.verified import Changes, Verified, posted_comment
-from operations.redaction import Redactor
+from operations.redaction import Redactor, environment_secrets
 from operations.stack_file import raw_settings, stack_names
 from operations.stacks import STACK_NAME
 from operations.target import ROOT, Target, open_target
@@ -53,7 +53,7 @@ _IN_STEP = "no-drift"
 @app.command()
 def review(stack: Stack = "jetson", out: Out = Path("review"), *, on_simulator: SimulatorOnly = False) -> None:
     """Preview with the policy pack; write comment.md, and the report for the job that posts, whatever comes of it."""
-    redactor = Redactor(previews.environment_secrets())
+    redactor = Redactor(environment_secrets(os.environ))
     _occasion(stack)
     for left_over in ("comment.md", _REPORT):
         (out / left_over).unlink(missing_ok=True)
@@ -77,7 +77,7 @@ def review(stack: Stack = "jetson", out: Out = Path("review"), *, on_simulator: 
 @app.command()
 def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
     """Compare the cluster with the program, and judge the state; where anything is wrong, write issue.md and fail."""
-    redactor = Redactor(previews.environment_secrets())
+    redactor = Redactor(environment_secrets(os.environ))
     for left_over in ("issue.md", _IN_STEP):
         (out / left_over).unlink(missing_ok=True)
     with open_target(stack) as target:
@@ -173,7 +173,7 @@ def _comment(github: GitHub, pull_request: int, occasion: Occasion, out: Path) -
         verified = Verified(changes, None, "there is no plan")
     else:
         verified = _judged(changes, read, stack)
-    return posted_comment(verified, read, occasion, Redactor(previews.environment_secrets()))
+    return posted_comment(verified, read, occasion, Redactor(environment_secrets(os.environ)))
 
 
 def _judged(changes: Changes, read: report.Report, stack: str) -> Verified:

@@ -1,8 +1,6 @@
 """Runs the preview that is told of: with the policy pack, and with the engine's event log."""
 
-import os
 import subprocess
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from operations.engine import watched
@@ -13,7 +11,6 @@ from operations.stack_file import raw_settings
 from operations.target import Target
 
 _TIMEOUT_SECONDS = 1800
-_SECRET_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN")
 _LOG = "events.jsonl"
 _DRIFT = ("--refresh", "--expect-no-changes")
 
@@ -90,18 +87,3 @@ def _stack_and_pack(target: Target, folder: Path) -> tuple[str, ...]:
     # An executable pack runs on every engine since 3.255, with the language host that is on PATH or without.
     pack = ("--policy-pack", str(PACK.executable), "--policy-pack-config", str(config.resolve()))
     return ("--stack", target.stack, "--cwd", str(target.project), *pack)
-
-
-def secrets_of(environment: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, ...]:
-    """The values of the environment that must not be shown.
-
-    Args:
-        environment: variables by name.
-        named: more variables that hold a secret.
-    """
-    return tuple(filter(None, (environment.get(name, "") for name in (*_SECRET_VARIABLES, *named))))
-
-
-def environment_secrets() -> tuple[str, ...]:
-    """The secrets of this process."""
-    return secrets_of(os.environ, filter(None, os.environ.get("KAI_ANYWHERE_SECRET_VARIABLES", "").split(",")))

@@ -1,13 +1,17 @@
 """Nothing secret gets into a comment."""
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operations.redaction import HIDDEN, Redactor
+from operations.bundle.clean import Cleaner
+from operations.redaction import HIDDEN, Redactor, environment_secrets
 
 MARKED = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "aGlkZGVu"}
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----"
+LOGIN = base64.b64encode(b"user:password").decode()
 
 
 def test_what_pulumi_marks_is_hidden_wherever_it_stands() -> None:
@@ -67,6 +71,10 @@ def test_a_flag_that_is_only_named_like_a_secret_is_shown() -> None:
         "github_pat_" + "b" * 40,
         "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2ln",
         "bearer-eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2ln",
+        "nvapi-" + "aB3-_" * 12,
+        "glpat-" + "a1B2c3D4e5F6g7H8i9J0",
+        "glpat-" + "a1B2c3D4e5F6g7H8i9J0.01.121abcdef",
+        "pul-" + "0123456789" * 4,
     ],
 )
 def test_what_looks_like_a_secret_is_hidden_in_any_text(text: str) -> None:
@@ -75,9 +83,114 @@ def test_what_looks_like_a_secret_is_hidden_in_any_text(text: str) -> None:
     assert shown.startswith(f"before {HIDDEN}")
 
 
-def test_a_password_in_an_address_is_hidden_and_the_address_stays() -> None:
-    assert Redactor().text("at https://me:pw@example.com/x") == f"at https://{HIDDEN}@example.com/x"
-    assert Redactor().text("at https://example.com:6443/x") == "at https://example.com:6443/x"
+@pytest.mark.parametrize(
+    "login",
+    [
+        "me:pw",
+        ":pw",
+        "me:",
+        "glpat-x",
+        "me:p@ss",
+        "p@ss",
+        "me:p:w?#\"'",
+        # What looks like a token by itself must not hide what comes after it.
+        "ghp_" + "a" * 36 + ":rest",
+    ],
+)
+def test_a_login_in_an_address_is_hidden_and_the_address_stays(login: str) -> None:
+    assert Redactor().text(f"at https://{login}@example.com/x") == f"at https://{HIDDEN}@example.com/x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://example.com:6443/x",
+        "git@github.com:team/clusters.git and ssh://git@github.com/team/clusters.git",
+        "https://example.com/@scope/package",
+        "oci://registry.example.com:5000/kai@sha256:0011",
+        "docker-pullable://nginx@sha256:0011",
+        '{"a":"https://example.com","mail":"me@example.com"}',
+        "https://example.com (me@example.com)",
+    ],
+)
+def test_an_address_without_a_login_is_shown(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+def test_the_password_of_an_ssh_user_is_hidden() -> None:
+    assert Redactor().text("ssh://git:pw@example.com") == f"ssh://{HIDDEN}@example.com"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*("SECRET_KEY", "MINIO_SECRET_KEY", "secretKey", "secret-key", "AWS_SECRET_ACCESS_KEY"), "client-key-data"],
+)
+def test_a_name_of_a_secret_hides_its_value_in_comments_and_bundles(name: str) -> None:
+    env = {"env": [{"name": name, "value": "s3cr3t-value"}], name: "s3cr3t-value"}
+    shown = {"env": [{"name": name, "value": HIDDEN}], name: HIDDEN}
+    assert Redactor().inputs("x:y:Z", env) == shown
+    assert Cleaner().text(f"{name}=s3cr3t-value {name}: s3cr3t-value") == f"{name}={HIDDEN} {name}: {HIDDEN}"
+
+
+def test_what_only_begins_like_a_name_of_a_secret_is_shown() -> None:
+    values = {
+        "secretKeyRef": {"name": "n", "key": "k"},
+        "secretName": "s",
+        "imagePullSecrets": [{"name": "n"}],
+        "authorization": "x",
+        "authorizationMode": "Node,RBAC",
+        "auth": "required",
+        "authentication": LOGIN,
+        "client-certificate-data": "LS0tLS1CRUdJTg==",
+    }
+    assert Redactor().inputs("x:y:Z", values) == values
+    assert Cleaner().component(values) == values
+    text = "secretKeyRef: a, secretName: b, imagePullSecrets: c, authorizationMode: d, --authorization-mode=Node"
+    assert Redactor().text(text) == text
+    assert Cleaner().text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{"auths": {"registry.example.com": {"auth": "', '"}}}'),
+        (r'"{\"auths\":{\"registry.example.com\":{\"auth\":\"', r'\"}}}"'),
+        ("client-key-data: ", "\n"),
+        ('{"client-key-data": "', '"}'),
+    ],
+)
+def test_what_a_configuration_says_as_text_is_hidden_by_its_name(before: str, after: str) -> None:
+    for secret in (LOGIN, LOGIN.rstrip("=")):
+        for shown in (Redactor().text(before + secret + after), Cleaner().text(before + secret + after)):
+            assert shown == before + HIDDEN + after
+
+
+def test_a_login_of_a_registry_is_hidden_as_a_value_too() -> None:
+    assert Redactor().inputs("x:y:Z", {"auth": LOGIN}) == {"auth": HIDDEN}
+
+
+def test_comments_and_bundles_know_the_same_secrets_of_the_environment() -> None:
+    environment = {
+        "PULUMI_CONFIG_PASSPHRASE": "a",
+        "PULUMI_ACCESS_TOKEN": "b",
+        "AWS_SECRET_ACCESS_KEY": "c",
+        "AWS_SESSION_TOKEN": "d",
+        "GITHUB_TOKEN": "e",
+        "MINE": "f",
+        "EMPTY": "",
+        "HOME": "/root",
+        "KAI_ANYWHERE_SECRET_VARIABLES": "MINE, EMPTY,NONE,",
+    }
+    assert environment_secrets(environment) == set("abcdef")
+
+
+@pytest.mark.parametrize(
+    "part", ["://", "://a:", "://a@:", "glpat-", "nvapi-", "pul-", '"auth"', '"auth":"', "client-key-data", "\\", ": "]
+)
+def test_a_hostile_text_is_read_once(part: str) -> None:
+    """Read from each of its places to its end, this would take hours."""
+    text = part * (1_000_000 // len(part))
+    assert Redactor().text(f"{text}\n{KEY}").endswith(f"\n{HIDDEN}")
 
 
 @given(st.text(min_size=4, max_size=30), st.text(), st.text())

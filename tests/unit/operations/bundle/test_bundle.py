@@ -250,6 +250,18 @@ def test_the_command_writes_one_archive_for_its_owner_alone(in_a_checkout: Path)
     assert "kai-anywhere:settings" in json.loads(content["b/settings.json"])
 
 
+@pytest.mark.usefixtures("in_a_checkout")
+def test_more_variables_with_secrets_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAI_ANYWHERE_SECRET_VARIABLES", "MINE")
+    monkeypatch.setenv("MINE", "none")
+    done = CliRunner().invoke(app, ["bundle", "--output", "b.tar.gz"])
+    assert done.exit_code == ExitStatus.WELL, done.output
+    with tarfile.open("b.tar.gz") as archive:
+        settings = archive.extractfile("b/settings.json").read().decode()  # type: ignore[union-attr]
+    assert '"validation": "none"' not in settings
+    assert f'"validation": "{HIDDEN}"' in settings
+
+
 def test_what_is_missing_is_a_warning_and_the_bundle_is_there(in_a_checkout: Path, secretive: ApiServer) -> None:
     secretive.fail("/api/v1/nodes", 403)
     done = CliRunner().invoke(app, ["bundle", "--output", "b.tar.gz", "--json"])
