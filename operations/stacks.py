@@ -22,6 +22,8 @@ FLEET_FILE = "fleet.yaml"
 
 STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_ROLLOUT = "-rollout"
+"""What follows a stack's name in that of the environment with the credentials to update it."""
 _GIT_SECONDS = 120
 
 
@@ -59,6 +61,12 @@ def listed(folder: Path) -> list[str]:
         if not STACK_NAME.fullmatch(name):
             raise OperationError(
                 f"{name!r} is no stack name: letters, digits, '_', '.' and '-', at most 100. Rename its file."
+            )
+        # GitHub's environments have the same name in capitals.
+        if name.lower().endswith(_ROLLOUT):
+            raise OperationError(
+                f"The stack '{name}' can't end in '{_ROLLOUT}': previews of it would get the environment '{name}', "
+                f"which has the credentials to update the stack '{name[: -len(_ROLLOUT)]}'. Rename its file."
             )
     return names
 

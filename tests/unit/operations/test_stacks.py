@@ -58,6 +58,23 @@ def test_every_stack_with_a_file_is_listed(repository: Path) -> None:
     assert _listed(repository) == (NAMES, "")
 
 
+@pytest.mark.parametrize("name", ["prod-rollout", "prod-Rollout"])
+def test_a_stack_that_would_take_the_credentials_of_another_ones_rollout_is_refused(tmp_path: Path, name: str) -> None:
+    for each in ("prod", name):
+        (tmp_path / f"Pulumi.{each}.yaml").write_text("config: {}\n", encoding="utf-8")
+    with pytest.raises(OperationError) as refused:
+        listed(tmp_path)
+    assert str(refused.value) == (
+        f"The stack '{name}' can't end in '-rollout': previews of it would get the environment '{name}', which has the "
+        "credentials to update the stack 'prod'. Rename its file."
+    )
+
+
+def test_a_stack_that_only_begins_like_a_rollout_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.rollout-1.yaml").write_text("config: {}\n", encoding="utf-8")
+    assert listed(tmp_path) == ["rollout-1"]
+
+
 def test_a_change_of_one_stacks_file_concerns_it_alone(repository: Path) -> None:
     base = _git(repository, "rev-parse", "HEAD")
     (repository / "clusters" / "Pulumi.prod.yaml").write_text("config: {a: 1}\n", encoding="utf-8")

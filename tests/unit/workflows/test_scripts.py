@@ -47,15 +47,16 @@ def test_a_stack_with_credentials_gets_a_file_that_only_its_job_reads(job: Job) 
 @pytest.mark.parametrize(
     ("kubeconfig", "backend", "missing"),
     [
-        ("", "s3://state", "the secret KUBECONFIG of the environment 'prod'"),
+        ("", "s3://state", "the secret KUBECONFIG of the environment 'prod-rollout'"),
         (KUBECONFIG, "", "the input 'backend-url'"),
-        ("", "", "the secret KUBECONFIG of the environment 'prod' and the input 'backend-url'"),
+        ("", "", "the secret KUBECONFIG of the environment 'prod-rollout' and the input 'backend-url'"),
     ],
 )
 def test_a_stack_without_credentials_is_skipped_with_a_sentence(
     job: Job, kubeconfig: str, backend: str, missing: str
 ) -> None:
-    done = job.run(CREDENTIALS, STACK="prod", KUBECONFIG_CONTENT=kubeconfig, BACKEND_URL=backend, CLUSTER="true")
+    names = {"STACK": "prod", "ENVIRONMENT": "prod-rollout"}
+    done = job.run(CREDENTIALS, **names, KUBECONFIG_CONTENT=kubeconfig, BACKEND_URL=backend, CLUSTER="true")
     sentence = f"Stack 'prod' is skipped: no credentials are configured for it. Missing: {missing}."
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"::notice::{sentence}\n"

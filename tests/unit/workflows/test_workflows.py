@@ -136,6 +136,7 @@ def test_a_stack_without_credentials_is_skipped_and_never_red(name: str) -> None
     listed = steps(jobs(name)[name])
     [asked] = [index for index, step in enumerate(listed) if step.get("id") == "credentials"]
     assert listed[asked]["uses"] == "./program/.github/actions/credentials"
+    assert "environment" not in listed[asked]["with"], "the one with the stack's name"
     for step in listed[asked + 1 :]:
         assert "steps.credentials.outputs.configured == " in step["if"], step
     for step in listed[:asked]:
@@ -181,12 +182,16 @@ def test_the_gate_decides_on_a_wave_and_a_site_that_fails_does_not() -> None:
     assert _step(wave["gate"], "actions/download-artifact")["with"]["pattern"] == "rollout-${{ inputs.wave }}-*"
 
 
-def test_a_wave_waits_for_the_reviewers_of_its_environment_and_a_site_has_its_own_credentials() -> None:
+def test_a_wave_waits_for_the_reviewers_of_its_environment_and_a_site_has_credentials_that_previews_never_get() -> None:
     wave = jobs("rollout-wave")
     assert wave["approval"]["environment"] == "rollout-${{ inputs.wave }}"
     assert wave["update"]["needs"] == "approval"
-    assert wave["update"]["environment"] == "${{ matrix.stack }}"
+    assert wave["update"]["environment"] == "${{ matrix.stack }}-rollout"
+    [asked] = [step for step in steps(wave["update"]) if step.get("id") == "credentials"]
+    assert asked["with"]["environment"] == wave["update"]["environment"], "what is missing is told of the right one"
     assert "environment" not in wave["gate"]
+    every = [job.get("environment", "") for file in WORKFLOWS for job in jobs(file.stem).values()]
+    assert [name for name in every if "-rollout" in name] == ["${{ matrix.stack }}-rollout"]
     assert "secrets." not in yaml.safe_dump([wave["approval"], wave["gate"]])
 
 
