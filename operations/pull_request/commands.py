@@ -101,11 +101,14 @@ def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
 
 
 @app.command()
-def post(
+def post(  # noqa: PLR0913 - all by name
     *,
     stack: Stack = "jetson",
     out: Out = Path("review"),
     pull_request: Annotated[int | None, typer.Option(min=1, help="Its number; without it, drift's issue.")] = None,
+    head: Annotated[
+        str, typer.Option(help="The pull request's commit that was previewed: nothing is posted of an older one.")
+    ] = "",
     folder: Folder = "",
     skipped: Annotated[
         bool, typer.Option("--skipped", help="No credentials were there: say so where an older comment stands.")
@@ -114,7 +117,13 @@ def post(
     """Write the comment on the pull request, or open, update or close the issue of drift; on GitHub, in a job."""
     github = _github()
     try:
-        if pull_request is not None and skipped:
+        if pull_request is not None and head and (current := github.head(pull_request)) != head:
+            # The run of an older push, or one that was run again, would replace the comment of the newest.
+            typer.echo(
+                f"Nothing is posted for stack '{stack}': its preview is of commit {head}, and the newest of the pull "
+                f"request is {current}. The run of that one writes the comment."
+            )
+        elif pull_request is not None and skipped:
             address = github.update_comment(pull_request, skipped_comment(_occasion(stack, folder=folder)))
             typer.echo(address or f"Stack '{stack}' was skipped, and no comment of it is there.")
         elif pull_request is not None:

@@ -125,16 +125,23 @@ class GitHub:
         ours = self._find(f"{self._base}/issues/{pull_request}/comments", {}, body)
         return self._send("PATCH", ours.url, {"body": body}).html_url if ours else None
 
+    def head(self, pull_request: int) -> str:
+        """The commit that a pull request asks to merge now.
+
+        Raises:
+            GitHubError: if GitHub refuses it or does not answer.
+        """
+        return self._pull_request(pull_request).head.sha
+
     def changes(self, pull_request: int) -> Changes:
         """Which files a pull request changes.
 
         Raises:
             GitHubError: if GitHub refuses it or does not answer.
         """
-        url = f"{self._base}/pulls/{pull_request}"
-        details = self._read(TypeAdapter(_PullRequest), self._ask("GET", url))
+        details = self._pull_request(pull_request)
         # GitHub lists no more than 3,000.
-        files = list(self._pages(f"{url}/files", {}, _FILES))
+        files = list(self._pages(f"{self._base}/pulls/{pull_request}/files", {}, _FILES))
         paths = tuple(path for file in files for path in (file.filename, file.previous_filename) if path)
         removed = {file.filename for file in files if file.status == "removed"}
         removed |= {file.previous_filename for file in files if file.previous_filename and file.status == "renamed"}
@@ -186,6 +193,9 @@ class GitHub:
         """
         ours = self._find(f"{self._base}/issues", {"state": "open", "creator": self._author}, marker)
         return self._send("PATCH", ours.url, {"state": "closed"}).html_url if ours else None
+
+    def _pull_request(self, number: int) -> _PullRequest:
+        return self._read(TypeAdapter(_PullRequest), self._ask("GET", f"{self._base}/pulls/{number}"))
 
     def _find(self, url: str, parameters: dict[str, str], body: str) -> _Post | None:
         marker = body.split("\n", 1)[0]

@@ -231,12 +231,12 @@ def test_every_stack_gets_its_comment_also_after_one_that_fails(job: Job) -> Non
     (job.folder / "review").mkdir()
     (job.folder / "review" / "skipped-test").mkdir()
     comment = script(jobs("preview")["comment"], "Comment")
-    done = job.run(comment, STACKS='["bad", "prod", "test"]', PULL_REQUEST="7", FOLDER="clusters")
+    done = job.run(comment, STACKS='["bad", "prod", "test"]', PULL_REQUEST="7", HEAD="c0ffee", FOLDER="clusters")
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
-        "post --stack bad --pull-request 7 --folder clusters --out review/preview-bad",
-        "post --stack prod --pull-request 7 --folder clusters --out review/preview-prod",
-        "post --stack test --pull-request 7 --folder clusters --out review/preview-test --skipped",
+        "post --stack bad --pull-request 7 --head c0ffee --folder clusters --out review/preview-bad",
+        "post --stack prod --pull-request 7 --head c0ffee --folder clusters --out review/preview-prod",
+        "post --stack test --pull-request 7 --head c0ffee --folder clusters --out review/preview-test --skipped",
         "retire --pull-request 7 --folder clusters",
     ]
 
@@ -244,7 +244,9 @@ def test_every_stack_gets_its_comment_also_after_one_that_fails(job: Job) -> Non
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is on GitHub's machines, and not here")
 def test_a_pull_request_that_concerns_no_stack_any_more_still_mends_older_comments(job: Job) -> None:
     _program(job, 'echo "$*"')
-    done = job.run(script(jobs("preview")["comment"], "Comment"), STACKS="[]", PULL_REQUEST="7", FOLDER=".")
+    done = job.run(
+        script(jobs("preview")["comment"], "Comment"), STACKS="[]", PULL_REQUEST="7", HEAD="c0ffee", FOLDER="."
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "retire --pull-request 7 --folder .\n"
 

@@ -285,6 +285,13 @@ def test_the_job_that_posts_can_reach_neither_state_nor_cluster() -> None:
     assert holder["name"] == "Comment"
 
 
+def test_the_comment_is_told_which_commit_was_previewed() -> None:
+    [step] = [step for step in steps(jobs("preview")["comment"]) if step.get("name") == "Comment"]
+    assert step["env"]["HEAD"] == "${{ github.event.pull_request.head.sha }}", (
+        "that of the run, also when it is run again"
+    )
+
+
 def test_the_comment_is_written_when_the_preview_failed_and_when_no_stack_is_left() -> None:
     assert jobs("preview")["comment"]["if"] == "${{ !cancelled() && needs.stacks.result == 'success' }}"
 

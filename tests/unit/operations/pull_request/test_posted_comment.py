@@ -248,8 +248,8 @@ class TestThePostCommand:
             state.files = [{"filename": "policy/exceptions.py", "status": "modified"}]
             yield state
 
-    def _post(self, folder: Path, server: GitHubServer) -> str:
-        options = ["post", "--stack", "jetson", "--out", str(folder), "--pull-request", "7"]
+    def _post(self, folder: Path, server: GitHubServer, *more: str) -> str:
+        options = ["post", "--stack", "jetson", "--out", str(folder), "--pull-request", "7", *more]
         result = CliRunner().invoke(app, options)
         assert result.exit_code == 0, (result.output, result.exception)
         [post] = server.posts
@@ -281,6 +281,34 @@ class TestThePostCommand:
         assert "policy/exceptions.py" in text
         for gone in ("Approved", "nothing changes", THEIRS):
             assert gone not in text
+
+    @pytest.mark.parametrize("more", [(), ("--skipped",)])
+    def test_a_run_of_an_older_commit_leaves_the_newer_comment_and_does_not_fail(
+        self, server: GitHubServer, tmp_path: Path, more: tuple[str, ...]
+    ) -> None:
+        newest = f"{marker('preview', 'jetson')}\nthe newest plan"
+        server.add(newest, pull_request=7)
+        report.write(tmp_path / "preview.json", "jetson", 0, parse_events(lines(summary(same=1)))[0], Redactor())
+        older = "0" * 40
+        assert older != HEAD
+        assert self._post(tmp_path, server, "--head", older, *more) == newest
+        written = [method for method, _ in server.asked if method != "GET"]
+        assert written == []
+
+    def test_an_older_commit_is_named_with_the_newest(self, server: GitHubServer, tmp_path: Path) -> None:
+        options = ["post", "--stack", "jetson", "--out", str(tmp_path), "--pull-request", "7", "--head", "0" * 40]
+        assert CliRunner().invoke(app, options).stdout == (
+            f"Nothing is posted for stack 'jetson': its preview is of commit {'0' * 40}, and the newest of the pull "
+            f"request is {HEAD}. The run of that one writes the comment.\n"
+        )
+        assert server.posts == []
+
+    def test_the_newest_commit_is_told_of(self, server: GitHubServer, tmp_path: Path) -> None:
+        server.add(f"{marker('preview', 'jetson')}\nan older plan", pull_request=7)
+        report.write(tmp_path / "preview.json", "jetson", 0, parse_events(lines(summary(same=1)))[0], Redactor())
+        text = self._post(tmp_path, server, "--head", HEAD)
+        assert "an older plan" not in text
+        assert f"commit `{HEAD}`" in text
 
     def test_text_that_the_branch_rendered_is_never_posted(self, server: GitHubServer, tmp_path: Path) -> None:
         (tmp_path / "comment.md").write_text(f"{marker('preview', 'jetson')}\n# Approved", encoding="utf-8")
