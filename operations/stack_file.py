@@ -99,6 +99,27 @@ def content_of(text: str, file: str) -> dict[str, Any]:
     return content
 
 
+def check_project(file: Path) -> None:
+    """Whether pulumi reads the stack files beside a Pulumi.yaml, as everything here does.
+
+    Raises:
+        OperationError: if it would read others, or the file can't be read.
+    """
+    try:
+        content = load_yaml(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise OperationError(f"{file} is not YAML: {error}") from error
+    if not isinstance(content, dict):
+        return  # pulumi refuses it
+    # A text as `config` is the older word for the same (3.259).
+    key = "config" if isinstance(content.get("config"), str) else "stackConfigDir"
+    if key in content:
+        raise OperationError(
+            f"{file} says `{key}: {content[key]}`: pulumi would read stack files there that no preview's list and no "
+            "policy has read. Remove the line, and keep the files Pulumi.<stack>.yaml beside Pulumi.yaml."
+        )
+
+
 def stack_names(folder: Path) -> list[str]:
     """The stacks that have a file in a folder."""
     return sorted(file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in folder.glob("Pulumi.*.yaml"))

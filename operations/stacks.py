@@ -15,7 +15,7 @@ from config.bases import FOLDER, from_folder
 from config.installs import Installs
 from config.stack import StackConfigError
 from operations.errors import OperationError
-from operations.stack_file import content_of, raw_settings, resolved, stack_names
+from operations.stack_file import check_project, content_of, raw_settings, resolved, stack_names
 
 FLEET_FILE = "fleet.yaml"
 """Says in which order sites are updated (operations/fleet/), and nothing of what a stack is."""
@@ -49,15 +49,22 @@ def listed(folder: Path) -> list[str]:
     """The stacks that have a file in a folder.
 
     Raises:
-        OperationError: if there is none, or the name of one is none of a stack.
+        OperationError: if there is none, the name of one is none of a stack, or pulumi would read another file.
     """
-    # A link is none: in a repository of others it may lead anywhere.
-    names = [name for name in stack_names(folder) if not (folder / f"Pulumi.{name}.yaml").is_symlink()]
+    names = stack_names(folder)
     if not names:
         raise OperationError(
             f"There is no file Pulumi.<stack>.yaml in {folder}. Give the folder that has the stacks' files."
         )
+    if (project := folder / "Pulumi.yaml").is_file():
+        check_project(project)
     for name in names:
+        # In a repository of others a link may lead anywhere, so nothing here follows it. Pulumi does.
+        if (file := folder / f"Pulumi.{name}.yaml").is_symlink():
+            raise OperationError(
+                f"{file} is a symbolic link: pulumi would follow it, and no policy and no preview does. Put a copy of "
+                "what it leads to in its place; what stacks share can stand in a base."
+            )
         if not STACK_NAME.fullmatch(name):
             raise OperationError(
                 f"{name!r} is no stack name: letters, digits, '_', '.' and '-', at most 100. Rename its file."

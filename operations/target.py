@@ -17,7 +17,14 @@ from config.stack import StackSettings
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
 from operations import kai_programs
 from operations.errors import OperationError
-from operations.stack_file import SIMULATED_MEMORY_MIB, for_simulator, read_settings, read_stack_file, with_settings
+from operations.stack_file import (
+    SIMULATED_MEMORY_MIB,
+    check_project,
+    for_simulator,
+    read_settings,
+    read_stack_file,
+    with_settings,
+)
 from toolchain.programs import KUBERNETES_PROVIDER, LANGUAGE_PYTHON, NO_PLUGIN_DOWNLOADS
 from toolchain.progress import say
 
@@ -112,7 +119,7 @@ def _own_project() -> Path:
     """The folder of the Pulumi.yaml that is run on a cluster of one's own: a team's, or this checkout's.
 
     Raises:
-        OperationError: if the team's folder has none.
+        OperationError: if the team's folder has none, or one that reads other stack files than those of the folder.
     """
     theirs = ROOT / PROJECT_LINK
     if not theirs.is_symlink():
@@ -122,6 +129,7 @@ def _own_project() -> Path:
             f"{theirs} leads to {theirs.readlink()}, which has no Pulumi.yaml. Let it lead to the folder of your "
             "project, or remove it."
         )
+    check_project(theirs / "Pulumi.yaml")
     return theirs.resolve()
 
 

@@ -54,8 +54,44 @@ def _listed(repository: Path, base: str = "") -> tuple[list[str], str]:
 
 def test_every_stack_with_a_file_is_listed(repository: Path) -> None:
     (repository / "clusters" / "Pulumi.yaml").write_text("name: x", encoding="utf-8")
-    (repository / "clusters" / "Pulumi.link.yaml").symlink_to("/etc/hostname")
     assert _listed(repository) == (NAMES, "")
+
+
+@pytest.mark.parametrize("leads_to", ["Pulumi.prod.yaml", "/etc/hostname", "nowhere"])
+def test_a_stacks_file_that_is_a_link_is_refused_since_pulumi_would_follow_it(repository: Path, leads_to: str) -> None:
+    link = repository / "clusters" / "Pulumi.link.yaml"
+    link.symlink_to(leads_to)
+    with pytest.raises(OperationError) as refused:
+        listed(repository / "clusters")
+    assert str(refused.value) == (
+        f"{link} is a symbolic link: pulumi would follow it, and no policy and no preview does. Put a copy of what it "
+        "leads to in its place; what stacks share can stand in a base."
+    )
+
+
+@pytest.mark.parametrize(("key", "value"), [("stackConfigDir", "hidden"), ("config", "hidden"), ("stackConfigDir", "")])
+def test_a_project_whose_stack_files_are_elsewhere_is_refused(repository: Path, key: str, value: str) -> None:
+    project = repository / "clusters" / "Pulumi.yaml"
+    project.write_text(json.dumps({"name": "x", "runtime": "yaml", key: value}), encoding="utf-8")
+    with pytest.raises(OperationError) as refused:
+        listed(repository / "clusters")
+    assert str(refused.value) == (
+        f"{project} says `{key}: {value}`: pulumi would read stack files there that no preview's list and no policy "
+        "has read. Remove the line, and keep the files Pulumi.<stack>.yaml beside Pulumi.yaml."
+    )
+
+
+def test_a_projects_own_configuration_is_no_folder(repository: Path) -> None:
+    project = repository / "clusters" / "Pulumi.yaml"
+    project.write_text("name: x\nruntime: yaml\nconfig: {kai-anywhere:base: {value: a}}\n", encoding="utf-8")
+    assert listed(repository / "clusters") == NAMES
+
+
+@pytest.mark.parametrize("content", [b"a: [", b"\xff"])
+def test_a_project_that_can_t_be_read_is_named(repository: Path, content: bytes) -> None:
+    (repository / "clusters" / "Pulumi.yaml").write_bytes(content)
+    with pytest.raises(OperationError, match=r"Pulumi\.yaml is not YAML"):
+        listed(repository / "clusters")
 
 
 @pytest.mark.parametrize("name", ["prod-rollout", "prod-Rollout"])

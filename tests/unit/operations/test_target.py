@@ -59,6 +59,10 @@ def test_a_teams_own_project_is_run_in_the_place_of_this_one(
     with open_target("jetson") as target:
         assert target.project == theirs
         assert target.qualified_name == "kai-anywhere/jetson"
+    with (theirs / "Pulumi.yaml").open("a", encoding="utf-8") as text:
+        text.write("stackConfigDir: hidden\n")
+    with pytest.raises(OperationError, match="says `stackConfigDir: hidden`: pulumi would"), open_target("jetson"):
+        pytest.fail("pulumi would read another file than the settings are from")
     (theirs / "Pulumi.yaml").unlink()
     with (
         pytest.raises(OperationError, match=r"which has no Pulumi\.yaml\. Let it lead to the folder"),
