@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from operations.errors import OperationError
 
 _COMPONENT = "kai-anywhere:index:"
-_COLOUR = re.compile(r"<\{%.*?%\}>")
+# None holds a "%": read to the end from each beginning without one, a hostile text would take hours.
+_COLOUR = re.compile(r"<\{%[^%\n]*%\}>")
 _NOT_REGISTERED = frozenset({"delete", "read-discard", "discard"})
 _UNCHANGED = frozenset({"same", "read", "refresh"})
 # A replacement is told as three steps; one of them is enough for a reader.

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from operations.engine_events import State, Step
@@ -41,17 +41,19 @@ def differences(step: Step, redactor: Redactor) -> tuple[Difference, ...]:
     old = redactor.inputs(step.type, step.old.inputs or {})
     if step.detailed_diff is None:
         return tuple(_compared(old, new, ""))
+    remembered = redactor.inputs(step.type, _state(step.old))
+    shown = _shown_once()
     changed = []
     for path, diff in sorted(step.detailed_diff.items()):
-        base = old if diff.input_diff else redactor.inputs(step.type, _state(step.old))
+        base = old if diff.input_diff else remembered
         before, after = _look_up(base, path), _look_up(new, path)
         if before is ABSENT and not diff.kind.startswith("add"):
             before = _look_up(old, path)
         changed.append(
             Difference(
                 path=redactor.text(path),
-                old=None if diff.kind.startswith("add") else _shown(before),
-                new=None if diff.kind.startswith("delete") else _shown(after),
+                old=None if diff.kind.startswith("add") else shown(before),
+                new=None if diff.kind.startswith("delete") else shown(after),
                 replaces=diff.kind.endswith("-replace"),
             )
         )
@@ -63,8 +65,9 @@ def drift(step: Step, redactor: Redactor) -> tuple[Difference, ...]:
     if step.old is None or step.new is None:
         return ()
     old, new = (redactor.inputs(step.type, _state(state)) for state in (step.old, step.new))
+    shown = _shown_once()
     return tuple(
-        Difference(redactor.text(path), _shown(_look_up(old, path)), _shown(_look_up(new, path)))
+        Difference(redactor.text(path), shown(_look_up(old, path)), shown(_look_up(new, path)))
         for path in sorted(step.detailed_diff or {})
     )
 
@@ -88,6 +91,18 @@ def _compared(old: object, new: object, path: str) -> Iterator[Difference]:
 
 def _shown(value: object) -> str | None:
     return None if value is ABSENT else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _shown_once() -> Callable[[object], str | None]:
+    """Shows each value once, as long as all of them are held: many paths of a hostile plan may lead to a large one."""
+    known: dict[int, str | None] = {}
+
+    def shown(value: object) -> str | None:
+        if id(value) not in known:
+            known[id(value)] = _shown(value)
+        return known[id(value)]
+
+    return shown
 
 
 def _look_up(values: Mapping[str, object], path: str) -> object:

@@ -18,7 +18,8 @@ from operations.pull_request.values import at, mapping, text
 Resource: TypeAlias = tuple[str, Mapping[str, object]]
 """A resource's type and inputs."""
 
-_NODES = re.compile(r"params\.metadata\.name in (\[[^\]]*\])")
+# No name of a node has brackets: read from each of many lists to the end, a hostile text would take hours.
+_NODES = re.compile(r"params\.metadata\.name in (\[[^][]*\])")
 
 
 def rungs(resources: Iterable[Resource]) -> dict[str, Privilege]:

@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from config.reservation import Privilege
+from manifests.node_labels import PLATFORM, PLATFORM_TEGRA
+from manifests.reservation import NODES_OF_THE_RUNG, OVERRIDES
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
 from operations.engine_events import Record, read_events
 from operations.pull_request.comment import Occasion, preview_comment
@@ -306,3 +309,12 @@ def test_a_cut_off_plan_claims_nothing() -> None:
     told = read_events(lines(step("same", "x", new={})))
     assert json.dumps(sentences(told, Redactor())) == "[]"
     assert "What changes for people" not in _comment(told)
+
+
+def test_many_beginnings_of_a_list_of_nodes_are_read_once() -> None:
+    """Read from each of them to the end, a hostile plan would take hours."""
+    node = {"metadata": {"name": "jetson-1", "labels": {PLATFORM: PLATFORM_TEGRA}}}
+    condition = {"name": NODES_OF_THE_RUNG, "expression": "params.metadata.name in [" * 100_000 + '"jetson-1"]'}
+    policy = {"metadata": {"name": OVERRIDES}, "spec": {"matchConditions": [condition]}}
+    kinds = ("kubernetes:core/v1:NodePatch", "kubernetes:admissionregistration.k8s.io/v1:MutatingAdmissionPolicy")
+    assert rungs(zip(kinds, (node, policy), strict=True)) == {"jetson-1": Privilege.NONE}

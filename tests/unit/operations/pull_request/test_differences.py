@@ -1,7 +1,10 @@
 """Values that change."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import pytest
+from typing_extensions import override
 
 from operations.engine_events import Step
 from operations.pull_request.differences import Difference, differences, drift
@@ -47,6 +50,44 @@ def test_without_the_providers_paths_inputs_are_compared() -> None:
         Difference("a.y[1]", "2", "3"),
         Difference("b", "1", None),
     )
+
+
+class _Counting(Redactor):
+    """Counts how often a whole resource is looked through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    @override
+    def inputs(self, resource_type: str, values: Mapping[str, object]) -> dict[str, object]:
+        self.calls += 1
+        return super().inputs(resource_type, values)
+
+
+def test_a_resource_is_looked_through_for_secrets_as_often_for_many_paths_as_for_one() -> None:
+    """Once for each path, a hostile plan would take hours."""
+    calls = []
+    for count in (1, 50):
+        values = {f"k{number}": {"token": "x"} for number in range(count)}
+        detailed = {path: {"diffKind": "update"} for path in values}
+        redactor = _Counting()
+        found = differences(_step(values, values, detailed), redactor)
+        assert [(each.old, each.new) for each in found] == [('{"token": "[secret]"}', '{"token": "[secret]"}')] * count
+        calls.append(redactor.calls)
+    assert calls[0] == calls[1]
+
+
+@pytest.mark.parametrize("compare", [differences, drift])
+def test_a_value_that_many_paths_lead_to_is_written_once(
+    compare: Callable[[Step, Redactor], tuple[Difference, ...]],
+) -> None:
+    values = {"a": {"b": ["c" * 100]}}
+    one, other = compare(
+        _step(values, {"a": {}}, {"a": {"diffKind": "update"}, ".a": {"diffKind": "update"}}), Redactor()
+    )
+    assert one.old is other.old is not None
+    assert (one.new, other.new) == ("{}", "{}")
 
 
 def test_a_path_that_leads_nowhere_shows_no_value() -> None:

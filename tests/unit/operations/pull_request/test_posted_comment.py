@@ -171,7 +171,7 @@ def test_whatever_the_branch_says_the_comment_is_ours_and_bounded(text: str) -> 
     assert_only_ours(rendered, text, _hostile("x"))
 
 
-@pytest.mark.parametrize("text", ["x", "`", "\n", "\U0001f600", "eyJ-", "://a:", "-----BEGIN ", "[", "<!--"])
+@pytest.mark.parametrize("text", ["x", "`", "\n", "\U0001f600", "eyJ-", "://a:", "-----BEGIN ", "[", "<!--", "<{%"])
 def test_a_report_at_the_limit_is_rendered_within_seconds(text: str, tmp_path: Path) -> None:
     file = tmp_path / "preview.json"
     long = text * (1_200_000 // len(json.dumps(text)))
