@@ -22,8 +22,11 @@ from operations.redaction import Redactor
 _OWN_BYTES = 32_000
 _UNCHECKED = "_As the pull request's own code tells it. What was checked stands below._"
 _FILES_SHOWN = 40
+_FILES_BYTES = 8_000
+_FILES_FRAME_BYTES = 500
+"""For what stands around the kinds of files."""
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Exceptions of the policy pack", ("policy/exceptions*",)),
+    ("Exceptions of the policy pack", ("policy/exceptions*", "policy-exceptions.yaml", "*/policy-exceptions.yaml")),
     ("The policy pack", ("policy/*", "pod_checks/*")),
     ("Workflows, and what decides whether a change lands", (".github/*", ".ci/*", "Makefile")),
     (
@@ -39,7 +42,16 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "The program",
-        ("__main__.py", "components/*", "cluster/*", "gpu_sharing/*", "manifests/*", "config/*", "package/*"),
+        (
+            "__main__.py",
+            "*/__main__.py",
+            "components/*",
+            "cluster/*",
+            "gpu_sharing/*",
+            "manifests/*",
+            "config/*",
+            "package/*",
+        ),
     ),
     ("What runs on hosts and in the cluster", ("agents/*",)),
     ("The commands, this comment's code among them", ("operations/*", "sharing_map/*", "simulator/*")),
@@ -102,7 +114,7 @@ def posted_comment(verified: Verified, report: Report | str, occasion: Occasion,
         markdown.Section(
             "Findings of the base branch's policy pack", finding_blocks(verified.findings or (), redactor), 12_000
         ),
-        markdown.Section("Changed files", _files(verified.changes, redactor.text), 8_000),
+        markdown.Section("Changed files", _files(verified.changes, redactor.text), _FILES_BYTES),
     )
     comment = markdown.composed(head, own, "", limit=_OWN_BYTES)
     if isinstance(report, str):
@@ -152,13 +164,14 @@ def _judged(verified: Verified, report: Report | str) -> str:
 
 
 def _files(changes: Changes, hide: Callable[[str], str]) -> Sequence[str]:
-    """A block for each kind of file, the most dangerous first."""
+    """A block for each kind of file, the most dangerous first; long names of one kind hide no other kind."""
     kinds: dict[str, list[str]] = {}
     for path in sorted(set(changes.paths)):
         kinds.setdefault(kind_of(path), []).append(path)
     names = [*(name for name, _ in _KINDS[:-1]), _OTHER, _KINDS[-1][0]]
+    room = (_FILES_BYTES - _FILES_FRAME_BYTES) // max(len(kinds), 1)
     blocks = [
-        f"- {title} ({len(paths)}): {_listed(paths, hide)}\n"
+        _listed(f"- {title} ({len(paths)}): ", paths, hide, room)
         for name in names
         if (paths := kinds.get(name))
         for title in [name if name in {_OTHER, names[-1]} else f"**{name}**"]
@@ -173,5 +186,8 @@ def kind_of(path: str) -> str:
     return next((name for name, patterns in _KINDS if any(fnmatchcase(path, pattern) for pattern in patterns)), _OTHER)
 
 
-def _listed(paths: Sequence[str], hide: Callable[[str], str]) -> str:
-    return first_of((markdown.code(hide(path), length=120) for path in paths), _FILES_SHOWN)
+def _listed(title: str, paths: Sequence[str], hide: Callable[[str], str], room: int) -> str:
+    """The title with as many paths as fit into so many bytes; the first always does."""
+    names = [markdown.code(hide(path), length=120) for path in paths]
+    texts = (f"{title}{first_of(names, shown)}\n" for shown in range(_FILES_SHOWN, 0, -1))
+    return next((text for text in texts if len(text.encode()) <= room), f"{title}{first_of(names, 1)}\n")

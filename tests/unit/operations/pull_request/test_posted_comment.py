@@ -1,6 +1,7 @@
 """The comment as it is posted: what the base branch found is its own, and the rest stays marked, whatever it says."""
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from operations.policy_check import PACK, Pack
 from operations.pull_request import base_pack, report
 from operations.pull_request.commands import app
 from operations.pull_request.comment import LIMIT_BYTES, Occasion, marker
-from operations.pull_request.verified import Changes, Verified, kind_of, posted_comment
+from operations.pull_request.verified import _KINDS, Changes, Verified, kind_of, posted_comment
 from operations.redaction import HIDDEN, Redactor
 from testbed.stacks import ROOT, STACK_FILES, jetson
 from tests.support.github_server import HEAD, REPOSITORY, TOKEN, GitHubServer, running
@@ -50,6 +51,9 @@ def _parts(text: str) -> tuple[str, str]:
     ("path", "kind"),
     [
         ("policy/exceptions.py", "Exceptions of the policy pack"),
+        ("policy-exceptions.yaml", "Exceptions of the policy pack"),
+        ("clusters/policy-exceptions.yaml", "Exceptions of the policy pack"),
+        ("clusters/my-policy-exceptions.yaml", "Other files"),
         ("policy/rules/rbac.py", "The policy pack"),
         (".github/workflows/preview.yml", "Workflows, and what decides whether a change lands"),
         (".github/actions/setup/action.yml", "Workflows, and what decides whether a change lands"),
@@ -61,6 +65,7 @@ def _parts(text: str) -> tuple[str, str]:
         ("toolchain/pulumi/go.sum", "Pinned versions of programs, charts and libraries"),
         ("Pulumi.jetson.yaml", "Settings of stacks"),
         ("__main__.py", "The program"),
+        ("clusters/__main__.py", "The program"),
         ("components/queues.py", "The program"),
         ("agents/host/steps.py", "What runs on hosts and in the cluster"),
         ("operations/pull_request/verified.py", "The commands, this comment's code among them"),
@@ -93,6 +98,43 @@ def test_dangerous_files_come_first_and_stand_out() -> None:
     )
     assert exceptions < pack < other < docs
     assert "did not list all" not in own
+
+
+@pytest.mark.parametrize("name", ["\U0001f600" * 150, "ä" * 120, "a" * 120, "`" * 119 + "\U0001f600", "\n" * 200, "a"])
+@pytest.mark.parametrize("listed_all", [True, False])
+def test_long_names_of_files_hide_no_kind(name: str, *, listed_all: bool) -> None:
+    kinds = {
+        "policy/exceptions": "**Exceptions of the policy pack**",
+        "policy/": "**The policy pack**",
+        ".github/": "**Workflows, and what decides whether a change lands**",
+        "toolchain/": "**Pinned versions of programs, charts and libraries**",
+        "bases/": "**Settings of stacks**",
+        "components/": "**The program**",
+        "agents/": "**What runs on hosts and in the cluster**",
+        "operations/": "**The commands, this comment's code among them**",
+        "": "Other files",
+        "docs/": "Tests and documentation",
+    }
+    paths = tuple(f"{folder}{number:03}{name}.yaml" for folder in kinds for number in range(45))
+    assert len({kind_of(path) for path in paths}) == len(kinds) == len(_KINDS) + 1
+    found = tuple(Finding(message="x" * 500, policy="p", pack="p", level="mandatory") for _ in range(100))
+    changes = Changes(paths, HEAD, listed_all=listed_all)
+    own, _ = _parts(_posted(_report(summary()), Verified(changes, found)))
+    shown = own.split("#### Changed files")[1]
+    assert len(shown.encode()) < 8_000
+    assert "in the log of the run" not in shown
+    assert ("GitHub did not list all" in shown) == (not listed_all)
+    for title in kinds.values():
+        [line] = [line for line in shown.splitlines() if line.startswith(f"- {title} (45): `")]
+        assert re.search(r" and \d+ more$", line)
+
+
+def test_names_of_one_kind_have_the_room_of_those_that_are_not_there() -> None:
+    changes = Changes(tuple(f"docs/{number:02}{'a' * 100}" for number in range(45)), HEAD, listed_all=True)
+    own, _ = _parts(_posted(_report(summary()), Verified(changes, ())))
+    [line] = [line for line in own.splitlines() if line.startswith("- Tests and documentation (45)")]
+    assert line.count("`docs/") == 40
+    assert line.endswith(" and 5 more")
 
 
 def test_a_list_of_files_that_is_not_whole_says_so() -> None:
