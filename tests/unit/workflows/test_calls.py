@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed.stacks import ROOT
 from tests.support.docs import PAGES, blocks
 from tests.unit.workflows.calls import objections
-from tests.unit.workflows.files import WORKFLOWS, content, jobs
+from tests.unit.workflows.files import TRIGGERS, WORKFLOWS, content, jobs
 
 OWN = [
     (file.stem, name)
@@ -46,6 +47,29 @@ def test_what_the_documentation_gives_to_teams_fits(text: str) -> None:
     for name, job in file["jobs"].items():
         [called] = re.findall(r"^example/kai-anywhere/\.github/workflows/(\w+)\.yml@v1\.2\.3$", job["uses"])
         assert objections(called, job) == [], name
+
+
+NAME = ".github/workflows/pull-request.yml"
+REVIEWING = [
+    *[file.read_text(encoding="utf-8") for file in (ROOT / NAME, *ROOT.glob(f"templates/*/{NAME}"))],
+    *[text for text in TEAMS if text.startswith(f"# {NAME}")],
+]
+"""The files that call what reviews a pull request: ours, those of the templates, the guide's."""
+
+
+def test_a_pull_request_that_gets_another_base_is_reviewed_anew() -> None:
+    assert len(REVIEWING) == 4
+    for text in REVIEWING:
+        assert yaml.safe_load(text)[TRIGGERS] == {
+            "pull_request": {"types": ["opened", "synchronize", "reopened", "edited"]}
+        }
+
+
+def test_an_edit_skips_no_job_since_that_would_turn_a_red_check_green() -> None:
+    for text in REVIEWING:
+        assert not any("if" in job for job in yaml.safe_load(text)["jobs"].values())
+    for name in ("policy", "preview"):
+        assert "event.action" not in yaml.safe_dump(jobs(name))
 
 
 def test_the_documentation_gives_a_file_for_pull_requests_and_one_for_every_day() -> None:
