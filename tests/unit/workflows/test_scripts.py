@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from testbed.stacks import ROOT
-from tests.unit.workflows.files import Job, action, jobs, script
+from tests.unit.workflows.files import WORKFLOWS, Job, action, jobs, script, scripts, steps
 
 KUBECONFIG = "apiVersion: v1\nusers: [{token: kept-to-itself}]"
 
@@ -163,6 +163,29 @@ def test_a_folder_that_is_not_there_is_an_error_that_names_it(job: Job, program:
         "Pulumi.<stack>.yaml.\n"
     )
     assert (program / "Pulumi.jetson.yaml").exists()
+
+
+def test_a_folder_that_the_pull_request_brings_is_empty_where_the_comment_is_written(job: Job, program: Path) -> None:
+    comment = jobs("preview")["comment"]
+    names = [step.get("name") or step.get("uses") for step in steps(comment)]
+    assert names.index("Folder") + 1 == names.index("./program/.github/actions/setup")
+    (job.folder / "stacks").mkdir()
+    for _ in range(2):  # the next pull request finds the folder
+        done = job.run(script(comment, "Folder"), FOLDER="stacks/teams/clusters")
+        assert done.returncode == 0, done.stderr
+        _set_up(job, program, "stacks/teams/clusters")
+    assert list(program.glob("Pulumi.*.yaml")) == [], "this repository's examples are no stacks of theirs"
+    assert not (program / ".project").is_symlink()
+
+
+def test_a_folder_that_is_misspelt_stays_an_error_for_every_other_job() -> None:
+    others = [
+        job
+        for file in WORKFLOWS
+        for name, job in jobs(file.stem).items()
+        if (file.stem, name) != ("preview", "comment")
+    ]
+    assert not any("mkdir" in scripts(job) for job in others)
 
 
 def test_the_cache_is_another_one_when_a_pinned_program_changes(job: Job, program: Path) -> None:
