@@ -208,13 +208,14 @@ def changed_files(folder: Path, base: str) -> frozenset[PurePosixPath] | None:
     return frozenset(
         inside
         for path in filter(None, done.stdout.split("\0"))
-        if not _of_no_stack(inside := _from(prefix, path), folder)
+        if not _of_no_stack(inside := seen_from(prefix, path), folder)
     )
 
 
-def _from(prefix: PurePosixPath, path: str) -> PurePosixPath:
+def seen_from(folder: PurePosixPath, path: str) -> PurePosixPath:
+    """A path of the repository as seen from one of its folders; absolute where it is outside."""
     whole = PurePosixPath(path)
-    return whole.relative_to(prefix) if whole.is_relative_to(prefix) else PurePosixPath("/") / whole
+    return whole.relative_to(folder) if whole.is_relative_to(folder) else PurePosixPath("/") / whole
 
 
 def _of_no_stack(file: PurePosixPath, folder: Path) -> bool:

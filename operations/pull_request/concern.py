@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from operations.errors import OperationError
 from operations.pull_request.verified import Changes
-from operations.stacks import concerned
+from operations.stacks import concerned, seen_from
 
 _PLACE = re.compile(r"[\w.-]+(/[\w.-]+)*")
 _OF_A_STACK = re.compile(r"Pulumi\.(.+)\.yaml")
@@ -35,8 +35,9 @@ def concerns(changes: Changes, stack: str, folder: str, at_the_base: Collection[
         folder: of the stacks' files, as `place_of` gives it.
         at_the_base: the stacks that have a file there on the base branch.
     """
-    paths = [_from(folder, path) for path in changes.paths]
-    removed = {_from(folder, path) for path in changes.removed}
+    place = PurePosixPath(folder)
+    paths = [seen_from(place, path) for path in changes.paths]
+    removed = {seen_from(place, path) for path in changes.removed}
     files = {*(PurePosixPath(f"Pulumi.{name}.yaml") for name in at_the_base), *filter(_of_a_stack, paths)} - removed
     names = {match[1] for file in files if (match := _of_a_stack(file))}
     changed = [path for path in paths if not (_of_a_stack(path) and path in removed)]
@@ -48,11 +49,3 @@ def concerns(changes: Changes, stack: str, folder: str, at_the_base: Collection[
 
 def _of_a_stack(file: PurePosixPath) -> re.Match[str] | None:
     return _OF_A_STACK.fullmatch(str(file))
-
-
-def _from(folder: str, path: str) -> PurePosixPath:
-    """A path as seen from the folder; absolute where it is outside."""
-    whole = PurePosixPath(path)
-    if not folder:
-        return whole
-    return whole.relative_to(folder) if whole.is_relative_to(folder) else PurePosixPath("/") / whole

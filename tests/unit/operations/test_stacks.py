@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from operations.__main__ import app
 from operations.errors import OperationError
-from operations.stacks import concerned, listed
+from operations.stacks import concerned, listed, seen_from
 
 NAMES = ["edge", "prod", "test.eu"]
 IDENTITY = {
@@ -280,3 +280,17 @@ def test_stacks_of_hosts_alone_are_listed_whichever_of_their_files_says_so(tmp_p
         (tmp_path / name).write_text(text, encoding="utf-8")
     done = CliRunner().invoke(app, ["stacks", "--folder", str(tmp_path), "--hosts-alone"])
     assert json.loads(done.stdout) == ["rack-1", "rack-2"], done.output
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "seen"),
+    [
+        ("", "Pulumi.prod.yaml", "Pulumi.prod.yaml"),
+        ("", "bases/edge.yaml", "bases/edge.yaml"),
+        ("clusters", "clusters/bases/edge.yaml", "bases/edge.yaml"),
+        ("clusters", "Pulumi.prod.yaml", "/Pulumi.prod.yaml"),
+        ("clusters", "clusters-2/Pulumi.prod.yaml", "/clusters-2/Pulumi.prod.yaml"),
+    ],
+)
+def test_a_path_outside_of_the_folder_is_no_stacks_file(folder: str, path: str, seen: str) -> None:
+    assert str(seen_from(PurePosixPath(folder), path)) == seen
