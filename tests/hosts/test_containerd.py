@@ -1,8 +1,9 @@
 """The nvidia runtime beside runc, judged by what real containerds make of the files."""
 
 import re
-import shutil
 import subprocess
+import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -39,6 +40,18 @@ _CONFIG = {
     Distribution.K8S_SNAP: "/var/lib/k8s-base/etc/containerd/config.toml",
     Distribution.MICROK8S: "/var/snap/microk8s/current/args/containerd-template.toml",
 }
+
+_IN_PLACE = """
+import sys, tomllib
+arguments = dict(zip(sys.argv[3::2], sys.argv[4::2]))
+with open(arguments["--config"], "r+", encoding="utf-8") as file:
+    (plugin,) = (name for name in tomllib.loads(file.read())["plugins"] if "cri" in name.split("."))
+    table = f"[plugins.'{plugin}'.containerd.runtimes.nvidia"
+    print(table + "]", 'runtime_type = "io.containerd.runc.v2"', sep="\\n", file=file)
+    program = arguments["--nvidia-runtime-path"]
+    print(table + ".options]", f'BinaryName = "{program}"', "SystemdCgroup = true", sep="\\n", file=file)
+"""
+"""What nvidia-ctk before 1.18, as JetPack 6 ships it, does: the runtime is added to the named file, all else stays."""
 
 
 def _host(folder: Path, distribution: Distribution, main: str = MAIN_V2) -> HostRoot:
@@ -254,17 +267,15 @@ def test_a_toolkit_from_before_drop_ins_gives_the_same_runtimes(
     host = _host(tmp_path, Distribution.KUBEADM)
     equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
     before = _effective(host, Distribution.KUBEADM, containerd, tmp_path / "before.toml")
-    # Before 1.18, as JetPack 6 ships it, the tool knows no drop-in and edits the named file.
     (host.programs / "nvidia-ctk").unlink()
-    real = programs[NVIDIA_CTK]
+    tool = host.programs / "nvidia-ctk-in-place.py"
+    tool.write_text(_IN_PLACE, encoding="utf-8")
     host.program(
         "nvidia-ctk",
         f"""case "$*" in
         *"configure --help"*) echo "--config --runtime";;
-        *"--drop-in-config"*) exit 9;;
-        *"--runtime containerd"*)
-            {real} "$@" --drop-in-config $6.new --config-source file && {shutil.which("cat")} $6.new > $6;;
-        *) exec {real} "$@";;
+        *"--runtime containerd"*) exec {sys.executable} {tool} "$@";;
+        *) exec {programs[NVIDIA_CTK]} "$@";;
         esac""",
     )
     run = host.run("configure", desired=_WANTED)
@@ -272,6 +283,7 @@ def test_a_toolkit_from_before_drop_ins_gives_the_same_runtimes(
     after = _effective(host, Distribution.KUBEADM, containerd, tmp_path / "after.toml")
     assert after.serves_nvidia
     assert after.changed_beside_nvidia(before) == []
+    assert tomllib.loads(host.read("/etc/containerd/conf.d/99-nvidia.toml")).keys() == {"version", "plugins"}
     assert host.run("configure", desired=_WANTED).answer["changed"] is False
 
 

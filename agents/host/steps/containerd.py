@@ -12,7 +12,7 @@ from agents.host.look import effective, toolkit
 from agents.host.look.distribution import Mechanism
 from agents.host.look.effective import CRI_V2, CRI_V3, Effective, Files
 from agents.host.look.runtime import NVIDIA, NVIDIA_FILE
-from agents.host.look.toml_dump import flatten
+from agents.host.look.toml_dump import below, flatten
 from agents.host.steps import ctk, service
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ NAME = "containerd"
 RUNC_FILE = "00-kai-anywhere-runc.toml"
 """Sorted before the other, and there even when somebody replaces the other."""
 _SPLIT_VERSION = 3
+_UNSPLIT_VERSION = 2
 _MERGES_SINCE = 2
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 _BEGIN = "# Added by kai-anywhere's host agent: begin"
@@ -35,6 +36,7 @@ _MARKED = re.compile(f"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTAL
 _WRITTEN = "# Written by kai-anywhere's host agent"
 _PROGRAM = re.compile(r"""BinaryName\s*=\s*["']([^"']*)/nvidia-container-runtime["']""")
 _NVIDIA_IS_DEFAULT = re.compile(r"""^\s*default_runtime_name\s*=\s*["']nvidia["']""", re.MULTILINE)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ONLY_VERSION = re.compile(r"version = \d+\n")
 
 
@@ -163,7 +165,7 @@ def _drop_in(context: Context) -> Step:
         drop_ins[RUNC_FILE] = _runc_table(base, version).encode()
     if by_host:
         # On 1.x the last file replaces the plugin's whole section, so it has to hold all of it.
-        source = drop_ins[RUNC_FILE] if major >= _MERGES_SINCE else base.text.encode()
+        source = drop_ins[RUNC_FILE] if major >= _MERGES_SINCE else _whole_section(base).encode()
         drop_ins[NVIDIA_FILE] = _with_nvidia(context, source)
     elif NVIDIA_FILE in files and _stays(root, context.journal, f"{folder}/{NVIDIA_FILE}"):
         drop_ins[NVIDIA_FILE] = files[NVIDIA_FILE]
@@ -260,15 +262,28 @@ def _runc_table(base: Effective, version: int) -> str:
     return f"{_WRITTEN}; `restore` removes it.\nversion = {version}\n\n{table}"
 
 
+def _whole_section(base: Effective) -> str:
+    """The Kubernetes plugin's section, and nothing else of a dump.
+
+    Above all not its imports: they name staged files, which a toolkit before 1.18 leaves where they are.
+    """
+    plugin = base.runtimes[:2]
+    return f"version = {_UNSPLIT_VERSION}\n\n{_table(plugin, below(base.flat, plugin))}"
+
+
 def _table(prefix: tuple[str, ...], values: Flat) -> str:
     """A table with its sub-tables as TOML, in a fixed order."""
     lines = []
     for sub in sorted({key[:-1] for key in values}):
-        lines.append("[" + ".".join(part if part.isalnum() else f'"{part}"' for part in (*prefix, *sub)) + "]")
+        lines.append("[" + ".".join(_key(part) for part in (*prefix, *sub)) + "]")
         pairs = sorted((key[-1], value) for key, value in values.items() if key[:-1] == sub)
         # Strings, numbers, switches and lists of them are written alike in JSON.
-        lines += [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in pairs]
+        lines += [f"  {_key(name)} = {json.dumps(value, ensure_ascii=False)}" for name, value in pairs]
     return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def _plugin(version: int) -> str:

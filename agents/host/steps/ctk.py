@@ -36,7 +36,7 @@ def containerd_runtime(tools: Tools, source: Path, runtime: str) -> bytes:
     arguments = ["runtime", "configure", "--runtime", "containerd", "--config", str(source)]
     help_text = _run(tools, "runtime", "configure", "--help")
     if "--drop-in-config" not in help_text:
-        # Before 1.18 it edits the file itself, which comes to the same: the source is a drop-in's content.
+        # Before 1.18 it edits the file itself and keeps all else that stands there: the source is a drop-in's content.
         _run(tools, *arguments, "--nvidia-runtime-path", runtime)
         return _result(source)
     drop_in = source.parent / NVIDIA_FILE
