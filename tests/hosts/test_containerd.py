@@ -261,6 +261,27 @@ def test_handing_the_toolkit_to_the_operator_takes_ours_back_and_prepares_runc(
     assert host.snapshot() == before
 
 
+@pytest.mark.parametrize("owner", ["host", "operator"])
+def test_a_file_in_the_folder_that_was_not_imported_is_put_into_force_for_nobody(
+    owner: str, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    calls = serve(host, Distribution.KUBEADM)
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], calls)
+    stale = "/etc/containerd/conf.d/50-stale.toml"
+    host.write(stale, MAIN_V2.replace("pause:3.10", "pause:stale"))
+    before = host.snapshot()
+    wanted = desired(Board.JETPACK_6, toolkit={"owner": owner, "mode": "auto"})
+    run = host.run("configure", desired=wanted)
+    assert run.code == 1, "it would come into force with the import of its folder"
+    assert "would change other settings of containerd" in run.answer["error"]["message"]
+    assert "pinned_images.sandbox" in run.answer["error"]["message"]
+    assert host.snapshot() == before
+    assert not calls.exists()
+    host.path(stale).unlink()
+    assert host.run("configure", desired=wanted).code == 0
+
+
 def test_a_toolkit_from_before_drop_ins_gives_the_same_runtimes(
     containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
 ) -> None:

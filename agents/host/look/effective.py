@@ -79,20 +79,28 @@ class Effective:
         """Refuse a candidate that lacks a runtime or changes anything else.
 
         Raises:
-            HostError: It does; the message names the keys.
+            HostError: It does; the message says what.
         """
         if not self.serves_nvidia:
             raise HostError(
                 "containerd would not serve both runc and nvidia with the new configuration.",
                 "Check the files that the main configuration imports; nothing was changed.",
             )
+        self.refuse_other_changes(base)
+
+    def refuse_other_changes(self, base: Effective) -> None:
+        """Refuse a candidate that changes anything but the nvidia runtime.
+
+        Raises:
+            HostError: It does; the message names the keys.
+        """
         changed = self.changed_beside_nvidia(base)
         if changed:
             shown = ", ".join(changed[:_SHOWN]) + (" and more" if len(changed) > _SHOWN else "")
             raise HostError(
-                f"Adding the nvidia runtime would change other settings of containerd: {shown}.",
-                "Bring main configuration and imported files to one version (`containerd config migrate`), then run "
-                "again; nothing was changed.",
+                f"Preparing the nvidia runtime would change other settings of containerd: {shown}.",
+                "Remove from the folder of imported files what is not in force today, and bring main configuration and "
+                "imported files to one version (`containerd config migrate`), then run again; nothing was changed.",
             )
 
 

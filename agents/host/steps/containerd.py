@@ -172,6 +172,10 @@ def _drop_in(context: Context) -> Step:
     candidate = _merged(context, "candidate", new_main, drop_ins, folder)
     if by_host:
         candidate.refuse_worse_than(base)
+    else:
+        # What the GPU Operator's own file says is its own affair; what else the import puts into force is not.
+        ours_alone = {name: content for name, content in drop_ins.items() if name != NVIDIA_FILE}
+        _merged(context, "ours", new_main, ours_alone, folder).refuse_other_changes(base)
     changes = change_of(root, layout.config, content, new_main.encode())
     for name in (RUNC_FILE, NVIDIA_FILE):
         if name in drop_ins:
