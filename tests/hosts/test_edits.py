@@ -319,6 +319,31 @@ def test_containerd_1_says_that_its_kubernetes_section_is_frozen_and_reports_wha
     assert host.read(_MAIN) == MAIN_V2.replace("pause:3.10", "pause:3.11")
 
 
+def test_containerd_1_repeats_a_registrys_password_for_root_alone(
+    containerd_1: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, programs, serve, containerd_1)
+    imported = 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]'
+    host.write(_MAIN, MAIN_V2.replace("version = 2", imported), 0o644)
+    registry = '[plugins."io.containerd.grpc.v1.cri".registry.configs."r.example.com".auth]\n  password = "hunter2"\n'
+    host.write("/etc/containerd/conf.d/50-site.toml", MAIN_V2 + registry, 0o600)
+    run = host.run("configure", desired=_BY_HOST)
+    assert run.code == 0, run.errors
+    assert "hunter2" in host.read(_NVIDIA)
+    assert host.path(_NVIDIA).stat().st_mode & 0o777 == 0o600
+    assert "hunter2" not in run.errors + json.dumps(run.answer)
+    # As an earlier version of the agent left it.
+    host.path(_NVIDIA).chmod(0o644)
+    drift = host.run("check", desired=_BY_HOST)
+    (told,) = drift.answer["steps"][1]["files"]
+    assert (drift.code, told["path"]) == (3, _NVIDIA)
+    assert "mode 0600" in told["diff"]
+    again = host.run("configure", desired=_BY_HOST)
+    assert (again.code, again.answer["restarted"]) == (0, []), again.errors
+    assert host.path(_NVIDIA).stat().st_mode & 0o777 == 0o600
+    assert host.run("check", desired=_BY_HOST).code == 0
+
+
 def test_containerd_2_says_nothing_of_that(host: HostRoot) -> None:
     assert host.run("configure", desired=_BY_HOST).code == 0
     assert "Kubernetes section" not in host.run("check", desired=_BY_HOST).answer["steps"][1]["detail"]

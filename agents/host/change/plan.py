@@ -33,7 +33,9 @@ class Change:
 
     @property
     def diff(self) -> str:
-        """A unified diff in which values that look secret are masked."""
+        """A unified diff in which values that look secret are masked; what is new where only mode and owners change."""
+        if self.before == self.after:
+            return f"{self.path}: mode {self.owner.mode:04o}, owner {self.owner.uid}:{self.owner.gid}"
         lines = difflib.unified_diff(
             _lines(self.before),
             _lines(self.after),
@@ -87,6 +89,14 @@ def change(root: Root, path: str, after: bytes | None, *, like: str | None = Non
         like: A file whose mode and owners a new file takes over, since it repeats what stands there.
     """
     return change_of(root, path, root.read_bytes(path), after, like=like)
+
+
+def private_change(root: Root, path: str, after: bytes) -> tuple[Change, ...]:
+    """The change that makes a file `after`, for root alone whoever could read it before; empty where it is that."""
+    before, owner = root.read_bytes(path), Owner(files.PRIVATE, os.geteuid(), os.getegid())
+    if before == after and files.owner_of(root.target(path)) == owner:
+        return ()
+    return (Change(path, before, after, owner),)
 
 
 def change_of(

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from agents.host.change.plan import Step, change, change_of
+from agents.host.change.plan import Step, change, change_of, private_change
 from agents.host.errors import HostError
 from agents.host.look import effective, toolkit
 from agents.host.look.distribution import Mechanism
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agents.host.change.journal import Journal, Original
+    from agents.host.change.plan import Change
     from agents.host.context import Context
     from agents.host.look.toml_dump import Flat
     from agents.host.root import Root
@@ -177,9 +178,7 @@ def _drop_in(context: Context) -> Step:
         ours_alone = {name: content for name, content in drop_ins.items() if name != NVIDIA_FILE}
         _merged(context, "ours", new_main, ours_alone, folder).refuse_other_changes(base)
     changes = change_of(root, layout.config, content, new_main.encode())
-    for name in (RUNC_FILE, NVIDIA_FILE):
-        if name in drop_ins:
-            changes += change(root, f"{folder}/{name}", drop_ins[name], like=layout.config)
+    changes += _changes_of_ours(context, folder, drop_ins, merges=major >= _MERGES_SINCE)
     restart = candidate.in_force != now.in_force or context.owes_restart(layout.unit)
     return Step(
         NAME,
@@ -187,6 +186,20 @@ def _drop_in(context: Context) -> Step:
         changes,
         service.for_layout(layout) if restart else None,
     )
+
+
+def _changes_of_ours(
+    context: Context, folder: str, drop_ins: Mapping[str, bytes], *, merges: bool
+) -> tuple[Change, ...]:
+    root = context.tools.root
+    changes: tuple[Change, ...] = ()
+    for name in (RUNC_FILE, NVIDIA_FILE):
+        if name in drop_ins and merges:
+            changes += change(root, f"{folder}/{name}", drop_ins[name], like=context.layout.config)
+        elif name in drop_ins:
+            # It repeats what stands in every file, perhaps a registry's password out of one that only root may read.
+            changes += private_change(root, f"{folder}/{name}", drop_ins[name])
+    return changes
 
 
 def _detail(where: str, *, by_host: bool, merges: bool) -> str:
