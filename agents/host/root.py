@@ -88,6 +88,13 @@ class Root:
         except OSError:
             return False
 
+    def is_file(self, host_path: str) -> bool:
+        """Whether a file is there, or a link to one; what can't be looked at is not."""
+        try:
+            return self.path(host_path).is_file()
+        except OSError:
+            return False
+
     def read_bytes(self, host_path: str) -> bytes | None:
         """A file's bytes, None where there is no file.
 

@@ -1,6 +1,7 @@
 """The nvidia runtime beside runc, judged by what real containerds make of the files."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -72,6 +73,23 @@ def _effective(host: HostRoot, distribution: Distribution, containerd: Path, scr
     scratch.write_text(moved)
     done = subprocess.run(
         [containerd, "--config", scratch, "config", "dump"], capture_output=True, text=True, check=True, timeout=60
+    )
+    return Effective(done.stdout, flatten(done.stdout))
+
+
+def _effective_in_place(host: HostRoot, containerd: Path) -> Effective:
+    """Likewise, with the files where a containerd on that host would read them, beside each other."""
+    folder = host.folder.parent / "in-force"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(host.path("/etc/containerd"), folder)
+    for file in (path for path in folder.rglob("*") if path.is_file()):
+        file.write_text(file.read_text().replace("/etc/containerd/", f"{folder}/"))
+    done = subprocess.run(
+        [containerd, "--config", folder / "config.toml", "config", "dump"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     return Effective(done.stdout, flatten(done.stdout))
 
@@ -186,7 +204,7 @@ def test_a_missing_main_file_is_made_and_taken_away_again(
     [
         ('disabled_plugins = ["cri"]\n', "has no `version = 2` or later"),
         ('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n', "disables containerd's Kubernetes plugin"),
-        ("version = 2\n[plugins\n", "config dump"),
+        ("version = 2\n[plugins\n", "/etc/containerd/config.toml can't be read"),
     ],
     ids=["docker's own", "disabled", "broken"],
 )
@@ -280,6 +298,99 @@ def test_a_file_in_the_folder_that_was_not_imported_is_put_into_force_for_nobody
     assert not calls.exists()
     host.path(stale).unlink()
     assert host.run("configure", desired=wanted).code == 0
+
+
+_FOLDER = "/etc/containerd/conf.d"
+_LISTS = {
+    "a comment after the last": '[\n  "/etc/containerd/conf.d/50-site", # ours\n]',
+    "a comment and no comma": '[\n  "/etc/containerd/conf.d/50-site" # ours\n]',
+    "commented out": f'[\n  # "{_FOLDER}/*.toml",\n  "{_FOLDER}/50-site",\n]',
+    "every file": f'["{_FOLDER}/*"]',
+    "another ending": f'["{_FOLDER}/*-site"]',
+    "without the whole path": '["./conf.d/50-site"]',
+    "with the main file": f'["/etc/containerd/*.toml", "{_FOLDER}/50-site"]',
+}
+
+
+@pytest.mark.parametrize("imported", _LISTS.values(), ids=_LISTS)
+def test_what_is_imported_already_stays_in_force_however_it_is_written(
+    imported: str, containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    main = MAIN_V2.replace("version = 2\n", f"version = 2\nimports = {imported}\n")
+    host = _host(tmp_path, Distribution.KUBEADM, main)
+    host.write(f"{_FOLDER}/50-site", MAIN_V2.replace("pause:3.10", "pause:site"))
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    before = _effective_in_place(host, containerd)
+    assert _value(before, ("sandbox_image",), ("pinned_images", "sandbox")).endswith("pause:site")
+    run = host.run("configure", desired=_WANTED)
+    assert run.code == 0, run.errors
+    after = _effective_in_place(host, containerd)
+    assert after.serves_nvidia
+    assert after.changed_beside_nvidia(before) == []
+    assert host.run("check", desired=_WANTED).code == 0
+    host.write("/etc/containerd/config.toml", host.read("/etc/containerd/config.toml") + "# theirs\n")
+    assert host.run("restore").code == 0
+    restored = tomllib.loads(host.read("/etc/containerd/config.toml"))
+    assert restored == tomllib.loads(main)
+    assert host.read("/etc/containerd/config.toml").count("# ours") == main.count("# ours")
+
+
+def test_an_import_in_another_file_is_tried_as_it_will_be(
+    containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    host.write(f"{_FOLDER}/50-site.toml", f'version = 2\nimports = ["{_FOLDER}/more/site"]\n')
+    host.write(f"{_FOLDER}/more/site", MAIN_V2.replace("pause:3.10", "pause:site"))
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd, serve(host, Distribution.KUBEADM))
+    before = host.snapshot()
+    assert host.run("configure", desired=_WANTED).code == 1, "it would come into force with the folder"
+    assert host.snapshot() == before
+    host.write(f"{_FOLDER}/more/site", "version = 2\n")
+    assert host.run("configure", desired=_WANTED).code == 0
+    assert _effective_in_place(host, containerd).serves_nvidia
+
+
+@pytest.mark.parametrize(
+    ("imported", "says", "way_out"),
+    [
+        ("conf.d/*.toml", "in which it was started", "/etc/containerd/conf.d/*.toml"),
+        ("/etc/containerd/*/*.toml", "together with other folders", "/etc/containerd/conf.d/*.toml"),
+    ],
+)
+def test_a_pattern_of_which_nobody_can_tell_what_it_takes_in_is_refused_with_a_way_out(  # noqa: PLR0913, PLR0917
+    imported: str,
+    says: str,
+    way_out: str,
+    containerd_1: Path,
+    programs: Mapping[Program, Path],
+    serve: Serve,
+    tmp_path: Path,
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM, f'imports = ["{imported}"]\n{MAIN_V2}')
+    calls = serve(host, Distribution.KUBEADM)
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd_1, calls)
+    before = host.snapshot()
+    run = host.run("configure", desired=_WANTED)
+    assert run.code == 1
+    assert f'/etc/containerd/config.toml imports "{imported}"' in run.answer["error"]["message"]
+    assert says in run.answer["error"]["message"]
+    assert way_out in run.answer["error"]["remedy"]
+    assert host.snapshot() == before
+    assert not calls.exists()
+    seen = host.run("examine").answer["containerd"]
+    assert (seen["merged"], seen["refused"]) == (None, None)
+    assert imported in seen["unseen"]
+
+
+def test_a_pattern_without_its_whole_path_is_taken_from_the_main_files_folder_by_containerd_2(
+    programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    main = f'imports = ["conf.d/*.toml"]\n{MAIN_V2}'
+    host = _host(tmp_path, Distribution.KUBEADM, main)
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], serve(host, Distribution.KUBEADM))
+    assert host.run("configure", desired=_WANTED).code == 0
+    assert host.read("/etc/containerd/config.toml") == main, "it imports the folder already"
+    assert _effective_in_place(host, programs[CONTAINERD]).serves_nvidia
 
 
 def test_a_toolkit_from_before_drop_ins_gives_the_same_runtimes(

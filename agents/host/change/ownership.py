@@ -87,10 +87,15 @@ def before_overwriting(root: Root, journal: Journal, planned: Change) -> tuple[C
 
 
 def beside(root: Root, path: str, content: bytes | None) -> tuple[Change, ...]:
-    """The change that keeps content beside a file, for root alone, under a name that no runtime reads."""
+    """The change that keeps content beside a file, for root alone, where no runtime reads it.
+
+    A drop-in's lies beside its folder, of which an import may take in every file.
+    """
     if content is None:
         return ()
-    name = f"{path}.kept-{hashlib.sha256(content).hexdigest()[:_SHOWN_CHARACTERS]}"
+    folder, _, file = path.rpartition("/")
+    place = f"{folder.rpartition('/')[0]}/{file}" if step_containerd.is_whole(path) else path
+    name = f"{place}.kept-{hashlib.sha256(content).hexdigest()[:_SHOWN_CHARACTERS]}"
     before = root.read_bytes(name)
     return () if before == content else (Change(name, before, content, Owner(PRIVATE, os.geteuid(), os.getegid())),)
 

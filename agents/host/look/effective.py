@@ -6,11 +6,11 @@ files of another version than the main one may be ignored), so nothing is assume
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.host.errors import HostError
+from agents.host.look import imports
 from agents.host.look.toml_dump import Flat, below, flatten
 
 if TYPE_CHECKING:
@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
     from agents.host.commands import Tools
     from agents.host.look.distribution import Layout
+    from agents.host.root import Root
 
 CRI_V2 = "io.containerd.grpc.v1.cri"
 CRI_V3 = "io.containerd.cri.v1.runtime"
-_HEAD = re.compile(r"^\s*\[\[?\s*[\w\"']", re.MULTILINE)
-_VERSION = re.compile(r"^\s*version\s*=\s*(\d+)", re.MULTILINE)
-_IMPORTS = re.compile(r"^\s*imports\s*=\s*\[(?P<entries>[^\]]*)\]", re.MULTILINE)
-_ENTRY = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'")
 _SHOWN = 5
 
 
@@ -104,67 +101,61 @@ class Effective:
             )
 
 
-def file_version(text: str) -> int | None:
-    """A configuration's version, None where the file has no such line (containerd takes it for version 1)."""
-    match = _VERSION.search(_top(text))
-    return int(match.group(1)) if match else None
-
-
-def imports(text: str) -> list[str]:
-    """A configuration's imports."""
-    match = _IMPORTS.search(_top(text))
-    return [double or single for double, single in _ENTRY.findall(match.group("entries"))] if match else []
-
-
-def with_import(text: str, pattern: str) -> str:
-    """A configuration that imports a pattern as its last; the rest of the file, comments included, stays."""
-    if pattern in imports(text):
-        return text
-    match = _IMPORTS.search(_top(text))
-    if match:
-        entries = match.group("entries").rstrip()
-        comma = "" if not entries.strip() or entries.endswith(",") else ","
-        space = " " if entries.strip() else ""
-        return f'{text[: match.start("entries")]}{entries}{comma}{space}"{pattern}"{text[match.end("entries") :]}'
-    line = f'imports = ["{pattern}"]\n'
-    version = _VERSION.search(_top(text))
-    if version is None:
-        return line + text
-    end = text.find("\n", version.end())
-    return f"{text}\n{line}" if end < 0 else text[: end + 1] + line + text[end + 1 :]
-
-
-def without_import(text: str, pattern: str, *, empty_list: bool) -> str:
-    """A configuration that does not import a pattern any more; the rest of the file stays.
-
-    Args:
-        text: The configuration.
-        pattern: What it imports.
-        empty_list: Whether a list that gets empty stays.
-    """
-    match = _IMPORTS.search(_top(text))
-    if match is None or pattern not in imports(text):
-        return text
-    entries = re.sub(rf"""\s*,?\s*(["']){re.escape(pattern)}\1""", "", match.group("entries"), count=1)
-    if entries.strip(" \t\n,") or empty_list:
-        return text[: match.start("entries")] + entries.lstrip(", ") + text[match.end("entries") :]
-    end = text.find("\n", match.end())
-    return text[: match.start()] + ("" if end < 0 else text[end + 1 :])
-
-
 @dataclass(frozen=True)
 class Files:
-    """A main configuration and the files of its drop-in folder by name.
+    """A main configuration and the files of its drop-in folder.
 
     Attributes:
         main: The main configuration.
-        folder: The drop-in folder's host path, as the main file's imports name it.
-        drop_ins: What lies in it.
+        folder: The drop-in folder's host path.
+        drop_ins: What lies in it, by the path below it.
     """
 
     main: str
     folder: str
     drop_ins: Mapping[str, bytes]
+
+    def refuse_untried(self, config: str, *, containerd_1: bool) -> None:
+        """Refuse imports of which nobody can tell beforehand what they take in.
+
+        Args:
+            config: The main configuration's host path.
+            containerd_1: Whether containerd is older than 2.0.
+
+        Raises:
+            HostError: There is one (UntriedError), or the main configuration is no TOML.
+        """
+        imports.document(self.main, config)
+        listed = {config: imports.listed(self.main)}
+        listed.update({f"{self.folder}/{name}": _listed(content) for name, content in self.drop_ins.items()})
+        for path, entries in listed.items():
+            imports.refuse_untried(entries, path, self.folder, containerd_1=containerd_1)
+
+
+def drop_ins(root: Root, main: str, config: str, folder: str) -> dict[str, bytes]:
+    """The files of a drop-in folder that are imported or would be, by the path below it.
+
+    Args:
+        root: The host.
+        main: The main configuration.
+        config: Its host path.
+        folder: The drop-in folder's.
+
+    Raises:
+        HostError: A file can't be read.
+    """
+    found: dict[str, bytes] = {}
+    patterns = [f"{folder}/*.toml", *(imports.absolute(entry, config) for entry in imports.listed(main))]
+    while patterns:
+        # To containerd two stars are one.
+        pattern = patterns.pop().replace("**", "*")
+        matches = root.glob(pattern) if pattern.startswith(f"{folder}/") else []
+        for path in matches:
+            name = path[len(folder) + 1 :]
+            if name not in found and root.is_file(path):
+                found[name] = root.read_bytes(path) or b""
+                patterns += [imports.absolute(entry, path) for entry in _listed(found[name])]
+    return found
 
 
 def merged(tools: Tools, layout: Layout, staging: Path, candidate: Files) -> Effective:
@@ -183,12 +174,15 @@ def merged(tools: Tools, layout: Layout, staging: Path, candidate: Files) -> Eff
     if program is None:
         where = ", ".join(layout.programs) or "PATH"
         raise HostError(f"The containerd of {layout.name} is not found in {where}.", "Install it, then run again.")
-    staged = staging / "conf.d"
-    staged.mkdir(parents=True)
+    staged = _Staged(tools.root, layout.config, candidate.folder, staging)
+    (staging / "conf.d").mkdir(parents=True)
     for name, content in candidate.drop_ins.items():
-        (staged / name).write_bytes(content)
+        file = staging / "conf.d" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(staged.drop_in(name, content))
     config = staging / "config.toml"
-    config.write_text(_moved(tools, layout, candidate, str(staged)), encoding="utf-8")
+    # An explicit empty list: newer versions print a default import folder that they do not load.
+    config.write_bytes(staged.moved(candidate.main, layout.config).encode())
     finished = tools.check(
         [program, "--config", str(config), "config", "dump"],
         f"`containerd --config {layout.effective} config dump` says what is wrong with the files; nothing was changed.",
@@ -196,22 +190,41 @@ def merged(tools: Tools, layout: Layout, staging: Path, candidate: Files) -> Eff
     return Effective(finished.output, flatten(finished.output))
 
 
-def _moved(tools: Tools, layout: Layout, candidate: Files, staged: str) -> str:
-    """The main file with its imports pointing to the staged folder, and to where the others really lie."""
-    main, folder, moved = candidate.main, candidate.folder, []
-    for entry in imports(main):
-        # containerd takes relative patterns from the main file's folder.
-        path = entry if entry.startswith("/") else f"{layout.config.rpartition('/')[0]}/{entry}"
-        inside = path.startswith(f"{folder}/")
-        moved.append(staged + path[len(folder) :] if inside else str(tools.root.path(path)))
-    line = "imports = [" + ", ".join(f'"{entry}"' for entry in moved) + "]"
-    top = _top(main)
-    # An explicit empty list: newer versions print a default import folder that they do not load.
-    head = _IMPORTS.sub(lambda _: line, top, count=1) if _IMPORTS.search(top) else f"{line}\n{top}"
-    return head + main[len(top) :]
+@dataclass(frozen=True)
+class _Staged:
+    """Files that are tried in a staged folder."""
+
+    root: Root
+    config: str
+    folder: str
+    staging: Path
+
+    def moved(self, text: str, path: str) -> str:
+        """A file with its imports pointing to the staged files, and to where the others really lie."""
+        return imports.with_imports(
+            text, [place for entry in imports.listed(text) for place in self._places(imports.absolute(entry, path))]
+        )
+
+    def drop_in(self, name: str, content: bytes) -> bytes:
+        """Likewise for an imported file, which may have imports of its own."""
+        if not _listed(content):
+            return content
+        return self.moved(content.decode("utf-8", "replace"), f"{self.folder}/{name}").encode()
+
+    def _places(self, path: str) -> list[str]:
+        if path.startswith(f"{self.folder}/"):
+            return [f"{self.staging}/conf.d{path[len(self.folder) :]}"]
+        if path == self.config:
+            return [f"{self.staging}/config.toml"]
+        found = self.root.glob(path) if "*" in path else []
+        # containerd reads no file twice; the main one would be, from two places.
+        others = [str(self.root.path(other)) for other in found if other != self.config]
+        return others if self.config in found else [str(self.root.path(path))]
 
 
-def _top(text: str) -> str:
-    """What stands before the first table."""
-    match = _HEAD.search(text)
-    return text[: match.start()] if match else text
+def _listed(content: bytes) -> list[str]:
+    """The imports of an imported file; of what is wrong with it, containerd says more."""
+    try:
+        return imports.listed(content.decode("utf-8", "replace"))
+    except HostError:
+        return []

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.host.errors import HostError
-from agents.host.look import distribution, effective
+from agents.host.look import distribution, effective, imports
 from agents.host.look.effective import Effective, Files
+from agents.host.look.imports import UntriedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,23 +50,32 @@ def examine(tools: Tools) -> dict[str, Any] | None:
     main = tools.root.read_text(layout.effective)
     if main is None:
         return _answer(layout.effective, version_of=_version(tools, layout), reason="is not there, or needs root")
-    files = _drop_ins(tools, layout, main)
+    version, files = _version(tools, layout), _drop_ins(tools, layout, main)
     answer = _answer(
         layout.effective,
-        version_of=_version(tools, layout),
-        file_version=effective.file_version(main),
+        version_of=version,
+        file_version=_file_version(main),
         drop_ins=[_drop_in(layout, main, path, text) for path, text in files.items()],
         elsewhere=_elsewhere(tools, layout),
     )
     if layout.program(tools, "containerd") is None:
         return {**answer, "unseen": f"its program is not in {', '.join(layout.programs) or 'PATH'}"}
+    return {**answer, **_judged(tools, layout, _files(layout, main, files), version or "")}
+
+
+def _judged(tools: Tools, layout: Layout, found: Files, version: str) -> dict[str, Any]:
+    """What containerd makes of the files; where it takes none or nobody can tell, the reason."""
     try:
-        now = _merged(tools, layout, main, files)
-        others = {path: text for path, text in files.items() if not path.endswith(f"/{NVIDIA_FILE}")}
-        changed = now.changed_beside_nvidia(_merged(tools, layout, main, others)) if len(others) < len(files) else []
+        found.refuse_untried(layout.effective, containerd_1=version.startswith("1."))
+        now = _merged(tools, layout, found)
+        others = {name: content for name, content in found.drop_ins.items() if name != NVIDIA_FILE}
+        fewer = Files(found.main, found.folder, others)
+        without = _merged(tools, layout, fewer) if len(others) < len(found.drop_ins) else now
+    except UntriedError as error:
+        return {"unseen": error.message[:_LONGEST_REASON]}
     except HostError as error:
-        return {**answer, "refused": error.message[-_LONGEST_REASON:]}
-    return {**answer, "merged": _summary(now), "changed": changed[:_MOST_KEYS]}
+        return {"refused": error.message[-_LONGEST_REASON:]}
+    return {"merged": _summary(now), "changed": now.changed_beside_nvidia(without)[:_MOST_KEYS]}
 
 
 def _answer(  # noqa: PLR0913 - the keys of an answer
@@ -98,26 +108,39 @@ def _version(tools: Tools, layout: Layout) -> str | None:
 
 def _drop_ins(tools: Tools, layout: Layout, main: str) -> dict[str, str]:
     """The drop-in files by path: of the folder that is imported, and of the distribution's own."""
-    imported = [entry.rpartition("/")[0] for entry in effective.imports(main) if entry.startswith("/")]
+    imported = [entry.rpartition("/")[0] for entry in _imports(layout, main)]
     folders = dict.fromkeys([*imported, layout.drop_ins])
-    paths = dict.fromkeys(path for folder in folders for path in tools.root.glob(f"{folder}/*.toml"))
-    texts = ((path, tools.root.read_text(path)) for path in paths)
+    paths = dict.fromkeys(path for folder in folders for path in tools.root.glob(f"{folder}/*"))
+    shown = [path for path in paths if path.endswith(".toml") or _is_imported(layout, main, path)]
+    texts = ((path, tools.root.read_text(path)) for path in shown if tools.root.is_file(path))
     return {path: text for path, text in texts if text is not None}
 
 
 def _drop_in(layout: Layout, main: str, path: str, text: str) -> dict[str, Any]:
     return {
         "path": path,
-        "version": effective.file_version(text),
+        "version": _file_version(text),
         "imported": _is_imported(layout, main, path),
         "nvidia": bool(NVIDIA.search(text)),
     }
 
 
+def _file_version(text: str) -> int | None:
+    try:
+        return imports.file_version(text)
+    except HostError:
+        return None
+
+
+def _imports(layout: Layout, main: str) -> list[str]:
+    try:
+        return [imports.absolute(entry, layout.effective) for entry in imports.listed(main)]
+    except HostError:
+        return []
+
+
 def _is_imported(layout: Layout, main: str, path: str) -> bool:
-    base = layout.effective.rpartition("/")[0]
-    entries = [entry if entry.startswith("/") else f"{base}/{entry}" for entry in effective.imports(main)]
-    return any(fnmatch.fnmatchcase(path, entry) for entry in entries)
+    return path != layout.effective and any(fnmatch.fnmatchcase(path, entry) for entry in _imports(layout, main))
 
 
 def _elsewhere(tools: Tools, layout: Layout) -> list[str]:
@@ -128,16 +151,20 @@ def _elsewhere(tools: Tools, layout: Layout) -> list[str]:
     return [path for path in paths if NVIDIA.search(tools.root.read_text(path) or "")]
 
 
-def _merged(tools: Tools, layout: Layout, main: str, files: Mapping[str, str]) -> Effective:
-    imported = [path for path in files if _is_imported(layout, main, path)]
+def _files(layout: Layout, main: str, texts: Mapping[str, str]) -> Files:
+    imported = [path for path in texts if _is_imported(layout, main, path)]
     folder = imported[0].rpartition("/")[0] if imported else layout.drop_ins
-    drop_ins = {path.rpartition("/")[2]: files[path].encode() for path in imported if path.startswith(f"{folder}/")}
+    drop_ins = {path.rpartition("/")[2]: texts[path].encode() for path in imported if path.startswith(f"{folder}/")}
+    return Files(main, folder, drop_ins)
+
+
+def _merged(tools: Tools, layout: Layout, files: Files) -> Effective:
     try:
         staging = tempfile.mkdtemp(prefix="kai-anywhere-look-")
     except OSError as error:
         raise HostError(f"No temporary folder can be made: {error.strerror}.", "Make room in /tmp.") from error
     try:
-        return effective.merged(tools, layout, Path(staging), Files(main, folder, drop_ins))
+        return effective.merged(tools, layout, Path(staging), files)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agents.host.change.plan import Step, change, change_of, private_change
 from agents.host.errors import HostError
-from agents.host.look import effective, toolkit
+from agents.host.look import effective, imports, toolkit
 from agents.host.look.distribution import Mechanism
 from agents.host.look.effective import CRI_V2, CRI_V3, Effective, Files
 from agents.host.look.runtime import NVIDIA, NVIDIA_FILE
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agents.host.change.journal import Journal, Original
     from agents.host.change.plan import Change
     from agents.host.context import Context
+    from agents.host.look.distribution import Layout
     from agents.host.look.toml_dump import Flat
     from agents.host.root import Root
 
@@ -88,8 +89,9 @@ def without_ours(path: str, original: bytes | None, current: bytes) -> bytes | N
     text, former = current.decode("utf-8", "replace"), (original or b"").decode("utf-8", "replace")
     bare = _MARKED.sub("", text)
     pattern = f"{_default_folder(path)}/*.toml"
-    if pattern not in effective.imports(former):
-        bare = effective.without_import(bare, pattern, empty_list="imports" in former)
+    # A template need not be TOML before it is rendered.
+    if pattern in bare and pattern not in imports.listed(former):
+        bare = imports.without_import(bare, pattern, empty_list="imports" in imports.document(former))
     return None if original is None and _ONLY_VERSION.fullmatch(bare) else bare.encode()
 
 
@@ -137,7 +139,8 @@ def _drop_in(context: Context) -> Step:
     main = (
         f"version = {3 if major >= _MERGES_SINCE else 2}\n" if content is None else content.decode("utf-8", "replace")
     )
-    version = effective.file_version(main)
+    imports.document(main, layout.config)
+    version = imports.file_version(main)
     if version is None or version < _MERGES_SINCE:
         raise HostError(
             f"{layout.config} has no `version = 2` or later, so containerd takes it for version 1 and would ignore the "
@@ -145,9 +148,9 @@ def _drop_in(context: Context) -> Step:
             f"Write a full one: `containerd config default > {layout.config}`, with SystemdCgroup = true where the "
             "kubelet uses systemd; nothing was changed.",
         )
-    folder = _folder(main, layout.drop_ins)
-    present = {path.rpartition("/")[2]: path for path in root.glob(f"{folder}/*.toml")}
-    files = {name: root.read_bytes(path) or b"" for name, path in present.items()}
+    folder = _folder(main, layout)
+    files = effective.drop_ins(root, main, layout.config, folder)
+    Files(main, folder, files).refuse_untried(layout.config, containerd_1=major < _MERGES_SINCE)
     others = {name: content for name, content in files.items() if name not in (NVIDIA_FILE, RUNC_FILE)}
     now = _merged(context, "now", main, files, folder)
     _refuse_without_cri(now, layout.config)
@@ -160,7 +163,7 @@ def _drop_in(context: Context) -> Step:
         return Step(NAME, "containerd 1.x takes the GPU Operator's complete file: nothing to prepare")
 
     base = _merged(context, "base", main, others, folder)
-    new_main = effective.with_import(main, f"{folder}/*.toml")
+    new_main = main if f"{folder}/*.toml" in _imports(main, layout) else imports.with_import(main, f"{folder}/*.toml")
     drop_ins = dict(others)
     if major >= _MERGES_SINCE:
         drop_ins[RUNC_FILE] = _runc_table(base, version).encode()
@@ -223,7 +226,7 @@ def _template(context: Context) -> Step:
         raise HostError(f"{layout.config} does not exist.", f"Repair or reinstall {layout.name}.")
     template = content.decode("utf-8", "replace")
     bare = _MARKED.sub("", template)
-    version = effective.file_version(bare) or 1
+    version = imports.file_version(_rendered(bare)) or 1
     now = _merged(context, "now", _rendered(template), {}, layout.drop_ins)
     base = _merged(context, "base", _rendered(bare), {}, layout.drop_ins)
     if base.serves_nvidia and bare == template:
@@ -261,11 +264,16 @@ def _with_nvidia(context: Context, source: bytes) -> bytes:
     return ctk.containerd_runtime(context.tools, folder / "source.toml", toolkit.runtime_path(context.tools.root))
 
 
-def _folder(main: str, default: str) -> str:
+def _folder(main: str, layout: Layout) -> str:
     """The folder that the main file imports from already (older k8s-snaps do not use their base folder's)."""
-    folders = [entry[: -len("/*.toml")] for entry in effective.imports(main) if entry.endswith("/*.toml")]
-    absolute = [folder for folder in folders if folder.startswith("/")]
-    return default if default in absolute or not absolute else absolute[-1]
+    own = layout.config.rpartition("/")[0]
+    folders = [entry[: -len("/*.toml")] for entry in _imports(main, layout) if entry.endswith("/*.toml")]
+    plain = [folder for folder in folders if "*" not in folder and folder != own]
+    return layout.drop_ins if layout.drop_ins in plain or not plain else plain[-1]
+
+
+def _imports(main: str, layout: Layout) -> list[str]:
+    return [imports.absolute(entry, layout.config) for entry in imports.listed(main)]
 
 
 def _runc_table(base: Effective, version: int) -> str:

@@ -3,7 +3,13 @@
 import pytest
 
 from agents.host.errors import HostError
-from agents.host.look.effective import CRI_V2, CRI_V3, Effective, file_version, imports, with_import
+from agents.host.look.effective import CRI_V2, CRI_V3, Effective
+from agents.host.look.imports import (
+    file_version,
+    listed,
+    with_import,
+    without_import,
+)
 from agents.host.look.toml_dump import flatten
 
 _PATTERN = "/etc/containerd/conf.d/*.toml"
@@ -47,12 +53,42 @@ def test_a_line_that_is_not_understood_is_an_error_that_shows_little_of_it(text:
             'version = 2\n[a]\nimports = ["/b"]\n',
             f'version = 2\nimports = ["{_PATTERN}"]\n[a]\nimports = ["/b"]\n',
         ),
+        ('imports = [\n  "/a", # why\n]\n', f'imports = [\n  "/a", # why\n "{_PATTERN}"]\n'),
+        ('imports = [ "/a" # why ]\n]\n', f'imports = [ "/a" # why ]\n, "{_PATTERN}"]\n'),
+        (f'imports = [\n  # "{_PATTERN}",\n]\n', f'imports = [\n  # "{_PATTERN}",\n "{_PATTERN}"]\n'),
+        ("imports = ['/a]b']\n", f"imports = ['/a]b', \"{_PATTERN}\"]\n"),
+        (
+            'text = """\nimports = [\n]\nversion = 9\n"""\n',
+            f'imports = ["{_PATTERN}"]\ntext = """\nimports = [\n]\nversion = 9\n"""\n',
+        ),
     ],
 )
 def test_one_import_is_added_and_everything_else_stays(before: str, after: str) -> None:
     assert with_import(before, _PATTERN) == after
-    assert imports(after)[-1] == _PATTERN
+    assert listed(after)[-1] == _PATTERN
     assert with_import(after, _PATTERN) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f'imports = ["/a", "{_PATTERN}"]\n', 'imports = ["/a"]\n'),
+        (f'imports = [\n  "/a", # why\n  "{_PATTERN}"]\n', 'imports = [\n  "/a", # why\n]\n'),
+        (f'imports = [\n  # "{_PATTERN}",\n "{_PATTERN}", # it\n "/a"]\n', None),
+        (f'x = 1\nimports = ["{_PATTERN}"]\ny = 1\n', "x = 1\ny = 1\n"),
+    ],
+)
+def test_one_import_is_taken_out_and_everything_else_stays(before: str, after: str | None) -> None:
+    left = without_import(before, _PATTERN, empty_list=False)
+    assert after is None or left == after
+    assert listed(left) == [entry for entry in listed(before) if entry != _PATTERN]
+    assert left.count("#") == before.count("#")
+
+
+@pytest.mark.parametrize("text", ['"imports" = ["/a"]\n', 'imports = "/a"\n'])
+def test_what_cant_be_edited_without_a_change_of_something_else_is_refused(text: str) -> None:
+    with pytest.raises(HostError, match="can't be edited"):
+        with_import(text, _PATTERN)
 
 
 def test_only_the_documents_own_version_counts() -> None:

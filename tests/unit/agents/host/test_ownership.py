@@ -88,7 +88,8 @@ class Host:
 
     def copies(self, path: str) -> list[str]:
         """What was kept beside a file."""
-        return [self.root.read_text(found) or "" for found in self.root.glob(f"{path}.kept-*")]
+        place = path.replace("/conf.d/", "/")
+        return [self.root.read_text(found) or "" for found in self.root.glob(f"{place}.kept-*")]
 
 
 @pytest.fixture(params=[True, False], ids=["journal", "journal of the version before"])
