@@ -344,6 +344,28 @@ def test_containerd_1_repeats_a_registrys_password_for_root_alone(
     assert host.run("check", desired=_BY_HOST).code == 0
 
 
+def test_a_comment_in_another_encoding_stays_byte_for_byte(
+    containerd_1: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, programs, serve, containerd_1)
+    comment = "# f\xfcr uns\n".encode("latin-1")
+    host.write(_MAIN, comment + MAIN_V2.encode())
+    before = host.snapshot()
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    written = host.path(_MAIN).read_bytes()
+    assert written.startswith(comment)
+    host.write(_MAIN, written + b"# theirs\n")
+    assert host.run("restore").code == 0
+    assert host.path(_MAIN).read_bytes() == comment + MAIN_V2.encode() + b"# theirs\n"
+    # A value, however, can't be repeated, for what containerd prints of it is not what stands there.
+    host.write(_MAIN, MAIN_V2.encode().replace(b"pause:3.10", b"pause:\xfc"))
+    refused = host.run("configure", desired=_BY_HOST)
+    assert refused.code == 1
+    assert "is not in UTF-8, so these settings can't be repeated: sandbox_image" in refused.answer["error"]["message"]
+    host.write(_MAIN, comment + MAIN_V2.encode())
+    assert host.snapshot() == before
+
+
 def test_containerd_2_says_nothing_of_that(host: HostRoot) -> None:
     assert host.run("configure", desired=_BY_HOST).code == 0
     assert "Kubernetes section" not in host.run("check", desired=_BY_HOST).answer["steps"][1]["detail"]

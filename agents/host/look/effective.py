@@ -182,7 +182,7 @@ def merged(tools: Tools, layout: Layout, staging: Path, candidate: Files) -> Eff
         file.write_bytes(staged.drop_in(name, content))
     config = staging / "config.toml"
     # An explicit empty list: newer versions print a default import folder that they do not load.
-    config.write_bytes(staged.moved(candidate.main, layout.config).encode())
+    config.write_bytes(imports.bytes_of(staged.moved(candidate.main, layout.config)))
     finished = tools.check(
         [program, "--config", str(config), "config", "dump"],
         f"`containerd --config {layout.effective} config dump` says what is wrong with the files; nothing was changed.",
@@ -209,7 +209,7 @@ class _Staged:
         """Likewise for an imported file, which may have imports of its own."""
         if not _listed(content):
             return content
-        return self.moved(content.decode("utf-8", "replace"), f"{self.folder}/{name}").encode()
+        return imports.bytes_of(self.moved(imports.text_of(content), f"{self.folder}/{name}"))
 
     def _places(self, path: str) -> list[str]:
         if path.startswith(f"{self.folder}/"):
@@ -225,6 +225,6 @@ class _Staged:
 def _listed(content: bytes) -> list[str]:
     """The imports of an imported file; of what is wrong with it, containerd says more."""
     try:
-        return imports.listed(content.decode("utf-8", "replace"))
+        return imports.listed(imports.text_of(content))
     except HostError:
         return []

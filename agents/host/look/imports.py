@@ -29,6 +29,16 @@ class UntriedError(HostError):
     """What a configuration imports can't be told before it is in force."""
 
 
+def text_of(content: bytes) -> str:
+    """A configuration as text; bytes that are not UTF-8 come back as they are by `bytes_of`."""
+    return content.decode("utf-8", "surrogateescape")
+
+
+def bytes_of(text: str) -> bytes:
+    """The bytes of such a text."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def document(text: str, name: str = "containerd's configuration") -> dict[str, Any]:
     """What a configuration says.
 

@@ -38,6 +38,8 @@ _MARKED = re.compile(f"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTAL
 _WRITTEN = "# Written by kai-anywhere's host agent"
 _PROGRAM = re.compile(r"""BinaryName\s*=\s*["']([^"']*)/nvidia-container-runtime["']""")
 _NVIDIA_IS_DEFAULT = re.compile(r"""^\s*default_runtime_name\s*=\s*["']nvidia["']""", re.MULTILINE)
+_SPOILT = "\ufffd"
+"""What a byte that is no UTF-8 became in what a program printed."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ONLY_VERSION = re.compile(r"version = \d+\n")
 
@@ -86,13 +88,13 @@ def looks_written(path: str, content: bytes) -> bool:
 
 def without_ours(path: str, original: bytes | None, current: bytes) -> bytes | None:
     """A main configuration without the import that this agent added, a template without its runtime."""
-    text, former = current.decode("utf-8", "replace"), (original or b"").decode("utf-8", "replace")
+    text, former = imports.text_of(current), imports.text_of(original or b"")
     bare = _MARKED.sub("", text)
     pattern = f"{_default_folder(path)}/*.toml"
     # A template need not be TOML before it is rendered.
     if pattern in bare and pattern not in imports.listed(former):
         bare = imports.without_import(bare, pattern, empty_list="imports" in imports.document(former))
-    return None if original is None and _ONLY_VERSION.fullmatch(bare) else bare.encode()
+    return None if original is None and _ONLY_VERSION.fullmatch(bare) else imports.bytes_of(bare)
 
 
 def needed_by_others(root: Root, journal: Journal, original: Original) -> str:
@@ -136,9 +138,7 @@ def _drop_in(context: Context) -> Step:
     root, layout = context.tools.root, context.layout
     major = _major(context)
     content = root.read_bytes(layout.config)
-    main = (
-        f"version = {3 if major >= _MERGES_SINCE else 2}\n" if content is None else content.decode("utf-8", "replace")
-    )
+    main = f"version = {3 if major >= _MERGES_SINCE else 2}\n" if content is None else imports.text_of(content)
     imports.document(main, layout.config)
     version = imports.file_version(main)
     if version is None or version < _MERGES_SINCE:
@@ -180,7 +180,7 @@ def _drop_in(context: Context) -> Step:
         # What the GPU Operator's own file says is its own affair; what else the import puts into force is not.
         ours_alone = {name: content for name, content in drop_ins.items() if name != NVIDIA_FILE}
         _merged(context, "ours", new_main, ours_alone, folder).refuse_other_changes(base)
-    changes = change_of(root, layout.config, content, new_main.encode())
+    changes = change_of(root, layout.config, content, imports.bytes_of(new_main))
     changes += _changes_of_ours(context, folder, drop_ins, merges=major >= _MERGES_SINCE)
     restart = candidate.in_force != now.in_force or context.owes_restart(layout.unit)
     return Step(
@@ -224,7 +224,7 @@ def _template(context: Context) -> Step:
     content = root.read_bytes(layout.config)
     if content is None:
         raise HostError(f"{layout.config} does not exist.", f"Repair or reinstall {layout.name}.")
-    template = content.decode("utf-8", "replace")
+    template = imports.text_of(content)
     bare = _MARKED.sub("", template)
     version = imports.file_version(_rendered(bare)) or 1
     now = _merged(context, "now", _rendered(template), {}, layout.drop_ins)
@@ -241,7 +241,7 @@ def _template(context: Context) -> Step:
     return Step(
         NAME,
         "nvidia at the end of the template",
-        change_of(root, layout.config, content, candidate_text.encode()),
+        change_of(root, layout.config, content, imports.bytes_of(candidate_text)),
         service.for_layout(layout) if restart else None,
     )
 
@@ -293,7 +293,14 @@ def _whole_section(base: Effective) -> str:
     Above all not its imports: they name staged files, which a toolkit before 1.18 leaves where they are.
     """
     plugin = base.runtimes[:2]
-    return f"version = {_UNSPLIT_VERSION}\n\n{_table(plugin, below(base.flat, plugin))}"
+    values = below(base.flat, plugin)
+    spoilt = [".".join(key) for key, value in values.items() if _SPOILT in f"{key}{value}"]
+    if spoilt:
+        raise HostError(
+            f"containerd's configuration is not in UTF-8, so these settings can't be repeated: {', '.join(spoilt)}.",
+            "Write them in UTF-8, then run again; nothing was changed.",
+        )
+    return f"version = {_UNSPLIT_VERSION}\n\n{_table(plugin, values)}"
 
 
 def _table(prefix: tuple[str, ...], values: Flat) -> str:
