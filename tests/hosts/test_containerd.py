@@ -382,14 +382,15 @@ def test_a_pattern_of_which_nobody_can_tell_what_it_takes_in_is_refused_with_a_w
     assert imported in seen["unseen"]
 
 
-def test_a_pattern_without_its_whole_path_is_taken_from_the_main_files_folder_by_containerd_2(
-    programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+@pytest.mark.parametrize("imported", ["conf.d/*.toml", "/etc/containerd/conf.d/*", "/etc/containerd/./conf.d/*.toml"])
+def test_no_import_is_added_where_one_takes_in_the_folder_already(
+    imported: str, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
 ) -> None:
-    main = f'imports = ["conf.d/*.toml"]\n{MAIN_V2}'
+    main = f'imports = ["{imported}"]\n{MAIN_V2}'
     host = _host(tmp_path, Distribution.KUBEADM, main)
     equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], serve(host, Distribution.KUBEADM))
     assert host.run("configure", desired=_WANTED).code == 0
-    assert host.read("/etc/containerd/config.toml") == main, "it imports the folder already"
+    assert host.read("/etc/containerd/config.toml") == main
     assert _effective_in_place(host, programs[CONTAINERD]).serves_nvidia
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 from typing import TYPE_CHECKING
@@ -163,7 +164,7 @@ def _drop_in(context: Context) -> Step:
         return Step(NAME, "containerd 1.x takes the GPU Operator's complete file: nothing to prepare")
 
     base = _merged(context, "base", main, others, folder)
-    new_main = main if f"{folder}/*.toml" in _imports(main, layout) else imports.with_import(main, f"{folder}/*.toml")
+    new_main = main if _takes_in_ours(main, layout, folder) else imports.with_import(main, f"{folder}/*.toml")
     drop_ins = dict(others)
     if major >= _MERGES_SINCE:
         drop_ins[RUNC_FILE] = _runc_table(base, version).encode()
@@ -274,6 +275,14 @@ def _folder(main: str, layout: Layout) -> str:
 
 def _imports(main: str, layout: Layout) -> list[str]:
     return [imports.absolute(entry, layout.config) for entry in imports.listed(main)]
+
+
+def _takes_in_ours(main: str, layout: Layout, folder: str) -> bool:
+    patterns = [entry.rpartition("/") for entry in _imports(main, layout)]
+    return any(
+        where == folder and "*" in name and all(fnmatch.fnmatchcase(ours, name) for ours in (RUNC_FILE, NVIDIA_FILE))
+        for where, _, name in patterns
+    )
 
 
 def _runc_table(base: Effective, version: int) -> str:
