@@ -7,6 +7,9 @@ custom resources stays in the pack: an operator's pods are judged here once they
 An update is compared with what was there: what offended before and is left alone is no reason to refuse the removal of
 a finalizer. As in Pod Security (k8s.io/pod-security-admission v0.36.3, isSignificantPodUpdate) a new image in a pod
 makes everything count again.
+
+What CEL takes for a list grows faster than the list. One that is longer than any of a pod that is meant to run is not
+looked into: it is refused, unless it is what was there before.
 """
 
 from collections.abc import Sequence
@@ -39,6 +42,11 @@ _KINDS = {
 }
 _TEMPLATES = {"Pod": "", "PodTemplate": "template.", "CronJob": "spec.jobTemplate.spec.template."}
 """Where a kind has its pod; every other kind under `spec.template.`."""
+MAX_CONTAINERS = 100
+MAX_ENTRIES = 1000
+"""Of each other list. Both are the admission server's bounds (agents/admission/pods.py)."""
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+_ANNOTATIONS, _LIMITS = "annotations", "resources.limits"
 _LONGEST_MESSAGE = 1200
 """Characters. The API server takes 5120 bytes of a message expression; beyond, it shows the static message."""
 
@@ -61,7 +69,7 @@ def guard_policy(settings: StackSettings) -> Manifest:
         "namespaceSelector": _namespaces(settings),
         "resourceRules": [requests(["CREATE", "UPDATE"], resources, group) for group, resources in _KINDS.items()],
     }
-    return validating_policy(POD_GUARD, constraints, variables(settings, table.CHECKS), [NOTHING_NEW])
+    return validating_policy(POD_GUARD, constraints, variables(settings, table.CHECKS), VALIDATIONS)
 
 
 def variables(settings: StackSettings, checks: Sequence[Check]) -> dict[str, str]:
@@ -77,6 +85,7 @@ def variables(settings: StackSettings, checks: Sequence[Check]) -> dict[str, str
     """
     return {
         **_boxes(settings),
+        **_long(checks),
         **{check.name: _check(settings, check) for check in checks},
         "found": " + ".join(f"variables.{check.name}[0]" for check in checks),
         # Names of containers are unique in a pod.
@@ -94,17 +103,29 @@ def variables(settings: StackSettings, checks: Sequence[Check]) -> dict[str, str
 
 
 _NAME = "object.metadata.?name.orValue(object.metadata.?generateName.orValue(''))"
-_TEXT = (
-    f"(size(variables.text) > {_LONGEST_MESSAGE} ? variables.text.substring(0, {_LONGEST_MESSAGE}) + '...'"
-    " : variables.text)"
+
+
+def _told(variable: str) -> str:
+    """A message of one line, since one with a line break would not be shown: the object, and a text about it."""
+    text = f"variables.{variable}"
+    cut = f"(size({text}) > {_LONGEST_MESSAGE} ? {text}.substring(0, {_LONGEST_MESSAGE}) + '...' : {text})"
+    return f"(string(object.kind) + ' ' + string({_NAME}) + ': ' + {cut}).replace('\\n', ' ')"
+
+
+_TOO_LONG = "is more than the guard judges: make several pods of it, or leave such a list as it was"
+WITHIN_BOUNDS = Validation(
+    expression="variables.too_long == ''",
+    message=f"more than {MAX_CONTAINERS} containers, or {MAX_ENTRIES} of anything else, {_TOO_LONG} ({POD_GUARD})",
+    message_expression=f"{_told('too_long')} + {literal(f', which {_TOO_LONG}')}",
 )
+"""No list is too long to be judged, but for what there was before."""
 NOTHING_NEW = Validation(
     expression="variables.fresh.size() == 0",
     message=f"it asks for power over its node, in more ways than a message can hold ({POD_GUARD})",
-    # A message with a line break would not be shown.
-    message_expression=f"(string(object.kind) + ' ' + string({_NAME}) + ': ' + {_TEXT}).replace('\\n', ' ')",
+    message_expression=_told("text"),
 )
 """A pod has nothing that a check forbids, but for what it had before."""
+VALIDATIONS = (WITHIN_BOUNDS, NOTHING_NEW)
 
 
 def exempt_namespaces(settings: StackSettings) -> list[str]:
@@ -133,11 +154,10 @@ def _namespaces(settings: StackSettings) -> dict[str, object]:
 def _boxes(settings: StackSettings) -> dict[str, str]:
     def of(*keys: str) -> str:
         return " + ".join(
-            f"p[1].?{key}.orValue([]).map(i, [dyn(p[0] + '.{key}[' + i.name + ']'), dyn(i), p[2], p[3]])"
-            for key in keys
+            f"{_short('p[1]', key)}.map(i, [dyn(p[0] + '.{key}[' + i.name + ']'), dyn(i), p[2], p[3]])" for key in keys
         )
 
-    containers = of("containers", "initContainers", "ephemeralContainers")
+    containers = of(*_CONTAINERS)
     return {
         "objects": "oldObject == null ? [dyn(object)] : [dyn(object), dyn(oldObject)]",
         "place": f"{literal(_TEMPLATES)}[?object.kind].orValue('spec.template.')",
@@ -166,6 +186,66 @@ def _boxes(settings: StackSettings) -> dict[str, str]:
             f"{literal(reservation.NAMESPACE)} && request.userInfo.username == {literal(binder(settings))}))"
         ),
     }
+
+
+def _long(checks: Sequence[Check]) -> dict[str, str]:
+    """What is too long to be looked into: of each object lists of `[text, list]`, and the texts of new ones."""
+    pods: list[str] = [*_CONTAINERS, "volumes"]
+    containers: list[str] = []
+    for check in checks:
+        match check.place:
+            case Place.POD:
+                pods += _lists(check)
+            case Place.CONTAINERS:
+                containers += _lists(check)
+            case Place.ENVIRONMENT:
+                containers.append("env")
+            case _:
+                pass
+
+    def of(box: str, fields: Sequence[str]) -> str:
+        return " + ".join(
+            f"({_is_long(f'{box}[1]', field)} ? [[dyn({box}[0] + "
+            f"{literal(f'.{field} has more than {_most(field)} entries')}), dyn({box}[1].{field})]] : [])"
+            for field in dict.fromkeys(fields)
+        )
+
+    new, old = ("(" + " + ".join(f"variables.{name}[{index}]" for name in _LONG) + ")" for index in (0, 1))
+    return {
+        "long_in_pods": f"variables.specs.map(p, [{of('p', pods)}])",
+        "long_in_containers": f"variables.containers.map(bs, bs.map(b, {of('b', containers)}))",
+        "long_annotations": f"variables.annotations.map(bs, bs.map(b, {of('b', [_ANNOTATIONS])}))",
+        # What changes in such a list nobody sees, so it has to be the same.
+        "too_long": (
+            f"{new}.map(l, l.filter(f, oldObject == null || !{old}.exists(o, f in o)).map(f, f[0]))"
+            ".filter(l, l.size() > 0).map(l, l.join('; ')).join('; ')"
+        ),
+    }
+
+
+_LONG = ("long_in_pods", "long_in_containers", "long_annotations")
+
+
+def _lists(check: Check) -> list[str]:
+    return [field.partition("[]")[0] for field in check.fields if "[]" in field]
+
+
+def _is_long(place: str, field: str) -> str:
+    return f"size({place}{_optional(field)}.orValue({_empty(field)})) > {_most(field)}"
+
+
+def _short(place: str, field: str) -> str:
+    """A list or map, or an empty one in place of one that is too long to be looked into."""
+    empty = _empty(field)
+    return f"({_is_long(place, field)} ? {empty} : {place}{_optional(field)}.orValue({empty}))"
+
+
+def _empty(field: str) -> str:
+    return "{}" if field in {_ANNOTATIONS, _LIMITS} else "[]"
+
+
+def _most(field: str) -> int:
+    return MAX_CONTAINERS if field in _CONTAINERS else MAX_ENTRIES
 
 
 _BOXES = {
@@ -199,7 +279,7 @@ def _texts(check: Check, field: str) -> str:
     bad = _bad(check.allowed)
     if check.place is Place.ANNOTATIONS:
         return (
-            f"b[1].?annotations.orValue({{}}).filter(k, k.startsWith({literal(field)})"
+            f"{_short('b[1]', _ANNOTATIONS)}.filter(k, k.startsWith({literal(field)})"
             f" && [b[1].annotations[?k]].exists(v, {bad})).map(k,"
             f" b[0] + '.annotations[' + k + '] is ' + b[1].annotations[k] + {because})"
         )
@@ -210,14 +290,14 @@ def _texts(check: Check, field: str) -> str:
 def _values(place: Place, field: str) -> tuple[str, str]:
     """A field's path, and the list of the optional values that it has in box `b`."""
     if place is Place.ENVIRONMENT:
-        values = f"b[1].?env.orValue([]).filter(i, i.name == {literal(field)})"
+        values = f"{_short('b[1]', 'env')}.filter(i, i.name == {literal(field)})"
         # Beside an empty value the API server takes valueFrom.
         return f"env[{field}]", f"{values}.map(i, has(i.valueFrom) ? optional.of(dyn('from elsewhere')) : i.?value)"
     path, items, rest = field.partition("[]")
     if not items:
         return path, f"[b[1]{_optional(path)}]"
     item = f"i{_optional(rest[1:])}" if rest else "optional.of(i)"
-    return path + rest, f"b[1]{_optional(path)}.orValue([]).map(i, {item})"
+    return path + rest, f"{_short('b[1]', path)}.map(i, {item})"
 
 
 def _optional(path: str) -> str:
@@ -264,7 +344,7 @@ def _lifted(settings: StackSettings, check: Check) -> list[str]:
             conditions.append("!b[2].spec.?hostUsers.orValue(true)")
         case Unless.GPU_REQUESTED:
             conditions += [
-                f"b[1].?{key}.orValue([]).exists(c, c.?resources.?limits.orValue({{}}).exists(k,"
+                f"{_short('b[1]', key)}.exists(c, {_short('c', _LIMITS)}.exists(k,"
                 f" k.matches({literal(f'^{table.GPU_RESOURCES}$')}) && {_positive('c.resources.limits[k]')}))"
                 for key in ("containers", "initContainers")
             ]
@@ -293,11 +373,11 @@ def _lifted(settings: StackSettings, check: Check) -> list[str]:
 
 def _fraction() -> str:
     """Whether the pod of box `b` has a fraction that KAI gives it."""
-    annotated = (
-        f"b[2].?metadata.?annotations.orValue({{}}).exists(k, k in {literal(sorted(table.FRACTIONS))}"
-        f" && {_positive('b[2].metadata.annotations[k]')})"
+    amount = _positive("b[2].?metadata.?annotations[?k].orValue('')")
+    return (
+        f"b[2].spec.?schedulerName.orValue('') == {literal(table.KAI_SCHEDULER)}"
+        f" && {literal(sorted(table.FRACTIONS))}.exists(k, {amount})"
     )
-    return f"b[2].spec.?schedulerName.orValue('') == {literal(table.KAI_SCHEDULER)} && {annotated}"
 
 
 def _container_memory() -> str:
@@ -307,7 +387,7 @@ def _container_memory() -> str:
     has_memory = f"{literal(list(keys))}.exists(key, {_positive(amount)})"
     return (
         f"b[2].spec.?schedulerName.orValue('') == {literal(table.KAI_SCHEDULER)}"
-        f" && (b[2].spec.containers + b[2].spec.?initContainers.orValue([])).exists(c, {has_memory})"
+        f" && ({_short('b[2].spec', 'containers')} + {_short('b[2].spec', 'initContainers')}).exists(c, {has_memory})"
     )
 
 

@@ -67,6 +67,7 @@ def guard_policy(settings: StackSettings) -> Manifest:
         validations = _of_reservation_pods(settings)
     only = literal(f"; {_who_may(settings)}")
     nothing_new = pod_guard.NOTHING_NEW
+    validations.append(pod_guard.WITHIN_BOUNDS)
     validations.append(replace(nothing_new, message_expression=f"{nothing_new.message_expression} + {only}"))
     # The object of a connection is no pod.
     of_pods = [

@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+from agents.admission import pods as admission_server
 from manifests import pod_guard
 from manifests.admission_objects import deny_binding
 from pod_checks import table
@@ -99,6 +100,24 @@ def test_a_check_belongs_to_a_rule_of_the_pack_about_pods() -> None:
     names = [check.name for check in table.CHECKS]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("[a-z_]+", name) for name in names), "each names a variable of the policy"
+
+
+def test_the_guard_looks_into_lists_as_long_as_the_admission_server_does() -> None:
+    assert (pod_guard.MAX_CONTAINERS, pod_guard.MAX_ENTRIES) == (
+        admission_server.MAX_CONTAINERS,
+        admission_server.MAX_ENTRIES,
+    )
+
+
+def test_every_list_that_a_check_goes_through_has_a_bound() -> None:
+    variables = _variables(x86())
+    for name, expression in variables.items():
+        for walked in re.findall(r"(\S+)\.orValue\((?:\[\]|\{\})\)\.(?:map|filter|exists)\(", expression):
+            pytest.fail(f"{name} walks {walked} however long it is")
+    for field in ("containers", "volumes", "securityContext.sysctls"):
+        assert f".{field} has more than" in variables["long_in_pods"]
+    for field in ("env", "envFrom", "ports", "volumeMounts", "volumeDevices", "securityContext.capabilities.add"):
+        assert f".{field} has more than 1000 entries" in variables["long_in_containers"]
 
 
 def test_annotations_of_nv_fractions_lift_the_runtime_class_under_that_mode_alone() -> None:
