@@ -17,7 +17,7 @@ _WORDS = """
     unconfined_r sysadm_u sysadm_r sysadm_t
     Fail Ignore Deny Warn Audit Never Always IfNotPresent Equivalent Exact
     escalate bind impersonate get list watch create update patch delete deletecollection *
-    */* nodes/proxy nodes/* pods/* pods/exec pods/attach pods/ephemeralcontainers serviceaccounts/token
+    */* nodes/proxy nodes/* */proxy */token pods/* pods/exec pods/attach pods/ephemeralcontainers serviceaccounts/token
     serviceaccounts/* secrets
     cluster-admin system:masters system:anonymous system:unauthenticated
 """

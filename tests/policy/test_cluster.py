@@ -1,6 +1,7 @@
 """Every rule about what steers the cluster or the hosts: a compliant object passes, one change makes one finding."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -145,8 +146,12 @@ CHANGES: list[tuple[str, str, str, object, str]] = [
     ),
     *[
         ("rbac", ROLE, "rules.0.verbs.1", verb, "rules[0].verbs[1]")
-        for verb in ("escalate", "bind", "impersonate", "*", "ESCALATE")
+        for verb in (
+            *("escalate", "bind", "impersonate", "*", "ESCALATE"),
+            *("impersonate:user-info", "impersonate-on:user-info:create", "Impersonate:serviceaccount"),
+        )
     ],
+    *[("rbac", ROLE, "rules.0.resources.0", resource, "rules[0].resources[0]") for resource in ("*/proxy", "*/token")],
     ("rbac", ROLE, "rules.0.resources.0", "*", "rules[0].resources[0]"),
     ("rbac", ROLE, "rules.0.resources.0", "nodes/proxy", "rules[0].resources[0]"),
     ("rbac", ROLE, "rules.0.apiGroups.0", "*", "rules[0].apiGroups[0]"),
@@ -356,6 +361,26 @@ def test_a_role_hides_in_no_list() -> None:
     bad = changed(COMPLIANT[ROLE], "rules.0.verbs", ["escalate"])
     props = {"items": [COMPLIANT[ROLE], bad]}
     assert rules_and_paths(f"{ROLE}List", props) == {("rbac", "items[1].rules[0].verbs[0]")}
+
+
+def test_a_key_that_kubernetes_drops_excuses_no_role() -> None:
+    role = changed(COMPLIANT[ROLE], "rules.0.verbs.1", "*")
+    assert rules_and_paths(ROLE, changed(role, "rules.0.level", "Metadata")) == {("rbac", "rules[0].verbs[1]")}
+
+
+def test_what_api_servers_log_is_no_role() -> None:
+    audit = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "rules": [{"level": "Metadata", "verbs": ["*"], "resources": ["*"], "apiGroups": ["*"]}],
+    }
+    assert not findings(CONFIG_MAP, changed(COMPLIANT[CONFIG_MAP], "data", {"audit.yaml": json.dumps(audit)}))
+
+
+@pytest.mark.parametrize("resource", ["*/proxy", "*/token"])
+def test_a_wildcard_in_a_products_own_group_is_no_kubelet_and_no_account(resource: str) -> None:
+    role = changed(COMPLIANT[ROLE], "rules.0.apiGroups.0", "example.com")
+    assert not findings(ROLE, changed(role, "rules.0.resources.0", resource))
 
 
 def test_a_namespace_hides_behind_no_other_token() -> None:
