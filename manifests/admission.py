@@ -220,7 +220,7 @@ def _webhook(  # noqa: PLR0913 - what differs between the two
 
 
 def _roles(settings: StackSettings) -> dict[str, Manifest]:
-    """Its own Secret and webhook configurations by name, as far as it needs them, and the nodes' metadata."""
+    """Its own Secret and webhook configurations by name, as far as it needs them, and nodes for reservation pods."""
     stack = isinstance(settings.admission.certificates, StackCertificates)
     own = isinstance(settings.admission.certificates, OwnCertificates)
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": settings.admission.namespace}
@@ -232,12 +232,15 @@ def _roles(settings: StackSettings) -> dict[str, Manifest]:
     }
     nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}
     secret = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [NAME], "verbs": ["get", "update"]}
-    roles: dict[str, Manifest] = {
-        "cluster-role": _cluster_object(f"{RBAC_GROUP}/v1", "ClusterRole")
-        | {"rules": [nodes] if stack else [nodes, configurations]},
-        "cluster-role-binding": _cluster_object(f"{RBAC_GROUP}/v1", "ClusterRoleBinding")
-        | {"roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": NAME}, "subjects": [subject]},
-    }
+    asks_for_nodes = any(mutation.pods.node_labels for mutation in mutations(settings).values())
+    rules = [nodes] * asks_for_nodes + [configurations] * (not stack)
+    roles: dict[str, Manifest] = {}
+    if rules:
+        roles["cluster-role"] = _cluster_object(f"{RBAC_GROUP}/v1", "ClusterRole") | {"rules": rules}
+        roles["cluster-role-binding"] = _cluster_object(f"{RBAC_GROUP}/v1", "ClusterRoleBinding") | {
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": NAME},
+            "subjects": [subject],
+        }
     if own:
         roles["role"] = _object(settings, f"{RBAC_GROUP}/v1", "Role") | {"rules": [secret]}
         roles["role-binding"] = _object(settings, f"{RBAC_GROUP}/v1", "RoleBinding") | {

@@ -154,8 +154,9 @@ class Deployment:
                 make(self.api, objects[key])
         names = [manifest["metadata"]["name"] for manifest in self.configurations.values()]
         role = json.loads(json.dumps(objects["cluster-role"]))
-        for rule in role["rules"][1:]:
-            rule["resourceNames"] = names
+        for rule in role["rules"]:
+            if "resourceNames" in rule:
+                rule["resourceNames"] = names
         make(self.api, role)
         make(self.api, objects["cluster-role-binding"])
         # An ExternalName is the only Service that leads an API server to a process on its own machine; the

@@ -209,6 +209,21 @@ def test_with_an_authority_of_the_stack_the_server_has_no_right_but_to_see_nodes
     assert admission.server_settings(parse(stack_certificates()))["certificate"]["folder"] == mount["mountPath"]
 
 
+def test_for_remote_gpus_alone_the_server_sees_no_nodes() -> None:
+    alone = changed(gvirtus_webhook(), "reservation.overrides", "never")
+    made = manifests(admission.objects(parse(alone)))
+    assert '"nodes"' not in json.dumps(made["cluster-role"])
+    assert '"nodes"' in json.dumps(manifests(admission.objects(parse(gvirtus_webhook())))["cluster-role"])
+
+
+def test_a_server_without_any_right_has_no_role() -> None:
+    alone = changed(gvirtus_webhook(), "reservation.overrides", "never")
+    alone = changed(alone, "admission.certificates", {"kind": "stack", "authorities": ["a"]})
+    made = manifests(admission.objects(parse(alone)))
+    assert not [key for key in made if "role" in key]
+    assert {"service-account", "authority-a", "deployment", "gvirtus-webhook"} <= made.keys()
+
+
 def test_other_settings_make_other_pods() -> None:
     def annotation(stack: dict[str, object]) -> str:
         deployment = manifests(admission.objects(parse(stack)))["deployment"]
