@@ -221,6 +221,8 @@ def _scope(document: Document, spec: dict[str, object], why: str) -> Iterator[Vi
         and {"v1", "*"}.intersection(map(text_of, list_of(rule.get("apiVersions"))))
         and {"pods", "*", "*/*"}.intersection(map(text_of, list_of(rule.get("resources"))))
         and not rule.get("resourceNames")
+        # A pod is no object of the cluster's scope, so `Cluster` says none.
+        and rule.get("scope", "*") in {"*", "Namespaced"}
         for operation in map(text_of, list_of(rule.get("operations")))
     }
     if not operations & {"*"} and not {"CREATE", "UPDATE"} <= operations:

@@ -8,9 +8,10 @@ from policy.interpreter import is_true
 from policy.reading import Hole, dict_of, list_of, one_of, parent
 from policy.rule import Rule
 from policy.stack_platform import RESERVATION, StackFacts
-from policy.workloads import Document
+from policy.workloads import Document, Field
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
+GUARD = "kai-anywhere.io/pod-guard"
 _LEVELS = frozenset({"baseline", "restricted"})
 _DRA_ADMIN = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
 _CONSTRAINTS = (
@@ -27,12 +28,27 @@ _EXEMPTIONS = ("usernames", "namespaces", "runtimeClasses")
 
 def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
     granted = stack.grants and grants.is_reservation_namespace(document) and document.path == ()
-    for field in document.fields(ENFORCE):
-        is_label = parent(field.path).endswith("labels") and parent(field.path) != "matchlabels"
-        if is_label and not granted and not one_of(field.value, _LEVELS) and not isinstance(field.value, Hole):
+    for field in _labels(document, ENFORCE):
+        if not granted and not one_of(field.value, _LEVELS):
             yield Violation(field.path, field.value)
+    for field in _labels(document, GUARD):
+        if field.value != "enforce":
+            yield Violation(
+                field.path,
+                field.value,
+                "the cluster's guard would not judge this namespace's pods any more",
+                "set it to enforce; where no pod is to be judged, leave the label out",
+            )
     yield from _reservation_namespace(document)
     yield from _beside_levels(document)
+
+
+def _labels(document: Document, name: str) -> Iterator[Field]:
+    """Where a label is set, not selected."""
+    for field in document.fields(name):
+        is_label = parent(field.path).endswith("labels") and parent(field.path) != "matchlabels"
+        if is_label and not isinstance(field.value, Hole):
+            yield field
 
 
 def _reservation_namespace(document: Document) -> Iterator[Violation]:
@@ -64,9 +80,11 @@ def _beside_levels(document: Document) -> Iterator[Violation]:
 
 RULE = Rule(
     name="namespaces",
-    title="No namespace enforces less than the Pod Security level baseline, except the reservation pods' on Tegra.",
+    title="No namespace goes unguarded, or enforces less than the level baseline, but the reservation pods' on Tegra.",
     why="in such a namespace any pod may be privileged",
     remedy="set the level baseline or restricted",
-    reads=frozenset({"Namespace:=metadata", "Namespace:=metadata.labels", f"labels.{ENFORCE}", "exemptions"}),
+    reads=frozenset(
+        {"Namespace:=metadata", "Namespace:=metadata.labels", f"labels.{ENFORCE}", f"labels.{GUARD}", "exemptions"}
+    ),
     check=_check,
 )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.policy.objects import STRICT, TEGRA, changed, findings, rules_and_paths
-from tests.policy.test_cluster import COMMAND, COMPLIANT, GUARD, GUARD_BINDING, MUTATION, ROLE
+from tests.policy.objects import STRICT, TEGRA, UNKNOWN, changed, findings, rules_and_paths
+from tests.policy.test_cluster import COMMAND, COMPLIANT, GUARD, GUARD_BINDING, MUTATION, NAMESPACE, ROLE
 
 _EXPRESSION = "spec.mutations.0.applyConfiguration.expression"
 _PATCH = "spec.mutations.1.jsonPatch.expression"
@@ -62,6 +62,11 @@ CHANGES: list[tuple[str, str, str, object, str]] = [
         "spec.matchConstraints.resourceRules",
     ),
     ("admission", GUARD, "spec.matchConstraints.resourceRules.0.operations", ["UPDATE"], "resourceRules"),
+    ("admission", GUARD, "spec.matchConstraints.resourceRules.0.scope", "Cluster", "resourceRules"),
+    *[
+        ("namespaces", NAMESPACE, "metadata.labels.kai-anywhere~io/pod-guard", value, "kai-anywhere.io/pod-guard")
+        for value in ("off", "", "Enforce", None, UNKNOWN)
+    ],
     ("admission", GUARD, "spec.paramKind", {"apiVersion": "v1", "kind": "ConfigMap"}, "spec.paramKind"),
     ("admission", GUARD_BINDING, "spec.policyName", "other", "spec.policyName"),
     (
@@ -123,6 +128,12 @@ def test_both_guards_of_a_stack_keep_their_teeth(name: str) -> None:
         labelled = {"matchLabels": {"kai-anywhere.io/pod-guard": "enforce"}}
         guard = changed(guard, "spec.matchConstraints.namespaceSelector", labelled)
     assert findings(GUARD, guard) == ()
+    scope = "spec.matchConstraints.resourceRules.0.scope"
+    for same in ("*", "Namespaced"):
+        assert findings(GUARD, changed(guard, scope, same)) == ()
+    assert rules_and_paths(GUARD, changed(guard, scope, "Cluster")) == {
+        ("admission", "spec.matchConstraints.resourceRules")
+    }
     ignored = changed(guard, "spec.failurePolicy", "Ignore")
     assert rules_and_paths(GUARD, ignored) == {("admission", "spec.failurePolicy")}
     binding = changed(changed(COMPLIANT[GUARD_BINDING], "metadata.name", name), "spec.policyName", name)
@@ -145,6 +156,17 @@ def test_both_guards_of_a_stack_keep_their_teeth(name: str) -> None:
 )
 def test_a_command_that_takes_nothing_away_passes(command: str) -> None:
     assert rules_and_paths(COMMAND, changed(COMPLIANT[COMMAND], "create", command)) == set()
+
+
+@pytest.mark.parametrize("token", [NAMESPACE, f"{NAMESPACE}Patch"])
+def test_a_namespace_goes_unguarded_by_no_label_of_a_program(token: str) -> None:
+    for value, found in (("enforce", False), ("off", True)):
+        labels = {"pod-security.kubernetes.io/enforce": "restricted", "kai-anywhere.io/pod-guard": value}
+        namespace = changed(COMPLIANT[NAMESPACE], "metadata.labels", labels)
+        assert bool(findings(token, namespace)) is found
+    selector = {"matchLabels": {"kai-anywhere.io/pod-guard": "off"}}
+    policy = changed(COMPLIANT[MUTATION], "spec.matchConstraints", {"namespaceSelector": selector})
+    assert findings(MUTATION, policy) == ()
 
 
 def test_a_command_that_takes_a_guard_away_is_shown_without_its_words() -> None:
