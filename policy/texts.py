@@ -2,8 +2,10 @@
 
 import base64
 import binascii
+import json
 import re
 import zlib
+from collections.abc import Callable
 
 import yaml
 
@@ -13,10 +15,16 @@ _MANIFEST = re.compile(
 )
 """What a text must contain to be worth parsing."""
 
+_ESCAPED = re.compile(r"""\\(?:u00|x)[2-7][0-9A-Fa-f][^"']{0,200}["']\s*:""")
+"""A key with an ASCII character written as an escape: no program writes that by itself."""
+
 _HEREDOC = re.compile(r"<<-?[ \t]{0,9}[\"'\\]?(\w{1,80})")
 """Where a shell begins to hand text to a command, such as `kubectl apply -f -`."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{40,}+={0,2}+\s*+")
-_DOCUMENT_END = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_DOCUMENT_END = re.compile(r"^(?:---|\.\.\.)(?=\s|$)", re.MULTILINE)
+"""kubectl drops what stands between `...` and `---`; other readers do not."""
+_JSON = json.JSONDecoder()
+_SPACE = re.compile(r"[\ufeff\s]*+")
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _SHORTEST = 8
@@ -42,7 +50,21 @@ def _untagged(loader: _Loader, _suffix: str, node: yaml.Node) -> object:
     return node.value
 
 
+def _or_text(construct: Callable[[_Loader, yaml.Node], object]) -> Callable[[_Loader, yaml.Node], object]:
+    """A scalar that only Python can't make a date or a number of, such as 2001-99-99, is a text to kubectl and Helm."""
+
+    def constructed(loader: _Loader, node: yaml.Node) -> object:
+        try:
+            return construct(loader, node)
+        except ValueError:
+            return node.value
+
+    return constructed
+
+
 _Loader.add_multi_constructor("", _untagged)
+for _tag in (f"tag:yaml.org,2002:{_type}" for _type in ("int", "float", "timestamp")):
+    _Loader.add_constructor(_tag, _or_text(_Loader.yaml_constructors[_tag]))
 _Loader.add_constructor("tag:yaml.org,2002:binary", lambda _, node: node.value)
 
 
@@ -61,7 +83,7 @@ def decoded(text: str) -> str:
 
 def is_manifest(text: str) -> bool:
     """Whether a text may hold Kubernetes objects or patches of them."""
-    return len(text) >= _SHORTEST and _MANIFEST.search(text) is not None
+    return len(text) >= _SHORTEST and (_MANIFEST.search(text) or _ESCAPED.search(text)) is not None
 
 
 def parse(text: str) -> tuple[list[object], str]:
@@ -82,7 +104,12 @@ def _documents(text: str) -> tuple[list[object], str]:
     """YAML documents, each by itself: one that is none hides no other. And those that are none."""
     parsed: list[object] = []
     rest: list[str] = []
-    for part in _DOCUMENT_END.split(text):
+    for whole in _DOCUMENT_END.split(text):
+        objects, part = _json(whole)
+        _count(objects, {})
+        parsed += objects
+        if objects and not part:
+            continue
         try:
             document = yaml.load(part, Loader=_Loader)  # noqa: S506 - it constructs plain values alone
         except RecursionError:
@@ -98,6 +125,31 @@ def _documents(text: str) -> tuple[list[object], str]:
         else:
             rest.append(part)
     return parsed, "---".join(rest)
+
+
+def _json(text: str) -> tuple[list[object], str]:
+    """The objects that a text of JSON begins with, and what follows them.
+
+    kubectl reads them one by one. YAML takes neither several nor an emoji in two escapes.
+    """
+    objects: list[object] = []
+    end = _begin(text, 0)
+    try:
+        while text[end : end + 1] in {"{", "["}:
+            document, end = _JSON.raw_decode(text, end)
+            objects.append(document)
+            end = _begin(text, end)
+    except ValueError:
+        pass
+    except RecursionError:
+        raise RefusedTextError from None
+    return objects, text[end:] if objects else text
+
+
+def _begin(text: str, start: int) -> int:
+    """Where the next value of JSON begins; an editor may have marked the text's order of bytes."""
+    space = _SPACE.match(text, start)
+    return start if space is None else space.end()
 
 
 def heredocs(text: str) -> list[str]:

@@ -27,6 +27,8 @@ _DOTTED = frozenset(
     {"privileged", "hostnetwork", "hostpid", "hostipc", "hostpath", "hostport", "procmount", "nodename"}
 )
 """Fields that count as set where a dotted name ends in them; a file's name may end in other words."""
+_COMPOSE = frozenset({"name", "version", "services", "networks", "volumes", "configs", "secrets", "include", "models"})
+"""The keys of a compose file; Docker takes no others, but for those that begin with `x-`."""
 MUTATING = ("MutatingAdmissionPolicy", "MutatingPolicy", "NamespacedMutatingPolicy")
 """Kubernetes' own, and Kyverno's with the same expressions."""
 _WITH_CODE = ("ValidatingAdmissionPolicy", *MUTATING)
@@ -179,9 +181,8 @@ def _is_object(root: dict[str, object]) -> bool:
 def is_compose(value: object) -> bool:
     """Whether this is a compose file: containers of one host, which Kubernetes does not read."""
     services = dict_of(dict_of(value).get("services"))
-    return not _is_object(dict_of(value)) and any(
-        {"image", "build"} & dict_of(service).keys() for service in services.values()
-    )
+    foreign = {key for key in dict_of(value) if key not in _COMPOSE and not key.startswith("x-")}
+    return not foreign and any({"image", "build"} & dict_of(service).keys() for service in services.values())
 
 
 def _unlisted(path: Path, root: dict[str, object], kind: str) -> Iterator[Document]:
@@ -221,7 +222,7 @@ def _from_texts(document: Document, level: int) -> Iterator[Document]:
             continue
         on_a_host = document.is_kind(*COMMANDS) and "metadata" not in document.root
         for index, value in enumerate(values):
-            if is_compose(value) and not on_a_host:
+            if is_compose(value) and not on_a_host and _key(path) not in _VALUES:
                 continue
             fragment = plain(value)
             root = fragment if isinstance(fragment, dict) else {"items": fragment}

@@ -98,6 +98,69 @@ def test_a_manifest_is_found_however_often_it_is_encoded(encoded: str) -> None:
     assert {finding.rule for finding in findings(CONFIG_MAP, _config_map(encoded))} == {"host-access"}
 
 
+_SYS_ADMIN: Json = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {"name": "a", "annotations": {"note": "NOTE"}},
+    "spec": {"containers": [{"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}]},
+}
+_JSON = json.dumps(_SYS_ADMIN)
+_YAML = yaml.safe_dump(_SYS_ADMIN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _JSON,
+        json.dumps(changed(_SYS_ADMIN, "metadata.annotations.note", "\U0001f600")),
+        f"\ufeff{_JSON}",
+        f'{{"a": 1}}\n{_JSON}',
+        f'{_JSON}{{"a": 1}}',
+        f"{_JSON}\n{{",
+        _JSON.replace("kind", "k\\u0069nd").replace("capabilities", "c\\u0061pabilities"),
+        _YAML,
+        *(_YAML.replace("NOTE", note) for note in ("2001-99-99", "!!int x", "2001-01-01T99:99:99Z", "0x_", "._")),
+        f"{_YAML}...\nx: [",
+        f"x: 1\n...\n{_YAML}",
+        f"services: {{a: {{image: a:1}}}}\n{_YAML}",
+    ],
+)
+def test_a_manifest_that_kubectl_reads_is_judged_however_it_is_written(text: str) -> None:
+    [finding] = findings(CONFIG_MAP, _config_map(text))
+    assert finding.rule == "host-access"
+    assert finding.path.endswith("spec.containers[0].securityContext.capabilities.add[0]")
+    assert not findings(CONFIG_MAP, _config_map(text.replace("SYS_ADMIN", "CHOWN")))
+
+
+def test_an_escaped_key_is_worth_a_look() -> None:
+    pod = {"kind": "Pod", "spec": {"containers": [{"securityContext": {"privileged": True}}]}}
+    escaped = json.dumps(pod)
+    for key in ("containers", "securityContext", "privileged"):
+        escaped = escaped.replace(f'"{key}"', f'"\\u{ord(key[0]):04x}{key[1:]}"')
+    assert "privileged" not in escaped
+    assert {finding.rule for finding in findings(CONFIG_MAP, _config_map(escaped))} == {"privileged"}
+
+
+@pytest.mark.parametrize("services", ["services: {a: {image: a:1}}\n", ""])
+def test_chart_values_are_judged_whatever_they_resemble(services: str) -> None:
+    values = f"{services}hostNetwork: true\n"
+    chart = {"metadata": {"name": "a"}, "spec": {"chart": "app", "version": "1.2.3", "valuesContent": values}}
+    assert {finding.path for finding in findings("kubernetes:helm.cattle.io/v1:HelmChart", chart)} == {
+        "spec.valuesContent(text).hostNetwork"
+    }
+
+
+@pytest.mark.parametrize("more", ["", "x-log: {}\nnetworks: {}\n"])
+def test_a_compose_file_in_a_config_map_is_no_pod(more: str) -> None:
+    compose = f"{more}services:\n  a: {{image: a:1, privileged: true}}\n"
+    assert not findings(CONFIG_MAP, _config_map(compose))
+
+
+def test_more_json_than_any_manifest_has_is_refused_at_once() -> None:
+    found = findings(CONFIG_MAP, _config_map('{"apiVersion":1}' * 100_000))
+    assert {finding.found for finding in found} == {Hole.TOO_LARGE.value}
+
+
 def test_a_text_that_grows_when_it_is_unpacked_is_refused_at_once() -> None:
     bomb = _encoded(gzip.compress(b"apiVersion: v1 " + b" " * 100_000_000))
     assert {finding.found for finding in findings(CONFIG_MAP, _config_map(bomb))} == {Hole.TOO_LARGE.value}
