@@ -88,11 +88,9 @@ def variables(settings: StackSettings, checks: Sequence[Check]) -> dict[str, str
         **_long(checks),
         **{check.name: _check(settings, check) for check in checks},
         "found": " + ".join(f"variables.{check.name}[0]" for check in checks),
-        # Names of containers are unique in a pod.
-        "another_image": (
-            "object.kind == 'Pod' && variables.containers[0].exists(n, !variables.containers[1].exists(o,"
-            " o[0] == n[0] && o[1].?image.orValue('') == n[1].?image.orValue('')))"
-        ),
+        # Names and images of each object: the containers of a pod that runs stay in their order.
+        "programs": "variables.containers.map(cs, cs.map(c, [c[0], c[1].?image.orValue('')]))",
+        "another_image": "object.kind == 'Pod' && variables.programs[0] != variables.programs[1]",
         "before": (
             "oldObject == null || variables.another_image ? [] : "
             + " + ".join(f"variables.{check.name}[1]" for check in checks)
