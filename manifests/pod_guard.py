@@ -1,7 +1,8 @@
 """The policy pack's checks of pods as an admission policy, for what comes into the cluster without this program.
 
 It renders the table that the pack reads too (pod_checks/), so that both give the same verdict. It judges pods and every
-kind that carries a pod template natively. What the pack asks of roles, webhooks, namespaces, volumes, releases and
+kind that carries a pod template natively; of a pod's status and binding, which kubelets and schedulers send often, the
+annotations alone, since these reach the pod. What the pack asks of roles, webhooks, namespaces, volumes, releases and
 custom resources stays in the pack: an operator's pods are judged here once they are created.
 
 An update is compared with what was there: what offended before and is left alone is no reason to refuse the removal of
@@ -35,8 +36,10 @@ BASELINE = tuple(check for check in table.CHECKS if check.rule in {"privileged",
 """Pod Security's baseline, for the guard of reservation pods. Not the rest of the table: KAI names its pods' nodes
 itself, and with simulated GPUs its image has no tag."""
 
+_ANNOTATED = ["pods/status", "pods/binding", "bindings"]
+"""What sets a pod's annotations, and nothing else that a check looks at."""
 _KINDS = {
-    "": ["pods", "pods/ephemeralcontainers", "podtemplates", "replicationcontrollers"],
+    "": ["pods", "pods/ephemeralcontainers", "podtemplates", "replicationcontrollers", *_ANNOTATED],
     "apps": ["daemonsets", "deployments", "replicasets", "statefulsets"],
     "batch": ["cronjobs", "jobs"],
 }
@@ -83,18 +86,23 @@ def variables(settings: StackSettings, checks: Sequence[Check]) -> dict[str, str
         settings: the stack's settings.
         checks: what is asked; the guard of reservation pods asks fewer than the table has.
     """
+    annotations = [check for check in checks if check.place is Place.ANNOTATIONS]
+
+    def texts(index: int) -> str:
+        few, all_texts = (
+            " + ".join(f"variables.{check.name}[{index}]" for check in some) for some in (annotations, checks)
+        )
+        return f"(variables.annotations_alone ? {few} : {all_texts})"
+
     return {
         **_boxes(settings),
         **_long(checks),
         **{check.name: _check(settings, check) for check in checks},
-        "found": " + ".join(f"variables.{check.name}[0]" for check in checks),
+        "found": texts(0),
         # Names and images of each object: the containers of a pod that runs stay in their order.
         "programs": "variables.containers.map(cs, cs.map(c, [c[0], c[1].?image.orValue('')]))",
         "another_image": "object.kind == 'Pod' && variables.programs[0] != variables.programs[1]",
-        "before": (
-            "oldObject == null || variables.another_image ? [] : "
-            + " + ".join(f"variables.{check.name}[1]" for check in checks)
-        ),
+        "before": ("oldObject == null || (!variables.annotations_alone && variables.another_image) ? [] : " + texts(1)),
         "fresh": "variables.found.map(l, l.filter(f, !variables.before.exists(o, f in o))).filter(l, l.size() > 0)",
         "text": "variables.fresh.map(l, l.join('; ')).join('; ')",
     }
@@ -157,6 +165,7 @@ def _boxes(settings: StackSettings) -> dict[str, str]:
 
     containers = of(*_CONTAINERS)
     return {
+        "annotations_alone": "object.kind == 'Binding' || request.?subResource.orValue('') == 'status'",
         "objects": "oldObject == null ? [dyn(object)] : [dyn(object), dyn(oldObject)]",
         "place": f"{literal(_TEMPLATES)}[?object.kind].orValue('spec.template.')",
         "templates": (
@@ -175,8 +184,9 @@ def _boxes(settings: StackSettings) -> dict[str, str]:
         "annotations": (
             "variables.objects.map(o, [[dyn('metadata'), dyn(o.metadata)]] + (o.kind == 'CronJob' ?"
             " [[dyn('spec.jobTemplate.metadata'), dyn(o.spec.jobTemplate.?metadata.orValue({}))]] : [])"
-            " + (o.kind == 'Pod' ? [] : [[dyn(variables.place + 'metadata'), dyn((o.kind == 'PodTemplate' ? o.template"
-            " : o.kind == 'CronJob' ? o.spec.jobTemplate.spec.template : o.spec.template).?metadata.orValue({}))]]))"
+            " + (o.kind in ['Pod', 'Binding'] ? [] : [[dyn(variables.place + 'metadata'),"
+            " dyn((o.kind == 'PodTemplate' ? o.template : o.kind == 'CronJob' ? o.spec.jobTemplate.spec.template"
+            " : o.spec.template).?metadata.orValue({}))]]))"
         ),
         # A pod that runs has a node's name; and KAI's binder names the node of its reservation pods on every platform.
         "node_was_chosen": (
@@ -208,7 +218,11 @@ def _long(checks: Sequence[Check]) -> dict[str, str]:
             for field in dict.fromkeys(fields)
         )
 
-    new, old = ("(" + " + ".join(f"variables.{name}[{index}]" for name in _LONG) + ")" for index in (0, 1))
+    new, old = (
+        f"(variables.long_annotations[{index}] + (variables.annotations_alone ? [] : "
+        f"variables.long_in_pods[{index}] + variables.long_in_containers[{index}]))"
+        for index in (0, 1)
+    )
     return {
         "long_in_pods": f"variables.specs.map(p, [{of('p', pods)}])",
         "long_in_containers": f"variables.containers.map(bs, bs.map(b, {of('b', containers)}))",
@@ -219,9 +233,6 @@ def _long(checks: Sequence[Check]) -> dict[str, str]:
             ".filter(l, l.size() > 0).map(l, l.join('; ')).join('; ')"
         ),
     }
-
-
-_LONG = ("long_in_pods", "long_in_containers", "long_annotations")
 
 
 def _lists(check: Check) -> list[str]:

@@ -9,6 +9,7 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -36,6 +37,7 @@ from tests.support.pods.corpus import (
     NV_FRACTIONS,
     REFUSED_BY_KUBERNETES,
     REFUSED_UNDER_NV_FRACTIONS,
+    both,
     plain,
 )
 from tests.support.pods.reservation_cases import NEAR
@@ -196,6 +198,61 @@ class TestEphemeralContainers:
         assert denied(response), "it would share the node's processes"
         assert "spec.hostPID is true" in response.json()["message"]
         assert "spec.nodeName" not in response.json()["message"]
+
+
+class TestAnnotationsOfOtherRequests:
+    """A status and a binding set annotations of a pod, and are no updates of it."""
+
+    CDI = {"nvidia.cdi.k8s.io/container.app": "nvidia.com/gpu=all"}  # noqa: RUF012 - a constant
+
+    def status(self, api: httpx2.Client, body: Json, pod: str = "running", *, dry: bool = True) -> httpx2.Response:
+        path = f"/api/v1/namespaces/{GUARDED}/pods/{pod}/status"
+        return api.patch(path, json=body, headers=MERGE, params=DRY if dry else {})
+
+    def test_a_status_brings_no_devices(self, api: httpx2.Client) -> None:
+        response = self.status(api, {"metadata": {"annotations": self.CDI}})
+        assert denied(response)
+        message = response.json()["message"]
+        assert "Pod running: metadata.annotations[nvidia.cdi.k8s.io/container.app] is nvidia.com/gpu=all" in message
+        assert self.status(api, {"metadata": {"annotations": {"note": "text"}}, "status": {"message": "x"}}).is_success
+
+    @pytest.mark.parametrize("path", ["pods/unbound/binding", "bindings"])
+    def test_a_binding_brings_no_devices(self, api: httpx2.Client, path: str) -> None:
+        pod = changed(plain("unbound"), "spec.schedulerName", "none")
+        post(api, path_of(pod, GUARDED), pod)
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "unbound", "annotations": self.CDI},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "cpu-1"},
+        }
+        try:
+            response = api.post(f"/api/v1/namespaces/{GUARDED}/{path}", json=binding)
+            assert denied(response)
+            assert "Binding unbound: metadata.annotations[nvidia.cdi.k8s.io/" in response.json()["message"]
+            harmless = changed(binding, "metadata.annotations", {"note": "bound"})
+            assert api.post(f"/api/v1/namespaces/{GUARDED}/{path}", json=harmless).is_success
+            bound = api.get(f"/api/v1/namespaces/{GUARDED}/pods/unbound").json()
+            assert bound["spec"]["nodeName"] == "cpu-1"
+            assert bound["metadata"]["annotations"] == {"note": "bound"}
+        finally:
+            api.delete(f"/api/v1/namespaces/{GUARDED}/pods/unbound", params={"gracePeriodSeconds": 0})
+            eventually(lambda: not api.get(f"/api/v1/namespaces/{GUARDED}/pods/unbound").is_success)
+
+    def test_what_a_pod_had_before_refuses_no_status(self, api: httpx2.Client) -> None:
+        pod = both(
+            ("spec.schedulingGates", [{"name": "example.com/wait"}]),
+            ("spec.hostPID", True),
+            ("metadata.annotations", self.CDI),
+        )(plain("annotated"))
+        with unguarded(api, pod):
+            post(api, path_of(pod, GUARDED), pod)
+        assert self.status(api, {"status": {"message": "x"}}, "annotated").is_success
+        more = {"metadata": {"annotations": {"cdi.k8s.io/more": "nvidia.com/gpu=1"}}}
+        response = self.status(api, more, "annotated")
+        assert denied(response)
+        assert "container.app" not in response.json()["message"]
+        assert "hostPID" not in response.json()["message"]
 
 
 class TestUpdates:
@@ -440,6 +497,24 @@ def test_the_policy_has_no_type_errors(api: httpx2.Client) -> None:
     assert checked() == {}
 
 
+@contextmanager
+def unguarded(api: httpx2.Client, refused: Json) -> Iterator[None]:
+    """The guarded namespace as it was before its guard, which refuses this object."""
+
+    def label(value: str | None) -> None:
+        body = {"metadata": {"labels": {pod_guard.LABEL: value}}}
+        api.patch(f"/api/v1/namespaces/{GUARDED}", json=body, headers=MERGE).raise_for_status()
+
+    refused = changed(refused, "metadata.name", "other")
+    label(None)
+    try:
+        eventually(lambda: create(api, refused).is_success)
+        yield
+    finally:
+        label(pod_guard.LABEL_ENFORCE)
+        eventually(lambda: not create(api, refused).is_success)
+
+
 def _with(count: int, field: str) -> Json:
     """The plain pod with a list or map of so many entries."""
     entries = {
@@ -493,18 +568,8 @@ class TestLongLists:
     def test_what_was_long_before_can_go_and_stay_but_not_change(self, api: httpx2.Client) -> None:
         pod = KINDS["Deployment"](_with(pod_guard.MAX_CONTAINERS + 1, "containers"))
         path = f"/apis/apps/v1/namespaces/{GUARDED}/deployments/long"
-
-        def guard(value: str | None) -> None:
-            label = {"metadata": {"labels": {pod_guard.LABEL: value}}}
-            api.patch(f"/api/v1/namespaces/{GUARDED}", json=label, headers=MERGE).raise_for_status()
-
-        guard(None)
-        try:
-            eventually(lambda: create(api, pod).is_success)
+        with unguarded(api, pod):
             stored = post(api, path_of(pod, GUARDED), changed(pod, "metadata.finalizers", ["example.com/stays"]))
-        finally:
-            guard(pod_guard.LABEL_ENFORCE)
-        eventually(lambda: not create(api, changed(pod, "metadata.name", "other")).is_success)
         stored = without(stored, "metadata.resourceVersion")
 
         def put(body: Json) -> httpx2.Response:
