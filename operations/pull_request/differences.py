@@ -94,7 +94,7 @@ def _shown(value: object) -> str | None:
 
 
 def _shown_once() -> Callable[[object], str | None]:
-    """Shows each value once, as long as all of them are held: many paths of a hostile plan may lead to a large one."""
+    """A `_shown` that writes each value once, while all are held: many paths of a plan may lead to a large one."""
     known: dict[int, str | None] = {}
 
     def shown(value: object) -> str | None:
