@@ -18,6 +18,10 @@ _UNKNOWN_REMEDY = (
     "output of another resource"
 )
 _PROGRAM_WHY = "what runs is not known before the update, so no rule can judge it: {why}"
+_ELSEWHERE_WHY = "what the file or address says becomes part of the chart, and no rule can judge it"
+_ELSEWHERE_REMEDY = (
+    "put the file into the program's folder and run the pack there, or write the values into the program"
+)
 _NOT_READ_WHY = "nothing below this point was judged"
 _NOT_READ_REMEDY = "write it flatter or smaller; no Kubernetes object needs this"
 
@@ -93,6 +97,9 @@ def _violations(rule: Rule, document: Document, stack: StackFacts) -> Iterator[V
                     yield Violation(path, hole, _PROGRAM_WHY.format(why=rule.why), _UNKNOWN_REMEDY)
                 elif rule.reads_path(document, path):
                     yield Violation(path, hole, _UNKNOWN_WHY.format(why=rule.why), _UNKNOWN_REMEDY)
+            case Hole.ELSEWHERE:
+                if rule.reads_path(document, path):
+                    yield Violation(path, hole, _ELSEWHERE_WHY, _ELSEWHERE_REMEDY)
             case Hole.TOO_DEEP | Hole.TOO_LARGE:
                 yield Violation(path, hole, _NOT_READ_WHY, _NOT_READ_REMEDY)
     for violation in rule.check(document, stack):

@@ -5,6 +5,7 @@ advisory (pulumi-policy 1.21, proxy.py and policy.py). Here an unknown value bec
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum, unique
 from typing import Any, TypeAlias
 
@@ -30,7 +31,22 @@ class Hole(Enum):
 
     UNKNOWN = "unknown until the update runs"
     TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels, or than {MAX_TEXTS} texts in each other"
+    ELSEWHERE = "not in the program's folder"
     TOO_LARGE = "text that is too large, or that repeats itself through YAML aliases"
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A file or an address. Its content is not part of the resource's inputs, so it counts as nothing at all.
+
+    Attributes:
+        file: the file's path; empty for an address.
+    """
+
+    file: str
+
+    def __bool__(self) -> bool:
+        return False
 
 
 _SENTINELS = frozenset(
@@ -44,7 +60,7 @@ _SENTINELS = frozenset(
         proxy.UNKNOWN_OBJECT_VALUE,
     }
 )
-_SCALARS = frozenset({type(None), bool, int, float, Hole})
+_SCALARS = frozenset({type(None), bool, int, float, Hole, Elsewhere})
 _PROXIES = frozenset({proxy._DictProxy, proxy._ListProxy})  # noqa: SLF001 - the SDK names them nowhere else
 
 
@@ -75,7 +91,7 @@ def plain(value: Any, depth: int = 0) -> object:  # noqa: ANN401 - anything
     return _unusual(value, depth)
 
 
-def _unusual(value: object, depth: int) -> object:
+def _unusual(value: object, depth: int) -> object:  # noqa: PLR0911 - one for each kind
     match value:
         case str() | int() | float():
             return value
@@ -87,8 +103,12 @@ def _unusual(value: object, depth: int) -> object:
             return plain(value.text, depth)
         case pulumi.AssetArchive():
             return plain(value.assets, depth)
+        case pulumi.FileAsset():
+            return Elsewhere(str(value.path))
+        case pulumi.RemoteAsset():
+            return Elsewhere("")
         case _:
-            # Files and addresses: their content is not part of the resource's inputs.
+            # Archives.
             return None
 
 

@@ -29,7 +29,7 @@ _GZIP = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _SHORTEST = 8
 _SHORTEST_BASE64 = 40
-_LONGEST = 2_000_000
+LONGEST = 2_000_000
 _MOST_NODES = 50_000
 """Values in one text, each counted as often as YAML aliases repeat it; more of them are a bomb, not a manifest."""
 
@@ -74,7 +74,7 @@ def decoded(text: str) -> str:
         try:
             data = base64.b64decode(text, validate=False)
             if data.startswith(_GZIP):
-                data = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, _LONGEST + 1)
+                data = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, LONGEST + 1)
             text = data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8")
         except (binascii.Error, zlib.error, UnicodeDecodeError):
             return text
@@ -94,7 +94,7 @@ def parse(text: str) -> tuple[list[object], str]:
     Raises:
         RefusedTextError: if there is too much of it.
     """
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST:
         raise RefusedTextError
     parsed, rest = _documents(text)
     return [*parsed, *(value for body in heredocs(rest) for value in _documents(body)[0])], rest

@@ -4,16 +4,20 @@ Not by type token: a pod hides in `*List` and `*Patch` kinds, templates at any d
 patches. Every key of every object is indexed once; rules look keys up.
 """
 
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from pathlib import Path as File
 from typing import NamedTuple
 
 from policy.bridged import is_bridged, kubernetes_kind, kubernetes_spelling
 from policy.cel import NotALiteralError, read_choices
-from policy.reading import MAX_TEXTS, TEXT, Hole, Path, dict_of, list_of, plain, text_of
-from policy.texts import RefusedTextError, decoded, is_manifest, parse
+from policy.chart_values import written_out
+from policy.own_exceptions import PROGRAM_FOLDER
+from policy.reading import MAX_TEXTS, TEXT, Elsewhere, Hole, Path, dict_of, list_of, plain, text_of
+from policy.texts import LONGEST, RefusedTextError, decoded, is_manifest, parse
 
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 _CONTAINER_LISTS = frozenset(CONTAINER_LISTS)
@@ -247,6 +251,7 @@ def _mutations(document: Document) -> Iterator[Document]:
 def _walked(document: Document) -> Document:
     schemas = _SCHEMAS if document.is_only("CustomResourceDefinition") else frozenset()
     code = _CODE if document.is_only(*_WITH_CODE) else ()
+    of_k3s = document.is_kind("HelmChart")
     todo: list[tuple[Path, str, object, dict[str, object]]] = [(document.path, _key(document.path), document.root, {})]
     while todo:
         path, key, node, parent = todo.pop()
@@ -257,23 +262,42 @@ def _walked(document: Document) -> Document:
                     document.texts.append((path, text))
             case dict():
                 _index(document, path, node, parent)
-                todo += [((*path, name), name, value, node) for name, value in node.items() if name not in schemas]
+                todo += [
+                    (below := (*path, name), name, written_out(below, value, of_k3s=of_k3s), node)
+                    for name, value in node.items()
+                    if name not in schemas
+                ]
             case list():
                 todo += [((*path, index), key, value, {}) for index, value in enumerate(node)]
             case Hole():
                 document.holes.append((path, node))
+            case Elsewhere() if key in _VALUES:
+                # Helm reads it; other files go to hosts, or are nobody's manifests.
+                content = _file_of_program(node.file)
+                todo.append((path, key, Hole.ELSEWHERE if content is None else content, {}))
             case _:
                 pass
     return document
 
 
+def _file_of_program(name: str) -> str | None:
+    """What a file says; nothing for one that is not in the program's folder, whoever reads it there."""
+    folder = os.environ.get(PROGRAM_FOLDER)
+    if not name or not folder:
+        return None
+    root = File(folder).resolve()
+    path = (root / name).resolve()
+    if not path.is_relative_to(root) or not path.is_file() or path.stat().st_size > LONGEST:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 def _index(document: Document, path: Path, node: dict[str, object], parent: dict[str, object]) -> None:
     for key, value in node.items():
         document.keys.setdefault(_field_name(key), []).append(Field((*path, key), value, node))
-    if isinstance(name := node.get("name"), str) and "." in name and "value" in node:
-        # A chart's value by its dotted name, as `helm --set` and Argo CD's parameters take it.
-        steps = (*path, *name.split("."))
-        document.keys.setdefault(_field_name(name), []).append(Field(steps, node["value"], node))
     if any(isinstance(node[key], (list, Hole)) for key in _CONTAINER_LISTS.intersection(node)):
         metadata = dict_of(node.get("metadata") or parent.get("metadata"))
         document.pods.append(Pod(path, node, metadata))
