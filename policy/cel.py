@@ -12,6 +12,7 @@ from itertools import chain, repeat
 
 _TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|-?\d+(?:\.\d+)?|[A-Za-z_][\w.]*|[{}\[\]:,]|\S)""")
 _LITERALS = {"true": True, "false": False, "null": None}
+_TYPES = frozenset({"Object", "JSONPatch"})
 _MAX_DEPTH = 60
 _OPTIONAL = re.compile(r"(?<=[.\[])\?")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
@@ -76,7 +77,7 @@ def _value(tokens: Iterator[str], token: str, depth: int) -> object:
         return _string(token)
     if re.fullmatch(r"-?\d+(?:\.\d+)?", token):
         return float(token) if "." in token else int(token)
-    if (token == "Object" or token.startswith("Object.")) and next(tokens) == "{":  # noqa: S105 - CEL's type name
+    if (token in _TYPES or token.startswith("Object.")) and next(tokens) == "{":
         return _object(tokens, depth, typed=True)
     raise NotALiteralError
 

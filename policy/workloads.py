@@ -329,3 +329,7 @@ def _index_patch(document: Document, path: Path, node: dict[str, object]) -> Non
     appended = isinstance(target[-1], int) or steps[-1] == "-"
     value = [node.get("value")] if appended else node.get("value")
     document.keys.setdefault(key.casefold(), []).append(Field(target, value, node))
+    holder = target[-2] if len(target) > len(path) + 1 and isinstance(target[-1], str) else None
+    if isinstance(holder, str) and "{{" not in holder:
+        # Some rules ask for the object around it, such as a hostPath or a roleRef; Kyverno may compute an index.
+        document.keys.setdefault(holder.casefold(), []).append(Field(target[:-1], {target[-1]: value}, node))

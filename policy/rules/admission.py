@@ -3,9 +3,12 @@
 import re
 from collections.abc import Iterator
 
+from pod_checks import table
+from pod_checks.language import Place
 from policy import grants
 from policy.cel import NotALiteralError, computes_fields, is_always_true, read_choices, takes_objects
 from policy.findings import Told, Violation, told_name
+from policy.interpreter import fields_read
 from policy.reading import Hole, Path, dict_of, list_of, names, text_of
 from policy.rule import Rule
 from policy.stack_platform import OVERRIDES, RESERVATION, StackFacts
@@ -26,12 +29,23 @@ _ALL_BUT_SOME = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "val
 _GUARD_RESOURCES = frozenset({"validatingadmissionpolicies", "validatingadmissionpolicybindings"})
 _TAKE_AWAY = frozenset({"delete", "deletecollection", "update", "patch"})
 _MAX_TIMEOUT_SECONDS = 10
-_ADDS = re.compile(
-    r"\b(privileged|hostPath|host(?:Network|PID|IPC|Port|Process)|capabilities|procMount|allowPrivilegeEscalation"
-    r"|runAsUser|runtimeClassName|seccompProfile|appArmorProfile|seLinuxOptions|sysctls|volumeDevices|nodeName"
-    r"|ephemeralContainers|pod-security)\b",
-    re.IGNORECASE,
+_ELSE_ADDED = frozenset(
+    {
+        *("allowPrivilegeEscalation", "runAsUser", "runtimeClassName", "nodeName", "ephemeralContainers"),
+        "pod-security",
+        table.VISIBLE_DEVICES,
+    }
 )
+_ADDED = _ELSE_ADDED.union(
+    shape.partition(".")[0]
+    for rule in ("privileged", "host-paths", "host-access", "devices")
+    for shape in fields_read(rule) - {"httpGet.host", "tcpSocket.host"}
+)
+"""What a table's check forbids is known by these words; probes are common, so they are none."""
+_ADDED_ANNOTATIONS = [
+    prefix.rstrip("/") for check in table.CHECKS if check.place is Place.ANNOTATIONS for prefix in check.fields
+]
+_ADDS = re.compile(rf"\b({'|'.join(map(re.escape, sorted({*_ADDED, *_ADDED_ANNOTATIONS})))})\b", re.IGNORECASE)
 _UNKNOWABLE = "what the expression adds can't be known without a request"
 _OWN_SCOPE = "the policy's own constraints are the scope"
 _AS_WRITTEN = "leave the policy's constraints as the program writes them"
@@ -86,10 +100,14 @@ def _mutations(document: Document) -> Iterator[Violation]:
     kind = text_of(parameter.get("kind")) if parameter.get("apiVersion") == "v1" else ""
     for field in document.fields("expression"):
         text = text_of(field.value)
-        if not _WRITES.intersection(field.path) or not text or _is_literal(text):
+        literal = _is_literal(text)
+        # A patch says only in its path where its value goes, or it copies one.
+        if not _WRITES.intersection(field.path) or not text or (literal and "JSONPatch" not in text):
             continue
         if match := _ADDS.search(text):
             yield Violation(field.path, Told(match.group()))
+        elif literal:
+            continue
         elif computes_fields(text) or _COMPUTED_TEXT.search(text):
             yield Violation(field.path, Told("a computed path or text"), _UNKNOWABLE, "write paths and values out")
         elif takes_objects(text, kind):

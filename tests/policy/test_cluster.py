@@ -261,9 +261,17 @@ CHANGES: list[tuple[str, str, str, object, str]] = [
         "admission",
         MUTATION,
         _PATCH,
-        '[JSONPatch{op: "add", path: "/spec/hostNetwork", value: true}]',
+        '[JSONPatch{op: "copy", from: "/spec/enableServiceLinks", path: "/spec/hostNetwork"}]',
         "spec.mutations[1].jsonPatch.expression",
     ),
+    *[
+        ("rbac", MUTATION, _PATCH, f"[JSONPatch{{op: 'add', path: '{path}', value: {value}}}]", field)
+        for path, value, field in (
+            ("/rules/-", "{'apiGroups': ['*'], 'resources': ['pods'], 'verbs': ['get']}", "apiGroups[0]"),
+            ("/subjects/-", "Object.subjects{kind: 'Group', name: 'system:authenticated'}", "subjects[0].name"),
+            ("/roleRef/name", "'cluster-admin'", "roleRef.name"),
+        )
+    ],
     (
         "admission",
         MUTATION,

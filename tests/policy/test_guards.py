@@ -158,6 +158,36 @@ def test_a_command_that_takes_nothing_away_passes(command: str) -> None:
     assert rules_and_paths(COMMAND, changed(COMPLIANT[COMMAND], "create", command)) == set()
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "rules"),
+    [
+        ("/spec/hostNetwork", "true", {"admission", "host-access"}),
+        ("/spec/volumes/-", "{'name': 'x', 'gitRepo': {'repository': 'x'}}", {"admission", "host-paths"}),
+        ("/spec/volumes/0/hostPath/path", "'/'", {"admission", "host-paths"}),
+        ("/metadata/annotations/cdi.k8s.io~1x", "'nvidia.com/gpu=all'", {"admission", "devices"}),
+        ("/spec/nodeName", "'x'", {"admission"}),
+        ("/metadata/labels/a", "'b'", set()),
+        ("/spec/securityContext/supplementalGroups", "[44]", set()),
+    ],
+)
+def test_a_patch_that_is_written_out_is_judged_by_its_words_and_by_what_it_makes(
+    path: str, value: str, rules: set[str]
+) -> None:
+    expression = f"[JSONPatch{{op: 'add', path: '{path}', value: {value}}}]"
+    found = findings(MUTATION, changed(COMPLIANT[MUTATION], _PATCH, expression))
+    assert {finding.rule for finding in found} == rules
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["NVIDIA_VISIBLE_DEVICES", "gitRepo", "flexVolume", "cdi.k8s.io/x", "nvidia.cdi.k8s.io/x", "seLinuxOptions"],
+)
+def test_an_expression_that_computes_something_has_no_word_of_a_check(word: str) -> None:
+    for text, found in ((word, 1), ("harmless", 0)):
+        expression = f"Object{{spec: Object.spec{{x: object.spec.x + ['{text}']}}}}"
+        assert len(findings(MUTATION, changed(COMPLIANT[MUTATION], _EXPRESSION, expression))) == found
+
+
 @pytest.mark.parametrize("token", [NAMESPACE, f"{NAMESPACE}Patch"])
 def test_a_namespace_goes_unguarded_by_no_label_of_a_program(token: str) -> None:
     for value, found in (("enforce", False), ("off", True)):
