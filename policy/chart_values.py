@@ -13,7 +13,7 @@ from policy.reading import Hole
 _TERRAFORM = frozenset({"set", "sets", "setList", "setLists", "setSensitive", "setSensitives"})
 _KEYS = frozenset({"name", "value", "values", "type", "forceString"})
 _STEP = re.compile(r"((?:[^\\.\[\]]|\\.)+)|\[(\d{1,9})\]", re.DOTALL)
-_COMMA = re.compile(r"((?:[^\\,{}]|\\.|\{(?:[^\\}]|\\.)*\}|[{}])+)", re.DOTALL)
+_MARK = re.compile(r"\\.|[=,{}]", re.DOTALL)
 _ASSIGNED = re.compile(r"((?:[^\\=]|\\.)*)=(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _WORDS: dict[str, object] = {"true": True, "false": False, "null": None}
@@ -73,9 +73,28 @@ def _read(name: str, value: object) -> Iterator[tuple[list[str | int], object]]:
     if not isinstance(value, str):
         yield _steps(name), value
         return
-    for part in _COMMA.findall(f"{name}={value}"):
+    for part in _parts(f"{name}={value}"):
         if assigned := _ASSIGNED.fullmatch(part):
             yield _steps(assigned.group(1)), _value(assigned.group(2))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """What stands between commas that are in no list; a list is only a value that begins with a brace."""
+    begin = opened = 0
+    assigned = False
+    for mark in _MARK.finditer(text):
+        match mark.group():
+            case "=" if not assigned:
+                assigned = True
+                opened = int(text.startswith("{", mark.end()))
+            case "}":
+                opened = 0
+            case "," if not opened:
+                yield text[begin : mark.start()]
+                begin, assigned = mark.end(), False
+            case _:
+                pass
+    yield text[begin:]
 
 
 def _steps(name: str) -> list[str | int]:
@@ -84,7 +103,7 @@ def _steps(name: str) -> list[str | int]:
 
 def _value(text: str) -> object:
     if text.startswith("{") and text.endswith("}"):
-        return [_value(item) for item in _COMMA.findall(text[1:-1])]
+        return [_ESCAPED.sub(r"\1", item) for item in _parts(text[1:-1])]
     return _WORDS.get(text, _ESCAPED.sub(r"\1", text))
 
 
