@@ -93,7 +93,7 @@ class Symptom(StrEnum):
     NO_LIBRARY = "library not found"
     CLOSED = "devices missing or closed"
     UNKNOWN_ID = "unknown device id"
-    SEVERAL = "not exactly one GPU"
+    SEVERAL = "more than one GPU"
     NO_RUNTIME = "no runtime nvidia on the node"
     NO_FOLDER = "a mounted folder is not on the node"
     NO_GPU = "no free GPU"
@@ -160,9 +160,9 @@ MEANINGS: Mapping[Symptom, Meaning] = MappingProxyType(
             pattern=_like("unsupported device id", "unresolvable CDI devices"),
         ),
         Symptom.SEVERAL: Meaning(
-            "the driver shows none or several GPUs where KAI takes exactly one: a discrete GPU beside the integrated "
-            "one, or MIG; no rung changes that",
-            pattern=_like(r"found \d+ devices, 1 was expected"),
+            "the driver shows several GPUs where KAI takes exactly one: a discrete GPU beside the integrated one, or "
+            "MIG; no rung changes that",
+            pattern=_like(r"found (?!0 )\d+ devices, 1 was expected"),
         ),
         Symptom.NO_API: Meaning(
             "the pod ran and could not speak with the API server, before or after it asked for the GPU: look at the "
@@ -177,10 +177,19 @@ MEANINGS: Mapping[Symptom, Meaning] = MappingProxyType(
             _like("LIBRARY_NOT_FOUND", "NVML Shared Library Not Found"),
         ),
         Symptom.CLOSED: Meaning(
-            "the library is there, and the device files are missing or closed to the pod's user: a toolkit up to 1.18, "
-            "or one that is told not to add their groups",
+            "the library is there, and the device files are missing, or closed to the pod's user or to its container: "
+            "a toolkit up to 1.18, or one that is told not to add their groups",
             frozenset({Feature.RUNTIME_CLASS, Feature.GROUPS, Feature.ROOT, Feature.PRIVILEGED}),
-            _like("Driver Not Loaded", "DRIVER_NOT_LOADED", "NO_PERMISSION", "Insufficient Permissions"),
+            # The last two were seen of NVIDIA's own NVML (driver 580.159.04): where the container's device cgroup does
+            # not have the driver's control device, and where it has this one and not the GPU's.
+            _like(
+                "Driver Not Loaded",
+                "DRIVER_NOT_LOADED",
+                "NO_PERMISSION",
+                "Insufficient Permissions",
+                "NVML: (ERROR_UNKNOWN|Unknown Error)",
+                r"found 0 devices, 1 was expected",
+            ),
         ),
         Symptom.NOT_STARTED: Meaning(
             "its container did not start in time, and nothing says why: look at the kubelet and at the image's pull",

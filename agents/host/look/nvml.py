@@ -51,7 +51,9 @@ def ask(tools: Tools, driver: Driver, *, jetpack: str | None) -> Nvml:
     # The loader would find this machine's own library for a prepared root that has none.
     if folder is None and not tools.root.is_machine:
         return Nvml(driver.libraries.where(NVML))
-    data = driver_child.ask(tools, _LIBRARY, folder)
+    file = driver.libraries.file_of(NVML)
+    own = [] if tools.root.is_machine or file is None else [str(tools.root.path(tools.root.real(file) or file))]
+    data = driver_child.ask(tools, _LIBRARY, folder, *own)
     if not data["ok"]:
         return Nvml(str(data["reason"]), hangs=bool(data.get("hangs")))
     gpus = tuple(

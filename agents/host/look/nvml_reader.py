@@ -6,6 +6,7 @@ loads `libnvidia-ml.so.1` through the ordinary loader only.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pynvml
@@ -14,11 +15,19 @@ from agents.host.look.driver_child import answer
 
 
 def main() -> None:
-    """Print `{"ok": true, "driver": str|null, "gpus": [...]}` or `{"ok": false, "reason": str}`."""
+    """Print `{"ok": true, "driver": str|null, "gpus": [...]}` or `{"ok": false, "reason": str}`.
+
+    The argument is the library's path, for a prepared root: where the loader can't use it, it finds this machine's.
+    """
     answer(_read)
 
 
-def _read(_arguments: list[str]) -> dict[str, Any]:
+def _read(arguments: list[str]) -> dict[str, Any]:
+    try:
+        if arguments:
+            ctypes.CDLL(arguments[0])
+    except OSError as error:
+        return {"ok": False, "reason": f"NVML's library can't be loaded: {error}"}
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

@@ -12,9 +12,9 @@ from operations.doctor.checks.binding import UNBOUND
 from operations.doctor.facts import Facts, Source
 
 _LIBRARY = re.compile("ERROR_LIBRARY_NOT_FOUND")
-_DRIVER = re.compile("Driver Not Loaded|Insufficient Permissions")
+_DRIVER = re.compile("Driver Not Loaded|Insufficient Permissions|NVML: Unknown Error|found 0 devices, 1 was expected")
 _MISMATCH = re.compile("Driver/library version mismatch")
-_COUNT = re.compile(r"found \d+ devices, 1 was expected")
+_COUNT = re.compile(r"found (?!0 )\d+ devices, 1 was expected")
 _CANT_PULL = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName"}
 
 
@@ -131,14 +131,15 @@ CHECKS = (
     ),
     reservation_check(
         "KA0505",
-        "A reservation pod finds no driver",
-        _by_log(_line(_DRIVER), "finds NVML, and no driver behind it."),
-        symptom="The log says `unable to initialize NVML: Driver Not Loaded` or `Insufficient Permissions`.",
-        cause="The libraries are there and the device files are not, or the pod may not open them: on a Jetson they "
-        "are of root and group video.",
+        "A reservation pod can't open its GPU",
+        _by_log(_line(_DRIVER), "finds NVML, and can't open its GPU."),
+        symptom="The log says `unable to initialize NVML:` and `Driver Not Loaded`, `Insufficient Permissions` or "
+        "`Unknown Error`, or it says `found 0 devices, 1 was expected`.",
+        cause="The libraries are there, and the device files are not, or the pod may not open them: on a Jetson they "
+        "are of root and group video. `Unknown Error` and `found 0 devices`: its container's device cgroup lacks them.",
         remedy="On a Jetson, raise reservation.privilege (`make probe-privilege` asks the board how far). Elsewhere "
-        "load the driver on the host: nvidia-smi.",
-        source="KAI v0.17.0 pkg/resourcereservation/discovery; NVML's documentation",
+        "load the driver on the host (nvidia-smi), and give reservation pods RuntimeClass nvidia (KA0516).",
+        source="KAI v0.17.0 pkg/resourcereservation/discovery; NVML of driver 580.159.04 in containers of runc",
         explains=UNBOUND,
     ),
     reservation_check(
@@ -146,8 +147,7 @@ CHECKS = (
         "A reservation pod sees more than one GPU",
         _by_log(_line(_COUNT), "does not see exactly one GPU."),
         symptom="The log says `found N devices, 1 was expected`.",
-        cause="The pod is privileged, or gets all GPUs by its environment: then it sees every GPU of the node. With "
-        "none, the device plugin and the runtime do not agree on names.",
+        cause="The pod is privileged, or gets all GPUs by its environment: then it sees every GPU of the node.",
         remedy="Take global privilege back (reservationContainerSecurityContext, a patched binder, another admission "
         "webhook): only single-GPU Jetsons may have it, per node.",
         source="KAI v0.17.0 pkg/resourcereservation/discovery/discovery.go",

@@ -25,11 +25,12 @@ static int copy(char *into, unsigned int length, const char *text) {
     return SUCCESS;
 }
 
-/* Opens a device file as the driver's library does. Codes: nvml.h, nvmlInit_v2. */
+/* Opens a device file as the driver's library does. Codes: nvml.h, nvmlInit_v2; EPERM is a device cgroup's verdict
+   (driver 580.159.04 in a container of runc). */
 static int open_device(const char *path) {
     int device = open(path, O_RDWR | O_CLOEXEC);
     if (device >= 0) return close(device) ? UNKNOWN : SUCCESS;
-    if (errno == EACCES || errno == EPERM) return NO_PERMISSION;
+    if (errno == EACCES) return NO_PERMISSION;
     return errno == ENOENT ? DRIVER_NOT_LOADED : UNKNOWN;
 }
 

@@ -213,7 +213,18 @@ def test_a_library_that_crashes_or_hangs_does_not_take_the_probe_with_it(orin: H
 def test_a_library_for_another_architecture_is_told(tmp_path: Path) -> None:
     host = prepare(tmp_path / "host", Board.JETPACK_6)
     host.write(f"{_TEGRA_FOLDER}/libnvidia-ml.so.1", b"\x7fELF" + bytes(200), 0o755)
-    assert _probed(host)["nvml"]["ok"] is False
+    reason = _probed(host)["nvml"]["reason"]
+    assert reason.startswith("NVML's library can't be loaded: ")
+    assert f"{_TEGRA_FOLDER}/libnvidia-ml.so.1" in reason
+
+
+@needs_compiler
+def test_this_machines_nvml_does_not_answer_for_a_prepared_root(tmp_path: Path, library: Path) -> None:
+    host = prepare(tmp_path / "host", Board.JETPACK_6)
+    host.write(f"{_TEGRA_FOLDER}/libnvidia-ml.so.1", b"\x7fELF" + bytes(200), 0o755)
+    found = _probed(host, LD_LIBRARY_PATH=str(library.parent))
+    assert found["nvml"]["ok"] is False
+    assert found["gpus"][0]["uuid"] is None
 
 
 @pytest.mark.parametrize("distribution", Distribution)

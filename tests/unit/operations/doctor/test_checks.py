@@ -67,6 +67,24 @@ def test_of_several_reservation_pods_the_newer_one_is_to_go_whatever_its_name(ap
     assert judged.remedy.endswith("delete pod gpu-reservation-1")
 
 
+@pytest.mark.parametrize(
+    "log",
+    [
+        "unable to initialize NVML: Insufficient Permissions",
+        "unable to initialize NVML: Unknown Error",
+        "found 0 devices, 1 was expected",
+    ],
+)
+def test_a_gpu_that_a_reservation_pod_can_not_open_is_told_however_nvml_says_it(
+    log: str, api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    do.silent(log)(world)
+    found = fired(world.diagnosis(api, tmp_path))
+    assert found["KA0505"].finding.evidence[0] == f"log: {log}"
+    assert "KA0506" not in found
+
+
 def test_a_pod_with_several_gpus_is_looked_for_in_each_of_its_groups(api: ApiServer, tmp_path: Path) -> None:
     world = world_of(jetson)
     labels = {f"runai-gpu-group/{group}": group for group in (GROUP, "nobody")}
