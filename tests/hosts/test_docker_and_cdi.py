@@ -2,7 +2,10 @@
 
 import json
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -153,6 +156,41 @@ def test_a_docker_without_its_service_is_refused_before_anything_is_changed(
     assert "switch docker.configure off" in run.answer["error"]["remedy"]
     assert host.snapshot() == before
     assert not (host.folder.parent / "calls").exists()
+
+
+def test_a_docker_that_was_masked_is_refused_and_does_not_keep_a_host_from_being_restored(host: HostRoot) -> None:
+    assert host.run("configure", desired=_docker()).code == 0
+    mask = host.path("/etc/systemd/system/docker.service")
+    mask.parent.mkdir(parents=True, exist_ok=True)
+    mask.symlink_to("/dev/null")
+    host.program("systemctl", 'echo "Unit docker.service is masked." >&2; exit 1')
+    refused = host.run("configure", desired=_docker())
+    assert "or it is masked" in refused.answer["error"]["message"]
+    restored = host.run("restore")
+    assert (restored.code, restored.answer["restarted"]) == (0, []), restored.errors
+    assert not host.path(_DOCKER).exists()
+    assert not host.path("/var/lib/kai-anywhere").exists()
+
+
+def test_a_restart_that_a_killed_run_owes_is_paid_by_the_run_that_does_not_ask_for_docker(host: HostRoot) -> None:
+    assert host.run("configure", desired=_docker()).code == 0
+    calls = host.folder.parent / "calls"
+    calls.unlink()
+    # The run that takes Docker's part back ends with its file written and Docker not restarted.
+    host.program("systemctl", "kill -KILL $PPID")
+    killed = subprocess.run(
+        [sys.executable, "-m", "agents.host", "configure", "--root", str(host.folder)],
+        input=json.dumps(desired(Board.JETPACK_6)).encode(),
+        env=host.environment(),
+        check=False,
+        timeout=120,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert not host.path(_DOCKER).exists()
+    host.program("systemctl", f'echo "$@" >> {calls}')
+    run = host.run("configure", desired=desired(Board.JETPACK_6))
+    assert (run.code, run.answer["restarted"]) == (0, ["docker"]), run.errors
+    assert host.run("check", desired=desired(Board.JETPACK_6)).code == 0
 
 
 def test_a_docker_whose_service_is_in_etc_or_made_of_a_script_is_configured(host: HostRoot) -> None:

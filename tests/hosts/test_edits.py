@@ -344,6 +344,24 @@ def test_containerd_1_repeats_a_registrys_password_for_root_alone(
     assert host.run("check", desired=_BY_HOST).code == 0
 
 
+def test_containerd_1_gives_back_somebodys_drop_in_with_its_mode(
+    containerd_1: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, programs, serve, containerd_1)
+    imported = 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]'
+    host.write(_MAIN, MAIN_V2.replace("version = 2", imported))
+    host.write(_NVIDIA, "version = 2\n# theirs\n", 0o644)
+    tried = tmp_path / "tried"
+    host.program("systemctl", f"[ -e {tried} ] || {{ : > {tried}; exit 1; }}")
+    failed = host.run("configure", desired=_BY_HOST)
+    assert failed.answer["rolled_back"] is True, failed.errors
+    assert (host.read(_NVIDIA), host.path(_NVIDIA).stat().st_mode & 0o777) == ("version = 2\n# theirs\n", 0o644)
+    assert host.run("configure", desired=_BY_HOST).code == 0
+    assert host.path(_NVIDIA).stat().st_mode & 0o777 == 0o600
+    assert host.run("restore").code == 0
+    assert (host.read(_NVIDIA), host.path(_NVIDIA).stat().st_mode & 0o777) == ("version = 2\n# theirs\n", 0o644)
+
+
 def test_a_comment_in_another_encoding_stays_byte_for_byte(
     containerd_1: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
 ) -> None:

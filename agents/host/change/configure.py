@@ -34,6 +34,7 @@ from agents.host.steps import toolkit as step_toolkit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agents.host.change.files import Owner
     from agents.host.change.journal import Original
     from agents.host.desired import Desired
     from agents.host.steps.service import Service
@@ -138,13 +139,13 @@ def _apply(context: Context, result: Result) -> None:
     services = list({step.service.name: step.service for step in result.steps if step.service}.values())
     owed = tuple(journal.pending)
     changes = _begin(context, result.steps, services)
-    written: list[Change] = []
+    written: list[tuple[Change, Owner]] = []
     attempted: list[Service] = []
     try:
         for planned in changes:
             _refuse_changed_meanwhile(tools, planned)
             files.make_folders(tools.root.target(planned.path).parent)
-            written.append(planned)
+            written.append((planned, files.owner_of(tools.root.target(planned.path)) or planned.owner))
             write(tools, planned)
         for service in services:
             say(f"restarting {service.name}")
@@ -184,15 +185,17 @@ def _begin(context: Context, steps: list[Step], services: list[Service]) -> list
     return [*copies, *changes]
 
 
-def _roll_back(context: Context, written: list[Change], attempted: list[Service], error: HostError) -> None:
+def _roll_back(
+    context: Context, written: list[tuple[Change, Owner]], attempted: list[Service], error: HostError
+) -> None:
     say(f"rolling back: {error.message}")
     # The run's own time may be what ran out.
     tools = Tools(context.tools.root, Deadline(max(_ROLLBACK_SECONDS, context.desired.restart_seconds)))
     try:
-        for planned in reversed(written):
+        for planned, former in reversed(written):
             # The write that failed has changed nothing, and would fail again; what somebody changed since is theirs.
             if tools.root.read_bytes(planned.path) == planned.after:
-                write(tools, Change(planned.path, planned.after, planned.before, planned.owner))
+                write(tools, Change(planned.path, planned.after, planned.before, former))
         for service in attempted:
             service.bring_up(tools, context.desired.restart_seconds)
             context.journal.restarted(service.name)
@@ -232,7 +235,9 @@ def _no_longer_wanted(context: Context, steps: list[Step]) -> list[Step]:
         # The journal goes on to hold the original of what stays: no copy is needed.
         changes = () if taken.stays else taken.changes
         what = "is taken back, since it is no longer asked for" if changes else "is what it was"
-        restart = restarts.get(original.step) if taken.edits(original) else None
+        restart = restarts.get(original.step)
+        if restart and not taken.edits(original) and not context.owes_restart(restart.name):
+            restart = None
         left.append(Step(_LEFTOVERS, taken.note or f"{original.path} {what}", changes, restart))
     return left or [Step(_LEFTOVERS, "nothing to take back")]
 

@@ -38,8 +38,7 @@ def owner_of(path: Path) -> Owner | None:
 def replace(path: Path, content: bytes, owner: Owner) -> None:
     """Put content in place of a file in one step, on the disk when this returns.
 
-    The temporary file has a fixed name in the same folder, one that no `*.toml` import takes in: what a killed run left
-    is overwritten by the next.
+    The temporary file has a fixed name: what a killed run left is overwritten by the next.
 
     Raises:
         HostError: The folder is read-only, the disk is full, or the like; the file is what it was.
@@ -103,8 +102,9 @@ def missing_folders(path: Path) -> list[Path]:
 
 
 def temporary_of(path: Path) -> Path:
-    """The temporary file's name."""
-    return path.parent / f".{path.name}.kai-anywhere"
+    """The temporary file's path, where no runtime reads it: containerd may import every file of `conf.d`."""
+    folder = path.parent.parent if path.parent.name == "conf.d" else path.parent
+    return folder / f".{path.name}.kai-anywhere"
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -120,7 +120,7 @@ class Journal:
                 change.path,
                 step,
                 None if change.before is None else self._store(change.before),
-                None if change.before is None else change.owner,
+                None if change.before is None else files.owner_of(target),
             )
             # Until it is replaced, what was written before is ours too.
             former = tuple(sha256 for sha256 in original.written if sha256 == _sha256(change.before))

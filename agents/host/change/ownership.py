@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Optional, Tuple
 
 from agents.host.change.files import PRIVATE, Owner
@@ -118,7 +118,11 @@ def _taken_back(root: Root, journal: Journal, original: Original, former: bytes 
         return TakenBack((), f"{path} stays: somebody else made nvidia the default runtime", stays=True)
     # What stays as a whole does not hold the original any more.
     copies = beside(root, path, former) if left == current and not _has_parts(original) else ()
-    return TakenBack(change(root, path, left) + copies, "" if left == former else note)
+    changes = change(root, path, left)
+    if left == former and original.owner and step_containerd.is_whole(path):
+        # It was made private, since it repeated what others may not read.
+        changes = tuple(replace(planned, owner=original.owner) for planned in changes)
+    return TakenBack(changes + copies, "" if left == former else note)
 
 
 def _edited(journal: Journal, original: Original, current: bytes, *, every: bool = False) -> _Left:

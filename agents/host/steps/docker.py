@@ -93,8 +93,8 @@ def _refuse_without_service(tools: Tools) -> None:
         return
     found = tools.find("dockerd") or tools.find("docker")
     raise HostError(
-        f"This host has {found}, but no docker.service, which would read {DOCKER_CONFIG}: Docker's snap and Podman's "
-        "stand-in for Docker have none."
+        f"This host has {found}, but no docker.service, which would read {DOCKER_CONFIG}, or it is masked: Docker's "
+        "snap and Podman's stand-in for Docker have none."
         if found
         else "There is no Docker on this host: neither a docker.service nor a `docker`.",
         "Install Docker Engine (the package docker-ce or docker.io), or switch docker.configure off; "

@@ -91,6 +91,9 @@ def docker() -> Service:
 def has_docker(tools: Tools) -> bool:
     """Whether there is a service to restart; a `docker` alone may be Docker's snap or Podman's stand-in."""
     units = [tools.root.path(f"{folder}/{_DOCKER_UNIT}") for folder in _UNIT_FOLDERS]
+    # As `systemctl mask` leaves it, for good or until the next boot: systemd refuses to start it.
+    if any(unit.is_symlink() and os.readlink(str(unit)) == os.devnull for unit in units):
+        return False
     # In a prepared root, a link may lead nowhere.
     return any(unit.is_symlink() or unit.exists() for unit in units)
 
