@@ -72,7 +72,7 @@ def guard_policy(settings: StackSettings) -> Manifest:
         "namespaceSelector": _namespaces(settings),
         "resourceRules": [requests(["CREATE", "UPDATE"], resources, group) for group, resources in _KINDS.items()],
     }
-    return validating_policy(POD_GUARD, constraints, variables(settings, table.CHECKS), VALIDATIONS)
+    return validating_policy(POD_GUARD, constraints, variables(settings, table.CHECKS), [nothing_new()])
 
 
 def variables(settings: StackSettings, checks: Sequence[Check]) -> dict[str, str]:
@@ -104,34 +104,40 @@ def variables(settings: StackSettings, checks: Sequence[Check]) -> dict[str, str
         "another_image": "object.kind == 'Pod' && variables.programs[0] != variables.programs[1]",
         "before": ("oldObject == null || (!variables.annotations_alone && variables.another_image) ? [] : " + texts(1)),
         "fresh": "variables.found.map(l, l.filter(f, !variables.before.exists(o, f in o))).filter(l, l.size() > 0)",
-        "text": "variables.fresh.map(l, l.join('; ')).join('; ')",
+        "text": ("variables.too_long != '' ? variables.too_long : variables.fresh.map(l, l.join('; ')).join('; ')"),
     }
 
 
 _NAME = "object.metadata.?name.orValue(object.metadata.?generateName.orValue(''))"
 
 
-def _told(variable: str) -> str:
-    """A message of one line, since one with a line break would not be shown: the object, and a text about it."""
-    text = f"variables.{variable}"
-    cut = f"(size({text}) > {_LONGEST_MESSAGE} ? {text}.substring(0, {_LONGEST_MESSAGE}) + '...' : {text})"
-    return f"(string(object.kind) + ' ' + string({_NAME}) + ': ' + {cut}).replace('\\n', ' ')"
-
-
+_TOLD = (
+    f"(string(object.kind) + ' ' + string({_NAME}) + ': ' + (size(variables.text) > {_LONGEST_MESSAGE} ?"
+    f" variables.text.substring(0, {_LONGEST_MESSAGE}) + '...' : variables.text)).replace('\\n', ' ')"
+)
+"""The object, and the text about it: in one line, since a message with a line break would not be shown."""
 _TOO_LONG = "is more than the guard judges: make several pods of it, or leave such a list as it was"
-WITHIN_BOUNDS = Validation(
-    expression="variables.too_long == ''",
-    message=f"more than {MAX_CONTAINERS} containers, or {MAX_ENTRIES} of anything else, {_TOO_LONG} ({POD_GUARD})",
-    message_expression=f"{_told('too_long')} + {literal(f', which {_TOO_LONG}')}",
-)
-"""No list is too long to be judged, but for what there was before."""
-NOTHING_NEW = Validation(
-    expression="variables.fresh.size() == 0",
-    message=f"it asks for power over its node, in more ways than a message can hold ({POD_GUARD})",
-    message_expression=_told("text"),
-)
-"""A pod has nothing that a check forbids, but for what it had before."""
-VALIDATIONS = (WITHIN_BOUNDS, NOTHING_NEW)
+
+
+def nothing_new(and_who_may: str = "") -> Validation:
+    """A pod has nothing that a check forbids and no list too long to be judged, but for what it had before.
+
+    One validation: whenever a policy is new, the controller manager compiles all variables anew for each expression of
+    a validation and each kind (k8s.io/apiserver v0.36.3, pkg/admission/plugin/policy/validating/typechecking.go), which
+    takes it seconds.
+
+    Args:
+        and_who_may: what a message says after what is forbidden.
+    """
+    ends = f"(variables.too_long == '' ? {literal(and_who_may)} : {literal(f', which {_TOO_LONG}')})"
+    return Validation(
+        expression="variables.text == ''",
+        message=(
+            f"it asks for power over its node, in more ways than a message can hold, or has more than {MAX_CONTAINERS} "
+            f"containers or {MAX_ENTRIES} of anything else ({POD_GUARD})"
+        ),
+        message_expression=f"{_TOLD} + {ends}",
+    )
 
 
 def exempt_namespaces(settings: StackSettings) -> list[str]:
@@ -275,74 +281,83 @@ def _check(settings: StackSettings, check: Check) -> str:
         fields = tuple(f"securityContext.{field}" for field in fields)
     elif check.place is Place.HANDLERS:
         fields = tuple(f"{handler}.{field}" for handler in table.HANDLERS for field in fields)
-    texts = " + ".join(_texts(check, field) for field in fields)
+    texts = _texts(check, fields)
     lifted = [f"({condition})" for condition in _lifted(settings, check)]
     if lifted:
         texts = f"{' || '.join(lifted)} ? [] : {texts}"
     return f"variables.{_BOXES[check.place]}.map(bs, bs.map(b, {texts}))"
 
 
-def _texts(check: Check, field: str) -> str:
-    """The texts that a field of box `b` gives."""
+def _texts(check: Check, fields: Sequence[str]) -> str:
+    """The texts that the fields of box `b` give."""
     because = literal(f" ({check.rule}: {check.why}; {check.remedy})")
-    bad = _bad(check.allowed)
     if check.place is Place.ANNOTATIONS:
         return (
-            f"{_short('b[1]', _ANNOTATIONS)}.filter(k, k.startsWith({literal(field)})"
-            f" && [b[1].annotations[?k]].exists(v, {bad})).map(k,"
+            f"{_short('b[1]', _ANNOTATIONS)}.filter(k, {literal(list(fields))}.exists(p, k.startsWith(p))"
+            f" && [b[1].annotations[?k]].exists(v, {_bad(check.allowed, 'v')})).map(k,"
             f" b[0] + '.annotations[' + k + '] is ' + b[1].annotations[k] + {because})"
         )
-    where, values = _values(check.place, field)
-    return f"{values}.filter(v, {bad}).map(v, b[0] + {literal(f'.{where} is ')} + {_shown(check.allowed)} + {because})"
+    # One filter for all fields: what the API server takes to compile a check grows with its comprehensions.
+    single = [field for field in fields if check.place is not Place.ENVIRONMENT and "[]" not in field]
+    pairs = [f"[{', '.join(_pair(field, f'b[1]{_optional(field)}') for field in single)}]"] if single else []
+    pairs += [_pairs_of_items(check.place, field) for field in fields if field not in single]
+    return (
+        f"({' + '.join(pairs)}).filter(f, {_bad(check.allowed, 'f[1]')})"
+        f".map(f, b[0] + f[0] + {_shown(check.allowed, 'f[1]')} + {because})"
+    )
 
 
-def _values(place: Place, field: str) -> tuple[str, str]:
-    """A field's path, and the list of the optional values that it has in box `b`."""
+def _pair(place: str, value: str) -> str:
+    """A field's path, and its optional value."""
+    return f"[dyn({literal(f'.{place} is ')}), dyn({value})]"
+
+
+def _pairs_of_items(place: Place, field: str) -> str:
+    """A pair for each item of a list of box `b`."""
     if place is Place.ENVIRONMENT:
-        values = f"{_short('b[1]', 'env')}.filter(i, i.name == {literal(field)})"
         # Beside an empty value the API server takes valueFrom.
-        return f"env[{field}]", f"{values}.map(i, has(i.valueFrom) ? optional.of(dyn('from elsewhere')) : i.?value)"
-    path, items, rest = field.partition("[]")
-    if not items:
-        return path, f"[b[1]{_optional(path)}]"
+        pair = _pair(f"env[{field}]", "has(i.valueFrom) ? optional.of(dyn('from elsewhere')) : i.?value")
+        return f"{_short('b[1]', 'env')}.filter(i, i.name == {literal(field)}).map(i, {pair})"
+    path, _, rest = field.partition("[]")
     item = f"i{_optional(rest[1:])}" if rest else "optional.of(i)"
-    return path + rest, f"{_short('b[1]', path)}.map(i, {item})"
+    return f"{_short('b[1]', path)}.map(i, {_pair(path + rest, item)})"
 
 
 def _optional(path: str) -> str:
     return "".join(f".?{key}" for key in path.split("."))
 
 
-def _bad(allowed: language.Allowed) -> str:  # noqa: PLR0911 - one for each kind
-    """Whether the optional value `v` is there and forbidden."""
+def _bad(allowed: language.Allowed, v: str) -> str:  # noqa: PLR0911 - one for each kind
+    """Whether an optional value is there and forbidden."""
     match allowed:
         case language.OneOf(values):
-            return f"v.hasValue() && !(v.value() in {literal(sorted(values))})"
+            return f"{v}.hasValue() && !({v}.value() in {literal(sorted(values))})"
         case language.NotTrue():
-            return "v.orValue(false)"
+            return f"{v}.orValue(false)"
         case language.Zero():
-            return "v.orValue(0) != 0"
+            return f"{v}.orValue(0) != 0"
         case language.Absent():
-            return "v.hasValue()"
+            return f"{v}.hasValue()"
         case language.Begins(prefixes):
-            return f"v.orValue('') != '' && !{literal(list(prefixes))}.exists(p, v.value().startsWith(p))"
+            return f"{v}.orValue('') != '' && !{literal(list(prefixes))}.exists(p, {v}.value().startsWith(p))"
         case language.BeginsNot(prefix):
-            return f"v.orValue('').startsWith({literal(prefix)})"
+            return f"{v}.orValue('').startsWith({literal(prefix)})"
         case language.NoStartOf(text):
-            return f"v.orValue('') != '' && {literal(text)}.startsWith(v.value())"
+            return f"{v}.orValue('') != '' && {literal(text)}.startsWith({v}.value())"
         case language.Pinned():
-            tagged = f"v.value().matches({literal(f'^{table.TAGGED}$')})"
-            latest = f"v.value().matches({literal(f'^{table.LATEST}$')})"
-            digest = f"v.value().contains({literal(table.DIGEST)})"
-            return f"v.orValue('') != '' && !{digest} && (!{tagged} || {latest})"
+            tagged = f"{v}.value().matches({literal(f'^{table.TAGGED}$')})"
+            latest = f"{v}.value().matches({literal(f'^{table.LATEST}$')})"
+            digest = f"{v}.value().contains({literal(table.DIGEST)})"
+            return f"{v}.orValue('') != '' && !{digest} && (!{tagged} || {latest})"
 
 
-def _shown(allowed: language.Allowed) -> str:
+def _shown(allowed: language.Allowed, v: str) -> str:
     match allowed:
         case language.Absent(shown) if shown:
-            return f"string(v.value().?{shown}.orValue('there'))"
+            return f"string({v}.value().?{shown}.orValue('there'))"
         case _:
-            return "string(v.value())"
+            # Of the value of what is dyn, the compiler takes the first kind that `string` is for.
+            return f"string(dyn({v}.value()))"
 
 
 def _lifted(settings: StackSettings, check: Check) -> list[str]:

@@ -65,10 +65,7 @@ def guard_policy(settings: StackSettings) -> Manifest:
     if pod_grants.granted_nodes(settings):
         variables |= _variables(settings)
         validations = _of_reservation_pods(settings)
-    only = literal(f"; {_who_may(settings)}")
-    nothing_new = pod_guard.NOTHING_NEW
-    validations.append(pod_guard.WITHIN_BOUNDS)
-    validations.append(replace(nothing_new, message_expression=f"{nothing_new.message_expression} + {only}"))
+    validations.append(pod_guard.nothing_new(f"; {_who_may(settings)}"))
     # The object of a connection is no pod.
     of_pods = [
         replace(validation, expression=f"request.operation == 'CONNECT' || ({validation.expression})")
