@@ -27,6 +27,10 @@ ETCD_MEMBER_URL = "https://127.0.0.1:2380"
 """What etcd calls itself to other members. There are none, and a changed value would not fit the stored one."""
 
 
+_GIVEN = ("PATH", "GOGC")
+"""Go's own variable says how much memory the servers may take for less processor time."""
+
+
 @dataclass(frozen=True)
 class Command:
     """How a process is started: arguments, variables beyond the common ones, and the files that it reads only once."""
@@ -37,8 +41,9 @@ class Command:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, layout: Layout) -> dict[str, str]:
-        """The whole environment: nothing of the user's but PATH, so that no KUBECONFIG or proxy leaks in."""
-        return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(layout.home), **self.variables}
+        """The whole environment: nothing of the user's but these, so that no KUBECONFIG or proxy leaks in."""
+        given = {name: os.environ[name] for name in _GIVEN if name in os.environ}
+        return {"PATH": os.defpath, **given, "HOME": str(layout.home), **self.variables}
 
     def fingerprint(self) -> str:
         """Changes when the running process would be started differently today."""
