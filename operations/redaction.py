@@ -8,12 +8,13 @@ HIDDEN = "[secret]"
 
 # Pulumi marks a secret by these; the event log has no plain text beside them (sdk/go/common/resource/sig, 3.259).
 _MARK, _MARK_OF_A_SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
-NAMES_OF_SECRETS = (
-    r"(?:passw(?:or)?d|passphrase|token|secret|credentials?"
+# How their names end; `secretKeyRef` and `secretName` end otherwise, and the settings `private_key_secret` and
+# `sudo_password_secret` hold the name of one.
+_NAMES = (
+    r"(?i:passw(?:or)?d|passphrase|token|(?<!key_)(?<!password_)secret|credentials?"
     r"|(?:private|api|access|secret)[_-]?key|client[_-]?key[_-]?data)"
 )
-"""How their names end, in lower case; `secretKeyRef` and `secretName` end otherwise."""
-_SECRET_KEY = re.compile(rf"(?i){NAMES_OF_SECRETS}$")
+_SECRET_KEY = re.compile(rf"{_NAMES}$")
 _SECRET_TEXT = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     # A password may hold "@", so all before the last one in front of the path. A token stands there alone; so do an SSH
@@ -29,10 +30,22 @@ _SECRET_TEXT = re.compile(
 )
 # A registry's login, as Docker's config.json has it. A word such as "required" has neither capitals nor digits.
 _LOGIN = re.compile(r"(?=[a-z]*[A-Z0-9+/=])[\w+/-]{8,}={0,2}")
-_NAMED_TEXT = re.compile(
-    rf"(?P<auth>\"_?auth\\*\"\s*:\s*\\*\"){_LOGIN.pattern}"
-    r"|(?P<key>client-key-data[\\\"']*\s*[:=]\s*[\\\"']*)[\w+/-]{8,}={0,2}"
+_LOGIN_TEXT = re.compile(rf"(?P<shown>\"_?auth\\*\"\s*:\s*\\*\"){_LOGIN.pattern}")
+_ASSIGNED = re.compile(
+    # A run of such characters is read once: from each of its places to its end would take hours for a long line.
+    rf"(?P<shown>(?:(?<![\w.-])(?P<option>--)?+[\w.-]*{_NAMES}(?:"
+    # "Secret::name" is a part of a resource's name, and a sentence goes on with a word: `type "passphrase": not found`.
+    r"(?:\\*[\"'])?\s*(?:=|:(?!:))\s*(?!(?<=\s)[a-z]+,? [a-zA-Z])"
+    # The next argument is an option's value; after another word, a secret has a digit. `--secret` has a name.
+    r"|(?<!(?i:secret))[ \t]+(?(option)(?!-)|(?=[^\s\"']*\d)))"
+    r"|\blogin\b[^\n;|&]{0,200}?\s-p[ =]?"
+    r"|\b(?:(?i:bearer)|(?i:basic)(?=[ \t]+[a-z]*[\dA-Z=]))[ \t]+(?=[\w.~+/=-]{8}))"
+    # JSON inside of JSON has its quotes behind backslashes.
+    r"(?P<quote>\\*[\"'])?+)(?!\[secret\]|(?:true|false|null)(?![\w-]))"
+    r"(?(quote)(?:(?!(?P=quote))(?:\\[^\n]|[^\n]))++|[^\s\"']*[^\s\"',;&})\]])"
 )
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""kubectl's own copy of an object: of a Secret, with its data."""
 _KUBERNETES_SECRET = re.compile(r"kubernetes:core/v1:Secret(Patch|List)?$")
 _SHORTEST_KNOWN = 4
 _SECRET_VARIABLES = (
@@ -65,8 +78,10 @@ class Redactor:
         """The text without secrets."""
         if self._secrets:
             text = self._secrets.sub(HIDDEN, text)
-        text = _NAMED_TEXT.sub(lambda match: f"{match['auth'] or match['key']}{HIDDEN}", text)
-        return _SECRET_TEXT.sub(HIDDEN, text)
+        text = _SECRET_TEXT.sub(HIDDEN, text)
+        for pattern in (_LOGIN_TEXT, _ASSIGNED):
+            text = pattern.sub(lambda match: f"{match['shown']}{HIDDEN}", text)
+        return text
 
     def inputs(self, resource_type: str, values: Mapping[str, object]) -> dict[str, object]:
         """A resource's properties without secrets."""
@@ -87,8 +102,20 @@ class Redactor:
                 }
             case str():
                 login = key in {"auth", "_auth"} and _LOGIN.fullmatch(value)
-                return HIDDEN if login or _SECRET_KEY.search(key) else self.text(value)
+                return HIDDEN if login or key == LAST_APPLIED or _SECRET_KEY.search(key) else self.text(value)
             case Sequence():
-                return [self._value(item, key) for item in value]
+                return self._items(value, key)
+            case int() | float() if not isinstance(value, bool):
+                return HIDDEN if _SECRET_KEY.search(key) else value
             case _:
                 return value
+
+    def _items(self, values: Sequence[object], key: str) -> list[object]:
+        shown: list[object] = []
+        login = "login " if "login" in values else ""
+        for before, value in zip((None, *values), values, strict=False):
+            # An option's value may be the next argument.
+            option = f"{login}{before} " if isinstance(before, str) and before.startswith("-") else ""
+            hidden = option and isinstance(value, str) and self.text(option + value) == option + HIDDEN
+            shown.append(HIDDEN if hidden else self._value(value, key))
+        return shown

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from operations.redaction import HIDDEN, NAMES_OF_SECRETS, Redactor
+from operations.redaction import HIDDEN, LAST_APPLIED, Redactor
 
 Json = dict[str, Any]
 
@@ -14,16 +14,9 @@ _OURS = re.compile(
     r"|^(gpu-|runai|kai|received-resource-type|pod-group-name|app$|nvidia)"
 )
 """Keys of labels and annotations that KAI, the GPU Operator, Kubernetes or this program writes or reads."""
-_NEVER = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 _PLAIN_VARIABLES = re.compile(
     r"^(NVIDIA_|CUDA_|GPU_|RUNAI_|LD_LIBRARY_PATH$|POD_NAME$|POD_NAMESPACE$|NODE_NAME$|GOMEMLIMIT$|OPERATOR_NAMESPACE$)"
 )
-# A run of such characters is read once: from each of its places to its end would take hours for a long line.
-_ASSIGNMENT = re.compile(
-    rf"(?i)(?P<name>(?<![\w.-])[\w.-]*{NAMES_OF_SECRETS})"
-    r"(?P<sign>[\"']?\s*[=:]\s*[\"']?|\s+(?=\S*\d))(?P<value>(?!\[secret\])[^\s\"',;&}]+)"
-)
-_BEARER = re.compile(r"(?i)\b(bearer|basic)[ \t]+[\w.~+/=-]{8,}")
 _ADDRESS = re.compile(r"(?<![\w.:-])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7})(?![\w.])")
 _LOOPBACK_OR_NONE = frozenset({"127.0.0.1", "0.0.0.0", "::1", "::"})  # noqa: S104 - text to be kept, nothing listens
 
@@ -41,10 +34,7 @@ class Cleaner:
 
     def text(self, text: str) -> str:
         """A log, an event's message or any other text."""
-        text = self._redactor.text(text)
-        text = _BEARER.sub(lambda match: f"{match[1]} {HIDDEN}", text)
-        text = _ASSIGNMENT.sub(lambda match: f"{match['name']}{match['sign']}{HIDDEN}", text)
-        return _ADDRESS.sub(self._address, text)
+        return _ADDRESS.sub(self._address, self._redactor.text(text))
 
     def component(self, manifest: Mapping[str, Any]) -> Json:
         """An object of KAI, the GPU Operator or this program: whole, without values that may be secret."""
@@ -121,7 +111,7 @@ class Cleaner:
                 return {
                     inner: HIDDEN if inner == "caBundle" else self._value(below, inner)
                     for inner, below in value.items()
-                    if inner != "managedFields" and inner not in _NEVER
+                    if inner not in {"managedFields", LAST_APPLIED}
                 }
             case list():
                 return [self._value(item, key) for item in value]
@@ -144,7 +134,7 @@ class Cleaner:
 def _known_keys(metadata: Mapping[str, Any]) -> Json:
     """Labels and annotations with keys of components; a tenant's own may say anything."""
     return {
-        field: {key: value for key, value in metadata[field].items() if _OURS.search(key) and key not in _NEVER}
+        field: {key: value for key, value in metadata[field].items() if _OURS.search(key) and key != LAST_APPLIED}
         for field in ("labels", "annotations")
         if metadata.get(field)
     }

@@ -126,7 +126,7 @@ def _add_hosts(collected: Collected, cleaner: Cleaner, stack: str, settings: Sta
         node: report.examination.model_dump(mode="json") for node, report in reports.items() if report.examination
     }
     if answers:
-        collected.files["hosts.json"] = cleaner.text(json.dumps(answers, indent=1)).encode()
+        collected.files["hosts.json"] = _json(cleaner.component(answers))
 
 
 def _summary(file: Path, collected: Collected, *, as_json: bool) -> str:

@@ -151,6 +151,61 @@ def test_what_only_begins_like_a_name_of_a_secret_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("--registry-password=x", "--registry-password=[secret]"),
+        ("--token abc --v=4", "--token [secret] --v=4"),
+        ('--password "two words" x', '--password "[secret]" x'),
+        ("docker login -u me -p hunter && ls", "docker login -u me -p [secret] && ls"),
+        ("PGPASSWORD=a;b,c psql", "PGPASSWORD=[secret] psql"),
+        ("DB_PASSWORD='a b c' x", "DB_PASSWORD='[secret]' x"),
+        (r'{"token":"a\"b"}', '{"token":"[secret]"}'),
+        (r'"{\"password\":\"x\"}"', r'"{\"password\":\"[secret]\"}"'),
+        ("Authorization: Bearer abcdefghijkl", "Authorization: Bearer [secret]"),
+    ],
+)
+def test_a_secret_inside_of_an_argument_or_a_text_is_hidden_in_comments_and_bundles(text: str, shown: str) -> None:
+    assert Redactor().inputs("x:y:Z", {"args": [text]}) == {"args": [shown]}
+    assert Cleaner().component({"args": [text]}) == {"args": [shown]}
+    assert Redactor().text(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "urn:pulumi:jetson::kai::kubernetes:core/v1:Secret::kai-1",
+        'kubernetes:core/v1:Secret (kai-1): Secret kai-1, secret "kai-2" not found',
+        'constructing secrets manager of type "passphrase": unable to find it',
+        "sudo_password_secret: jetson-sudo",
+        "automountServiceAccountToken: false",
+        "pulumi config set --secret jetson-sudo",
+        "basic authentication, mkdir -p /a",
+    ],
+)
+def test_what_only_sounds_like_a_secret_is_shown_in_comments_and_bundles(text: str) -> None:
+    assert Redactor().text(text) == text
+    assert Cleaner().text(text) == text
+
+
+def test_a_secret_that_is_an_option_s_next_argument_is_hidden() -> None:
+    values = {"args": ["--token", "abc", "--v", "4"], "command": ["docker", "login", "-u", "me", "-p", "pw"]}
+    shown = {"args": ["--token", HIDDEN, "--v", "4"], "command": ["docker", "login", "-u", "me", "-p", HIDDEN]}
+    assert Redactor().inputs("x:y:Z", values) == shown
+    paths = {"args": ["--token", "--v", "-p", "8080"]}
+    assert Redactor().inputs("x:y:Z", paths) == paths
+
+
+def test_a_number_is_hidden_by_its_name() -> None:
+    assert Redactor().inputs("x:y:Z", {"adminPassword": 123456}) == {"adminPassword": HIDDEN}
+
+
+def test_kubectls_copy_of_a_secret_is_hidden() -> None:
+    name = "kubectl.kubernetes.io/last-applied-configuration"
+    values = {"metadata": {"annotations": {name: '{"kind":"Secret","data":{"tls.key":"LS0tLS1CRUdJTg=="}}'}}}
+    assert Redactor().inputs("kubernetes:core/v1:Secret", values) == {"metadata": {"annotations": {name: HIDDEN}}}
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ('{"auths": {"registry.example.com": {"auth": "', '"}}}'),
@@ -185,7 +240,12 @@ def test_comments_and_bundles_know_the_same_secrets_of_the_environment() -> None
 
 
 @pytest.mark.parametrize(
-    "part", ["://", "://a:", "://a@:", "glpat-", "nvapi-", "pul-", '"auth"', '"auth":"', "client-key-data", "\\", ": "]
+    "part",
+    [
+        *("://", "://a:", "://a@:", "glpat-", "nvapi-", "pul-", '"auth"', '"auth":"', "client-key-data", "\\", ": "),
+        *("token", "token-", "token ", "token=", "token:)", "token\\", 'token="', "--token ", "login "),
+        *("bearer ", "-p "),
+    ],
 )
 def test_a_hostile_text_is_read_once(part: str) -> None:
     """Read from each of its places to its end, this would take hours."""
