@@ -7,11 +7,12 @@ import threading
 from importlib.metadata import PackageNotFoundError, distribution
 
 import pulumi
+from pulumi.runtime import is_config_secret
 
 from cluster.errors import ClusterError
 from components.installation import install, plain_keys
 from components.kai_anywhere import KaiAnywhere
-from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError
+from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError, secret_in_settings
 
 _NAME = "kai-anywhere"
 _TAG = re.compile(r"v\d+\.\d+\.\d+")
@@ -34,6 +35,8 @@ def run() -> KaiAnywhere:
     try:
         file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys()
         config = pulumi.Config()
+        if is_config_secret(f"{pulumi.get_project()}:{SETTINGS_KEY}"):
+            raise secret_in_settings(file)
         top = install(_NAME, config.get(SETTINGS_KEY), file=file, base=config.get(BASE_KEY), other_keys=other_keys)
     except (StackConfigError, ClusterError) as error:
         raise pulumi.RunError(str(error)) from None

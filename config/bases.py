@@ -1,7 +1,7 @@
 """The settings of several files as one: a stack's own lines over those of its base, and where each value stands."""
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,37 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from typing_extensions import override
 
 from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError
+from config.yaml_text import load_yaml
 
 PROJECT = "kai-anywhere"
 FOLDER = "bases"
 """Where bases stand, beside the stacks' files. One folder, so that a name leads nowhere else."""
 _NAME = re.compile(rf"{FOLDER}/[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*\.yaml")
 _SETTINGS, _BASE = f"{PROJECT}:{SETTINGS_KEY}", f"{PROJECT}:{BASE_KEY}"
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a key that stands twice in a mapping, as Pulumi does; YAML's own way is that the last one wins."""
-
-    @override
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        lines: dict[str, int] = {}
-        for key, _ in node.value:
-            line = key.start_mark.line + 1
-            if (first := lines.setdefault(str(key.value), line)) != line:
-                raise yaml.YAMLError(f"key '{key.value}' stands in lines {first} and {line}: remove one")
-        return super().construct_mapping(node, deep)
-
-
-def load_yaml(text: str) -> Any:  # noqa: ANN401 - YAML
-    """What a text says.
-
-    Raises:
-        yaml.YAMLError: if it is not YAML, or a key stands twice.
-    """
-    return yaml.load(text, _UniqueKeys)  # noqa: S506 - a SafeLoader
 
 
 @dataclass(frozen=True)
@@ -155,7 +133,7 @@ def _content(name: str, said_by: str, read: Callable[[str], str]) -> Mapping[str
         content = deepcopy(_parsed(read(name)))
     except StackConfigError as error:
         raise StackConfigError(f"{said_by}: {error} Nothing was changed.") from None
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise StackConfigError(f"{name} is not YAML: {error}. Nothing was changed.") from error
     config = content.get("config") if isinstance(content, Mapping) else None
     if not isinstance(config, Mapping) or not isinstance(config.get(_SETTINGS, {}), Mapping):

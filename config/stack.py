@@ -302,6 +302,15 @@ class StackConfigError(Exception):
     """A stack's settings are wrong; the text names file, key, value and what is allowed."""
 
 
+def secret_in_settings(file: str) -> StackConfigError:
+    """The error of settings of which a part was stored by `pulumi config set --secret`."""
+    return StackConfigError(
+        f"{file}: a secret stands inside of kai-anywhere:{SETTINGS_KEY}, where nothing is one: it would be written in "
+        "plain text into Pulumi's state and the cluster. Nothing was changed.\n"
+        "Set it again without --secret. Secrets of hosts have keys of their own (docs/hosts.md)."
+    )
+
+
 def parse_settings(
     settings_json: str | None,
     *,
@@ -389,9 +398,10 @@ def _explain(problem: ErrorDetails, origin: Callable[[Sequence[str | int]], str 
             reason = "empty: write a value, or remove the key"
         case "int_type" | "float_type" | "bool_type" if isinstance(value, str):
             as_type = problem["type"].removesuffix("_type")
+            what = "true or false" if as_type == "bool" else "it"
             # Pulumi (3.259) keeps a value's quotes when it is set again, whatever --type says.
             reason = (
-                f"{problem['msg']}: write it without quotes; with Pulumi, run pulumi config rm --path, then "
+                f"{problem['msg']}: write {what} without quotes; with Pulumi, run pulumi config rm --path, then "
                 f"pulumi config set --path with --type {as_type}"
             )
         case "model_type" | "model_attributes_type" | "dict_type":

@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
-from config.bases import PROJECT, Inherited, from_folder, inherited, load_yaml
-from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError, StackSettings, parse_settings
+from config.bases import PROJECT, Inherited, from_folder, inherited
+from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError, StackSettings, parse_settings, secret_in_settings
+from config.yaml_text import load_yaml
 from operations.errors import OperationError
 
 _KEY = f"{PROJECT}:{SETTINGS_KEY}"
@@ -153,9 +154,11 @@ def settings_of(
         StackConfigError: if a setting is wrong.
     """
     config = content.get("config", {})
-    plain = (key for key, value in config.items() if not (isinstance(value, dict) and value.keys() == {"secure"}))
+    plain = (key for key, value in config.items() if not _has_secret(value))
     other_keys = [name for prefix, _, name in (str(key).partition(":") for key in plain) if prefix == PROJECT]
     settings = config.get(_KEY)
+    if _has_secret(settings):
+        raise secret_in_settings(file)
     return parse_settings(
         None if settings is None else json.dumps(settings),
         file=file,
@@ -203,6 +206,18 @@ def for_simulator(content: dict[str, Any]) -> dict[str, Any]:
     if cluster := _dict_of(settings.get("cluster")):
         changed["cluster"] = {key: value for key, value in cluster.items() if key not in {"kubeconfig", "context"}}
     return {"config": {_KEY: settings | changed}}
+
+
+def _has_secret(value: object) -> bool:
+    match value:
+        case {"secure": str(), **others} if not others:
+            return True
+        case dict():
+            return any(map(_has_secret, value.values()))
+        case list():
+            return any(map(_has_secret, value))
+        case _:
+            return False
 
 
 def _dict_of(value: object) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import simulator
 import toolchain
 from config.platform import TegraPlatform, X86Platform
 from config.stack import StackSettings
+from config.yaml_text import dump_yaml
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
 from operations import kai_programs
 from operations.errors import OperationError
@@ -191,7 +192,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     file = project / f"Pulumi.{stack}.yaml"
     previous = read_stack_file(file) if file.exists() else {}
     salt = {"encryptionsalt": previous["encryptionsalt"]} if "encryptionsalt" in previous else {}
-    file.write_text(yaml.safe_dump(with_settings(content, cluster.settings) | salt, sort_keys=False))
+    file.write_text(dump_yaml(with_settings(content, cluster.settings) | salt), encoding="utf-8")
     environment = toolchain.environment((*toolchain.ENGINE, *cluster.programs)) | {
         # Without files of attributes, which a killed run may leave empty and the next one can't read.
         "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",

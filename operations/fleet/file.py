@@ -6,8 +6,8 @@ from typing import Annotated
 import yaml
 from pydantic import Field, StringConstraints, ValidationError
 
-from config.bases import load_yaml
 from config.model import Name, Settings
+from config.yaml_text import load_yaml
 from operations.errors import OperationError
 from operations.stacks import FLEET_FILE
 

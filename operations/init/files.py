@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-import yaml
-
+from config.yaml_text import load_yaml
 from operations.errors import OperationError
 from operations.init.choices import Choices, Way
 from operations.stack_file import settings_of
@@ -73,7 +72,7 @@ def _of_pulumi_new(text: str) -> str:
 def _stack(text: str, choices: Choices) -> str:
     """The stack file, its settings validated."""
     text = re.sub(r"(?m)^( +distribution: ).*$", rf"\g<1>{choices.distribution}", text)
-    settings_of(yaml.safe_load(text), f"Pulumi.{choices.stack}.yaml")
+    settings_of(load_yaml(text), f"Pulumi.{choices.stack}.yaml")
     return text
 
 

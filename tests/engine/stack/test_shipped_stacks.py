@@ -10,6 +10,7 @@ import yaml
 
 import simulator
 from config.kai import Placement
+from config.stack import StackConfigError
 from operations import target
 from operations.stack_file import raw_settings, read_settings, stack_names
 from testbed.engine import Stack
@@ -122,6 +123,18 @@ def test_what_pulumi_writes_as_another_type_is_refused_with_the_way_out(
     output = stack.run("preview", expect=None).output
     assert key not in output
     assert "no-kubeconfig" in output
+
+
+def test_a_secret_inside_of_the_settings_is_refused_by_the_program_and_by_commands(
+    tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
+    stack = _with_the_program(tmp_path, engine_environment)
+    key = "kai-anywhere:settings.gpu_operator.toolkit_env.HTTPS_PROXY"
+    shell(f"pulumi config set --path --secret {key} http://me:pw@proxy", stack.folder, stack.environment)
+    says = f"Pulumi.{stack.name}.yaml: a secret stands inside of kai-anywhere:settings"
+    assert says in stack.run("preview", expect=None).output
+    with pytest.raises(StackConfigError, match=says):
+        read_settings(stack.folder / f"Pulumi.{stack.name}.yaml")
 
 
 def test_what_nothing_reads_in_a_stack_file_is_refused_by_the_program(

@@ -56,7 +56,7 @@ def test_a_required_section_is_named(section: str) -> None:
     [
         ("gpu_operator.cdi", "true", "valid boolean"),
         ("gpu_operator.install", 1, "valid boolean"),
-        ("kai.default_queue", "yes", "valid boolean"),
+        ("kai.default_queue", "yes", "valid boolean: write true or false without quotes"),
         ("kai.timeout_seconds", "600", "valid integer"),
         ("kai.timeout_seconds", 600.0, "valid integer"),
         ("kai.queues.research.gpu.quota", "1", "valid number"),

@@ -105,6 +105,15 @@ def test_a_key_that_stands_twice_is_refused_as_pulumi_does(tmp_path: Path) -> No
         read_stack_file(file)
 
 
+def test_a_secret_anywhere_in_the_settings_is_refused_and_a_key_of_that_name_is_not_taken_for_one() -> None:
+    for settings in ({"secure": "v1:x"}, {"kai": {"queues": [{"secure": "v1:x"}]}}):
+        with pytest.raises(StackConfigError, match="a secret stands inside of kai-anywhere:settings"):
+            settings_of({"config": {"kai-anywhere:settings": settings}}, "Pulumi.a.yaml")
+    queues: dict[str, dict[str, Any]] = {"kai": {"queues": {"secure": {}}}}
+    content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")
+    assert "secure" in settings_of(with_settings(content, queues), "Pulumi.a.yaml").kai.queues
+
+
 def test_the_same_key_in_two_mappings_is_no_duplicate(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.fine.yaml"
     file.write_text("config: {a: {name: 1}, b: {name: 2}}\n", encoding="utf-8")

@@ -1,0 +1,35 @@
+"""Plain values of YAML, and what Pulumi (3.259) takes each for; an engine test asks it."""
+
+from typing import Final
+
+VALUES: Final[dict[str, object]] = {
+    **{text: text for text in ("no", "off", "yes", "y", "10:00", "190:20:30.15", "1e400", "1e3x", "truE", "=", "0x_")},
+    "true": True,
+    "FALSE": False,
+    "~": None,
+    "Null": None,
+    "'08'": "08",
+    '"no"': "no",
+    "01000": 512,
+    "0o1000": 512,
+    "0x10": 16,
+    "0X1f": 31,
+    "0b11": 3,
+    "08": 8,
+    "0_7": 7,
+    "1_000": 1000,
+    "+5": 5,
+    "1e3": 1000,
+    "600.0": 600,
+    "1.": 1,
+    ".5": 0.5,
+    "1.5e3": 1500,
+    "-1.50": -1.5,
+    "685.230_15": 685.23015,
+    "1e21": 1e21,
+    "12345678901234567890123": 1.2345678901234568e22,
+    "0xffffffffffffffffffff": "0xffffffffffffffffffff",
+    "{no: 1, 1: 2}": {"no": 1, "1": 2},
+    "{<<: {a: 1}, a: 2}": {"a": 2},
+    "!!int '5'": 5,
+}

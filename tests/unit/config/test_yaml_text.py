@@ -1,0 +1,42 @@
+"""YAML means to every command what it means to Pulumi."""
+
+import json
+
+import pytest
+import yaml
+
+from config.yaml_text import dump_yaml, load_yaml
+from tests.support.yaml_values import VALUES
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_a_value_is_what_pulumi_takes_it_for(text: str) -> None:
+    assert json.dumps(load_yaml(f"v: {text}")) == json.dumps({"v": VALUES[text]})
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_a_text_that_is_written_stays_a_text(text: str) -> None:
+    assert load_yaml(dump_yaml({"v": text, text: [text]})) == {"v": text, text: [text]}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tag: 2026-01-15", "'2026-01-15' in line 1 is a date: put it in quotes"),
+        ("2026-01-15: a", "is a date"),
+        ("tag: 2001-12-14t21:59:43.10-05:00", "is a date"),
+        ("a: {b: 1, b: 2}", "key 'b' stands twice in line 1: remove one"),
+        ("a: &a {b: *a}", "recursive"),
+        ("a: " + "[" * 3000, "nested too deep"),
+        ("a: !!set {b, c}", "could not determine a constructor"),
+        ("a: !!binary aGk=", "could not determine a constructor"),
+    ],
+)
+def test_what_has_no_json_or_is_another_thing_for_pulumi_is_refused(text: str, says: str) -> None:
+    with pytest.raises(yaml.YAMLError, match=says):
+        load_yaml(text)
+
+
+def test_what_an_anchor_brings_is_no_second_key() -> None:
+    text = "a: {b: &b {<<: &c {x: 1}, x: 2}}\nd: {<<: *b, x: 3}\n"
+    assert load_yaml(text) == {"a": {"b": {"x": 2}}, "d": {"x": 3}}
