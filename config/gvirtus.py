@@ -26,7 +26,8 @@ class BackendKind(StrEnum):
 
 
 _BACKEND_NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
-_QUANTITY = re.compile(r"\d{1,9}(\.\d{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?", re.ASCII)
+_CPU = re.compile(r"\d{1,9}m|\d{1,6}(\.\d{1,3})?", re.ASCII)
+_MEMORY = re.compile(r"(?=.*[1-9])\d{1,9}(\.\d{1,3})?(M|G|T|Mi|Gi|Ti)", re.ASCII)
 
 
 def _service_name(value: str) -> str:
@@ -39,14 +40,23 @@ def _service_name(value: str) -> str:
     return value
 
 
-def _quantity(value: str) -> str:
-    if not _QUANTITY.fullmatch(value):
-        raise PydanticCustomError("quantity", "not a Kubernetes quantity such as '500m' or '2Gi'")
+def _cpu(value: str) -> str:
+    if not _CPU.fullmatch(value):
+        raise PydanticCustomError("quantity", "not a Kubernetes quantity of CPU such as '500m' or '2'")
+    return value
+
+
+def _memory(value: str) -> str:
+    if not _MEMORY.fullmatch(value):
+        raise PydanticCustomError(
+            "quantity", "not a Kubernetes quantity of memory such as '500Mi' or '2Gi': the unit 'm' is 1/1000 of a byte"
+        )
     return value
 
 
 BackendName = Annotated[str, AfterValidator(_service_name), Field(title="name")]
-Quantity = Annotated[str, AfterValidator(_quantity), Field(title="Kubernetes quantity")]
+Cpu = Annotated[str, AfterValidator(_cpu), Field(title="Kubernetes quantity")]
+Memory = Annotated[str, AfterValidator(_memory), Field(title="Kubernetes quantity")]
 
 
 class GvirtusBackend(Settings):
@@ -72,9 +82,9 @@ class GvirtusBackend(Settings):
     """Port of its Service; by default the program's own."""
     run_as_user: Annotated[int, Field(ge=1, le=2**31 - 1)] = 65532
     """The uid in the container; the GPU's device files must be open to it."""
-    cpu: Quantity = "500m"
+    cpu: Cpu = "500m"
     """CPU that it requests."""
-    memory: Quantity = "2Gi"
+    memory: Memory = "2Gi"
     """Limit of the server's own memory: what clients copy passes through it."""
 
 

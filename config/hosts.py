@@ -24,6 +24,8 @@ SECRET_NAME_ERROR = "secret_name"  # noqa: S105 - the type of an error, whose fo
 
 _SECRET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
+_NUMBERS_ALONE = re.compile(r"([0-9]+|0[xX][0-9a-fA-F]*)(\.([0-9]+|0[xX][0-9a-fA-F]*))*")
+_ZONE = re.compile(r"[A-Za-z0-9._-]+")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _HOST_KEY = re.compile(
     r"(?P<kind>ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) (?P<key>[A-Za-z0-9+/]{40,1400}={0,2})"
@@ -43,14 +45,29 @@ def _secret_name(value: object) -> object:
 
 def _address(value: str) -> str:
     try:
-        ipaddress.ip_address(value)
+        address = ipaddress.ip_address(value)
     except ValueError:
-        if not _HOST_NAME.fullmatch(value):
+        # No name ends in a number (RFC 1123); programs make an address of `192.168.1`, which is another machine.
+        if not _HOST_NAME.fullmatch(value) or _NUMBERS_ALONE.fullmatch(value):
             raise PydanticCustomError(
                 "host_address",
                 "not a host name or IP address: write user and port under their own keys",
             ) from None
+    else:
+        zone = value.partition("%")[2]
+        if address.is_unspecified or address.is_multicast or (zone and not _ZONE.fullmatch(zone)):
+            raise PydanticCustomError(
+                "host_address", "not an address of one machine: write its host name, or its own IP address"
+            )
     return value
+
+
+def _machine(address: str) -> str:
+    """An address in one spelling: `FE80:0::1` is `fe80::1`, and a name's capitals mean nothing."""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address.lower()
 
 
 def _user(value: str) -> str:
@@ -284,8 +301,8 @@ def check_hosts(hosts: dict[str, HostSettings]) -> dict[str, HostSettings]:
         if host.ssh is None or host.gone:
             continue
         # Behind another bastion, the same private address is another machine.
-        bastion = host.ssh.bastion and (host.ssh.bastion.address, host.ssh.bastion.port)
-        if (other := owner.setdefault((host.ssh.address, host.ssh.port, bastion), node)) != node:
+        bastion = host.ssh.bastion and (_machine(host.ssh.bastion.address), host.ssh.bastion.port)
+        if (other := owner.setdefault((_machine(host.ssh.address), host.ssh.port, bastion), node)) != node:
             raise PydanticCustomError(
                 "two_hosts_one_address",
                 "the hosts '{first}' and '{second}' have one address, {address} port {port}, so they are one machine. "

@@ -8,8 +8,11 @@ from pydantic_core import PydanticCustomError
 
 from config.model import Name
 
+_HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_PART = r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5}(?=/))?(/[a-z0-9][a-z0-9._-]*)*(:(?P<tag>[\w][\w.-]{0,127}))?"
+    # As the container runtimes read it (distribution's package reference): letters of a path are small.
+    rf"({_HOST}(\.{_HOST})*(:\d{{1,5}})?/)?{_PART}(/{_PART})*(:(?P<tag>[\w][\w.-]{{0,127}}))?"
     r"(?P<digest>@sha256:[0-9a-f]{64})?",
     re.ASCII,
 )
@@ -24,14 +27,18 @@ def each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _match(value: str) -> re.Match[str] | None:
+    return _REFERENCE.fullmatch(value) if len(value) <= _LONGEST else None
+
+
 def _reference(value: str) -> str:
-    if len(value) > _LONGEST or not _REFERENCE.fullmatch(value):
+    if _match(value) is None:
         raise PydanticCustomError("image_reference", "not an image reference, such as registry/name:tag")
     return value
 
 
 def _pinned(value: str) -> str:
-    match = _REFERENCE.fullmatch(value)
+    match = _match(value)
     if match is None or not (match["digest"] or match["tag"] not in {None, "latest"}):
         raise PydanticCustomError(
             "image_not_pinned",
@@ -42,7 +49,7 @@ def _pinned(value: str) -> str:
 
 
 def _digest(value: str) -> str:
-    match = _REFERENCE.fullmatch(value)
+    match = _match(value)
     if match is None or not match["digest"]:
         raise PydanticCustomError(
             "image_without_digest", "not an image with a digest: write registry/name:tag@sha256:digest"

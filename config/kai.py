@@ -59,12 +59,22 @@ LEAST_NV_FRACTIONS_DRIVER = 615
 """Major version of the first NVIDIA driver with CUDA's memory limits (kai-gpu-fractioning, README)."""
 
 
+def _amount(value: float) -> float:
+    if value < 0 and value != -1:
+        raise PydanticCustomError("queue_amount", "not an amount: write 0 or more, or -1, which is without limit")
+    return value
+
+
+Amount = Annotated[float, Field(ge=-1), AfterValidator(_amount)]
+"""Of a resource; -1 is without limit."""
+
+
 class QueueShare(Settings):
     """One resource of a queue; -1 means without limit."""
 
-    quota: Annotated[float, Field(ge=-1)] = 0
+    quota: Amount = 0
     """What the queue is promised, in GPUs, millicpus or MB; -1 is without limit."""
-    limit: Annotated[float, Field(ge=-1)] = -1
+    limit: Amount = -1
     """The most that it can use, in GPUs, millicpus or MB; -1 is without limit."""
     over_quota_weight: Annotated[float, Field(ge=0)] = 1
     """Its weight when queues share what nobody was promised."""

@@ -14,7 +14,7 @@ class Settings(BaseModel):
 
     # The docstrings of attributes are read where settings are documented (config/reference.py): pydantic's
     # use_attribute_docstrings parses every model's source at each start, a third of what the program's imports cost.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
     removed_keys: ClassVar[Mapping[str, str]] = {}
     """Keys that earlier versions knew, and what to do about each."""
 
@@ -82,9 +82,11 @@ def _labels(value: dict[str, str]) -> dict[str, str]:
 
 def _absolute_path(value: str) -> str:
     parts = value.split("/")
-    if not value.startswith("/") or value == "/" or "" in parts[1:] or "." in parts or ".." in parts:
+    odd = "" in parts[1:] or "." in parts or ".." in parts or not value.isprintable()
+    if not value.startswith("/") or value == "/" or odd:
         raise PydanticCustomError(
-            "absolute_path", "not a host path: write it absolute, without '..', doubled or trailing slashes"
+            "absolute_path",
+            "not a host path: write it absolute, without '..', doubled or trailing slashes and control characters",
         )
     return value
 

@@ -8,7 +8,8 @@ from typing import Any
 
 def literal(value: object) -> str:
     """A CEL literal: strings, numbers, booleans, lists and maps are written as in JSON."""
-    return json.dumps(value)
+    # CEL has no pairs of surrogates, by which JSON in ASCII writes what is beyond 16 bits.
+    return json.dumps(value, ensure_ascii=False)
 
 
 def constructor(value: Any, path: str = "Object") -> str:  # noqa: ANN401 - JSON

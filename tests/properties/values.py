@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from config import admission, charts, cluster, gpu_operator, gvirtus, hosts, images, model, platform, sharing
+from config import admission, charts, cluster, gpu_operator, gvirtus, hosts, images, kai, model, platform, sharing
 from tests.support.hosts.settings import HOST_KEY
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ _FOLDERS = [
     "/dev/nvidia",
     "/var/lib/k8s-containerd",
     "/srv/a b/{x}",
+    "/srv/\N{SLIGHTLY SMILING FACE}",
 ]
 _LIBRARY_FOLDERS = [folder for folder in _FOLDERS if folder.startswith(("/usr", "/opt"))]
 _DEVICE_FOLDERS = [folder for folder in _FOLDERS if folder.startswith("/dev")]
@@ -87,7 +88,9 @@ _BY_VALIDATOR: Mapping[Callable[..., object], Values] = {
     images._pinned: st.sampled_from(_TAGGED) | _accepted(images._REFERENCE, images._pinned),
     images._digest: st.sampled_from([each for each in _TAGGED if _DIGEST in each]),
     gvirtus._service_name: st.from_regex(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?", fullmatch=True),
-    gvirtus._quantity: st.from_regex(gvirtus._QUANTITY, fullmatch=True),
+    gvirtus._cpu: st.from_regex(gvirtus._CPU, fullmatch=True),
+    gvirtus._memory: st.from_regex(gvirtus._MEMORY, fullmatch=True),
+    kai._amount: st.sampled_from([-1, 0, 0.5, 1, 100, 1e6]),
     hosts._secret_name: _SECRETS,
     hosts._address: st.sampled_from(["192.0.2.1", "192.0.2.2", "2001:db8::1", "host_1.example.com"]),
     hosts._user: st.sampled_from(["ubuntu", "_robot.1"]),

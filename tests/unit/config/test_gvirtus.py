@@ -52,7 +52,16 @@ def test_an_image_that_does_not_say_which_one_it_is_is_refused(image: str) -> No
     assert_refused(changed(gvirtus(), path, image), path, "with a tag other than latest", found=image)
 
 
-@pytest.mark.parametrize("image", ["a:1", f"a{_DIGEST}", f"host:5000/b/a:latest{_DIGEST}", "host:5000/b/a:1.2-x_y"])
+@pytest.mark.parametrize("image", ["Alpine:3", "a..b:1", "site/a-:1", "site.example.com/a___b:1", "site./a:1"])
+def test_an_image_that_no_container_runtime_could_pull_is_refused(image: str) -> None:
+    path = "gvirtus.backends.gpu-a.image"
+    assert_refused(changed(gvirtus(), path, image), path, "write registry/name:tag", found=image)
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["a:1", "Site.example.com/a__b-c.d:1", f"a{_DIGEST}", f"host:5000/b/a:latest{_DIGEST}", "host:5000/b/a:1.2-x_y"],
+)
 def test_an_image_with_a_tag_or_a_digest_is_welcome(image: str) -> None:
     assert parse(changed(gvirtus(), "gvirtus.backends.gpu-a.image", image)).gvirtus is not None
 
@@ -164,6 +173,8 @@ def test_backends_and_the_admission_server_have_a_namespace_each() -> None:
         ("run_as_user", 0, "greater than or equal to 1"),
         ("cpu", "half", "not a Kubernetes quantity"),
         ("memory", "2 GB", "not a Kubernetes quantity"),
+        *[("memory", odd, "such as '500Mi' or '2Gi'") for odd in ("500m", "0", "0Gi", "2048")],
+        ("cpu", "2Gi", "such as '500m' or '2'"),
         ("gpu_resource", "amd.com/gpu", "match pattern"),
         ("node", "Node_1", "not a Kubernetes object name"),
     ],

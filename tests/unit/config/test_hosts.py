@@ -68,6 +68,8 @@ def test_what_a_connection_needs_is_required(key: str) -> None:
         ("address", "192.0.2.21:22", "write user and port under their own keys"),
         ("address", "-oProxyCommand=reboot", "not a host name or IP address"),
         ("address", "", "not a host name or IP address"),
+        *[("address", typo, "not a host name or IP address") for typo in ("192.168.1.256", "192.168.1", "010.0.0.1")],
+        *[("address", other, "not an address of one machine") for other in ("::", "ff02::1", "fe80::1%$(x)")],
         ("user", "ubuntu; reboot", "not a login name"),
         ("user", "-l", "not a login name"),
         ("port", 0, "greater than or equal to 1"),
@@ -145,6 +147,14 @@ def test_one_machine_is_one_host() -> None:
     hosts = {"jetson-1": local_host(), "gpu-1": local_host()}
     assert_refused(jetson_with_host() | {"hosts": hosts}, "hosts", "'jetson-1', 'gpu-1' are all local: true")
     assert parse(jetson_with_host() | {"hosts": hosts | {"gpu-1": local_host(gone=True)}}).hosts
+
+
+@pytest.mark.parametrize(("one", "other"), [("fe80::1%eth0", "FE80:0::1%eth0"), ("gpu.example.com", "GPU.example.com")])
+def test_one_address_in_two_spellings_is_one_host(one: str, other: str) -> None:
+    stack = changed(jetson_with_host(), f"{_SSH}.address", one)
+    stack = changed(stack, "hosts.gpu-1", stack["hosts"]["jetson-1"])
+    stack = changed(stack, "hosts.gpu-1.ssh.address", other)
+    assert_refused(stack, "hosts", "the hosts 'jetson-1' and 'gpu-1' have one address")
 
 
 def test_one_address_is_one_host() -> None:

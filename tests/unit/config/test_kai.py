@@ -66,6 +66,17 @@ def test_a_quota_within_the_limit_is_accepted(quota: float, limit: float) -> Non
     assert (share.quota, share.limit) == (quota, limit)
 
 
+@pytest.mark.parametrize("field", ["quota", "limit"])
+def test_nothing_between_nothing_and_without_limit_is_an_amount(field: str) -> None:
+    assert_refused(_queues(a={"gpu": {field: -0.5}}), f"kai.queues.a.gpu.{field}", "write 0 or more, or -1", found=-0.5)
+
+
+def test_an_infinite_number_is_none() -> None:
+    key = "kai.queues.a.gpu.over_quota_weight"
+    stack = _queues(a={"gpu": {"over_quota_weight": float("inf")}})
+    assert_refused(stack, key, "finite number", found=float("inf"))
+
+
 @pytest.mark.parametrize(("field", "value"), [("quota", -2), ("limit", -1.5), ("over_quota_weight", -1)])
 def test_a_share_below_its_least_value_is_refused(field: str, value: float) -> None:
     key = f"kai.queues.research.gpu.{field}"

@@ -281,6 +281,7 @@ def test_a_node_may_say_its_own_library_folders_and_all_others_have_the_platform
         (["/opt/a", "/opt/a"], "'/opt/a' is listed twice: remove one"),
         (["opt/a"], "not a host path"),
         (["/opt/../etc"], "not a host path"),
+        (["/opt/a\nb"], "control characters"),
         (["/opt/a:/opt/b"], "':' separates folders in LD_LIBRARY_PATH"),
         ("/opt/a", "valid array"),
     ],

@@ -6,6 +6,7 @@ from policy.cel import read_literal
 
 def test_literals_are_json() -> None:
     assert literal('say "hi"\n') == '"say \\"hi\\"\\n"'
+    assert literal("\N{SLIGHTLY SMILING FACE}") == '"\N{SLIGHTLY SMILING FACE}"', "CEL has no pairs of surrogates"
     assert literal(["a", 1, True]) == '["a", 1, true]'
 
 
