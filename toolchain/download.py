@@ -72,6 +72,9 @@ def _host_answers(address: str) -> bool:
             httpx2.head(address, timeout=_CONNECT_SECONDS)
         except httpx2.HTTPError as error:
             outcome.append(_reason(error))
+        # A proxy or a file of certificates that the environment names may be none, which are errors of many kinds.
+        except Exception as error:  # noqa: BLE001
+            outcome.append(f"HTTPS_PROXY, ALL_PROXY or SSL_CERT_FILE can't be used: {error}")
         else:
             outcome.append("")
 

@@ -161,6 +161,26 @@ def test_a_host_that_never_answers_is_found_out_within_seconds_and_asked_once(
     assert "building" not in said, "a chart that cannot be reached is not built"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("HTTPS_PROXY", "socks5://127.0.0.1:9", "Using SOCKS proxy"),
+        ("HTTPS_PROXY", "http://[::1", "Invalid port"),
+        ("SSL_CERT_FILE", "/nowhere/ca.pem", "No such file"),
+    ],
+)
+def test_an_environment_that_no_connection_can_use_is_told_in_one_line(
+    variable: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for other in ("NO_PROXY", "no_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(variable, value)
+    assert not reachable(f"https://{variable}.{len(value)}.example.invalid/tool".lower())
+    [line] = capsys.readouterr().err.splitlines()
+    assert "HTTPS_PROXY, ALL_PROXY or SSL_CERT_FILE can't be used" in line
+    assert says in line
+
+
 def test_a_host_that_answers_is_reachable_and_a_closed_port_is_not(site: Site, silent_port: int) -> None:
     assert reachable(f"{site.address}/tool")
     with socket.socket() as closed:
