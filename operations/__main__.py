@@ -3,6 +3,7 @@
 `kai-anywhere` (bin/) runs them from any folder, `python -m operations` from the checkout.
 """
 
+import errno
 import shutil
 import signal
 import sys
@@ -69,6 +70,7 @@ app.command()(release)
 app.command()(docs_site)
 
 _SUMMARY_WIDTH = 110
+_REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 def _say_version(value: bool) -> None:
@@ -325,6 +327,12 @@ def main() -> None:
         toolchain.ToolchainError,
     ) as error:
         sys.stderr.write(f"{error}\n")
+        sys.exit(ExitStatus.COULD_NOT_RUN)
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
+        where = error.filename or "The output"
+        sys.stderr.write(f"{where} can't be written or read: {error.strerror}. Make room, or give the right to it.\n")
         sys.exit(ExitStatus.COULD_NOT_RUN)
     except SystemExit as end:
         if end.code == ExitStatus.INTERRUPTED:

@@ -22,13 +22,16 @@ def project_version() -> str:
 
 
 def commit() -> str:
-    """The commit of this checkout, with a mark where files differ from it; empty for an unpacked archive."""
-    done = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    """The commit of this checkout, with a mark where files differ from it; empty for an archive, or without Git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    except OSError:
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 

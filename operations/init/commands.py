@@ -70,11 +70,14 @@ def _origin() -> str:
     Raises:
         OperationError: if it comes from nowhere that others can reach by https.
     """
-    done = subprocess.run(
-        ["git", "-C", str(ROOT), "remote", "get-url", "origin"], check=False, capture_output=True, text=True
-    )
-    origin = done.stdout.strip()
-    if done.returncode != 0 or not origin.startswith("https://") or "@" in origin:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), "remote", "get-url", "origin"], check=False, capture_output=True, text=True
+        )
+        origin = done.stdout.strip()
+    except OSError:
+        origin = ""
+    if not origin.startswith("https://") or "@" in origin:
         raise OperationError(
             "--repository is missing, and this checkout does not tell it: its remote `origin` has no https address. "
             "Give one, such as --repository https://github.com/example/kai-anywhere. Nothing was written."

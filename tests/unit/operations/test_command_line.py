@@ -35,6 +35,14 @@ def test_an_unknown_stack_names_those_that_exist(command: str) -> None:
     assert done.stdout == ""
 
 
+def test_a_full_disk_is_told_where_the_output_goes() -> None:
+    command = [sys.executable, "-m", "operations", "settings", "list"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, cwd=ROOT, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith("The output can't be written or read: No space left on device.")
+
+
 def test_a_cache_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()

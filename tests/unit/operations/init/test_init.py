@@ -17,7 +17,7 @@ from operations.init import commands
 from operations.init.choices import Way, checked
 from operations.init.files import SLUG, TEMPLATES, contents, of_version
 from operations.stack_file import read_settings
-from operations.version import project_version
+from operations.version import commit, project_version
 from policy.own_exceptions import parse
 from testbed.stacks import ROOT, Json
 from tests.support.checkout import shell
@@ -284,6 +284,16 @@ def test_the_repository_is_by_default_where_the_checkout_comes_from(
         assert not (tmp_path / "new").exists()
     else:
         assert f"{taken}{project_version()}\n" in _files(tmp_path / "new")["requirements.txt"]
+
+
+def test_without_git_the_repository_is_asked_for_and_the_version_has_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = _init(tmp_path / "new", repository="")
+    assert isinstance(done.exception, OperationError)
+    assert "--repository is missing" in str(done.exception)
+    assert commit() == ""
 
 
 def test_without_a_terminal_what_is_missing_is_named(tmp_path: Path) -> None:
