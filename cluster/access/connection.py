@@ -1,5 +1,6 @@
 """The connection to the API server: how a request is sent, and what becomes of its answer."""
 
+import os
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from cluster.access.answers import Objection, Page, Status
 from cluster.access.kubeconfig import ChosenContext, choose_context, in_cluster
+from cluster.access.proxies import proxy_of
 from cluster.errors import ClusterError, ClusterUnreachableError
 from config.cluster import ClusterSettings
 
@@ -104,7 +106,14 @@ class Connection:
         try:
             parameters = client_adapter.ConnectionParams(timeout=timeout).httpx_params(chosen.config)
             _set_protocols_once(parameters["verify"])
-            http = httpx2.Client(**parameters)
+            proxy = chosen.proxy or proxy_of(chosen.config.cluster.server, os.environ)
+            http = httpx2.Client(**parameters | {"trust_env": False, "proxy": proxy})
+        except ImportError as error:
+            raise ClusterError(
+                f"The way to context '{chosen.name}' leads through a SOCKS proxy, which this program can't use: "
+                "HTTPS_PROXY or the kubeconfig's proxy-url names it.\n"
+                "Name an HTTP proxy there, or the cluster's address in NO_PROXY, if it is reached without one."
+            ) from error
         except (ConfigError, ValueError, OSError, httpx2.InvalidURL) as error:
             raise ClusterError(
                 f"The address or the certificates of context '{chosen.name}' can't be used: {error}\n"

@@ -30,6 +30,14 @@ class ChosenContext:
     config: SingleConfig = field(repr=False)
     content: Mapping[str, Any] = field(repr=False)
 
+    @property
+    def proxy(self) -> str | None:
+        """The proxy that the file names for the cluster; None where the environment decides."""
+        clusters = self.content.get("clusters", ())
+        return next(
+            (each["cluster"].get("proxy-url") for each in clusters if each["name"] == self.config.context.cluster), None
+        )
+
 
 def choose_context(kubeconfig: str | None = None, context: str | None = None) -> ChosenContext:
     """The named context of the named file, or kubectl's own.
