@@ -137,6 +137,8 @@ def _own_project() -> Path:
 def _programs(project: Path) -> tuple[toolchain.Program, ...]:
     """What the engine needs to run a project."""
     runtime = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8")).get("runtime")
+    # With options it is a mapping.
+    runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
     return (*toolchain.ENGINE, *toolchain.YAML) if runtime == "yaml" else toolchain.ENGINE
 
 

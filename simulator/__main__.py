@@ -1,5 +1,6 @@
 """The command line: `python -m simulator up|status|down|reset`."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -45,7 +46,7 @@ def up(
     typer.echo(
         f"Kubernetes {plane.version} is ready on {plane.server}\n\n"
         f"{simulator.simulated(simulator.status(folder).kai_programs)}\n\n"
-        f"Use it with: export KUBECONFIG={plane.kubeconfig}"
+        f"Use it with: export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}"
     )
 
 

@@ -1,6 +1,7 @@
 """A Helm chart as it lies on disk: a folder, or an archive."""
 
 import tarfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -88,6 +89,8 @@ def _archive(path: Path) -> dict[str, str]:
                     files[name] = content.read().decode("utf-8", errors="replace")
     except tarfile.TarError as error:
         raise OperationError(f"{path} is neither a folder nor a chart archive (.tgz).") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise OperationError(f"{path} can't be read to its end: {error}. Fetch it anew.") from error
     return files
 
 

@@ -143,7 +143,8 @@ def _documents(text: str, file: str) -> Iterator[Mapping[str, Any]]:
             if not isinstance(document, dict):
                 raise OperationError(f"{file} holds {document!r}, which is no Kubernetes object.")
             yield from document.get("items") or () if document.get("kind") == "List" else (document,)
-    except yaml.YAMLError as error:
+    # PyYAML itself raises others for dates and numbers that are none, and where mappings stand in each other too deep.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise OperationError(f"{file} is not YAML: {error}") from error
 
 

@@ -28,7 +28,14 @@ NODES = {
 }
 
 
-def _text(stack: Json, *, simulated: tuple[str, ...] = (), runs_kai: bool = False, width: int = 110) -> str:
+def _text(
+    stack: Json,
+    *,
+    simulated: tuple[str, ...] = (),
+    runs_kai: bool = False,
+    width: int = 110,
+    file: str = "/home/me/.kube/config",
+) -> str:
     return render(
         stack="edge",
         server="https://127.0.0.1:6443",
@@ -38,7 +45,7 @@ def _text(stack: Json, *, simulated: tuple[str, ...] = (), runs_kai: bool = Fals
         outputs=OUTPUTS,
         simulated=simulated,
         runs_kai=runs_kai,
-        kubeconfig="/home/me/.kube/config",
+        kubeconfig=file,
         width=width,
     )
 
@@ -54,6 +61,11 @@ def test_it_says_what_runs_where() -> None:
     assert "KAI scheduler v0.18.6 in namespace kai-scheduler; queues: default-queue, edge" in text
     assert _row(text, "jetson-1") == "jetson-1 tegra 1 122880 KAI, in fractions with Tegra overrides"
     assert _row(text, "cpu-1") == "cpu-1 - - - - -"
+
+
+def test_the_way_to_the_cluster_can_be_pasted_into_a_shell() -> None:
+    assert "export KUBECONFIG=/home/me/.kube/config\n" in _text(jetson())
+    assert "export KUBECONFIG='/home/me/my cluster/config'\n" in _text(jetson(), file="/home/me/my cluster/config")
 
 
 def test_a_node_without_overrides_keeps_reservation_pods_as_kai_makes_them() -> None:

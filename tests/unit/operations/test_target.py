@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from operations import target
 from operations.errors import OperationError
 from operations.init.files import TEMPLATES
 from operations.target import ROOT, folder, open_target
@@ -69,6 +70,12 @@ def test_a_teams_own_project_is_run_in_the_place_of_this_one(
         open_target("jetson"),
     ):
         pytest.fail("there is nothing to run")
+
+
+@pytest.mark.parametrize("runtime", ["yaml", "{name: yaml, options: {}}"])
+def test_a_project_in_yaml_gets_its_language_with_options_too(tmp_path: Path, runtime: str) -> None:
+    (tmp_path / "Pulumi.yaml").write_text(f"name: a\nruntime: {runtime}\n", encoding="utf-8")
+    assert LANGUAGE_YAML in target._programs(tmp_path)
 
 
 def test_removing_a_stack_starts_no_simulator_to_remove_it_from(

@@ -36,3 +36,13 @@ def test_what_is_no_chart_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text", encoding="utf-8")
     with pytest.raises(OperationError, match="neither a folder nor a chart archive"):
         read_chart(tmp_path / "file")
+
+
+@pytest.mark.parametrize("size", [50, 1000])
+def test_an_archive_that_was_cut_off_on_its_way_is_refused(tmp_path: Path, size: int) -> None:
+    archive = tmp_path / "chart.tgz"
+    with tarfile.open(archive, "w:gz") as written:
+        written.add(ROOT / "simulator" / "charts" / "gpu-operator", "gpu-operator")
+    archive.write_bytes(archive.read_bytes()[:size])
+    with pytest.raises(OperationError, match=r"chart\.tgz can't be read to its end: .*\. Fetch it anew\."):
+        read_chart(archive)

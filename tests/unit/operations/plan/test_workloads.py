@@ -154,9 +154,10 @@ def test_a_file_without_pods_is_refused() -> None:
         _read({"kind": "Namespace", "metadata": {"name": "x"}})
 
 
-def test_a_file_that_is_no_yaml_is_refused() -> None:
+@pytest.mark.parametrize("text", ["a: [", "a: 2026-13-01", f"a: {'1' * 5000}", "a: " + "[" * 3000])
+def test_a_file_that_is_no_yaml_is_refused(text: str) -> None:
     with pytest.raises(OperationError, match=r"pods.yaml is not YAML"):
-        read_workloads("a: [", "pods.yaml", _MACHINES, ())
+        read_workloads(text, "pods.yaml", _MACHINES, ())
 
 
 @pytest.mark.parametrize(
