@@ -18,7 +18,7 @@ from components.kubernetes import this_stack
 from components.own_provider import is_found
 from components.stack_state import read_stack_state
 from config.bases import from_folder, inherited
-from config.stack import StackSettings, parse_settings
+from config.stack import BASE_KEY, SETTINGS_KEY, StackSettings, parse_settings, secret_in_settings
 
 
 def plain_keys(namespace: str | None = None) -> list[str]:
@@ -26,6 +26,22 @@ def plain_keys(namespace: str | None = None) -> list[str]:
     prefix = f"{namespace or pulumi.get_project()}:"
     keys = {*get_config_env(), *CONFIG.get()}
     return sorted(key.removeprefix(prefix) for key in keys if key.startswith(prefix) and not is_config_secret(key))
+
+
+def settings_of_file(file: str, namespace: str | None = None) -> tuple[str | None, str | None]:
+    """The settings as JSON, and the file that they build upon, as the stack's file says them.
+
+    Args:
+        file: the stack's file, for messages.
+        namespace: that of the keys; by default the project's own.
+
+    Raises:
+        StackConfigError: if a part of the settings is a secret.
+    """
+    if is_config_secret(f"{namespace or pulumi.get_project()}:{SETTINGS_KEY}"):
+        raise secret_in_settings(file)
+    config = pulumi.Config(namespace)
+    return config.get(SETTINGS_KEY), config.get(BASE_KEY)
 
 
 def _top_level_keys(file: Path) -> list[str]:

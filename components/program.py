@@ -7,12 +7,11 @@ import threading
 from importlib.metadata import PackageNotFoundError, distribution
 
 import pulumi
-from pulumi.runtime import is_config_secret
 
 from cluster.errors import ClusterError
-from components.installation import install, plain_keys
+from components.installation import install, plain_keys, settings_of_file
 from components.kai_anywhere import KaiAnywhere
-from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError, secret_in_settings
+from config.stack import StackConfigError
 
 _NAME = "kai-anywhere"
 _TAG = re.compile(r"v\d+\.\d+\.\d+")
@@ -34,10 +33,8 @@ def run() -> KaiAnywhere:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys()
-        config = pulumi.Config()
-        if is_config_secret(f"{pulumi.get_project()}:{SETTINGS_KEY}"):
-            raise secret_in_settings(file)
-        top = install(_NAME, config.get(SETTINGS_KEY), file=file, base=config.get(BASE_KEY), other_keys=other_keys)
+        settings, base = settings_of_file(file)
+        top = install(_NAME, settings, file=file, base=base, other_keys=other_keys)
     except (StackConfigError, ClusterError) as error:
         raise pulumi.RunError(str(error)) from None
     for name, value in top.outputs.items():

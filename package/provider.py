@@ -12,8 +12,8 @@ from typing_extensions import override
 from cluster.errors import ClusterError
 from components import tokens
 from components.hosts.secrets import HOST_SECRETS
-from components.installation import install, plain_keys
-from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError
+from components.installation import install, plain_keys, settings_of_file
+from config.stack import SETTINGS_KEY, StackConfigError
 from package.schema import NAME, package_schema
 from package.version import VERSION
 
@@ -47,14 +47,13 @@ class KaiAnywherePackage(Provider):
                 "this project's configuration.",
             )
         secrets = _host_secrets(inputs.get(HOST_SECRETS))
-        if settings is None:
-            config = pulumi.Config(NAME)
-            text, base = config.get(SETTINGS_KEY), config.get(BASE_KEY)
-            file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys(NAME)
-        else:
-            text, base = json.dumps(_whole_numbers(settings)), None
-            file, other_keys = f"the component '{name}'", []
         try:
+            if settings is None:
+                file, other_keys = f"Pulumi.{pulumi.get_stack()}.yaml", plain_keys(NAME)
+                text, base = settings_of_file(file, NAME)
+            else:
+                text, base = json.dumps(_whole_numbers(settings)), None
+                file, other_keys = f"the component '{name}'", []
             top = install(
                 name,
                 text,

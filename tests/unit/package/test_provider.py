@@ -118,6 +118,16 @@ def test_without_settings_those_of_the_callers_stack_file_hold() -> None:
     assert len(made) == 1
 
 
+def test_a_secret_inside_of_the_callers_settings_is_refused() -> None:
+    def program() -> None:
+        key = "kai-anywhere:settings"
+        pulumi.runtime.set_all_config({key: json.dumps(jetson())}, [key])
+        with pytest.raises(InputPropertiesError, match=r"a secret stands inside of kai-anywhere:settings"):
+            KaiAnywherePackage().construct("kai-anywhere", tokens.KAI_ANYWHERE, {})
+
+    assert record(program).registrations == []
+
+
 @pytest.mark.usefixtures("nowhere")
 def test_the_callers_stack_file_may_build_upon_a_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bases").mkdir()
