@@ -12,12 +12,14 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
+import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 from typing_extensions import override
 
 from config.stack import BASE_KEY, SETTINGS_KEY, StackSettings
+from config.yaml_text import load_yaml
 
 Shape: TypeAlias = Mapping[str, Any]
 """A part of a JSON Schema."""
@@ -141,13 +143,12 @@ def inside(section: Setting) -> tuple[Setting, ...]:
 
 
 def text_of(value: object) -> str:
-    """A default or an example as YAML on one line; a text that would be read as a number stands in quotes."""
-    if not isinstance(value, str):
-        return json.dumps(value)
+    """A value as YAML on one line; a text that would be read as something else stands in quotes."""
     try:
-        json.loads(value)
-    except ValueError:
-        return value
+        if isinstance(value, str) and value.isprintable() and load_yaml(f"- {value}") == [value]:
+            return value
+    except yaml.YAMLError:
+        pass
     return json.dumps(value)
 
 

@@ -27,6 +27,7 @@ from config.reference import (
     text_of,
 )
 from config.stack import SETTINGS_KEY, StackConfigError, StackSettings
+from config.yaml_text import load_yaml
 from testbed.stacks import STACK_FILES, STACKS, Json, changed, jetson, parse, x86
 from tests.support.hosts.settings import full_host, jetson_with_host
 
@@ -150,11 +151,15 @@ def test_a_key_is_read_as_pulumi_writes_it(key: str, same: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [("1.36", '"1.36"'), ("true", '"true"'), ("own", "own"), (True, "true"), (["a"], '["a"]'), (-1, "-1")],
+    [
+        *(("1.36", '"1.36"'), ("true", '"true"'), ("own", "own"), (True, "true"), (["a"], '["a"]'), (-1, "-1")),
+        *(("a: b", '"a: b"'), ("", '""'), ("08", '"08"'), ("2026-01-15", '"2026-01-15"'), ("#x", '"#x"')),
+        *(("a\nb", '"a\\nb"'), ("\x1b[31m", '"\\u001b[31m"')),
+    ],
 )
 def test_a_value_is_written_so_that_yaml_reads_it_back(value: object, text: str) -> None:
     assert text_of(value) == text
-    assert yaml.safe_load(text) == value
+    assert load_yaml(text) == value
 
 
 def test_what_only_one_variant_has_says_so_and_what_all_have_does_not() -> None:
