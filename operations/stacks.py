@@ -45,6 +45,16 @@ def stacks(
     typer.echo(json.dumps(names))
 
 
+def check_stack_name(name: str, remedy: str = "") -> None:
+    """Refuse a name that is no file's: a path, or Pulumi's own with organization and project.
+
+    Raises:
+        OperationError: it is none.
+    """
+    if not STACK_NAME.fullmatch(name):
+        raise OperationError(f"{name!r} is no stack name: letters, digits, '_', '.' and '-', at most 100.{remedy}")
+
+
 def listed(folder: Path) -> list[str]:
     """The stacks that have a file in a folder.
 
@@ -65,10 +75,7 @@ def listed(folder: Path) -> list[str]:
                 f"{file} is a symbolic link: pulumi would follow it, and no policy and no preview does. Put a copy of "
                 "what it leads to in its place; what stacks share can stand in a base."
             )
-        if not STACK_NAME.fullmatch(name):
-            raise OperationError(
-                f"{name!r} is no stack name: letters, digits, '_', '.' and '-', at most 100. Rename its file."
-            )
+        check_stack_name(name, " Rename its file.")
         # GitHub's environments have the same name in capitals.
         if name.lower().endswith(_ROLLOUT):
             raise OperationError(

@@ -26,6 +26,7 @@ from operations.doctor.rendering import render, render_pod
 from operations.doctor.report import PodReport, Report, exit_status, pod_report, report
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
+from operations.options import stack_name
 from operations.reading import Place, hosts_without_cluster, open_place
 from operations.target import ROOT
 from toolchain.programs import LANGUAGE_PYTHON, PULUMI
@@ -38,7 +39,8 @@ app = typer.Typer(
 )
 
 Stack = Annotated[
-    str | None, typer.Option("--stack", help="A stack: its cluster or simulator, and what should be there.")
+    str | None,
+    typer.Option("--stack", callback=stack_name, help="A stack: its cluster or simulator, and what should be there."),
 ]
 Context = Annotated[str | None, typer.Option("--context", help="A context of the kubeconfig.")]
 Only = Annotated[list[Category] | None, typer.Option("--only", help="A category of checks; repeatable.")]

@@ -22,7 +22,7 @@ from operations.fleet.file import Operator, read_fleet
 from operations.fleet.order import Outcome, Step, judge, step_called, steps
 from operations.fleet.report import Report
 from operations.fleet.states import read_sites
-from operations.stacks import COMMIT, FLEET_FILE, STACK_NAME, listed
+from operations.stacks import COMMIT, FLEET_FILE, check_stack_name, listed
 from operations.target import ROOT, open_target
 
 app = typer.Typer(name="fleet", no_args_is_help=True, help="Many clusters, one stack each: order, roll-out, states.")
@@ -76,8 +76,7 @@ def update(
     out: Annotated[Path, typer.Option("--out", help="The folder that gets the result.")] = Path("rollout"),
 ) -> None:
     """Update one site without asking, and leave the result for the gate."""
-    if not STACK_NAME.fullmatch(site):
-        raise OperationError(f"{site!r} is no stack name: letters, digits, '_', '.' and '-', at most 100.")
+    check_stack_name(site)
     out.mkdir(parents=True, exist_ok=True)
     file = out / f"{site}.json"
     file.write_text(_Result(site=site, outcome=Outcome.FAILED).model_dump_json(), encoding="utf-8")

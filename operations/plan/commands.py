@@ -16,6 +16,7 @@ from gpu_sharing.arithmetic import LEAST_BYTES
 from gpu_sharing.model import Pod, Strategy, Workload
 from gpu_sharing.request import FractionShare, MemoryShare, PodRequest
 from operations.errors import OperationError
+from operations.options import stack_name
 from operations.plan import report
 from operations.plan.live import scene_of_cluster
 from operations.plan.machines import Scene, machines_by_numbers, scene_of
@@ -80,7 +81,12 @@ def plan(  # noqa: PLR0913 - every option of the command
     ] = None,
     stack: Annotated[
         str | None,
-        typer.Option("--stack", help="The nodes and queues that a stack's settings say.", rich_help_panel=_NODES),
+        typer.Option(
+            "--stack",
+            callback=stack_name,
+            help="The nodes and queues that a stack's settings say.",
+            rich_help_panel=_NODES,
+        ),
     ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="The nodes, pods and queues that a cluster has.", rich_help_panel=_NODES)

@@ -29,7 +29,6 @@ from operations.pull_request.github import GitHub, GitHubError
 from operations.pull_request.verified import Changes, Verified, posted_comment
 from operations.redaction import Redactor, environment_secrets
 from operations.stack_file import raw_settings, stack_names
-from operations.stacks import STACK_NAME
 from operations.target import ROOT, Target, open_target
 
 app = typer.Typer(add_completion=False)
@@ -207,8 +206,6 @@ def _open_stack(target: Target) -> None:
 
 def _occasion(stack: str, status: int = 0, *, folder: str = "") -> Occasion:
     """The run, as GitHub Actions tells it; what is not of the expected form is left out."""
-    if not STACK_NAME.fullmatch(stack):
-        raise OperationError(f"{stack!r} is no stack name: letters, digits, '_', '.' and '-', at most 100.")
     server, repository, run = (os.environ.get(f"GITHUB_{n}", "") for n in ("SERVER_URL", "REPOSITORY", "RUN_ID"))
     url, commit = f"{server}/{repository}/actions/runs/{run}", os.environ.get("GITHUB_SHA", "")
     return Occasion(

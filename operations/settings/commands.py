@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, RootModel
 from config.bases import Inherited, Layer
 from config.reference import Setting, UnknownSettingError, find, inside, settings, text_of
 from operations.exit_status import ExitStatus
+from operations.options import stack_name
 from operations.settings.page import anchor
 from operations.stack_file import read_layers, read_settings
 from operations.target import ROOT
@@ -50,7 +51,10 @@ def list_settings(*, as_json: AsJson = False) -> None:
 def show(
     *,
     stack: Annotated[
-        str, typer.Argument(help="The stack: its settings stand in Pulumi.<stack>.yaml, and in its base.")
+        str,
+        typer.Argument(
+            callback=stack_name, help="The stack: its settings stand in Pulumi.<stack>.yaml, and in its base."
+        ),
     ],
     defaults: Annotated[bool, typer.Option("--defaults", help="Also what no file says.")] = False,
     as_json: Annotated[

@@ -35,6 +35,21 @@ def test_an_unknown_stack_names_those_that_exist(command: str) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["reset", "--stack"], ["doctor", "--stack"], ["plan", "--stack"], ["settings", "show"], ["review", "--stack"]],
+)
+@pytest.mark.parametrize("stack", ["..", "../..", "", "organization/kai-anywhere/prod", "a b"])
+def test_a_stack_is_a_name_and_no_path(
+    arguments: list[str], stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operations.target.ROOT", tmp_path / "checkout")
+    (tmp_path / "project").mkdir()
+    done = CliRunner().invoke(app, [*arguments, stack])
+    assert f"{stack!r} is no stack name" in str(done.exception)
+    assert (tmp_path / "project").is_dir(), "somebody else's"
+
+
 def test_a_full_disk_is_told_where_the_output_goes() -> None:
     command = [sys.executable, "-m", "operations", "settings", "list"]
     with Path("/dev/full").open("wb") as full:
@@ -71,9 +86,11 @@ def test_a_second_reset_finds_no_simulator_any_more(tmp_path: Path, monkeypatch:
 def test_the_command_runs_from_any_folder_and_through_a_link(tmp_path: Path) -> None:
     link = tmp_path / "kai"
     link.symlink_to(ROOT / "bin" / "kai-anywhere")
-    done = subprocess.run([link, "reset", "--stack", "x y"], cwd=tmp_path, check=False, capture_output=True, text=True)
+    done = subprocess.run([link, "reset", "--stack", "x-y"], cwd=tmp_path, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "The simulator of stack 'x y' was never started.\n"
+    assert done.stdout == "The simulator of stack 'x-y' was never started.\n"
+    done = subprocess.run([link, "reset", "--stack", "x y"], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert "'x y' is no stack name" in done.stderr, "it arrives whole"
     assert [each.name for each in tmp_path.iterdir()] == ["kai"]
 
 
