@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from agents.host.root import Root
     from agents.host.steps.service import Service
 
+# A file of JSON may be one line, so a key stands anywhere.
 _SECRET_KEY = re.compile(
-    r"""(?i)^(.\s*["']?[\w.-]*(?:passw|auth|token|secret|credential|api_?key)[\w.-]*["']?\s*[=:]\s*).+$"""
+    r"""(?i)((?<![\w.-])[\w.-]*(?:passw|auth|token|secret|credential|(?:api|private)[_-]?key)[\w.-]*["']?\s*[=:]\s*).+$"""
 )
-_URL_LOGIN = re.compile(r"(://)[^/\s@\"']+@")
+_URL_LOGIN = re.compile(r"(://)[^/\s\"']+@")
 _READABLE = 0o644
 
 

@@ -205,6 +205,17 @@ def test_a_diff_masks_what_looks_secret() -> None:
     assert "proxy" in diff
 
 
+def test_a_diff_masks_what_looks_secret_within_a_line_too() -> None:
+    before = b'{"debug":true,"log-opts":{"splunk-token":"hunter2"}}\n'
+    after = b'login = { username = "me", password = "hunter3" }\nprivate_key = "hunter5"\n'
+    after += b'proxy = "http://me:hunter4@x@proxy"\n'
+    diff = Change("/etc/x", before, after, _OWNER).diff
+    assert '-{"debug":true,"log-opts":{"splunk-token":***' in diff
+    assert '+login = { username = "me", password = ***' in diff
+    assert '+proxy = "http://***@proxy"' in diff
+    assert "hunter" not in diff
+
+
 def test_a_host_is_the_stacks_that_configured_it_last_and_only_that_one_restores_it(root: Root) -> None:
     def restored(stack: str | None) -> Restored:
         done = Restored()
