@@ -227,7 +227,11 @@ def images(
     if ask:
         all_images = stack_images.with_digests(all_images, Registries(Crane.installed()).content)
     content = stack_images.lock(stack, all_images)
-    (lock or ROOT / f"images.{stack}.lock.json").write_text(content, encoding="utf-8")
+    file = lock or ROOT / f"images.{stack}.lock.json"
+    try:
+        file.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise OperationError(f"{file} can't be written: {error.strerror}. Choose another one with --lock.") from error
     typer.echo(content if as_json else stack_images.table(all_images), nl=not as_json)
 
 

@@ -35,8 +35,13 @@ def new_file(file: Path, *, option: str) -> Iterator[BinaryIO]:
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as out:
-            yield out
+        try:
+            with os.fdopen(descriptor, "wb") as out:
+                yield out
+        except BaseException:
+            # Half of it would be taken for the whole, and be in the way of the next run.
+            file.unlink(missing_ok=True)
+            raise
     except FileExistsError as error:
         raise OperationError(f"{file} exists. Choose another name with {option}.") from error
     except OSError as error:

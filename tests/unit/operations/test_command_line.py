@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from operations.__main__ import app
 from operations.exit_status import ExitStatus
 from operations.stack_file import stack_names
-from testbed.stacks import ROOT
+from testbed.stacks import ROOT, STACK_FILES
 
 
 def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -56,6 +56,14 @@ def test_a_full_disk_is_told_where_the_output_goes() -> None:
         done = subprocess.run(command, cwd=ROOT, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     assert done.stderr.startswith("The output can't be written or read: No space left on device.")
+
+
+def test_a_lock_file_that_can_not_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operations.__main__.ROOT", STACK_FILES)
+    monkeypatch.setattr("operations.__main__.Helm.installed", lambda: None)
+    monkeypatch.setattr("operations.__main__.stack_images.images", lambda *_: ())
+    done = CliRunner().invoke(app, ["images", "--no-digests", "--lock", str(tmp_path / "none" / "images.json")])
+    assert "images.json can't be written: No such file or directory. Choose another one" in str(done.exception)
 
 
 def test_a_cache_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:
