@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from config.images import each_once
+from config.images import PATH, REGISTRY, each_once
 from config.model import Name, Settings
 
 
@@ -59,14 +59,26 @@ def release_line(version: str | None) -> tuple[int, int] | None:
     return line if line != (0, 0) else None
 
 
+_SOURCE = re.compile(rf"oci://{REGISTRY}/{PATH}|https://[^\s/]+(/\S*)?")
+_VERSION = re.compile(r"[~^<>=!]{0,2} ?v?[0-9*][0-9A-Za-z.+*~^<>=!|, -]*(?<! )")
+
+
 def _known_source(value: str) -> str:
-    if value.startswith(("oci://", "https://", "/", "./", "../")):
+    if _SOURCE.fullmatch(value) or (value.startswith(("/", "./", "../")) and value.isprintable()):
         return value
     raise PydanticCustomError(
         "chart_source",
-        "not a chart source: write an OCI reference (oci://registry/path/chart), a chart repository (https://...) or "
-        "a local chart folder or archive (/path, ./path)",
+        "not a chart source: write an OCI reference without a tag (oci://registry/path/chart), a chart repository "
+        "(https://...) or a local chart folder or archive (/path, ./path)",
     )
+
+
+def _helms_version(value: str) -> str:
+    if not _VERSION.fullmatch(value):
+        raise PydanticCustomError(
+            "chart_version", "not a chart's version: write one, such as v0.18.6, or a range, such as ~0.18.0"
+        )
+    return value
 
 
 class ChartSettings(Settings):
@@ -81,7 +93,7 @@ class ChartSettings(Settings):
         | None
     ) = None
     """An OCI reference, a chart repository, or a local folder or archive; by default the official one."""
-    version: Annotated[str, Field(min_length=1, title="chart version")] | None = None
+    version: Annotated[str, AfterValidator(_helms_version), Field(title="chart version")] | None = None
     """The chart's version; by default the one that this program was checked with. A local chart has its own."""
 
     @model_validator(mode="after")

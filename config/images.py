@@ -9,10 +9,11 @@ from pydantic_core import PydanticCustomError
 from config.model import Name
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
-_PART = r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*"
+# As the container runtimes read it (distribution's package reference): letters of a path are small.
+REGISTRY = rf"{_HOST}(\.{_HOST})*(:[0-9]{{1,5}})?"
+PATH = r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
 _REFERENCE = re.compile(
-    # As the container runtimes read it (distribution's package reference): letters of a path are small.
-    rf"({_HOST}(\.{_HOST})*(:\d{{1,5}})?/)?{_PART}(/{_PART})*(:(?P<tag>[\w][\w.-]{{0,127}}))?"
+    rf"({REGISTRY}/)?{PATH}(:(?P<tag>[\w][\w.-]{{0,127}}))?"
     r"(?P<digest>@sha256:[0-9a-f]{64})?",
     re.ASCII,
 )

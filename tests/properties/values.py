@@ -83,6 +83,7 @@ _BY_VALIDATOR: Mapping[Callable[..., object], Values] = {
     cluster._known_form: st.sampled_from(["1.30", "v1.33", "1.34", "1.35", "v1.36", "1.40"])
     | _accepted(cluster._VERSION, cluster._known_form),
     cluster._object_name: st.sampled_from(_OBJECTS),
+    charts._helms_version: st.sampled_from(["v0.17.1", "0.18.6", "v26.7.2", "~0.18.0", "0.0.0-abc"]),
     charts._known_source: st.sampled_from(["oci://r.example.com/c", "https://c.example.com", "./charts/c.tgz", "/c"]),
     images._reference: st.sampled_from(["busybox", *_TAGGED]),
     images._pinned: st.sampled_from(_TAGGED) | _accepted(images._REFERENCE, images._pinned),
@@ -110,7 +111,6 @@ _PATTERNS: Mapping[str, Values] = {
 _TEXTS: Mapping[str, Values] = {
     "kubeconfig": st.sampled_from(["~/.kube/config", "/etc/kubernetes/admin.conf"]),
     "context": st.sampled_from(["edge", "admin@lab"]),
-    "version": st.sampled_from(["v0.17.1", "0.18.6", "v26.7.2", "~0.18.0", "0.0.0-abc"]),
     "default_backend": _NAMES,
     # The value of a flag or a variable.
     "": st.sampled_from(["", "4", "true", "a b", 'quoted "text"', "{{ template }}", "cdi"]),

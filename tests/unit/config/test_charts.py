@@ -9,7 +9,14 @@ _RELEASES = pytest.mark.parametrize("release", ["kai", "gpu_operator"])
 
 
 @_RELEASES
-@pytest.mark.parametrize("source", ["nvidia/gpu-operator", "http://charts.example.com", "charts", ""])
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("nvidia/gpu-operator", "http://charts.example.com", "charts", ""),
+        # No chart can be had by these.
+        *("oci://", "oci://site/kai:v1.0.0", "oci://site/Kai", "oci://site/kai/", "https://", "https://a b", "./a\nb"),
+    ],
+)
 def test_a_chart_source_says_what_it_is(release: str, source: str) -> None:
     key = f"{release}.chart.source"
     assert_refused(changed(x86(), key, source), key, "not a chart source", "oci://registry/path/chart", found=source)
@@ -22,6 +29,18 @@ def test_a_local_chart_has_its_own_version(release: str) -> None:
         f"{release}.chart",
         "a local chart carries its own version in Chart.yaml: remove 'version'",
     )
+
+
+@_RELEASES
+@pytest.mark.parametrize("version", ["latest", "v0.18.6 ", "", "-v1", "v1\n"])
+def test_a_version_is_one_that_helm_reads(release: str, version: str) -> None:
+    key = f"{release}.chart.version"
+    assert_refused(changed(x86(), key, version), key, "not a chart's version", found=version)
+
+
+@pytest.mark.parametrize("version", ["v0.18.6", "0.18", "~0.18.0", ">=0.17, <0.19", "0.0.0-abc+1", "^1.2"])
+def test_a_version_may_be_a_range(version: str) -> None:
+    assert ChartSettings(version=version).version == version
 
 
 @pytest.mark.parametrize(
