@@ -352,11 +352,11 @@ def _bad(allowed: language.Allowed, v: str) -> str:  # noqa: PLR0911 - one for e
 
 
 def _shown(allowed: language.Allowed, v: str) -> str:
+    """A forbidden value as a text; without `dyn` the compiler takes the first kind that `string` is for."""
     match allowed:
         case language.Absent(shown) if shown:
-            return f"string({v}.value().?{shown}.orValue('there'))"
+            return f"string(dyn({v}.value()).?{shown}.orValue('there'))"
         case _:
-            # Of the value of what is dyn, the compiler takes the first kind that `string` is for.
             return f"string(dyn({v}.value()))"
 
 
