@@ -10,7 +10,6 @@ from config.stack import StackSettings
 from gpu_sharing.request import GPU_GROUP
 from manifests import kai, reservation
 from manifests.admission_objects import binder
-from manifests.gvirtus.frontends import FRONTEND_ALLOWED
 from manifests.mutations import Fragment
 from manifests.node_labels import GPU_MEMORY
 from manifests.objects import Manifest
@@ -35,10 +34,7 @@ def may_not_ask(objection: Objection) -> bool:
 
 
 def shared_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> list[str]:
-    """The nodes whose GPUs KAI shares, by name: those with GPUs or their memory's label.
-
-    Not those where time is sliced, nor frontends of remote GPUs, which advertise GPUs that are elsewhere.
-    """
+    """The nodes whose GPUs KAI shares, by name: those with GPUs or their memory's label, where time is not sliced."""
     sliced = {
         name
         for profile in settings.node_profiles.values()
@@ -46,11 +42,7 @@ def shared_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> list[str
         for name in profile.nodes
     }
     return [
-        name
-        for name, node in sorted(nodes.items())
-        if (node.gpus or GPU_MEMORY in node.labels)
-        and name not in sliced
-        and node.labels.get(FRONTEND_ALLOWED) != "true"
+        name for name, node in sorted(nodes.items()) if (node.gpus or GPU_MEMORY in node.labels) and name not in sliced
     ]
 
 

@@ -8,9 +8,9 @@ from pulumi_kubernetes import Provider
 
 from components import tokens
 from components.kubernetes import Dependencies, Labeller, Registrar
-from config.gvirtus import GvirtusSettings
+from config.gvirtus import FRONTEND_ALLOWED, GvirtusSettings
 from config.stack import StackSettings
-from manifests.gvirtus import backends, frontends
+from manifests.gvirtus import backends
 from manifests.gvirtus import objects as manifests
 
 
@@ -69,7 +69,7 @@ class Gvirtus(pulumi.ComponentResource):
         self.backends = pulumi.Output.all(**addresses).apply(lambda values: backends.endpoints(remote, values))
         if remote.frontends is not None and not args.settings.gpu_operator.install:
             # Without the operator's NFD, frontends are the nodes that the stack names.
-            labels = {node: {frontends.FRONTEND_ALLOWED: "true"} for node in sorted(remote.frontends.nodes)}
+            labels = {node: {FRONTEND_ALLOWED: "true"} for node in sorted(remote.frontends.nodes)}
             args.labeller.register(f"{name}-frontend", labels, pulumi.ResourceOptions(parent=self))
 
 

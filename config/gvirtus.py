@@ -14,6 +14,9 @@ from config.reservation import Carrier
 FRONTENDS_NAMESPACE = "gvirtus-frontends"
 """The device plugin's namespace: it mounts a folder of the node, so it may not share one with other pods."""
 
+FRONTEND_ALLOWED = "gvirtus.io/frontend.allowed"
+"""A node's label: it is one of the stack's frontends, as long as no GPU is detected there."""
+
 
 @unique
 class BackendKind(StrEnum):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from cluster.access.answers import Node, Pod
 from cluster.pending import kubelet_says
+from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, FractionShare, MemoryShare, WholeGpus
 from manifests import reservation_index
 from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, TIME_SLICING_POOL
@@ -43,7 +44,7 @@ def node_status(name: str, view: View) -> NodeStatus:
         architecture=node.architecture,
         sharing=sharing,
         gpu_count=count,
-        advertised=Fact(value=node.gpus, proof=f"{where} status.allocatable[{GPU}]"),
+        advertised=_advertised(node),
         memory_label=_label(node, MEMORY_LABEL),
         shared_mib=shared,
         gpus=tuple(gpus),
@@ -73,9 +74,16 @@ def _gpu_count(node: Node) -> Fact[int]:
     return Fact(value=node.gpus, proof=f"Node {node.name} status.allocatable[{GPU}], without a label {GPU_COUNT}")
 
 
+def _advertised(node: Node) -> Fact[int]:
+    proof = f"Node {node.name} status.allocatable[{', '.join((GPU, *sorted(node.slices)))}]"
+    return Fact(value=node.devices + sum(node.slices.values()), proof=proof)
+
+
 def _sharing(node: Node, count: int) -> Fact[Sharing]:
     where = f"Node {node.name}"
     allocatable = f"{where} status.allocatable[{GPU}]"
+    if node.labels.get(FRONTEND_ALLOWED) == "true":
+        return Fact(value="remote", proof=f"{where} metadata.labels[{FRONTEND_ALLOWED}]")
     if node.labels.get(KAI_NODE_POOL) == TIME_SLICING_POOL:
         return Fact(value="time-slicing", proof=f"{where} metadata.labels[{KAI_NODE_POOL}]")
     if GPU_COUNT in node.labels and node.gpus > count > 0:
@@ -102,7 +110,7 @@ def _gpus(
         if isinstance(user.request, MemoryShare | FractionShare) and user.groups:
             for group in user.groups:
                 on_group[group].append(user)
-        elif isinstance(user.request, WholeGpus) and sharing != "time-slicing":
+        elif isinstance(user.request, WholeGpus) and sharing not in {"time-slicing", "remote"}:
             whole.append(user)
         else:
             others.append(user)
@@ -169,7 +177,7 @@ def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, count: int, shar
     if sharing == "kai" and shared is None:
         why = f"is '{label}', which is no number of MiB" if label else "is missing"
         yield f"The label {MEMORY_LABEL} {why}: KAI places no pod with {GPU_MEMORY} here."
-    if count and not node.gpus:
+    if count and not node.gpus and not node.slices:
         yield f"The device plugin advertises no {GPU}, so KAI places nothing here."
     taken = sum(gpu.use in {"shared", "whole"} for gpu in gpus)
     if count and taken > count:

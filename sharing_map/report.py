@@ -5,8 +5,8 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Sharing = Literal["kai", "time-slicing", "mig", "none"]
-"""How a node's GPUs are shared."""
+Sharing = Literal["kai", "time-slicing", "mig", "remote", "none"]
+"""How a node's GPUs are shared; `remote`: it has none, and what it advertises stands for GPUs of other nodes."""
 Use = Literal["shared", "whole", "free", "time-sliced", "mig", "unknown"]
 """What becomes of a GPU; `unknown` where pods could not be read."""
 
@@ -75,7 +75,7 @@ class NodeStatus(_Part):
     architecture: str
     sharing: Fact[Sharing]
     gpu_count: Fact[int] = Field(description="Physical GPUs.")
-    advertised: Fact[int] = Field(description="Allocatable `nvidia.com/gpu`.")
+    advertised: Fact[int] = Field(description="Allocatable `nvidia.com/gpu`; with MIG's strategy `mixed`, slices too.")
     memory_label: Fact[str | None] = Field(description="MiB of one GPU, as the label says it.")
     shared_mib: int | None = Field(description="What KAI shares of each GPU: the label, rounded down to 100 MiB.")
     gpus: tuple[Gpu, ...]

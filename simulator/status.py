@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx2
 from lightkube.resources.core_v1 import Node
 
+from gpu_sharing.quantities import quantity
 from simulator import api, records
 from simulator.control_plane import PROCESSES, api_version
 from simulator.layout import Layout
@@ -122,5 +123,5 @@ def _node_status(node: Node) -> NodeStatus:
         name=(metadata and metadata.name) or "",
         kind=((metadata and metadata.annotations) or {}).get(KIND_ANNOTATION),
         ready=api.is_ready(node),
-        gpus=int(allocatable.get("nvidia.com/gpu", 0)),
+        gpus=int(quantity(allocatable.get("nvidia.com/gpu", 0))),
     )

@@ -63,6 +63,13 @@ def gpu_node(
     }
 
 
+def frontend(name: str) -> Manifest:
+    """A node without a GPU that advertises eight, which stand for remote ones."""
+    manifest = gpu_node(name, gpus=8, memory_mib=None, labels={"gvirtus.io/frontend.allowed": "true"})
+    del manifest["metadata"]["labels"][_COUNT]
+    return manifest
+
+
 def pod(  # noqa: PLR0913 - what makes a pod
     name: str,
     *,

@@ -59,7 +59,7 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
     in_use = _Family(
         "kai_anywhere_node_gpus_in_use", "GPUs of the node that KAI counts as shared or taken whole", "node"
     )
-    advertised = _Family("kai_anywhere_node_gpus_advertised", "nvidia.com/gpu that pods may have of the node", "node")
+    advertised = _Family("kai_anywhere_node_gpus_advertised", "GPUs and MIG slices that pods may have", "node")
     total = _Family("kai_anywhere_node_gpu_memory_bytes", "GPU memory of the node that KAI can share", "node")
     allocated = _Family("kai_anywhere_node_gpu_memory_allocated_bytes", "GPU memory of the node that pods have", "node")
     free = _Family("kai_anywhere_node_gpu_memory_free_bytes", "GPU memory of the node that no pod has", "node")
@@ -69,7 +69,7 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
     remarks = _Family("kai_anywhere_node_remarks", "What does not fit together: kai-anywhere status says it", "node")
     families = (info, ready, cordoned, gpus, in_use, advertised, total, allocated, free, largest, remarks)
     for node in nodes:
-        if not node.has_gpus:
+        if not node.has_gpus or node.sharing.value == "remote":
             continue
         info.add(1, node.name, node.platform.value or "", node.architecture, node.sharing.value)
         ready.add(node.ready.value, node.name)

@@ -8,6 +8,10 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
+from config.gvirtus import FRONTEND_ALLOWED
+from gpu_sharing.quantities import quantity
+from gpu_sharing.request import GPU, MIG_PREFIX
+
 T = TypeVar("T")
 
 _KI = 1024
@@ -55,10 +59,15 @@ def _messages(conditions: object) -> object:
     )
 
 
-def _mebibytes(quantity: object) -> object:
+def _mebibytes(reported: object) -> object:
     """Read the binary quantities that kubelet reports (`128Gi`, `131072Mi`) as MiB."""
-    match = _QUANTITY.fullmatch(str(quantity))
-    return int(match[1]) * _BYTES[match[2]] // _KI**2 if match else quantity
+    match = _QUANTITY.fullmatch(str(reported))
+    return int(match[1]) * _BYTES[match[2]] // _KI**2 if match else reported
+
+
+def _whole(value: object) -> object:
+    """Read a number of devices; the API server writes 1000 of them as `1k`."""
+    return int(quantity(value)) if isinstance(value, str) else value
 
 
 class Answer(BaseModel):
@@ -127,8 +136,10 @@ class Node(Answer):
         default=0, validation_alias=AliasPath("status", "capacity", "memory")
     )
     """MemTotal in MiB, as kubelet reports it."""
-    gpus: int = Field(default=0, validation_alias=AliasPath("status", "allocatable", "nvidia.com/gpu"))
-    """Allocatable `nvidia.com/gpu`: physical GPUs times replicas."""
+    devices: Annotated[int, BeforeValidator(_whole)] = Field(
+        default=0, validation_alias=AliasPath("status", "allocatable", GPU)
+    )
+    """Allocatable `nvidia.com/gpu`: physical GPUs times replicas, or what stands for remote ones."""
     allocatable: dict[str, str] = Field(default={}, validation_alias=AliasPath("status", "allocatable"))
     """What pods may have of it, by resource."""
     taints: list[dict[str, Any]] = Field(default=[], validation_alias=AliasPath("spec", "taints"))
@@ -145,6 +156,20 @@ class Node(Answer):
         default={}, validation_alias=AliasPath("status", "conditions")
     )
     """The same: type to message."""
+
+    @property
+    def gpus(self) -> int:
+        """The devices that are GPUs of its own: a frontend of remote GPUs has none."""
+        return 0 if self.labels.get(FRONTEND_ALLOWED) == "true" else self.devices
+
+    @property
+    def slices(self) -> dict[str, int]:
+        """MIG slices that it advertises one by one, by resource: the strategy `mixed`."""
+        return {
+            name: count
+            for name, devices in self.allocatable.items()
+            if name.startswith(MIG_PREFIX) and (count := int(quantity(devices)))
+        }
 
     def label_since(self, label: str) -> datetime | None:
         """When a label's writer wrote last; None where the API server does not tell."""
@@ -251,7 +276,7 @@ class Pod(Answer):
     @property
     def gpus(self) -> int:
         """How many `nvidia.com/gpu` its containers have."""
-        return sum(int(container.limits.get("nvidia.com/gpu", 0)) for container in self.containers)
+        return sum(int(quantity(container.limits.get(GPU, 0))) for container in self.containers)
 
     def as_manifest(self) -> dict[str, Any]:
         """What a pod asks for, as it stands in a manifest: what `gpu_sharing.request` reads."""

@@ -11,9 +11,9 @@ from cluster.access.lists import at_once
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.findings import Finding
 from cluster.preflight.label_writers import RANDOM_MANAGER, judge_writers
+from config.gvirtus import FRONTEND_ALLOWED
 from config.stack import StackSettings
 from manifests import every_object, kai
-from manifests.gvirtus.frontends import FRONTEND_ALLOWED
 from manifests.node_labels import GPU_MEMORY, node_labels
 from manifests.objects import Manifest
 from manifests.ownership import before, key, owner, stack_of

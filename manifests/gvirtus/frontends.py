@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from config.cluster import Distribution
-from config.gvirtus import FRONTENDS_NAMESPACE, FrontendSettings, GvirtusSettings
+from config.gvirtus import FRONTEND_ALLOWED, FRONTENDS_NAMESPACE, FrontendSettings, GvirtusSettings
 from config.kai import GpuSharingMode
 from config.stack import StackSettings
 from manifests.admission_objects import (
@@ -29,8 +29,6 @@ from manifests.versions import DEVICE_PLUGIN_IMAGE
 from manifests.wording import first_of
 from pod_checks import table
 
-FRONTEND_ALLOWED = "gvirtus.io/frontend.allowed"
-"""On the stack's frontends, as long as no GPU is detected there."""
 GPU_PRESENT = "nvidia.com/gpu.present"
 """The GPU Operator's mark of a node with a GPU."""
 DEVICE_PLUGIN = "gvirtus-device-plugin"

@@ -290,17 +290,12 @@ class Facts:
 
     @cached_property
     def gpu_nodes(self) -> tuple[Node, ...]:
-        """Nodes with a GPU of their own: marked by the GPU Operator, listed as a Jetson, or told by the device plugin.
-
-        A frontend of remote GPUs advertises GPUs that are elsewhere.
-        """
+        """Nodes with a GPU of their own: marked by the GPU Operator, a Jetson of the stack, or told by the plugin."""
         jetsons = self.settings.platform.jetsons if self.settings else {}
         return tuple(
             node
             for node in self.snapshot.nodes
-            if node.labels.get("nvidia.com/gpu.present") == "true"
-            or node.name in jetsons
-            or (node.gpus and node.labels.get("gvirtus.io/frontend.allowed") != "true")
+            if node.labels.get("nvidia.com/gpu.present") == "true" or node.name in jetsons or node.gpus
         )
 
     @cached_property

@@ -15,7 +15,7 @@ from gpu_sharing.arithmetic import read_label, shared_mib
 from gpu_sharing.model import MigStrategy, Node, Pod, Strategy, Workload
 from gpu_sharing.quantities import quantity
 from gpu_sharing.queues import Queue
-from gpu_sharing.request import MIG_PREFIX, SCHEDULER, RequestError, gpu_groups, pod_request
+from gpu_sharing.request import SCHEDULER, RequestError, gpu_groups, pod_request
 from manifests import reservation
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, PLATFORM_TEGRA
 from operations.errors import OperationError
@@ -44,7 +44,7 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
     unified = {*platform.jetsons, *platform.unified_memory_nodes} if platform else set()
     machines = []
     for node in snapshot.nodes:
-        if not node.gpus and GPU_MEMORY not in node.labels and not _slices(node):
+        if not node.devices and GPU_MEMORY not in node.labels and not node.slices:
             continue
         if pool := node.labels.get(KAI_NODE_POOL):
             remarks.append(f"{node.name} is left out: it is in the node pool '{pool}'.")
@@ -54,6 +54,8 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
             remarks.append(
                 f"{node.name} is {'cordoned' if node.unschedulable else 'not Ready'}: nothing is placed there."
             )
+        if node.devices and not node.gpus:
+            remarks.append(f"{node.name} gets pods with remote GPUs alone: it is a frontend of them.")
         machines.append(_machine(node, unified))
     read = _Pods(snapshot, machines)
     strategy = Strategy(settings.kai.scheduler.placement.value) if settings else Strategy.BINPACK
@@ -66,16 +68,8 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
     )
 
 
-def _slices(node: LiveNode) -> dict[str, int]:
-    return {
-        name: int(quantity(count))
-        for name, count in node.allocatable.items()
-        if name.startswith(MIG_PREFIX) and int(quantity(count))
-    }
-
-
 def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
-    slices, count = _slices(node), node.labels.get(GPU_COUNT, "")
+    slices, count = node.slices, node.labels.get(GPU_COUNT, "")
     mig_enabled = node.labels.get(_MIG_ENABLED)
     mig = None
     if bool(slices) if mig_enabled is None else mig_enabled.lower() in {"1", "t", "true"}:
@@ -86,7 +80,7 @@ def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
         Node(
             node.name,
             None if memory is None else shared_mib(memory),
-            node.gpus,
+            node.devices,
             int(count) if count.isdecimal() else None,
             slices,
             mig,

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from config.gvirtus import FRONTEND_ALLOWED
 from config.kai import DEFAULT_QUEUE
 from gpu_sharing.model import Pod, Workload
 from gpu_sharing.queues import QUEUE_LABEL, Queue
@@ -228,6 +229,8 @@ def accepted(
 ) -> tuple[frozenset[str] | None, list[str]]:
     """The nodes that a pod accepts, by its nodeSelector and tolerations.
 
+    A frontend's GPUs are for pods that select frontends: a cluster with frontends keeps all others away.
+
     Returns:
         Their names, None for all; and the labels that it selects by and that are not known of some node.
     """
@@ -238,6 +241,8 @@ def accepted(
             unknown |= missing
             missing = set()
         matches = all(machine.labels.get(key, value) == value for key, value in selector.items())
+        if machine.labels.get(FRONTEND_ALLOWED) == "true" and FRONTEND_ALLOWED not in selector:
+            continue
         if matches and not missing and all(_tolerated(taint, tolerations) for taint in machine.taints):
             names.add(machine.node.name)
     return (None if len(names) == len(machines) else frozenset(names)), sorted(unknown)

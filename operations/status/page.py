@@ -10,7 +10,7 @@ from string import Template
 from typing import TypeVar
 
 from operations.status.markup import Markup, element, joined
-from operations.status.words import age, amount, clean, count, device, gpus, short_proof, summary
+from operations.status.words import age, amount, clean, count, device, gpus, others, short_proof, summary
 from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 
 _HERE = Path(__file__).parent
@@ -264,8 +264,7 @@ def _group(gpu: Gpu, status: Status) -> Markup:
 def _others(node: NodeStatus, status: Status) -> Markup:
     if not node.other_pods:
         return Markup()
-    sliced = node.sharing.value == "time-slicing"
-    return _shares("Time-sliced pods" if sliced else "Pods whose GPU is not known", node.other_pods, status)
+    return _shares(others(node), node.other_pods, status)
 
 
 def _shares(caption: str, shares: Sequence[Share], status: Status) -> Markup:

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from manifests.wording import first_of
-from operations.status.words import age, amount, clean, count, device, gpus, short_proof, summary
+from operations.status.words import age, amount, clean, count, device, gpus, others, short_proof, summary
 from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 
 _BAR = 24
@@ -80,8 +80,7 @@ def _node(node: NodeStatus, status: Status, width: int) -> Iterator[Text]:
     for gpu in node.gpus:
         yield from _gpu(gpu, status, width)
     if node.other_pods:
-        what = "Time-sliced pods" if node.sharing.value == "time-slicing" else "Pods whose GPU is not known"
-        yield _line(f"  {what}:")
+        yield _line(f"  {others(node)}:")
         yield from _shares(node.other_pods, status)
     for remark in node.remarks:
         yield from _wrapped(f"  ! {clean(remark)}", width, "yellow")
@@ -94,6 +93,8 @@ def _memory(node: NodeStatus, status: Status) -> str:
             return f"time-sliced by the device plugin, of which KAI knows no memory ({short_proof(node.sharing)})"
         case "mig":
             return f"MIG ({short_proof(node.sharing)})"
+        case "remote":
+            return f"its GPUs stand for those of other nodes ({short_proof(node.sharing)})"
         case _ if node.shared_mib is None:
             return f"memory not known ({short_proof(label)})"
         case _:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TypeVar
 
-from sharing_map.report import Fact, Gpu, Status
+from sharing_map.report import Fact, Gpu, NodeStatus, Status
 
 _UNLIMITED = -1
 _NODES = "nodes"
@@ -58,6 +58,12 @@ def amount(gpu: Gpu) -> str:
             return "nothing says who is on which"
         case "unknown":
             return "not known, pods could not be read"
+
+
+def others(node: NodeStatus) -> str:
+    """What the pods of a node are of which nothing says which GPU they have."""
+    words = {"time-slicing": "Time-sliced pods", "remote": "Pods with remote GPUs"}
+    return words.get(node.sharing.value, "Pods whose GPU is not known")
 
 
 def gpus(value: float) -> str:

@@ -8,6 +8,7 @@ import json
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gpu_sharing.quantities import quantity
 from simulator.nodes import GPUS_ANNOTATION
 from simulator.operands.world import (
     Decision,
@@ -73,9 +74,9 @@ def decide(world: World) -> Decision:
                 advertised = _physical(node) * replicas(node, pod["metadata"]["namespace"], world)
             except PluginFailure as failure:
                 complaints.append(f"the device plugin on {name} fails: {failure}")
-        if advertised != int(at(node, "status", "allocatable", RESOURCE) or 0):
-            quantity = {RESOURCE: str(advertised)}
-            status = {"status": {"capacity": quantity, "allocatable": quantity}}
+        if advertised != quantity(at(node, "status", "allocatable", RESOURCE) or 0):
+            devices = {RESOURCE: str(advertised)}
+            status = {"status": {"capacity": devices, "allocatable": devices}}
             changes.append(Merge(Ref("v1", "Node", name), status, status=True))
     return Decision(tuple(changes), tuple(complaints))
 

@@ -15,13 +15,13 @@ import httpx2
 import pytest
 
 from cluster.access.client import Cluster
-from config.gvirtus import BackendKind
+from config.gvirtus import FRONTEND_ALLOWED, BackendKind
 from manifests import admission, reservation
 from manifests.gvirtus import backends as gvirtus
 from manifests.gvirtus import frontends as gvirtus_frontends
 from manifests.gvirtus import policy as gvirtus_policy
 from manifests.gvirtus.backends import BACKEND_ALLOWED
-from manifests.gvirtus.frontends import FRONTEND_ALLOWED, roles_rule
+from manifests.gvirtus.frontends import roles_rule
 from manifests.objects import manifests
 from operations import scratch
 from operations.privilege_probe import ladder, run

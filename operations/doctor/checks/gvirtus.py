@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from config.gvirtus import FRONTENDS_NAMESPACE
+from config.gvirtus import FRONTEND_ALLOWED, FRONTENDS_NAMESPACE
 from manifests.gvirtus import frontends
 from manifests.gvirtus import objects as gvirtus
 from manifests.gvirtus.injection import BACKEND_ANNOTATION, ENABLED_LABEL
@@ -38,13 +38,13 @@ def _device(facts: Facts) -> Iterator[Finding]:
     settings = facts.settings
     named = settings.gvirtus.frontends.nodes if settings and settings.gvirtus and settings.gvirtus.frontends else ()
     for node in facts.snapshot.nodes:
-        marked = node.labels.get(frontends.FRONTEND_ALLOWED) == "true"
-        if (marked or node.name in named) and not node.gpus:
+        marked = node.labels.get(FRONTEND_ALLOWED) == "true"
+        if (marked or node.name in named) and not node.devices:
             yield Finding(
                 Subject("Node", node.name, annotations=node.annotations),
                 f"node '{node.name}' is to use remote GPUs and advertises none.",
                 (
-                    f"label {frontends.FRONTEND_ALLOWED}={node.labels.get(frontends.FRONTEND_ALLOWED, 'missing')}",
+                    f"label {FRONTEND_ALLOWED}={node.labels.get(FRONTEND_ALLOWED, 'missing')}",
                     f"Node {node.name}: status.allocatable has no nvidia.com/gpu",
                 ),
                 about=frozenset({of_node(node.name)}),

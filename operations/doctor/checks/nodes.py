@@ -61,7 +61,7 @@ def _pressure(facts: Facts) -> Iterator[Finding]:
 
 def _no_gpu(facts: Facts) -> Iterator[Finding]:
     for node in facts.gpu_nodes:
-        if not node.gpus:
+        if not node.gpus and not node.slices:
             yield _node_finding(
                 node,
                 f"node '{node.name}' has a GPU and advertises none.",

@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import override
 
 import simulator
-from config.gvirtus import BackendKind
+from config.gvirtus import FRONTEND_ALLOWED, BackendKind
 from config.stack import StackSettings
 from manifests.admission_objects import deny_binding, mutating_binding
 from manifests.gvirtus import backends as gvirtus
@@ -107,7 +107,7 @@ def in_force(api: httpx2.Client) -> bool:
     return (
         "gvirtus.io/properties" in plain["metadata"].get("annotations", {})
         and any(e["name"] == "LUPINE_SERVER" for e in lupine["spec"]["containers"][0].get("env", []))
-        and gvirtus_frontends.FRONTEND_ALLOWED in device["spec"]["nodeSelector"]
+        and FRONTEND_ALLOWED in device["spec"]["nodeSelector"]
         and create(api, annotated(gvirtus_io__backend="nowhere")).status_code != httpx2.codes.CREATED
         and create(api, on_the_frontend()).status_code != httpx2.codes.CREATED
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from manifests.gvirtus.frontends import FRONTEND_ALLOWED
+from config.gvirtus import FRONTEND_ALLOWED
 from testbed.inventory import connect
 from testbed.simulated import start
 from testbed.stacks import ROOT, beta_policies, parse

@@ -18,7 +18,7 @@ from agents.metrics.samples import metrics
 from cluster.access.lists import Unseen
 from manifests.monitoring import alerts, dashboards
 from manifests.monitoring.objects import objects
-from testbed.shared_gpus import gpu_node, queue, reservation, share, waiting
+from testbed.shared_gpus import frontend, gpu_node, pod, queue, reservation, share, waiting
 from testbed.stacks import Json, monitoring, monitoring_full, parse
 from tests.support.programs import PROMTOOL
 from tests.unit.sharing_map.clusters import status_of
@@ -210,11 +210,26 @@ def _series_of(families: Iterable[Metric]) -> list[tuple[str, str]]:
     ]
 
 
+def _mixed() -> Json:
+    """A node whose GPU is cut into MIG slices, each a resource of its own."""
+    node = gpu_node("x86-2", advertised=0, memory_mib=81920, labels={"nvidia.com/mig.strategy": "mixed"})
+    node["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
+    return node
+
+
 def test_no_alert_fires_where_all_is_well(promtool: Path, tmp_path: Path) -> None:
+    down = frontend("cpu-3")
+    down["status"]["conditions"][1]["status"] = "Unknown"
     status = status_of(
-        nodes=[gpu_node("jetson-1"), gpu_node("x86-1", gpus=4, memory_mib=46068), gpu_node("cpu-1", gpus=0)],
-        pods=[reservation("g"), share("a", "g"), share("b", "g", mib=20000)],
-        queues=[queue("robots", quota=1, used="0.39"), queue("idle")],
+        nodes=[
+            *(gpu_node("jetson-1"), gpu_node("x86-1", gpus=4, memory_mib=46068), gpu_node("cpu-1", gpus=0)),
+            *(frontend("cpu-2"), down, _mixed()),
+        ],
+        pods=[
+            *(reservation("g"), share("a", "g"), share("b", "g", mib=20000)),
+            *(pod(f"remote-{name}", node=name, limits={"nvidia.com/gpu": "1"}) for name in ("cpu-2", "cpu-3")),
+        ],
+        queues=[queue("robots", quota=1, used="2.39"), queue("idle")],
     )
     series = [*_series_of(metrics(status)), ("kai_anywhere_exporter_last_read_timestamp_seconds", "0+60x60")]
     assert "SUCCESS" in _test(promtool, tmp_path, [_case(name, series, []) for name in _FIRING])

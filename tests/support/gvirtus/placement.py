@@ -1,6 +1,7 @@
 """What manifests/gvirtus/frontends.py says in CEL, said once more in Python: the judge of what an API server makes."""
 
-from manifests.gvirtus.frontends import FRONTEND_ALLOWED, GPU_PRESENT
+from config.gvirtus import FRONTEND_ALLOWED
+from manifests.gvirtus.frontends import GPU_PRESENT
 from manifests.gvirtus.injection import ENABLED_LABEL
 from manifests.objects import Manifest
 

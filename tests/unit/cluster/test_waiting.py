@@ -157,6 +157,13 @@ def test_of_nodes_where_the_operator_found_a_gpu_one_is_enough(
     assert _missing(gpus_advertised(frozenset(), operator_namespace="gpu-operator"), cluster) == missing
 
 
+def test_mig_slices_are_gpus_that_are_advertised(api: ApiServer, cluster: Cluster) -> None:
+    mixed = node("mixed", gpus=0, labels={"nvidia.com/gpu.present": "true"})
+    mixed["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
+    api.serve("/api/v1/nodes", {"items": [mixed]})
+    assert _missing(gpus_advertised(frozenset(), operator_namespace="gpu-operator"), cluster) is None
+
+
 def test_gpus_are_advertised_once_every_such_node_has_them(api: ApiServer, cluster: Cluster) -> None:
     api.serve("/api/v1/nodes", {"items": [node("named"), node("plain", gpus=0)]})
     condition = gpus_advertised(frozenset({"named"}), operator_namespace="gpus")

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.access.lists import Unseen
 from sharing_map.report import NodeStatus, Status
-from testbed.shared_gpus import CREATED, Manifest, gpu_node, pod, reservation, share
+from testbed.shared_gpus import CREATED, Manifest, frontend, gpu_node, pod, reservation, share
 from tests.unit.sharing_map.clusters import status_of
 
 _CREATED = datetime(2026, 11, 1, 10, tzinfo=UTC)
@@ -244,3 +244,22 @@ def test_nodes_stand_in_the_order_in_which_people_count() -> None:
 def test_a_device_plugin_that_advertises_nothing_is_a_remark() -> None:
     node = _only_node(status_of(nodes=[gpu_node("jetson-1", advertised=0)]))
     assert node.remarks == ("The device plugin advertises no nvidia.com/gpu, so KAI places nothing here.",)
+
+
+def test_a_frontend_of_remote_gpus_has_none_and_shows_who_uses_them() -> None:
+    remote = pod("remote", node="cpu-1", limits={"nvidia.com/gpu": "1"})
+    busy = status_of(nodes=[frontend("cpu-1")], pods=[remote])
+    node = _only_node(busy)
+    assert (node.sharing.value, node.gpu_count.value, node.advertised.value) == ("remote", 0, 8)
+    assert node.sharing.proof == "Node cpu-1 metadata.labels[gvirtus.io/frontend.allowed]"
+    assert [each.name for each in node.other_pods] == ["remote"]
+    assert (node.gpus, node.remarks) == ((), ())
+    assert (busy.summary.gpu_nodes, busy.summary.gpus) == (0, 0)
+    assert not _only_node(status_of(nodes=[frontend("cpu-1")])).has_gpus
+
+
+def test_mig_slices_are_what_a_device_plugin_advertises_too() -> None:
+    mixed = gpu_node("x86-1", advertised=0, memory_mib=81920, labels={"nvidia.com/mig.strategy": "mixed"})
+    mixed["status"]["allocatable"] |= {"nvidia.com/mig-1g.10gb": "5", "nvidia.com/mig-2g.20gb": "1"}
+    node = _only_node(status_of(nodes=[mixed]))
+    assert (node.sharing.value, node.advertised.value, node.remarks) == ("mig", 6, ())

@@ -85,6 +85,21 @@ def test_a_node_is_read_with_labels_architecture_memory_and_gpus(api: ApiServer,
     ]
 
 
+def test_a_thousand_devices_are_read_as_the_api_server_writes_them(api: ApiServer, cluster: Cluster) -> None:
+    many = node("a")
+    many["status"]["allocatable"]["nvidia.com/gpu"] = "1k"
+    api.serve("/api/v1/nodes", {"items": [many]})
+    assert cluster.nodes()["a"].gpus == 1000
+
+
+def test_a_frontend_of_remote_gpus_has_none_of_its_own(api: ApiServer, cluster: Cluster) -> None:
+    label = "gvirtus.io/frontend.allowed"
+    nodes = [node("far", gpus=8, labels={label: "true"}), node("near", gpus=8, labels={label: "false"})]
+    api.serve("/api/v1/nodes", {"items": nodes})
+    found = cluster.nodes()
+    assert [(found[name].gpus, found[name].devices) for name in ("far", "near")] == [(0, 8), (8, 8)]
+
+
 @pytest.mark.parametrize(
     ("quantity", "mib"),
     [("128Gi", 131072), ("131072Mi", 131072), ("134217728Ki", 131072), ("137438953472", 131072), ("1Ti", 1048576)],

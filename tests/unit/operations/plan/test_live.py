@@ -147,7 +147,7 @@ def test_who_runs_on_a_cordoned_node_stays_and_nobody_joins_him() -> None:
 
 
 def test_a_node_without_a_gpu_is_not_shown() -> None:
-    plain = _node("cpu", {}).model_copy(update={"gpus": 0})
+    plain = _node("cpu", {}).model_copy(update={"devices": 0})
     assert [machine.node.name for machine in _scene(nodes=(plain, _node())).machines] == ["n"]
 
 
@@ -165,7 +165,7 @@ def test_mig_and_its_strategy_are_read() -> None:
 
 
 def test_time_slicing_is_a_warning() -> None:
-    sliced = _node().model_copy(update={"gpus": 4})
+    sliced = _node().model_copy(update={"devices": 4})
     [warning] = _plan(nodes=(sliced,)).warnings
     assert "has 4 allocatable nvidia.com/gpu and the label nvidia.com/gpu.count=1" in warning
 
@@ -199,3 +199,16 @@ def test_a_pod_that_cant_be_read_is_left_out_and_named() -> None:
     scene = _scene(_pod("odd", "4Gi", node="n"))
     assert scene.workloads == ()
     assert scene.remarks[0].startswith("odd is left out: gpu-memory is '4Gi'")
+
+
+def test_a_frontend_of_remote_gpus_takes_only_pods_that_select_frontends() -> None:
+    label = {"gvirtus.io/frontend.allowed": "true"}
+    gpu = {"limits": {"nvidia.com/gpu": "1"}}
+    pods = [
+        _pod("share"),
+        _pod("whole", mib="", resources=gpu),
+        _pod("remote", mib="", resources=gpu, spec={"nodeSelector": label}),
+    ]
+    answer = _plan(*pods, nodes=(_node("far", label),))
+    assert {pod.name: pod.node for pod in answer.pods} == {"share": None, "whole": None, "remote": "far"}
+    assert "far gets pods with remote GPUs alone: it is a frontend of them." in answer.remarks

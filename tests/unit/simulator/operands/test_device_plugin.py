@@ -68,6 +68,8 @@ def test_gpus_are_advertised_while_the_plugin_runs() -> None:
     advertising = {**fresh, "status": {"allocatable": {device_plugin.RESOURCE: "2"}}}
     assert device_plugin.decide(World(nodes=(advertising,), pods=(plugin_pod(),))) == Decision()
     assert device_plugin.decide(World(nodes=(advertising,))) == quantity(0)
+    as_the_api_server_writes_it = {**fresh, "status": {"allocatable": {device_plugin.RESOURCE: "2k"}}}
+    assert device_plugin.decide(World(nodes=(as_the_api_server_writes_it,))) == quantity(0)
     assert device_plugin.decide(World(nodes=(advertising,), pods=(plugin_pod(conditions=[]),))) == quantity(0)
 
 
