@@ -31,7 +31,7 @@ class MonitoringSettings(Settings):
     """Names of existing docker-registry Secrets in the exporter's namespace."""
     namespace: Name = "kai-anywhere-monitoring"
     """Its namespace, which no other part of the stack uses."""
-    interval_seconds: Annotated[int, Field(ge=5, le=300)] = 30
+    interval_seconds: Annotated[int, Field(ge=5, le=120)] = 30
     """How often the cluster is read, and how often Prometheus is asked to scrape."""
     service_monitor: bool = False
     """Whether a ServiceMonitor and a PrometheusRule are made; they need the Prometheus Operator's CRDs. Otherwise the

@@ -67,7 +67,7 @@ ALERTS = (
     ),
     Alert(
         "KaiAnywhereNoGpuAdvertised",
-        "kai_anywhere_node_gpus > 0 and on (node) kai_anywhere_node_gpus_advertised == 0",
+        "kai_anywhere_node_gpus > 0 and kai_anywhere_node_gpus_advertised == 0",
         10,
         "warning",
         "{{ $labels.node }} has {{ $value }} GPUs and advertises none: KAI places nothing there.",
@@ -75,7 +75,8 @@ ALERTS = (
     ),
     Alert(
         "KaiAnywhereGpuMemoryUnknown",
-        'kai_anywhere_node_info{sharing="kai"} unless on (node) kai_anywhere_node_gpu_memory_bytes',
+        'kai_anywhere_node_info{sharing="kai"} unless ignoring (platform, architecture, sharing) '
+        "kai_anywhere_node_gpu_memory_bytes",
         10,
         "warning",
         "{{ $labels.node }} does not say its GPU's memory: KAI places no pod with gpu-memory there.",
@@ -111,7 +112,8 @@ ALERTS = (
         "time() - kai_anywhere_exporter_last_read_timestamp_seconds > 600",
         1,
         "warning",
-        "The exporter has not read the cluster for {{ $value | humanizeDuration }}.",
+        # Its time is 0 until the first read.
+        "The exporter has not read the cluster{{ if lt $value 1e9 }} for {{ $value | humanizeDuration }}{{ end }}.",
         "monitoring.md#metrics-are-missing",
     ),
     Alert(

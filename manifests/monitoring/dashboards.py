@@ -49,7 +49,7 @@ _SHARES = (
         "Allocated part of each node",
         (
             (
-                "kai_anywhere_node_gpu_memory_allocated_bytes / on (node) kai_anywhere_node_gpu_memory_bytes",
+                "kai_anywhere_node_gpu_memory_allocated_bytes / kai_anywhere_node_gpu_memory_bytes",
                 "{{node}}",
             ),
         ),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from annotated_types import Le
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 
@@ -16,6 +17,7 @@ import toolchain
 from agents.metrics.reader import Reader
 from agents.metrics.samples import metrics
 from cluster.access.lists import Unseen
+from config.monitoring import MonitoringSettings
 from manifests.monitoring import alerts, dashboards
 from manifests.monitoring.objects import objects
 from testbed.shared_gpus import frontend, gpu_node, pod, queue, reservation, share, waiting
@@ -252,3 +254,55 @@ def test_alerts_fire_on_what_the_exporter_says_of_a_broken_cluster(promtool: Pat
             continue
         with pytest.raises(AssertionError, match=f"alertname: {name}"):
             _test(promtool, tmp_path, [_case(name, series, [])])
+
+
+def test_nodes_of_the_same_name_in_two_clusters_are_two_to_the_alerts_and_the_dashboards(
+    promtool: Path, tmp_path: Path
+) -> None:
+    """Each site has its jetson-1, and one Prometheus or Thanos may hold them all, told apart by a label of its own."""
+
+    def of(cluster: str, node: Json) -> list[tuple[str, str]]:
+        series = _series_of(metrics(status_of(nodes=[node], pods=[reservation("g"), share("a", "g", mib=26200)])))
+        return [(name.replace("{", f'{{cluster="{cluster}",').replace(",}", "}"), values) for name, values in series]
+
+    well, broken = gpu_node("jetson-1"), gpu_node("jetson-1", advertised=0, memory_mib=None)
+    series = [*of("well", well), *of("broken", broken)]
+    for name in ("KaiAnywhereGpuMemoryUnknown", "KaiAnywhereNoGpuAdvertised"):
+        with pytest.raises(AssertionError) as said:
+            _test(promtool, tmp_path, [_case(name, series, [])])
+        assert 'cluster="broken"' in str(said.value)
+        assert 'cluster="well"' not in str(said.value)
+    [part] = [query for panel, query in _expressions() if panel == "sharing: Allocated part of each node"][:1]
+    sample = {"labels": '{cluster="well", node="jetson-1"}', "value": 0.2}
+    twice = [*of("well", well), *of("other", well)]
+    samples = [sample, {**sample, "labels": '{cluster="other", node="jetson-1"}'}]
+    asked = {"promql_expr_test": [{"expr": part, "eval_time": "30m", "exp_samples": samples}]}
+    assert "SUCCESS" in _test(promtool, tmp_path, [{**_case("", twice, []), "alert_rule_test": [], **asked}])
+
+
+def test_an_exporter_that_never_read_the_cluster_is_not_said_to_have_read_it_long_ago(
+    promtool: Path, tmp_path: Path
+) -> None:
+    """Its time is 0 then; promtool's clock begins at 0 too, so the time is put as far back as it really is."""
+    long_ago = [("kai_anywhere_exporter_last_read_timestamp_seconds", f"{-1_790_000_000}x60")]
+    with pytest.raises(AssertionError) as said:
+        _test(promtool, tmp_path, [_case("KaiAnywhereMetricsStale", long_ago, [])])
+    assert 'summary="The exporter has not read the cluster."' in str(said.value)
+
+
+def test_rates_of_a_dashboard_have_samples_at_the_longest_interval(promtool: Path, tmp_path: Path) -> None:
+    [longest] = [
+        limit.le for limit in MonitoringSettings.model_fields["interval_seconds"].metadata if isinstance(limit, Le)
+    ]
+    rates = {expression for _, expression in _expressions() if "rate(kai_podgroups" in expression}
+    [rate] = rates
+    case = {
+        "interval": f"{longest}s",
+        "input_series": [
+            {"series": 'kai_podgroups_scheduled_by_action{action="allocate"}', "values": f"0+{longest}x60"}
+        ],
+        "promql_expr_test": [
+            {"expr": rate, "eval_time": "30m", "exp_samples": [{"labels": '{action="allocate"}', "value": 1}]}
+        ],
+    }
+    assert "SUCCESS" in _test(promtool, tmp_path, [case])
