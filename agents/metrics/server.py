@@ -1,7 +1,9 @@
 """The HTTP server: /metrics, /healthz and /readyz, without TLS."""
 
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import SHUT_RDWR
 from socketserver import BaseServer
 from threading import BoundedSemaphore
 from typing import Any
@@ -13,11 +15,17 @@ from agents.metrics.reader import Reader
 
 _IDLE_SECONDS = 10
 _MOST_CONNECTIONS = 32
+_ROOM_SECONDS = 1
+"""A thread that works on an answer is waited for so long."""
 _TEXT = "text/plain; charset=utf-8"
 
 
 class Server(ThreadingHTTPServer):
-    """A thread per connection, of which there are only so many: what comes beyond is closed."""
+    """A thread per connection, of which there are only so many: what comes beyond takes the place of the oldest.
+
+    Everybody in the cluster reaches the port. A request is answered within a second, so the oldest connection is one of
+    a client that sends or reads slowly; closing new ones instead would shut out Prometheus and the kubelet.
+    """
 
     daemon_threads = True
 
@@ -25,12 +33,19 @@ class Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
         self.reader = reader
         self._free = BoundedSemaphore(_MOST_CONNECTIONS)
+        self._open: dict[Any, None] = {}
 
     @override
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            for oldest in list(self._open)[:1]:
+                # Its thread sees the end of the connection.
+                with suppress(OSError):
+                    oldest.shutdown(SHUT_RDWR)
+            if not self._free.acquire(timeout=_ROOM_SECONDS):
+                self.shutdown_request(request)
+                return
+        self._open[request] = None
         super().process_request(request, client_address)
 
     @override
@@ -38,6 +53,7 @@ class Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self._open.pop(request, None)
             self._free.release()
 
     @override
