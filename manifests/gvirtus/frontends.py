@@ -202,9 +202,10 @@ def _remote() -> str:
 
 
 def _whole() -> str:
+    """Whether a container asks for GPUs; the API server writes none of them as `0`, however the pod says it."""
     return (
         "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,"
-        f" {literal(_RESOURCE)} in c.?resources.?limits.orValue({{}}))"
+        f" string(c.?resources.?limits[?{literal(_RESOURCE)}].orValue('0')) != '0')"
     )
 
 

@@ -19,7 +19,7 @@ from manifests.gvirtus import policy as gvirtus_policy
 from manifests.gvirtus.injection import NOT_SERVED, PATH, VOLUME
 from manifests.objects import Manifest
 from testbed.inventory import connect
-from testbed.stacks import Json, parse
+from testbed.stacks import Json, changed, parse
 from testbed.stacks import gvirtus as gvirtus_stack
 from testbed.waiting import eventually
 from tests.support.gvirtus.cases import (
@@ -214,6 +214,14 @@ class TestFrontends:
 
     def test_a_pod_without_a_gpu_is_left_alone(self, api: httpx2.Client) -> None:
         assert "nodeSelector" not in created(api, unlabelled(pod()))["spec"]
+
+    @pytest.mark.parametrize("none", ["0", 0, "0k"])
+    def test_no_gpu_written_as_zero_is_none(self, api: httpx2.Client, none: str | int) -> None:
+        """Charts write it for those who want no GPU; such a pod runs on any node, a frontend too."""
+        zero = {"limits": {"nvidia.com/gpu": none}}
+        assert "nodeSelector" not in created(api, unlabelled(pod(resources=zero)))["spec"]
+        assert "nodeSelector" not in created(api, pod(resources=zero))["spec"]
+        assert create(api, changed(unlabelled(pod(resources=zero)), "spec.nodeName", "cpu-1")).is_success
 
     def test_a_remote_pod_without_a_device_runs_anywhere(self, api: httpx2.Client) -> None:
         assert "nodeSelector" not in created(api, pod())["spec"]

@@ -19,7 +19,8 @@ def _wanted_label(pod: Manifest) -> str | None:
     spec = pod["spec"]
     containers = [*spec["containers"], *(spec.get("initContainers") or ())]
     whole = any(
-        "nvidia.com/gpu" in ((container.get("resources") or {}).get("limits") or {}) for container in containers
+        str(((container.get("resources") or {}).get("limits") or {}).get("nvidia.com/gpu", "0")) != "0"
+        for container in containers
     )
     if (pod["metadata"].get("labels") or {}).get(ENABLED_LABEL) == "true":
         return FRONTEND_ALLOWED if whole else None
