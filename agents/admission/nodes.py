@@ -32,12 +32,12 @@ class LabelledNodes:
         while True:
             try:
                 await self._follow_once(api)
-                failures = 0
+                failures, pause = 0, _RETRY_SECONDS[0]
             except ApiError as error:
                 pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
                 failures += 1
                 _LOG.warning("nodes can't be watched", extra={"error": str(error), "retry_s": pause})
-                await asyncio.sleep(pause)
+            await asyncio.sleep(pause)
 
     async def _follow_once(self, api: ApiServer) -> None:
         node_list = await api.list_metadata(_NODES, self._selector)
@@ -58,6 +58,8 @@ class LabelledNodes:
                     case _:  # BOOKMARK
                         pass
                 version = metadata.get("resourceVersion", version)
+            # However soon the API server ends each watch, it is not asked without a pause.
+            await asyncio.sleep(_RETRY_SECONDS[0])
 
     def _set(self, names: frozenset[str]) -> None:
         if not self.synced or names != self.names:
