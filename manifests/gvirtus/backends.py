@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from config.gvirtus import BackendKind, GvirtusBackend, GvirtusSettings
+from config.gvirtus import FRONTEND_ALLOWED, BackendKind, GvirtusBackend, GvirtusSettings
 from config.platform import TegraPlatform, X86Platform
 from config.stack import StackSettings
 from manifests.gvirtus.injection import (
@@ -140,7 +140,7 @@ def deployment(settings: StackSettings, gvirtus: GvirtusSettings, name: str) -> 
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
                     "terminationGracePeriodSeconds": _GRACE_SECONDS[backend.kind],
-                    **_place(backend),
+                    **_place(gvirtus, backend),
                     **(
                         {"imagePullSecrets": [{"name": s} for s in gvirtus.pull_secrets]}
                         if gvirtus.pull_secrets
@@ -227,12 +227,19 @@ def _probes(kind: BackendKind) -> dict[str, Any]:
     }
 
 
-def _place(backend: GvirtusBackend) -> dict[str, Any]:
+def _place(gvirtus: GvirtusSettings, backend: GvirtusBackend) -> dict[str, Any]:
     if backend.node is not None:
-        field = {"key": "metadata.name", "operator": "In", "values": [backend.node]}
-        required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
-    return {"nodeSelector": dict(sorted((backend.node_selector or {BACKEND_ALLOWED: "true"}).items()))}
+        return _affinity(matchFields={"key": "metadata.name", "operator": "In", "values": [backend.node]})
+    place = {"nodeSelector": dict(sorted((backend.node_selector or {BACKEND_ALLOWED: "true"}).items()))}
+    if backend.node_selector is not None and gvirtus.frontends is not None:
+        # A frontend may have these labels too, and its devices stand for the backends.
+        place |= _affinity(matchExpressions={"key": FRONTEND_ALLOWED, "operator": "NotIn", "values": ["true"]})
+    return place
+
+
+def _affinity(**requirements: dict[str, Any]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": [{kind: [requirement] for kind, requirement in requirements.items()}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
 
 
 def _pod_security(settings: StackSettings, backend: GvirtusBackend) -> dict[str, Any]:

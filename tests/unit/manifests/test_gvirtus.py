@@ -68,6 +68,16 @@ def test_a_backends_place() -> None:
     assert detected["nodeSelector"] == {"gvirtus.io/backend.allowed": "true"}
 
 
+def test_a_backend_with_labels_of_its_own_does_not_run_on_a_frontend() -> None:
+    """A frontend advertises the very resource that a backend asks for."""
+    stack = changed(gvirtus(), "gvirtus.backends.gpu-b.node_selector", {"kubernetes.io/arch": "amd64"})
+    required = _pod(stack, "gpu-b")["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    frontends = {"key": "gvirtus.io/frontend.allowed", "operator": "NotIn", "values": ["true"]}
+    assert required == {"nodeSelectorTerms": [{"matchExpressions": [frontends]}]}
+    assert "affinity" not in _pod(without(stack, "gvirtus.frontends"), "gpu-b")
+    assert "affinity" not in _pod(without(stack, "gvirtus.backends.gpu-b.node_selector"), "gpu-b")
+
+
 def test_the_backends_own_file_is_complete() -> None:
     template = built.deployment(*_settings(gvirtus()), "gpu-a")["spec"]["template"]
     properties = json.loads(template["metadata"]["annotations"]["gvirtus.io/properties"])
