@@ -174,7 +174,8 @@ class NodeState:
                 pass
             case WholeGpus(count):
                 self.idle -= count
-                self.whole += [pod.name] * count
+                # Whoever named the pod's node himself may ask for any number, until the kubelet refuses the pod.
+                self.whole += [pod.name] * min(count, self.node.gpus)
             case MigSlices(slices):
                 for name, count in slices:
                     self.slices[name] = self.slices.get(name, 0) + count

@@ -13,6 +13,10 @@ from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from sharing_map.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
 from sharing_map.view import User, View, pod_name, ready_since, share
 
+_MOST_WHOLE_GPUS = 128
+"""Of one pod, more than any node has. Whoever names the node of a pod himself may ask for any number, and until the
+kubelet refuses the pod it is there."""
+
 
 def node_status(name: str, view: View) -> NodeStatus:
     """A node; one that could not be read, but has pods, is known by its name alone."""
@@ -121,7 +125,7 @@ def _gpus(
     ]
     for user in whole:
         gpu = _measured("whole", shared, share(user, shared))
-        gpus += [gpu] * (user.request.count if isinstance(user.request, WholeGpus) else 0)
+        gpus += [gpu] * (min(user.request.count, _MOST_WHOLE_GPUS) if isinstance(user.request, WholeGpus) else 0)
     rest = {"time-slicing": _unmeasured("time-sliced"), "mig": _unmeasured("mig")}.get(sharing) or _measured(
         "free", shared
     )

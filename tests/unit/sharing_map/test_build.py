@@ -263,3 +263,16 @@ def test_mig_slices_are_what_a_device_plugin_advertises_too() -> None:
     mixed["status"]["allocatable"] |= {"nvidia.com/mig-1g.10gb": "5", "nvidia.com/mig-2g.20gb": "1"}
     node = _only_node(status_of(nodes=[mixed]))
     assert (node.sharing.value, node.advertised.value, node.remarks) == ("mig", 6, ())
+
+
+def test_a_pod_that_asks_for_more_gpus_than_any_node_has_takes_no_more_memory_of_ours() -> None:
+    """Anybody who may create pods can name the node himself; until the kubelet refuses it, the pod is on it."""
+    huge = {"nvidia.com/gpu": "9P"}
+    status = status_of(
+        nodes=[gpu_node("jetson-1")], pods=[pod("here", limits=huge), pod("nowhere", node="ghost", limits=huge)]
+    )
+    here, nowhere = sorted(status.nodes, key=lambda node: node.name != "jetson-1")
+    assert here.remarks == (
+        "KAI counts 128 GPUs in use where there are 1: the same memory is promised more than once.",
+    )
+    assert {each.name for gpu in nowhere.gpus for each in gpu.shares} == {"nowhere"}

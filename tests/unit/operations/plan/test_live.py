@@ -212,3 +212,9 @@ def test_a_frontend_of_remote_gpus_takes_only_pods_that_select_frontends() -> No
     answer = _plan(*pods, nodes=(_node("far", label),))
     assert {pod.name: pod.node for pod in answer.pods} == {"share": None, "whole": None, "remote": "far"}
     assert "far gets pods with remote GPUs alone: it is a frontend of them." in answer.remarks
+
+
+def test_a_pod_that_names_its_node_and_asks_for_more_gpus_than_any_node_has_is_planned_around() -> None:
+    huge = _pod("huge", mib="", node="n", resources={"limits": {"nvidia.com/gpu": "9P"}})
+    answer = _plan(huge, _pod("share"))
+    assert {pod.name: pod.node for pod in answer.pods} == {"huge": "n", "share": None}
