@@ -11,6 +11,7 @@ import json
 from config.gvirtus import BackendKind, GvirtusSettings
 from manifests.mutations import HOST, NAME, PORT, Choice, Fragment, Mutation, Own, Pods, Warnings
 from manifests.objects import Manifest
+from manifests.pod_guard import MAX_CONTAINERS, MAX_ENTRIES
 
 ENABLED_LABEL = "gvirtus.io/enabled"
 """`true` on a pod asks for a remote GPU."""
@@ -30,6 +31,10 @@ VOLUME_TAKEN = f"the volume name {VOLUME} is taken by the remote GPU's propertie
 PATH_TAKEN = (
     f"something else is mounted at {PATH}, where the remote GPU's properties file goes: mount it elsewhere, and set "
     f"{GVIRTUS_VARIABLE} to its path if it is a properties file of your own"
+)
+TOO_LONG = (
+    f"pods with remote GPUs have at most {MAX_CONTAINERS} containers, {MAX_CONTAINERS} init containers and "
+    f"{MAX_ENTRIES} of each other list: make the pod smaller"
 )
 NOT_SERVED = (
     "this pod was not given its GPU backend: a change of the backends takes the cluster some seconds, so create the "

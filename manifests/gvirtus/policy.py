@@ -23,6 +23,7 @@ from manifests.cel import constructor, literal, text
 from manifests.gvirtus import injection as injected
 from manifests.mutations import HOST, NAME, PORT, Fragment
 from manifests.objects import Manifest
+from manifests.pod_guard import MAX_CONTAINERS, MAX_ENTRIES
 
 ENDPOINTS = "gvirtus-backends"
 """ConfigMap: name of a backend -> address and port."""
@@ -90,7 +91,10 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
         policy_name(kind),
         _labelled_pods(settings),
         [*(json_patch(_volume_patch(volume)) for volume in fragment.volumes), apply_configuration(expression)],
-        conditions={f"a-{kind.value}-backend": f"{_backend(gvirtus)} in {literal(names)}"},
+        conditions={
+            f"a-{kind.value}-backend": f"{_backend(gvirtus)} in {literal(names)}",
+            "within-bounds": _within_bounds(0),
+        },
         variables={"backend": _backend(gvirtus), "endpoint": "params.data[variables.backend]"},
         parameter="ConfigMap",
     )
@@ -136,10 +140,29 @@ def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manife
         injected.PATH_TAKEN,
         forbidden=False,
     )
+    # With what was added: a volume, and in each container a variable and a mount.
+    within_bounds = Validation(_within_bounds(1), injected.TOO_LONG, forbidden=False)
     # Last: of several refusals, people see the first.
     served = [_served(names, kind) for kind in BackendKind if (names := _names(gvirtus, kind))]
     return validating_policy(
-        REQUESTS, _labelled_pods(settings), variables, [backend_is_known, volume_is_ours, path_is_ours, *served]
+        REQUESTS,
+        _labelled_pods(settings),
+        variables,
+        [backend_is_known, within_bounds, volume_is_ours, path_is_ours, *served],
+    )
+
+
+def _within_bounds(added: int) -> str:
+    """Whether no list of a pod is longer than what the admission server changes: merging one takes ever longer."""
+    most = MAX_ENTRIES + added
+    lists = " && ".join(f"size(c.?{field}.orValue([])) <= {most}" for field in ("env", "volumeMounts"))
+    containers = [f"object.spec.?{kind}.orValue([])" for kind in ("containers", "initContainers")]
+    return " && ".join(
+        [
+            *(f"size({listed}) <= {MAX_CONTAINERS}" for listed in containers),
+            f"size(object.spec.?volumes.orValue([])) <= {most}",
+            *(f"{listed}.all(c, {lists})" for listed in containers),
+        ]
     )
 
 

@@ -3,6 +3,7 @@
 What holds for the carrier `webhook` too stands in tests/support/gvirtus/contract.py.
 """
 
+import time
 from collections.abc import Callable, Iterator
 
 import httpx2
@@ -16,8 +17,9 @@ from manifests.admission_objects import deny_binding, mutating_binding
 from manifests.gvirtus import backends as gvirtus
 from manifests.gvirtus import frontends as gvirtus_frontends
 from manifests.gvirtus import policy as gvirtus_policy
-from manifests.gvirtus.injection import NOT_SERVED, PATH, VOLUME
+from manifests.gvirtus.injection import NOT_SERVED, PATH, TOO_LONG, VOLUME
 from manifests.objects import Manifest
+from manifests.pod_guard import MAX_CONTAINERS, MAX_ENTRIES
 from testbed.inventory import connect
 from testbed.stacks import Json, changed, parse
 from testbed.stacks import gvirtus as gvirtus_stack
@@ -190,6 +192,40 @@ def test_a_container_that_comes_in_later_gets_it_too(api: httpx2.Client) -> None
         api.delete(f"{BINDINGS}/zzz-sidecar")
         api.delete(f"{POLICIES}/zzz-sidecar")
         eventually(lambda: len(created(api, pod())["spec"]["containers"]) == 1)
+
+
+def _many(field: str) -> Json:
+    """A pod with more in one of its lists than any that is meant to run."""
+    wanted = pod()
+    [main] = wanted["spec"]["containers"]
+    match field:
+        case "volumes":
+            wanted["spec"]["volumes"] = [{"name": f"v{number}", "emptyDir": {}} for number in range(20_000)]
+        case "env":
+            main["env"] = [{"name": f"E{number}", "value": "x"} for number in range(20_000)]
+        case _:
+            wanted["spec"][field] = [main | {"name": f"c{number}"} for number in range(5_000)]
+            wanted["spec"].setdefault("containers", [main])
+    return wanted
+
+
+@pytest.mark.parametrize("field", ["volumes", "env", "containers", "initContainers"])
+def test_a_pod_with_more_than_any_pod_has_is_refused_before_the_api_server_works_on_it(
+    api: httpx2.Client, field: str
+) -> None:
+    wanted = _many(field)
+    began = time.monotonic()
+    created(api, unlabelled(wanted))
+    plain_s, began = time.monotonic() - began, time.monotonic()
+    assert TOO_LONG in refused(api, wanted)
+    assert time.monotonic() - began < 3 * plain_s + 1
+
+
+def test_a_pod_with_as_much_as_a_pod_may_have_is_served(api: httpx2.Client) -> None:
+    wanted = pod(env=[{"name": f"E{number}", "value": "x"} for number in range(MAX_ENTRIES)])
+    [main] = wanted["spec"]["containers"]
+    wanted["spec"]["containers"] += [{"name": f"c{n}", "image": main["image"]} for n in range(1, MAX_CONTAINERS)]
+    assert created(api, wanted)["spec"]["containers"][0]["env"][-1]["name"] == "GVIRTUS_CONFIG"
 
 
 class TestFrontends:
