@@ -37,7 +37,7 @@ class Health:
             await asyncio.sleep(1)
 
     @contextmanager
-    def thread(self, host: str, port: int) -> Iterator[int]:
+    def thread(self, host: str | None, port: int) -> Iterator[int]:
         """Answer for as long as the block lasts, which gets the port.
 
         Raises:
@@ -70,7 +70,7 @@ class Health:
             case _:
                 return web.Response(status=404, text="there are /healthz, /readyz and /metrics\n")
 
-    async def _serve(self, host: str, port: int, opened: "Future[tuple[int, Callable[[], object]]]") -> None:
+    async def _serve(self, host: str | None, port: int, opened: "Future[tuple[int, Callable[[], object]]]") -> None:
         stopped, loop = asyncio.Event(), asyncio.get_running_loop()
         listener = Listener(self.answer, _LIMITS)
         try:

@@ -203,8 +203,12 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
         self._socket: socket.socket | None = None
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str | None, port: int) -> int:
         """Listen.
+
+        Args:
+            host: address to listen on; None for all, IPv4 and IPv6, as far as the kernel has both.
+            port: 0 for any.
 
         Returns:
             The port.
@@ -212,8 +216,9 @@ class Listener:
         Raises:
             OSError: it is taken.
         """
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=1024)
+        both = host is None and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both or ":" in (host or "") else socket.AF_INET
+        self._socket = socket.create_server((host or "", port), family=family, backlog=1024, dualstack_ipv6=both)
         self._socket.setblocking(False)
         self._accepting = self._start(self._accept(self._socket))
         return int(self._socket.getsockname()[1])

@@ -79,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         mutations: what is added to pods, by the last part of the webhooks' paths.
         check_seconds: how often Secret, mounted files and caBundle are looked at.
         drain_seconds: how long requests are still answered after SIGTERM, until no API server sends any more.
-        host: address to listen on.
+        host: address to listen on; without it all of the pod's, which is not known before it runs, IPv4 and IPv6.
         port: of the webhooks, TLS.
         health_port: of /healthz, /readyz and /metrics, without TLS.
         api: the API server; in a pod it is left out.
@@ -93,7 +93,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mutations: dict[str, Mutation]
     check_seconds: Seconds = 10
     drain_seconds: Annotated[float, msgspec.Meta(ge=0)] = 5
-    host: Text = "0.0.0.0"  # noqa: S104 - the pod's own address is not known before it runs
+    host: Text | None = None
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8443
     health_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8080
     api: Api | None = None

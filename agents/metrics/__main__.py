@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m agents.metrics", description=__doc__, allow_abbrev=False)
     parser.add_argument("--interval-seconds", type=_seconds, default=INTERVAL_SECONDS, help="between two reads")
-    parser.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104 - the pod's own
+    parser.add_argument("--host", help="address to listen on; by default all, IPv4 and IPv6")
     parser.add_argument("--port", type=int, default=PORT, help="0 for any")
     parser.add_argument(
         "--kubeconfig", help="outside of a pod; in one, the kubelet's files say how to reach the API server"

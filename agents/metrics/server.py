@@ -3,7 +3,7 @@
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import SHUT_RDWR
+from socket import AF_INET, AF_INET6, IPPROTO_IPV6, IPV6_V6ONLY, SHUT_RDWR, has_dualstack_ipv6
 from socketserver import BaseServer
 from threading import BoundedSemaphore
 from typing import Any
@@ -29,11 +29,20 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, host: str, port: int, reader: Reader) -> None:
-        super().__init__((host, port), _Handler)
+    def __init__(self, host: str | None, port: int, reader: Reader) -> None:
+        self._both = host is None and has_dualstack_ipv6()
+        self.address_family = AF_INET6 if self._both or ":" in (host or "") else AF_INET
+        super().__init__((host or "", port), _Handler)
         self.reader = reader
         self._free = BoundedSemaphore(_MOST_CONNECTIONS)
         self._open: dict[Any, None] = {}
+
+    @override
+    def server_bind(self) -> None:
+        """Take the address: a pod's may be IPv4, IPv6, or both."""
+        if self._both:
+            self.socket.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 0)
+        super().server_bind()
 
     @override
     def process_request(self, request: Any, client_address: Any) -> None:

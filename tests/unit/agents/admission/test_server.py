@@ -6,6 +6,7 @@ import gc
 import io
 import json
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from agents.admission.listener import Limits, Listener
 from agents.admission.observability import JsonLines, Metrics, log_to_stderr
 from agents.admission.review import MAX_BODY_BYTES
 from agents.admission.server import AdmissionServer
+from agents.admission.settings import Settings
+from manifests.admission import server_settings
 from testbed.admission.fuzz import fuzz
 from testbed.admission.objects import ENDPOINTS, body, gvirtus_pod, mutations, reservation_pod, served
-from testbed.stacks import Json
+from testbed.stacks import Json, parse, webhook
 from testbed.waiting import eventually
 
 JSON = {"Content-Type": "application/json"}
@@ -330,3 +333,29 @@ def test_whatever_comes_is_answered(data: bytes) -> None:
     answer = served().answer("reservation", request)
     assert answer.code != 500, "a defect of ours"
     assert json.loads(review.write(request, answer))["response"]["uid"] == request.uid
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the kernel has no IPv6")
+def test_both_ports_answer_over_ipv4_and_ipv6(tmp_path: Path, address: str) -> None:
+    """A pod of a cluster with IPv6 alone has no other address."""
+
+    async def statuses() -> list[int]:
+        made = server(tmp_path)
+        listener = Listener(made.answer, Limits())
+        port = await listener.start(None, 0)
+        try:
+            with Health(made.why_unready, made._metrics).thread(None, 0) as health_port:
+                async with aiohttp.ClientSession() as session:
+                    urls = [f"http://{address}:{port}/mutate/gvirtus", f"http://{address}:{health_port}/healthz"]
+                    return [(await session.get(url)).status for url in urls]
+        finally:
+            await listener.stop()
+
+    assert asyncio.run(statuses()) == [405, 200]
+
+
+def test_no_address_in_the_settings_means_all_of_them(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps(server_settings(parse(webhook()))), encoding="utf-8")
+    assert Settings.from_file(file).host is None

@@ -47,8 +47,8 @@ def reader(cluster: _Cluster) -> Reader:
 
 
 @contextmanager
-def _serving(reader: Reader) -> Iterator[int]:
-    server = Server("127.0.0.1", 0, reader)
+def _serving(reader: Reader, host: str | None = "127.0.0.1") -> Iterator[int]:
+    server = Server(host, 0, reader)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -130,6 +130,17 @@ def test_a_read_that_does_not_end_is_a_reason_to_restart(cluster: _Cluster, read
 def test_there_is_nothing_else(reader: Reader) -> None:
     with _serving(reader) as port:
         assert _ask(port, "/")[0] == 404
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the kernel has no IPv6")
+def test_it_answers_over_ipv4_and_ipv6(reader: Reader, address: str) -> None:
+    """A pod of a cluster with IPv6 alone has no other address."""
+    with _serving(reader, None) as port:
+        connection = http.client.HTTPConnection(address, port, timeout=30)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+        connection.close()
 
 
 def test_who_holds_connections_open_shuts_nobody_out(reader: Reader) -> None:
