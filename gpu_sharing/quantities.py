@@ -3,7 +3,12 @@
 import re
 from fractions import Fraction
 
-_NUMBER = re.compile(r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+))(?P<suffix>[eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
+_NUMBER = re.compile(
+    r"(?P<number>[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?P<suffix>[eE][+-]?\d{1,2}|[numkMGTPE]|[KMGTPE]i)?",
+    re.ASCII,
+)
+"""Kubernetes keeps 19 digits at most. Anybody's annotation may hold more: the power of ten of a long exponent is never
+done, and Python makes no number of thousands of digits."""
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 MIB = 1 << 20

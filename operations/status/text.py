@@ -61,7 +61,8 @@ def bar(gpu: Gpu, width: int = _BAR) -> str:
     parts, before = "", 0
     for index, share in enumerate(gpu.shares):
         before += share.mib or 0
-        parts += _PODS[index % 2] * (round(before / total * width) - len(parts))
+        # However much more than there is: anybody's annotation says it.
+        parts += _PODS[index % 2] * (round(min(before, 2 * total) / total * width) - len(parts))
     return (parts + _FREE * width)[:width] if len(parts) <= width else _OVER * width
 
 

@@ -1,5 +1,6 @@
 """What pods ask for, and what KAI's admission refuses (v0.17.0 pkg/binder/plugins/gpusharing/gpu-request)."""
 
+import time
 from fractions import Fraction
 from typing import Any
 
@@ -171,7 +172,16 @@ def test_a_quantity_is_read_exactly(text: str | float, value: Fraction) -> None:
     assert quantity(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "Gi", "1 Gi", "1Kb", "ten", True, "1ee3"])
+@pytest.mark.parametrize("text", ["", "Gi", "1 Gi", "1Kb", "ten", True, "1ee3", "٣"])
 def test_what_is_no_quantity_is_refused(text: str | bool) -> None:
     with pytest.raises(QuantityError, match="is not a Kubernetes quantity"):
         quantity(text)
+
+
+@pytest.mark.parametrize("text", ["1e99999999", "1e-99999999", "9" * 5000, "0." + "9" * 5000])
+def test_a_quantity_that_no_machine_can_hold_is_refused_at_once(text: str) -> None:
+    """It stands in an annotation of anybody's pod, which `status` and the exporter of metrics read."""
+    began = time.monotonic()
+    with pytest.raises(RequestError, match="is not a Kubernetes quantity"):
+        pod_request(_pod({_REQUEST: text}))
+    assert time.monotonic() - began < 1

@@ -116,6 +116,7 @@ def test_a_bar_is_as_long_as_what_it_stands_for() -> None:
     assert bar(_gpu(), 8) == "........"
     assert bar(_gpu(100), 8) == "########"
     assert bar(_gpu(80, 80), 8) == "!!!!!!!!"
+    assert bar(_gpu(10**18, 10**139), 8) == "!!!!!!!!"
     assert bar(_gpu(10, total=None), 8) == "--------"
 
 
