@@ -13,9 +13,9 @@ from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from sharing_map.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
 from sharing_map.view import User, View, pod_name, ready_since, share
 
-_MOST_WHOLE_GPUS = 128
+_MOST_GPUS = 128
 """Of one pod, more than any node has. Whoever names the node of a pod himself may ask for any number, and until the
-kubelet refuses the pod it is there."""
+kubelet refuses the pod it is there; and the labels that say its GPU groups may be anybody's."""
 
 
 def node_status(name: str, view: View) -> NodeStatus:
@@ -112,7 +112,7 @@ def _gpus(
     others: list[User] = []
     for user in users:
         if isinstance(user.request, MemoryShare | FractionShare) and user.groups:
-            for group in user.groups:
+            for group in user.groups[:_MOST_GPUS]:
                 on_group[group].append(user)
         elif isinstance(user.request, WholeGpus) and sharing not in {"time-slicing", "remote"}:
             whole.append(user)
@@ -125,7 +125,7 @@ def _gpus(
     ]
     for user in whole:
         gpu = _measured("whole", shared, share(user, shared))
-        gpus += [gpu] * (min(user.request.count, _MOST_WHOLE_GPUS) if isinstance(user.request, WholeGpus) else 0)
+        gpus += [gpu] * (min(user.request.count, _MOST_GPUS) if isinstance(user.request, WholeGpus) else 0)
     rest = {"time-slicing": _unmeasured("time-sliced"), "mig": _unmeasured("mig")}.get(sharing) or _measured(
         "free", shared
     )

@@ -276,3 +276,9 @@ def test_a_pod_that_asks_for_more_gpus_than_any_node_has_takes_no_more_memory_of
         "KAI counts 128 GPUs in use where there are 1: the same memory is promised more than once.",
     )
     assert {each.name for gpu in nowhere.gpus for each in gpu.shares} == {"nowhere"}
+
+
+def test_labels_of_one_pod_make_no_more_gpu_groups_than_a_node_has_gpus() -> None:
+    labels = {f"runai-gpu-group/{number}": f"g{number}" for number in range(20_000)}
+    many = pod("a", annotations={"gpu-fraction": "0.5"}, labels=labels)
+    assert len(_only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[many])).gpus) == 128
