@@ -89,7 +89,7 @@ class DeployedState:
                 for token, outputs in listed
                 if token == RELEASE
             ),
-            objects=frozenset(key(content.model_dump()) for content in written),
+            objects=_names(key(content.model_dump()) for content in written),
             labels={content.metadata.name: content.metadata.labels for content in written if content.kind == "Node"},
             adopted={
                 key(content.model_dump()): kept_values(content.metadata.annotations[BEFORE])
@@ -97,6 +97,16 @@ class DeployedState:
                 if BEFORE in content.metadata.annotations
             },
         )
+
+
+def _names(written: Iterable[str]) -> frozenset[str]:
+    """Objects under the names by which they are looked up.
+
+    The provider writes the namespace `default` where it does not know yet that a kind has none: where the kind came
+    with a release of the same run (pulumi-kubernetes 4.25).
+    """
+    names = frozenset(written)
+    return names | {name.replace("/default/", "/") for name in names if "/default/" in name}
 
 
 def _written(outputs: Mapping[str, object]) -> _Written | None:

@@ -39,8 +39,9 @@ def read_installations(cluster: Cluster, settings: StackSettings, state: Deploye
     clusters = tuple(f"GPUCluster '{gpu_cluster.name}'{_from(gpu_cluster)}" for gpu_cluster in cluster.gpu_clusters())
     operator = (settings.gpu_operator.namespace, gpu_operator.RELEASE)
     scheduler = (settings.kai.namespace, kai.RELEASE)
-    look_for_operators = settings.gpu_operator.install and operator not in state.releases
-    look_for_kais = scheduler not in state.releases
+    installed = {release for _, release in state.releases}
+    look_for_operators = settings.gpu_operator.install and gpu_operator.RELEASE not in installed
+    look_for_kais = kai.RELEASE not in installed
     if not look_for_operators and not look_for_kais:
         return Installations(gpu_clusters=clusters)
     deployments = cluster.deployments()

@@ -238,9 +238,8 @@ def read_revisions(
         namespaces: those that exist; in others nothing is asked for.
     """
     return {
-        (namespace, release): cluster.helm_revisions(namespace, release)
+        (namespace, release): cluster.helm_revisions(namespace, release) if namespace in namespaces else []
         for namespace, release in _releases(settings)
-        if namespace in namespaces
     }
 
 
@@ -271,6 +270,7 @@ def judge(
     yield from judge_unified_memory(settings, facts.nodes, facts.system_requests)
     yield from judge_sharing(settings, facts.nodes, isolator=facts.isolator)
     yield from judge_runtime_class(settings, present=facts.runtime_class)
+    yield from judge_own_releases(settings, state, stack)
     yield from judge_missing_kinds(facts.missing_kinds)
     yield from judge_installations(facts.installations)
     yield from contact.findings
@@ -304,6 +304,29 @@ def judge_runtime_class(settings: StackSettings, *, present: bool) -> Iterator[F
         )
 
 
+def judge_own_releases(settings: StackSettings, state: DeployedState, stack: str) -> Iterator[Finding]:
+    """Releases of the stack's own that its settings want elsewhere, or not any more."""
+    wanted = {release: namespace for namespace, release in _releases(settings)}
+    for namespace, release in sorted(state.releases):
+        key = "kai" if release == kai.RELEASE else "gpu_operator"
+        if release not in wanted:
+            yield Finding(
+                f"gpu_operator.install is false, and this stack installed the GPU Operator in namespace '{namespace}': "
+                f"`pulumi up` uninstalls it. RuntimeClass '{reservation.RUNTIME_CLASS}' and the GPUs of every node go "
+                "with it.",
+                "To keep it, set gpu_operator.install: true. Otherwise install another one after that run. To have "
+                f"this one back later: pulumi up --refresh{_option(stack)}, since labels of nodes go with it too.",
+                fatal=False,
+            )
+        elif namespace != wanted[release]:
+            yield Finding(
+                f"{key}.namespace is '{wanted[release]}', but this stack installed Helm release '{release}' in "
+                f"namespace '{namespace}', and a release can't move.",
+                f"Set {key}.namespace: {namespace}. To have it elsewhere, remove the stack before you change the "
+                "setting: pulumi destroy.",
+            )
+
+
 def _pod_security(settings: StackSettings, facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:
     desired = {reservation.NAMESPACE: reservation.reservation_namespace(settings)}
     if settings.gpu_operator.install:
@@ -333,8 +356,16 @@ def judge_releases(
         state: what the stack remembers.
         stack: the stack, as project/name.
     """
-    option = f" --stack {name}" if (name := stack.rpartition("/")[2]) else ""
+    option = _option(stack)
     for (namespace, release), revisions in sorted(stored.items()):
+        if (namespace, release) in state.releases and not revisions:
+            yield Finding(
+                f"Helm release '{release}', which this stack installed in namespace '{namespace}', is not there any "
+                "more: somebody uninstalled it, or deleted the namespace.",
+                f"Only a refresh tells the stack, and then it is installed anew: pulumi up --refresh{option}. Without "
+                "it the run waits for what the release brings, and fails.",
+                fatal=False,
+            )
         settled = [revision for revision in revisions if not revision.half_done]
         if settled and (namespace, release) not in state.releases:
             yield Finding(
@@ -352,3 +383,8 @@ def judge_releases(
                     f"is dead, take back its half-done revision: kai-anywhere rollback --only-heal{option}. Or by "
                     f"hand: kubectl --namespace {namespace} delete secret {revision.secret}",
                 )
+
+
+def _option(stack: str) -> str:
+    """The option of a command that names the stack, where it is known."""
+    return f" --stack {name}" if (name := stack.rpartition("/")[2]) else ""

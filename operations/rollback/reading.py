@@ -157,7 +157,7 @@ class StackInCluster:
         marked, unseen = of_releases(self.cluster, unknown)
         written = written_by(self.cluster, self._manifests(), self.name)
         objects = {leftover.name: leftover for leftover in marked}
-        objects |= {leftover.name: leftover for leftover in written if leftover.name not in self._remembered_names}
+        objects |= {leftover.name: leftover for leftover in written if leftover.name not in self.state.objects}
         if self._earlier:
             objects |= {leftover.name: leftover for leftover in self.kept_hooks()}
         kai_release = (self.target.settings.kai.namespace, kai.RELEASE)
@@ -181,16 +181,6 @@ class StackInCluster:
             return self._earlier._hooks  # noqa: SLF001 - of the same class
         revisions = [revision for place in sorted(self.releases) for revision in self.cluster.helm_revisions(*place)]
         return tuple(hook for revision in revisions for hook in hooks_of(self.cluster, revision))
-
-    @cached_property
-    def _remembered_names(self) -> frozenset[str]:
-        """The objects of the state, under their own names.
-
-        The provider writes the namespace `default` where it does not know yet that a kind has none: where the kind came
-        with a release of the same run (pulumi-kubernetes 4.25).
-        """
-        names = self.state.objects
-        return names | {name.replace("/default/", "/") for name in names if "/default/" in name}
 
     def users(self) -> list[Pod]:
         """Pods that KAI schedules, and those of others in the namespace of reservation pods; none without our KAI."""

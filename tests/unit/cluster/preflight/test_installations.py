@@ -7,7 +7,7 @@ import pytest
 from cluster.access.client import Cluster
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.installations import Installations, judge_installations, read_installations
-from testbed.stacks import Json, jetson, operator_elsewhere, parse
+from testbed.stacks import Json, changed, jetson, operator_elsewhere, parse
 from tests.support.api_server import DEPLOYMENTS, ApiServer
 
 _POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
@@ -70,9 +70,11 @@ def test_an_operator_elsewhere_is_what_the_stack_wants(api: ApiServer, cluster: 
     assert not [request for request in api.asked if request.path == _POLICIES]
 
 
-def test_what_the_stack_installed_is_not_looked_for(api: ApiServer, cluster: Cluster) -> None:
+@pytest.mark.parametrize("key", ["kai.namespace", "gpu_operator.namespace"])
+def test_what_the_stack_installed_is_not_looked_for(api: ApiServer, cluster: Cluster, key: str) -> None:
     assert _found(cluster, jetson(), _BOTH) == Installations()
-    assert [request.path for request in api.asked] == [_GPU_CLUSTERS]
+    assert _found(cluster, changed(jetson(), key, "elsewhere"), _BOTH) == Installations(), "it is still the stack's"
+    assert {request.path for request in api.asked} == {_GPU_CLUSTERS}
 
 
 @pytest.mark.parametrize("stack", [jetson(), operator_elsewhere()])

@@ -372,6 +372,34 @@ def test_a_release_of_the_stack_is_no_finding(status: str) -> None:
     assert _findings(jetson(), _DEPLOYED, revisions={_KAI: [_revision(status)]}) == []
 
 
+def test_a_release_that_somebody_uninstalled_is_named_with_the_run_that_brings_it_back() -> None:
+    _only(
+        _findings(jetson(), _DEPLOYED, revisions={_KAI: []}),
+        "Helm release 'kai-scheduler', which this stack installed in namespace 'kai-scheduler', is not there any more",
+        "pulumi up --refresh --stack jetson",
+        fatal=False,
+    )
+    assert _findings(jetson(), _NEVER_DEPLOYED, revisions={_KAI: []}) == []
+
+
+def test_a_release_of_the_stack_does_not_move_to_another_namespace() -> None:
+    _only(
+        _findings(changed(jetson(), "kai.namespace", "kai-2"), _DEPLOYED),
+        "kai.namespace is 'kai-2', but this stack installed Helm release 'kai-scheduler' in namespace 'kai-scheduler'",
+        "Set kai.namespace: kai-scheduler.",
+    )
+
+
+def test_an_operator_of_the_stack_that_is_not_wanted_any_more_takes_the_gpus_with_it() -> None:
+    installed = DeployedState(deployed=True, releases=frozenset({("gpus", "gpu-operator")}))
+    _only(
+        _findings(operator_elsewhere(), installed, runtime_class=True),
+        "this stack installed the GPU Operator in namespace 'gpus': `pulumi up` uninstalls it",
+        "set gpu_operator.install: true",
+        fatal=False,
+    )
+
+
 def test_every_finding_is_told_at_once() -> None:
     stack = changed(mixed(), "gpu_operator.install", False)
     findings = _findings(

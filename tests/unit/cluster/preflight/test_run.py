@@ -42,6 +42,13 @@ def test_what_a_stack_remembers_is_read_from_its_resources(
     assert DeployedState.of(resources) == state
 
 
+def test_an_object_whose_kind_came_with_the_first_run_is_known_by_the_name_it_is_looked_up_by() -> None:
+    # The provider notes the namespace `default` down where it does not know yet that the kind has none.
+    rule = {"kind": "NodeFeatureRule", "metadata": {"name": "kai-anywhere-tegra", "namespace": "default"}}
+    state = DeployedState.of([("kubernetes:nfd.k8s-sigs.io/v1alpha1:NodeFeatureRule", {"__inputs": rule})])
+    assert "NodeFeatureRule/kai-anywhere-tegra" in state.objects
+
+
 def _settings(config_path: str, stack: Json | None = None) -> StackSettings:
     return parse(changed(stack or jetson(), "cluster.kubeconfig", config_path))
 
@@ -157,7 +164,8 @@ def test_releases_are_asked_for_only_in_namespaces_that_exist(
     _serve_namespaces(api, "kai-scheduler", "kai-resource-reservation")
     facts = read_facts(cluster, _settings(config_path), _NEVER_DEPLOYED)
     assert facts.namespaces.keys() == {"kai-scheduler", "kai-resource-reservation"}
-    assert facts.revisions == {("kai-scheduler", "kai-scheduler"): []}
+    assert facts.revisions == {("kai-scheduler", "kai-scheduler"): [], ("gpu-operator", "gpu-operator"): []}
+    assert not [request for request in api.asked if request.path == "/api/v1/namespaces/gpu-operator/secrets"]
     assert facts.server == api.url
 
 
