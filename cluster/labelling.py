@@ -113,7 +113,11 @@ def _given_back(ours: Manifest, live: NodeMetadata, manager: str) -> dict[str, A
     annotations = ours["metadata"].get("annotations", {})
     if BEFORE not in annotations:
         return {}
-    current = {"metadata": {"labels": live.labels}}
+    owners = [entry for entry in live.owners if entry.manager == manager]
+    still_ours = {
+        label: live.labels[label] for label in live.labels if any(entry.owns_label(label) for entry in owners)
+    }
+    current = {"metadata": {"labels": still_ours}}
     back = to_give_back(kept_values(annotations[BEFORE]), ours, current).get("metadata", {}).get("labels", {})
     return not_of_siblings(back, live.owners, manager)
 

@@ -9,9 +9,10 @@ from cluster.access.client import Cluster
 from cluster.access.connection import UP_TIMEOUT_SECONDS
 from cluster.ownership.giving_back import give_back_values
 from components import tokens
+from components.kubernetes import this_stack
 from config.cluster import ClusterSettings
 from manifests.many_nodes import apart, together
-from manifests.ownership import annotated, key
+from manifests.ownership import FIELD_MANAGER, annotated, field_manager, key
 
 if TYPE_CHECKING:
     from manifests.objects import Manifest
@@ -30,9 +31,10 @@ def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Clust
     """
 
     def give_back(args: pulumi.ResourceHookArgs) -> None:
+        ours = _marked(dict(args.old_inputs or {}), args.name)
         connection = Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
         try:
-            give_back_values(connection, dict(args.old_inputs or {}))
+            give_back_values(connection, annotated(ours, adopted[key(ours)]))
         finally:
             connection.close()
 
@@ -56,3 +58,10 @@ def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Clust
         return pulumi.ResourceTransformationResult(annotated(props, kept), opts)
 
     return pulumi.ResourceOptions(transformations=[keep])
+
+
+def _marked(ours: "Manifest", name: str) -> "Manifest":
+    """With our field manager, though somebody took its annotation off and a refresh forgot it then."""
+    metadata = ours["metadata"]
+    annotations = {FIELD_MANAGER: field_manager(this_stack(), name)} | metadata.get("annotations", {})
+    return ours | {"metadata": metadata | {"annotations": annotations}}

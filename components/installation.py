@@ -105,7 +105,7 @@ def install(  # noqa: PLR0913 - what the two entries say, by name
     settings = settings.model_copy(update={"cluster": bound(settings.cluster, uid)})
     if preflight.adopted:
         opts = pulumi.ResourceOptions.merge(opts, adopting(name, preflight.adopted, settings.cluster))
-    args = KaiAnywhereArgs(settings, uid, kubeconfig, secrets, few_resources=few_resources)
+    args = KaiAnywhereArgs(settings, uid, kubeconfig, secrets, few_resources=few_resources, adopted=preflight.adopted)
     return KaiAnywhere(name, args, opts)
 
 

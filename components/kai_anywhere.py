@@ -20,6 +20,7 @@ from components.reservation_overrides import ReservationOverrides, ReservationOv
 from components.verification import Verification, VerificationArgs
 from config.stack import StackSettings
 from config.validation import Validation
+from manifests.ownership import kept_text
 
 if TYPE_CHECKING:
     from components.hosts.hosts import Hosts
@@ -35,6 +36,7 @@ class KaiAnywhereArgs:
         kubeconfig: the connection that is bound to that identity, as the provider reads it.
         host_secrets: what the stack's hosts need to be reached and changed, by name.
         few_resources: whether the engine finds this program's own provider, which labels many nodes as one resource.
+        adopted: what objects that the stack adopts held before, by object.
     """
 
     settings: StackSettings
@@ -42,6 +44,7 @@ class KaiAnywhereArgs:
     kubeconfig: str
     host_secrets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
     few_resources: bool = False
+    adopted: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class KaiAnywhere(pulumi.ComponentResource):
@@ -88,7 +91,9 @@ class KaiAnywhere(pulumi.ComponentResource):
         self.gpu_memory_mib = pulumi.Output.all(**memory).apply(
             lambda told: {node: mib for node, mib in dict(told).items() if mib is not None}
         )
-        self.register_outputs(self.outputs)
+        # Not told by the stack: its next run reads it (cluster/ownership/deployed_state.py).
+        kept = {name: kept_text(values) for name, values in args.adopted.items()}
+        self.register_outputs(self.outputs | ({"adopted": pulumi.Output.from_input(kept)} if kept else {}))
 
     def _prepare_hosts(self, args: KaiAnywhereArgs) -> "Hosts | None":
         if not args.settings.hosts:

@@ -2,9 +2,10 @@
 
 from typing import Final
 
+from cluster.ownership import deployed_state
 from manifests import many_nodes
 
-KAI_ANYWHERE: Final = "kai-anywhere:index:KaiAnywhere"
+KAI_ANYWHERE: Final = deployed_state.TOP
 NODE_LABELS: Final = "kai-anywhere:index:NodeLabels"
 MANY_NODE_LABELS: Final = many_nodes.MANY_NODE_LABELS
 GPU_OPERATOR: Final = "kai-anywhere:index:GpuOperator"

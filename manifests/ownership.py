@@ -69,7 +69,13 @@ def before(live: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_give_back(kept: Mapping[str, Any], ours: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the kept values goes back: those whose fields still hold what we wrote. The others are somebody's."""
+    """What of the kept values goes back: those whose fields still hold what we wrote. The others are somebody's.
+
+    Args:
+        kept: the values.
+        ours: what we wrote.
+        live: what of the object is still ours.
+    """
     back: dict[str, Any] = {}
     for field, value in kept.items():
         mine, current = ours.get(field), live.get(field)
@@ -81,16 +87,35 @@ def to_give_back(kept: Mapping[str, Any], ours: Mapping[str, Any], live: Mapping
     return back
 
 
+def owned(content: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an object one field manager owns, as its entry in `managedFields` says; lists are whole.
+
+    A refresh writes the values of others into what we remember, so values alone don't tell whose they are.
+    """
+    ours: dict[str, Any] = {}
+    for field, value in content.items():
+        inner = fields.get(f"f:{field}")
+        if inner is not None:
+            within = isinstance(value, Mapping) and any(name.startswith("f:") for name in inner)
+            ours[field] = owned(value, inner) if within else value
+    return ours
+
+
 def annotated(manifest: Manifest, kept: Mapping[str, Any]) -> Manifest:
     """The manifest with the kept values in its annotation."""
     metadata = manifest["metadata"]
-    annotations = metadata.get("annotations", {}) | {BEFORE: json.dumps(kept, sort_keys=True)}
+    annotations = metadata.get("annotations", {}) | {BEFORE: kept_text(kept)}
     return manifest | {"metadata": metadata | {"annotations": annotations}}
 
 
-def kept_values(annotation: str) -> dict[str, Any]:
-    """What `annotated` wrote."""
-    kept: dict[str, Any] = json.loads(annotation)
+def kept_text(kept: Mapping[str, Any]) -> str:
+    """The kept values as text: whole numbers stay whole wherever it is kept."""
+    return json.dumps(kept, sort_keys=True)
+
+
+def kept_values(text: str) -> dict[str, Any]:
+    """The reverse of `kept_text`."""
+    kept: dict[str, Any] = json.loads(text)
     return kept
 
 

@@ -171,9 +171,8 @@ def destroy(target: Target, *options: str) -> None:
     """
     check_context(target)
     select_stack(target)
-    bind_cluster(target)
-    # What the stack adopted is given back by the program.
-    program = ["--run-program"] if target.settings.cluster.adopt else []
+    # What the stack adopted is given back by the program, whatever the settings say by now.
+    program = ["--run-program"] if bind_cluster(target).adopted else []
     # Without it pulumi ends with the advice to run `pulumi stack rm`, which does not know where a simulator's state is.
     remove = ["--remove"] if target.simulated else []
     pulumi(target, "destroy", "--stack", target.stack, *program, *(options or (*remove, *_unattended(target))))
@@ -289,17 +288,20 @@ def settle_pending(target: Target, remembered: Checkpoint, *, forget: bool = Tru
         raise OperationError(f"The state of stack '{target.stack}' can't be changed: {message}\n{remedy}")
 
 
-def bind_cluster(target: Target) -> None:
+def bind_cluster(target: Target) -> DeployedState:
     """Refuse another cluster than the stack's, and keep the connection where the Kubernetes provider looks for it.
 
     The engine works without our program in `destroy` and in every refresh, so this comes before it.
+
+    Returns:
+        What the stack remembers.
 
     Raises:
         OperationError: if the cluster is another one, or can't be asked.
     """
     state = deployed_state(target)
     if state.cluster_uid is None:
-        return
+        return state
     try:
         cluster = Cluster.connect(target.settings.cluster)
         try:
@@ -311,6 +313,7 @@ def bind_cluster(target: Target) -> None:
         bind(cluster.chosen, uid)
     except ClusterError as error:
         raise OperationError(f"{error}\nNothing was changed.") from error
+    return state
 
 
 def outputs(target: Target) -> dict[str, object]:

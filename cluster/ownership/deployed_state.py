@@ -12,6 +12,11 @@ from manifests.ownership import BEFORE, kept_values, key
 STACK = "pulumi:pulumi:Stack"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 """Types of resources, as Pulumi and its Kubernetes provider call them."""
+TOP = "kai-anywhere:index:KaiAnywhere"
+"""The component above everything, which remembers what was adopted.
+
+The annotation alone is no memory: who writes the object anew takes it off, and a refresh forgets it then.
+"""
 _PROVIDER = "pulumi:providers:kubernetes"
 _OBJECT = "kubernetes:"
 _ENGINE_OWN = (STACK, "pulumi:providers:")
@@ -39,6 +44,12 @@ class _Kept(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     written: _Written = Field(alias="__inputs")
+
+
+class _Top(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    adopted: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,15 @@ class DeployedState:
             if token == MANY_NODE_LABELS
             for node in apart(outputs).values()
         ]
+        objects = _names(key(content.model_dump()) for content in written)
+        adopted = {
+            key(content.model_dump()): kept_values(content.metadata.annotations[BEFORE])
+            for content in written
+            if BEFORE in content.metadata.annotations
+        }
+        for outputs in (outputs for token, outputs in listed if token == TOP):
+            remembered = _Top.model_validate(outputs).adopted
+            adopted |= {name: kept_values(text) for name, text in remembered.items() if name in objects}
         return cls(
             deployed=any(not token.startswith(_ENGINE_OWN) for token, _ in listed),
             cluster_uid=min(identities, default=None),
@@ -89,13 +109,9 @@ class DeployedState:
                 for token, outputs in listed
                 if token == RELEASE
             ),
-            objects=_names(key(content.model_dump()) for content in written),
+            objects=objects,
             labels={content.metadata.name: content.metadata.labels for content in written if content.kind == "Node"},
-            adopted={
-                key(content.model_dump()): kept_values(content.metadata.annotations[BEFORE])
-                for content in written
-                if BEFORE in content.metadata.annotations
-            },
+            adopted=adopted,
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from cluster.access.answers import FieldOwner
 from cluster.access.client import Cluster
 from manifests.objects import Manifest
-from manifests.ownership import BEFORE, FIELD_MANAGER, kept_values, stack_of, to_give_back
+from manifests.ownership import BEFORE, FIELD_MANAGER, kept_values, owned, stack_of, to_give_back
 
 GIVEN_BACK = "given-back/"
 """What field managers begin with that hold what was given back."""
@@ -32,7 +32,8 @@ def give_back_values(cluster: Cluster, ours: Manifest) -> None:
         "metadata": {field: metadata[field] for field in ("name", "namespace") if field in metadata},
     }
     manager = metadata["annotations"][FIELD_MANAGER]
-    back = to_give_back(kept_values(metadata["annotations"][BEFORE]), ours, live.content)
+    fields = next((entry.fields for entry in live.owners if entry.manager == manager and not entry.subresource), {})
+    back = to_give_back(kept_values(metadata["annotations"][BEFORE]), ours, owned(live.content, fields))
     again = dict(back.get("metadata", {}))
     if "labels" in again:
         again["labels"] = not_of_siblings(again["labels"], live.owners, manager)

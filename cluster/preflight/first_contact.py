@@ -139,20 +139,20 @@ def _object(name: str, live: LiveObject, adopt: Sequence[str]) -> Finding | None
 def _their_labels(planned: Mapping[str, str | None], node: Node, ours: Mapping[str, str], stack: str) -> dict[str, str]:
     """Labels of a node that somebody else set to another value than we would.
 
-    One that is ours and was edited since is none of them: it is repaired. One that somebody set to the same value as
-    we did is his all the same, as soon as ours changes.
+    One that is ours and was edited since is none of them, which a refresh may have noted down: it is repaired. One that
+    somebody set to the same value as we did is his all the same, as soon as ours changes.
     """
     theirs = {}
     for label, value in planned.items():
         current = node.labels.get(label)
-        if current is None or current == value or (label in ours and ours[label] != current):
+        if current is None or current == value:
             continue
+        # The second one is from before the stack's field managers had names of their own.
+        own = (owner(stack), RANDOM_MANAGER) if label in ours else owner(stack)
         owners = [entry.manager for entry in node.owners if entry.owns_label(label)]
-        others = [manager for manager in owners if not manager.startswith(owner(stack))]
-        if label in ours:
-            # Written before the stack's field managers had names of their own.
-            others = [manager for manager in others if not manager.startswith(RANDOM_MANAGER)]
-        if others or (label not in ours and not owners):
+        others = [manager for manager in owners if not manager.startswith(own)]
+        edited = label in ours and len(others) == len(owners)
+        if not edited and (others or not owners):
             theirs[label] = current
     return theirs
 

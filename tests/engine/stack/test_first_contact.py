@@ -22,7 +22,11 @@ _QUEUE = "/apis/scheduling.run.ai/v2/queues/default-queue"
 _NAMESPACE = "/api/v1/namespaces/gpu-operator"
 _NODE = "/api/v1/nodes/jetson-1"
 _MEMORY = "nvidia.com/gpu.memory"
-_MINE = {"displayName": "mine", "priority": 5, "resources": {"gpu": {"quota": 7, "limit": 8, "overQuotaWeight": 2}}}
+_MINE: Json = {
+    "displayName": "mine",
+    "priority": 5,
+    "resources": {"gpu": {"quota": 7, "limit": 8, "overQuotaWeight": 2}},
+}
 _ADOPTED = ["Queue/default-queue", "Namespace/gpu-operator", "Node/jetson-1"]
 
 
@@ -111,6 +115,25 @@ def test_what_somebody_changed_meanwhile_is_his(stack: Stack, api: httpx2.Client
     assert _content(api, _NODE)["metadata"]["labels"][_MEMORY] == "40000"
 
 
+def test_what_is_adopted_stays_its_owners_though_its_marks_were_taken_off_before_a_refresh(
+    stack: Stack, api: httpx2.Client
+) -> None:
+    before = _content(api, _NAMESPACE)
+    stack.settings = changed(stack.settings, "cluster.adopt", _ADOPTED)
+    stack.up()
+    for path in (_QUEUE, _NAMESPACE):
+        # As `kubectl replace` does with a manifest of its own.
+        _change(api, path, {"metadata": {"annotations": None}})
+    _change(api, _QUEUE, {"spec": {"resources": {"gpu": {"quota": 3}}}})
+    _label(api, "40000")
+    stack.refresh()
+    stack.run("destroy", "--yes", "--skip-preview", "--run-program")
+    assert _content(api, _NAMESPACE) == before
+    assert api.get(f"{_NAMESPACE}/secrets/site").status_code == httpx2.codes.OK
+    assert _content(api, _QUEUE)["spec"] == changed(_MINE, "resources.gpu.quota", 3)
+    assert _content(api, _NODE)["metadata"]["labels"][_MEMORY] == "40000"
+
+
 @pytest.fixture
 def first(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Iterator[Stack]:
     """Another team's stack, up in the same cluster."""
@@ -157,13 +180,12 @@ def _post(api: httpx2.Client, path: str, document: Json) -> httpx2.Response:
 
 
 def _label(api: httpx2.Client, value: str | None) -> None:
-    response = api.patch(
-        _NODE,
-        params={"fieldManager": "kubectl-label"},
-        json={"metadata": {"labels": {_MEMORY: value}}},
-        headers={"Content-Type": "application/merge-patch+json"},
-    )
-    response.raise_for_status()
+    _change(api, _NODE, {"metadata": {"labels": {_MEMORY: value}}}, manager="kubectl-label")
+
+
+def _change(api: httpx2.Client, path: str, patch: Json, *, manager: str = "kubectl-edit") -> None:
+    headers = {"Content-Type": "application/merge-patch+json"}
+    api.patch(path, params={"fieldManager": manager}, json=patch, headers=headers).raise_for_status()
 
 
 def _content(api: httpx2.Client, path: str) -> Any:  # noqa: ANN401 - JSON

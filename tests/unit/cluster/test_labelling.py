@@ -122,6 +122,15 @@ def test_an_adopted_value_that_somebody_changed_since_stays_his() -> None:
     assert [manager for _, manager, _ in server.applied] == [MANAGER]
 
 
+def test_an_adopted_value_does_not_come_back_over_one_that_somebody_set_before_a_refresh() -> None:
+    adopted = annotated(_ours("jetson-1"), {"metadata": {"labels": {MEMORY: "4000"}}})
+    live = _live("jetson-1", {MEMORY: "28672"}, "kubectl-label")
+    live["metadata"]["managedFields"].append({"manager": MANAGER, "operation": "Apply", "fieldsV1": {}})
+    server = _Server([live])
+    release_labels(server.client, {"jetson-1": adopted}, manager=MANAGER)
+    assert [manager for _, manager, _ in server.applied] == [MANAGER]
+
+
 def test_an_adopted_value_does_not_come_back_while_another_resource_of_the_stack_holds_the_label() -> None:
     server = _Server([_live("jetson-1", {MEMORY: "28672"}, MANAGER, SIBLING)])
     release_labels(server.client, {"jetson-1": _adopted()}, manager=MANAGER)

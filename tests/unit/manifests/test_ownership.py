@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from manifests.ownership import annotated, before, field_manager, kept_values, owner, stack_of, to_give_back
+from manifests.ownership import annotated, before, field_manager, kept_values, owned, owner, stack_of, to_give_back
 
 _OURS: dict[str, Any] = {
     "apiVersion": "scheduling.run.ai/v2",
@@ -55,6 +55,19 @@ def test_what_somebody_changed_since_stays_his() -> None:
     live["spec"]["resources"]["gpu"]["quota"] = 5
     live["metadata"]["labels"]["a"] = "hers"
     assert to_give_back(kept, _OURS, live) == {"spec": {"rules": [{"x": 1}]}}
+
+
+def test_a_field_that_somebody_took_over_is_his_though_a_refresh_made_his_value_ours() -> None:
+    kept = {"metadata": {"labels": {"a": "theirs"}}, "spec": {"resources": {"gpu": {"quota": 3}}}}
+    live: dict[str, Any] = {
+        "metadata": {"labels": {"a": "hers"}, "name": "q"},
+        "spec": {"resources": {"gpu": {"quota": 0, "limit": -1}}, "rules": [{"verbs": ["get"]}]},
+    }
+    refreshed = _OURS | {"metadata": live["metadata"]}
+    fields: dict[str, Any] = {"f:spec": {"f:resources": {"f:gpu": {"f:quota": {}}}, "f:rules": {}}}
+    assert owned(live, fields) == {"spec": {"resources": {"gpu": {"quota": 0}}, "rules": [{"verbs": ["get"]}]}}
+    assert to_give_back(kept, refreshed, owned(live, fields)) == {"spec": {"resources": {"gpu": {"quota": 3}}}}
+    assert to_give_back(kept, refreshed, owned(live, {})) == {}
 
 
 def test_the_annotation_holds_the_kept_values_beside_the_others() -> None:

@@ -1,5 +1,6 @@
 """What a failed command of the engine leads to."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from cluster.errors import ClusterUnreachableError
 from operations.engine import destroy, pulumi, select_stack, up
 from operations.errors import OperationError
 from operations.target import Target
-from testbed.stacks import Json, jetson, parse
+from testbed.stacks import Json, changed, jetson, parse
 from tests.support.hosts.settings import jetson_with_host
 
 
@@ -77,3 +78,32 @@ exit 1
     target = Target("jetson", parse(jetson()), tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
     with pytest.raises(KeyboardInterrupt):
         pulumi(target, "up")
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+def test_what_a_stack_adopted_is_given_back_by_the_program_whatever_the_settings_say_by_now(
+    tmp_path: Path, config_path: str, monkeypatch: pytest.MonkeyPatch, *, adopted: bool
+) -> None:
+    annotations = {"kai-anywhere.io/before": "{}"} if adopted else {}
+    namespace = {"kind": "Namespace", "metadata": {"name": "gpu-operator", "annotations": annotations}}
+    resource = {
+        "urn": "urn:pulumi:a::b::c::d",
+        "type": "kubernetes:core/v1:Namespace",
+        "outputs": {"__inputs": namespace},
+    }
+    (tmp_path / "state.json").write_text(json.dumps({"deployment": {"resources": [resource]}}), encoding="utf-8")
+    program = tmp_path / "pulumi"
+    script = f"""#!/bin/sh
+case "$1" in
+stack) cat {tmp_path}/state.json ;;
+*) echo "$@" > {tmp_path}/asked ;;
+esac
+"""
+    program.write_text(script, encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    settings = parse(changed(jetson(), "cluster.kubeconfig", config_path))
+    destroy(Target("jetson", settings, tmp_path, {"PATH": f"{tmp_path}:/bin"}, ()))
+    asked = (tmp_path / "asked").read_text(encoding="utf-8").split()
+    assert asked[:1] == ["destroy"]
+    assert ("--run-program" in asked) is adopted

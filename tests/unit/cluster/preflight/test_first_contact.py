@@ -170,6 +170,8 @@ def test_a_label_of_ours_that_was_edited_by_hand_is_repaired_not_asked_about(man
     state = DeployedState(deployed=True, labels={"jetson-1": {_MEMORY: "122880"}})
     edited = _node({_MEMORY: "100"}, {"kubectl-edit": [_MEMORY]})
     assert _meet(jetson(), nodes=edited, state=state).findings == ()
+    refreshed = DeployedState(deployed=True, labels={"jetson-1": {_MEMORY: "100"}})
+    assert _meet(jetson(), nodes=edited, state=refreshed).findings == (), "pulumi refresh noted the edit down"
     stack = changed(jetson(), "platform.tegra_nodes.jetson-1.gpu_memory_mib", 61440)
     own = _node({_MEMORY: "122880"}, {manager: [_MEMORY]})
     assert _meet(stack, nodes=own, state=state).findings == (), "a new value of our own label"

@@ -1,5 +1,6 @@
 """Preflight as a whole, against a real HTTP server."""
 
+import json
 import socket
 import tarfile
 from pathlib import Path
@@ -47,6 +48,15 @@ def test_an_object_whose_kind_came_with_the_first_run_is_known_by_the_name_it_is
     rule = {"kind": "NodeFeatureRule", "metadata": {"name": "kai-anywhere-tegra", "namespace": "default"}}
     state = DeployedState.of([("kubernetes:nfd.k8s-sigs.io/v1alpha1:NodeFeatureRule", {"__inputs": rule})])
     assert "NodeFeatureRule/kai-anywhere-tegra" in state.objects
+
+
+def test_what_was_adopted_is_remembered_beside_the_objects_as_long_as_they_are_the_stacks() -> None:
+    kept = {"metadata": {"labels": {"a": "theirs"}}}
+    remembered = {"Namespace/gpu-operator": json.dumps(kept), "Queue/gone": "{}"}
+    top = ("kai-anywhere:index:KaiAnywhere", {"adopted": remembered})
+    refreshed = {"__inputs": {"kind": "Namespace", "metadata": {"name": "gpu-operator"}}}
+    state = DeployedState.of([top, ("kubernetes:core/v1:Namespace", refreshed)])
+    assert state.adopted == {"Namespace/gpu-operator": kept}, "a refresh forgot the annotation, which somebody took off"
 
 
 def _settings(config_path: str, stack: Json | None = None) -> StackSettings:
