@@ -175,7 +175,9 @@ def destroy(target: Target, *options: str) -> None:
     program = ["--run-program"] if bind_cluster(target).adopted else []
     # Without it pulumi ends with the advice to run `pulumi stack rm`, which does not know where a simulator's state is.
     remove = ["--remove"] if target.simulated else []
-    pulumi(target, "destroy", "--stack", target.stack, *program, *(options or (*remove, *_unattended(target))))
+    # Helm fails at a release that somebody uninstalled; a refresh forgets it.
+    always = ["--refresh", *program]
+    pulumi(target, "destroy", "--stack", target.stack, *always, *(options or (*remove, *_unattended(target))))
 
 
 def check_context(target: Target) -> None:

@@ -253,3 +253,18 @@ def test_everything_goes_and_what_is_somebody_elses_stays(
     api.delete(f"{_QUEUES}/somebodys").raise_for_status()
     rollback("--remove-definitions", "--cluster", uid)
     assert definitions(api) == set()
+
+
+def test_a_release_that_somebody_uninstalled_stops_no_rollback(
+    stack: Stack, api: httpx2.Client, before: set[str], rollback: Command
+) -> None:
+    stack.up()
+    [revision] = api.get(_SECRETS.format("kai-scheduler"), params={"labelSelector": "owner=helm"}).json()["items"]
+    api.delete(f"{_SECRETS.format('kai-scheduler')}/{revision['metadata']['name']}").raise_for_status()
+    without_refresh = stack.destroy(expect=None)
+    assert without_refresh.code != 0
+    assert "release: not found" in without_refresh.output
+    rollback()
+    assert stack.resources() == []
+    # Of the test before, and never the stack's.
+    eventually(lambda: left(api, before) == {"ClusterRole//somebodys"})
