@@ -62,6 +62,7 @@ class DeployedState:
         releases: the Helm releases that it knows, as namespace and name.
         objects: the Kubernetes objects that it knows, as `Kind/name` or `Kind/namespace/name`.
         labels: the labels that it gave to nodes, by node.
+        patched: the nodes whose labels are resources of their own.
         adopted: what adopted objects held before, by object.
     """
 
@@ -70,6 +71,7 @@ class DeployedState:
     releases: frozenset[tuple[str, str]] = frozenset()
     objects: frozenset[str] = frozenset()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    patched: frozenset[str] = frozenset()
     adopted: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -86,6 +88,7 @@ class DeployedState:
             for token, outputs in listed
             if token.startswith(_OBJECT) and token != RELEASE and (content := _written(outputs)) is not None
         ]
+        patched = frozenset(content.metadata.name for content in written if content.kind == "Node")
         written += [
             _Written.model_validate(node)
             for token, outputs in listed
@@ -111,6 +114,7 @@ class DeployedState:
             ),
             objects=objects,
             labels={content.metadata.name: content.metadata.labels for content in written if content.kind == "Node"},
+            patched=patched,
             adopted=adopted,
         )
 

@@ -30,7 +30,7 @@ def judge_stack_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Ite
 
 def _nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
     names = first_of(sorted(nodes)) or "none"
-    for name in dict.fromkeys([*node_labels(settings), *_remote_nodes(settings)]):
+    for name in dict.fromkeys([*node_labels(settings), *remote_nodes(settings)]):
         if name not in nodes:
             near = difflib.get_close_matches(name, nodes, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
@@ -52,7 +52,8 @@ def judge_fake_gpus(nodes: Mapping[str, Node]) -> Iterator[Finding]:
             )
 
 
-def _remote_nodes(settings: StackSettings) -> list[str]:
+def remote_nodes(settings: StackSettings) -> list[str]:
+    """The nodes that remote GPUs name: those of backends and frontends."""
     remote = settings.gvirtus
     if remote is None:
         return []

@@ -17,7 +17,7 @@ from cluster.preflight.findings import Finding
 from cluster.preflight.first_contact import Contact, meet, planned_objects, read_unknown
 from cluster.preflight.installations import Installations, judge_installations, read_installations
 from cluster.preflight.local_charts import chart_name
-from cluster.preflight.nodes import judge_nodes
+from cluster.preflight.nodes import judge_nodes, remote_nodes
 from cluster.preflight.prometheus_operator import judge_missing_kinds, read_missing_kinds
 from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.preflight.unified_memory import judge_unified_memory, read_system_requests
@@ -25,6 +25,7 @@ from config.gvirtus import FRONTENDS_NAMESPACE
 from config.kai import GpuSharingMode
 from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
+from manifests.node_labels import node_labels
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
 
 
@@ -128,6 +129,8 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
         raise
     contact = meet(settings, facts.unknown, facts.nodes, state, stack)
     findings = list(judge(settings, facts, state, contact, stack))
+    if state.cluster_uid in {None, facts.uid}:
+        findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)
     _refuse(findings, f"T{facts.where[1:]} is")
     warnings = tuple(f"In {facts.where}: {finding.what} {finding.remedy}" for finding in findings)
     return PreflightResult(facts.uid, warnings, cluster.chosen, contact.adopted, _checked(settings, facts))
@@ -324,6 +327,26 @@ def judge_own_releases(settings: StackSettings, state: DeployedState, stack: str
                 f"namespace '{namespace}', and a release can't move.",
                 f"Set {key}.namespace: {namespace}. To have it elsewhere, remove the stack before you change the "
                 "setting: pulumi destroy.",
+            )
+
+
+def judge_nodes_that_left(
+    settings: StackSettings, nodes: Mapping[str, Node], state: DeployedState, stack: str, *, preview: bool
+) -> Iterator[Finding]:
+    """Nodes that left both the cluster and the settings, and not the state.
+
+    Symptom without it: an empty Node of that name, for which nobody is there. To let go of its labels the Kubernetes
+    provider applies a Node without any, and does not look whether there is one (4.25, ssa.Relinquish; not reported
+    upstream that we know of). Adopted ones are let go by us.
+    """
+    named = {*node_labels(settings), *remote_nodes(settings)}
+    for node in sorted(state.patched - nodes.keys() - named):
+        if f"Node/{node}" not in state.adopted:
+            yield Finding(
+                f"node '{node}' left the cluster, and the stack still remembers its labels: taking them off, Pulumi's "
+                "Kubernetes provider would make an empty node of that name.",
+                f"Let the stack forget it first: pulumi refresh{_option(stack)}",
+                fatal=not preview,
             )
 
 

@@ -188,6 +188,24 @@ class TestTegra:
         assert not any(value == "false" for key, value in labels.items() if key.startswith("nvidia.com/gpu.deploy."))
         api.delete(node)
 
+    def test_a_node_that_left_the_cluster_and_the_settings_is_not_made_again(
+        self, stack: Stack, api: httpx2.Client, cluster: simulator.ControlPlane
+    ) -> None:
+        simulator.up(cluster.folder, nodes={"jetson-3": simulator.NodeKind.JETSON})
+        one = stack.settings
+        two = one["platform"]["tegra_nodes"] | {"jetson-3": {"gpu_memory_mib": 61440}}
+        stack.settings = changed(one, "platform.tegra_nodes", two)
+        stack.up()
+        api.delete("/api/v1/nodes/jetson-3").raise_for_status()
+        stack.settings = one
+        refused = stack.up(expect=None)
+        assert refused.code != 0
+        assert f"pulumi refresh --stack {stack.name}" in refused.output
+        assert refused.changed == frozenset()
+        stack.refresh()
+        stack.up()
+        assert api.get("/api/v1/nodes/jetson-3").status_code == httpx2.codes.NOT_FOUND
+
 
 @pytest.mark.parametrize("kind", ["x86"], indirect=True)
 class TestX86:

@@ -1,6 +1,8 @@
 """Preflight as a whole, against a real HTTP server."""
 
+import dataclasses
 import json
+import re
 import socket
 import tarfile
 from pathlib import Path
@@ -267,3 +269,26 @@ def test_a_stack_that_installed_kai_does_not_become_one_of_hosts() -> None:
     settings = parse(changed(jetson(), "installs", "hosts"))
     with pytest.raises(PreflightError, match=r"(?s)installed KAI in the cluster the-uid.*Nothing was changed.*Remove"):
         run_preflight(settings, DeployedState(deployed=True, cluster_uid="the-uid"), preview=True)
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_node_that_left_cluster_and_settings_is_forgotten_before_it_is_made_again(
+    config_path: str, *, preview: bool
+) -> None:
+    gone = {"kind": "Node", "metadata": {"name": "jetson-9", "labels": {"a": "b"}}}
+    many = {"labels": {"a": "b"}, "nodes": {"jetson-8": {}}}
+    resources: list[tuple[str, dict[str, object]]] = [
+        ("kubernetes:core/v1:NodePatch", {"__inputs": gone}),
+        ("kai-anywhere:index:ManyNodeLabels", many),
+    ]
+    settings, state = _settings(config_path), DeployedState.of(resources)
+    says = "jetson-9' left the cluster.*\n?.*pulumi refresh --stack jetson"
+    if preview:
+        [warning] = run_preflight(settings, state, preview=True, stack="kai-anywhere/jetson").warnings
+        assert re.search(says, warning)
+        assert "jetson-8" not in warning, "our own provider makes no node"
+    else:
+        with pytest.raises(PreflightError, match=says):
+            run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson")
+    adopted = dataclasses.replace(state, adopted={"Node/jetson-9": {}})
+    assert run_preflight(settings, adopted, preview=preview).warnings == ()
