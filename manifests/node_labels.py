@@ -16,6 +16,8 @@ MIG_STRATEGY = "nvidia.com/mig.strategy"
 """GPU Feature Discovery's, which the program only reads: how the device plugin exposes MIG devices."""
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 """Selects the node's profile in the device plugin's ConfigMap."""
+OPERAND_SWITCH = "nvidia.com/gpu.deploy."
+"""What the labels begin with by which the GPU Operator runs an operand on a node, or not."""
 KAI_NODE_POOL = "kai.scheduler/node-pool"
 """KAI's default shard takes only nodes without this label (SchedulingShard partitionLabelValue "", KAI v0.17.0)."""
 TIME_SLICING_POOL = "time-slicing"
@@ -70,7 +72,7 @@ def _tegra(platform: TegraPlatform, node: TegraNode) -> dict[str, str]:
         NVIDIA_PCI_DEVICE: "true",
         **_memory(node.gpu_memory_mib),
         GPU_COUNT: str(node.gpu_count),
-        **{f"nvidia.com/gpu.deploy.{operand}": "false" for operand in off},
+        **{f"{OPERAND_SWITCH}{operand}": "false" for operand in off},
     }
 
 

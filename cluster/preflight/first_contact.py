@@ -10,11 +10,11 @@ from cluster.access.client import Cluster
 from cluster.access.lists import at_once
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.findings import Finding
-from cluster.preflight.label_writers import RANDOM_MANAGER, judge_writers
+from cluster.preflight.label_writers import PERSON, RANDOM_MANAGER, judge_writers
 from config.gvirtus import FRONTEND_ALLOWED
 from config.stack import StackSettings
-from manifests import every_object, kai
-from manifests.node_labels import GPU_MEMORY, node_labels
+from manifests import every_object, gpu_operator, kai
+from manifests.node_labels import GPU_MEMORY, OPERAND_SWITCH, node_labels
 from manifests.objects import Manifest
 from manifests.ownership import before, key, owner, stack_of
 
@@ -87,6 +87,8 @@ def meet(
     for node, desired in labels.items():
         name = f"Node/{node}"
         theirs = _their_labels(desired, nodes[node], state.labels.get(node, {}), stack) if node in nodes else {}
+        if any(release == gpu_operator.RELEASE for _, release in state.releases):
+            theirs = {name: value for name, value in theirs.items() if not _by_the_operator(nodes[node], name, value)}
         if not theirs:
             continue
         finding = _labels(nodes[node], desired, theirs, stack, settings.cluster.adopt)
@@ -155,6 +157,16 @@ def _their_labels(planned: Mapping[str, str | None], node: Node, ours: Mapping[s
         if not edited and (others or not owners):
             theirs[label] = current
     return theirs
+
+
+def _by_the_operator(node: Node, label: str, value: str) -> bool:
+    """Whether the GPU Operator switched an operand on, as it does with all of them where it meets a GPU before we do.
+
+    It does where a node of the stack joins again under its name.
+    """
+    owners = [entry.manager for entry in node.owners if entry.owns_label(label)]
+    nobody_else = not any(manager.startswith(PERSON) or stack_of(manager) for manager in owners)
+    return label.startswith(OPERAND_SWITCH) and value == "true" and nobody_else
 
 
 def _labels(

@@ -11,7 +11,7 @@ SATURATED_MIB = "4095"
 """2^32 - 1 bytes in MiB. GPU Feature Discovery asks CUDA for the memory by a call whose answer has 32 bits and
 saturates (k8s-device-plugin up to v0.20.1, internal/cuda; #2061, fixed in no release)."""
 
-_PERSON = "kubectl"
+PERSON = "kubectl"
 """Who writes once: first contact asks about his values."""
 RANDOM_MANAGER = "pulumi-kubernetes-"
 """The stack's own name before its field managers had names of their own."""
@@ -57,7 +57,7 @@ def _others(node: Node, label: str, stack: str) -> list[str]:
     return [
         manager
         for manager in managers
-        if not manager.startswith((owner(stack), _PERSON, RANDOM_MANAGER)) and stack_of(manager) is None
+        if not manager.startswith((owner(stack), PERSON, RANDOM_MANAGER)) and stack_of(manager) is None
     ]
 
 

@@ -184,6 +184,23 @@ def test_a_label_that_was_the_same_by_chance_is_somebodys_when_ours_changes() ->
     _only(_meet(stack, nodes=both, state=state), "nvidia.com/gpu.memory is '122880'", "the stack sets '61440'")
 
 
+def test_an_operand_that_the_stacks_own_operator_switched_on_is_switched_off_without_a_question() -> None:
+    """A node of the stack was installed anew, and a refresh forgot the labels of the old one."""
+    switch = "nvidia.com/gpu.deploy.dcgm"
+    installed = DeployedState(deployed=True, releases=frozenset({("gpu-operator", "gpu-operator")}))
+
+    def met(value: str, manager: str, state: DeployedState) -> Contact:
+        return _meet(jetson(), nodes=_node({switch: value}, {manager: [switch]}), state=state)
+
+    assert met("true", "gpu-operator", installed) == Contact((), {})
+    for contact in (
+        met("true", "gpu-operator", _NEVER_DEPLOYED),
+        met("true", "kubectl-label", installed),
+        met("paused-for-driver-upgrade", "gpu-operator", installed),
+    ):
+        _only(contact, f"{switch} is '", "the stack sets 'false'")
+
+
 def test_a_label_of_another_stack_is_never_taken() -> None:
     theirs = _node({_MEMORY: "1"}, {field_manager("team/edge", "node-labels-jetson-1"): [_MEMORY]})
     _only(_meet(_adopting("Node/jetson-1"), nodes=theirs), "belongs to another stack of this program, 'team/edge'")
