@@ -1,6 +1,7 @@
 """Gates between resources: a dependency that opens when the cluster, not only the engine, is ready."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pulumi
 from cluster.access.client import Cluster
 from cluster.access.connection import UP_TIMEOUT_SECONDS
 from cluster.errors import ClusterError
+from cluster.ownership.giving_back import DESTROYS
 from cluster.waiting import Condition, wait_for
 from config.cluster import ClusterSettings
 
@@ -47,7 +49,7 @@ def looked(
     look: Callable[[Cluster, Callable[[str], None]], None],
     cluster: ClusterSettings,
 ) -> pulumi.Output[None]:
-    """Look at the cluster once an output is there; not for previews.
+    """Look at the cluster once an output is there; not for previews, and not where the program only gives back.
 
     Args:
         about: the resource that its reports speak of.
@@ -55,6 +57,8 @@ def looked(
         look: is given the connection, and whom to report to; a ClusterError of it stops the program.
         cluster: where to look.
     """
+    if DESTROYS in os.environ:
+        return pulumi.Output.from_input(None)
 
     def report(loop: asyncio.AbstractEventLoop, text: str) -> None:
         # Pulumi's log belongs to the event loop, the wait runs beside it.

@@ -1,6 +1,7 @@
 """The steps before anything is registered, the same for the program and for the package."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pulumi.runtime import get_config_env, is_config_secret
 from pulumi.runtime.config import CONFIG
 
 from cluster.access.binding import NO_CLUSTER, bind, bound, is_verified
+from cluster.ownership.giving_back import DESTROYS
 from cluster.preflight.run import run_preflight
 from components.adoption import adopting
 from components.hosts.secrets import read_host_secrets
@@ -87,7 +89,13 @@ def install(  # noqa: PLR0913 - what the two entries say, by name
     """
     settings = _settings(settings_json, file, base, other_keys)
     secrets = read_host_secrets(settings.hosts, host_secrets)
-    preflight = run_preflight(settings, read_stack_state(), preview=pulumi.runtime.is_dry_run(), stack=this_stack())
+    preflight = run_preflight(
+        settings,
+        read_stack_state(),
+        preview=pulumi.runtime.is_dry_run(),
+        stack=this_stack(),
+        destroys=DESTROYS in os.environ,
+    )
     for warning in preflight.warnings:
         pulumi.log.warn(warning)
     uid, context = preflight.cluster_uid, preflight.context

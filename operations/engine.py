@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from cluster.access.client import Cluster
 from cluster.access.kubeconfig import choose_context
 from cluster.errors import ClusterError
 from cluster.ownership.deployed_state import STACK, DeployedState
+from cluster.ownership.giving_back import DESTROYS
 from cluster.preflight.run import another_cluster, where
 from operations.errors import OperationError
 from operations.target import Target
@@ -177,7 +179,8 @@ def destroy(target: Target, *options: str) -> None:
     remove = ["--remove"] if target.simulated else []
     # Helm fails at a release that somebody uninstalled; a refresh forgets it.
     always = ["--refresh", *program]
-    pulumi(target, "destroy", "--stack", target.stack, *always, *(options or (*remove, *_unattended(target))))
+    going = replace(target, environment=dict(target.environment) | {DESTROYS: "true"})
+    pulumi(going, "destroy", "--stack", target.stack, *always, *(options or (*remove, *_unattended(target))))
 
 
 def check_context(target: Target) -> None:

@@ -33,6 +33,7 @@ from cluster.access.answers import (
 from cluster.access.connection import ADMISSION_SECONDS, JSON, METADATA, Connection, NotFoundError, objection_of
 from cluster.errors import ClusterError
 from config.cluster import POLICIES_SINCE
+from manifests.ownership import key
 
 _PULL_TYPES = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
 
@@ -232,12 +233,15 @@ class Cluster(Connection):
         Raises:
             ClusterError: if it is refused.
         """
-        self._read(
+        response = self._send(
             object_path(manifest),
-            Answer.model_validate_json,
             params={"fieldManager": manager, "force": "true"},
             body=json.dumps(manifest),
+            timeout_seconds=ADMISSION_SECONDS,
         )
+        if objection := objection_of(response):
+            # In its own words: admission may have refused, and a right is not all that can be missing.
+            raise ClusterError(f"The cluster at {self.server} does not write {key(manifest)}: {objection.message}")
 
     def apply_metadata(self, manifest: Mapping[str, Any], *, manager: str) -> Objection | None:
         """Server-side apply, by force, of an object's metadata, which alone is answered.

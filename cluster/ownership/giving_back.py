@@ -8,6 +8,11 @@ from cluster.access.client import Cluster
 from manifests.objects import Manifest
 from manifests.ownership import BEFORE, FIELD_MANAGER, kept_values, owned, stack_of, to_give_back
 
+DESTROYS = "KAI_ANYWHERE_DESTROYS"
+"""The variable by which our commands tell the program that `pulumi destroy` runs it, which the engine does not tell.
+
+Then it only gives back: a cluster that is not well, which may be why the stack goes, is neither judged nor waited for.
+"""
 GIVEN_BACK = "given-back/"
 """What field managers begin with that hold what was given back."""
 MANAGER_MAX = 128

@@ -99,7 +99,9 @@ class PreflightResult:
     checked: str = ""
 
 
-def run_preflight(settings: StackSettings, state: DeployedState, *, preview: bool, stack: str = "") -> PreflightResult:
+def run_preflight(
+    settings: StackSettings, state: DeployedState, *, preview: bool, stack: str = "", destroys: bool = False
+) -> PreflightResult:
     """Read the cluster and judge it; a stack of hosts alone has none, and asks nobody.
 
     Args:
@@ -107,6 +109,7 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
         state: what the stack remembers.
         preview: whether nothing will be changed; a stack never deployed can be previewed without a cluster.
         stack: the stack, as project/name. Without it, what a killed run of the stack made counts as somebody else's.
+        destroys: whether the stack goes: then nothing matters but that this is its cluster.
 
     Raises:
         PreflightError: if anything is missing; the text lists every finding. Or if a stack of hosts alone has a
@@ -116,7 +119,8 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
     if settings.hosts_alone:
         _refuse_what_is_left_behind(state)
         return PreflightResult(None, ())
-    _refuse(list(wrong_charts(settings)), "The stack's charts are")
+    if not destroys:
+        _refuse(list(wrong_charts(settings)), "The stack's charts are")
     try:
         cluster = Cluster.connect(settings.cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
         try:
@@ -128,6 +132,8 @@ def run_preflight(settings: StackSettings, state: DeployedState, *, preview: boo
             return PreflightResult(None, (f"Preview without a cluster: {error}",))
         raise
     contact = meet(settings, facts.unknown, facts.nodes, state, stack)
+    if destroys and another_cluster(state, facts.where, facts.uid) is None:
+        return PreflightResult(facts.uid, (), cluster.chosen, contact.adopted)
     findings = list(judge(settings, facts, state, contact, stack))
     if state.cluster_uid in {None, facts.uid}:
         findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)

@@ -42,6 +42,12 @@ def test_a_preview_asks_nobody(tmp_path: Path) -> None:
     assert graph.by_key["ConfigMap:second"].dependencies == {"ConfigMap:first"}
 
 
+def test_a_program_that_only_gives_back_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAI_ANYWHERE_DESTROYS", "true")
+    graph = _gated(str(tmp_path / "no-kubeconfig"), preview=False)
+    assert graph.by_key["ConfigMap:second"].dependencies == {"ConfigMap:first"}
+
+
 @pytest.mark.parametrize("deployed", [False, True])
 def test_a_preview_of_the_program_asks_nobody(api: ApiServer, config_path: str, *, deployed: bool) -> None:
     preview(changed(jetson(), "cluster.kubeconfig", config_path), deployed=deployed)

@@ -96,7 +96,7 @@ def test_what_a_stack_adopted_is_given_back_by_the_program_whatever_the_settings
     script = f"""#!/bin/sh
 case "$1" in
 stack) cat {tmp_path}/state.json ;;
-*) echo "$@" > {tmp_path}/asked ;;
+*) echo "$@" $KAI_ANYWHERE_DESTROYS > {tmp_path}/asked ;;
 esac
 """
     program.write_text(script, encoding="utf-8")
@@ -107,3 +107,4 @@ esac
     asked = (tmp_path / "asked").read_text(encoding="utf-8").split()
     assert asked[:1] == ["destroy"]
     assert ("--run-program" in asked) is adopted
+    assert asked[-1] == "true", "the program is told that it need not wait for a cluster that is not well"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from cluster.access import connection
@@ -23,6 +24,7 @@ from tests.support.api_server import (
     Answer,
     ApiServer,
     certificate,
+    connected,
     kubeconfig,
     make_healthy,
     node,
@@ -334,3 +336,12 @@ def test_a_login_program_that_is_missing_is_an_error_of_the_credentials(api: Api
     content = kubeconfig(api.url)
     content["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "/gone"}}
     assert "The credentials of context 'loopback' can't be used" in str(_fails(_connect(content, tmp_path)))
+
+
+@pytest.mark.parametrize("status", [403, 422, 500])
+def test_what_may_not_be_written_is_told_in_the_api_servers_own_words(status: int) -> None:
+    words = 'failed calling webhook "queue-validation.kai.scheduler": no endpoints available'
+    refusing = connected(lambda _: httpx2.Response(status, json={"kind": "Status", "message": words}))
+    with pytest.raises(ClusterError) as caught:
+        refusing.apply({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}, manager="m")
+    assert str(caught.value).endswith(f"does not write Queue/q: {words}")

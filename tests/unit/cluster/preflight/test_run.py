@@ -292,3 +292,15 @@ def test_a_node_that_left_cluster_and_settings_is_forgotten_before_it_is_made_ag
             run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson")
     adopted = dataclasses.replace(state, adopted={"Node/jetson-9": {}})
     assert run_preflight(settings, adopted, preview=preview).warnings == ()
+
+
+def test_where_the_stack_goes_only_its_cluster_matters(config_path: str, tmp_path: Path) -> None:
+    unready = changed(jetson(), "platform.tegra_nodes", {"gone": {"gpu_memory_mib": 61440}})
+    settings = _settings(config_path, changed(unready, "kai.chart.source", str(tmp_path / "gone")))
+    ours = DeployedState(deployed=True, cluster_uid=UID, adopted={"Queue/edge": {}})
+    result = run_preflight(settings, ours, preview=False, destroys=True)
+    assert (result.cluster_uid, result.warnings, result.adopted) == (UID, (), {"Queue/edge": {}})
+    with pytest.raises(PreflightError, match="is another one"):
+        run_preflight(settings, dataclasses.replace(ours, cluster_uid="another"), preview=False, destroys=True)
+    with pytest.raises(PreflightError):
+        run_preflight(settings, ours, preview=False)
