@@ -52,5 +52,8 @@ def is_possible(part: float) -> bool:
 
 
 def charged_gpus(part: float, devices: int) -> float:
-    """What a pod adds to the GPUs that its queue uses (gpu_resource_requirment.go, getExtendedResourceGpus)."""
-    return math.floor(part * 100 + 0.5) * devices / 100
+    """What a pod adds to the GPUs that its queue uses (gpu_resource_requirment.go, getExtendedResourceGpus).
+
+    What part a share is of a GPU of which nothing is shared, nobody can say: it is not counted.
+    """
+    return math.floor(part * 100 + 0.5) * devices / 100 if math.isfinite(part) else 0.0

@@ -174,8 +174,8 @@ class NodeState:
                 pass
             case WholeGpus(count):
                 self.idle -= count
-                # Whoever named the pod's node himself may ask for any number, until the kubelet refuses the pod.
-                self.whole += [pod.name] * min(count, self.node.gpus)
+                # Whoever names the node himself may ask for more than there are, and the kubelet may be away.
+                self.whole += [pod.name] * min(count, max(self.node.gpus, self.count))
             case MigSlices(slices):
                 for name, count in slices:
                     self.slices[name] = self.slices.get(name, 0) + count

@@ -28,7 +28,7 @@ _MPS = "mps"
 _OF_CONTAINER = re.compile(
     r"nvidia\.com/container\.(?P<container>.+)\.(?P<key>gpu-memory\.request|gpu-memory\.limit|gpu-compute\.mode)"
 )
-_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _MIG_SLICE = re.compile(r"nvidia\.com/mig-(\d+)g\.\d+gb")
 
 
@@ -155,7 +155,7 @@ def _share(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> GpuShare 
 
 
 def _mib(value: str) -> int:
-    if not re.fullmatch(r"\d{1,18}", value) or not int(value):
+    if not re.fullmatch(r"[0-9]{1,18}", value) or not int(value):
         raise RequestError(f"{GPU_MEMORY} is '{value}': give MiB as a whole number above 0, without a unit")
     return int(value)
 
@@ -169,7 +169,7 @@ def _fraction(value: str) -> float:
 def _devices(value: str | None) -> int:
     if value is None:
         return 1
-    if not re.fullmatch(r"\d{1,9}", value) or not int(value):
+    if not re.fullmatch(r"[0-9]{1,9}", value) or not int(value):
         raise RequestError(f"{NUM_DEVICES} is '{value}': give a whole number above 0")
     return int(value)
 

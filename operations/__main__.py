@@ -4,6 +4,7 @@
 """
 
 import errno
+import io
 import shutil
 import signal
 import sys
@@ -321,6 +322,9 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         # As bin/kai-anywhere leaves it while modules are imported: an interrupt then ends the process, without words.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What others write into a cluster may have letters that the locale's encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="kai-anywhere")
     except (

@@ -28,7 +28,9 @@ def build(snapshot: Snapshot, *, context: str, server: str, simulated: bool) -> 
         context=context,
         server=server,
         simulated=simulated,
-        summary=_summary(nodes, len(pending), view),
+        summary=_summary(
+            [node for node in nodes if node.name in view.nodes or not view.knows_nodes], len(pending), view
+        ),
         nodes=nodes,
         pending=pending,
         queues=tuple(queue_tree(snapshot.queues, view, pending)),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from cluster.access.answers import Node, Pod
 from cluster.pending import kubelet_says
 from config.gvirtus import FRONTEND_ALLOWED
+from gpu_sharing.model import MigStrategy
 from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, FractionShare, MemoryShare, WholeGpus
 from manifests import reservation_index
 from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, TIME_SLICING_POOL
@@ -19,13 +20,14 @@ kubelet refuses the pod it is there; and the labels that say its GPU groups may 
 
 
 def node_status(name: str, view: View) -> NodeStatus:
-    """A node; one that could not be read, but has pods, is known by its name alone."""
+    """A node; one that could not be read or is gone, but has pods, is known by its name alone."""
     node = view.nodes.get(name)
     where = f"Node {name}"
     users, reservations = view.pods_of.get(name, []), view.reservations.get(name, [])
     if node is None:
         node = Node.model_validate({"metadata": {"name": name}})
-        ready: Fact[bool | None] = Fact(value=None, proof=f"{where}: could not be read")
+        what = "is gone" if view.knows_nodes else "could not be read"
+        ready: Fact[bool | None] = Fact(value=None, proof=f"{where}: {what}")
     else:
         status = node.conditions.get("Ready")
         ready = Fact(
@@ -92,7 +94,7 @@ def _sharing(node: Node, count: int) -> Fact[Sharing]:
         return Fact(value="time-slicing", proof=f"{where} metadata.labels[{KAI_NODE_POOL}]")
     if GPU_COUNT in node.labels and node.gpus > count > 0:
         return Fact(value="time-slicing", proof=f"{allocatable} is more than metadata.labels[{GPU_COUNT}]")
-    if node.labels.get(MIG_STRATEGY, "none") != "none":
+    if node.mig in {MigStrategy.SINGLE, MigStrategy.MIXED}:
         return Fact(value="mig", proof=f"{where} metadata.labels[{MIG_STRATEGY}]")
     if count or node.gpus:
         return Fact(value="kai", proof=allocatable)
@@ -114,7 +116,12 @@ def _gpus(
         if isinstance(user.request, MemoryShare | FractionShare) and user.groups:
             for group in user.groups[:_MOST_GPUS]:
                 on_group[group].append(user)
-        elif isinstance(user.request, WholeGpus) and sharing not in {"time-slicing", "remote"}:
+        # Whoever names the node himself may ask for any number of GPUs, and has none of them.
+        elif (
+            isinstance(user.request, WholeGpus)
+            and sharing not in {"time-slicing", "remote"}
+            and user.request.count <= count
+        ):
             whole.append(user)
         else:
             others.append(user)

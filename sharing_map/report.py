@@ -69,7 +69,7 @@ class NodeStatus(_Part):
     """A node with its GPUs."""
 
     name: str
-    ready: Fact[bool | None] = Field(description="null: the node could not be read.")
+    ready: Fact[bool | None] = Field(description="null: the node could not be read, or is gone.")
     cordoned: Fact[bool]
     platform: Fact[str | None] = Field(description="`tegra` or `x86`, where a stack labelled the node.")
     architecture: str

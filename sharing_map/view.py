@@ -7,7 +7,7 @@ from typing import Literal
 
 from cluster.access.answers import Node, Pod
 from cluster.pending import scheduled_since
-from cluster.snapshot import PODS, BindRequest, Snapshot
+from cluster.snapshot import NODES, PODS, BindRequest, Snapshot
 from gpu_sharing.arithmetic import charged_gpus, part_mib, portion, read_label, shared_mib
 from gpu_sharing.request import (
     GPU,
@@ -70,11 +70,13 @@ class View:
         idle: KAI's pods that ask for none.
         pods_of: the users of each node.
         reservations: the reservation pods of each node.
+        knows_nodes: whether nodes could be read; one that is not there is gone then.
         knows_pods: whether pods could be read; nothing is known to be free otherwise.
     """
 
     snapshot: Snapshot
     nodes: dict[str, Node]
+    knows_nodes: bool
     knows_pods: bool
     users: list[User] = field(default_factory=list)
     idle: list[User] = field(default_factory=list)
@@ -85,7 +87,8 @@ class View:
     def of(cls, snapshot: Snapshot) -> "View":
         """Everything of a snapshot but pods that have ended, or have nothing to do with GPUs and KAI."""
         nodes = {node.name: node for node in snapshot.nodes}
-        view = cls(snapshot, nodes, all(unread.what != PODS for unread in snapshot.unseen))
+        unseen = {unread.what for unread in snapshot.unseen}
+        view = cls(snapshot, nodes, NODES not in unseen, PODS not in unseen)
         for pod in snapshot.pods:
             if not pod.ended:
                 view._add(pod)

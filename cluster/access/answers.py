@@ -1,6 +1,5 @@
 """The answers of the API server, as far as they are read: each is validated once, by its model."""
 
-import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,14 +8,14 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.gvirtus import FRONTEND_ALLOWED
-from gpu_sharing.quantities import quantity
+from gpu_sharing.model import MigStrategy
+from gpu_sharing.quantities import MIB, quantity
 from gpu_sharing.request import GPU, MIG_PREFIX
+from manifests.node_labels import MIG_STRATEGY
 
 T = TypeVar("T")
 
-_KI = 1024
-_QUANTITY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?")
-_BYTES = {None: 1, "Ki": _KI, "Mi": _KI**2, "Gi": _KI**3, "Ti": _KI**4}
+_MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
 
 
 def _statuses(conditions: object) -> object:
@@ -59,15 +58,14 @@ def _messages(conditions: object) -> object:
     )
 
 
-def _mebibytes(reported: object) -> object:
-    """Read the binary quantities that kubelet reports (`128Gi`, `131072Mi`) as MiB."""
-    match = _QUANTITY.fullmatch(str(reported))
-    return int(match[1]) * _BYTES[match[2]] // _KI**2 if match else reported
+def _mebibytes(value: object) -> int:
+    """A quantity of memory as MiB: a kubelet reports `131072Ki`, a virtual one may report `100G`."""
+    return int(quantity(str(value)) // MIB)
 
 
-def _whole(value: object) -> object:
-    """Read a number of devices; the API server writes 1000 of them as `1k`."""
-    return int(quantity(value)) if isinstance(value, str) else value
+def _whole(value: object) -> int:
+    """A quantity of devices as a number: the API server writes 1000 as `1k`."""
+    return int(quantity(str(value)))
 
 
 class Answer(BaseModel):
@@ -164,12 +162,21 @@ class Node(Answer):
 
     @property
     def slices(self) -> dict[str, int]:
-        """MIG slices that it advertises one by one, by resource: the strategy `mixed`."""
-        return {
-            name: count
-            for name, devices in self.allocatable.items()
-            if name.startswith(MIG_PREFIX) and (count := int(quantity(devices)))
-        }
+        """Allocatable MIG slices, by resource."""
+        slices = {name: _whole(count) for name, count in self.allocatable.items() if name.startswith(MIG_PREFIX)}
+        return {name: count for name, count in slices.items() if count}
+
+    @property
+    def mig(self) -> MigStrategy | None:
+        """By which MIG strategy KAI places pods here; None where its GPUs are not divided for it (IsMIGEnabled).
+
+        GPU Feature Discovery writes the operator's strategy on every node, `single` by default, whatever its GPUs.
+        """
+        enabled = self.labels.get(_MIG_ENABLED)
+        if not (self.slices if enabled is None else enabled.lower() in {"1", "t", "true"}):
+            return None
+        strategy = self.labels.get(MIG_STRATEGY)
+        return MigStrategy(strategy) if strategy in set(MigStrategy) else MigStrategy.NONE
 
     def label_since(self, label: str) -> datetime | None:
         """When a label's writer wrote last; None where the API server does not tell."""
@@ -276,7 +283,7 @@ class Pod(Answer):
     @property
     def gpus(self) -> int:
         """How many `nvidia.com/gpu` its containers have."""
-        return sum(int(quantity(container.limits.get(GPU, 0))) for container in self.containers)
+        return sum(_whole(container.limits.get(GPU, 0)) for container in self.containers)
 
     def as_manifest(self) -> dict[str, Any]:
         """What a pod asks for, as it stands in a manifest: what `gpu_sharing.request` reads."""

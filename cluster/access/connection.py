@@ -65,6 +65,11 @@ class Connection:
         """The kubeconfig's path, for messages."""
         return self.chosen.file
 
+    @property
+    def kubectl(self) -> str:
+        """How a person asks the same cluster; of several files in KUBECONFIG, the one that has the context."""
+        return f"kubectl --kubeconfig {self.kubeconfig} --context {self.context}"
+
     @classmethod
     def connect(cls, settings: ClusterSettings, *, timeout_seconds: float | None = None) -> Self:
         """Open the cluster that a stack names, or kubectl's current one; arguments as of `open`."""
@@ -172,7 +177,13 @@ class Connection:
                 pass
             case httpx2.codes.NOT_FOUND:
                 raise NotFoundError(path)
-            case httpx2.codes.UNAUTHORIZED | httpx2.codes.FORBIDDEN as code:
+            case httpx2.codes.UNAUTHORIZED as code:
+                raise ClusterError(
+                    f"The cluster at {self.server} does not accept the login of context '{self.context}' ({code}).\n"
+                    "The login has ended, or is for another cluster. Log in again, and check it with: "
+                    f"{self.kubectl} auth whoami"
+                )
+            case httpx2.codes.FORBIDDEN as code:
                 raise ClusterError(
                     f"The cluster at {self.server} refuses {method} {path} to context '{self.context}' ({code}).\n"
                     "Use a context with cluster-admin rights: the program creates cluster-wide policies and namespaces."
@@ -214,11 +225,11 @@ class Connection:
                     timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS, connect=TIMEOUT_SECONDS
                 ),
             )
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             raise ClusterUnreachableError(
                 f"No answer from the cluster at {self.server} (context '{self.context}' of {self.kubeconfig}): "
                 f"{error}\n"
-                f"Check that it runs and that this machine reaches it: kubectl --context {self.context} get nodes"
+                f"Check that it runs and that this machine reaches it: {self.kubectl} get nodes"
             ) from error
         except (ConfigError, LookupError, TypeError, ValueError, OSError) as error:
             raise ClusterError(f"The credentials of context '{self.context}' can't be used: {error}") from error

@@ -65,7 +65,7 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
     contexts = sorted({context_name for config, _ in files.values() for context_name in config.contexts})
     problem = f"has no context '{context}'" if context else "has no current context"
     remedy = (
-        "Set cluster.context in the stack's settings to one of them."
+        "Name one of them: cluster.context in the stack's settings, or --context where the command has it."
         if contexts
         else "It names no cluster: set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that does."
     )

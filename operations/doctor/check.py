@@ -105,7 +105,7 @@ class Check:
         judge: every finding; pure.
         symptom: what a person sees.
         cause: why it is so.
-        remedy: what to do. `{name}` and `{namespace}` stand for the object's, `{stack}` for the name of the stack.
+        remedy: what to do. `{name}` and `{namespace}` stand for the object's, the others for what `Facts.names` has.
         source: where upstream says so: versions, files, issues.
         explains: codes of checks whose findings follow from this one's.
     """
@@ -122,16 +122,15 @@ class Check:
     source: str
     explains: frozenset[str] = frozenset()
 
-    def remedy_of(self, finding: Finding, stack: str) -> str:
+    def remedy_of(self, finding: Finding, names: Mapping[str, str]) -> str:
         """What to do about a finding.
 
         Args:
             finding: one of this check's.
-            stack: the stack, as project/name; empty where none was named.
+            names: what else is named there.
         """
         text = finding.remedy or self.remedy
-        values = {"name": finding.subject.name, "namespace": finding.subject.namespace}
-        return filled_in(text, values | {"stack": stack.rpartition("/")[2] or "STACK"})
+        return filled_in(text, {"name": finding.subject.name, "namespace": finding.subject.namespace, **names})
 
 
 def check(  # noqa: PLR0913 - the fields of a check

@@ -74,6 +74,7 @@ def doctor(  # noqa: PLR0913 - the options of a command
 ) -> None:
     """Look at everything."""
     if ctx.invoked_subcommand is not None:
+        _refuse_options_before(ctx, ctx.invoked_subcommand)
         return
     hosts = hosts or Category.HOSTS in (only or [])
     if hosts and stack is None:
@@ -81,6 +82,8 @@ def doctor(  # noqa: PLR0913 - the options of a command
     choice = Choice(frozenset(only or ()), frozenset(skip or ()), frozenset(_valid_codes(suppress or [])))
     tell = partial(_tell, fail_on=fail_on, as_json=as_json)
     alone = hosts_without_cluster(stack, context) if hosts else None
+    if not any(choice.runs(check) for check in (CHECKS if alone is None else OF_HOSTS_ALONE)):
+        raise typer.BadParameter("--only and --skip leave no check that could be done: choose other categories.")
     if alone is not None:
         read = _and_hosts(partial(Facts, settings=alone), str(stack), alone)
         diagnosed = look(read, choice, wait_s=wait, fail_on=fail_on, checks=OF_HOSTS_ALONE)
@@ -146,6 +149,17 @@ def schema() -> str:
     """The schema of both commands' JSON."""
     schemas = {"doctor": Report.model_json_schema(), "doctor pod": PodReport.model_json_schema()}
     return json.dumps(schemas, indent=2) + "\n"
+
+
+def _refuse_options_before(ctx: typer.Context, command: str) -> None:
+    """Refuse what the command behind would not see: another cluster would be looked at than the one that was named."""
+    for option in ctx.command.params:
+        source = ctx.get_parameter_source(option.name) if option.name else None
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(
+                f"{option.opts[0]} stands before `{command}`, which does not see it. Its own options stand behind it: "
+                f"kai-anywhere doctor {command} --help"
+            )
 
 
 def _valid_codes(suppressed: list[str]) -> list[str]:

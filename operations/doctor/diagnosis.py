@@ -35,17 +35,17 @@ class Judged:
     """A finding with its check.
 
     Attributes:
-        stack: the stack that was compared with, as project/name; empty without one.
+        names: what its remedy names of the cluster.
     """
 
     check: Check
     finding: Finding
-    stack: str = ""
+    names: Mapping[str, str]
 
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        return self.check.remedy_of(self.finding, self.stack)
+        return self.check.remedy_of(self.finding, self.names)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def diagnose(facts: Facts, choice: Choice | None = None, checks: Sequence[Check]
     chosen = [check for check in applicable if choice.runs(check)]
     blind = [NotChecked(check, unseen) for check in chosen if (unseen := _unseen(check, facts))]
     seeing = [check for check in chosen if not _unseen(check, facts)]
-    results = [Judged(check, finding, facts.stack) for check in seeing for finding in check.judge(facts)]
+    results = [Judged(check, finding, facts.names) for check in seeing for finding in check.judge(facts)]
     problems = sorted(_problems(results), key=lambda problem: problem.cause.check.severity is not Severity.ERROR)
     suppressed = [problem for problem in problems if _is_suppressed(problem, choice.suppress)]
     return Diagnosis(

@@ -262,6 +262,24 @@ class Facts:
         return self.settings.gpu_operator.namespace if self.settings else "gpu-operator"
 
     @cached_property
+    def reservation_namespace(self) -> str:
+        """The namespace of KAI's reservation pods."""
+        return str((self.config.reservation if self.config else {}).get("namespace") or reservation.NAMESPACE)
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """What remedies name: the stack, and where things are in this cluster."""
+        return {
+            "stack": self.stack.rpartition("/")[2] or "STACK",
+            "kai_namespace": self.kai_namespace,
+            "operator_namespace": self.operator_namespace,
+            "admission_namespace": self.settings.admission.namespace if self.settings else "kai-anywhere",
+            "reservation_namespace": self.reservation_namespace,
+            "scheduler": self.scheduler_name,
+            "pool_label": self.pool_label,
+        }
+
+    @cached_property
     def kai_is_there(self) -> bool:
         """Whether anything of KAI's is installed."""
         return bool(self.configs or any(deployment.name == KAI_OPERATOR for deployment in self.deployments))
@@ -325,8 +343,11 @@ class Facts:
     @cached_property
     def reservation_pods(self) -> tuple[Pod, ...]:
         """The pods with which KAI holds GPUs."""
-        place = str((self.config.reservation if self.config else {}).get("namespace") or reservation.NAMESPACE)
-        return tuple(pod for pod in self.snapshot.pods if pod.namespace == place and pod.labels.get(GPU_GROUP))
+        return tuple(
+            pod
+            for pod in self.snapshot.pods
+            if pod.namespace == self.reservation_namespace and pod.labels.get(GPU_GROUP)
+        )
 
     def pods_of(self, workload: Deployment | DaemonSet) -> tuple[Pod, ...]:
         """The pods that a Deployment or DaemonSet selects."""

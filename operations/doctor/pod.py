@@ -1,6 +1,7 @@
 """Why one pod does not run: the cause that the checks found, else what KAI, the kubelet or its arithmetic says."""
 
 import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -151,7 +152,8 @@ def _cause(diagnosis: Diagnosis, pod: Pod) -> tuple[Judged, Judged] | None:
 
 def _clause(pod: Pod, sentence: str) -> str:
     """A sentence as the end of another one about the pod: names keep their capitals."""
-    sentence = sentence.replace(f"pod {pod.namespace}/{pod.name}", "it", 1).replace(" it, which waits.", " it.")
+    its_name = rf"\b[Pp]od {re.escape(f'{pod.namespace}/{pod.name}')}(?![\w-]|\.\w)"
+    sentence = re.sub(its_name, "it", sentence, count=1).replace(" it, which waits.", " it.")
     first = sentence.split(" ", 1)[0]
     lowered = first.lower() if first in {"The", "It", "There", "No", "None", "A"} else first
     return lowered + sentence[len(first) :]

@@ -13,6 +13,7 @@ from operations.doctor.diagnosis import Diagnosis, Judged, Problem
 from operations.doctor.facts import Facts
 from operations.doctor.pod import PodVerdict
 from operations.doctor.report import PAGE
+from operations.status.words import clean
 
 _FINDINGS, _EVIDENCE, _NAMES, _REMEDIES = 5, 6, 4, 3
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
@@ -29,9 +30,9 @@ def render(console: Console, diagnosis: Diagnosis, *, where: str) -> None:
 
 def render_pod(console: Console, verdict: PodVerdict, facts: Facts) -> None:
     """Print why a pod is as it is, and what could not be looked at for it."""
-    console.print(Text(verdict.sentence), soft_wrap=True)
+    console.print(Text(clean(verdict.sentence)), soft_wrap=True)
     for line in verdict.evidence:
-        _indented(console, Text(line, style="dim"), 2)
+        _indented(console, Text(clean(line), style="dim"), 2)
     if verdict.remedy:
         _labelled(console, "Do", verdict.remedy)
     if verdict.code:
@@ -49,9 +50,9 @@ def _problem(console: Console, problems: Sequence[Problem]) -> None:
     heading = Text.assemble((severity.value, _STYLES[severity]), f" {first.check.code} {first.check.title}")
     console.print(heading, soft_wrap=True)
     for problem in problems[:_FINDINGS]:
-        _indented(console, Text(problem.cause.finding.what), 2)
+        _indented(console, Text(clean(problem.cause.finding.what)), 2)
         for line in problem.cause.finding.evidence[:_EVIDENCE]:
-            _indented(console, Text(line, style="dim"), 4)
+            _indented(console, Text(clean(line), style="dim"), 4)
     if len(problems) > _FINDINGS:
         _indented(console, Text(f"and {len(problems) - _FINDINGS} more: --json has all of them"), 2)
     _labelled(console, "Cause", first.check.cause)
@@ -74,7 +75,7 @@ def _symptoms(symptoms: Sequence[Judged]) -> Iterator[str]:
 
 def _gaps(console: Console, diagnosis: Diagnosis) -> None:
     for unseen, codes in diagnosis.unseen.items():
-        console.print(Text(f"not seen: {unseen.what}. {unseen.why}"), soft_wrap=True)
+        console.print(Text(clean(f"not seen: {unseen.what}. {unseen.why}")), soft_wrap=True)
         _labelled(console, "Not checked", ", ".join(codes))
     if diagnosis.unseen:
         console.print()
@@ -98,7 +99,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _labelled(console: Console, label: str, text: str) -> None:
-    _indented(console, Text.assemble((f"{label}: ", "bold"), text.replace("`", "")), 2)
+    _indented(console, Text.assemble((f"{label}: ", "bold"), clean(text.replace("`", ""))), 2)
 
 
 def _indented(console: Console, text: Text, columns: int) -> None:

@@ -1,4 +1,4 @@
-"""What `kai-anywhere doctor --json` prints: version 1. docs/schemas/doctor.json is made of these models."""
+"""What `kai-anywhere doctor --json` prints: version 1. docs/doctor.schema.json is made of these models."""
 
 from datetime import datetime
 from typing import Literal

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from operations.doctor.check import SUPPRESS, Category, Check, filled_in
 from operations.doctor.checks import CHECKS
+from operations.doctor.facts import Facts
 
 _ABOUT = {
     Category.CLUSTER: "The cluster, and what was installed",
@@ -89,4 +90,4 @@ def _check(check: Check) -> Iterator[str]:
 
 def _remedy(check: Check) -> str:
     """With names for what a finding fills in."""
-    return filled_in(check.remedy, {name: name.upper() for name in ("name", "namespace", "stack")})
+    return filled_in(check.remedy, {"name": "NAME", "namespace": "NAMESPACE", **Facts().names})

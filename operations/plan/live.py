@@ -12,17 +12,15 @@ from cluster.snapshot import NODES, PODS, BindRequest, PodGroup, Snapshot
 from cluster.snapshot import Queue as LiveQueue
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import read_label, shared_mib
-from gpu_sharing.model import MigStrategy, Node, Pod, Strategy, Workload
+from gpu_sharing.model import Node, Pod, Strategy, Workload
 from gpu_sharing.quantities import quantity
 from gpu_sharing.queues import Queue
 from gpu_sharing.request import SCHEDULER, RequestError, gpu_groups, pod_request
 from manifests import reservation
-from manifests.node_labels import GPU_COUNT, GPU_MEMORY, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, PLATFORM_TEGRA
+from manifests.node_labels import GPU_COUNT, GPU_MEMORY, KAI_NODE_POOL, PLATFORM, PLATFORM_TEGRA
 from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
 from operations.plan.workloads import PRIORITIES, TRAIN, accepted, is_preemptible
-
-_MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
 
 
 def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placement: Strategy | None) -> Scene:
@@ -69,12 +67,7 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
 
 
 def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
-    slices, count = node.slices, node.labels.get(GPU_COUNT, "")
-    mig_enabled = node.labels.get(_MIG_ENABLED)
-    mig = None
-    if bool(slices) if mig_enabled is None else mig_enabled.lower() in {"1", "t", "true"}:
-        strategy = node.labels.get(MIG_STRATEGY)
-        mig = MigStrategy(strategy) if strategy in set(MigStrategy) else MigStrategy.NONE
+    count = node.labels.get(GPU_COUNT, "")
     memory = read_label(node.labels.get(GPU_MEMORY))
     return Machine(
         Node(
@@ -82,8 +75,8 @@ def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
             None if memory is None else shared_mib(memory),
             node.devices,
             int(count) if count.isdecimal() else None,
-            slices,
-            mig,
+            node.slices,
+            node.mig,
             quantity(node.allocatable["cpu"]) if "cpu" in node.allocatable else None,
             quantity(node.allocatable["memory"]) if "memory" in node.allocatable else None,
         ),

@@ -16,6 +16,7 @@ from manifests.wording import first_of
 from operations.exit_status import ExitStatus
 from operations.plain_text import PlainText
 from operations.plan.machines import Machine, Scene
+from operations.status.words import clean
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 _FREE = "."
@@ -295,7 +296,7 @@ def text(report: PlanReport, columns: int | None = None) -> str:
         if lines:
             console.print(f"\n{heading}")
             for line in lines:
-                console.print(f"  {line}", soft_wrap=True)
+                console.print(f"  {clean(line)}", soft_wrap=True)
     return console.text.rstrip()
 
 

@@ -43,9 +43,14 @@ class _Metadata(_Read):
     annotations: dict[str, str] | None = None
 
 
+class _Resources(_Read):
+    limits: dict[str, Any] | None = None
+    requests: dict[str, Any] | None = None
+
+
 class _Container(_Read):
     name: str
-    resources: dict[str, Any] | None = None
+    resources: _Resources | None = None
     restart_policy: str | None = Field(default=None, alias="restartPolicy")
 
 
@@ -56,7 +61,7 @@ class _PodSpec(_Read):
     scheduler_name: str = Field(default="default-scheduler", alias="schedulerName")
     priority_class: str | None = Field(default=None, alias="priorityClassName")
     node_selector: dict[str, str] | None = Field(default=None, alias="nodeSelector")
-    tolerations: list[dict[str, Any]] | None = None
+    tolerations: list[dict[str, str | int | None]] | None = None
     affinity: dict[str, Any] | None = None
 
     def as_manifest(self) -> dict[str, Any]:
@@ -139,11 +144,12 @@ def read_workloads(text: str, file: str, machines: Sequence[Machine], queues: Se
 def _documents(text: str, file: str) -> Iterator[Mapping[str, Any]]:
     try:
         for document in yaml.safe_load_all(text):
-            if document is None:
-                continue
-            if not isinstance(document, dict):
-                raise OperationError(f"{file} holds {document!r}, which is no Kubernetes object.")
-            yield from document.get("items") or () if document.get("kind") == "List" else (document,)
+            is_list = isinstance(document, dict) and document.get("kind") == "List"
+            for listed in document.get("items") or () if is_list else (document,):
+                if isinstance(listed, dict):
+                    yield listed
+                elif listed is not None:
+                    raise OperationError(f"{file} holds {listed!r}, which is no Kubernetes object.")
     # PyYAML itself raises others for dates and numbers that are none, and where mappings stand in each other too deep.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise OperationError(f"{file} is not YAML: {error}") from error

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from config.reservation import Overrides, Privilege
 from config.stack import StackSettings
 from operations.privilege_probe.ladder import MEANINGS, Attempt, Feature, Rung, Symptom, answer
+from operations.status.words import printable
 
 NOT_SEEN = {
     "container_toolkit": "the version of the container toolkit",
@@ -201,7 +202,7 @@ class Result:
         for attempt in self.attempts:
             lines += [f"{attempt.rung.name}: {attempt.symptom.value}", f"  adds: {attempt.rung.adds}"]
             lines.append(f"  means: {MEANINGS[attempt.symptom].means}")
-            lines += [f"    {line}" for line in attempt.evidence]
+            lines += [f"    {printable(line)}" for line in attempt.evidence]
         lines += ["", self.sentence, *self.remarks]
         if self.settings_to_write:
             lines += ["", "Write into the stack's settings:", ""]

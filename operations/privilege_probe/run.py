@@ -92,9 +92,7 @@ class Probe:
     def _node(self) -> Node:
         node = self.cluster.nodes().get(self.node)
         if node is None:
-            raise OperationError(
-                f"The cluster has no node '{self.node}'. Look at: kubectl --context {self.cluster.context} get nodes"
-            )
+            raise OperationError(f"The cluster has no node '{self.node}'. Look at: {self.cluster.kubectl} get nodes")
         if node.conditions.get("Ready") != "True":
             raise OperationError(f"The node '{self.node}' is not Ready, so no pod starts there. Probe it once it is.")
         if not node.gpus:

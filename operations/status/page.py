@@ -10,7 +10,7 @@ from string import Template
 from typing import TypeVar
 
 from operations.status.markup import Markup, element, joined
-from operations.status.words import age, amount, clean, count, device, gpus, others, short_proof, summary
+from operations.status.words import age, amount, clean, count, device, gpus, missing, others, short_proof, summary
 from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 
 _HERE = Path(__file__).parent
@@ -206,7 +206,7 @@ def _node(node: NodeStatus, status: Status, *, opened: bool) -> Markup:
 def _free(node: NodeStatus) -> str:
     parts = [clean(node.platform.value or node.architecture)]
     if node.ready.value is None:
-        parts = ["could not be read"]
+        parts = [missing(node)]
     parts += ["NOT READY"] if node.ready.value is False else []
     parts += ["CORDONED"] if node.cordoned.value else []
     free = [gpu.free_mib for gpu in node.gpus if gpu.free_mib is not None]

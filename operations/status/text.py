@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from manifests.wording import first_of
-from operations.status.words import age, amount, clean, count, device, gpus, others, short_proof, summary
+from operations.status.words import age, amount, clean, count, device, gpus, missing, others, short_proof, summary
 from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 
 _BAR = 24
@@ -69,7 +69,7 @@ def bar(gpu: Gpu, width: int = _BAR) -> str:
 def _node(node: NodeStatus, status: Status, width: int) -> Iterator[Text]:
     traits = [node.platform.value or node.architecture]
     if node.ready.value is None:
-        traits = ["could not be read"]
+        traits = [missing(node)]
     else:
         ready = "ready" if node.ready.value else "NOT READY"
         traits.append(f"{ready}{_since(node.ready, status)}")

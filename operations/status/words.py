@@ -40,7 +40,12 @@ def summary(status: Status) -> Iterator[str]:
 
 def clean(text: str) -> str:
     """A text of the cluster without line breaks and anything else that a terminal or a browser would obey."""
-    return "".join(character if character.isprintable() else " " for character in text).strip()
+    return printable(text).strip()
+
+
+def printable(text: str) -> str:
+    """The same as far in as it was."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def amount(gpu: Gpu) -> str:
@@ -64,6 +69,11 @@ def others(node: NodeStatus) -> str:
     """What the pods of a node are of which nothing says which GPU they have."""
     words = {"time-slicing": "Time-sliced pods", "remote": "Pods with remote GPUs"}
     return words.get(node.sharing.value, "Pods whose GPU is not known")
+
+
+def missing(node: NodeStatus) -> str:
+    """Why nothing is known of a node but its pods."""
+    return node.ready.proof.partition(": ")[2]
 
 
 def gpus(value: float) -> str:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from operations.exit_status import ExitStatus
+from operations.status.words import printable
 
 VERSION = 1
 """Of the JSON; a change that breaks its readers is another one."""
@@ -66,4 +67,5 @@ class Report(BaseModel):
 def lines_of(step: Step) -> Sequence[str]:
     """A step as a person reads it."""
     place = f" on {step.place}" if step.place else ""
-    return [f"{step.outcome:<8}{step.name}{place}: {step.says}", *(f"          {line}" for line in step.evidence)]
+    lines = [f"{step.outcome:<8}{step.name}{place}: {step.says}", *(f"          {line}" for line in step.evidence)]
+    return [printable(line) for line in lines]

@@ -153,8 +153,7 @@ CHECKS = (
         cause="The authority was not renewed: its server was off for longer than its certificate lives, or somebody "
         "overwrote caBundle.",
         remedy="Restart the server that owns it, so that it publishes its authority anew; for ours: kubectl "
-        "--namespace "
-        "kai-anywhere rollout restart deployment kai-anywhere-admission",
+        "--namespace {admission_namespace} rollout restart deployment kai-anywhere-admission",
         source="Kubernetes admissionregistration/v1; docs/admission.md",
         explains=frozenset({"KA0512"}),
     ),

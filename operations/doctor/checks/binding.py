@@ -81,7 +81,7 @@ CHECKS = (
         cause="An admission policy, a webhook, Pod Security or a missing RuntimeClass refuses the pod; the reason "
         "names it. `privileged` beside KAI's allowPrivilegeEscalation=false is refused too.",
         remedy="Do what the refusal says. If it is another policy engine, except the namespace "
-        "kai-resource-reservation.",
+        "{reservation_namespace}.",
         source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go; Kubernetes validation.go",
         explains=frozenset({"KA0705", "KA0513"}),
     ),
@@ -91,7 +91,7 @@ CHECKS = (
         _unbound("KA0513", "its reservation pod did not say its GPU in time."),
         symptom="BindRequests fail with `failed waiting for GPU reservation pod to allocate`.",
         cause="The pod fails, or its image takes longer to pull than 40 s. KAI has deleted it by now.",
-        remedy="Watch the next one: kubectl --namespace kai-resource-reservation get pods --watch. Raise "
+        remedy="Watch the next one: kubectl --namespace {reservation_namespace} get pods --watch. Raise "
         "allocationTimeout in KAI's Config for slow pulls.",
         source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go; #261, #349",
         explains=frozenset({"KA0705"}),

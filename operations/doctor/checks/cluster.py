@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from cluster.preflight.api_server import OLDEST_KUBERNETES
 from manifests import gpu_operator, kai, reservation
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment, of_pod
+from operations.doctor.checks.workloads import helm_puts_back
 from operations.doctor.facts import DaemonSet, Deployment, Facts, Source
 
 _CANT_START = {
@@ -71,6 +72,8 @@ def _objects_missing(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Subject(kind, rest[-1], rest[0] if len(rest) > 1 else ""),
             f"{kind} {'/'.join(rest)} of stack '{facts.stack}' is not there.",
+            # The stack only marks the chart's: one that `repair` makes lacks placement and arguments.
+            remedy=helm_puts_back(kai.RELEASE, "{kai_namespace}") if kind == "SchedulingShard" else "",
         )
 
 

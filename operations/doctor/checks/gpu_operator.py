@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from manifests.gpu_operator import RELEASE
 from manifests.node_labels import DEVICE_PLUGIN_CONFIG
 from manifests.reservation import RUNTIME_CLASS
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment, of_node
-from operations.doctor.checks.workloads import judge_deployment, ready_nodes, remedy_of_deployment
+from operations.doctor.checks.workloads import helm_puts_back, judge_deployment, ready_nodes, remedy_of_deployment
 from operations.doctor.facts import GPU_OPERATOR, DaemonSet, Facts, Source, names
 
 DEVICE_PLUGIN = "nvidia-device-plugin-daemonset"
@@ -18,12 +19,15 @@ _OPERANDS = (
     "nvidia-dcgm-exporter",
     "nvidia-mig-manager",
 )
+_HELM = helm_puts_back(RELEASE, "{operator_namespace}")
 _RESERVATION = frozenset({"KA0504", "KA0505", "KA0508", "KA0512", "KA0513", "KA0514"})
 
 
 def _operator(facts: Facts) -> Iterator[Finding]:
     if facts.has_operator:
-        yield from judge_deployment(facts, facts.operator_namespace, GPU_OPERATOR, role="The GPU Operator")
+        yield from judge_deployment(
+            facts, facts.operator_namespace, GPU_OPERATOR, role="The GPU Operator", missing=_HELM
+        )
 
 
 def _policy(facts: Facts) -> Iterator[Finding]:
@@ -103,7 +107,7 @@ def _plugin_not_ready(facts: Facts) -> Iterator[Finding]:
             else f"no pod of DaemonSet {plugin.namespace}/{plugin.name} is on {node.name}"
         )
         off = [
-            f"label {label}={node.labels.get(label)}, and the DaemonSet selects {label}={value}"
+            f"label {label}={node.labels.get(label, 'missing')}, and the DaemonSet selects {label}={value}"
             for label, value in plugin.node_selector.items()
             if node.labels.get(label) != value
         ]
@@ -113,6 +117,7 @@ def _plugin_not_ready(facts: Facts) -> Iterator[Finding]:
             (seen, *off, *(facts.events_of("Pod", pod.namespace, pod.name) if pod else ())),
             about=frozenset({of_node(node.name), of_deployment(plugin.namespace, plugin.name)}),
             reach=frozenset({of_node(node.name)}),
+            remedy=f"Read its log: kubectl --namespace {pod.namespace} logs {pod.name} --all-containers" if pod else "",
         )
 
 
@@ -220,7 +225,7 @@ CHECKS = (
         judge=_operator,
         symptom="What of the operands is changed or removed is not put back; new nodes get no device plugin.",
         cause=f"Deployment `{GPU_OPERATOR}` is scaled to 0, is missing, or has no pod that is ready.",
-        remedy=remedy_of_deployment(),
+        remedy=remedy_of_deployment(missing=_HELM),
         source="GPU Operator v26.7.0",
         explains=frozenset({"KA0302", "KA0303", "KA0305", "KA0309", "KA0312", "KA0403"}),
     ),
@@ -233,7 +238,7 @@ CHECKS = (
         judge=_policy,
         symptom="The operator runs and makes nothing.",
         cause="The ClusterPolicy was deleted, or `clusterPolicy.deployCR` is false.",
-        remedy="Put it back: `kai-anywhere repair --stack {stack}`, or helm upgrade gpu-operator with the same values.",
+        remedy=_HELM,
         source="GPU Operator v26.7.0 controllers/clusterpolicy_controller.go",
         explains=frozenset({"KA0303", "KA0305", "KA0403"}),
     ),
@@ -261,8 +266,8 @@ CHECKS = (
         symptom='`pods ... is forbidden: ... RuntimeClass "nvidia" not found`, for fractions and reservation pods.',
         cause="The GPU Operator makes it, and keeps it while it runs: it was deleted while the operator did not, or "
         "KAI's Config names another one.",
-        remedy="Let the operator put it back: kubectl get pods --namespace gpu-operator, and KA0301. Without the "
-        "operator, make a RuntimeClass {name} with the handler of your container runtime.",
+        remedy="Let the operator put it back: kubectl get pods --namespace {operator_namespace}, and KA0301. Without "
+        "the operator, make a RuntimeClass {name} with the handler of your container runtime.",
         source="GPU Operator v26.7.0 controllers/object_controls.go; KAI v0.17.0 pkg/admission",
         explains=_RESERVATION | {"KA0309", "KA0403", "KA0306"},
     ),
@@ -275,7 +280,7 @@ CHECKS = (
         judge=_no_plugin,
         symptom="Nodes advertise no `nvidia.com/gpu`; pods that ask for GPUs stay Pending.",
         cause="Its DaemonSet was deleted while the operator did not run, or nobody installed a device plugin.",
-        remedy="Let the operator put it back (KA0301), or `kai-anywhere repair --stack {stack}`.",
+        remedy="Let the operator put it back (KA0301, KA0302).",
         source="GPU Operator v26.7.0 assets/state-device-plugin",
         explains=frozenset({"KA0403", "KA0704", "KA0705", "KA0312", "KA0508", "KA0509"}),
     ),
@@ -303,8 +308,9 @@ CHECKS = (
         symptom="The node advertises no `nvidia.com/gpu`, or only what its kubelet remembers.",
         cause="Its pod fails there (driver, container runtime, profile), or the DaemonSet does not select the node: an "
         "operand's switch is off, or the GPU Operator does not know that there is a GPU.",
-        remedy="Read its log: kubectl --namespace gpu-operator logs --selector app=nvidia-device-plugin-daemonset "
-        "--all-containers. On a Jetson nobody marks the GPU but this stack: list the node under platform.tegra_nodes.",
+        remedy="Read its log: kubectl --namespace {operator_namespace} logs --selector "
+        "app=nvidia-device-plugin-daemonset --all-containers. On a Jetson nobody marks the GPU but this "
+        "stack: list the node under platform.tegra_nodes.",
         source="k8s-device-plugin #1963, #1469; GPU Operator v26.7.0 controllers/state_manager.go",
         explains=frozenset({"KA0403", "KA0309", "KA0312", "KA0508", "KA0509", "KA0513"}),
     ),
@@ -317,7 +323,7 @@ CHECKS = (
         judge=_discovery,
         symptom="New nodes are not known as GPU nodes, and labels that somebody removes do not come back.",
         cause="The Deployment of its master is scaled to 0 or has no pod that is ready.",
-        remedy=remedy_of_deployment(),
+        remedy=remedy_of_deployment(missing=_HELM),
         source="Node Feature Discovery v0.19",
         explains=frozenset({"KA0404", "KA0406"}),
     ),
@@ -360,7 +366,7 @@ CHECKS = (
         judge=_state,
         symptom="`kubectl get clusterpolicy` shows `notReady`.",
         cause="At least one operand is not rolled out.",
-        remedy="kubectl --namespace gpu-operator get pods shows which.",
+        remedy="kubectl --namespace {operator_namespace} get pods shows which.",
         source="GPU Operator v26.7.0 controllers/clusterpolicy_controller.go",
     ),
 )

@@ -339,7 +339,7 @@ CHECKS = (
         severity=Severity.WARNING,
         symptom="After a restart, pods of the GPU Operator stay in Init.",
         cause="/run is empty after a restart, and the validator has not run again.",
-        remedy="kubectl --namespace gpu-operator delete pod --selector app=nvidia-operator-validator "
+        remedy="kubectl --namespace {operator_namespace} delete pod --selector app=nvidia-operator-validator "
         "--field-selector spec.nodeName={name}",
         source="GPU Operator #403, #1982",
         explains=("KA0306", "KA0309"),

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterator
 
 from config.kai import GpuSharingMode
-from manifests.kai import QUEUE_CONTROLLER
+from manifests.kai import QUEUE_CONTROLLER, RELEASE
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs
-from operations.doctor.checks.workloads import judge_deployment, remedy_of_deployment
+from operations.doctor.checks.workloads import helm_puts_back, judge_deployment, remedy_of_deployment
 from operations.doctor.facts import KAI_OPERATOR, Facts, Source
 from operations.doctor.requests import asks_for_share
 
@@ -14,21 +14,27 @@ _PENDING = frozenset({"KA0704", "KA0705", "KA0706"})
 _OPERANDS = frozenset({"KA0204", "KA0205", "KA0206", "KA0207", "KA0208", "KA0209", "KA0210", "KA0905"})
 _SUPPORTED = (0, 18)
 """The oldest release line with support: upstream's SUPPORT.md, 2026-09."""
+_HELM = helm_puts_back(RELEASE, "{kai_namespace}")
+_OPERATOR_MAKES_IT = (
+    f"KAI's operator makes it: see kubectl --namespace {{kai_namespace}} logs deployment/{KAI_OPERATOR}"
+)
 _IMAGE_TAG = re.compile(r":v?(\d+)\.(\d+)")
 
 
 def _not_installed(facts: Facts) -> Iterator[Finding]:
     if not facts.kai_is_there:
+        by_helm = any(release.name == RELEASE and release.revisions for release in facts.releases)
         yield Finding(
             Subject("Deployment", KAI_OPERATOR, facts.kai_namespace),
             "KAI is not installed: there is neither its operator's Deployment nor its Config.",
             (f"no Deployment {KAI_OPERATOR} in any namespace", "no Config kai-config (kai.scheduler/v1)"),
+            remedy=_HELM if by_helm else "",
         )
 
 
 def _operator(facts: Facts) -> Iterator[Finding]:
     if facts.kai_is_there:
-        yield from judge_deployment(facts, facts.kai_namespace, KAI_OPERATOR, role="KAI's operator")
+        yield from judge_deployment(facts, facts.kai_namespace, KAI_OPERATOR, role="KAI's operator", missing=_HELM)
 
 
 def _config(facts: Facts) -> Iterator[Finding]:
@@ -43,7 +49,7 @@ def _config(facts: Facts) -> Iterator[Finding]:
 def _operand(section: str, name: str, role: str) -> Callable[[Facts], Iterator[Finding]]:
     def judge(facts: Facts) -> Iterator[Finding]:
         if facts.config is not None and facts.config.is_on(section):
-            yield from judge_deployment(facts, facts.kai_namespace, name, role=role)
+            yield from judge_deployment(facts, facts.kai_namespace, name, role=role, missing=_OPERATOR_MAKES_IT)
 
     return judge
 
@@ -53,7 +59,8 @@ def _scheduler(facts: Facts) -> Iterator[Finding]:
         return
     for shard in facts.shards:
         role = "KAI's scheduler" + (f" of shard '{shard.name}'" if len(facts.shards) > 1 else "")
-        yield from judge_deployment(facts, facts.kai_namespace, f"{facts.scheduler_name}-{shard.name}", role=role)
+        name = f"{facts.scheduler_name}-{shard.name}"
+        yield from judge_deployment(facts, facts.kai_namespace, name, role=role, missing=_OPERATOR_MAKES_IT)
 
 
 def _conditions(facts: Facts) -> Iterator[Finding]:
@@ -149,7 +156,7 @@ def _operand_check(  # noqa: PLR0913, PLR0917 - what differs between operands
         judge=_operand(section, name, role),
         symptom=symptom,
         cause=f"Deployment `{name}` is scaled to 0, is missing, or has no pod that is ready.",
-        remedy=remedy_of_deployment(),
+        remedy=remedy_of_deployment(missing=f"{_OPERATOR_MAKES_IT}."),
         source="KAI v0.17.0 pkg/operator/operands",
         explains=explains,
     )
@@ -178,8 +185,9 @@ CHECKS = (
         judge=_kinds_missing,
         symptom="KAI's pods end with `no matches for kind`, and its objects can't be read.",
         cause="A CustomResourceDefinition was deleted; with it all its objects went.",
-        remedy="Install the chart's definitions again with `kai-anywhere repair --stack {stack}`; queues come back "
-        "with them.",
+        remedy="Apply the chart's definitions: helm show crds CHART --version VERSION | kubectl apply --server-side "
+        "-f -, with the chart and the version that helm list --namespace {kai_namespace} shows. Then put the queues "
+        "back: `kai-anywhere repair --stack {stack}`.",
         source="KAI v0.17.0 deployments/kai-scheduler/crds",
         explains=_PENDING | {"KA0105", "KA0203", "KA0211", "KA0601"},
     ),
@@ -192,7 +200,7 @@ CHECKS = (
         judge=_operator,
         symptom="Changes to KAI's objects are not reverted, and changes to its Config have no effect.",
         cause=f"Deployment `{KAI_OPERATOR}` is scaled to 0, is missing, or has no pod that is ready.",
-        remedy=remedy_of_deployment(),
+        remedy=remedy_of_deployment(missing=_HELM),
         source="KAI v0.17.0 cmd/operator",
         explains=_OPERANDS | _PENDING,
     ),
@@ -206,8 +214,7 @@ CHECKS = (
         symptom="KAI's operator runs, and there is no scheduler, binder or webhook.",
         cause="The Config `kai-config` is no object of the Helm release: a hook makes it after the install. It was "
         "deleted, or the hook did not run.",
-        remedy="Run the release's hooks again: `kai-anywhere repair --stack {stack}`, or helm upgrade kai-scheduler "
-        "with the same values.",
+        remedy=_HELM,
         source="KAI v0.17.0 deployments/kai-scheduler/templates/hooks/post/kai-config-deployer",
         explains=_OPERANDS | _PENDING | {"KA0211"},
     ),
@@ -220,9 +227,9 @@ CHECKS = (
         judge=_no_shard,
         symptom="Every pod for KAI stays Pending, and there is no scheduler's Deployment.",
         cause="The chart's shard `default` was deleted.",
-        remedy="Put it back: `kai-anywhere repair --stack {stack}`.",
+        remedy=_HELM,
         source="KAI v0.17.0 deployments/kai-scheduler/templates/default-shard.yaml",
-        explains=_PENDING,
+        explains=_PENDING | {"KA0105"},
     ),
     Check(
         code="KA0204",
@@ -233,7 +240,7 @@ CHECKS = (
         judge=_scheduler,
         symptom="Pods for KAI stay Pending, without an event and without a word why.",
         cause="The scheduler's Deployment is scaled to 0, is missing, or has no pod that is ready.",
-        remedy=remedy_of_deployment(),
+        remedy=remedy_of_deployment(missing=f"{_OPERATOR_MAKES_IT}."),
         source="KAI v0.17.0 pkg/operator/operands/scheduler",
         explains=_PENDING | {"KA0210"},
     ),

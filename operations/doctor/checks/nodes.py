@@ -10,11 +10,13 @@ from cluster.preflight.label_writers import SATURATED_MIB, judge_memory, judge_o
 from cluster.preflight.nodes import judge_fake_gpus, judge_stack_nodes
 from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.preflight.unified_memory import REMEDY, gpu_memory, judge_unified_memory, requested_mib
-from gpu_sharing.arithmetic import read_label
+from gpu_sharing.arithmetic import read_label, shared_mib
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY, PLATFORM, TIME_SLICING_POOL
 from operations.doctor.check import Category, Finding, Severity, Subject, check, of_node
 from operations.doctor.facts import Facts, Source
 
+_SHARED = "nvidia.com/gpu.shared"
+"""What the device plugin advertises in place of GPUs where it slices time with `renameByDefault`."""
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -61,7 +63,7 @@ def _pressure(facts: Facts) -> Iterator[Finding]:
 
 def _no_gpu(facts: Facts) -> Iterator[Finding]:
     for node in facts.gpu_nodes:
-        if not node.gpus and not node.slices:
+        if not (node.gpus or node.slices or node.allocatable.get(_SHARED, "0") != "0"):
             yield _node_finding(
                 node,
                 f"node '{node.name}' has a GPU and advertises none.",
@@ -73,8 +75,10 @@ def _no_gpu(facts: Facts) -> Iterator[Finding]:
 def _no_memory(facts: Facts) -> Iterator[Finding]:
     for node in facts.kai_gpu_nodes:
         label = node.labels.get(GPU_MEMORY)
-        if read_label(label) is None:
-            state = "is missing" if label is None else f"is '{label}', which is no number of MiB"
+        label_mib = read_label(label)
+        if not shared_mib(label_mib or 0):
+            why = "which is no number of MiB" if label_mib is None else "of which KAI shares nothing"
+            state = "is missing" if label is None else f"is '{label}', {why}"
             yield _node_finding(
                 node,
                 f"node '{node.name}': the label {GPU_MEMORY} {state}.",
@@ -190,7 +194,7 @@ def _stack_labels(facts: Facts) -> Iterator[Finding]:
 
 def _is_known_to_be_wrong(node: Node) -> bool:
     label = node.labels.get(GPU_MEMORY)
-    return label == SATURATED_MIB or read_label(label) is None
+    return label == SATURATED_MIB or not shared_mib(read_label(label) or 0)
 
 
 def _of_stack(
@@ -349,8 +353,7 @@ CHECKS = (
         cause="The node's pool label was set by hand: a shard takes the nodes whose label has its value, and "
         "the default "
         "shard those without the label.",
-        remedy="Take the label away, or make a SchedulingShard for that pool: kubectl label node {name} "
-        "kai.scheduler/node-pool-",
+        remedy="Take the label away, or make a SchedulingShard for that pool: kubectl label node {name} {pool_label}-",
         source="KAI v0.17.0 pkg/apis/kai/v1/schedulingshard_types.go",
         explains=("KA0705",),
     ),
@@ -360,7 +363,7 @@ CHECKS = (
         _no_gpu,
         symptom="`kubectl describe node` shows no `nvidia.com/gpu`; pods that ask for one stay Pending.",
         cause="The device plugin does not run there, or finds no GPU: driver, container runtime, profile.",
-        remedy="Look at the device plugin's pod on the node: kubectl --namespace gpu-operator get pods "
+        remedy="Look at the device plugin's pod on the node: kubectl --namespace {operator_namespace} get pods "
         "--field-selector spec.nodeName={name}",
         source="k8s-device-plugin #1963; GPU Operator #2685",
         explains=("KA0508", "KA0509", "KA0704", "KA0705"),

@@ -177,7 +177,7 @@ CHECKS = (
         sees=(Source.PODS, Source.CONFIG),
         symptom="The pod runs without a GPU, or with one that KAI does not know of.",
         cause="The annotation is KAI's; `spec.schedulerName` is not `kai-scheduler`, so nobody reads it.",
-        remedy="Set spec.schedulerName: kai-scheduler in the workload's pod template.",
+        remedy="Set spec.schedulerName: {scheduler} in the workload's pod template.",
         source="KAI v0.17.0 pkg/admission: matchConditions on schedulerName",
         explains=("KA0712",),
     ),
@@ -224,8 +224,8 @@ CHECKS = (
         symptom="The pod stays Pending without a condition and without an event.",
         cause="One of KAI's parts does not do its work: the pod grouper (no PodGroup), the scheduler (no word), or the "
         "binder (no answer to the BindRequest).",
-        remedy="Look at that part's log: kubectl --namespace kai-scheduler logs deployment/pod-grouper, "
-        "deployment/kai-scheduler-default or deployment/binder.",
+        remedy="Look at that part's log: kubectl --namespace {kai_namespace} logs deployment/pod-grouper, "
+        "deployment/{scheduler}-default or deployment/binder.",
         source="KAI v0.17.0 pkg/podgrouper, pkg/scheduler, pkg/binder",
     ),
     _check(

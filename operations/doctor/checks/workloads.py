@@ -5,21 +5,40 @@ from collections.abc import Iterator
 from operations.doctor.check import Finding, Subject, of_deployment
 from operations.doctor.facts import DaemonSet, Deployment, Facts
 
+INSTALL_AGAIN = "Install it again: `kai-anywhere repair --stack {stack}`."
 
-def remedy_of_deployment(replicas: int = 1) -> str:
+
+def helm_puts_back(release: str, namespace: str) -> str:
+    """What puts an object of a chart back: neither `pulumi up` nor `repair` looks into a release that is deployed.
+
+    Args:
+        release: its name.
+        namespace: its namespace, as a remedy's text.
+    """
+    return (
+        f"Let Helm put it back: helm upgrade {release} CHART --namespace {namespace} --version VERSION --reuse-values, "
+        f"with the chart and the version that helm list --namespace {namespace} shows. If that shows no {release}, "
+        "install it: `pulumi up`."
+    )
+
+
+def remedy_of_deployment(replicas: int = 1, missing: str = INSTALL_AGAIN) -> str:
     """What to do about a Deployment that does not run, whichever of the three it is; a finding says its own.
 
     Args:
         replicas: how many it has when it is well.
+        missing: what to do if it is missing.
     """
     return (
-        "If it is missing, install it again: `kai-anywhere repair --stack {stack}`. If it is scaled to 0: kubectl "
+        f"If it is missing: {missing} If it is scaled to 0: kubectl "
         f"--namespace {{namespace}} scale deployment {{name}} --replicas={replicas}. Else see why its pods do not run: "
         "kubectl --namespace {namespace} describe deployment {name}"
     )
 
 
-def judge_deployment(facts: Facts, namespace: str, name: str, *, role: str, replicas: int = 1) -> Iterator[Finding]:
+def judge_deployment(  # noqa: PLR0913 - what is known of a Deployment
+    facts: Facts, namespace: str, name: str, *, role: str, replicas: int = 1, missing: str = INSTALL_AGAIN
+) -> Iterator[Finding]:
     """A Deployment that must be there and have a pod that is available.
 
     Args:
@@ -28,6 +47,7 @@ def judge_deployment(facts: Facts, namespace: str, name: str, *, role: str, repl
         name: its name.
         role: what runs in it, as a sentence's subject.
         replicas: how many it has when it is well.
+        missing: what to do if it is missing.
     """
     about = frozenset({of_deployment(namespace, name)})
     deployment = facts.deployment(namespace, name)
@@ -37,7 +57,7 @@ def judge_deployment(facts: Facts, namespace: str, name: str, *, role: str, repl
             f"{role} is missing: there is no Deployment {namespace}/{name}.",
             (f"Deployments in namespace {namespace}: {_others(facts, namespace)}",),
             about=about,
-            remedy="Install it again: `kai-anywhere repair --stack {stack}`.",
+            remedy=missing,
         )
         return
     subject = Subject("Deployment", name, namespace, deployment.annotations)

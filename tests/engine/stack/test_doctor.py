@@ -1,11 +1,14 @@
 """What `doctor` says of a stack on a real API server: well, and then with one thing taken away."""
 
+import re
+import subprocess
 from collections.abc import Iterator
 
 import httpx2
 import pytest
 
 import simulator
+import toolchain
 from cluster.access.client import Cluster
 from operations.doctor.diagnosis import Diagnosis, diagnose
 from operations.doctor.reading import read_facts
@@ -13,6 +16,7 @@ from testbed.engine import Stack
 from testbed.simulated import stack_settings
 from testbed.stacks import jetson, parse
 from testbed.waiting import eventually
+from toolchain.programs import HELM
 
 pytestmark = pytest.mark.engine
 
@@ -88,3 +92,34 @@ def test_a_binding_of_the_overrides_that_is_gone_is_found_and_repaired(
     assert _problems(stack, cluster) == {"KA0501": {"KA0105"}}
     stack.up("--refresh")
     eventually(lambda: _problems(stack, cluster) == {})
+
+
+@pytest.mark.parametrize(
+    ("code", "gone"),
+    [
+        ("KA0302", "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"),
+        ("KA0202", f"{_KAI}/kai-operator"),
+        ("KA0203", "/apis/kai.scheduler/v1/configs/kai-config"),
+        ("KA0211", "/apis/kai.scheduler/v1/schedulingshards/default"),
+    ],
+)
+def test_what_a_chart_made_is_put_back_whole_by_the_command_that_the_remedy_names(
+    code: str, gone: str, stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client
+) -> None:
+    """`pulumi up --refresh` sees a release that is deployed, and looks no further."""
+    before = api.get(gone).raise_for_status().json()["spec"]
+    api.delete(gone).raise_for_status()
+    eventually(lambda: code in _problems(stack, cluster))
+    [remedy] = {
+        problem.cause.remedy for problem in _diagnosis(stack, cluster).problems if problem.cause.check.code == code
+    }
+    command = re.findall(r"helm (upgrade .* --reuse-values)", remedy)[0].split()
+    command[command.index("CHART")] = str(simulator.chart_path(command[1]))
+    version = command.index("--version")
+    del command[version : version + 2]
+    helm = toolchain.install(toolchain.CHARTS)[HELM]
+    subprocess.run([helm, "--kubeconfig", str(cluster.kubeconfig), *command], check=True, capture_output=True)
+    eventually(lambda: _problems(stack, cluster) == {})
+    # The stack's own label on the chart's shard went with it.
+    assert stack.up("--refresh").changed <= {"kai-scheduler-shard"}
+    assert api.get(gone).raise_for_status().json()["spec"] == before

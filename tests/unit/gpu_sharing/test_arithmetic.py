@@ -64,6 +64,10 @@ def test_a_queue_is_charged_in_hundredths_of_each_device(part: float, devices: i
     assert charged_gpus(part, devices) == gpus
 
 
+def test_a_queue_is_charged_nothing_for_a_gpu_of_which_nothing_is_shared() -> None:
+    assert charged_gpus(portion(100, 0), 1) == 0
+
+
 @given(st.integers(0, 2**20))
 def test_what_is_shared_is_never_more_than_the_gpu_has(label: int) -> None:
     assert 0 <= label - shared_mib(label) < 100

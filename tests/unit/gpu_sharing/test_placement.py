@@ -136,6 +136,18 @@ def test_a_whole_gpu_is_one_that_nobody_shares() -> None:
     assert [gpu.whole for gpu in packing.nodes[0].gpus] == [None, "whole-0"]
 
 
+def test_a_pod_that_names_its_node_and_asks_for_a_billion_gpus_takes_no_memory_of_the_plan() -> None:
+    greedy = Workload((Pod("greedy", PodRequest(WholeGpus(1_000_000_000)), node="jetson"),))
+    [use] = place([_JETSON], [greedy]).nodes
+    assert [gpu.whole for gpu in use.gpus] == ["greedy"]
+
+
+def test_a_share_on_a_node_that_lost_its_memory_is_counted_as_nothing() -> None:
+    running = Workload((Pod("a", PodRequest(MemoryShare(100)), node="n", groups=("g",)),), queue="q")
+    packing = place([Node("n", 0, 1, 1)], [running, *_pods(MemoryShare(100), queue="q")], [Queue("q")])
+    assert _counts(packing) == (1, 1)
+
+
 def test_mig_nodes_give_no_fractions() -> None:
     single = Node("single", 1000, 2, 2, {}, MigStrategy.SINGLE)
     mixed = Node("mixed", 1000, 0, 1, {"nvidia.com/mig-1g.5gb": 2}, MigStrategy.MIXED)

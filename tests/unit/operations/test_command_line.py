@@ -1,5 +1,6 @@
 """What the command line says when it can't do its work: a text and status 1, never a traceback."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -108,6 +109,16 @@ def test_a_checkout_without_its_environment_says_how_to_get_it(tmp_path: Path) -
     done = subprocess.run([script], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"The Python environment is not installed yet: make -C {tmp_path} install\n"
+
+
+def test_letters_that_the_encoding_lacks_are_no_traceback(tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    pod = {"containers": [{"name": "main"}], "schedulerName": "kai-scheduler"}
+    document = {"kind": "Pod", "metadata": {"name": "\u65e5", "annotations": {"gpu-memory": "1000"}}, "spec": pod}
+    file.write_text(json.dumps(document), encoding="utf-8")
+    done = _run("plan", "--gpu-memory-mib", "131072", "--file", str(file), PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u65e5 1000" in done.stdout
 
 
 def test_wrong_options_end_with_the_status_of_usage() -> None:

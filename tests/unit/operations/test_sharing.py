@@ -32,6 +32,12 @@ def test_the_table_has_each_pod_with_its_share_and_why_it_waits() -> None:
     assert any(row.startswith("sharing-0-late 30000 Pending - no nodes with enough resources") for row in rows)
 
 
+def test_brackets_in_kais_words_are_shown_as_they_are() -> None:
+    assert "[node-1]: no GPU [/dev/nvidia0]" in sharing.table(
+        [_pod("late", why="[node-1]: no GPU [/dev/nvidia0]")], width=110
+    )
+
+
 def test_kai_is_waited_for_until_it_has_decided_about_every_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "_POLL_SECONDS", 0.0)
     seen: list[list[dict[str, Any]]] = [

@@ -36,7 +36,12 @@ def test_a_stack_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("config: [1", "is not YAML"), ("- a", "is not a stack file"), ("config: [a]", "is not a stack file")],
+    [
+        ("config: [1", "is not YAML"),
+        ("config: 2026-13-01", "is not YAML: '2026-13-01' in line 1 is a date"),
+        ("- a", "is not a stack file"),
+        ("config: [a]", "is not a stack file"),
+    ],
 )
 def test_a_file_that_is_no_stack_file_is_said_to_be_none(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "Pulumi.odd.yaml"

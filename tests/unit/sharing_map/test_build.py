@@ -265,20 +265,38 @@ def test_mig_slices_are_what_a_device_plugin_advertises_too() -> None:
     assert (node.sharing.value, node.advertised.value, node.remarks) == ("mig", 6, ())
 
 
-def test_a_pod_that_asks_for_more_gpus_than_any_node_has_takes_no_more_memory_of_ours() -> None:
-    """Anybody who may create pods can name the node himself; until the kubelet refuses it, the pod is on it."""
-    huge = {"nvidia.com/gpu": "9P"}
-    status = status_of(
-        nodes=[gpu_node("jetson-1")], pods=[pod("here", limits=huge), pod("nowhere", node="ghost", limits=huge)]
-    )
-    here, nowhere = sorted(status.nodes, key=lambda node: node.name != "jetson-1")
-    assert here.remarks == (
-        "KAI counts 128 GPUs in use where there are 1: the same memory is promised more than once.",
-    )
-    assert {each.name for gpu in nowhere.gpus for each in gpu.shares} == {"nowhere"}
-
-
 def test_labels_of_one_pod_make_no_more_gpu_groups_than_a_node_has_gpus() -> None:
     labels = {f"runai-gpu-group/{number}": f"g{number}" for number in range(20_000)}
     many = pod("a", annotations={"gpu-fraction": "0.5"}, labels=labels)
     assert len(_only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[many])).gpus) == 128
+
+
+def test_the_operators_default_mig_strategy_makes_no_mig_node_of_gpus_without_mig() -> None:
+    labels = {"nvidia.com/mig.capable": "false", "nvidia.com/mig.strategy": "single"}
+    node = gpu_node("x86-1", memory_mib=15360, labels=labels)
+    status = status_of(nodes=[node], pods=[reservation("g", node="x86-1"), share("a", "g", node="x86-1", mib=300)])
+    read = _only_node(status)
+    assert read.sharing.value == "kai"
+    assert (status.summary.shared_mib, status.summary.free_mib) == (15300, 15000)
+
+
+def test_slices_are_shown_as_mig_and_nothing_is_missed_where_all_gpus_are_sliced() -> None:
+    node = gpu_node("x86-1", labels={"nvidia.com/mig.strategy": "mixed"})
+    node["status"]["allocatable"] = {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "7"}
+    read = _only_node(status_of(nodes=[node]))
+    assert (read.sharing.value, read.remarks) == ("mig", ())
+    assert read.sharing.proof == "Node x86-1 metadata.labels[nvidia.com/mig.strategy]"
+
+
+def test_a_pod_that_names_its_node_and_asks_for_a_billion_gpus_takes_no_memory_of_the_map() -> None:
+    greedy = pod("greedy", node="jetson-1", phase="Pending", limits={"nvidia.com/gpu": "1G"})
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[greedy]))
+    assert ([gpu.use for gpu in node.gpus], [each.name for each in node.other_pods]) == (["free"], ["greedy"])
+
+
+def test_a_node_that_is_gone_is_named_so_with_its_pods_and_is_not_counted() -> None:
+    status = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g", node="old"), share("a", "g", node="old")])
+    assert (status.summary.nodes, status.summary.gpu_nodes) == (1, 1)
+    gone = status.nodes[-1]
+    assert (gone.name, gone.ready.value, gone.ready.proof) == ("old", None, "Node old: is gone")
+    assert [each.name for gpu in gone.gpus for each in gpu.shares] == ["a"]

@@ -104,11 +104,25 @@ def test_a_frontend_of_remote_gpus_has_none_of_its_own(api: ApiServer, cluster: 
 
 @pytest.mark.parametrize(
     ("quantity", "mib"),
-    [("128Gi", 131072), ("131072Mi", 131072), ("134217728Ki", 131072), ("137438953472", 131072), ("1Ti", 1048576)],
+    [
+        *(("128Gi", 131072), ("131072Mi", 131072), ("134217728Ki", 131072), ("137438953472", 131072), ("1Ti", 1048576)),
+        # As virtual kubelets report it.
+        *(("100G", 95367), ("0.5Ti", 524288), ("137438953472000m", 131072)),
+    ],
 )
 def test_memory_is_mib_whatever_the_unit(api: ApiServer, cluster: Cluster, quantity: str, mib: int) -> None:
     api.serve("/api/v1/nodes", {"items": [node("a", memory=quantity)]})
     assert cluster.nodes()["a"].memory_mib == mib
+
+
+def test_a_thousand_gpus_are_read_as_the_api_server_writes_them(api: ApiServer, cluster: Cluster) -> None:
+    many = node("a")
+    many["status"]["allocatable"] = {"nvidia.com/gpu": "1k"}
+    api.serve("/api/v1/nodes", {"items": [many]})
+    assert cluster.nodes()["a"].gpus == 1000
+    limited = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1k"}}}]}
+    api.serve("/api/v1/pods", {"items": [{"metadata": {"name": "p", "namespace": "n"}, "spec": limited}]})
+    assert cluster.pods()[0].gpus == 1000
 
 
 def test_a_node_that_just_joined_has_nothing_yet(api: ApiServer, cluster: Cluster) -> None:
@@ -189,7 +203,7 @@ def test_a_closed_port_is_found_out_at_once_and_says_what_to_check(tmp_path: Pat
     assert time.monotonic() - start < _SECONDS
     assert isinstance(error, ClusterUnreachableError)
     assert f"No answer from the cluster at {server} (context 'loopback' of {tmp_path / 'kubeconfig'})" in str(error)
-    assert "kubectl --context loopback get nodes" in str(error)
+    assert f"kubectl --kubeconfig {tmp_path / 'kubeconfig'} --context loopback get nodes" in str(error)
 
 
 def test_a_server_that_never_answers_costs_the_clients_bound_and_no_more(
@@ -268,15 +282,29 @@ def test_a_server_with_an_unknown_certificate_authority_is_not_trusted(tmp_path:
     assert "CERTIFICATE_VERIFY_FAILED" in str(error)
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_refusal_is_not_an_unreachable_cluster_and_asks_for_rights(
-    api: ApiServer, cluster: Cluster, status: int
-) -> None:
-    api.fail("/api/v1/nodes", status)
+def test_a_refusal_is_not_an_unreachable_cluster_and_asks_for_rights(api: ApiServer, cluster: Cluster) -> None:
+    api.fail("/api/v1/nodes", 403)
     error = _fails(cluster, Cluster.nodes)
     assert not isinstance(error, ClusterUnreachableError), "waiting would not help"
-    assert f"refuses GET /api/v1/nodes to context 'loopback' ({status})" in str(error)
+    assert "refuses GET /api/v1/nodes to context 'loopback' (403)" in str(error)
     assert "cluster-admin" in str(error)
+
+
+def test_a_login_that_has_ended_asks_for_a_new_one_and_not_for_rights(api: ApiServer, cluster: Cluster) -> None:
+    api.fail("/api/v1/nodes", 401)
+    error = _fails(cluster, Cluster.nodes)
+    assert not isinstance(error, ClusterUnreachableError), "waiting would not help"
+    assert "does not accept the login of context 'loopback' (401)" in str(error)
+    assert "--context loopback auth whoami" in str(error)
+    assert "cluster-admin" not in str(error)
+
+
+def test_an_answer_that_was_spoilt_on_its_way_is_none(cluster: Cluster) -> None:
+    def spoilt(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx2.ByteStream(b"no gzip"))
+
+    client = httpx2.Client(transport=httpx2.MockTransport(spoilt), base_url=cluster.server)
+    assert isinstance(_fails(Cluster(cluster.chosen, client)), ClusterUnreachableError)
 
 
 @pytest.mark.parametrize("status", [302, 429, 500, 503])

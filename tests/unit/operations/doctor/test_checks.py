@@ -85,6 +85,45 @@ def test_a_gpu_that_a_reservation_pod_can_not_open_is_told_however_nvml_says_it(
     assert "KA0506" not in found
 
 
+def test_nobody_is_told_to_repair_a_shard_which_would_come_back_without_its_placement(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    world.lists["shards"].clear()
+    [problem] = world.diagnosis(api, tmp_path).problems
+    assert [each.check.code for each in problem.all] == ["KA0211", "KA0105"]
+    assert all("helm upgrade kai-scheduler" in each.remedy and "repair" not in each.remedy for each in problem.all)
+
+
+def test_the_log_to_read_is_that_of_the_plugin_on_the_node_wherever_it_was_installed(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    world.one("daemonsets", "nvidia-device-plugin-daemonset")["metadata"]["namespace"] = "kube-system"
+    plugin = world.one("pods", "plugin-1")
+    plugin["metadata"]["namespace"], plugin["status"] = "kube-system", {"phase": "Running"}
+    judged = fired(world.diagnosis(api, tmp_path))["KA0306"]
+    assert judged.remedy == "Read its log: kubectl --namespace kube-system logs plugin-1 --all-containers"
+
+
+@pytest.mark.parametrize("label", ["0", "99"])
+def test_a_memory_of_which_nothing_is_shared_is_found(label: str, api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    do.label("nvidia.com/gpu.memory", label)(world)
+    [problem] = world.diagnosis(api, tmp_path).problems
+    assert problem.cause.check.code == "KA0404"
+    assert problem.cause.finding.what.endswith(
+        f"the label nvidia.com/gpu.memory is '{label}', of which KAI shares nothing."
+    )
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared"])
+def test_a_node_that_advertises_slices_alone_advertises_its_gpu(resource: str, api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    do.allocatable("jetson-1", **{"nvidia.com/gpu": "0", resource: "7"})(world)
+    assert "KA0403" not in fired(world.diagnosis(api, tmp_path))
+
+
 def test_a_pod_with_several_gpus_is_looked_for_in_each_of_its_groups(api: ApiServer, tmp_path: Path) -> None:
     world = world_of(jetson)
     labels = {f"runai-gpu-group/{group}": group for group in (GROUP, "nobody")}

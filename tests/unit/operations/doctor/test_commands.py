@@ -103,6 +103,12 @@ def test_a_code_that_no_check_has_is_a_wrong_option(world: World, api: ApiServer
     assert "KA9999" in result.output
 
 
+def test_nothing_is_called_well_where_no_check_is_left(world: World, api: ApiServer) -> None:
+    result = _run(world, api, "--only", "kai", "--skip", "kai")
+    assert result.exit_code == ExitStatus.USAGE
+    assert "leave no check" in result.stderr
+
+
 def test_warnings_fail_where_they_are_to(world: World, api: ApiServer) -> None:
     world.scale("podgroup-controller")
     assert _run(world, api).exit_code == ExitStatus.WARNINGS
@@ -142,6 +148,32 @@ def test_a_pod_is_one_sentence_with_evidence(world: World, api: ApiServer) -> No
     assert _run(world, api, "pod", "arm").exit_code == ExitStatus.WELL
     said = json.loads(_run(world, api, "pod", "waits", "--json").stdout)
     assert (said["sentence"], said["code"], said["runs"]) == (first, "KA0205", False)
+
+
+_ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+"""What sets a terminal's title, clears it, colours it and turns text round."""
+
+
+def test_nothing_that_a_pod_says_of_itself_commands_the_terminal(world: World, api: ApiServer) -> None:
+    refused = fraction("refused")
+    refused["metadata"]["annotations"]["gpu-memory"] = f"{_ESCAPES}4Gi"
+    world.lists["pods"] += [refused, fraction("waits")]
+    said = unschedulable(f"no\n{_ESCAPES}room")
+    world.lists["podgroups"] += [pod_group("pg-waits", **said), pod_group("pg-refused")]
+    for options in ((), ("pod", "refused"), ("pod", "waits")):
+        output = _run(world, api, *options).stdout
+        assert "4Gi" in output or "room" in output
+        assert all(line.isprintable() for line in output.splitlines())
+
+
+@pytest.mark.parametrize("options", [("--context", "prod"), ("--stack", "x86"), ("--json",)])
+def test_an_option_before_pod_is_refused_since_pod_would_look_at_another_cluster(
+    options: tuple[str, ...], world: World, api: ApiServer
+) -> None:
+    result = _run(world, api, *options, "pod", "arm")
+    assert result.exit_code == ExitStatus.USAGE
+    assert f"{options[0]} stands before `pod`" in " ".join(result.stderr.replace("│", "").split())
+    assert api.asked == []
 
 
 def test_a_pod_that_is_not_there_could_not_be_looked_at(world: World, api: ApiServer) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from manifests.node_labels import PLATFORM
-from operations.doctor.check import SUPPRESS, Category, Severity
+from operations.doctor.check import SUPPRESS, Category, Finding, Severity, Subject
+from operations.doctor.checks import CHECKS
 from operations.doctor.diagnosis import Choice, Diagnosis, Judged
-from operations.doctor.facts import Source
+from operations.doctor.facts import Facts, Source
 from operations.doctor.report import exit_status, report
 from operations.exit_status import ExitStatus
 from tests.support.api_server import ApiServer
@@ -52,7 +53,24 @@ def test_a_remedy_changes_the_stack_that_was_looked_at_and_no_other(api: ApiServ
     world.label("jetson-1", PLATFORM, None)
     [problem] = world.diagnosis(api, tmp_path).problems
     assert problem.cause.remedy == "Put them back: `kai-anywhere repair --stack jetson`."
-    assert Judged(problem.cause.check, problem.cause.finding).remedy.endswith("repair --stack STACK`.")
+    assert Judged(problem.cause.check, problem.cause.finding, Facts().names).remedy.endswith("repair --stack STACK`.")
+
+
+def test_a_remedy_names_the_namespaces_of_this_cluster(api: ApiServer, tmp_path: Path) -> None:
+    """Somebody else's GPU Operator and KAI may be anywhere."""
+    world = well()
+    for deployment in world.lists["deployments"]:
+        if deployment["metadata"]["name"] == "gpu-operator":
+            deployment["metadata"]["namespace"] = "nvidia"
+    spec = world.one("configs", "kai-config")["spec"]
+    spec |= {"namespace": "kai", "global": {"schedulerName": "kai", "nodePoolLabelKey": "pool"}}
+    spec["binder"]["resourceReservation"]["namespace"] = "reserved"
+    names = world.facts(api, tmp_path).names
+    remedies = [check.remedy_of(Finding(Subject("Node", "n"), ""), names) for check in CHECKS]
+    for text in ("nvidia get pods", "--namespace kai logs", "--namespace reserved get pods", "label node n pool-"):
+        assert any(text in remedy for remedy in remedies)
+    for usual in ("--namespace gpu-operator", "--namespace kai-scheduler", "kai-resource-reservation", "node-pool-"):
+        assert not any(usual in remedy for remedy in remedies)
 
 
 def test_a_cause_of_one_node_explains_nothing_of_another(api: ApiServer, tmp_path: Path) -> None:

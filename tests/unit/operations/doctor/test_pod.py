@@ -58,6 +58,14 @@ def test_a_pod_that_does_not_fit_is_told_what_is_left_where(api: ApiServer, tmp_
     assert any("no nodes with enough resources" in line for line in verdict.evidence)
 
 
+def test_a_pod_is_named_once_in_its_sentence(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.lists["pods"].append(fraction("waits", labels={"kai.scheduler/queue": "nobodys"}))
+    assert _why(world, "waits", api, tmp_path).sentence == (
+        "Pod default/waits is Pending because it is submitted to queue 'nobodys', which is not there."
+    )
+
+
 def test_what_stands_in_the_way_of_binding_is_the_reason(api: ApiServer, tmp_path: Path) -> None:
     world = well()
     _waiting(world)

@@ -12,7 +12,7 @@ from gpu_sharing.model import Strategy
 from operations.errors import OperationError
 from operations.plan.live import scene_of_cluster
 from operations.plan.machines import Scene
-from operations.plan.report import PlanReport, plan
+from operations.plan.report import PlanReport, plan, text
 from testbed.stacks import jetson, parse
 
 _QUEUE = {"metadata": {"name": "default-queue"}, "spec": {"resources": {"gpu": {"quota": 0, "limit": 0.75}}}}
@@ -193,6 +193,12 @@ def test_what_cant_be_read_is_said_or_ends_the_plan() -> None:
     assert _scene(unseen=(Unseen("KAI's queues", "no right"),)).remarks == ("Not looked at: KAI's queues (no right)",)
     with pytest.raises(OperationError, match="The cluster's pods can't be read: no right"):
         _scene(unseen=(Unseen("pods", "no right"),))
+
+
+def test_nothing_that_a_pod_asks_for_commands_the_terminal() -> None:
+    lines = text(plan(_scene(_pod("odd", "\x1b]0;owned\x074Gi", node="n")), ())).splitlines()
+    assert "4Gi" in lines[-1]
+    assert all(line.isprintable() for line in lines)
 
 
 def test_a_pod_that_cant_be_read_is_left_out_and_named() -> None:

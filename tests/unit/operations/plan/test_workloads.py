@@ -140,6 +140,12 @@ def _annotated(value: object) -> dict[str, Any]:
         (_owner("Job", {}, annotations={"kai.scheduler/min-member": "all"}), "is 'all': give a whole number above 0"),
         ({"metadata": {}}, "an object without a kind without a name: kind: Field required"),
         ("text", "which is no Kubernetes object"),
+        ({"kind": "List", "items": ["text"]}, "holds 'text', which is no Kubernetes object"),
+        (
+            _pod(containers=[{"name": "main", "resources": {"limits": ["1"]}}]),
+            "resources.limits: Input should be a valid",
+        ),
+        (_pod(tolerations=[{"effect": ["NoSchedule"]}]), "tolerations.0.effect"),
     ],
 )
 def test_what_cant_be_planned_is_refused_with_its_place(document: object, why: str) -> None:

@@ -55,6 +55,13 @@ def test_the_text_ends_with_lines_that_can_be_pasted() -> None:
     assert all(each in text for each in NOT_SEEN.values())
 
 
+def test_nothing_that_the_pod_logs_commands_the_terminal() -> None:
+    tried = [Attempt(BY_NAME["plain"], Symptom.OTHER, ("\x1b]0;owned\x07no GPU",))]
+    text = Result("jetson-1", parse(stack_of_one()), (44,), tried, VALID).text()
+    assert "no GPU" in text
+    assert all(line.isprintable() for line in text.splitlines())
+
+
 def test_what_the_host_has_said_is_not_called_unseen() -> None:
     tried = [Attempt(BY_NAME["variables"], Symptom.HELD, ())]
     seen = VALID | dict.fromkeys(NOT_SEEN, "R36.4.3")

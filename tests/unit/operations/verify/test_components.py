@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from operations.__main__ import app
 from operations.exit_status import ExitStatus
 from operations.verify import components
-from operations.verify.steps import Outcome, Report
+from operations.verify.steps import Outcome, Report, Step
 from testbed.stacks import STACK_FILES
 from tests.support.api_server import ApiServer
 from tests.support.doctor import PATHS, World, well
@@ -104,3 +104,10 @@ def _stack(config_path: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> W
     monkeypatch.setattr("operations.reading.ROOT", folder)
     monkeypatch.setenv("KUBECONFIG", config_path)
     return well()
+
+
+def test_nothing_that_a_pod_logs_commands_the_terminal() -> None:
+    step = Step(name="cuda", outcome=Outcome.FAILED, says="ended\x1b[2J.", evidence=("  log: \x1b]0;owned\x07no GPU",))
+    first, second, *_ = Report(steps=(step,)).text().splitlines()
+    assert (first.isprintable(), second.isprintable()) == (True, True)
+    assert second.startswith(" " * 12 + "log:")
