@@ -112,6 +112,9 @@ class KaiAnywhere(pulumi.ComponentResource):
             kubeconfig=args.kubeconfig,
             # Preflight compares it with the cluster behind the context on the next run.
             cluster_identifier=args.cluster_uid,
+            # Without it a ConfigMap whose content changes is deleted and made anew: no pod gets a remote GPU meanwhile,
+            # and no new pod starts that mounts it.
+            enable_config_map_mutable=True,
             opts=pulumi.ResourceOptions(parent=self),
         )
         labeller = Labeller(provider, args.kubeconfig, together=args.few_resources)

@@ -327,7 +327,7 @@ def test_node_labels_take_fields_back_that_somebody_edited() -> None:
 
 
 def test_the_provider_knows_the_cluster_by_its_identity_alone() -> None:
-    expected = {"clusterIdentifier": CLUSTER_UID, "kubeconfig": KUBECONFIG}
+    expected = {"clusterIdentifier": CLUSTER_UID, "kubeconfig": KUBECONFIG, "enableConfigMapMutable": "true"}
     stack = changed(jetson(), "cluster.kubeconfig", "/etc/kubernetes/admin.conf")
     for each in (jetson(), changed(stack, "cluster.context", "edge")):
         assert preview(each).by_key[PROVIDER].inputs == expected
@@ -335,7 +335,7 @@ def test_the_provider_knows_the_cluster_by_its_identity_alone() -> None:
 
 def test_a_preview_without_a_cluster_has_no_identity_and_contacts_nothing() -> None:
     inputs = preview(jetson(), cluster_uid=None).by_key[PROVIDER].inputs
-    assert inputs == {"kubeconfig": "~/.kai-anywhere/clusters/none"}
+    assert inputs == {"kubeconfig": "~/.kai-anywhere/clusters/none", "enableConfigMapMutable": "true"}
 
 
 def test_a_webhook_stack_has_the_server_instead_of_the_policy() -> None:
