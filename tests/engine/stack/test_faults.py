@@ -82,7 +82,7 @@ def test_no_settings_at_all_say_where_to_copy_them_from(stack: Stack) -> None:
 
 def test_an_unreachable_cluster_stops_up(stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path) -> None:
     settings = changed(stack.settings, "cluster.kubeconfig", str(kubeconfig_for_nobody(tmp_path, cluster)))
-    refused(stack, settings, cluster, "No answer from the cluster at https://127.0.0.1:", "kubectl --context")
+    refused(stack, settings, cluster, "No answer from the cluster at https://127.0.0.1:", "kubectl --kubeconfig")
 
 
 def test_a_stack_never_deployed_can_be_previewed_without_a_cluster(
