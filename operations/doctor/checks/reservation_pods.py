@@ -136,7 +136,8 @@ CHECKS = (
         symptom="The log says `unable to initialize NVML:` and `Driver Not Loaded`, `Insufficient Permissions` or "
         "`Unknown Error`, or it says `found 0 devices, 1 was expected`.",
         cause="The libraries are there, and the device files are not, or the pod may not open them: on a Jetson they "
-        "are of root and group video. `Unknown Error` and `found 0 devices`: its container's device cgroup lacks them.",
+        "are of root and group video. `Unknown Error`: its container's device cgroup lacks them. `found 0 devices`: "
+        "only the GPU's own is missing or closed, or device plugin and runtime do not agree on its name.",
         remedy="On a Jetson, raise reservation.privilege (`make probe-privilege` asks the board how far). Elsewhere "
         "load the driver on the host (nvidia-smi), and give reservation pods RuntimeClass nvidia (KA0516).",
         source="KAI v0.17.0 pkg/resourcereservation/discovery; NVML of driver 580.159.04 in containers of runc",
