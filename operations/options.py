@@ -23,3 +23,6 @@ Stack = Annotated[
     typer.Option("--stack", callback=stack_name, help="The stack: its settings stand in Pulumi.<stack>.yaml."),
 ]
 Context = Annotated[str | None, typer.Option("--context", help="A context of the kubeconfig, in place of the stack's.")]
+SimulatorOnly = Annotated[
+    bool, typer.Option("--simulator", help="On the simulator, whichever cluster KUBECONFIG or the settings name.")
+]

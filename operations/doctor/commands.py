@@ -34,6 +34,7 @@ from toolchain.programs import LANGUAGE_PYTHON, PULUMI
 _AGAIN_SECONDS = 2.0
 
 app = typer.Typer(
+    name="doctor",
     invoke_without_command=True,
     help="Say what is wrong with the cluster: the cause first, with evidence and a remedy. Changes nothing.",
 )

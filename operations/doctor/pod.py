@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cluster.access.answers import Pod
@@ -66,61 +66,56 @@ def find_pod(facts: Facts, name: str, namespace: str) -> Pod:
 
 
 def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
-    """Say in one sentence why a pod is as it is."""
+    """Say in one sentence why a pod is as it is: by a check, else by KAI's arithmetic, else by what was said of it."""
     where = f"Pod {pod.namespace}/{pod.name}"
-    reason = _cause(diagnosis, pod)
     if _runs(pod):
         ended = "has succeeded" if pod.phase == "Succeeded" else "runs"
-        return PodVerdict(
-            pod,
-            runs=True,
-            sentence=f"{where} {ended} on node {pod.node}.",
-            evidence=tuple(f"GPU group {group}" for group in gpu_groups(pod.as_manifest())),
-        )
-    state = _state(pod)
-    arithmetic = _arithmetic(facts, pod)
-    if reason is not None and reason[0].check.code != _GENERIC:
-        cause, own = reason
-        evidence = [
-            *cause.finding.evidence,
-            *(own.finding.evidence if own is not cause else ()),
-            *_statements(facts, pod),
-        ]
-        return PodVerdict(
-            pod,
-            runs=False,
-            sentence=f"{where} is {state} because {_clause(pod, cause.finding.what)}",
-            evidence=tuple(dict.fromkeys(evidence)),
-            code=cause.check.code,
-            remedy=cause.remedy,
-        )
+        groups = tuple(f"GPU group {group}" for group in gpu_groups(pod.as_manifest()))
+        return PodVerdict(pod, runs=True, sentence=f"{where} {ended} on node {pod.node}.", evidence=groups)
+    subject = f"{where} is {_state(pod)}"
+    cause = _cause(diagnosis, pod)
     statements = tuple(_statements(facts, pod))
-    kept = facts.snapshot
-    words = next((statement.words for statement in said_of(pod, kept.group_of(pod), kept.bind_request_of(pod))), None)
-    if arithmetic is not None:
-        why, details = arithmetic
+    if cause is not None and cause[0].check.code != _GENERIC:
+        return _of_check(pod, subject, *cause, statements)
+    if (why := _arithmetic(facts, pod)) is not None:
         return PodVerdict(
             pod,
             runs=False,
-            sentence=f"{where} is {state} because {_clause(pod, why)}",
-            evidence=(*details, *statements),
+            sentence=f"{subject} because {_clause(pod, why.sentence)}",
+            evidence=(*why.free, *statements),
             code=_GENERIC,
             remedy="Wait until others end, or ask for less: `kai-anywhere plan --live` says what would fit.",
         )
-    if statements:
+    describe = f"kubectl --namespace {pod.namespace} describe pod {pod.name}"
+    if not statements:
         return PodVerdict(
             pod,
             runs=False,
-            sentence=f"{where} is {state}: {words or statements[0].partition(': ')[2] or statements[0]}",
-            evidence=statements,
-            code=reason[0].check.code if reason else None,
-            remedy=f"kubectl --namespace {pod.namespace} describe pod {pod.name}",
+            sentence=f"{subject}, and nobody has said why yet.",
+            remedy=f"Ask again in a minute; {describe} has its events.",
         )
+    kept = facts.snapshot
+    words = next((said.words for said in said_of(pod, kept.group_of(pod), kept.bind_request_of(pod))), None)
     return PodVerdict(
         pod,
         runs=False,
-        sentence=f"{where} is {state}, and nobody has said why yet.",
-        remedy=f"Ask again in a minute; kubectl --namespace {pod.namespace} describe pod {pod.name} has its events.",
+        sentence=f"{subject}: {words or statements[0].partition(': ')[2] or statements[0]}",
+        evidence=statements,
+        code=cause[0].check.code if cause else None,
+        remedy=describe,
+    )
+
+
+def _of_check(pod: Pod, subject: str, cause: Judged, own: Judged, statements: Iterable[str]) -> PodVerdict:
+    """What a check found: the cause, and beside it the finding that names the pod."""
+    evidence = [*cause.finding.evidence, *(own.finding.evidence if own is not cause else ()), *statements]
+    return PodVerdict(
+        pod,
+        runs=False,
+        sentence=f"{subject} because {_clause(pod, cause.finding.what)}",
+        evidence=tuple(dict.fromkeys(evidence)),
+        code=cause.check.code,
+        remedy=cause.remedy,
     )
 
 
@@ -186,7 +181,15 @@ def _statements(facts: Facts, pod: Pod) -> Iterator[str]:
     yield from facts.events_of("Pod", pod.namespace, pod.name)
 
 
-def _arithmetic(facts: Facts, pod: Pod) -> tuple[str, tuple[str, ...]] | None:
+@dataclass(frozen=True)
+class _NoRoom:
+    """Why KAI can't place a pod, as a sentence, and what is free on each node."""
+
+    sentence: str
+    free: tuple[str, ...]
+
+
+def _arithmetic(facts: Facts, pod: Pod) -> _NoRoom | None:
     """Why KAI can't place the pod, as its arithmetic has it, with what is free where; None where it could."""
     if pod.node or pod.scheduler != facts.scheduler_name or {Source.NODES, Source.PODS} & facts.unseen.keys():
         return None
@@ -201,7 +204,7 @@ def _arithmetic(facts: Facts, pod: Pod) -> tuple[str, tuple[str, ...]] | None:
     packing = place([machine.node for machine in scene.machines], workloads, scene.queues, scene.strategy)
     for waiting in packing.pending:
         if waiting.pod.name == name:
-            return waiting.why.text, tuple(_free(use) for use in packing.nodes[:_NODES])
+            return _NoRoom(waiting.why.text, tuple(_free(use) for use in packing.nodes[:_NODES]))
     return None
 
 

@@ -13,7 +13,7 @@ from config.stack import StackConfigError
 from operations import engine
 from operations.engine_events import failed
 from operations.errors import OperationError
-from operations.options import Stack
+from operations.options import SimulatorOnly, Stack
 from operations.pull_request import report
 from operations.pull_request import review as previews
 from operations.pull_request.comment import (
@@ -31,12 +31,7 @@ from operations.redaction import Redactor, environment_secrets
 from operations.stack_file import raw_settings, stack_names
 from operations.target import ROOT, Target, open_target
 
-app = typer.Typer(add_completion=False)
-
 Out = Annotated[Path, typer.Option("--out", help="The folder that gets the texts.")]
-SimulatorOnly = Annotated[
-    bool, typer.Option("--simulator", help="On the simulator, whichever cluster KUBECONFIG or the settings name.")
-]
 Folder = Annotated[str, typer.Option("--folder", help="Where the stacks' files are in the repository.")]
 PullRequest = Annotated[int, typer.Option("--pull-request", min=1, help="Its number.")]
 _RUN_URL = re.compile(r"https://[\w.:-]+(/[\w.-]+)*")
@@ -49,7 +44,6 @@ _IN_STEP = "no-drift"
 """The file that says that a check ended and found nothing: an issue is closed for no other reason."""
 
 
-@app.command()
 def review(stack: Stack = "jetson", out: Out = Path("review"), *, on_simulator: SimulatorOnly = False) -> None:
     """Preview with the policy pack; write comment.md, and the report for the job that posts, whatever comes of it."""
     redactor = Redactor(environment_secrets(os.environ))
@@ -73,7 +67,6 @@ def review(stack: Stack = "jetson", out: Out = Path("review"), *, on_simulator: 
         raise OperationError(f"pulumi preview failed (status {status}); the reason is above.")
 
 
-@app.command()
 def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
     """Compare the cluster with the program, and judge the state; where anything is wrong, write issue.md and fail."""
     redactor = Redactor(environment_secrets(os.environ))
@@ -99,7 +92,6 @@ def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
     raise OperationError(f"The check of stack '{stack}' failed (status {status}); the reason is above.")
 
 
-@app.command()
 def post(  # noqa: PLR0913 - all by name
     *,
     stack: Stack = "jetson",
@@ -140,7 +132,6 @@ def post(  # noqa: PLR0913 - all by name
         raise OperationError(str(error)) from error
 
 
-@app.command()
 def retire(pull_request: PullRequest, folder: Folder = "") -> None:
     """Say it in the comments of stacks that the pull request does not concern any more; on GitHub, in a job.
 

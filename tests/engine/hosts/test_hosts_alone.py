@@ -79,8 +79,8 @@ class TestCommands:
         for name, value in stack.environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("KUBECONFIG", raising=False)
-        for module in ("operations.target", "operations.__main__", "operations.reading", "operations.fleet.states"):
-            monkeypatch.setattr(f"{module}.ROOT", stack.folder)
+        for module in ("target", "charts.commands", "reading", "fleet.states"):
+            monkeypatch.setattr(f"operations.{module}.ROOT", stack.folder)
         yield
         assert not (stack.folder / ".simulator").exists(), "nothing is simulated"
 

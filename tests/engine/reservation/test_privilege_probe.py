@@ -65,9 +65,10 @@ CLOSED = failed("unable to get device count: Insufficient Permissions")
 SILENT: Json = {"state": {"running": {}}, "log": "Looking for GPU device id for pod"}
 COMMAND = """
 import pathlib, sys
-from operations import __main__ as commands
+from operations.__main__ import main
+from operations.privilege_probe import commands
 commands.ROOT = pathlib.Path(sys.argv.pop(1))
-commands.main()
+main()
 """
 """The command as make runs it, on a stack file of the test's own."""
 

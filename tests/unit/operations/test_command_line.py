@@ -60,9 +60,9 @@ def test_a_full_disk_is_told_where_the_output_goes() -> None:
 
 
 def test_a_lock_file_that_can_not_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("operations.__main__.ROOT", STACK_FILES)
-    monkeypatch.setattr("operations.__main__.Helm.installed", lambda: None)
-    monkeypatch.setattr("operations.__main__.stack_images.images", lambda *_: ())
+    monkeypatch.setattr("operations.charts.commands.ROOT", STACK_FILES)
+    monkeypatch.setattr("operations.charts.commands.Helm.installed", lambda: None)
+    monkeypatch.setattr("operations.charts.commands.stack_images.images", lambda *_: ())
     done = CliRunner().invoke(app, ["images", "--no-digests", "--lock", str(tmp_path / "none" / "images.json")])
     assert "images.json can't be written: No such file or directory. Choose another one" in str(done.exception)
 

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from cluster.access.client import Cluster
 from config.stack import StackSettings
 from manifests.versions import KAI_SCHEDULER
-from operations import __main__ as commands
 from operations import scratch
+from operations.__main__ import app
 from operations.doctor.hosts.answer import HostReport
 from operations.errors import OperationError
-from operations.privilege_probe import host, run
+from operations.privilege_probe import commands, host, run
 from operations.privilege_probe.ladder import LADDER
 from operations.privilege_probe.report import NOT_SEEN
 from operations.target import folder
@@ -46,7 +46,7 @@ def _stack(monkeypatch: pytest.MonkeyPatch, stack: Json) -> None:
 
 
 def _run(*options: str) -> tuple[int, str, str, BaseException | None]:
-    done = CliRunner().invoke(commands.app, ["probe-privilege", "--node", "jetson-1", *options])
+    done = CliRunner().invoke(app, ["probe-privilege", "--node", "jetson-1", *options])
     return done.exit_code, done.stdout, done.stderr, done.exception
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from operations.__main__ import app
 from operations.errors import OperationError
-from operations.pull_request.commands import app
 from operations.pull_request.comment import marker
 from operations.pull_request.github import GitHub, GitHubError
 from tests.support.github_server import HEAD, REPOSITORY, TOKEN, GitHubServer, running

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from operations.__main__ import app
 from operations.engine_events import Finding, parse_events
 from operations.policy_check import PACK, Pack
 from operations.pull_request import base_pack, report
-from operations.pull_request.commands import app
 from operations.pull_request.comment import LIMIT_BYTES, Occasion, marker
 from operations.pull_request.verified import _KINDS, Changes, Verified, kind_of, posted_comment
 from operations.redaction import HIDDEN, Redactor

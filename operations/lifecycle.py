@@ -1,0 +1,110 @@
+"""A stack from its first `up` to its end: on a cluster, or on its simulator."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import typer
+
+import simulator
+from cluster.access.client import Cluster
+from cluster.preflight.run import run_preflight
+from operations import engine, sharing, summary
+from operations.options import Stack
+from operations.target import ROOT, Target, folder, open_target
+from simulator.api import client
+
+_SUMMARY_WIDTH = 110
+
+
+def up(stack: Stack = "jetson") -> None:
+    """Install the stack: on your cluster after you said yes, on the simulator at once."""
+    with open_target(stack) as target:
+        _up(target)
+
+
+def repair(stack: Stack = "jetson") -> None:
+    """Put back what was changed outside of Pulumi: compare with the stack's own cluster, then install again."""
+    with open_target(stack) as target:
+        _up(target, "--refresh")
+
+
+def preview(stack: Stack = "jetson") -> None:
+    """Show what `up` would change."""
+    with open_target(stack) as target:
+        engine.check_context(target)
+        engine.select_stack(target)
+        engine.bind_cluster(target)
+        engine.pulumi(target, "preview", "--stack", stack)
+
+
+def down(stack: Stack = "jetson") -> None:
+    """Remove the stack; the simulator is stopped and keeps its data."""
+    with open_target(stack, start=False) as target:
+        engine.destroy(target)
+        if target.simulated:
+            simulator.down(folder(stack) / "cluster")
+            typer.echo(f"The simulator of stack '{stack}' is stopped. `make reset STACK={stack}` forgets its data.")
+
+
+def reset(stack: Stack = "jetson") -> None:
+    """Stop the stack's simulator and forget it, with the stack's state."""
+    # The folder itself stays, with the lock of commands that wait for one another.
+    existed = any((folder(stack) / name).exists() for name in ("cluster", "project", "state"))
+    simulator.reset(folder(stack) / "cluster")
+    for name in ("project", "state"):
+        shutil.rmtree(folder(stack) / name, ignore_errors=True)
+    typer.echo(f"The simulator of stack '{stack}' {'is gone, with its data' if existed else 'was never started'}.")
+
+
+def preflight(stack: Stack = "jetson") -> None:
+    """Check the cluster against the stack; change nothing."""
+    with open_target(stack) as target:
+        engine.check_context(target)
+        state = engine.deployed_state(target)
+        result = run_preflight(target.settings, state, preview=False, stack=target.qualified_name)
+        for warning in result.warnings:
+            typer.echo(f"warning: {warning}")
+        if target.settings.hosts_alone:
+            typer.echo(f"Stack '{stack}' prepares hosts alone, so no cluster was asked. Only `up` asks the hosts.")
+            return
+        place = "simulator" if target.simulated else "cluster"
+        typer.echo(f"The {place} is ready for stack '{stack}'. {result.checked}")
+        for what in target.simulated:
+            typer.echo(what)
+
+
+def _up(target: Target, *options: str) -> None:
+    engine.up(target, *options)
+    typer.echo()
+    if target.settings.hosts_alone:
+        typer.echo(summary.of_hosts(target.stack, engine.outputs(target)))
+        return
+    typer.echo(_summary(target))
+    if target.runs_kai and target.settings.platform.jetsons:
+        with client(Path(str(target.settings.cluster.kubeconfig))) as api:
+            typer.echo(sharing.share(api, ROOT, width=_width()))
+
+
+def _summary(target: Target) -> str:
+    connection = Cluster.connect(target.settings.cluster)
+    try:
+        return summary.render(
+            stack=target.stack,
+            server=connection.server,
+            version=connection.version().git,
+            settings=target.settings,
+            nodes=connection.nodes(),
+            outputs=engine.outputs(target),
+            simulated=target.simulated,
+            runs_kai=target.runs_kai,
+            kubeconfig=connection.kubeconfig,
+            width=_width(),
+        )
+    finally:
+        connection.close()
+
+
+def _width() -> int:
+    """Of a summary: a narrow terminal's own."""
+    return min(_SUMMARY_WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _SUMMARY_WIDTH
