@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from operations.__main__ import app
@@ -25,6 +27,16 @@ def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
     )
+
+
+def test_the_page_of_commands_groups_them_as_the_help_does() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    tables = re.findall(r"(?m)^\| ([^|`]+) \| \|\n((?:\|.*\n)+)", page)
+    written = {group: set(re.findall(r"`([a-z-]+)", rows.replace("`--", ""))) for group, rows in tables}
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert len(commands) > 20
+    for name, command in commands.items():
+        assert name in written[command.rich_help_panel], name
 
 
 @pytest.mark.parametrize("command", ["up", "repair", "preview", "down", "preflight", "images"])
