@@ -17,18 +17,18 @@ from cluster.errors import ClusterError
 from config.stack import StackConfigError
 from operations.bundle.commands import bundle
 from operations.charts.commands import images, update
-from operations.docs_site import docs_site
 from operations.doctor.commands import app as doctor_app
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.fleet.commands import app as fleet_app
 from operations.init.commands import init
-from operations.lifecycle import down, preflight, preview, repair, reset, up
+from operations.lifecycle.commands import down, preflight, preview, repair, reset, up
 from operations.plan.commands import plan
 from operations.policy_check.commands import policy
 from operations.privilege_probe.commands import probe_privilege
 from operations.pull_request.commands import drift, post, retire, review
-from operations.release import release
+from operations.release.commands import release
+from operations.release.docs_site import docs_site
 from operations.rollback.commands import rollback
 from operations.settings.commands import app as settings_app
 from operations.stacks import stacks

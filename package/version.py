@@ -5,4 +5,4 @@ from pathlib import Path
 
 _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 VERSION = str(tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["version"])
-"""The program's own; a release's tag is the same (operations/release.py)."""
+"""The program's own; a release's tag is the same (operations/release/commands.py)."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.bill_of_materials import of_folder
+from operations.release.bill_of_materials import of_folder
 from testbed.stacks import ROOT
 from tests.support.pods.images import Builder
 

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from operations import bill_of_materials
 from operations.errors import OperationError
+from operations.release import bill_of_materials
 from operations.target import ROOT
 from operations.version import project_version
 

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from operations.__main__ import app
-from operations.docs_site import publish
 from operations.errors import OperationError
+from operations.release.docs_site import publish
 
 ADDRESS = "https://owner.github.io/name/"
 

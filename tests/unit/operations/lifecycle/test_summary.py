@@ -1,7 +1,7 @@
 """The text at the end of `make up`."""
 
 from cluster.access.answers import Node
-from operations.summary import of_hosts, render
+from operations.lifecycle.summary import of_hosts, render
 from testbed.stacks import Json, jetson, never, operator_elsewhere, parse, rungs, time_slicing, unprivileged, x86
 
 OUTPUTS: dict[str, object] = {

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from operations import release as release_module
 from operations import version as version_module
 from operations.__main__ import app
 from operations.errors import OperationError
-from operations.release import notes_of
+from operations.release import commands as release_module
+from operations.release.commands import notes_of
 from operations.version import commit, programs_text, project_version
 from package.version import VERSION
 from testbed.stacks import ROOT

@@ -7,8 +7,8 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from operations.bill_of_materials import bill, of_folder
 from operations.errors import OperationError
+from operations.release.bill_of_materials import bill, of_folder
 from testbed.stacks import ROOT
 
 BILLS = of_folder(ROOT, "1.2.3")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from operations import sharing
+from operations.lifecycle import sharing
 from testbed.stacks import ROOT
 
 _WHY = "no nodes with enough resources were found: 1 node(s) didn't have enough resources: GPU Memory."

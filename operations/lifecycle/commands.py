@@ -1,4 +1,4 @@
-"""A stack from its first `up` to its end: on a cluster, or on its simulator."""
+"""`up`, `preview`, `preflight`, `repair`, `down` and `reset`."""
 
 import shutil
 import sys
@@ -9,7 +9,8 @@ import typer
 import simulator
 from cluster.access.client import Cluster
 from cluster.preflight.run import run_preflight
-from operations import engine, sharing, summary
+from operations import engine
+from operations.lifecycle import sharing, summary
 from operations.options import Stack
 from operations.target import ROOT, Target, folder, open_target
 from simulator.api import client

@@ -1,0 +1,1 @@
+"""A release: its files, its bill of materials, its docs."""
