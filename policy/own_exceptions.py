@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
@@ -81,6 +81,20 @@ class OwnException(BaseModel):
 _LIST = TypeAdapter(list[OwnException])
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice in a mapping, as for a stack file; YAML's own way is that the last one wins."""
+
+    @override
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if str(key.value) in seen:
+                raise yaml.YAMLError(f"key '{key.value}' in line {key.start_mark.line + 1} stands twice: remove one")
+            seen.add(str(key.value))
+        return node
+
+
 def _same(accepted: object, value: object) -> bool:
     # Python's True is equal to 1; nobody who accepts one accepts the other.
     return accepted == value and isinstance(accepted, bool) == isinstance(value, bool)
@@ -123,6 +137,8 @@ def of_file(rules: frozenset[str]) -> tuple[OwnException, ...]:
     if not folder or not path.exists():
         return ()
     try:
-        return parse(yaml.safe_load(path.read_text(encoding="utf-8")), FILE, rules)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ValueError(f"{FILE} can't be read as YAML: {type(error).__name__}") from None
+        text = path.read_text(encoding="utf-8")
+        content = yaml.load(text, Loader=_Loader)  # noqa: S506 - it constructs plain values alone
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise ValueError(f"{FILE} can't be read as YAML: {' '.join(str(error).split())}") from None
+    return parse(content, FILE, rules)

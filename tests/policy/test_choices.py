@@ -231,10 +231,27 @@ class TestExceptions:
         own_exceptions.of_file.cache_clear()
         assert _told(_HOST_PATH, {}) == {}
         assert list(_told(_HOST_PATH, {"exceptions": []})) == ["privilege"]
-        file.write_text("a: [", encoding="utf-8")
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("a: [", "line 1"),
+            ("- until: 2027-02-30", "day is out of range for month"),
+            ("- {until: 2027-06-30,\n   until: 2028-06-30}", "key 'until' in line 2 stands twice: remove one"),
+            ("[" * 3000, "maximum recursion depth"),
+        ],
+        ids=["no YAML", "no date", "a key twice", "too deep"],
+    )
+    def test_a_file_that_says_nothing_or_two_things_is_a_finding_that_names_the_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
+    ) -> None:
+        monkeypatch.setenv(own_exceptions.PROGRAM_FOLDER, str(tmp_path))
+        (tmp_path / own_exceptions.FILE).write_text(text, encoding="utf-8")
         own_exceptions.of_file.cache_clear()
-        assert "can't be read as YAML" in _told(_HOST_PATH, {})["exceptions-in-use"][0]
+        [told] = _told({}, {})["exceptions-in-use"]
         own_exceptions.of_file.cache_clear()
+        assert f"{own_exceptions.FILE} can't be read as YAML: " in told
+        assert says in told
 
     def test_the_exception_of_the_page_covers_what_it_says(self) -> None:
         page = (ROOT / "docs/policy.md").read_text(encoding="utf-8")
