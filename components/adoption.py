@@ -1,13 +1,14 @@
 """What was there before the stack: kept beside it while the stack changes it, and given back when it goes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pulumi
 
 from cluster.access.client import Cluster
 from cluster.access.connection import UP_TIMEOUT_SECONDS
-from cluster.ownership.giving_back import give_back_values
+from cluster.ownership.giving_back import give_back_values, keep_values_of_others
 from components import tokens
 from components.kubernetes import this_stack
 from config.cluster import ClusterSettings
@@ -32,12 +33,14 @@ def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Clust
 
     def give_back(args: pulumi.ResourceHookArgs) -> None:
         ours = _marked(dict(args.old_inputs or {}), args.name)
-        connection = Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
-        try:
+        with _connected(cluster) as connection:
             give_back_values(connection, annotated(ours, adopted[key(ours)]))
-        finally:
-            connection.close()
 
+    def keep_others(args: pulumi.ResourceHookArgs) -> None:
+        with _connected(cluster) as connection:
+            keep_values_of_others(connection, _marked(dict(args.new_inputs or {}), args.name))
+
+    before_update = pulumi.ResourceHook(f"keep what others wrote into what {name} adopted", keep_others)
     hook = pulumi.ResourceHook(f"give back what {name} adopted: run pulumi destroy --run-program", give_back)
 
     def keep(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
@@ -53,11 +56,23 @@ def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Clust
             return None
         opts = pulumi.ResourceOptions.merge(
             args.opts,
-            pulumi.ResourceOptions(retain_on_delete=True, hooks=pulumi.ResourceHookBinding(before_delete=[hook])),
+            pulumi.ResourceOptions(
+                retain_on_delete=True,
+                hooks=pulumi.ResourceHookBinding(before_update=[before_update], before_delete=[hook]),
+            ),
         )
         return pulumi.ResourceTransformationResult(annotated(props, kept), opts)
 
     return pulumi.ResourceOptions(transformations=[keep])
+
+
+@contextmanager
+def _connected(settings: ClusterSettings) -> Iterator[Cluster]:
+    connection = Cluster.connect(settings, timeout_seconds=UP_TIMEOUT_SECONDS)
+    try:
+        yield connection
+    finally:
+        connection.close()
 
 
 def _marked(ours: "Manifest", name: str) -> "Manifest":

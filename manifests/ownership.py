@@ -87,18 +87,28 @@ def to_give_back(kept: Mapping[str, Any], ours: Mapping[str, Any], live: Mapping
     return back
 
 
-def owned(content: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an object one field manager owns, as its entry in `managedFields` says; lists are whole.
+def owned(content: Mapping[str, Any], *fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an object field managers own, as their entries in `managedFields` say; lists are whole.
 
     A refresh writes the values of others into what we remember, so values alone don't tell whose they are.
     """
     ours: dict[str, Any] = {}
     for field, value in content.items():
-        inner = fields.get(f"f:{field}")
-        if inner is not None:
-            within = isinstance(value, Mapping) and any(name.startswith("f:") for name in inner)
-            ours[field] = owned(value, inner) if within else value
+        if inner := [entry[f"f:{field}"] for entry in fields if f"f:{field}" in entry]:
+            # The field `.` is a mapping itself, whoever has what is in it.
+            ours[field] = owned(value, *inner) if isinstance(value, Mapping) and any(inner) else value
     return ours
+
+
+def beside(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """What of their values stands in none of our fields."""
+    others: dict[str, Any] = {}
+    for field, value in theirs.items():
+        if field not in ours:
+            others[field] = value
+        elif isinstance(value, Mapping) and isinstance(ours[field], Mapping) and (inner := beside(value, ours[field])):
+            others[field] = inner
+    return others
 
 
 def annotated(manifest: Manifest, kept: Mapping[str, Any]) -> Manifest:

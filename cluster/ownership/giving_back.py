@@ -6,7 +6,7 @@ from typing import Any
 from cluster.access.answers import FieldOwner
 from cluster.access.client import Cluster
 from manifests.objects import Manifest
-from manifests.ownership import BEFORE, FIELD_MANAGER, kept_values, owned, stack_of, to_give_back
+from manifests.ownership import BEFORE, FIELD_MANAGER, beside, kept_values, owned, stack_of, to_give_back
 
 DESTROYS = "KAI_ANYWHERE_DESTROYS"
 """The variable by which our commands tell the program that `pulumi destroy` runs it, which the engine does not tell.
@@ -15,7 +15,35 @@ Then it only gives back: a cluster that is not well, which may be why the stack 
 """
 GIVEN_BACK = "given-back/"
 """What field managers begin with that hold what was given back."""
+KEPT = "kept/"
+"""What the field managers begin with that hold what others wrote into an adopted object, beside our fields."""
 MANAGER_MAX = 128
+
+_TAKEN_OVER = ("kubectl", "before-first-apply", "pulumi-kubernetes", "pulumi-resource-kubernetes")
+"""Beginnings of the field managers whose fields Pulumi's Kubernetes provider makes its own at each update."""
+
+
+def keep_values_of_others(cluster: Cluster, ours: Manifest) -> None:
+    """Own what kubectl wrote into an adopted object beside our fields, before the provider updates the object.
+
+    The provider (4.25, fixCSAFieldManagers) takes kubectl's fields over first, so what it applies removes those that
+    the program does not say.
+
+    Raises:
+        ClusterError: if the cluster refuses.
+    """
+    live = cluster.find_object(ours)
+    if live is None:
+        return
+    keeper = f"{KEPT}{ours['metadata']['annotations'][FIELD_MANAGER]}"[:MANAGER_MAX]
+    theirs = [
+        entry.fields
+        for entry in live.owners
+        if not entry.subresource and (entry.manager == keeper or entry.manager.startswith(_TAKEN_OVER))
+    ]
+    if others := beside(owned(live.content, *theirs), ours):
+        bare = _bare(ours)
+        cluster.apply(bare | others | {"metadata": others.get("metadata", {}) | bare["metadata"]}, manager=keeper)
 
 
 def give_back_values(cluster: Cluster, ours: Manifest) -> None:
@@ -30,12 +58,7 @@ def give_back_values(cluster: Cluster, ours: Manifest) -> None:
     live = cluster.find_object(ours)
     if live is None:
         return
-    metadata = ours["metadata"]
-    bare = {
-        "apiVersion": ours["apiVersion"],
-        "kind": ours["kind"],
-        "metadata": {field: metadata[field] for field in ("name", "namespace") if field in metadata},
-    }
+    bare, metadata = _bare(ours), ours["metadata"]
     manager = metadata["annotations"][FIELD_MANAGER]
     fields = next((entry.fields for entry in live.owners if entry.manager == manager and not entry.subresource), {})
     back = to_give_back(kept_values(metadata["annotations"][BEFORE]), ours, owned(live.content, fields))
@@ -48,6 +71,16 @@ def give_back_values(cluster: Cluster, ours: Manifest) -> None:
         manager=f"{GIVEN_BACK}{manager}"[:MANAGER_MAX],
     )
     cluster.apply(bare, manager=manager)
+
+
+def _bare(ours: Manifest) -> Manifest:
+    """What identifies an object, and nothing else."""
+    metadata = ours["metadata"]
+    return {
+        "apiVersion": ours["apiVersion"],
+        "kind": ours["kind"],
+        "metadata": {field: metadata[field] for field in ("name", "namespace") if field in metadata},
+    }
 
 
 def not_of_siblings(labels: Mapping[str, Any], owners: Iterable[FieldOwner], manager: str) -> dict[str, Any]:

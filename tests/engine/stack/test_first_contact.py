@@ -134,6 +134,27 @@ def test_what_is_adopted_stays_its_owners_though_its_marks_were_taken_off_before
     assert _content(api, _NODE)["metadata"]["labels"][_MEMORY] == "40000"
 
 
+def test_updates_leave_of_what_is_adopted_all_that_is_not_the_stacks(stack: Stack, api: httpx2.Client) -> None:
+    before = {path: _content(api, path) for path in (_QUEUE, _NAMESPACE)}
+    stack.settings = changed(stack.settings, "cluster.adopt", _ADOPTED)
+    stack.up()
+    since = {"metadata": {"labels": {"cost-centre": "7"}}}
+    for _ in range(2):
+        # The provider takes over what kubectl wrote, at each update, and removes what the program does not say.
+        _change(api, _QUEUE, {"spec": {"resources": {"gpu": {"quota": 3}}}})
+        _change(api, _NAMESPACE, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}})
+        assert stack.up("--refresh").changed == {"kai-scheduler-queue-default-queue", "gpu-operator-namespace"}
+        assert _content(api, _QUEUE)["spec"]["priority"] == _MINE["priority"]
+        assert _content(api, _QUEUE)["spec"]["resources"]["gpu"]["quota"] == 0
+        labels = _content(api, _NAMESPACE)["metadata"]["labels"]
+        assert labels["team"] == "robots"
+        assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+        _change(api, _NAMESPACE, since)
+    stack.run("destroy", "--yes", "--skip-preview", "--run-program")
+    assert _content(api, _QUEUE) == before[_QUEUE]
+    assert _content(api, _NAMESPACE) == changed(before[_NAMESPACE], "metadata.labels.cost-centre", "7")
+
+
 @pytest.fixture
 def first(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Iterator[Stack]:
     """Another team's stack, up in the same cluster."""
