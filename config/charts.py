@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.images import PATH, REGISTRY, each_once
-from config.model import Name, Settings
+from config.model import HIDDEN, Name, Settings
 
 
 @unique
@@ -64,6 +64,13 @@ _VERSION = re.compile(r"[~^<>=!]{0,2} ?v?[0-9*][0-9A-Za-z.+*~^<>=!|, -]*(?<! )")
 
 
 def _known_source(value: str) -> str:
+    if "@" in value.partition("://")[2].partition("/")[0]:
+        raise PydanticCustomError(
+            HIDDEN,
+            "a login in the address (not shown), which would stand in plain text in Pulumi's state. Write the address "
+            "without it; for a chart that needs one, name the archive that `helm pull --username` fetched, or an OCI "
+            "registry that `helm registry login` knows",
+        )
     if _SOURCE.fullmatch(value) or (value.startswith(("/", "./", "../")) and value.isprintable()):
         return value
     raise PydanticCustomError(

@@ -17,10 +17,8 @@ from pydantic_core import PydanticCustomError
 
 from config.cluster import Distribution
 from config.images import ImageReference
-from config.model import Settings
+from config.model import HIDDEN, Settings
 from config.platform import RuntimeMode, ToolkitOwner
-
-SECRET_NAME_ERROR = "secret_name"  # noqa: S105 - the type of an error, whose found value is never printed
 
 _SECRET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
@@ -36,7 +34,7 @@ _HOST_KEY = re.compile(
 def _secret_name(value: object) -> object:
     if not isinstance(value, str) or not _SECRET_NAME.fullmatch(value):
         raise PydanticCustomError(
-            SECRET_NAME_ERROR,
+            HIDDEN,
             "not the name of a secret (letters, digits, '.', '_' and '-'; not shown, since it may be the secret "
             "itself). Store the value with `pulumi config set --secret NAME`, and write NAME here",
         )

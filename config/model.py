@@ -8,6 +8,9 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+HIDDEN = "hidden"
+"""The type of an error whose found value is never printed: it may be a secret."""
+
 
 class Settings(BaseModel):
     """A frozen, strict settings model: an unknown key is an error that names the keys there are."""

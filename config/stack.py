@@ -12,10 +12,10 @@ from config.cluster import ClusterSettings
 from config.gpu_operator import RUNTIME_MODE_VARIABLE, GpuOperatorSettings
 from config.gvirtus import FRONTENDS_NAMESPACE, GvirtusSettings
 from config.host_platform import check_hosts_of_platform, check_memory_is_known
-from config.hosts import SECRET_NAME_ERROR, HostSettings, check_hosts
+from config.hosts import HostSettings, check_hosts
 from config.installs import Installs
 from config.kai import NOT_ON_SHARED_MEMORY, KaiSettings
-from config.model import Name, NodeName, Settings
+from config.model import HIDDEN, Name, NodeName, Settings
 from config.monitoring import MonitoringSettings
 from config.platform import Platform, RuntimeMode, TegraPlatform, X86Platform
 from config.pod_guard import PodGuardSettings
@@ -374,7 +374,7 @@ def _explain(problem: ErrorDetails, origin: Callable[[Sequence[str | int]], str 
     key = ".".join([SETTINGS_KEY, *map(str, parts)])
     wrong_key = problem.get("ctx", {}).get("key") if problem["type"] in {"unknown_key", "removed_key"} else None
     place = origin([*parts, *filter(None, [wrong_key])]) if origin else None
-    hidden = problem["type"] in {"missing", SECRET_NAME_ERROR} or isinstance(value, dict | list)
+    hidden = problem["type"] in {"missing", HIDDEN} or isinstance(value, dict | list)
     match problem["type"]:
         case "missing":
             reason = "required, but missing"

@@ -3,7 +3,7 @@
 import pytest
 
 from config.charts import ChartSettings, release_line
-from testbed.stacks import assert_refused, changed, parse, x86
+from testbed.stacks import assert_refused, changed, parse, refusal, x86
 
 _RELEASES = pytest.mark.parametrize("release", ["kai", "gpu_operator"])
 
@@ -20,6 +20,18 @@ _RELEASES = pytest.mark.parametrize("release", ["kai", "gpu_operator"])
 def test_a_chart_source_says_what_it_is(release: str, source: str) -> None:
     key = f"{release}.chart.source"
     assert_refused(changed(x86(), key, source), key, "not a chart source", "oci://registry/path/chart", found=source)
+
+
+@_RELEASES
+@pytest.mark.parametrize(
+    "source",
+    ["https://reader:geheim@charts.example.com/site", "https://geheim@charts.example.com", "oci://a:geheim@site/kai"],
+)
+def test_a_login_in_an_address_is_refused_and_not_shown(release: str, source: str) -> None:
+    key = f"{release}.chart.source"
+    assert_refused(changed(x86(), key, source), key, "a login in the address", "helm registry login")
+    assert "geheim" not in refusal(changed(x86(), key, source))
+    parse(changed(x86(), key, "https://charts.example.com/site@2"))
 
 
 @_RELEASES
