@@ -21,8 +21,9 @@ FLEET_FILE = "fleet.yaml"
 """Says in which order sites are updated (operations/fleet/), and nothing of what a stack is."""
 
 STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+NO_STACK_NAME = "no stack name: letters, digits, '_', '.' and '-', at most 100, the first a letter or digit"
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_ROLLOUT = "-rollout"
+ROLLOUT = "-rollout"
 """What follows a stack's name in that of the environment with the credentials to update it."""
 _GIT_SECONDS = 120
 
@@ -52,7 +53,7 @@ def check_stack_name(name: str, remedy: str = "") -> None:
         OperationError: it is none.
     """
     if not STACK_NAME.fullmatch(name):
-        raise OperationError(f"{name!r} is no stack name: letters, digits, '_', '.' and '-', at most 100.{remedy}")
+        raise OperationError(f"{name!r} is {NO_STACK_NAME}.{remedy}")
 
 
 def listed(folder: Path) -> list[str]:
@@ -77,10 +78,10 @@ def listed(folder: Path) -> list[str]:
             )
         check_stack_name(name, " Rename its file.")
         # GitHub's environments have the same name in capitals.
-        if name.lower().endswith(_ROLLOUT):
+        if name.lower().endswith(ROLLOUT):
             raise OperationError(
-                f"The stack '{name}' can't end in '{_ROLLOUT}': previews of it would get the environment '{name}', "
-                f"which has the credentials to update the stack '{name[: -len(_ROLLOUT)]}'. Rename its file."
+                f"The stack '{name}' can't end in '{ROLLOUT}': previews of it would get the environment '{name}', "
+                f"which has the credentials to update the stack '{name[: -len(ROLLOUT)]}'. Rename its file."
             )
     return names
 

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from config.cluster import Distribution
 from operations.errors import OperationError
-from operations.stacks import STACK_NAME
+from operations.stacks import NO_STACK_NAME, ROLLOUT, STACK_NAME
 
 
 @unique
@@ -39,8 +39,13 @@ _VERSION = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z]+(
 
 def _stack_name(value: str) -> str:
     if not STACK_NAME.fullmatch(value):
+        raise PydanticCustomError("stack_name", NO_STACK_NAME)
+    if value.lower().endswith(ROLLOUT):
         raise PydanticCustomError(
-            "stack_name", "no stack name: use letters, digits, '_', '.' and '-', at most 100, first a letter or digit"
+            "stack_name",
+            "no name that the workflows take: an environment of GitHub that ends in '{end}' has the credentials to "
+            "update another stack. Choose another one",
+            {"end": ROLLOUT},
         )
     return value
 

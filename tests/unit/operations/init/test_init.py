@@ -204,6 +204,7 @@ def test_the_checkout_of_the_program_is_no_place_for_it() -> None:
         ("stack", ".hidden", "no stack name"),
         ("stack", "x" * 101, "no stack name"),
         ("stack", "prod\n", "no stack name"),
+        ("stack", "prod-Rollout", "no name that the workflows take"),
         ("platform", "jetson", "it must be 'tegra' or 'x86'"),
         ("distribution", "k4s", "it must be 'kubeadm', 'k3s', "),
         ("way", "fork", "it must be 'component' or 'program'"),
