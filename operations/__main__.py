@@ -44,7 +44,9 @@ _PANELS = {
     "Pull requests, drift and many clusters": (review, policy, drift, fleet_app, stacks, post, retire),
     "Releases of this program": (release, docs_site),
 }
-_REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+_REFUSALS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR}
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -103,7 +105,8 @@ def main() -> None:
         if error.errno not in _REFUSALS:
             raise
         where = error.filename or "The output"
-        sys.stderr.write(f"{where} can't be written or read: {error.strerror}. Make room, or give the right to it.\n")
+        remedy = "Make room, give the right to it, or choose another place."
+        sys.stderr.write(f"{where} can't be written or read: {error.strerror}. {remedy}\n")
         sys.exit(ExitStatus.COULD_NOT_RUN)
     except SystemExit as end:
         if end.code == ExitStatus.INTERRUPTED:

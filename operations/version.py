@@ -1,5 +1,6 @@
 """What `kai-anywhere --version` says: the version, its commit, and where each program comes from."""
 
+import os
 import subprocess
 import tomllib
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from toolchain.install import Located, survey
 from toolchain.program import Program
 from toolchain.programs import ALL
 
+CHANGED = "-dirty"
+"""What stands behind a commit from which files differ."""
 _WIDTH = 160
 
 
@@ -23,12 +26,18 @@ def project_version() -> str:
 
 def commit() -> str:
     """The commit of this checkout, with a mark where files differ from it; empty for an archive, or without Git."""
+    return asked_git("describe", "--always", f"--dirty={CHANGED}", "--abbrev=12", "--exclude=*")
+
+
+def asked_git(*words: str) -> str:
+    """What git says of this checkout; nothing for an archive, also in a repository of others, or without Git."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            ["git", "-C", str(ROOT), *words],
             check=False,
             capture_output=True,
             text=True,
+            env=os.environ | {"GIT_CEILING_DIRECTORIES": str(ROOT.parent)},
         )
     except OSError:
         return ""

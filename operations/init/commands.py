@@ -1,6 +1,5 @@
 """`init`: asks what nobody said, and writes the repository."""
 
-import subprocess
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +12,7 @@ from operations.errors import OperationError
 from operations.init.choices import Choices, PlatformKind, Way, checked
 from operations.init.files import contents, write
 from operations.target import ROOT
-from operations.version import project_version
+from operations.version import asked_git, project_version
 
 
 def init(  # noqa: PLR0913, PLR0917 - one option for each thing that can be chosen
@@ -70,13 +69,7 @@ def _origin() -> str:
     Raises:
         OperationError: if it comes from nowhere that others can reach by https.
     """
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(ROOT), "remote", "get-url", "origin"], check=False, capture_output=True, text=True
-        )
-        origin = done.stdout.strip()
-    except OSError:
-        origin = ""
+    origin = asked_git("remote", "get-url", "origin")
     if not origin.startswith("https://") or "@" in origin:
         raise OperationError(
             "--repository is missing, and this checkout does not tell it: its remote `origin` has no https address. "

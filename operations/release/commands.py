@@ -13,7 +13,7 @@ import typer
 from operations.errors import OperationError
 from operations.release import bill_of_materials
 from operations.target import ROOT
-from operations.version import project_version
+from operations.version import CHANGED, commit, project_version
 
 _VERSION = re.compile(r"v\d+\.\d+\.\d+")
 _SCHEMA = ROOT / "config" / "stack.schema.json"
@@ -31,6 +31,11 @@ def release(
         raise OperationError(
             f"{version} is not the version of this checkout: pyproject.toml says {project_version()}. Change it there, "
             "or choose the other tag."
+        )
+    if (revision := commit()).endswith(CHANGED) or not revision:
+        raise OperationError(
+            "The archive has the files of a commit of this checkout, and there is none, or files here differ from it. "
+            "Commit them, or take them back: git status names them."
         )
     notes = notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     out.mkdir(parents=True, exist_ok=True)

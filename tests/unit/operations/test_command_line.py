@@ -71,6 +71,15 @@ def test_a_full_disk_is_told_where_the_output_goes() -> None:
     assert done.stderr.startswith("The output can't be written or read: No space left on device.")
 
 
+def test_a_folder_that_is_a_file_is_told_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for out in ("file", "file/within"):
+        done = _run("fleet", "update", "eu-1", "--out", str(tmp_path / out))
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert done.stderr.startswith(str(tmp_path / out))
+        assert "choose another place" in done.stderr
+
+
 def test_a_lock_file_that_can_not_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("operations.charts.commands.ROOT", STACK_FILES)
     monkeypatch.setattr("operations.charts.commands.Helm.installed", lambda: None)

@@ -11,9 +11,9 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from config.cluster import Distribution
+from operations import version
 from operations.__main__ import app
 from operations.errors import OperationError
-from operations.init import commands
 from operations.init.choices import Way, checked
 from operations.init.files import SLUG, TEMPLATES, contents, of_version
 from operations.stack_file import read_settings
@@ -276,7 +276,8 @@ def test_the_repository_is_by_default_where_the_checkout_comes_from(
     subprocess.run(["git", "init", "--quiet", str(checkout)], check=True)
     if origin is not None:
         subprocess.run(["git", "-C", str(checkout), "remote", "add", "origin", origin], check=True)
-    monkeypatch.setattr(commands, "ROOT", checkout)
+    (checkout / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    monkeypatch.setattr(version, "ROOT", checkout)
     done = _init(tmp_path / "new", way="program", repository="", version="")
     if taken is None:
         assert isinstance(done.exception, OperationError)

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -69,6 +70,7 @@ def test_a_version_that_the_changelog_does_not_have_is_an_error(version: str) ->
 
 def test_a_release_has_archive_schema_checksums_and_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release_module, "notes_of", lambda _, version: f"of {version}\n")
+    monkeypatch.setattr(release_module, "commit", lambda: "0123456789ab")
     tag, out = f"v{project_version()}", tmp_path / "dist"
     done = CliRunner().invoke(app, ["release", "--version", tag, "--out", str(out)])
     assert done.exit_code == 0, done.output
@@ -104,6 +106,18 @@ def test_a_tag_that_does_not_fit_makes_nothing(tag: str, problem: str, tmp_path:
     assert not (tmp_path / "dist").exists()
 
 
+@pytest.mark.parametrize("revision", ["0123456789ab-dirty", ""])
+def test_files_that_are_not_those_of_the_commit_make_no_release(
+    revision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release_module, "notes_of", lambda _, version: f"of {version}\n")
+    monkeypatch.setattr(release_module, "commit", lambda: revision)
+    done = CliRunner().invoke(app, ["release", "--version", f"v{project_version()}", "--out", str(tmp_path / "dist")])
+    assert isinstance(done.exception, OperationError)
+    assert "files here differ from it" in str(done.exception)
+    assert not (tmp_path / "dist").exists()
+
+
 def test_the_project_has_one_version() -> None:
     assert project_version() == VERSION
 
@@ -128,7 +142,14 @@ def test_the_version_is_said_without_any_work(monkeypatch: pytest.MonkeyPatch) -
     assert f"in {ROOT}\n\nprograms\n" in done.stdout
 
 
-def test_an_unpacked_archive_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(version_module, "ROOT", tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+def test_an_unpacked_archive_has_no_commit_though_it_lies_in_a_repository_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message", "theirs"]):
+        person = ["-c", "user.name=them", "-c", "user.email=them@example.com"]
+        subprocess.run(["git", "-C", str(tmp_path), *person, *words], check=True)
+    (tmp_path / "kai-anywhere").mkdir()
+    monkeypatch.setattr(version_module, "ROOT", tmp_path / "kai-anywhere")
     assert commit() == ""
+    monkeypatch.setattr(version_module, "ROOT", tmp_path)
+    assert commit()
