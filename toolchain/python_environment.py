@@ -6,6 +6,7 @@ A script for the new environment's own Python, which has nothing but the standar
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -27,7 +28,8 @@ class _Shown:
         self._over = threading.Event()
         # As toolchain.progress decides it.
         stands_still = os.environ.get("TERM", "dumb") in {"dumb", "unknown"} or bool(os.environ.get("CI"))
-        self._drawer = None if stands_still or not sys.stderr.isatty() else threading.Thread(target=self._draw)
+        drawn = sys.stderr.isatty() and not stands_still
+        self._drawer = threading.Thread(target=self._draw, daemon=True) if drawn else None
         if self._drawer:
             self._drawer.start()
 
@@ -78,7 +80,8 @@ def main() -> int:
                 shown.doing = f"unpacking {fetched} packages"
         status = process.wait()
     except KeyboardInterrupt:
-        # The terminal has told pip too, which says so in its own words.
+        # The terminal has told pip too, which says so in its own words; also when it is told again.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         process.wait()
         status = _INTERRUPTED
     shown.end()

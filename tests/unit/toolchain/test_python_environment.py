@@ -78,3 +78,24 @@ def test_ctrl_c_ends_pip_too_and_says_that_the_same_command_goes_on(
         assert at.status() == 130
         assert at.left() == []
     assert at.lines[-2] == "Interrupted. The same command goes on."
+
+
+def test_a_second_ctrl_c_while_pip_ends_changes_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
+    end = """
+import signal
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    signal.signal(signal.SIGINT, lambda *_: sys.exit("told again"))
+    print("cleaning up", file=sys.stderr, flush=True)
+    time.sleep(600)
+"""
+    with terminal(_pip(tmp_path, end), environment, folder=tmp_path) as at:
+        at.until("unpacking")
+        at.press(CTRL_C)
+        at.until("cleaning up")
+        at.press(CTRL_C)
+        assert at.status() == 130
+        assert at.left() == []
+    assert "Traceback" not in at.shown
+    assert at.lines[-2] == "Interrupted. The same command goes on."
