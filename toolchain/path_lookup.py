@@ -1,16 +1,13 @@
 """What the user already has: programs on PATH with their versions, and the provider plugin in Pulumi's own folder."""
 
-import hashlib
+import functools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from toolchain import cache
 from toolchain.program import Program, Version, VersionCheck, parse_version, show_version
@@ -41,17 +38,6 @@ class PassedOver:
     """A program of the user's that is not accepted, with the reason in one line."""
 
     note: str
-
-
-class _Remembered(BaseModel):
-    """A program's version as once asked, valid while its file is the same."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    path: Path
-    modified_ns: int
-    size_bytes: int
-    version: Version | None
 
 
 def search_path() -> str:
@@ -92,7 +78,7 @@ def _checked(program: Program, check: VersionCheck) -> Present | PassedOver | No
     path = _which(program.name)
     if path is None:
         return None
-    version = _version(path, check)
+    version = _ask(path, check)
     if version is None:
         return PassedOver(f"{program} on PATH ({path}) does not tell its version: passed over")
     if version not in check.accepted:
@@ -148,30 +134,9 @@ def _provider() -> Present | None:
     return Present(plugin, KUBERNETES_PROVIDER_VERSION) if plugin else None
 
 
-def _version(path: Path, check: VersionCheck) -> Version | None:
-    """Ask a program for its version; the answer is remembered until its file changes."""
-    status = path.stat()
-    memory = cache.root() / "versions" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:24]}.json"
-    with suppress(OSError, ValidationError):
-        remembered = _Remembered.model_validate_json(memory.read_bytes())
-        if (remembered.path, remembered.modified_ns, remembered.size_bytes) == (
-            path,
-            status.st_mtime_ns,
-            status.st_size,
-        ):
-            return remembered.version
-    version = _ask(path, check)
-    # Without a writable cache the programs on PATH still serve; they are only asked again each time.
-    with suppress(OSError):
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        fresh = _Remembered(path=path, modified_ns=status.st_mtime_ns, size_bytes=status.st_size, version=version)
-        with tempfile.NamedTemporaryFile("w", dir=memory.parent, delete=False) as file:
-            file.write(fresh.model_dump_json())
-        Path(file.name).replace(memory)
-    return version
-
-
+@functools.cache
 def _ask(path: Path, check: VersionCheck) -> Version | None:
+    # Not remembered beyond this process: what snap, asdf or a wrapper script starts changes, and its file does not.
     # Files, not pipes: a child of a wrapper script that hangs would keep a pipe open past the deadline.
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         try:

@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from toolchain import cache
+from toolchain import cache, path_lookup
 
 Lay = Callable[..., Path]
+
+
+def next_process() -> None:
+    """Forget what a process remembers of the programs on PATH."""
+    path_lookup._ask.cache_clear()
 
 
 @pytest.fixture
@@ -40,6 +45,7 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_root: Path) -
         program = into / name
         program.write_text(f"#!/bin/sh\n{script if script is not None else f'echo {shlex.quote(prints)}'}\n")
         program.chmod(0o755)
+        next_process()
         return program
 
     return lay

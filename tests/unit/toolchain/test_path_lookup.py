@@ -1,13 +1,12 @@
 """What is taken from the user's PATH and what is passed over."""
 
-import json
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.support import programs as tests_programs
-from tests.unit.toolchain.conftest import Lay
+from tests.unit.toolchain.conftest import Lay, next_process
 from toolchain.path_lookup import PassedOver, Present, look_up, plugin_folder, search_path
 from toolchain.program import Program
 from toolchain.programs import (
@@ -72,24 +71,26 @@ def test_a_program_that_does_not_tell_its_version_is_passed_over_soon(on_path: L
     assert time.monotonic() - started < 8
 
 
-def test_an_answer_is_remembered_until_the_file_changes(on_path: Lay, tmp_path: Path) -> None:
+def test_a_program_is_asked_once_in_a_process(on_path: Lay, tmp_path: Path) -> None:
     log = tmp_path / "log"
     on_path("etcd", script=f"echo asked >> {log}; echo 3.6.5")
     assert [look_up(ETCD) for _ in range(3)].count(None) == 0
     assert log.read_text() == "asked\n"
-    on_path("etcd", script=f"echo asked >> {log}; echo 3.6.55")
-    found = look_up(ETCD)
-    assert isinstance(found, Present)
-    assert found.version == "3.6.55"
-    assert log.read_text() == "asked\nasked\n"
 
 
-def test_a_damaged_memory_is_asked_anew(on_path: Lay, cache_root: Path) -> None:
-    etcd = on_path("etcd", "3.6.5")
-    look_up(ETCD)
-    (memory,) = (cache_root / "versions").iterdir()
-    memory.write_text(json.dumps({"version": [3, 6, 7]}))
-    assert look_up(ETCD) == Present(etcd, "3.6.5")
+def test_a_wrapper_that_starts_another_version_later_is_asked_again_by_the_next_process(
+    on_path: Lay, tmp_path: Path
+) -> None:
+    version = tmp_path / "version"
+    etcd = on_path("etcd", script=f'read told < {version}; echo "$told"')
+    found = []
+    for told in ("3.5.1\n", "busy\n", "3.6.5\n"):
+        version.write_text(told)
+        next_process()
+        found.append(look_up(ETCD))
+    assert "is 3.5.1" in _note(found[0])
+    assert "does not tell its version" in _note(found[1])
+    assert found[2] == Present(etcd, "3.6.5")
 
 
 def test_a_cache_that_can_not_be_written_does_not_hide_what_is_on_path(
