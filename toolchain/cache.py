@@ -42,9 +42,14 @@ def entry_name(name: str, version: str, *content: object) -> str:
 
 
 def find(entry: str, files: Iterable[str]) -> Path | None:
-    """An entry's folder when all its files are there and executable."""
+    """An entry's folder when all its files are there, executable and not empty."""
     folder = root() / entry
-    return folder if all(os.access(folder / file, os.X_OK) for file in files) else None
+    return folder if all(_is_whole(folder / file) for file in files) else None
+
+
+def _is_whole(file: Path) -> bool:
+    # A power cut may leave a file without its content.
+    return os.access(file, os.X_OK) and file.is_file() and file.stat().st_size > 0
 
 
 def obtain(entry: str, files: Iterable[str], *, what: str, fill: Callable[[Path], None]) -> Path:
@@ -60,6 +65,9 @@ def obtain(entry: str, files: Iterable[str], *, what: str, fill: Callable[[Path]
         ToolchainError: The cache folder can't be written, or its disk is full.
     """
     files = tuple(files)
+    # What is there needs no lock: the folder may be read-only, such as another user's.
+    if folder := find(entry, files):
+        return folder
     try:
         root().mkdir(parents=True, exist_ok=True)
         with _locked(entry, what):
@@ -112,14 +120,15 @@ def _remove_leftovers(held: str) -> None:
         if entry == held:
             shutil.rmtree(partial, ignore_errors=True)
             continue
-        with suppress(Timeout), _lock(entry).acquire(blocking=False):
+        # In a shared folder, another user's locks can't be taken.
+        with suppress(Timeout, OSError), _lock(entry).acquire(blocking=False):
             shutil.rmtree(partial, ignore_errors=True)
 
 
 def unusable(error: OSError, what: str) -> ToolchainError:
     """The error for a cache folder that can't be written, or whose disk is full."""
-    if error.errno == errno.ENOSPC:
-        return disk_full(root(), what)
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return disk_full(root(), what, os.strerror(error.errno))
     return ToolchainError(
         f"The cache folder {root()} can't be used for {what}.",
         why=str(error),
@@ -127,7 +136,7 @@ def unusable(error: OSError, what: str) -> ToolchainError:
     )
 
 
-def disk_full(folder: Path, what: str, why: str = "no space is left on the device") -> ToolchainError:
+def disk_full(folder: Path, what: str, why: str) -> ToolchainError:
     """The error for a full disk."""
     return ToolchainError(
         f"There is not enough disk space at {folder} for {what}.",

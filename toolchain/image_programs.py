@@ -173,13 +173,18 @@ def _kept(image: str, pinned: str) -> Path:
         content = crane.config(pinned)
         configuration = _configuration(content)
         (into / _CONFIGURATION).write_bytes(content)
+        # As everything that the cache looks for.
+        (into / _CONFIGURATION).chmod(0o755)
         files = into / "files.tar"
         crane.export(pinned, files)
-        with tarfile.open(files) as tar:
-            _take_program(tar, configuration.container, into / name)
+        try:
+            with tarfile.open(files, "r:") as tar:
+                _take_program(tar, configuration.container, into / name)
+        except tarfile.TarError as error:
+            raise _NoProgramError(f"what it holds are no files: {error}") from error
         files.unlink()
 
-    return cache.obtain(f"image-{name}-{pinned.rpartition(':')[2]}", (name,), what=image, fill=fill)
+    return cache.obtain(f"image-{name}-{pinned.rpartition(':')[2]}", (name, _CONFIGURATION), what=image, fill=fill)
 
 
 def _configuration(content: bytes) -> _Configuration:

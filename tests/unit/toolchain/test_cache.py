@@ -1,5 +1,6 @@
 """The cache folder: whole entries, locks, leftovers."""
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -47,6 +48,29 @@ def test_a_damaged_entry_is_made_anew(cache_root: Path) -> None:
     assert os.access(folder / "tool", os.X_OK)
 
 
+def test_an_entry_whose_files_a_power_cut_emptied_is_made_anew(cache_root: Path) -> None:
+    cache.obtain("tool-1", ["tool"], what="tool 1", fill=_program)
+    os.truncate(cache_root / "tool-1" / "tool", 0)
+    folder = cache.obtain("tool-1", ["tool"], what="tool 1", fill=_program)
+    assert (folder / "tool").read_text() == "#!/bin/sh\n"
+
+
+def test_what_is_there_is_used_without_a_lock_as_a_read_only_folder_has_none(cache_root: Path) -> None:
+    folder = cache.obtain("tool-1", ["tool"], what="tool 1", fill=_program)
+    # Root may write everywhere: a folder in the lock's place stops root too.
+    (cache_root / "tool-1.lock").unlink()
+    (cache_root / "tool-1.lock").mkdir()
+    assert cache.obtain("tool-1", ["tool"], what="tool 1", fill=_program) == folder
+
+
+def test_leftovers_under_a_lock_that_can_not_be_taken_stay_and_stop_nobody(cache_root: Path) -> None:
+    (cache_root / "theirs-1.partial-a").mkdir(parents=True)
+    (cache_root / "theirs-1.lock").mkdir()
+    folder = cache.obtain("tool-1", ["tool"], what="tool 1", fill=_program)
+    assert folder == cache_root / "tool-1"
+    assert (cache_root / "theirs-1.partial-a").exists()
+
+
 def test_leftovers_of_killed_runs_are_removed_and_those_of_running_ones_are_not(cache_root: Path) -> None:
     for name in ("tool-1.partial-a", "other-2.partial-b", "busy-3.partial-c"):
         (cache_root / name / "half").mkdir(parents=True)
@@ -88,6 +112,15 @@ def test_a_cache_folder_that_can_not_be_written_is_named_with_the_way_out(
         cache.obtain("tool-1", ["tool"], what="tool 1", fill=_program)
     assert str(tmp_path / "file" / "below" / "toolchain") in str(caught.value)
     assert "export KAI_ANYWHERE_CACHE=" in str(caught.value)
+
+
+def test_a_quota_that_is_used_up_is_told_as_a_full_disk(cache_root: Path) -> None:
+    def fill(_into: Path) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    with pytest.raises(ToolchainError, match=r"not enough disk space at (.|\n)*quota exceeded"):
+        cache.obtain("tool-1", ["tool"], what="tool 1", fill=fill)
+    assert [path.name for path in cache_root.iterdir()] == ["tool-1.lock"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")

@@ -135,6 +135,7 @@ def test_elsewhere_than_on_linux_an_image_is_refused_before_anything_is_asked(
         ("config", "echo '<html>'", "its configuration is none of an image"),
         ("config", """echo '{"os": "linux", "architecture": "arm64", "config": {}}'""", "the image is for linux/arm64"),
         ("export", "echo 'Error: write f.tar: no space left on device' >&2; exit 1", "not enough disk space"),
+        ("export", 'echo wasm > "$4"', "what it holds are no files"),
         ("export", "echo 'Error: error verifying sha256 checksum' >&2; exit 1", "error verifying sha256 checksum"),
     ],
 )
@@ -155,6 +156,18 @@ def test_a_silent_registry_is_given_up_and_its_crane_is_ended(
     with pytest.raises(ToolchainError, match=r"ghcr\.io sent nothing for"):
         from_image(_IMAGE)
     assert not psutil.pid_exists(int((tmp_path / "process").read_text()))
+
+
+@pytest.mark.parametrize("damage", ["binder", "configuration.json"])
+def test_a_kept_image_of_which_a_file_is_lost_or_empty_is_fetched_again(crane: Crane, damage: str) -> None:
+    log = crane()
+    program = from_image(_IMAGE)
+    (program.path.parent / damage).unlink()
+    assert from_image(_IMAGE) == program
+    (program.path.parent / damage).write_bytes(b"")
+    assert from_image(_IMAGE) == program
+    assert program.path.read_bytes() == _PROGRAM
+    assert log.read_text().count("export") == 3
 
 
 def test_a_program_that_this_machine_can_not_run_is_refused_each_time(crane: Crane, tmp_path: Path) -> None:
