@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from toolchain.cache import disk_full
+from toolchain.cache import LOCATION_VARIABLE
 from toolchain.errors import ToolchainError
 
 _LAST_LINES = 20
@@ -21,6 +21,9 @@ _ENVIRONMENT = {
     "CGO_ENABLED": "0",
     # A go.work file above this checkout must not change the pinned modules.
     "GOWORK": "off",
+    # What somebody has exported to build for another machine.
+    "GOOS": "",
+    "GOARCH": "",
 }
 
 
@@ -53,16 +56,19 @@ def check_go(folder: Path, what: str) -> GoEnvironment:
             why="there is no `go` on PATH",
             remedy=f"install Go {needed} or newer (https://go.dev/dl/), or put the program itself on PATH",
         )
-    answer = _ask(["env", "-json", "GOVERSION", "GOCACHE"], folder)
+    try:
+        answer = _ask(["env", "-json", "GOVERSION", "GOCACHE"], folder)
+    except OSError as error:
+        raise _unfit(what, needed, f"`go` on PATH can't be run: {error.strerror}") from error
     # A `go` that may not switch to a newer one of itself (GOTOOLCHAIN=local) refuses the folder with a reason.
     if answer.returncode:
-        raise _too_old(what, needed, answer.stderr.strip())
+        raise _unfit(what, needed, answer.stderr.strip())
     try:
         environment = GoEnvironment.model_validate_json(answer.stdout)
     except ValidationError as error:
-        raise _too_old(what, needed, f"`go env -json` answered with {answer.stdout!r}") from error
+        raise _unfit(what, needed, f"`go env -json` answered with {answer.stdout!r}") from error
     if _numbers(environment.version) < _numbers(needed):
-        raise _too_old(what, needed, f"`go` on PATH is {environment.version}")
+        raise _unfit(what, needed, f"`go` on PATH is {environment.version}")
     return environment
 
 
@@ -123,17 +129,23 @@ def _ask(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[
 
 
 def _failure(arguments: Sequence[str], code: int, output: str, what: str) -> ToolchainError:
-    if "no space left on device" in output.lower():
-        return disk_full(Path.cwd(), what, f"`go` stopped with:\n{output}")
+    why = f"`go {arguments[0]}` exited with {code}; its last lines:\n{output}"
+    if re.search("no space left on device|disk quota exceeded", output, re.IGNORECASE):
+        return ToolchainError(
+            f"There is not enough disk space to build {what}.",
+            why=why,
+            remedy="free some space where Go's cache, its temporary files and our cache are, or choose others with "
+            f"GOCACHE, GOTMPDIR and {LOCATION_VARIABLE}",
+        )
     return ToolchainError(
         f"{what} can't be built.",
-        why=f"`go {arguments[0]}` exited with {code}; its last lines:\n{output}",
+        why=why,
         remedy="where modules can't be fetched, point GOPROXY to a Go module proxy that this machine reaches; "
         "else put the program itself on PATH",
     )
 
 
-def _too_old(what: str, needed: str, why: str) -> ToolchainError:
+def _unfit(what: str, needed: str, why: str) -> ToolchainError:
     return ToolchainError(
         f"{what} can't be built with this Go.",
         why=why,

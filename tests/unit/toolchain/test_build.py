@@ -73,11 +73,30 @@ def test_a_go_that_answers_nonsense_is_not_trusted(recipe: Recipe, on_path: Lay)
         built(recipe)
 
 
-def test_a_disk_that_fills_up_is_recognised(recipe: Recipe, on_path: Lay) -> None:
-    failure = "echo 'compile: writing output: write $WORK/b001/_pkg_.a: no space left on device' >&2; exit 1"
-    on_path("go", script=_ENVIRONMENT.replace("FAILURE", failure))
-    with pytest.raises(ToolchainError, match=r"not enough disk space(.|\n)*no space left on device(.|\n)*GOCACHE"):
+def test_a_go_for_another_machine_is_told_and_not_the_cache_folder(recipe: Recipe, on_path: Lay) -> None:
+    on_path("go").write_bytes(b"\x7fELF\x02\x01\x01 of another machine")
+    with pytest.raises(ToolchainError, match=r"`go` on PATH can't be run(.|\n)*install Go 1\.26\.0") as caught:
         built(recipe)
+    assert "cache folder" not in str(caught.value)
+
+
+def test_what_is_built_is_for_this_machine_whatever_is_exported_for_others(
+    recipe: Recipe, on_path: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOS", "plan9")
+    monkeypatch.setenv("GOARCH", "mips")
+    on_path("go", script=_ENVIRONMENT.replace("FAILURE", 'echo "for <$GOOS/$GOARCH>"; exit 1'))
+    with pytest.raises(ToolchainError, match="for </>"):
+        built(recipe)
+
+
+@pytest.mark.parametrize("reason", ["no space left on device", "disk quota exceeded"])
+def test_a_disk_that_fills_up_is_recognised(recipe: Recipe, on_path: Lay, reason: str) -> None:
+    failure = f"echo 'compile: writing output: write /tmp/go-build/b001/_pkg_.a: {reason}' >&2; exit 1"
+    on_path("go", script=_ENVIRONMENT.replace("FAILURE", failure))
+    with pytest.raises(ToolchainError, match=rf"not enough disk space(.|\n)*{reason}(.|\n)*GOTMPDIR") as caught:
+        built(recipe)
+    assert str(Path.cwd()) not in str(caught.value), "the checkout's disk is none of those"
 
 
 def test_a_failed_build_shows_its_last_lines_and_not_the_packages_that_went_well(recipe: Recipe, on_path: Lay) -> None:
