@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from toolchain.cache import entry_name
+from toolchain.official import Platform, this_platform
 
 _HERE = Path(__file__).parent
 # Neither a better estimate nor another place of the same pins must build anything anew.
@@ -71,7 +72,7 @@ class Recipe:
 
     @property
     def entry(self) -> str:
-        """The cache entry's name: it changes with the recipe and with every pinned module."""
+        """The cache entry's name: it changes with the recipe, with every pinned module and with the machine."""
         files = (*self.embedded, *self.beside)
         sources = {self.folder: self.source} | {file.folder: file.source for file in files}
         pins = [
@@ -80,7 +81,9 @@ class Recipe:
             for name in module_files(source)
         ]
         recipe = {name: value for name, value in _of_the_result(self).items() if value or name not in _LATER}
-        return entry_name(self.name, self.version, recipe, pins)
+        # Machines may share a home. The first builds were all for one platform, and keep their entries.
+        machine = [] if this_platform() == Platform("linux", "amd64") else [str(this_platform())]
+        return entry_name(self.name, self.version, recipe, pins, *machine)
 
 
 def module_files(folder: Path) -> tuple[Path, ...]:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import toolchain.recipe
 from tests.support import programs as of_tests
 from tests.support.programs import CONTAINERD, DOCKERD, NFD_MASTER, NVIDIA_CTK, PROMTOOL
 from tests.support.programs.fixtures import POD_SECURITY
+from toolchain.official import Platform
 from toolchain.program import VersionRange, parse_version
 from toolchain.programs import (
     ALL,
@@ -143,6 +145,14 @@ def test_a_better_estimate_keeps_the_cache_entry_and_another_variable_does_not()
     assert replace(recipe, variables=(("main.version", "2"),)).entry != recipe.entry
     assert replace(recipe, tags=("no_zfs",)).entry != recipe.entry
     assert replace(recipe, cgo=True).entry != recipe.entry
+
+
+def test_machines_that_share_a_cache_have_entries_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = set()
+    for processor in ("amd64", "arm64"):
+        monkeypatch.setattr(toolchain.recipe, "this_platform", lambda processor=processor: Platform("linux", processor))
+        entries.add(ETCD.recipe.entry)
+    assert len(entries) == 2
 
 
 def test_the_same_pins_in_another_room_keep_the_cache_entry_and_other_pins_do_not(tmp_path: Path) -> None:
