@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import tempfile
+import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from toolchain.progress import mebibytes, progress
 _ASK_SECONDS = 60.0
 _SILENT_SECONDS = 60.0
 _POLL_SECONDS = 0.1
+_MOST_LETTERS = 300
 # What crane writes of a registry's answer, and of one that it could not ask.
 _ANSWER = re.compile(r"\b(?:GET|HEAD) \S+: (.*)", re.DOTALL)
 _NO_ANSWER = re.compile(r'\b(?:Get|Head) "[^"]*": (.*)', re.DOTALL)
@@ -147,7 +149,8 @@ def _watch(process: "subprocess.Popen[bytes]", image: str, target: Path) -> None
 
 def _explained(image: str, output: str) -> Exception:
     """The last words of crane, which are long, in those of a person."""
-    last = output.strip().rpartition("Error: ")[2] or "crane failed without a word"
+    error = re.search(r"^Error: (.*)", output, re.MULTILINE | re.DOTALL)
+    last = error[1] if error else output
     if "no space left on device" in last:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if answer := _ANSWER.search(last):
@@ -155,7 +158,12 @@ def _explained(image: str, output: str) -> Exception:
             return RegistryError(f"{host(image)} has no such image")
         if _LOGIN.search(answer[1]):
             return LoginRegistryError(f"{host(image)} shows it only to those who log in")
-        return RegistryError(f"{host(image)} answers: {answer[1]}")
+        return RegistryError(f"{host(image)} answers: {_in_a_line(answer[1])}")
     if failure := _NO_ANSWER.search(last):
-        return UnreachableRegistryError(f"{host(image)} can't be asked: {failure[1]}")
-    return RegistryError(last)
+        return UnreachableRegistryError(f"{host(image)} can't be asked: {_in_a_line(failure[1])}")
+    return RegistryError(_in_a_line(last) or "crane failed without a word")
+
+
+def _in_a_line(text: str) -> str:
+    """What a registry wrote, which may be a whole page, or meant for a terminal."""
+    return textwrap.shorten("".join(letter if letter.isprintable() else " " for letter in text), _MOST_LETTERS)

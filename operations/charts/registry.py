@@ -62,8 +62,9 @@ class Registries:
             return Content(digest, problem=self._unreachable[registry])
         try:
             manifest = self.crane.manifest(image)
+            entries = _Manifest.model_validate_json(manifest).manifests
             digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
-            return Content(digest, self._architectures(image, manifest))
+            return Content(digest, self._architectures(image, entries))
         except UnreachableRegistryError as error:
             self._unreachable[registry] = str(error)
             return Content(digest, problem=str(error))
@@ -72,8 +73,7 @@ class Registries:
         except ValidationError:
             return Content(digest, problem=f"{registry} answers with something that is no manifest")
 
-    def _architectures(self, image: str, manifest: bytes) -> tuple[str, ...]:
-        entries = _Manifest.model_validate_json(manifest).manifests
+    def _architectures(self, image: str, entries: list[_Entry] | None) -> tuple[str, ...]:
         if entries is None:
             platforms = [_Platform.model_validate_json(self.crane.config(image))]
         else:

@@ -158,6 +158,15 @@ def test_a_silent_registry_is_given_up_and_its_crane_is_ended(
     assert not psutil.pid_exists(int((tmp_path / "process").read_text()))
 
 
+def test_a_page_in_place_of_an_answer_is_told_in_a_line(crane: Crane, tmp_path: Path) -> None:
+    page = "<p>\033[2J\nError: busy\n" + "<p>" * 10_000
+    (tmp_path / "page").write_text(f"Error: GET https://ghcr.io/v2/x: unexpected status code 502 Bad Gateway: {page}")
+    crane(digest=f"/bin/cat {tmp_path / 'page'} >&2; exit 1")
+    with pytest.raises(ToolchainError) as told:
+        from_image(_IMAGE)
+    assert told.value.why == "ghcr.io answers: unexpected status code 502 Bad Gateway: <p> [2J Error: busy [...]"
+
+
 @pytest.mark.parametrize("damage", ["binder", "configuration.json"])
 def test_a_kept_image_of_which_a_file_is_lost_or_empty_is_fetched_again(crane: Crane, damage: str) -> None:
     log = crane()
