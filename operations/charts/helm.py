@@ -13,6 +13,7 @@ import yaml
 
 import toolchain
 from manifests.objects import ChartReference, HelmRelease, Manifest
+from operations.charts.files import NOT_YAML, HelmYaml
 from operations.errors import OperationError
 from toolchain.programs import HELM
 
@@ -141,14 +142,13 @@ def objects(text: str) -> list[Manifest]:
         for document in _load(text):
             if isinstance(document, dict):
                 manifests += _with_carried(document)
-    except yaml.YAMLError as error:
+    except NOT_YAML as error:
         raise OperationError(f"What the chart renders is not YAML: {error}") from error
     return manifests
 
 
 def _load(text: str) -> Iterator[object]:
-    # The C loader where there is one: ten times as fast, and definitions are long.
-    yield from yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    yield from yaml.load_all(text, HelmYaml)
 
 
 def _with_carried(manifest: Manifest) -> Iterator[Manifest]:
@@ -167,7 +167,7 @@ def _manifests_in(text: object) -> list[Manifest]:
         return []
     try:
         inner = [document for document in _load(text) if document is not None]
-    except yaml.YAMLError:
+    except NOT_YAML:
         # A script or a configuration.
         return []
     whole = all(isinstance(document, dict) and {"apiVersion", "kind"} <= document.keys() for document in inner)

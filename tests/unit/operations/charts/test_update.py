@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from manifests.versions import KAI_SCHEDULER
 from operations.charts.helm import Definitions, fields, objects
 from operations.charts.update import Report
 from operations.charts.values import leaves
+from operations.errors import OperationError
 
 
 def test_values_are_followed_to_their_ends() -> None:
@@ -22,6 +25,18 @@ def test_an_object_that_a_config_map_carries_counts_as_itself() -> None:
     assert [each["kind"] for each in found] == ["ConfigMap", "Config"]
     assert found[0]["data"] == {"s.sh": "echo apiVersion: none\n"}
     assert fields(found[1:])["Config /.spec.x"] == "1"
+
+
+def test_what_looks_like_a_date_in_what_is_rendered_is_a_text() -> None:
+    assert objects("kind: Pod\nmetadata: {labels: {until: 2026-13-45}}") == [
+        {"kind": "Pod", "metadata": {"labels": {"until": "2026-13-45"}}}
+    ]
+
+
+@pytest.mark.parametrize("text", ["kind: " + "9" * 5000, "[" * 900 + "]" * 900 + "\n- a"])
+def test_what_a_chart_renders_that_can_not_be_read_is_told(text: str) -> None:
+    with pytest.raises(OperationError, match="What the chart renders is not YAML"):
+        objects(text)
 
 
 def test_a_definition_keeps_what_it_names_and_drops_the_rest() -> None:
