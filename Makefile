@@ -44,7 +44,7 @@ down: install ## Remove STACK, and stop its simulator.
 	@$(KAI_ANYWHERE) down --stack $(STACK)
 
 env: install ## Print what puts kai-anywhere, pulumi, kubectl and Python on PATH: eval "$(make env)"
-	@$(BIN)/python -m toolchain run --group shell -- sh -c 'echo "export PATH=\"$(CURDIR)/bin:$$PATH\""'
+	@$(BIN)/python -m toolchain run --group shell -- python -c 'import os, shlex; print("export PATH=" + shlex.quote(os.getcwd() + "/bin:" + os.environ["PATH"]))'
 
 reset: install ## Forget the simulator of STACK with all its data.
 	@$(KAI_ANYWHERE) reset --stack $(STACK)

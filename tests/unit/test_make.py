@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +134,27 @@ def test_plain_pytest_is_the_tier_of_seconds(options: tuple[str, ...], says: str
     command = [sys.executable, "-m", "pytest", "--quiet", *collect, "--override-ini", one, *options]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
     assert says in done.stdout
+
+
+def test_the_path_that_is_printed_for_a_shell_survives_any_folder_name(tmp_path: Path) -> None:
+    folder = tmp_path / "o'neil `id` $HOME"
+    programs_of_python = folder / ".venv" / "bin"
+    programs_of_python.mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", folder)
+    # In place of `toolchain run`, which puts programs on PATH.
+    (programs_of_python / "python").write_text('#!/bin/sh\nshift 6\nexec "$@"\n', encoding="utf-8")
+    (programs_of_python / "python").chmod(0o755)
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin:/a folder/$(id)"
+    done = subprocess.run(
+        ["sh", "-c", 'eval "$(make --old-file=.venv/installed env)"; echo "$PATH"'],
+        cwd=folder,
+        env=_environment() | {"PATH": path},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == f"{folder}/bin:{path}\n"
 
 
 def test_plain_make_lists_every_target_once_in_its_group() -> None:
