@@ -138,7 +138,10 @@ def _provider() -> Present | None:
 def _ask(path: Path, check: VersionCheck) -> Version | None:
     # Not remembered beyond this process: what snap, asdf or a wrapper script starts changes, and its file does not.
     # Files, not pipes: a child of a wrapper script that hangs would keep a pipe open past the deadline.
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as out,
+        tempfile.TemporaryFile("w+", errors="replace") as err,
+    ):
         try:
             subprocess.run(
                 [path, *check.arguments],

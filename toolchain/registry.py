@@ -95,7 +95,7 @@ class Crane:
         """
         command = [str(self.program), "export", "--", image, str(target)]
         with (
-            tempfile.TemporaryFile("w+") as errors,
+            tempfile.TemporaryFile("w+", errors="replace") as errors,
             subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors) as process,
         ):
             try:

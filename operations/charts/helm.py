@@ -125,7 +125,14 @@ def _run(command: Sequence[str], given: str | None = None) -> subprocess.Complet
     # The user's own settings of helm and cluster would change what is seen.
     clean = {name: value for name, value in os.environ.items() if not name.startswith(_OF_THE_USER)}
     return subprocess.run(
-        command, input=given or "", capture_output=True, text=True, timeout=_SECONDS, check=False, env=clean
+        command,
+        input=given or "",
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_SECONDS,
+        check=False,
+        env=clean,
     )
 
 

@@ -135,6 +135,7 @@ def test_elsewhere_than_on_linux_an_image_is_refused_before_anything_is_asked(
         ("config", "echo '<html>'", "its configuration is none of an image"),
         ("config", """echo '{"os": "linux", "architecture": "arm64", "config": {}}'""", "the image is for linux/arm64"),
         ("export", "echo 'Error: write f.tar: no space left on device' >&2; exit 1", "not enough disk space"),
+        ("export", r"printf 'Error: GET https://ghcr.io/v2/x: \377' >&2; exit 1", "answers: \N{REPLACEMENT CHARACTER}"),
         ("export", 'echo wasm > "$4"', "what it holds are no files"),
         ("export", "echo 'Error: error verifying sha256 checksum' >&2; exit 1", "error verifying sha256 checksum"),
     ],

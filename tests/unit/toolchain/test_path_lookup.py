@@ -62,7 +62,7 @@ def test_a_program_out_of_range_is_passed_over_with_both_versions_in_one_line(on
     assert "\n" not in note
 
 
-@pytest.mark.parametrize("script", ["echo dev", "exit 3", "exec sleep 60"])
+@pytest.mark.parametrize("script", ["echo dev", "exit 3", "exec sleep 60", r"printf '\377\n'"])
 def test_a_program_that_does_not_tell_its_version_is_passed_over_soon(on_path: Lay, script: str) -> None:
     on_path("sleep", script="exec /bin/sleep $1")
     on_path("etcd", script=script)

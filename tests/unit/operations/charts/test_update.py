@@ -1,11 +1,13 @@
 """What `make update` reads of a chart before helm renders it; tests/engine/charts has the rest."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from manifests.objects import ChartReference, HelmRelease
 from manifests.versions import KAI_SCHEDULER
-from operations.charts.helm import Definitions, fields, objects
+from operations.charts.helm import Circumstances, Definitions, Helm, RenderingError, fields, objects
 from operations.charts.update import Report
 from operations.charts.values import leaves
 from operations.errors import OperationError
@@ -82,3 +84,12 @@ def test_a_report_names_what_is_wrong_and_only_then_says_no() -> None:
         assert not report.fits
         assert "Do not pin it before these are solved." in report.text()
         assert "It has what" not in report.text()
+
+
+def test_what_helm_prints_need_not_be_utf_8(tmp_path: Path) -> None:
+    program = tmp_path / "helm"
+    program.write_text("#!/bin/sh\nprintf 'Error: \\377 is no template\\n' >&2; exit 1\n", encoding="utf-8")
+    program.chmod(0o755)
+    release = HelmRelease("kai", "kai", ChartReference("kai", None, None), {}, timeout_seconds=1)
+    with pytest.raises(RenderingError, match="\N{REPLACEMENT CHARACTER} is no template"):
+        Helm(program).render(tmp_path, release, Circumstances("1.36.3"))
