@@ -22,6 +22,8 @@ from toolchain.progress import say
 
 LOCATION_VARIABLE = "KAI_ANYWHERE_CACHE"
 _PARTIAL = ".partial-"
+# Only Linux tells it.
+_NOEXEC = getattr(os, "ST_NOEXEC", 0)
 
 
 def root() -> Path:
@@ -69,7 +71,7 @@ def obtain(entry: str, files: Iterable[str], *, what: str, fill: Callable[[Path]
     if folder := find(entry, files):
         return folder
     try:
-        root().mkdir(parents=True, exist_ok=True)
+        _make_root()
         with _locked(entry, what):
             if folder := find(entry, files):
                 return folder
@@ -77,6 +79,12 @@ def obtain(entry: str, files: Iterable[str], *, what: str, fill: Callable[[Path]
             return _fill(entry, files, fill)
     except OSError as error:
         raise unusable(error, what) from error
+
+
+def _make_root() -> None:
+    root().mkdir(parents=True, exist_ok=True)
+    if os.statvfs(root()).f_flag & _NOEXEC:
+        raise OSError("it is on a file system that is mounted with noexec")
 
 
 @contextmanager

@@ -272,6 +272,8 @@ def _ask(image: str) -> str:
         note.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=note.parent, delete=False) as file:
             file.write(noted.model_dump_json())
+        # Who else may use the folder may read it, as all that is there.
+        Path(file.name).chmod(0o644)
         Path(file.name).replace(note)
     except OSError as error:
         raise cache.unusable(error, image) from error

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
@@ -121,6 +122,17 @@ def test_a_quota_that_is_used_up_is_told_as_a_full_disk(cache_root: Path) -> Non
     with pytest.raises(ToolchainError, match=r"not enough disk space at (.|\n)*quota exceeded"):
         cache.obtain("tool-1", ["tool"], what="tool 1", fill=fill)
     assert [path.name for path in cache_root.iterdir()] == ["tool-1.lock"]
+
+
+@pytest.mark.skipif(not hasattr(os, "ST_NOEXEC"), reason="the system does not tell it")
+def test_a_folder_that_runs_no_programs_is_told_before_anything_is_built(
+    cache_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    with pytest.raises(ToolchainError, match="mounted with noexec") as caught:
+        cache.obtain("tool-1", ["tool"], what="tool 1", fill=lambda _: pytest.fail("it was built"))
+    assert "choose another: export KAI_ANYWHERE_CACHE=" in str(caught.value)
+    assert list(cache_root.iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")

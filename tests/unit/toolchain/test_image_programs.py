@@ -110,6 +110,8 @@ def test_without_a_folder_the_image_is_fetched_by_its_digest(crane: Crane) -> No
     log = crane()
     program = program_of(_IMAGE, "images")
     assert program.path.read_bytes() == _PROGRAM
+    (note,) = (program.path.parents[1] / "images").iterdir()
+    assert note.stat().st_mode & 0o044 == 0o044, "others who share the folder need not ask"
     assert (program.arguments, program.default_arguments, program.source) == (("--all",), (), _PINNED)
     asked = [line for line in log.read_text().splitlines() if line != "version"]
     assert asked[0] == f"digest --full-ref --platform linux/amd64 -- {_IMAGE}"
