@@ -33,6 +33,7 @@ ELSEWHERE = {
     "ImagePullBackOff": "the kubelet",
     "NonPreemptibleOverQuota": "KAI's scheduler",
     "no such host": "Go's resolver, in pulumi",
+    "error getting credentials": "Docker's library of credential helpers, in crane",
     'failed calling webhook "reservation.kai-anywhere.io"': "the API server",
     'failed calling webhook "gvirtus.kai-anywhere.io"': "the API server",
     "after 60 failed attempts": "the command provider",
