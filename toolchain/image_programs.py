@@ -204,7 +204,8 @@ def _configuration(content: bytes) -> _Configuration:
 
 def _take_program(tar: tarfile.TarFile, container: _Container, target: Path) -> None:
     """Copy the content of one file; no path, owner or mode of the archive is ever used."""
-    members = {posixpath.normpath(f"/{member.name}"): member for member in tar}
+    # Not `//app`, which is a path of its own.
+    members = {posixpath.normpath(f"/{member.name.lstrip('/')}"): member for member in tar}
     for path in _places(container):
         member = _follow(members, path)
         content = tar.extractfile(member) if member else None

@@ -265,6 +265,8 @@ def test_upper_layers_replace_and_remove_what_is_below(there: Registry) -> None:
         [link("bin", "usr/bin"), link("app", "/bin/real"), file("usr/bin/real", _TRUE)],
         [link("app", "/../../bin/real"), file("bin/real", _TRUE)],
         [file("./app", _TRUE, mode=0o6755)],
+        [file("/app", _TRUE)],
+        [link("//app", "/bin/real"), file("/bin/real", _TRUE)],
     ],
 )
 def test_links_lead_through_the_image(there: Registry, members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
