@@ -21,7 +21,8 @@ _ENVIRONMENT = {
     "CGO_ENABLED": "0",
     # A go.work file above this checkout must not change the pinned modules.
     "GOWORK": "off",
-    # What somebody has exported to build for another machine.
+    # What somebody has exported for other work: to build for another machine, or without modules.
+    "GO111MODULE": "on",
     "GOOS": "",
     "GOARCH": "",
 }

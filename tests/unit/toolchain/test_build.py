@@ -80,13 +80,14 @@ def test_a_go_for_another_machine_is_told_and_not_the_cache_folder(recipe: Recip
     assert "cache folder" not in str(caught.value)
 
 
-def test_what_is_built_is_for_this_machine_whatever_is_exported_for_others(
+def test_what_is_built_is_for_this_machine_and_of_modules_whatever_is_exported(
     recipe: Recipe, on_path: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOS", "plan9")
     monkeypatch.setenv("GOARCH", "mips")
-    on_path("go", script=_ENVIRONMENT.replace("FAILURE", 'echo "for <$GOOS/$GOARCH>"; exit 1'))
-    with pytest.raises(ToolchainError, match="for </>"):
+    monkeypatch.setenv("GO111MODULE", "off")
+    on_path("go", script=_ENVIRONMENT.replace("FAILURE", 'echo "for <$GOOS/$GOARCH>, modules $GO111MODULE"; exit 1'))
+    with pytest.raises(ToolchainError, match="for </>, modules on"):
         built(recipe)
 
 
