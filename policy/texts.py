@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 
 import yaml
+from typing_extensions import override
 
 _MANIFEST = re.compile(
     r"apiVersion|containers|securityContext|privileged|host(?:Network|PID|IPC|Path|Port|Process)|capabilities|procMount"
@@ -40,6 +41,20 @@ class RefusedTextError(Exception):
 
 class _Loader(yaml.CSafeLoader):
     """YAML as kubectl reads it: tags that nobody knows change nothing, and bytes stay the text that they are in."""
+
+    @override
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Put what `<<` merges into a mapping: it is repeated here already, before values can be counted."""
+        entries = len(node.value)
+        for key, value in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    if isinstance(merged, yaml.MappingNode):
+                        self.flatten_mapping(merged)
+                        entries += len(merged.value)
+                    if entries > _MOST_NODES:
+                        raise RefusedTextError
+        super().flatten_mapping(node)
 
 
 def _untagged(loader: _Loader, _suffix: str, node: yaml.Node) -> object:

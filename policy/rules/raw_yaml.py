@@ -32,7 +32,7 @@ _PRIVILEGE = re.compile(
     re.VERBOSE,
 )
 _REMOTE = re.compile(
-    r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}\s-(?:f|k)\s*=?\s*['\"]?https?://|--filename[= ]['\"]?https?://"
+    r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}\s-[fk]\s*+=?\s*+['\"]?https?://|--filename[= ]['\"]?https?://"
 )
 _PIPED = re.compile(
     r"(?:curl|wget|base64\s+(?:-d|-D|--decode)|gunzip|zcat)\b[^\n;&]{0,500}\|\s*(?:kubectl|oc|k3s|sh|bash)\b"

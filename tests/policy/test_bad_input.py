@@ -126,6 +126,7 @@ def test_depth_that_nobody_judges_is_a_finding(depth: int) -> None:
     [
         " " * 200_000 + "!",
         "kubectl " + "apply " * 40_000,
+        "kubectl apply -f" + " " * 200_000,
         "kubectl " + "curl " * 40_000,
         "kubectl " + "docker " * 40_000,
         "kubectl " + "base64 -d " * 40_000,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from policy.reading import Hole
 from tests.policy.objects import STRICT, TEGRA, UNKNOWN, Json, changed, findings, pod, rules_and_paths
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -420,6 +421,19 @@ def test_text_that_repeats_itself_without_end_is_a_finding_at_once() -> None:
     found: tuple[Any, ...] = findings(CONFIG_MAP, changed(COMPLIANT[CONFIG_MAP], "data.a", "\n".join(lines)))
     assert {finding.path for finding in found} == {"data.a(text)"}
     assert "aliases" in found[0].found
+
+
+def test_mappings_that_merge_each_other_ever_again_are_refused_before_they_fill_the_memory() -> None:
+    levels = "".join(f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 10)}]}}\n" for level in range(1, 7))
+    text = f"apiVersion: v1\na0: &a0 {{k: 1}}\n{levels}"
+    found = findings(CONFIG_MAP, changed(COMPLIANT[CONFIG_MAP], "data.a", text))
+    assert {finding.found for finding in found} == {Hole.TOO_LARGE.value}
+
+
+def test_what_a_manifest_merges_is_judged() -> None:
+    text = "apiVersion: v1\na: &a {hostPID: true}\nspec: {<<: *a, hostIPC: false}\n"
+    found = rules_and_paths(CONFIG_MAP, changed(COMPLIANT[CONFIG_MAP], "data.a", text))
+    assert ("host-access", "data.a(text).spec.hostPID") in found
 
 
 def test_a_secret_value_is_in_no_message() -> None:
