@@ -165,8 +165,10 @@ def _has_only_variables(spec: str, fragment: Fragment) -> str:
 def _has_only_volumes(spec: str, fragment: Fragment) -> str:
     mounts = [*map(_is_mount, fragment.volume_mounts), f"m.mountPath == {literal(_ACCOUNT_FILES)}"]
     plain_mount = "!has(m.subPath) && !has(m.subPathExpr) && !has(m.mountPropagation) && !has(m.recursiveReadOnly)"
+    # A projected one under one of our names would be a driver of somebody else's.
+    projected = f"has(v.projected) && !(v.name in {literal([volume['name'] for volume in fragment.volumes])})"
     return (
-        f"{spec}.?volumes.orValue([]).all(v, has(v.projected) || {_any(map(_is_volume, fragment.volumes))})"
+        f"{spec}.?volumes.orValue([]).all(v, ({projected}) || {_any(map(_is_volume, fragment.volumes))})"
         f" && {spec}.containers.all(c, c.?volumeMounts.orValue([]).all(m, ({_any(mounts)}) && {plain_mount}))"
     )
 

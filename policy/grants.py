@@ -203,10 +203,7 @@ def _is_reservation_pod(document: Document, stack: StackFacts) -> bool:
         and [key for key in CONTAINER_LISTS if spec.get(key)] == ["containers"]
         and len(containers) == 1
         and _is_reservation_container(containers[0], dict_of(list_of(granted["containers"])[0]), stack)
-        and all(
-            set(dict_of(volume)) == {"name", "projected"} or within(volume, _item_named(granted["volumes"], volume))
-            for volume in list_of(spec.get("volumes"))
-        )
+        and all(_is_volume(dict_of(volume), granted) for volume in list_of(spec.get("volumes")))
     )
 
 
@@ -224,6 +221,12 @@ def _is_reservation_container(container: dict[str, object], granted: dict[str, o
             for mount in mounts
         )
     )
+
+
+def _is_volume(volume: dict[str, object], granted: dict[str, object]) -> bool:
+    """Whether a volume is one of the overrides', or projected under another name: as one of theirs it were a driver."""
+    ours = _item_named(granted["volumes"], volume)
+    return set(volume) == {"name", "projected"} if ours is None else within(volume, ours)
 
 
 def _is_variable(variable: dict[str, object], granted: dict[str, object]) -> bool:

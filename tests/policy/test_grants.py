@@ -333,6 +333,7 @@ def test_the_reservation_pod_passes_on_tegra_alone() -> None:
         ("spec.volumes.1.hostPath.path", "/"),
         ("spec.volumes.1", {"name": "dev-nvidia", "configMap": {"name": "program"}}),
         ("spec.volumes.1", {"name": "dev-nvidia", "projected": {"sources": []}, "hostPath": {"path": "/"}}),
+        ("spec.volumes.0", {"name": "nvidia-libs", "projected": {"sources": [{"configMap": {"name": "program"}}]}}),
         ("spec.containers.0.volumeMounts.0.readOnly", False),
         ("spec.containers.0.volumeMounts.0", {"name": "nvidia-libs", "mountPath": "/usr/lib/aarch64-linux-gnu/nvidia"}),
         ("spec.containers.0.volumeMounts.1.subPath", "sda"),

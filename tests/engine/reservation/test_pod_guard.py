@@ -357,6 +357,7 @@ class TestGrants:
             ("spec.volumes.0.hostPath.path", "/"),
             ("spec.volumes.1.hostPath.path", "/"),
             ("spec.volumes.1.hostPath.type", "DirectoryOrCreate"),
+            ("spec.volumes.0", {"name": "nvidia-libs", "projected": {"sources": [{"configMap": {"name": "program"}}]}}),
             ("spec.volumes.2", {"name": "more", "hostPath": {"path": "/dev", "type": "Directory"}}),
             ("spec.volumes.2", {"name": "more", "emptyDir": {}}),
             ("spec.containers.0.volumeMounts.0.readOnly", False),
