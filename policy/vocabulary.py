@@ -16,7 +16,7 @@ _WORDS = """
     spc_t container_t container_init_t container_kvm_t container_engine_t unconfined_t system_u system_r unconfined_u
     unconfined_r sysadm_u sysadm_r sysadm_t
     Fail Ignore Deny Warn Audit Never Always IfNotPresent Equivalent Exact
-    escalate bind impersonate get list watch create update patch delete deletecollection *
+    escalate bind impersonate approve get list watch create update patch delete deletecollection *
     */* nodes/proxy nodes/* */proxy */token pods/* pods/exec pods/attach pods/ephemeralcontainers serviceaccounts/token
     serviceaccounts/* secrets
     cluster-admin system:masters system:anonymous system:unauthenticated

@@ -28,9 +28,15 @@ _SYSTEM_ROLES = re.compile(
     r"cluster-admin|kubeadm:cluster-admins|system:(?:controller:.*|kube-controller-manager|node|kubelet-api-admin"
     r"|persistent-volume-provisioner|aggregate-to-(?:admin|edit))"
 )
+_APPROVERS = re.compile(r"system:certificates\.k8s\.io:(?:kube-apiserver-client(?:-kubelet)?|legacy-unknown)-approver")
+_SERVING_SIGNER = "kubernetes.io/kubelet-serving"
+"""Kubernetes' only signer whose certificates log nobody in at the API server."""
+_KUBERNETES_LABEL = "kubernetes.io/bootstrapping"
+"""On every role that Kubernetes brings, cluster-admin among them."""
 _FOR_ONE_NAMESPACE = frozenset({"admin", "edit"})
 _SYSTEM_WHY = "the role is a controller's own: whoever has it reads secrets, or starts pods in every namespace"
 _EDIT_WHY = "for the whole cluster it reads every secret and acts as every service account, the controllers' included"
+_APPROVE_WHY = "its holder lets itself have a certificate of any user"
 _ROLE_REMEDY = "write a role with the verbs and resources that are used"
 _EVERYBODY_WHY = "the group is everything or everybody"
 _EVERYBODY_REMEDY = "name the accounts or the team's group"
@@ -52,11 +58,12 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     for field in document.fields("verbs"):
         rule = field.holder
         # The API servers' policy of audit logs has rules of the same keys; in a role, `level` is dropped in silence.
-        audits = "level" in rule and document.is_kind("Policy")
+        audits = "level" in rule and document.is_only("Policy")
         if not audits and ("resources" in rule or "nonResourceURLs" in rule):
             yield from _verbs(field.path[:-1], rule)
             yield from _reach(field.path[:-1], rule)
     yield from _bindings(document)
+    yield from _aggregations(document)
 
 
 def _bindings(document: Document) -> Iterator[Violation]:
@@ -65,6 +72,8 @@ def _bindings(document: Document) -> Iterator[Violation]:
         if _SYSTEM_ROLES.fullmatch(role):
             why = "the role may do everything" if role.endswith(("cluster-admin", "admins")) else _SYSTEM_WHY
             yield Violation((*field.path, "name"), Told(role), why, _ROLE_REMEDY)
+        elif _APPROVERS.fullmatch(role):
+            yield Violation((*field.path, "name"), Told(role), _APPROVE_WHY, _ROLE_REMEDY)
         elif role in _FOR_ONE_NAMESPACE and document.is_kind("ClusterRoleBinding"):
             yield Violation((*field.path, "name"), Told(role), _EDIT_WHY, "bind it in one namespace, by a RoleBinding")
     roles = {text_of(dict_of(field.value).get("name")) for field in document.fields("roleRef")}
@@ -74,10 +83,21 @@ def _bindings(document: Document) -> Iterator[Violation]:
             name = text_of(dict_of(subject).get("name"))
             if name in everybody:
                 yield Violation((*field.path, index, "name"), Told(name), _EVERYBODY_WHY, _EVERYBODY_REMEDY)
+
+
+def _aggregations(document: Document) -> Iterator[Violation]:
     for field in document.fields("clusterRoleSelectors"):
         for index, selector in enumerate(list_of(field.value)):
-            if isinstance(selector, dict) and not any(selector.values()):
-                yield Violation((*field.path, index), selector, "it gathers the rules of every ClusterRole")
+            if isinstance(selector, dict) and not _selects_some(selector):
+                why = "it gathers the rules of ClusterRoles that nobody marked for it, cluster-admin's among them"
+                yield Violation((*field.path, index), selector, why, "select a label of your own")
+
+
+def _selects_some(selector: dict[str, object]) -> bool:
+    """Whether roles need a label for it that is not Kubernetes' own."""
+    requirements = map(dict_of, list_of(selector.get("matchExpressions")))
+    asked = {text_of(each.get("key")) for each in requirements if each.get("operator") in {"In", "Exists"}}
+    return bool((asked | dict_of(selector.get("matchLabels")).keys()) - {_KUBERNETES_LABEL})
 
 
 def _is_of_one_product(rule: dict[str, object]) -> bool:
@@ -95,6 +115,19 @@ def _verbs(path: Path, rule: dict[str, object]) -> Iterator[Violation]:
             yield Violation((*path, "verbs", index), shown, _IMPERSONATE_WHY)
         elif name in _VERBS and not wide:
             yield Violation((*path, "verbs", index), verb, _WHY.get(name, ""))
+        elif name == "approve" and _logs_in(rule):
+            remedy = f"name the signer under resourceNames, such as {_SERVING_SIGNER}"
+            yield Violation((*path, "verbs", index), verb, _APPROVE_WHY, remedy)
+
+
+def _logs_in(rule: dict[str, object]) -> bool:
+    """Whether a rule is about signers of certificates that the API server takes for users."""
+    signers = [text_of(name) for name in list_of(rule.get("resourceNames"))] or [""]
+    return (
+        "signers" in list_of(rule.get("resources"))
+        and "certificates.k8s.io" in list_of(rule.get("apiGroups"))
+        and any(not name or (name.startswith("kubernetes.io/") and name != _SERVING_SIGNER) for name in signers)
+    )
 
 
 def _reach(path: Path, rule: dict[str, object]) -> Iterator[Violation]:
@@ -130,6 +163,7 @@ RULE = Rule(
             "roleRef.name",
             "ClusterRoleBinding:subjects",
             "aggregationRule",
+            "clusterRoleSelectors",
         }
     ),
     check=_check,
