@@ -46,6 +46,8 @@ _ADDED_ANNOTATIONS = [
     prefix.rstrip("/") for check in table.CHECKS if check.place is Place.ANNOTATIONS for prefix in check.fields
 ]
 _ADDS = re.compile(rf"\b({'|'.join(map(re.escape, sorted({*_ADDED, *_ADDED_ANNOTATIONS})))})\b", re.IGNORECASE)
+_AROUND = frozenset({"spec", "template", "containers", "securityContext", "volumes"})
+_COMPUTED_FIELDS = frozenset(map(str.casefold, _ADDED | _AROUND))
 _UNKNOWABLE = "what the expression adds can't be known without a request"
 _OWN_SCOPE = "the policy's own constraints are the scope"
 _AS_WRITTEN = "leave the policy's constraints as the program writes them"
@@ -73,7 +75,7 @@ def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
         yield from _guard(document)
     if document.is_kind("MutatingWebhookConfiguration"):
         yield from _outside(document)
-    if document.is_kind(*_MUTATIONS):
+    if document.is_kind(*_MUTATIONS, "HelmRelease"):
         yield from _locations(document)
     if document.is_kind(*_WEBHOOKS) and _is_ours(document):
         for index, webhook in enumerate(list_of(document.root.get("webhooks"))):
@@ -120,15 +122,19 @@ def _mutations(document: Document) -> Iterator[Violation]:
 
 
 def _templates(document: Document) -> Iterator[Violation]:
-    """Kyverno's variables in the name of a field that it sets."""
+    """Kyverno's variables in the name of a field that it sets, or for one of ours, which may be a copy as well."""
     if "mutate" not in document.keys and "mutate" not in names(document.path):
         return
     for key, fields in document.keys.items():
         for field in fields:
             where = names(field.path)
             computed = "{{" in key or (key == "path" and "{{" in _INDEX.sub("", text_of(field.value)))
+            if key in _COMPUTED_FIELDS:
+                # What a patch copies has no value of its own; the field around it has one.
+                copied = field.holder.get("op") in {"copy", "move"} and not isinstance(field.value, dict)
+                computed = copied or "{{" in text_of(field.value)
             if computed and "mutate" in where and not _FREE.intersection(where):
-                yield Violation(field.path, Told("a computed path or text"), _UNKNOWABLE, "write paths and values out")
+                yield Violation(field.path, Told("a computed path or value"), _UNKNOWABLE, "write paths and values out")
 
 
 def _takers(document: Document) -> Iterator[Violation]:
@@ -188,8 +194,8 @@ def _outside(document: Document) -> Iterator[Violation]:
 
 
 def _locations(document: Document) -> Iterator[Violation]:
-    """Gatekeeper's mutations name the field that they set in a text."""
-    for field in document.fields("location"):
+    """Gatekeeper's mutations name the field that they set in a text, and Flux one whose value is in the cluster."""
+    for field in document.fields("location", "targetPath"):
         if privilege := _ADDS.search(text_of(field.value)):
             yield Violation(field.path, Told(privilege.group()))
 
