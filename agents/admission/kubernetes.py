@@ -1,9 +1,11 @@
 """The few calls to the API server that this server makes, over its HTTP library."""
 
 import asyncio
+import datetime as dt
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
 from os import environ
 from pathlib import Path
 from typing import Any
@@ -35,9 +37,14 @@ def in_cluster() -> Api:
 
 
 class ApiServer:
-    """The API server, as this server's service account."""
+    """The API server, as this server's service account.
+
+    Attributes:
+        now: the time of day at its last answer, by its own clock where it says it.
+    """
 
     def __init__(self, session: aiohttp.ClientSession, api: Api) -> None:
+        self.now = dt.datetime.now(dt.UTC)
         self._session = session
         self._api = api
 
@@ -133,6 +140,7 @@ class ApiServer:
                 method, self._url(path), params=params, headers=headers, data=data, timeout=_TIMEOUT
             ) as response:
                 await _check(response)
+                self.now = _date(response)
                 return msgspec.json.decode(await response.read(), type=dict[str, Any])
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError) as error:
             raise ApiError(0, f"{method} {path}: {_text(error)}") from None
@@ -146,6 +154,13 @@ class ApiServer:
         except (OSError, UnicodeDecodeError) as error:
             raise ApiError(0, f"{self._api.token_file}: can't be read: {error}") from None
         return {"Authorization": f"Bearer {token}", "Accept": accept}
+
+
+def _date(response: aiohttp.ClientResponse) -> dt.datetime:
+    try:
+        return parsedate_to_datetime(response.headers["Date"]).replace(tzinfo=dt.UTC)
+    except (KeyError, ValueError):
+        return dt.datetime.now(dt.UTC)
 
 
 def _text(error: Exception) -> str:

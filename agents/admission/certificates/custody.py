@@ -83,7 +83,7 @@ def advance(custody: Custody, now: dt.datetime, rules: Rules, next_published_for
         # Nothing can be served, so there is nothing to wait for.
         current, coming = coming or certificates.issue(rules.dns_name, now, rules.lifetime), None
     elif coming is None:
-        if now >= certificates.renewal_time(current):
+        if not certificates.is_young(current, now):
             coming = certificates.issue(rules.dns_name, now, rules.lifetime)
     elif next_published_for is not None and next_published_for >= rules.propagation:
         current, coming = coming, None
@@ -104,7 +104,8 @@ def _usable(pair: Pair | None, now: dt.datetime, rules: Rules) -> Pair | None:
         pair.check(rules.dns_name, now)
     except CertificateError:
         return None
-    return pair
+    # One of a clock that was ahead would be refused by API servers until then.
+    return pair if pair.leaf.not_valid_before_utc <= now else None
 
 
 def _pair(data: Mapping[str, str], names: tuple[str, str]) -> Pair | None:

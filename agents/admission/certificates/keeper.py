@@ -98,7 +98,8 @@ class OwnKeeper:
         for _ in range(_TRIES):
             secret = await self._api.get(self._path)
             held = custody.read(secret.get("data"))
-            advanced = custody.advance(held, dt.datetime.now(dt.UTC), self._rules, self._published_for(held))
+            # By the clock of who judges certificates: ours may be ahead, and the Secret is every replica's.
+            advanced = custody.advance(held, self._api.now, self._rules, self._published_for(held))
             if advanced == held:
                 return held
             try:
@@ -155,7 +156,7 @@ class SigningKeeper:
         """Sign another certificate if the authority is another one, or the time has come."""
         authority, now = _read(self._folder, "ca"), dt.datetime.now(dt.UTC)
         served = self._tls.served
-        if served is not None and authority == self._authority and now < certificates.renewal_time(served):
+        if served is not None and authority == self._authority and certificates.is_young(served, now):
             return
         pair = certificates.sign(authority, self._dns_name, now, self._lifetime)
         self._tls.load(pair)

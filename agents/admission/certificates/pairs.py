@@ -138,6 +138,16 @@ def renewal_time(pair: Pair) -> dt.datetime:
     return begin + (leaf.not_valid_after_utc - begin) * 2 / 3
 
 
+def is_young(pair: Pair, now: dt.datetime) -> bool:
+    """Whether it is valid, and no other one has to be made yet.
+
+    Args:
+        pair: ours.
+        now: the time of day, UTC.
+    """
+    return pair.leaf.not_valid_before_utc <= now < renewal_time(pair)
+
+
 def bundle(texts: list[bytes], now: dt.datetime) -> bytes:
     """The authorities in some PEM texts, each once and in order, without the expired ones and what can't be read."""
     authorities: dict[bytes, None] = {}

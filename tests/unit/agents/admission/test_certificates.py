@@ -6,21 +6,27 @@ import itertools
 import socket
 import ssl
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
+from typing_extensions import override
 
 from agents.admission.certificates import custody
+from agents.admission.certificates import keeper as keeper_module
 from agents.admission.certificates import pairs as certificates
 from agents.admission.certificates.custody import Custody, Rules
-from agents.admission.certificates.keeper import SigningKeeper
+from agents.admission.certificates.keeper import SigningKeeper, keeper_of
 from agents.admission.certificates.pairs import Pair
 from agents.admission.certificates.tls import LiveTls
 from agents.admission.errors import CertificateError
-from agents.admission.settings import VERSION, Settings, SignedCertificate
+from agents.admission.kubernetes import ApiServer
+from agents.admission.settings import VERSION, OwnCertificate, Settings, SignedCertificate
 
 NAME = "kai-anywhere-admission.kai-anywhere.svc"
 NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
@@ -215,6 +221,38 @@ class TestTheSecret:
         held = custody.advance(Custody(issue(NOW - 2 * LIFETIME), coming, b""), NOW, RULES, None)
         assert (held.current, held.next) == (coming, None)
 
+    def test_a_pair_of_a_clock_that_was_ahead_is_replaced_at_once(self) -> None:
+        ahead = issue(NOW + dt.timedelta(days=30))
+        held = custody.advance(Custody(ahead, None, b""), NOW, RULES, None)
+        assert held.current is not None
+        assert held.current.leaf.not_valid_before_utc <= NOW
+
+    def test_a_replica_whose_clock_is_wrong_makes_certificates_by_the_api_servers(self) -> None:
+        api, tls = _Cluster(NOW), LiveTls()
+        own = OwnCertificate(secret="a", lifetime_seconds=LIFETIME.total_seconds(), propagation_seconds=10)
+        settings = Settings(VERSION, "kai-anywhere", "kai-anywhere-admission", (), own, {})
+        asyncio.run(keeper_of(settings, api, tls).look())
+        assert tls.served is not None
+        tls.served.check(NAME, NOW)
+        assert tls.served.leaf.not_valid_after_utc == NOW + LIFETIME
+
+
+class _Cluster(ApiServer):
+    """An API server with an empty Secret and a clock of its own."""
+
+    def __init__(self, now: dt.datetime) -> None:
+        self.now = now
+        self.secret: dict[str, Any] = {}
+
+    @override
+    async def get(self, path: str) -> dict[str, Any]:
+        return self.secret
+
+    @override
+    async def replace(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self.secret = dict(body)
+        return self.secret
+
 
 class TestSigning:
     """An authority of the stack's, mounted; each replica signs for itself."""
@@ -242,6 +280,21 @@ class TestSigning:
         first = tls.served
         asyncio.run(keeper.look())
         assert tls.served is first
+
+    def test_a_certificate_of_a_clock_that_was_ahead_is_signed_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now, tls = dt.datetime.now(dt.UTC), LiveTls()
+        bundle = self.mounted(tmp_path, certificates.authority(now, dt.timedelta(days=30)))
+        keeper = self.keeper(tmp_path, tls)
+        with monkeypatch.context() as ahead:
+            tomorrow = SimpleNamespace(now=lambda _: now + dt.timedelta(days=1))
+            ahead.setattr(keeper_module, "dt", SimpleNamespace(datetime=tomorrow, UTC=dt.UTC))
+            asyncio.run(keeper.look())
+        with pytest.raises(ssl.SSLCertVerificationError, match="not yet valid"):
+            handshake(tls, bundle)
+        asyncio.run(keeper.look())
+        assert handshake(tls, bundle) is not None
 
     def test_another_authority_signs_another_certificate_at_once(self, tmp_path: Path) -> None:
         now, tls = dt.datetime.now(dt.UTC), LiveTls()
