@@ -1,9 +1,10 @@
 """The policy pack's checks of pods as an admission policy, for what comes into the cluster without this program.
 
 It renders the table that the pack reads too (pod_checks/), so that both give the same verdict. It judges pods and every
-kind that carries a pod template natively; of a pod's status and binding, which kubelets and schedulers send often, the
-annotations alone, since these reach the pod. What the pack asks of roles, webhooks, namespaces, volumes, releases and
-custom resources stays in the pack: an operator's pods are judged here once they are created.
+kind that carries a pod template natively; of a binding and of a status that leaves annotations as they are, which
+schedulers and kubelets send often, the annotations alone, since these reach the pod. What the pack asks of roles,
+webhooks, namespaces, volumes, releases and custom resources stays in the pack: an operator's pods are judged here once
+they are created.
 
 An update is compared with what was there: what offended before and is left alone is no reason to refuse the removal of
 a finalizer. As in Pod Security (k8s.io/pod-security-admission v0.36.3, isSignificantPodUpdate) a new image in a pod
@@ -171,7 +172,11 @@ def _boxes(settings: StackSettings) -> dict[str, str]:
 
     containers = of(*_CONTAINERS)
     return {
-        "annotations_alone": "object.kind == 'Binding' || request.?subResource.orValue('') == 'status'",
+        # A status with other annotations may take away the request that lifts a check.
+        "annotations_alone": (
+            "object.kind == 'Binding' || (request.?subResource.orValue('') == 'status'"
+            " && object.metadata.?annotations.orValue({}) == oldObject.metadata.?annotations.orValue({}))"
+        ),
         "objects": "oldObject == null ? [dyn(object)] : [dyn(object), dyn(oldObject)]",
         "place": f"{literal(_TEMPLATES)}[?object.kind].orValue('spec.template.')",
         "templates": (

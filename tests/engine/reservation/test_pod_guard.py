@@ -216,6 +216,18 @@ class TestAnnotationsOfOtherRequests:
         assert "Pod running: metadata.annotations[nvidia.cdi.k8s.io/container.app] is nvidia.com/gpu=all" in message
         assert self.status(api, {"metadata": {"annotations": {"note": "text"}}, "status": {"message": "x"}}).is_success
 
+    def test_a_status_takes_no_request_away_from_who_has_the_nvidia_runtime_for_it(self, api: httpx2.Client) -> None:
+        asking = both(
+            ("spec.schedulerName", "kai-scheduler"),
+            ("spec.runtimeClassName", "nvidia"),
+            ("metadata.annotations", {"gpu-fraction": "0.5", "note": "text"}),
+        )(plain("asking"))
+        post(api, path_of(asking, GUARDED), asking)
+        response = self.status(api, {"metadata": {"annotations": {"gpu-fraction": None}}}, "asking")
+        assert denied(response)
+        assert "Pod asking: spec.runtimeClassName is nvidia" in response.json()["message"]
+        assert self.status(api, {"metadata": {"annotations": {"gpu-fraction": "0.4"}}}, "asking").is_success
+
     @pytest.mark.parametrize("path", ["pods/unbound/binding", "bindings"])
     def test_a_binding_brings_no_devices(self, api: httpx2.Client, path: str) -> None:
         pod = changed(plain("unbound"), "spec.schedulerName", "none")
