@@ -5,15 +5,13 @@ from collections.abc import Iterator
 from pod_checks import table
 from policy import interpreter
 from policy.findings import Violation, told_name
-from policy.reading import dict_of, parent
+from policy.reading import parent, text_of
 from policy.rule import Rule
 from policy.stack_platform import PLATFORM_LABEL, TEGRA, StackFacts
 from policy.workloads import Document
 
 _POD_KINDS = ("Pod", "PodTemplate", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob")
 
-_LABELLERS = ("NodeFeatureRule", "NodeFeatureGroup", "NodeFeature")
-"""Kinds that write labels to nodes (Node Feature Discovery)."""
 _LABEL_WHY = (
     "reservation pods of a node with this label become privileged, and this node is none of the stack's Tegra nodes"
 )
@@ -26,14 +24,12 @@ def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
         # Of a patch that has no container, too.
         if field.path[-2:-1] == ("spec",) and isinstance(field.value, str) and field.value:
             yield Violation(field.path, told_name(field.value))
-    if document.is_kind("Node"):
-        labels = dict_of(document.metadata.get("labels"))
-        if labels.get(PLATFORM_LABEL) == TEGRA and document.name not in stack.labelled_nodes:
-            yield Violation((*document.path, "metadata", "labels", PLATFORM_LABEL), TEGRA, _LABEL_WHY, _LABEL_REMEDY)
-    if document.is_kind(*_LABELLERS):
-        for field in document.fields(PLATFORM_LABEL):
-            if parent(field.path) == "labels" and field.value == TEGRA:
-                yield Violation(field.path, TEGRA, _LABEL_WHY, _LABEL_REMEDY)
+    # Whoever writes it to nodes: the program, Node Feature Discovery, an autoscaler, a policy.
+    is_own = document.is_kind("Node") and document.name in stack.labelled_nodes
+    for field in () if is_own else document.fields(PLATFORM_LABEL, "labelsTemplate"):
+        is_label = parent(field.path) == "labels" and field.value == TEGRA
+        if is_label or f"{PLATFORM_LABEL}={TEGRA}" in text_of(field.value):
+            yield Violation(field.path, TEGRA, _LABEL_WHY, _LABEL_REMEDY)
 
 
 RULE = Rule(
