@@ -2,6 +2,8 @@
 
 import copy
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx2
 
@@ -138,3 +140,21 @@ def places(change: Change) -> list[str]:
 def as_sidecar(pod: Json) -> Json:
     """The pod with an init container that may have probes and hooks."""
     return changed(pod, "spec.initContainers.0.restartPolicy", "Always")
+
+
+@contextmanager
+def unguarded(api: httpx2.Client, refused: Json) -> Iterator[None]:
+    """The guarded namespace as it was before its guard, which refuses this object."""
+
+    def label(value: str | None) -> None:
+        body = {"metadata": {"labels": {pod_guard.LABEL: value}}}
+        api.patch(f"/api/v1/namespaces/{GUARDED}", json=body, headers=MERGE).raise_for_status()
+
+    refused = changed(refused, "metadata.name", "other")
+    label(None)
+    try:
+        eventually(lambda: create(api, refused).is_success)
+        yield
+    finally:
+        label(pod_guard.LABEL_ENFORCE)
+        eventually(lambda: not create(api, refused).is_success)
