@@ -22,8 +22,10 @@ _ESCAPED = re.compile(r"""\\(?:u00|x)[2-7][0-9A-Fa-f][^"']{0,200}["']\s*:""")
 _HEREDOC = re.compile(r"<<-?[ \t]{0,9}[\"'\\]?(\w{1,80})")
 """Where a shell begins to hand text to a command, such as `kubectl apply -f -`."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{40,}+={0,2}+\s*+")
-_DOCUMENT_END = re.compile(r"^(?:---|\.\.\.)(?=\s|$)", re.MULTILINE)
-"""kubectl drops what stands between `...` and `---`; other readers do not."""
+_DOCUMENT_END = re.compile(r"(?:^|(?<=[\r\x85\u2028\u2029]))(?:---|\.\.\.)(?=\s|$)", re.MULTILINE)
+"""After every line break of YAML. kubectl drops what stands between `...` and `---`; other readers do not."""
+_MARKED = "\ufeff\r\n"
+"""What a document may begin with: an editor's mark of the order of bytes."""
 _JSON = json.JSONDecoder()
 _SPACE = re.compile(r"[\ufeff\s]*+")
 _GZIP = b"\x1f\x8b"
@@ -66,19 +68,19 @@ def _untagged(loader: _Loader, _suffix: str, node: yaml.Node) -> object:
 
 
 def _or_text(construct: Callable[[_Loader, yaml.Node], object]) -> Callable[[_Loader, yaml.Node], object]:
-    """A scalar that only Python can't make a date or a number of, such as 2001-99-99, is a text to kubectl and Helm."""
+    """A scalar of which only Python can't make what it seems to be, such as 2001-99-99 or `!!bool maybe`, is a text."""
 
     def constructed(loader: _Loader, node: yaml.Node) -> object:
         try:
             return construct(loader, node)
-        except ValueError:
+        except (ValueError, LookupError, AttributeError):
             return node.value
 
     return constructed
 
 
 _Loader.add_multi_constructor("", _untagged)
-for _tag in (f"tag:yaml.org,2002:{_type}" for _type in ("int", "float", "timestamp")):
+for _tag in (f"tag:yaml.org,2002:{_type}" for _type in ("bool", "int", "float", "timestamp")):
     _Loader.add_constructor(_tag, _or_text(_Loader.yaml_constructors[_tag]))
 _Loader.add_constructor("tag:yaml.org,2002:binary", lambda _, node: node.value)
 
@@ -126,7 +128,7 @@ def _documents(text: str) -> tuple[list[object], str]:
         if objects and not part:
             continue
         try:
-            document = yaml.load(part, Loader=_Loader)  # noqa: S506 - it constructs plain values alone
+            document = yaml.load(part.lstrip(_MARKED), Loader=_Loader)  # noqa: S506 - it constructs plain values alone
         except RecursionError:
             raise RefusedTextError from None
         except (yaml.YAMLError, ValueError, TypeError, OverflowError):

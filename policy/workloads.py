@@ -225,10 +225,9 @@ def _from_texts(document: Document, level: int) -> Iterator[Document]:
             document.holes.append(((*path, TEXT), Hole.TOO_LARGE))
             continue
         on_a_host = document.is_kind(*COMMANDS) and "metadata" not in document.root
-        for index, value in enumerate(values):
-            if is_compose(value) and not on_a_host and _key(path) not in _VALUES:
+        for index, fragment in enumerate(map(plain, values)):
+            if is_compose(fragment) and not on_a_host and _key(path) not in _VALUES:
                 continue
-            fragment = plain(value)
             root = fragment if isinstance(fragment, dict) else {"items": fragment}
             step: Path = (*path, TEXT) if index == 0 else (*path, TEXT, index)
             for inner in _unlisted(step, root, "List" if "items" in root else ""):

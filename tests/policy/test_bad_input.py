@@ -140,6 +140,20 @@ def test_long_text_is_judged_in_time(text: str) -> None:
     assert time.perf_counter() - begin < 10, "a pattern that goes back over its text takes minutes here"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("on: push", "80: web", "~: a", "1.5: a", "2026-01-01: a"),
+        *("a: !!bool maybe", 'a: !!int ""', 'a: !!float ""', "a: !!timestamp never"),
+    ],
+)
+def test_a_manifest_with_keys_and_values_of_any_type_is_judged(line: str) -> None:
+    text = f"{line}\napiVersion: v1\nkind: Pod\nspec: {{hostPID: true}}\n"
+    assert [finding.rule for finding in findings("kubernetes:core/v1:ConfigMap", {"data": {"a": text}})] == [
+        "host-access"
+    ]
+
+
 def test_a_huge_object_is_judged() -> None:
     props = {"data": {f"key-{number}": "x" * 100 for number in range(20_000)}, "privileged": True}
     assert [finding.path for finding in findings("kubernetes:core/v1:ConfigMap", props)] == ["privileged"]

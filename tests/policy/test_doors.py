@@ -98,6 +98,20 @@ def test_a_manifest_is_found_however_often_it_is_encoded(encoded: str) -> None:
     assert {finding.rule for finding in findings(CONFIG_MAP, _config_map(encoded))} == {"host-access"}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"a: 1{end}---{end}{{}}" for end in ("\r", "\x85", "\u2028", "\u2029")),
+        *("a: 1\n---\n\ufeff{}", "a: 1\r\n---\r\n{}"),
+    ],
+)
+def test_a_manifest_is_found_behind_every_line_break_of_yaml(text: str) -> None:
+    pod_text = "apiVersion: v1\nkind: Pod\nspec: {containers: [{ports: [{hostPort: 22}]}]}\n"
+    assert {finding.rule for finding in findings(CONFIG_MAP, _config_map(text.replace("{}", pod_text)))} == {
+        "host-access"
+    }
+
+
 _SYS_ADMIN: Json = {
     "kind": "Pod",
     "apiVersion": "v1",
