@@ -7,3 +7,7 @@ class ClusterError(Exception):
 
 class ClusterUnreachableError(ClusterError):
     """There is no cluster behind the chosen kubeconfig and context, or it does not answer."""
+
+
+class LoginError(ClusterError):
+    """The login can't be had, or is not accepted: nothing at all can be read, and waiting does not help."""

@@ -165,6 +165,7 @@ def read_snapshot(cluster: Cluster, namespace: str = "") -> Snapshot:
 
     Raises:
         ClusterUnreachableError: if the API server does not answer.
+        LoginError: if the login is not accepted.
     """
     with Reader(cluster) as reader:
         nodes = reader.objects(NODES, "/api/v1/nodes", Node)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from cluster.access.answers import Objection, Page, Status
 from cluster.access.kubeconfig import ChosenContext, choose_context, in_cluster
 from cluster.access.proxies import proxy_of
-from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.errors import ClusterError, ClusterUnreachableError, LoginError
 from config.cluster import ClusterSettings
 
 TIMEOUT_SECONDS = 5
@@ -178,7 +178,7 @@ class Connection:
             case httpx2.codes.NOT_FOUND:
                 raise NotFoundError(path)
             case httpx2.codes.UNAUTHORIZED as code:
-                raise ClusterError(
+                raise LoginError(
                     f"The cluster at {self.server} does not accept the login of context '{self.context}' ({code}).\n"
                     "The login has ended, or is for another cluster. Log in again, and check it with: "
                     f"{self.kubectl} auth whoami"
@@ -232,7 +232,7 @@ class Connection:
                 f"Check that it runs and that this machine reaches it: {self.kubectl} get nodes"
             ) from error
         except (ConfigError, LookupError, TypeError, ValueError, OSError) as error:
-            raise ClusterError(f"The credentials of context '{self.context}' can't be used: {error}") from error
+            raise LoginError(f"The credentials of context '{self.context}' can't be used: {error}") from error
 
 
 def _set_protocols_once(context: ssl.SSLContext) -> None:

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 from typing_extensions import override
 
 from cluster.access.client import Cluster
-from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.errors import ClusterError, ClusterUnreachableError, LoginError
 
 _PARALLEL = 8
 
@@ -67,7 +67,7 @@ class Reader(AbstractContextManager["Reader"]):
 
         Args:
             cluster: where.
-            insists: whether an answer that does not come is an error, and not noted down as a refusal is.
+            insists: whether no answer, or no login, is an error, and not noted down as a refusal is.
         """
         self.unseen: list[Unseen] = []
         self._cluster = cluster
@@ -92,6 +92,7 @@ class Reader(AbstractContextManager["Reader"]):
 
         Raises:
             ClusterUnreachableError: when called for the answer, if the API server does not answer.
+            LoginError: likewise, if the login is not accepted.
         """
         answer = self._pool.submit(question, *args, **kwargs)
 
@@ -99,7 +100,7 @@ class Reader(AbstractContextManager["Reader"]):
             try:
                 return answer.result()
             except ClusterError as error:
-                if self._insists and isinstance(error, ClusterUnreachableError):
+                if self._insists and isinstance(error, ClusterUnreachableError | LoginError):
                     raise
                 self.unseen.append(Unseen(what, str(error).splitlines()[0]))
                 return otherwise
@@ -128,6 +129,7 @@ class Reader(AbstractContextManager["Reader"]):
 
         Raises:
             ClusterUnreachableError: when called for the answer, if the API server does not answer.
+            LoginError: likewise, if the login is not accepted.
         """
 
         def read(place: str) -> tuple[T, ...]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cluster.access.client import Cluster
-from cluster.errors import ClusterUnreachableError
+from cluster.errors import ClusterUnreachableError, LoginError
 from cluster.snapshot import read_snapshot
 from tests.support.api_server import Answer, ApiServer, node
 
@@ -69,6 +69,13 @@ def test_what_the_user_may_not_read_is_named_and_the_rest_is_read(api: ApiServer
 def test_a_cluster_that_does_not_answer_is_an_error(api: ApiServer, cluster: Cluster) -> None:
     api.fail("/api/v1/pods", 503)
     with pytest.raises(ClusterUnreachableError, match="503"):
+        read_snapshot(cluster)
+
+
+def test_a_login_that_has_ended_is_an_error_and_no_cluster_without_anything(api: ApiServer, cluster: Cluster) -> None:
+    for path in ("/api/v1/nodes", "/api/v1/pods", _QUEUES, _REQUESTS):
+        api.fail(path, 401)
+    with pytest.raises(LoginError, match="does not accept the login"):
         read_snapshot(cluster)
 
 

@@ -124,6 +124,15 @@ def test_a_cluster_that_does_not_answer_is_no_map(api: ApiServer, run: Callable[
     assert "Traceback" not in done.stderr
 
 
+def test_a_login_that_has_ended_is_no_map_but_an_error(api: ApiServer, run: Callable[..., _Done]) -> None:
+    for path in (NODES, PODS, QUEUES, POD_GROUPS, BIND_REQUESTS):
+        api.fail(path, 401)
+    for options in ((), ("--json",)):
+        done = run(*options)
+        assert (done.returncode, done.stdout) == (ExitStatus.COULD_NOT_RUN, "")
+        assert "The login has ended, or is for another cluster. Log in again" in done.stderr
+
+
 def test_the_page_is_written_to_the_file(run: Callable[..., _Done], tmp_path: Path) -> None:
     done = run("--html", str(tmp_path / "map.html"))
     assert (done.returncode, done.stdout) == (0, f"Written to {tmp_path / 'map.html'}.\n")
