@@ -7,6 +7,9 @@ from fractions import Fraction
 
 from gpu_sharing.request import PodRequest
 
+MOST_GPUS = 128
+"""Of one node: more than any has. A label may say anything, and so may labels and requests of anybody's pods."""
+
 
 @unique
 class Strategy(StrEnum):

@@ -65,4 +65,4 @@ def _summary(nodes: Sequence[NodeStatus], pending: int, view: View) -> Summary:
 
 def _is_usable(node: NodeStatus) -> bool:
     """Whether KAI places pods there."""
-    return node.ready.value is not False and not node.cordoned.value
+    return node.ready.value is not False and not node.cordoned.value and node.advertised.value > 0

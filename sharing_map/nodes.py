@@ -6,17 +6,13 @@ from collections.abc import Iterator, Sequence
 from cluster.access.answers import Node, Pod
 from cluster.pending import kubelet_says
 from config.gvirtus import FRONTEND_ALLOWED
-from gpu_sharing.model import MigStrategy
+from gpu_sharing.model import MOST_GPUS, MigStrategy
 from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, FractionShare, MemoryShare, WholeGpus
 from manifests import reservation_index
 from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, TIME_SLICING_POOL
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from sharing_map.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
 from sharing_map.view import User, View, pod_name, ready_since, share
-
-_MOST_GPUS = 128
-"""Of one pod, more than any node has. Whoever names the node of a pod himself may ask for any number, and until the
-kubelet refuses the pod it is there; and the labels that say its GPU groups may be anybody's."""
 
 
 def node_status(name: str, view: View) -> NodeStatus:
@@ -73,11 +69,13 @@ def _label(node: Node, label: str) -> Fact[str | None]:
 
 def _gpu_count(node: Node) -> Fact[int]:
     """As KAI counts them (node_info.go, GetNumberOfGPUsInNode): by the label, else what is allocatable."""
-    label = node.labels.get(GPU_COUNT, "")
-    if label.isascii() and label.isdigit():
+    if node.gpu_count is not None:
         fact = _label(node, GPU_COUNT)
-        return Fact(value=int(label), proof=fact.proof, since=fact.since)
-    return Fact(value=node.gpus, proof=f"Node {node.name} status.allocatable[{GPU}], without a label {GPU_COUNT}")
+        return Fact(value=node.gpu_count, proof=fact.proof, since=fact.since)
+    return Fact(
+        value=min(node.gpus, MOST_GPUS),
+        proof=f"Node {node.name} status.allocatable[{GPU}], without a label {GPU_COUNT}",
+    )
 
 
 def _advertised(node: Node) -> Fact[int]:
@@ -114,7 +112,7 @@ def _gpus(
     others: list[User] = []
     for user in users:
         if isinstance(user.request, MemoryShare | FractionShare) and user.groups:
-            for group in user.groups[:_MOST_GPUS]:
+            for group in user.groups[:MOST_GPUS]:
                 on_group[group].append(user)
         # Whoever names the node himself may ask for any number of GPUs, and has none of them.
         elif (
@@ -132,7 +130,7 @@ def _gpus(
     ]
     for user in whole:
         gpu = _measured("whole", shared, share(user, shared))
-        gpus += [gpu] * (min(user.request.count, _MOST_GPUS) if isinstance(user.request, WholeGpus) else 0)
+        gpus += [gpu] * (user.request.count if isinstance(user.request, WholeGpus) else 0)
     rest = {"time-slicing": _unmeasured("time-sliced"), "mig": _unmeasured("mig")}.get(sharing) or _measured(
         "free", shared
     )
@@ -190,6 +188,11 @@ def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, count: int, shar
         yield f"The label {MEMORY_LABEL} {why}: KAI places no pod with {GPU_MEMORY} here."
     if count and not node.gpus and not node.slices:
         yield f"The device plugin advertises no {GPU}, so KAI places nothing here."
+    if sharing == "kai" and count > node.gpus > 0:
+        yield (
+            f"It advertises {node.gpus} {GPU}, and the label {GPU_COUNT} is {node.labels[GPU_COUNT]}: KAI gives the "
+            "memory of the same GPU away more than once. Both should be the number of GPUs."
+        )
     taken = sum(gpu.use in {"shared", "whole"} for gpu in gpus)
     if count and taken > count:
         yield f"KAI counts {taken} GPUs in use where there are {count}: the same memory is promised more than once."

@@ -124,7 +124,9 @@ class Summary(_Part):
     shared_mib: int = Field(description="What KAI can share.")
     taken_mib: int | None = Field(description="This and all below is null where pods could not be read.")
     free_mib: int | None
-    unavailable_mib: int | None = Field(description="Free on nodes that are cordoned or not ready.")
+    unavailable_mib: int | None = Field(
+        description="Free on nodes that are cordoned or not ready, or advertise no GPU."
+    )
     largest_free_mib: int | None = Field(description="The most that one more pod could get of one GPU.")
     shares: int | None = Field(description="Pods that have a GPU or a part of one.")
     pending: int | None

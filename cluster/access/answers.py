@@ -8,13 +8,17 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.gvirtus import FRONTEND_ALLOWED
-from gpu_sharing.model import MigStrategy
+from gpu_sharing.model import MOST_GPUS, MigStrategy
 from gpu_sharing.quantities import MIB, quantity
 from gpu_sharing.request import GPU, MIG_PREFIX
-from manifests.node_labels import MIG_STRATEGY
+from manifests.node_labels import GPU_COUNT, MIG_STRATEGY
 
 T = TypeVar("T")
 
+_MOST_DEVICES = 16_000
+"""Of one node: 16 GPUs with as many replicas as settings allow. A billion would exhaust the memory."""
+_MOST_DIGITS = 18
+"""More are no number to KAI."""
 _MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
 
 
@@ -66,6 +70,11 @@ def _mebibytes(value: object) -> int:
 def _whole(value: object) -> int:
     """A quantity of devices as a number: the API server writes 1000 as `1k`."""
     return int(quantity(str(value)))
+
+
+def _devices(value: object) -> int:
+    """Allocatable `nvidia.com/gpu` as a number."""
+    return min(_whole(value), _MOST_DEVICES)
 
 
 class Answer(BaseModel):
@@ -134,7 +143,7 @@ class Node(Answer):
         default=0, validation_alias=AliasPath("status", "capacity", "memory")
     )
     """MemTotal in MiB, as kubelet reports it."""
-    devices: Annotated[int, BeforeValidator(_whole)] = Field(
+    devices: Annotated[int, BeforeValidator(_devices)] = Field(
         default=0, validation_alias=AliasPath("status", "allocatable", GPU)
     )
     """Allocatable `nvidia.com/gpu`: physical GPUs times replicas, or what stands for remote ones."""
@@ -159,6 +168,12 @@ class Node(Answer):
     def gpus(self) -> int:
         """The devices that are GPUs of its own: a frontend of remote GPUs has none."""
         return 0 if self.labels.get(FRONTEND_ALLOWED) == "true" else self.devices
+
+    @property
+    def gpu_count(self) -> int | None:
+        """Its GPUs by the label by which KAI counts them, `MOST_GPUS` at most; None where KAI can't read it."""
+        label = self.labels.get(GPU_COUNT, "")
+        return min(int(label), MOST_GPUS) if label.isdecimal() and len(label) <= _MOST_DIGITS else None
 
     @property
     def slices(self) -> dict[str, int]:

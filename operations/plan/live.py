@@ -17,7 +17,7 @@ from gpu_sharing.quantities import quantity
 from gpu_sharing.queues import Queue
 from gpu_sharing.request import SCHEDULER, RequestError, gpu_groups, pod_request
 from manifests import reservation
-from manifests.node_labels import GPU_COUNT, GPU_MEMORY, KAI_NODE_POOL, PLATFORM, PLATFORM_TEGRA
+from manifests.node_labels import GPU_MEMORY, KAI_NODE_POOL, PLATFORM, PLATFORM_TEGRA
 from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
 from operations.plan.workloads import PRIORITIES, TRAIN, accepted, is_preemptible
@@ -67,14 +67,13 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
 
 
 def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
-    count = node.labels.get(GPU_COUNT, "")
     memory = read_label(node.labels.get(GPU_MEMORY))
     return Machine(
         Node(
             node.name,
             None if memory is None else shared_mib(memory),
             node.devices,
-            int(count) if count.isdecimal() else None,
+            node.gpu_count,
             node.slices,
             node.mig,
             quantity(node.allocatable["cpu"]) if "cpu" in node.allocatable else None,

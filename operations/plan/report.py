@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.preflight.unified_memory import REMEDY, sold_twice
-from gpu_sharing.model import GpuUse, NodeUse, Packing, Pod, Reason, Workload
+from gpu_sharing.model import MOST_GPUS, GpuUse, NodeUse, Packing, Pod, Reason, Workload
 from gpu_sharing.nearest import nearest
 from gpu_sharing.placement import place
 from gpu_sharing.reasons import describe
@@ -248,10 +248,10 @@ def _warnings(packing: Packing, nodes: Sequence[NodeReport]) -> Iterable[str]:
                 "multiples of a GPU's memory for one GPU: ask for less."
             )
         if node.gpu_count is not None and node.gpu_count != node.gpus and node.mig is None:
+            count = f"{node.gpu_count}{' or more' if node.gpu_count == MOST_GPUS else ''}"
             yield (
-                f"{node.name} has {node.gpus} allocatable nvidia.com/gpu and the label nvidia.com/gpu.count="
-                f"{node.gpu_count}: KAI gives the memory of the same GPU away more than once. Both should be the "
-                "number of GPUs."
+                f"{node.name} has {node.gpus} allocatable nvidia.com/gpu and the label nvidia.com/gpu.count={count}: "
+                "KAI gives the memory of the same GPU away more than once. Both should be the number of GPUs."
             )
     for report in nodes:
         system = report.system_memory

@@ -294,6 +294,31 @@ def test_a_pod_that_names_its_node_and_asks_for_a_billion_gpus_takes_no_memory_o
     assert ([gpu.use for gpu in node.gpus], [each.name for each in node.other_pods]) == (["free"], ["greedy"])
 
 
+@pytest.mark.parametrize("count", ["4000000000", "9" * 18])
+def test_a_node_that_says_to_have_billions_of_gpus_takes_no_memory_of_the_map(count: str) -> None:
+    node = gpu_node("jetson-1", labels={"nvidia.com/gpu.count": count})
+    read = _only_node(status_of(nodes=[node]))
+    assert (read.gpu_count.value, len(read.gpus)) == (128, 128)
+    [remark] = read.remarks
+    assert remark.startswith(
+        f"It advertises 1 nvidia.com/gpu, and the label nvidia.com/gpu.count is {count}: KAI gives"
+    )
+    del node["metadata"]["labels"]["nvidia.com/gpu.count"]
+    node["status"]["allocatable"]["nvidia.com/gpu"] = "4G"
+    assert len(_only_node(status_of(nodes=[node])).gpus) == 128
+
+
+@pytest.mark.parametrize("count", ["", "two", "9" * 63])
+def test_gpus_are_counted_by_what_is_advertised_where_the_label_is_no_number(count: str) -> None:
+    node = gpu_node("jetson-1", advertised=2, labels={"nvidia.com/gpu.count": count})
+    assert len(_only_node(status_of(nodes=[node])).gpus) == 2
+
+
+def test_memory_of_gpus_that_the_device_plugin_does_not_advertise_is_not_free() -> None:
+    told = status_of(nodes=[gpu_node("jetson-1"), gpu_node("jetson-2", memory_mib=262144, advertised=0)]).summary
+    assert (told.free_mib, told.unavailable_mib, told.largest_free_mib) == (131000, 262100, 131000)
+
+
 def test_a_node_that_is_gone_is_named_so_with_its_pods_and_is_not_counted() -> None:
     status = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g", node="old"), share("a", "g", node="old")])
     assert (status.summary.nodes, status.summary.gpu_nodes) == (1, 1)

@@ -170,6 +170,15 @@ def test_time_slicing_is_a_warning() -> None:
     assert "has 4 allocatable nvidia.com/gpu and the label nvidia.com/gpu.count=1" in warning
 
 
+def test_a_node_that_says_to_have_billions_of_gpus_takes_no_memory_of_the_plan() -> None:
+    labels = _GPU | {"nvidia.com/gpu.count": "4000000000"}
+    answer = _plan(_pod("a"), nodes=(_node(labels=labels),))
+    assert "the label nvidia.com/gpu.count=128 or more" in answer.warnings[0]
+    status = {"allocatable": {"nvidia.com/gpu": "4G"}}
+    advertised = Node.model_validate({"metadata": {"name": "n", "labels": {}}, "status": status})
+    assert advertised.devices == 16_000
+
+
 def test_unified_memory_has_its_second_column() -> None:
     memory = {"requests": {"memory": "8Gi"}}
     jetson_node = _node("jetson-1", _GPU | {"kai-anywhere.io/platform": "tegra"})
