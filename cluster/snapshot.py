@@ -1,6 +1,6 @@
 """What of a cluster concerns shared GPUs, read once: nodes, pods, and KAI's queues, pod groups and bind requests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -11,9 +11,11 @@ from cluster.access.answers import Answer, Condition, Node, Pod
 from cluster.access.client import Cluster
 from cluster.access.lists import Reader, Unseen
 from gpu_sharing.queues import QUEUE_LABEL
+from gpu_sharing.request import GPU_GROUP, SCHEDULER, PodRequest, pod_request
+from manifests import reservation
 
 NODES, PODS, QUEUES = "nodes", "pods", "KAI's queues"
-POD_GROUPS, BIND_REQUESTS = "KAI's pod groups", "KAI's bind requests"
+POD_GROUPS, BIND_REQUESTS, CONFIG = "KAI's pod groups", "KAI's bind requests", "KAI's Config"
 """What each list is called where it could not be read."""
 _KAI = "/apis/scheduling.run.ai"
 
@@ -117,6 +119,16 @@ class BindRequest(Answer):
         return self.phase not in {"Succeeded", "Failed"}
 
 
+class Config(Answer):
+    """KAI's Config (kai.scheduler/v1), as far as it says which pods are KAI's; empty where it says nothing."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    scheduler: str = Field(default="", validation_alias=AliasPath("spec", "global", "schedulerName"))
+    reservations: str = Field(
+        default="", validation_alias=AliasPath("spec", "binder", "resourceReservation", "namespace")
+    )
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """A cluster at one moment, each list in the order of names.
@@ -132,7 +144,26 @@ class Snapshot:
     queues: tuple[Queue, ...] = ()
     pod_groups: tuple[PodGroup, ...] = ()
     bind_requests: tuple[BindRequest, ...] = ()
+    configs: tuple[Config, ...] = ()
     unseen: tuple[Unseen, ...] = ()
+
+    def of_kai(self, pod: Pod) -> bool:
+        """Whether KAI schedules a pod."""
+        return pod.scheduler == next((config.scheduler for config in self._config if config.scheduler), SCHEDULER)
+
+    def reserves(self, pod: Pod) -> bool:
+        """Whether it is one of the pods with which KAI holds GPUs: it stands for a GPU that others share."""
+        place = next((config.reservations for config in self._config if config.reservations), reservation.NAMESPACE)
+        return pod.namespace == place and GPU_GROUP in pod.labels
+
+    def request_of(self, pod: Pod) -> PodRequest:
+        """What a pod asks for; nobody but KAI reads its annotations.
+
+        Raises:
+            RequestError: if KAI's admission would refuse the pod.
+        """
+        asks = pod if self.of_kai(pod) else pod.model_copy(update={"annotations": {}})
+        return pod_request(asks.as_manifest())
 
     def group_of(self, pod: Pod) -> PodGroup | None:
         """A pod's group, or None."""
@@ -146,6 +177,11 @@ class Snapshot:
         """A pod's queue: its group's, or what its label says; empty where nothing says one."""
         group = self.group_of(pod)
         return (group.queue if group else "") or pod.labels.get(QUEUE_LABEL, "")
+
+    @cached_property
+    def _config(self) -> Sequence[Config]:
+        """KAI's own; its name is fixed."""
+        return [config for config in self.configs if config.name == "kai-config"]
 
     @cached_property
     def _groups(self) -> Mapping[tuple[str, str], PodGroup]:
@@ -173,6 +209,7 @@ def read_snapshot(cluster: Cluster, namespace: str = "") -> Snapshot:
         queues = reader.objects(QUEUES, f"{_KAI}/v2/queues", Queue)
         groups = reader.objects(POD_GROUPS, f"{_KAI}/v2alpha2/podgroups", PodGroup, namespace=namespace)
         requests = reader.objects(BIND_REQUESTS, f"{_KAI}/v1alpha2/bindrequests", BindRequest, namespace=namespace)
+        configs = reader.objects(CONFIG, "/apis/kai.scheduler/v1/configs", Config)
         return Snapshot(
             taken=datetime.now(UTC),
             nodes=tuple(sorted(nodes(), key=lambda node: node.name)),
@@ -180,5 +217,6 @@ def read_snapshot(cluster: Cluster, namespace: str = "") -> Snapshot:
             queues=tuple(sorted(queues(), key=lambda queue: queue.name)),
             pod_groups=tuple(sorted(groups(), key=lambda group: (group.namespace, group.name))),
             bind_requests=tuple(sorted(requests(), key=lambda request: (request.namespace, request.name))),
+            configs=configs(),
             unseen=tuple(reader.unseen),
         )

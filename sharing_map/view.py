@@ -12,9 +12,7 @@ from gpu_sharing.arithmetic import charged_gpus, part_mib, portion, read_label, 
 from gpu_sharing.request import (
     GPU,
     GPU_FRACTION,
-    GPU_GROUP,
     GPU_MEMORY,
-    SCHEDULER,
     FractionShare,
     GpuRequest,
     MemoryShare,
@@ -22,9 +20,7 @@ from gpu_sharing.request import (
     RequestError,
     WholeGpus,
     gpu_groups,
-    pod_request,
 )
-from manifests import reservation
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from sharing_map.report import Fact, Share
 
@@ -95,16 +91,14 @@ class View:
         return view
 
     def _add(self, pod: Pod) -> None:
-        if pod.namespace == reservation.NAMESPACE and GPU_GROUP in pod.labels:
+        if self.snapshot.reserves(pod):
             self.reservations[pod.node].append(pod)
             return
-        of_kai = pod.scheduler == SCHEDULER or bool(pod.group)
-        asks = pod if of_kai else pod.model_copy(update={"annotations": {}})
         try:
-            request, problem = pod_request(asks.as_manifest()).gpu, ""
+            request, problem = self.snapshot.request_of(pod).gpu, ""
         except RequestError as error:
             request, problem = None, str(error)
-        if request is None and not of_kai:
+        if request is None and not self.snapshot.of_kai(pod):
             return
         bind_request = self.snapshot.bind_request_of(pod)
         binding = bind_request if bind_request is not None and bind_request.open and not pod.node else None

@@ -8,6 +8,7 @@ NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 QUEUES = "/apis/scheduling.run.ai/v2/queues"
 POD_GROUPS = "/apis/scheduling.run.ai/v2alpha2/podgroups"
 BIND_REQUESTS = "/apis/scheduling.run.ai/v1alpha2/bindrequests"
+CONFIGS = "/apis/kai.scheduler/v1/configs"
 RESERVATIONS = "kai-resource-reservation"
 CREATED = "2026-11-01T10:00:00Z"
 _MEMORY = "nvidia.com/gpu.memory"
@@ -173,6 +174,7 @@ def fleet(nodes: int, pods_of_node: int = 5) -> Mapping[str, list[Manifest]]:
         QUEUES: [queue("all"), queue("robots", "all", quota=nodes / 2, used=f"{nodes * 0.92:.2f}")],
         POD_GROUPS: [],
         BIND_REQUESTS: [],
+        CONFIGS: [],
     }
 
 
@@ -206,7 +208,7 @@ def installed(nodes: int) -> Mapping[str, list[Manifest]]:
             }
         ],
         "/apis/node.k8s.io/v1/runtimeclasses": [{"metadata": {"name": "nvidia"}}],
-        "/apis/kai.scheduler/v1/configs": [{"metadata": {"name": "kai-config"}, "spec": _CONFIG}],
+        CONFIGS: [{"metadata": {"name": "kai-config"}, "spec": _CONFIG}],
         "/apis/kai.scheduler/v1/schedulingshards": [{"metadata": {"name": "default"}}],
         "/apis/nvidia.com/v1/clusterpolicies": [
             {

@@ -55,6 +55,7 @@ def _roles(settings: StackSettings) -> dict[str, Manifest]:
             "resources": ["bindrequests", "podgroups", "queues"],
             "verbs": ["list"],
         },
+        {"apiGroups": ["kai.scheduler"], "resources": ["configs"], "verbs": ["list"]},
     ]
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": settings.monitoring.namespace}
     return {

@@ -39,7 +39,7 @@ class Source(StrEnum):
     DAEMON_SETS = "DaemonSets"
     RUNTIME_CLASSES = "RuntimeClasses"
     NAMESPACES = "namespaces"
-    CONFIG = "KAI's Config"
+    CONFIG = snapshot.CONFIG
     SHARDS = "KAI's SchedulingShards"
     CLUSTER_POLICIES = "the GPU Operator's ClusterPolicies"
     GPU_CLUSTERS = "the GPU Operator's GPUClusters"

@@ -15,8 +15,7 @@ from gpu_sharing.arithmetic import read_label, shared_mib
 from gpu_sharing.model import Node, Pod, Strategy, Workload
 from gpu_sharing.quantities import quantity
 from gpu_sharing.queues import Queue
-from gpu_sharing.request import SCHEDULER, RequestError, gpu_groups, pod_request
-from manifests import reservation
+from gpu_sharing.request import RequestError, gpu_groups
 from manifests.node_labels import GPU_MEMORY, KAI_NODE_POOL, PLATFORM, PLATFORM_TEGRA
 from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
@@ -126,7 +125,7 @@ class _Pods:
         members: dict[tuple[str, str], list[LivePod]] = {}
         for pod in sorted(self.snapshot.pods, key=lambda pod: (str(pod.created or ""), pod.namespace, pod.name)):
             if not pod.ended:
-                group = pod.group if pod.scheduler == SCHEDULER else ""
+                group = pod.group if self.snapshot.of_kai(pod) else ""
                 members.setdefault((pod.namespace, group or f"pod/{pod.name}"), []).append(pod)
         for pods in members.values():
             planned = [read for pod in pods if (read := self._pod(pod)) is not None]
@@ -134,8 +133,9 @@ class _Pods:
                 yield self._workload(self.snapshot.group_of(pods[0]), pods[0], planned)
 
     def _workload(self, group: PodGroup | None, pod: LivePod, planned: list[Pod]) -> Workload:
-        if pod.scheduler != SCHEDULER or group is None:
-            if pod.scheduler == SCHEDULER and any(planned_pod.node is None for planned_pod in planned):
+        of_kai = self.snapshot.of_kai(pod)
+        if not of_kai or group is None:
+            if of_kai and any(planned_pod.node is None for planned_pod in planned):
                 self.remarks.append(f"{planned[0].name}: KAI has made no pod group of it yet, so no queue is kept to.")
             return Workload(tuple(planned))
         priority = PRIORITIES.get(group.priority_class, PRIORITIES[TRAIN])
@@ -151,17 +151,17 @@ class _Pods:
         """A pod with its place; None where it is of no concern: what waits for no GPU, or for another scheduler."""
         name = pod.name if pod.namespace == "default" else f"{pod.namespace}/{pod.name}"
         node, groups = self._place(pod)
-        if node is None and pod.scheduler != SCHEDULER:
+        if node is None and not self.snapshot.of_kai(pod):
             return None
         try:
-            request = pod_request(pod.as_manifest())
+            request = self.snapshot.request_of(pod)
         except RequestError as error:
             self.remarks.append(f"{name} is left out: {error}")
             return None
         if node is None and request.gpu is None:
             return None
-        if pod.namespace == reservation.NAMESPACE and pod.labels.get("app") == reservation.APP_LABEL:
-            # It stands for the GPU that pods share, which they are counted with.
+        if self.snapshot.reserves(pod):
+            # Those that share its GPU are counted.
             request = replace(request, gpu=None)
         # Who runs is not placed anew.
         return Pod(name, request, self._may_run_on(pod) if node is None else None, node, groups)

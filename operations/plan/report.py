@@ -247,7 +247,7 @@ def _warnings(packing: Packing, nodes: Sequence[NodeReport]) -> Iterable[str]:
                 f"{node.name}: pods have {-oversold[0].free_mib} MiB more than a GPU has. KAI takes a request of whole "
                 "multiples of a GPU's memory for one GPU: ask for less."
             )
-        if node.gpu_count is not None and node.gpu_count != node.gpus and node.mig is None:
+        if node.gpu_count is not None and node.gpu_count != node.gpus > 0 and node.mig is None:
             count = f"{node.gpu_count}{' or more' if node.gpu_count == MOST_GPUS else ''}"
             yield (
                 f"{node.name} has {node.gpus} allocatable nvidia.com/gpu and the label nvidia.com/gpu.count={count}: "

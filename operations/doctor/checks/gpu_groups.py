@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from cluster.access.answers import Pod
 from gpu_sharing.request import GPU_GROUP, gpu_groups
-from manifests import reservation
 from operations.doctor.check import Finding, Severity
 from operations.doctor.checks.reservation_pods import pod_finding, reservation_check
 from operations.doctor.facts import Facts, Source
@@ -47,17 +46,17 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
 
 
 def _without_pod(facts: Facts) -> Iterator[Finding]:
-    place = {pod.namespace for pod in facts.reservation_pods} | {reservation.NAMESPACE}
     groups = {pod.labels[GPU_GROUP] for pod in facts.reservation_pods}
     for pod in facts.snapshot.pods:
-        if pod.namespace in place or pod.ended or not pod.node or pod.deleted or facts.is_young(pod):
+        settled = pod.node and not (pod.ended or pod.deleted or facts.is_young(pod))
+        if not settled or pod.namespace == facts.reservation_namespace:
             continue
         if missing := [group for group in gpu_groups(pod.as_manifest()) if group not in groups]:
             yield pod_finding(
                 pod,
                 f"pod {pod.namespace}/{pod.name} shares a GPU of node '{pod.node}' that no reservation pod holds.",
                 *(
-                    f"label {GPU_GROUP}={group}: no reservation pod in namespace {reservation.NAMESPACE} has it"
+                    f"label {GPU_GROUP}={group}: no reservation pod in namespace {facts.reservation_namespace} has it"
                     for group in missing
                 ),
             )

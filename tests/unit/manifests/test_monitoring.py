@@ -24,7 +24,7 @@ def test_its_role_lists_what_the_map_is_made_of_and_nothing_else() -> None:
     rules = _made(monitoring())["cluster-role"]["rules"]
     assert {resource for rule in rules for resource in rule["resources"]} == {
         *("nodes", "pods"),
-        *("queues", "podgroups", "bindrequests"),
+        *("queues", "podgroups", "bindrequests", "configs"),
     }
     assert {verb for rule in rules for verb in rule["verbs"]} == {"list"}
     assert not [name for name in _made(monitoring()) if name == "role" or "secret" in name]

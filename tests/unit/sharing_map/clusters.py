@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from cluster.access.answers import Node, Pod
 from cluster.access.lists import Unseen
-from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot
+from cluster.snapshot import BindRequest, Config, PodGroup, Queue, Snapshot
 from sharing_map.build import build
 from sharing_map.report import Status
 from testbed.shared_gpus import Manifest
@@ -21,6 +21,7 @@ def status_of(  # noqa: PLR0913 - what a snapshot holds
     queues: Sequence[Manifest] = (),
     pod_groups: Sequence[Manifest] = (),
     bind_requests: Sequence[Manifest] = (),
+    configs: Sequence[Manifest] = (),
     unseen: Sequence[Unseen] = (),
 ) -> Status:
     """The map of these objects."""
@@ -31,6 +32,7 @@ def status_of(  # noqa: PLR0913 - what a snapshot holds
         queues=tuple(Queue.model_validate(each) for each in queues),
         pod_groups=tuple(PodGroup.model_validate(each) for each in pod_groups),
         bind_requests=tuple(BindRequest.model_validate(each) for each in bind_requests),
+        configs=tuple(Config.model_validate(each) for each in configs),
         unseen=tuple(unseen),
     )
     return build(snapshot, context="lab", server="https://10.0.0.5:6443", simulated=False)

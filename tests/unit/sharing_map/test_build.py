@@ -98,6 +98,24 @@ def test_whole_gpus_of_pods_that_are_not_kais_are_taken_too_but_not_annotations(
     assert [gpu.use for gpu in node.gpus] == ["whole"]
 
 
+def test_pods_of_a_kai_with_other_names_are_known_by_its_config() -> None:
+    held, theirs, nobodys = reservation("g"), share("a", "g"), share("b", "g")
+    held["metadata"]["namespace"] = "product-reservation"
+    theirs["spec"]["schedulerName"] = "product-scheduler"
+    spec = {
+        "global": {"schedulerName": "product-scheduler"},
+        "binder": {"resourceReservation": {"namespace": "product-reservation"}},
+    }
+    config: Manifest = {"metadata": {"name": "kai-config"}, "spec": spec}
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[held, theirs, nobodys], configs=[config]))
+    [gpu] = node.gpus
+    assert gpu.reservation is not None
+    assert ([each.name for each in gpu.shares], gpu.taken_mib, node.remarks) == (["a"], 30000, ())
+    config["spec"] = {}
+    by_default = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), nobodys], configs=[config]))
+    assert [each.name for gpu in by_default.gpus for each in gpu.shares] == ["b"]
+
+
 def test_a_reservation_pod_that_has_not_answered_is_said_with_the_reason() -> None:
     held = reservation("g", uuid=None, phase="Pending")
     waiting = {"reason": "CrashLoopBackOff", "message": "ERROR_LIBRARY_NOT_FOUND"}

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.access.answers import Node, Pod
 from cluster.access.lists import Unseen
-from cluster.snapshot import BindRequest, PodGroup, Queue, Snapshot
+from cluster.snapshot import BindRequest, Config, PodGroup, Queue, Snapshot
 from gpu_sharing.model import Strategy
 from operations.errors import OperationError
 from operations.plan.live import scene_of_cluster
@@ -93,7 +93,7 @@ def test_a_reservation_pod_takes_no_gpu_away() -> None:
         "",
         "n",
         namespace="kai-resource-reservation",
-        labels={"app": "kai-resource-reservation"},
+        labels={"app": "kai-resource-reservation", "runai-gpu-group": "abc"},
         scheduler="default-scheduler",
         resources=resources,
     )
@@ -101,6 +101,26 @@ def test_a_reservation_pod_takes_no_gpu_away() -> None:
     assert [gpu.free_mib for gpu in answer.nodes[0].gpus] == [100280]
     other = _pod("other", "", "n", scheduler="default-scheduler", resources=resources)
     assert [gpu.whole for gpu in _plan(other).nodes[0].gpus] == ["other"]
+
+
+def test_pods_of_a_kai_with_other_names_are_known_by_its_config() -> None:
+    resources = {"limits": {"nvidia.com/gpu": "1"}}
+    labels = {"runai-gpu-group": "abc"}
+    reserved = _pod("gpu-reservation-1", "", "n", namespace="product", labels=labels, resources=resources)
+    spec = {"global": {"schedulerName": "theirs"}, "binder": {"resourceReservation": {"namespace": "product"}}}
+    config = Config.model_validate({"metadata": {"name": "kai-config"}, "spec": spec})
+    running = _pod("old", node="n", group="abc", scheduler="theirs")
+    answer = _plan(reserved, running, _pod("new", scheduler="theirs"), _pod("nobodys"), configs=(config,))
+    [gpu] = answer.nodes[0].gpus
+    assert (gpu.group, [share.pod for share in gpu.shares]) == ("abc", ["old", "new"])
+
+
+def test_nobody_but_kai_reads_a_pods_annotations() -> None:
+    whole = {"limits": {"nvidia.com/gpu": "1"}}
+    foreign = _pod("foreign", "many", "n", scheduler="default-scheduler", resources=whole)
+    shares = _pod("shares", "1000", "n", scheduler="default-scheduler", group="g")
+    answer = _plan(foreign, shares)
+    assert ([gpu.whole for gpu in answer.nodes[0].gpus], answer.remarks) == (["foreign"], [])
 
 
 def test_who_has_ended_or_waits_for_something_else_is_of_no_concern() -> None:
@@ -168,6 +188,11 @@ def test_time_slicing_is_a_warning() -> None:
     sliced = _node().model_copy(update={"devices": 4})
     [warning] = _plan(nodes=(sliced,)).warnings
     assert "has 4 allocatable nvidia.com/gpu and the label nvidia.com/gpu.count=1" in warning
+
+
+def test_a_node_that_advertises_no_gpu_is_no_warning_of_memory_that_is_given_away_twice() -> None:
+    answer = _plan(_pod("a"), nodes=(_node().model_copy(update={"devices": 0}),))
+    assert ([pod.reason for pod in answer.pods], answer.warnings) == (["no-gpu"], [])
 
 
 def test_a_node_that_says_to_have_billions_of_gpus_takes_no_memory_of_the_plan() -> None:

@@ -17,7 +17,7 @@ import pytest
 from operations.__main__ import main
 from operations.exit_status import ExitStatus
 from sharing_map.report import Status
-from testbed.shared_gpus import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, fleet, pages
+from testbed.shared_gpus import BIND_REQUESTS, CONFIGS, NODES, POD_GROUPS, PODS, QUEUES, fleet, pages
 from testbed.stacks import ROOT, STACK_FILES
 from tests.support.api_server import ApiServer
 from tests.support.docs import command
@@ -75,7 +75,7 @@ def test_the_map_is_printed_and_nothing_is_changed(api: ApiServer, environment: 
     assert "120000 of 131000 MiB taken, 11000 free" in done.stdout
     assert "\x1b" not in done.stdout
     assert {request.method for request in api.asked} == {"GET"}
-    assert {request.path for request in api.asked} == {NODES, PODS, QUEUES, POD_GROUPS, BIND_REQUESTS}
+    assert {request.path for request in api.asked} == {NODES, PODS, QUEUES, POD_GROUPS, BIND_REQUESTS, CONFIGS}
 
 
 def test_in_a_pipe_no_line_is_cut(run: Callable[..., _Done], monkeypatch: pytest.MonkeyPatch) -> None:
