@@ -49,7 +49,7 @@ def read_unknown(cluster: Cluster, settings: StackSettings, state: DeployedState
     manifests = {
         name: manifest
         for name, manifest in planned_objects(settings).items()
-        if name not in state.objects and not (manifest["kind"] == "SchedulingShard" and _kai_is_ours(settings, state))
+        if name not in state.objects and not (manifest["kind"] == "SchedulingShard" and kai_is_ours(settings, state))
     }
     with at_once() as threads:
         answers = zip(manifests, threads.map(cluster.find_object, manifests.values()), strict=True)
@@ -117,7 +117,7 @@ def planned_labels(settings: StackSettings) -> dict[str, dict[str, str | None]]:
     return labels
 
 
-def _kai_is_ours(settings: StackSettings, state: DeployedState) -> bool:
+def kai_is_ours(settings: StackSettings, state: DeployedState) -> bool:
     """Its chart makes the default shard, which the stack takes from it in the same run."""
     return (settings.kai.namespace, kai.RELEASE) in state.releases
 

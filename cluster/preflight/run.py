@@ -13,8 +13,8 @@ from cluster.access.lists import at_once
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.api_server import can_have, judge_server
-from cluster.preflight.findings import Finding
-from cluster.preflight.first_contact import Contact, meet, planned_objects, read_unknown
+from cluster.preflight.findings import Finding, helm_puts_back
+from cluster.preflight.first_contact import Contact, kai_is_ours, meet, planned_objects, read_unknown
 from cluster.preflight.installations import Installations, judge_installations, read_installations
 from cluster.preflight.local_charts import chart_name
 from cluster.preflight.nodes import judge_nodes, remote_nodes
@@ -48,6 +48,7 @@ class ClusterFacts:
         isolator: whether the webhook is there that gives pods HAMi-core; read only where the stack needs it.
         system_requests: MiB that pods request of the system's memory, by node with unified memory.
         missing_kinds: of the Prometheus Operator, where the stack needs them.
+        shard: whether the default shard of the stack's own KAI is there.
     """
 
     server: str
@@ -64,6 +65,7 @@ class ClusterFacts:
     isolator: bool = False
     system_requests: Mapping[str, int] = field(default_factory=dict)
     missing_kinds: tuple[str, ...] = ()
+    shard: bool = True
 
     @property
     def where(self) -> str:
@@ -137,6 +139,7 @@ def run_preflight(
     findings = list(judge(settings, facts, state, contact, stack))
     if state.cluster_uid in {None, facts.uid}:
         findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)
+        findings += judge_shard(settings, facts, preview=preview)
     _refuse(findings, f"T{facts.where[1:]} is")
     warnings = tuple(f"In {facts.where}: {finding.what} {finding.remedy}" for finding in findings)
     return PreflightResult(facts.uid, warnings, cluster.chosen, contact.adopted, _checked(settings, facts))
@@ -212,6 +215,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         requests = threads.submit(read_system_requests, cluster, settings)
         missing_kinds = threads.submit(read_missing_kinds, cluster, settings)
         isolator = threads.submit(_has_isolator, cluster, settings)
+        shard = threads.submit(_has_shard, cluster, settings, state)
         answers = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
         namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
         return ClusterFacts(
@@ -229,11 +233,16 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
             isolator=isolator.result(),
             system_requests=requests.result(),
             missing_kinds=missing_kinds.result(),
+            shard=shard.result(),
         )
 
 
 def _has_isolator(cluster: Cluster, settings: StackSettings) -> bool:
     return settings.kai.gpu_sharing_mode is GpuSharingMode.HAMI_CORE and cluster.has_mutating_webhook(ISOLATOR_WEBHOOK)
+
+
+def _has_shard(cluster: Cluster, settings: StackSettings, state: DeployedState) -> bool:
+    return not kai_is_ours(settings, state) or cluster.find_object(kai.default_shard()) is not None
 
 
 def read_revisions(
@@ -354,6 +363,18 @@ def judge_nodes_that_left(
                 f"Let the stack forget it first: pulumi refresh{_option(stack)}",
                 fatal=not preview,
             )
+
+
+def judge_shard(settings: StackSettings, facts: ClusterFacts, *, preview: bool) -> Iterator[Finding]:
+    """The default shard, of which the stack knows but the name: what is in it is the chart's."""
+    namespace = settings.kai.namespace
+    if not facts.shard and facts.revisions.get((namespace, kai.RELEASE)):
+        yield Finding(
+            "KAI's SchedulingShard 'default' is gone: KAI schedules nothing, and a refresh would make an empty one, "
+            "without kai.scheduler's settings.",
+            helm_puts_back(kai.RELEASE, namespace),
+            fatal=not preview,
+        )
 
 
 def _pod_security(settings: StackSettings, facts: ClusterFacts, state: DeployedState) -> Iterator[Finding]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from cluster.preflight.api_server import OLDEST_KUBERNETES
+from cluster.preflight.findings import helm_puts_back
 from manifests import gpu_operator, kai, reservation
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment, of_pod
-from operations.doctor.checks.workloads import helm_puts_back
 from operations.doctor.facts import DaemonSet, Deployment, Facts, Source
 
 _CANT_START = {

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from cluster.preflight.findings import helm_puts_back
 from manifests.gpu_operator import RELEASE
 from manifests.node_labels import DEVICE_PLUGIN_CONFIG
 from manifests.reservation import RUNTIME_CLASS
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment, of_node
-from operations.doctor.checks.workloads import helm_puts_back, judge_deployment, ready_nodes, remedy_of_deployment
+from operations.doctor.checks.workloads import judge_deployment, ready_nodes, remedy_of_deployment
 from operations.doctor.facts import GPU_OPERATOR, DaemonSet, Facts, Source, names
 
 DEVICE_PLUGIN = "nvidia-device-plugin-daemonset"

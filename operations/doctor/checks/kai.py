@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Iterator
 
+from cluster.preflight.findings import helm_puts_back
 from config.kai import GpuSharingMode
 from manifests.kai import QUEUE_CONTROLLER, RELEASE
 from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs
-from operations.doctor.checks.workloads import helm_puts_back, judge_deployment, remedy_of_deployment
+from operations.doctor.checks.workloads import judge_deployment, remedy_of_deployment
 from operations.doctor.facts import KAI_OPERATOR, Facts, Source
 from operations.doctor.requests import asks_for_share
 

@@ -8,20 +8,6 @@ from operations.doctor.facts import DaemonSet, Deployment, Facts
 INSTALL_AGAIN = "Install it again: `kai-anywhere repair --stack {stack}`."
 
 
-def helm_puts_back(release: str, namespace: str) -> str:
-    """What puts an object of a chart back: neither `pulumi up` nor `repair` looks into a release that is deployed.
-
-    Args:
-        release: its name.
-        namespace: its namespace, as a remedy's text.
-    """
-    return (
-        f"Let Helm put it back: helm upgrade {release} CHART --namespace {namespace} --version VERSION --reuse-values, "
-        f"with the chart and the version that helm list --namespace {namespace} shows. If that shows no {release}, "
-        "install it: `pulumi up`."
-    )
-
-
 def remedy_of_deployment(replicas: int = 1, missing: str = INSTALL_AGAIN) -> str:
     """What to do about a Deployment that does not run, whichever of the three it is; a finding says its own.
 

@@ -110,6 +110,8 @@ def test_what_a_chart_made_is_put_back_whole_by_the_command_that_the_remedy_name
     before = api.get(gone).raise_for_status().json()["spec"]
     api.delete(gone).raise_for_status()
     eventually(lambda: code in _problems(stack, cluster))
+    if code == "KA0211":
+        assert "a refresh would make an empty one" in stack.up("--refresh", expect=1).output
     [remedy] = {
         problem.cause.remedy for problem in _diagnosis(stack, cluster).problems if problem.cause.check.code == code
     }

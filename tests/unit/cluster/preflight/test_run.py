@@ -294,6 +294,30 @@ def test_a_node_that_left_cluster_and_settings_is_forgotten_before_it_is_made_ag
     assert run_preflight(settings, adopted, preview=preview).warnings == ()
 
 
+def test_a_default_shard_that_is_gone_is_put_back_by_helm_before_it_is_made_again_empty(
+    config_path: str, api: ApiServer
+) -> None:
+    _serve_namespaces(api, "kai-scheduler")
+    revision = {"name": "kai-scheduler", "version": "1", "status": "deployed"}
+    secret = {"metadata": {"name": "sh.helm.release.v1.kai-scheduler.v1", "labels": revision}}
+    api.serve("/api/v1/namespaces/kai-scheduler/secrets", {"items": [secret]})
+    releases = frozenset({("kai-scheduler", "kai-scheduler")})
+    ours = DeployedState(True, UID, releases, frozenset({"Namespace/kai-scheduler"}))
+    settings = _settings(config_path)
+    with pytest.raises(
+        PreflightError, match=r"SchedulingShard 'default' is gone.*\n.*helm upgrade kai-scheduler CHART"
+    ):
+        run_preflight(settings, ours, preview=False)
+    [warning] = run_preflight(settings, ours, preview=True).warnings
+    assert "'default' is gone" in warning
+    api.serve("/apis/kai.scheduler/v1/schedulingshards/default", {"metadata": {"name": "default"}})
+    assert run_preflight(settings, ours, preview=False).warnings == ()
+    del api.answers["/apis/kai.scheduler/v1/schedulingshards/default"]
+    api.serve("/api/v1/namespaces/kai-scheduler/secrets", {"items": []})
+    [other] = run_preflight(settings, ours, preview=False).warnings
+    assert "is not there any more" in other, "KAI is installed anew, and its shard with it"
+
+
 def test_where_the_stack_goes_only_its_cluster_matters(config_path: str, tmp_path: Path) -> None:
     unready = changed(jetson(), "platform.tegra_nodes", {"gone": {"gpu_memory_mib": 61440}})
     settings = _settings(config_path, changed(unready, "kai.chart.source", str(tmp_path / "gone")))
