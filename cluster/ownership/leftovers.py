@@ -29,12 +29,14 @@ class Leftover:
         path: where the API server has it.
         uid: its identity.
         ours: what the stack writes there, where the object was adopted and so is given back; None otherwise.
+        others: who wrote it before the stack did, where nothing says any more what they wrote.
     """
 
     name: str
     path: str
     uid: str
     ours: Manifest | None = None
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ def written_by(cluster: Cluster, manifests: Iterable[Manifest], stack: str) -> l
         if live is not None and managers:
             ours = _adopted(manifest, live, managers[0])
             uid = str(live.content["metadata"].get("uid", ""))
-            objects[key(manifest)] = Leftover(key(manifest), object_path(manifest), uid, ours)
+            others = () if ours else tuple(_earlier(live, stack))
+            objects[key(manifest)] = Leftover(key(manifest), object_path(manifest), uid, ours, others)
     return list(objects.values())
 
 
@@ -199,6 +202,18 @@ def leftover(kind: Kind, metadata: ObjectMetadata) -> Leftover:
     """An object of a kind as one of the stack's."""
     name = "/".join([kind.kind, *filter(None, [metadata.namespace, metadata.name])])
     return Leftover(name, f"{kind.path_in(metadata.namespace)}/{metadata.name}", metadata.uid)
+
+
+def _earlier(live: LiveObject, stack: str) -> Iterator[str]:
+    """Whose fields are older than the stack's: it did not make the object, whoever took its annotation off.
+
+    What a chart of the stack's own made is none of others.
+    """
+    wrote = [(entry.time, entry.manager) for entry in live.owners if entry.time and not entry.subresource]
+    since = min((time for time, manager in wrote if manager.startswith(owner(stack))), default=None)
+    for time, manager in wrote:
+        if since and time < since and manager != PROVIDER:
+            yield manager
 
 
 def _adopted(manifest: Manifest, live: LiveObject, manager: str) -> Manifest | None:

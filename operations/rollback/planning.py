@@ -88,7 +88,11 @@ def _with_removal(plan: Plan, stack: StackInCluster, choice: Choice, leftovers: 
         "hosts": stack.hosts(),
         "reservation_pods": stack.reservation_pods(),
         "removes_after": [*kept, *(definitions if choice.definitions else [])],
-        "stays": [*plan.stays, *_stays(stack, [] if choice.definitions else definitions)],
+        "stays": [
+            *plan.stays,
+            *_doubtful(leftovers),
+            *_stays(stack, [] if choice.definitions else definitions),
+        ],
         "unseen": leftovers.unseen,
         "blockers": list(_blockers(stack, choice)),
     }
@@ -115,6 +119,14 @@ def _others(others: list[HelmRevision]) -> Iterator[str]:
         yield (
             f"Helm release {revision.release} in namespace {revision.namespace} is {revision.status} since "
             f"{revision.created}: it is not this stack's."
+        )
+
+
+def _doubtful(leftovers: Leftovers) -> Iterator[str]:
+    for leftover in leftovers.doubtful:
+        yield (
+            f"{leftover.name}, with fields of this stack's: {', '.join(leftover.others)} wrote it before, and nothing "
+            "says what it held then. If nobody needs it, delete it by hand."
         )
 
 

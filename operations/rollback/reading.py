@@ -70,11 +70,13 @@ class Leftovers:
     Attributes:
         objects: that carry its marks.
         labels: of nodes.
+        doubtful: objects that somebody else wrote before the stack did; they are left.
         unseen: kinds that could not be looked at.
     """
 
     objects: tuple[Leftover, ...] = ()
     labels: tuple[OwnLabels, ...] = ()
+    doubtful: tuple[Leftover, ...] = ()
     unseen: tuple[str, ...] = ()
 
 
@@ -168,7 +170,9 @@ class StackInCluster:
             for node_labels in own_labels(self.cluster.nodes().values(), self.name)
             if f"Node/{node_labels.node}" not in self.state.objects
         ]
-        return Leftovers(tuple(objects.values()), tuple(labels), tuple(unseen))
+        certain = tuple(leftover for leftover in objects.values() if not leftover.others)
+        doubtful = tuple(leftover for leftover in objects.values() if leftover.others)
+        return Leftovers(certain, tuple(labels), doubtful, tuple(unseen))
 
     def kept_hooks(self) -> tuple[Leftover, ...]:
         """What hooks of the stack's releases made and Helm keeps: it removes them with no release."""

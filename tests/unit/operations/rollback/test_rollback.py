@@ -13,6 +13,7 @@ from operations.exit_status import ExitStatus
 from operations.rollback.planning import Choice, make_plan
 from operations.rollback.steps import Rollback
 from testbed.stacks import Json
+from tests.support.api_server import UID
 from tests.support.hosts.settings import jetson_with_host
 from tests.unit.operations.rollback.world import KINDS, World, namespace, of_helm, owned, release, stack_in
 
@@ -307,6 +308,24 @@ class TestRemoval:
             fields[0]["manager"],
         ]
         assert path in world.objects
+
+    def test_what_others_wrote_before_the_stack_did_stays_though_nothing_says_that_it_was_adopted(
+        self, world: World
+    ) -> None:
+        world.remember([], cluster=None)
+        ours, theirs = (f"/api/v1/namespaces/{name}" for name in ("kai-resource-reservation", "gpu-operator"))
+        [mine] = owned("reservation-namespace")
+        then, later = ({"time": f"2026-11-0{day}T00:00:00Z"} for day in (1, 2))
+        chart = {"manager": "pulumi-resource-kubernetes"}
+        world.put(ours, managedFields=[chart | then, mine | then, {"manager": "rancher"} | later])
+        [mine] = owned("gpu-operator-namespace")
+        world.put(theirs, managedFields=[{"manager": "kubectl-create"} | then, mine | later])
+        plan = make_plan(stack_in(world), Choice(cluster=UID)).plan
+        assert plan.removes_before == ["Namespace/kai-resource-reservation"]
+        [stays] = plan.stays
+        assert stays.startswith("Namespace/gpu-operator, with fields of this stack's: kubectl-create wrote it before")
+        run(world, Choice(cluster=UID))
+        assert (world.deleted, world.applied) == ([ours], [])
 
     def test_what_does_not_go_is_said(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("operations.rollback.steps.GONE_SECONDS", 0)
