@@ -53,7 +53,7 @@ def _summary(nodes: Sequence[NodeStatus], pending: int, view: View) -> Summary:
         nodes=len(nodes),
         gpu_nodes=len(with_gpus),
         gpus=sum(node.gpu_count.value for node in with_gpus),
-        shared_mib=sum((node.shared_mib or 0) * node.gpu_count.value for node in nodes if node.sharing.value == "kai"),
+        shared_mib=sum(node.can_share_mib or 0 for node in nodes),
         taken_mib=sum(gpu.taken_mib or 0 for gpu, _ in gpus) if knows_pods else None,
         free_mib=sum(usable) if knows_pods else None,
         unavailable_mib=free - sum(usable) if knows_pods else None,

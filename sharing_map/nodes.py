@@ -34,10 +34,13 @@ def node_status(name: str, view: View) -> NodeStatus:
     count = _gpu_count(node)
     sharing = _sharing(node, count.value)
     shared = view.shared_mib(name)
+    # KAI gives away what is advertised, whatever the label says: a GPU that is not well is not.
+    usable = min(node.gpus, MOST_GPUS) if sharing.value == "kai" else count.value
     if view.knows_pods:
-        gpus, others = _gpus(users, reservations, sharing.value, count.value, shared)
+        most = max(usable, count.value)
+        gpus, others = _gpus(users, reservations, sharing.value, shared, usable=usable, most=most)
     else:
-        gpus, others = [_unmeasured("unknown")] * count.value, []
+        gpus, others = [_unmeasured("unknown")] * usable, []
     return NodeStatus(
         name=name,
         ready=ready,
@@ -99,12 +102,14 @@ def _sharing(node: Node, count: int) -> Fact[Sharing]:
     return Fact(value="none", proof=allocatable)
 
 
-def _gpus(
+def _gpus(  # noqa: PLR0913 - what is known of the node
     users: Sequence[User],
     reservations: Sequence[Pod],
     sharing: Sharing,
-    count: int,
     shared: int | None,
+    *,
+    usable: int,
+    most: int,
 ) -> tuple[list[Gpu], list[Share]]:
     """The GPUs of a node, those that are shared first; and the pods of which nothing says which GPU they have."""
     on_group: dict[str, list[User]] = defaultdict(list)
@@ -114,11 +119,11 @@ def _gpus(
         if isinstance(user.request, MemoryShare | FractionShare) and user.groups:
             for group in user.groups[:MOST_GPUS]:
                 on_group[group].append(user)
-        # Whoever names the node himself may ask for any number of GPUs, and has none of them.
+        # Whoever names the node himself may ask for any number of GPUs, and has none of them before he runs.
         elif (
             isinstance(user.request, WholeGpus)
             and sharing not in {"time-slicing", "remote"}
-            and user.request.count <= count
+            and (user.request.count <= most or user.pod.phase == "Running")
         ):
             whole.append(user)
         else:
@@ -130,11 +135,11 @@ def _gpus(
     ]
     for user in whole:
         gpu = _measured("whole", shared, share(user, shared))
-        gpus += [gpu] * (user.request.count if isinstance(user.request, WholeGpus) else 0)
+        gpus += [gpu] * (min(user.request.count, most) if isinstance(user.request, WholeGpus) else 0)
     rest = {"time-slicing": _unmeasured("time-sliced"), "mig": _unmeasured("mig")}.get(sharing) or _measured(
         "free", shared
     )
-    return gpus + [rest] * (count - len(gpus)), [share(user, shared) for user in others]
+    return gpus + [rest] * (usable - len(gpus)), [share(user, shared) for user in others]
 
 
 def _measured(use: Use, shared: int | None, *shares: Share) -> Gpu:

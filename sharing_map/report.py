@@ -83,6 +83,13 @@ class NodeStatus(_Part):
     remarks: tuple[str, ...] = Field(description="What does not fit together.")
 
     @property
+    def can_share_mib(self) -> int | None:
+        """What KAI can share of its GPUs together; None where it shares none, or that is not known."""
+        if self.sharing.value != "kai" or self.shared_mib is None:
+            return None
+        return self.shared_mib * min(self.gpu_count.value, self.advertised.value)
+
+    @property
     def has_gpus(self) -> bool:
         """Whether there is anything to show of its GPUs."""
         return bool(self.gpu_count.value or self.gpus or self.other_pods or self.remarks)

@@ -77,8 +77,7 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
         gpus.add(node.gpu_count.value, node.name)
         advertised.add(node.advertised.value, node.name)
         remarks.add(len(node.remarks), node.name)
-        if node.sharing.value == "kai" and node.shared_mib is not None:
-            total.add(node.shared_mib * node.gpu_count.value * _MIB, node.name)
+        total.add(_bytes(node.can_share_mib), node.name)
         if all(gpu.use != "unknown" for gpu in node.gpus):
             in_use.add(sum(gpu.use in {"shared", "whole"} for gpu in node.gpus), node.name)
             allocated.add(_sum(gpu.taken_mib for gpu in node.gpus), node.name)

@@ -242,7 +242,12 @@ def _warnings(packing: Packing, nodes: Sequence[NodeReport]) -> Iterable[str]:
     for use in packing.nodes:
         node = use.node
         oversold = [gpu for gpu in use.gpus if gpu.free_mib < 0]
-        if oversold:
+        if oversold and node.shared_mib is None:
+            yield (
+                f"{node.name} has no label nvidia.com/gpu.memory that KAI can read, and pods share its GPUs: no pod "
+                "with gpu-memory is placed there until the label is back."
+            )
+        elif oversold:
             yield (
                 f"{node.name}: pods have {-oversold[0].free_mib} MiB more than a GPU has. KAI takes a request of whole "
                 "multiples of a GPU's memory for one GPU: ask for less."

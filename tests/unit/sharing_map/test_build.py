@@ -316,7 +316,7 @@ def test_a_pod_that_names_its_node_and_asks_for_a_billion_gpus_takes_no_memory_o
 def test_a_node_that_says_to_have_billions_of_gpus_takes_no_memory_of_the_map(count: str) -> None:
     node = gpu_node("jetson-1", labels={"nvidia.com/gpu.count": count})
     read = _only_node(status_of(nodes=[node]))
-    assert (read.gpu_count.value, len(read.gpus)) == (128, 128)
+    assert (read.gpu_count.value, len(read.gpus)) == (128, 1)
     [remark] = read.remarks
     assert remark.startswith(
         f"It advertises 1 nvidia.com/gpu, and the label nvidia.com/gpu.count is {count}: KAI gives"
@@ -333,8 +333,18 @@ def test_gpus_are_counted_by_what_is_advertised_where_the_label_is_no_number(cou
 
 
 def test_memory_of_gpus_that_the_device_plugin_does_not_advertise_is_not_free() -> None:
-    told = status_of(nodes=[gpu_node("jetson-1"), gpu_node("jetson-2", memory_mib=262144, advertised=0)]).summary
-    assert (told.free_mib, told.unavailable_mib, told.largest_free_mib) == (131000, 262100, 131000)
+    away = gpu_node("jetson-2", memory_mib=262144, advertised=0)
+    told = status_of(nodes=[gpu_node("jetson-1"), away], pods=[share("a", "g", node="jetson-2")]).summary
+    assert (told.gpus, told.shared_mib, told.taken_mib) == (2, 131000, 30000)
+    assert (told.free_mib, told.unavailable_mib, told.largest_free_mib) == (131000, 232100, 131000)
+
+
+def test_a_gpu_that_is_not_well_is_not_free_and_who_runs_keeps_what_he_has() -> None:
+    node = gpu_node("x86-1", gpus=2, advertised=1, memory_mib=46068)
+    train = pod("train", node="x86-1", limits={"nvidia.com/gpu": "2"})
+    assert [gpu.use for gpu in _only_node(status_of(nodes=[node])).gpus] == ["free"]
+    read = _only_node(status_of(nodes=[node], pods=[train]))
+    assert ([gpu.use for gpu in read.gpus], read.other_pods) == (["whole", "whole"], ())
 
 
 def test_a_node_that_is_gone_is_named_so_with_its_pods_and_is_not_counted() -> None:

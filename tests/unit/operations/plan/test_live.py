@@ -190,6 +190,12 @@ def test_time_slicing_is_a_warning() -> None:
     assert "has 4 allocatable nvidia.com/gpu and the label nvidia.com/gpu.count=1" in warning
 
 
+def test_a_memory_label_that_went_is_named_and_not_the_pods_that_share_the_gpu() -> None:
+    labels = {"nvidia.com/gpu.count": "1"}
+    [warning] = _plan(_pod("old", node="n", group="g"), nodes=(_node(labels=labels),)).warnings
+    assert warning.startswith("n has no label nvidia.com/gpu.memory that KAI can read")
+
+
 def test_a_node_that_advertises_no_gpu_is_no_warning_of_memory_that_is_given_away_twice() -> None:
     answer = _plan(_pod("a"), nodes=(_node().model_copy(update={"devices": 0}),))
     assert ([pod.reason for pod in answer.pods], answer.warnings) == (["no-gpu"], [])
