@@ -123,7 +123,10 @@ class _Session:
         if leaf:
             return True
         if leaf is None:
-            why = Why(Reason.QUEUE_UNKNOWN, f"There is no queue '{queue}': create it, or correct the label.")
+            why = Why(
+                Reason.QUEUE_UNKNOWN,
+                f"There is no queue '{queue}' below a top queue: create what is missing, or correct the label.",
+            )
         else:
             why = Why(
                 Reason.QUEUE_NOT_A_LEAF, f"Queue '{queue}' has queues below it: pods are submitted to one of those."

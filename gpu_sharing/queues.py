@@ -98,7 +98,7 @@ class Ledger:
     """
 
     def __init__(self, queues: Iterable[Queue], total: Amounts) -> None:
-        self._accounts = {queue.name: _Account(queue) for queue in queues}
+        self._accounts = {queue.name: _Account(queue) for queue in _rooted(queues)}
         self._total = total
 
     def leaf(self, name: str) -> bool | None:
@@ -163,6 +163,20 @@ class Ledger:
             _divide(level, total[index], index)
         for account in level:
             self._divide_below(account.queue.name, (account.fair[0], account.fair[1], account.fair[2]))
+
+
+def _rooted(queues: Iterable[Queue]) -> Iterator[Queue]:
+    """Those below a top queue; KAI ignores the others (pkg/scheduler/cache/cluster_info).
+
+    The parent of one is missing, or below itself.
+    """
+    below: dict[str | None, list[Queue]] = {}
+    for queue in queues:
+        below.setdefault(queue.parent, []).append(queue)
+    levels = below.get(None, [])
+    for queue in levels:
+        yield queue
+        levels += below.get(queue.name, [])
 
 
 def _over(name: str, allowed: Amounts, used: Amounts, requested: Amounts, *, over_quota: bool) -> Objection | None:

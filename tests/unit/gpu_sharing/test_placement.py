@@ -261,6 +261,18 @@ def test_what_may_not_be_interrupted_keeps_to_the_quota() -> None:
     assert not place([_JETSON], _pods(FractionShare(0.2), 2, queue="team"), queues).pending
 
 
+@pytest.mark.parametrize("parents", [("gone", "gone"), ("b", "a"), ("a", "b")])
+def test_a_queue_whose_parent_is_missing_or_below_itself_is_none(parents: tuple[str, str]) -> None:
+    queues = [Queue(name, parent) for name, parent in zip("ab", parents, strict=True)]
+    queues += [Queue("c", "a"), Queue("d", "b"), Queue("top"), Queue("well", "top")]
+    running = Workload((Pod("old", PodRequest(MemoryShare(100)), node=_JETSON.name, groups=("g",)),), queue="a")
+    waiting = [Workload((Pod(f"in-{name}", PodRequest(MemoryShare(100))),), queue=name) for name in ("a", "c", "d")]
+    well = Workload((Pod("in-well", PodRequest(MemoryShare(100))),), queue="well")
+    packing = place([_JETSON], [running, *waiting, well], queues)
+    assert {pending.why.reason for pending in packing.pending} == {Reason.QUEUE_UNKNOWN}
+    assert [placed.pod.name for placed in packing.placed] == ["old", "in-well"]
+
+
 def test_who_runs_on_a_node_that_kai_does_not_use_still_counts_in_his_queue() -> None:
     away = Workload((Pod("away", PodRequest(WholeGpus(1)), node="gone"),), "team")
     queues = [Queue("team", limit=(1.25, UNLIMITED, UNLIMITED))]
