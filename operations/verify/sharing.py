@@ -10,7 +10,7 @@ from cluster.pending import said_of
 from cluster.snapshot import Snapshot, read_snapshot
 from config.stack import StackSettings
 from gpu_sharing.model import Pod as PlannedPod
-from gpu_sharing.model import Reason, Workload
+from gpu_sharing.model import Reason, Why, Workload
 from gpu_sharing.placement import place
 from gpu_sharing.queues import QUEUE_LABEL
 from gpu_sharing.request import GPU_MEMORY, SCHEDULER, MemoryShare, PodRequest
@@ -74,7 +74,10 @@ def planned(snapshot: Snapshot, settings: StackSettings, node: str, queue: str) 
         return f"{free} MiB of its GPU memory are free; {LEAST_FREE_MIB} are needed."
     request = free // _SHARES
     most = _SHARES * min(len(use.gpus), _MOST_GPUS) + 1
-    running, queue_says = _fitting(scene, node, request, most, queue)
+    running, refused = _fitting(scene, node, request, most, queue)
+    if not running:
+        return f"by KAI's arithmetic no pod would run. {refused[0].text}"
+    queue_says = next((why.text for why in refused if why.reason in _OF_QUEUES), "")
     hostname = next(machine.labels.get(_HOSTNAME, node) for machine in scene.machines if machine.node.name == node)
     return Trial(node, hostname, request, min(most, running + 1), min(most, running), queue_says)
 
@@ -84,8 +87,8 @@ def _running(scene: Scene) -> list[Workload]:
     return [workload for workload in scene.workloads if any(pod.node for pod in workload.pods)]
 
 
-def _fitting(scene: Scene, node: str, request_mib: int, most: int, queue: str) -> tuple[int, str]:
-    """How many of the pods run, and what their queue has against more of them."""
+def _fitting(scene: Scene, node: str, request_mib: int, most: int, queue: str) -> tuple[int, list[Why]]:
+    """How many of the pods run, and why no more of them."""
     pods = [
         PlannedPod(f"verify-{number}", PodRequest(MemoryShare(request_mib)), frozenset({node}))
         for number in range(most)
@@ -100,8 +103,7 @@ def _fitting(scene: Scene, node: str, request_mib: int, most: int, queue: str) -
     )
     names = {pod.name for pod in pods}
     refused = [pending.why for pending in packing.pending if pending.pod.name in names]
-    says = next((why.text for why in refused if why.reason in _OF_QUEUES), "")
-    return sum(placed.pod.name in names for placed in packing.placed), says
+    return sum(placed.pod.name in names for placed in packing.placed), refused
 
 
 def manifest(trial: Trial, number: int, namespace: str, image: str, queue: str) -> Manifest:

@@ -94,6 +94,17 @@ def test_a_queue_s_limit_is_named_where_it_is_why_fewer_pods_run(
     assert "over its limit" in step.says
 
 
+def test_where_no_pod_would_run_nothing_is_shown_and_so_nothing_holds(
+    kai: Kai, cluster: Cluster, settings: StackSettings
+) -> None:
+    kai.queues = [dict(each) for each in queues(settings).values()]
+    said = planned(read_snapshot(cluster), settings, "jetson-1", "default-parent-queue")
+    assert said == (
+        "by KAI's arithmetic no pod would run. Queue 'default-parent-queue' has queues below it: pods are submitted to "
+        "one of those."
+    )
+
+
 @pytest.mark.parametrize(
     ("kernel", "cuda", "tag"),
     [
