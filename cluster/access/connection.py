@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from cluster.access.answers import Objection, Page, Status
 from cluster.access.kubeconfig import ChosenContext, choose_context, in_cluster
+from cluster.access.plugin_login import PluginLogin
 from cluster.access.proxies import proxy_of
 from cluster.errors import ClusterError, ClusterUnreachableError, LoginError
 from config.cluster import ClusterSettings
@@ -112,7 +113,10 @@ class Connection:
             parameters = client_adapter.ConnectionParams(timeout=timeout).httpx_params(chosen.config)
             _set_protocols_once(parameters["verify"])
             proxy = chosen.proxy or proxy_of(chosen.config.cluster.server, os.environ)
-            http = httpx2.Client(**parameters | {"trust_env": False, "proxy": proxy})
+            user = chosen.config.user
+            plugin = user.exec if user is not None and isinstance(parameters["auth"], client_adapter.ExecAuth) else None
+            login = {"auth": PluginLogin(plugin)} if plugin else {}
+            http = httpx2.Client(**parameters | login | {"trust_env": False, "proxy": proxy})
         except ImportError as error:
             raise ClusterError(
                 f"The way to context '{chosen.name}' leads through a SOCKS proxy, which this program can't use: "

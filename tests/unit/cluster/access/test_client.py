@@ -14,7 +14,8 @@ import pytest
 from cluster.access import connection
 from cluster.access.answers import Deployment, HelmRevision, Version
 from cluster.access.client import Cluster, plural
-from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.errors import ClusterError, ClusterUnreachableError, LoginError
+from cluster.snapshot import read_snapshot
 from config.cluster import ClusterSettings, Distribution
 from tests.support.api_server import (
     POLICIES,
@@ -349,6 +350,36 @@ def test_a_login_program_gives_the_token(api: ApiServer, tmp_path: Path) -> None
     cluster.version()
     cluster.close()
     assert api.asked[0].headers["authorization"] == "Bearer from-a-program"
+
+
+def test_threads_that_ask_at_the_same_time_log_in_once(api: ApiServer, tmp_path: Path) -> None:
+    content, log = kubeconfig(api.url), tmp_path / "logins"
+    script = f"""echo in >> {log}; sleep 0.2; echo '{{"status": {{"token": "from-a-program"}}}}'"""
+    content["users"][0]["user"] = _plugin(tmp_path, script)
+    cluster = _connect(content, tmp_path)
+    read_snapshot(cluster)
+    cluster.close()
+    assert log.read_text(encoding="utf-8").splitlines() == ["in"], "each login may open a browser"
+    assert {request.headers["authorization"] for request in api.asked} == {"Bearer from-a-program"}
+
+
+def test_a_login_that_has_ended_is_had_anew_by_its_program(api: ApiServer, tmp_path: Path) -> None:
+    content, log = kubeconfig(api.url), tmp_path / "logins"
+    script = (
+        f"""echo in >> {log}; echo "{{\\"status\\": {{\\"token\\": \\"token-$(wc -l < {log} | tr -d ' ')\\"}}}}\""""
+    )
+    content["users"][0]["user"] = _plugin(tmp_path, script)
+    cluster = _connect(content, tmp_path)
+    cluster.version()
+    api.fail("/version", 401)
+    error = _fails(cluster)
+    cluster.close()
+    assert isinstance(error, LoginError)
+    assert [request.headers["authorization"] for request in api.asked] == [
+        "Bearer token-1",
+        "Bearer token-1",
+        "Bearer token-2",
+    ]
 
 
 @pytest.mark.parametrize("script", ["echo no >&2; exit 1", "echo not JSON", "echo '{}'", "echo '[]'"])
