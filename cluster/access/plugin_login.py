@@ -1,6 +1,7 @@
 """The login by a kubeconfig's credential plugin (`exec`), which threads that ask at the same time share."""
 
 import json
+import os
 import threading
 from collections.abc import Generator
 
@@ -31,6 +32,16 @@ class PluginLogin(client_adapter.ExecAuth):
         if had and response.status_code == httpx2.codes.UNAUTHORIZED:
             request.headers["Authorization"] = self._login(runs)
             yield request
+
+    @override
+    def _prepare(self) -> tuple[list[str], dict[str, str]]:
+        """The command and its environment; lightkube refuses `client.authentication.k8s.io/v1`."""
+        # What it writes to the terminal is kept for the message, should it fail: it can't ask anything there.
+        spec = {"interactive": False}
+        info = {"kind": "ExecCredential", "apiVersion": self._exec.apiVersion, "spec": spec}
+        named = {variable.name: variable.value for variable in self._exec.env or ()}
+        environment = os.environ | {"KUBERNETES_EXEC_INFO": json.dumps(info)} | named
+        return [self._exec.command, *(self._exec.args or ())], environment
 
     def _login(self, runs: int) -> str:
         """The outcome of the next run; of one that ended meanwhile, where there were more than so many."""

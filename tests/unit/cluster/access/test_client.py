@@ -1,5 +1,6 @@
 """What the client reads from a real HTTP server, and what it says of one that does not answer as Kubernetes does."""
 
+import json
 import socket
 import ssl
 import stat
@@ -7,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -350,6 +352,22 @@ def test_a_login_program_gives_the_token(api: ApiServer, tmp_path: Path) -> None
     cluster.version()
     cluster.close()
     assert api.asked[0].headers["authorization"] == "Bearer from-a-program"
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_login_program_is_told_in_which_version_to_answer(api: ApiServer, version: str, tmp_path: Path) -> None:
+    content, told = kubeconfig(api.url), tmp_path / "told"
+    script = f"""echo "$KUBERNETES_EXEC_INFO" > {told}; echo "{{\\"status\\": {{\\"token\\": \\"$REALM\\"}}}}\""""
+    api_version = f"client.authentication.k8s.io/{version}"
+    user: dict[str, Any] = _plugin(tmp_path, script)
+    user["exec"] |= {"apiVersion": api_version, "env": [{"name": "REALM", "value": "lab"}], "interactiveMode": "Never"}
+    content["users"][0]["user"] = user
+    cluster = _connect(content, tmp_path)
+    cluster.version()
+    cluster.close()
+    assert api.asked[0].headers["authorization"] == "Bearer lab"
+    info = json.loads(told.read_text(encoding="utf-8"))
+    assert (info["kind"], info["apiVersion"]) == ("ExecCredential", api_version)
 
 
 def test_threads_that_ask_at_the_same_time_log_in_once(api: ApiServer, tmp_path: Path) -> None:
