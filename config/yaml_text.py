@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 from typing_extensions import override
+from yaml.parser import ParserError
+from yaml.scanner import ScannerError
 
 _TAG = "tag:yaml.org,2002:"
 _NUMBER = re.compile(
@@ -19,6 +21,10 @@ _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([Tt ].*)?$", re.ASCII)
 _OLD_OCTAL = re.compile(r"[-+]?0[0-7]+")
 _INTEGERS = range(-(2**63), 2**64)
 _WRITTEN_WITHOUT_EXPONENT = 1e21
+_FORM = (
+    "The mistake is in these lines or between them. YAML is indented with spaces, never with tabs; keys of one level "
+    "begin in the same column; a space follows each colon"
+)
 
 
 class _Loader(yaml.SafeLoader):
@@ -89,6 +95,8 @@ def load_yaml(text: str) -> Any:  # noqa: ANN401 - YAML
     loader.deep_construct = True
     try:
         return loader.get_single_data()
+    except (ScannerError, ParserError) as error:
+        raise yaml.YAMLError(f"{error}\n{_FORM}".replace(f'in "{loader.name}", ', "in ")) from None
     except RecursionError:
         raise yaml.YAMLError("it is nested too deep") from None
 

@@ -40,3 +40,20 @@ def test_what_has_no_json_or_is_another_thing_for_pulumi_is_refused(text: str, s
 def test_what_an_anchor_brings_is_no_second_key() -> None:
     text = "a: {b: &b {<<: &c {x: 1}, x: 2}}\nd: {<<: *b, x: 3}\n"
     assert load_yaml(text) == {"a": {"b": {"x": 2}}, "d": {"x": 3}}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("a:\n\tb: 1\n", 2, id="a tab"),
+        pytest.param("a:\n    b: 1\n  c: 2\n", 3, id="a key between two levels"),
+        pytest.param("a:\n  b:1\n  c: 2\n", 3, id="no space after the colon"),
+    ],
+)
+def test_what_is_not_yaml_is_told_with_its_line_and_how_yaml_is_written(text: str, line: int) -> None:
+    with pytest.raises(yaml.YAMLError) as caught:
+        load_yaml(text)
+    message = str(caught.value)
+    assert f"in line {line}, column " in message
+    assert "unicode string" not in message, "a person edited a file"
+    assert "indented with spaces, never with tabs" in message.splitlines()[-1]
