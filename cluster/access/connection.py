@@ -4,6 +4,7 @@ import os
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self, TypeVar
 
 import httpx2
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from cluster.access.answers import Objection, Page, Status
 from cluster.access.kubeconfig import ChosenContext, choose_context, in_cluster
-from cluster.access.plugin_login import PluginLogin
+from cluster.access.login import LoginProgram
 from cluster.access.proxies import proxy_of
 from cluster.errors import ClusterError, ClusterUnreachableError, LoginError
 from config.cluster import ClusterSettings
@@ -111,12 +112,11 @@ class Connection:
         timeout = httpx2.Timeout(timeout_seconds or TIMEOUT_SECONDS)
         try:
             parameters = client_adapter.ConnectionParams(timeout=timeout).httpx_params(chosen.config)
+            if isinstance(parameters["auth"], client_adapter.ExecAuth):
+                parameters["auth"] = LoginProgram(chosen.login, Path(chosen.file).expanduser().absolute().parent)
             _set_protocols_once(parameters["verify"])
             proxy = chosen.proxy or proxy_of(chosen.config.cluster.server, os.environ)
-            user = chosen.config.user
-            plugin = user.exec if user is not None and isinstance(parameters["auth"], client_adapter.ExecAuth) else None
-            login = {"auth": PluginLogin(plugin)} if plugin else {}
-            http = httpx2.Client(**parameters | login | {"trust_env": False, "proxy": proxy})
+            http = httpx2.Client(**parameters | {"trust_env": False, "proxy": proxy})
         except ImportError as error:
             raise ClusterError(
                 f"The way to context '{chosen.name}' leads through a SOCKS proxy, which this program can't use: "
@@ -236,7 +236,10 @@ class Connection:
                 f"Check that it runs and that this machine reaches it: {self.kubectl} get nodes"
             ) from error
         except (ConfigError, LookupError, TypeError, ValueError, OSError) as error:
-            raise LoginError(f"The credentials of context '{self.context}' can't be used: {error}") from error
+            raise LoginError(
+                f"The credentials of context '{self.context}' can't be used: {error}.\n"
+                f"Check them with: {self.kubectl} auth whoami"
+            ) from error
 
 
 def _set_protocols_once(context: ssl.SSLContext) -> None:

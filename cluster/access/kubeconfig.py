@@ -38,6 +38,12 @@ class ChosenContext:
             (each["cluster"].get("proxy-url") for each in clusters if each["name"] == self.config.context.cluster), None
         )
 
+    @property
+    def login(self) -> Mapping[str, Any]:
+        """The program that the file names for the user; nothing where it names none."""
+        users = self.content.get("users", ())
+        return next((each["user"].get("exec") or {} for each in users if each["name"] == self.config.context.user), {})
+
 
 def choose_context(kubeconfig: str | None = None, context: str | None = None) -> ChosenContext:
     """The named context of the named file, or kubectl's own.

@@ -409,6 +409,58 @@ def test_a_login_program_that_fails_is_an_error_of_the_credentials(api: ApiServe
     assert api.asked == []
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_login_program_is_run_as_kubectl_runs_it(
+    api: ApiServer, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = kubeconfig(api.url)
+    script = """echo "Open https://login.example and type $1" >&2
+    read -r answer && exit 1
+    echo "{\\"status\\": {\\"token\\": \\"$CODE\\", \\"told\\": $KUBERNETES_EXEC_INFO}}\""""
+    plugin = _plugin(tmp_path, script)
+    plugin["exec"] = {
+        "apiVersion": f"client.authentication.k8s.io/{version}",
+        "command": "./login",
+        "args": ["A1B2"],
+        "env": [{"name": "CODE", "value": "from-its-environment"}],
+        "interactiveMode": "IfAvailable",
+    }
+    content["users"][0]["user"] = plugin
+    cluster = _connect(content, tmp_path)
+    monkeypatch.chdir("/")
+    cluster.version()
+    cluster.close()
+    assert api.asked[0].headers["authorization"] == "Bearer from-its-environment"
+    assert "Open https://login.example and type A1B2" in capfd.readouterr().err, "a person has to act on it"
+
+
+def test_a_token_that_has_ended_is_asked_for_once_again(api: ApiServer, tmp_path: Path) -> None:
+    content = kubeconfig(api.url)
+    content["users"][0]["user"] = _plugin(tmp_path, f"""echo x >>{tmp_path}/n; echo '{{"status": {{"token": "t"}}}}'""")
+    cluster = _connect(content, tmp_path)
+    cluster.version()
+    cluster.version()
+    assert (tmp_path / "n").read_text() == "x\n", "a token serves until it is refused"
+    api.fail("/version", 401)
+    assert "does not accept the login" in str(_fails(cluster))
+    assert (tmp_path / "n").read_text() == "x\nx\n"
+
+
+def test_a_login_at_a_terminal_is_not_waited_for_where_there_is_none(api: ApiServer, tmp_path: Path) -> None:
+    content = kubeconfig(api.url)
+    plugin = _plugin(tmp_path, "exit 1")
+    content["users"][0]["user"] = {"exec": {**plugin["exec"], "interactiveMode": "Always"}}  # type: ignore[dict-item]
+    assert "asks at a terminal (interactiveMode: Always), and there is none" in str(_fails(_connect(content, tmp_path)))
+
+
+def test_what_a_login_program_prints_is_in_no_message(api: ApiServer, tmp_path: Path) -> None:
+    content = kubeconfig(api.url)
+    content["users"][0]["user"] = _plugin(tmp_path, """echo '{"status": {"clientKeyData": "private"}}'""")
+    message = str(_fails(_connect(content, tmp_path)))
+    assert "printed no ExecCredential with a token" in message
+    assert "private" not in message
+
+
 def test_a_login_program_that_is_missing_is_an_error_of_the_credentials(api: ApiServer, tmp_path: Path) -> None:
     content = kubeconfig(api.url)
     content["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "/gone"}}
