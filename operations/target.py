@@ -95,21 +95,32 @@ def open_target(stack: str, *, start: bool = True, simulator_only: bool = False)
         else "No cluster is chosen (KUBECONFIG, or the settings' cluster.kubeconfig and cluster.context), "
         f"so this is the simulator of stack '{stack}'."
     )
-    place = folder(stack)
-    if not start and not (place / "state").exists():
+    if not start and not (folder(stack) / "state").exists():
         raise OperationError(
             f"Stack '{stack}' has no simulator. If it is on a cluster of yours, name that before the same command: "
             "KUBECONFIG=~/.kube/config"
         )
+    with alone(stack) as place:
+        target = _simulated(stack, settings, place)
+        try:
+            yield target
+        except KeyboardInterrupt:
+            say(f"The simulator of stack '{stack}' runs on: `make down STACK={stack}` stops it.")
+            raise
+
+
+@contextmanager
+def alone(stack: str) -> Iterator[Path]:
+    """The folder of a stack's simulator, which is made, with no other command at work in it.
+
+    Raises:
+        OperationError: if another command works there.
+    """
+    place = folder(stack)
     place.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(place / "command.lock", timeout=0):
-            target = _simulated(stack, settings, place)
-            try:
-                yield target
-            except KeyboardInterrupt:
-                say(f"The simulator of stack '{stack}' runs on: `make down STACK={stack}` stops it.")
-                raise
+            yield place
     except Timeout as error:
         raise OperationError(
             f"Another command works on the simulator of stack '{stack}'. Wait for it to end, or choose another STACK."

@@ -12,7 +12,7 @@ from cluster.preflight.run import run_preflight
 from operations import engine
 from operations.lifecycle import sharing, summary
 from operations.options import Stack
-from operations.target import ROOT, Target, folder, open_target
+from operations.target import ROOT, Target, alone, folder, open_target
 from simulator.api import client
 
 _SUMMARY_WIDTH = 110
@@ -50,11 +50,13 @@ def down(stack: Stack = "jetson") -> None:
 
 def reset(stack: Stack = "jetson") -> None:
     """Stop the stack's simulator and forget it, with the stack's state."""
-    # The folder itself stays, with the lock of commands that wait for one another.
     existed = any((folder(stack) / name).exists() for name in ("cluster", "project", "state"))
-    simulator.reset(folder(stack) / "cluster")
-    for name in ("project", "state"):
-        shutil.rmtree(folder(stack) / name, ignore_errors=True)
+    if existed:
+        # The folder itself stays, with the lock of commands that wait for one another.
+        with alone(stack) as place:
+            simulator.reset(place / "cluster")
+            for name in ("project", "state"):
+                shutil.rmtree(place / name, ignore_errors=True)
     typer.echo(f"The simulator of stack '{stack}' {'is gone, with its data' if existed else 'was never started'}.")
 
 

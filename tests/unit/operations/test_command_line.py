@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from filelock import FileLock
 from typer.testing import CliRunner
 
 from operations.__main__ import app
@@ -112,6 +113,18 @@ def test_a_second_reset_finds_no_simulator_any_more(tmp_path: Path, monkeypatch:
     first, second = (CliRunner().invoke(app, ["reset"]).output for _ in range(2))
     assert first == "The simulator of stack 'jetson' is gone, with its data.\n"
     assert second == "The simulator of stack 'jetson' was never started.\n"
+
+
+def test_a_simulator_that_another_command_works_on_is_not_reset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operations.target.ROOT", tmp_path)
+    state = tmp_path / ".simulator" / "jetson" / "state"
+    state.mkdir(parents=True)
+    with FileLock(state.parent / "command.lock"):
+        done = CliRunner().invoke(app, ["reset"])
+    assert "Another command works on the simulator of stack 'jetson'." in str(done.exception)
+    assert state.is_dir(), "pulumi would go on for hours against an API server that is gone"
 
 
 def test_the_command_runs_from_any_folder_and_through_a_link(tmp_path: Path) -> None:
