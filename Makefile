@@ -152,7 +152,11 @@ help: ## List the targets.
 
 install: .venv/installed ## Install the Python environment (every other target does it when needed).
 
-.venv/installed: requirements-dev.txt
+# Where the Python that it was made of is gone, after an upgrade or with a moved checkout, it is made anew.
+.venv/bin/python:
+	@rm -rf .venv
+
+.venv/installed: requirements-dev.txt .venv/bin/python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; this is " + sys.version.split()[0] + ". Choose another with PYTHON=python3.12")'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -P toolchain/python_environment.py requirements-dev.txt

@@ -193,3 +193,26 @@ def test_what_runs_longest_is_there_and_comes_first() -> None:
     ]
     longest_first(items)
     assert [item.path.stem for item in items] == ["test_real_pods", "test_guides", "test_workflows"]
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "requirements-dev.txt").touch()
+    (tmp_path / "toolchain").mkdir()
+    (tmp_path / "toolchain" / "python_environment.py").write_text("print('installed')")
+    bin_folder = tmp_path / ".venv" / "bin"
+    bin_folder.mkdir(parents=True)
+    (bin_folder / "python").symlink_to("/gone/python3")
+    (tmp_path / ".venv" / "installed").touch()
+    for printed in ("installed\n", "make: Nothing to be done for 'install'.\n"):
+        done = subprocess.run(
+            ["make", f"PYTHON={sys.executable}", "install"],
+            cwd=tmp_path,
+            env=_environment() | {"LC_ALL": "C"},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert (done.returncode, done.stderr, done.stdout) == (0, "", printed)
+    assert subprocess.run([bin_folder / "python", "-c", ""], check=False).returncode == 0

@@ -146,23 +146,19 @@ def test_a_checkout_without_its_environment_says_how_to_get_it(tmp_path: Path) -
     assert done.stderr == f"The Python environment is not installed: make -C '{tmp_path}' install\n"
 
 
-def test_an_environment_whose_python_or_packages_are_gone_is_removed_before_it_is_installed_again(
-    tmp_path: Path,
-) -> None:
+def test_an_environment_whose_packages_are_gone_is_removed_before_it_is_installed_again(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     script = shutil.copy(ROOT / "bin" / "kai-anywhere", tmp_path / "bin")
     (tmp_path / "operations").symlink_to(ROOT / "operations")
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    for target in ("/nowhere/python3", sys.executable):
-        python.unlink(missing_ok=True)
-        python.symlink_to(target)
-        done = subprocess.run([script], check=False, capture_output=True, text=True, env={"PYTHONNOUSERSITE": "1"})
-        assert (done.returncode, done.stdout) == (1, "")
-        first, advice = done.stderr.split(": ", 1)
-        assert first.startswith("The Python environment ")
-        words = shlex.split(advice)
-        assert words == ["rm", "-rf", f"{tmp_path}/.venv", "&&", "make", "-C", f"{tmp_path}", "install"]
+    python.symlink_to(sys.executable)
+    done = subprocess.run([script], check=False, capture_output=True, text=True, env={"PYTHONNOUSERSITE": "1"})
+    assert (done.returncode, done.stdout) == (1, "")
+    first, advice = done.stderr.split(": ", 1)
+    assert first.startswith("The Python environment has no ")
+    words = shlex.split(advice)
+    assert words == ["rm", "-rf", f"{tmp_path}/.venv", "&&", "make", "-C", f"{tmp_path}", "install"]
 
 
 def test_letters_that_the_encoding_lacks_are_no_traceback(tmp_path: Path) -> None:
