@@ -24,17 +24,17 @@ def disk_errors_explained(folder: Path) -> Iterator[None]:
             case errno.ENOSPC | errno.EDQUOT:
                 raise SimulatorError(
                     f"The disk that holds {folder} is full. The simulator needs about 300 MB there: free some space, "
-                    "or choose a folder on another disk with --folder, and run the same command again."
+                    "and run the same command again."
                 ) from error
             case errno.EACCES | errno.EPERM | errno.EROFS:
                 raise SimulatorError(
                     f"{error.filename or folder} can't be written ({error.strerror}). The simulator keeps all its data "
-                    f"in {folder}: make that folder yours, or choose another one with --folder."
+                    f"in {folder}: make that folder yours, and run the same command again."
                 ) from error
             case errno.ENOTDIR | errno.EEXIST:
                 raise SimulatorError(
                     f"{folder} can't be the simulator's folder, because a file is in the way "
-                    f"({error.filename or folder}). Choose another one with --folder."
+                    f"({error.filename or folder}). Remove that file, and run the same command again."
                 ) from error
             case _:
                 raise

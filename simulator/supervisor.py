@@ -1,5 +1,6 @@
 """Keeps one folder's processes running: reuse what lives, replace what died or would be started differently."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,6 +16,8 @@ PATIENCE_SECONDS = 120.0
 
 POLL_SECONDS = 0.05
 _LOG_LINES = 12
+_LAST_STACK = re.compile(r"\ngoroutine \d+ \[.*\]:\n(?:.+\n)*\Z")
+"""Go's programs say why they panic before they print where they were."""
 _PORT_TAKEN = "address already in use"
 """EADDRINUSE as Go's and Python's programs write it, on Linux and macOS."""
 
@@ -111,12 +114,13 @@ class Supervisor:
 
     def _end_of_log(self, name: str) -> str:
         log = self._layout.log(name)
-        lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:] if log.is_file() else []
+        text = log.read_text(errors="replace") if log.is_file() else ""
+        lines = _LAST_STACK.sub("", text).splitlines()[-_LOG_LINES:]
         shown = "".join(f"\n    {line[:300]}" for line in lines) or "\n    (nothing)"
         return (
             f"The end of its log {log}:{shown}\n"
-            f"What to do: read the lines above, then run `python -m simulator up --folder {self._layout.folder}` "
-            "again. If it stays so, the same command with `reset` for `up` deletes the data; then start anew."
+            "What to do: read the lines above, then run the same command again. If it stays so, forget the "
+            "simulator with `make reset`, then start anew."
         )
 
 

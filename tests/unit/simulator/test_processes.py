@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from simulator import processes
+from simulator.errors import SimulatorError
+from simulator.layout import Layout
 from simulator.processes import Running
+from simulator.programs import Command
+from simulator.records import Ports, Records
+from simulator.supervisor import Supervisor
 from testbed.waiting import eventually
 
 SLEEPER = "import time; time.sleep(60)"
@@ -60,3 +65,18 @@ def test_output_is_appended_to_the_log(tmp_path: Path) -> None:
     running = processes.start([shell, "-c", "echo out; echo err >&2; echo $ONLY"], {"ONLY": "this"}, log)
     eventually(lambda: not processes.alive(running))
     assert log.read_text() == "before\nout\nerr\nthis\n"
+
+
+def test_of_a_program_that_panics_the_reason_is_shown_and_not_where_it_was(tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path)
+    layout.logs.mkdir()
+    panic = "panic: no space left on device\n\ngoroutine 1 [running]:\n" + "main.main()\n\t/main.go:31 +0x28\n" * 9
+    supervisor = Supervisor(layout, Records(ports=Ports(etcd=1, etcd_peers=2, api_server=3, egress=4)), lambda _: None)
+    supervisor.ensure(Command("etcd", ("/bin/sh", "-c", 'printf "%s" "$0"; exit 2', panic)))
+    with pytest.raises(SimulatorError) as caught:
+        supervisor.wait("etcd", lambda: False, "etcd ready")
+    message = str(caught.value)
+    assert message.startswith("etcd stopped right after its start.")
+    assert "    panic: no space left on device\n" in message
+    assert "main.main" not in message
+    assert message.endswith("If it stays so, forget the simulator with `make reset`, then start anew.")
