@@ -75,7 +75,7 @@ def table(pods: Sequence[Mapping[str, Any]], *, width: int) -> str:
     running = sum(_phase(pod) == "Running" for pod in pods)
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("Pod", "MiB", "Phase", "Node", "Why not"):
-        shown.add_column(column)
+        shown.add_column(column, overflow="fold")
     for pod in pods:
         metadata = pod["metadata"]
         memory = (metadata.get("annotations") or {}).get(GPU_MEMORY, "-")

@@ -95,7 +95,7 @@ def _given(settings: StackSettings) -> str:
 def _node_table(settings: StackSettings, nodes: Mapping[str, Node]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("Node", "Platform", "GPUs", "MiB per GPU", "Shared by", "Reservation pods"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     sliced = {
         node: profile
         for profile in settings.node_profiles.values()

@@ -216,3 +216,28 @@ def test_an_environment_whose_python_is_gone_is_made_anew(tmp_path: Path) -> Non
         )
         assert (done.returncode, done.stderr, done.stdout) == (0, "", printed)
     assert subprocess.run([bin_folder / "python", "-c", ""], check=False).returncode == 0
+
+
+def test_a_shell_finds_the_command_whatever_the_checkouts_name(tmp_path: Path) -> None:
+    checkout = tmp_path / "Tom's $5 `x`"
+    for script, text in {
+        ".venv/bin/python": 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"',
+        "bin/kai-anywhere": "echo found",
+    }.items():
+        (checkout / script).parent.mkdir(parents=True)
+        (checkout / script).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (checkout / script).chmod(0o755)
+    (checkout / ".venv" / "installed").touch()
+    (checkout / "requirements-dev.txt").touch()
+    os.utime(checkout / "requirements-dev.txt", (0, 0))
+    (checkout / "Makefile").write_text((ROOT / "Makefile").read_text(encoding="utf-8"), encoding="utf-8")
+    done = subprocess.run(
+        ["sh", "-c", 'eval "$(make env)"; kai-anywhere'],
+        cwd=checkout,
+        env=_environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "found\n", "")

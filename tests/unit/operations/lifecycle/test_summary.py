@@ -1,5 +1,7 @@
 """The text at the end of `make up`."""
 
+import pytest
+
 from cluster.access.answers import Node
 from operations.lifecycle.summary import of_hosts, render
 from testbed.stacks import Json, jetson, never, operator_elsewhere, parse, rungs, time_slicing, unprivileged, x86
@@ -116,11 +118,13 @@ def test_an_x86_stack_is_not_told_to_look_at_a_mutation_that_does_not_happen() -
     assert "reservation-pod.yaml" not in _text(x86(), simulated=("Simulated.",))
 
 
-def test_on_a_narrow_terminal_all_but_the_commands_fits() -> None:
+@pytest.mark.parametrize("width", [40, 60])
+def test_on_a_narrow_terminal_all_but_the_commands_fits(width: int) -> None:
     text, _, commands = _text(
-        jetson(), simulated=("Simulated: nodes and pods, which are records that KWOK keeps.",), width=60
+        jetson(), simulated=("Simulated: nodes and pods, which are records that KWOK keeps.",), width=width
     ).partition("Try next:")
-    assert max(map(len, text.splitlines())) <= 60
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text, "no name and no number is cut"
     assert (
         "make up STACK=edge KUBECONFIG=~/.kube/config   # your cluster; first edit Pulumi.edge.yaml (EDIT)" in commands
     )
