@@ -57,6 +57,8 @@ _PRIORITIES = {"train": 50, "inference": 125}
 _ROUNDS, _WORKLOADS = 5, 20
 _RIVALRIES = 20
 _MOST_GROUPS = 9
+_PERIOD_S = 0.5
+"""From one round of the scheduler to the next."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,7 @@ def _scheduler(control_plane: simulator.ControlPlane, strategy: Strategy, folder
                 f"--scheduler-conf={configuration}",
                 f"--listen-address=127.0.0.1:{listen}",
                 f"--plugin-server-port={extensions}",
-                "--schedule-period=500ms",
+                f"--schedule-period={_PERIOD_S}s",
                 "--qps=500",
                 "--burst=1000",
             ],
@@ -281,6 +283,15 @@ def _decided(api: httpx2.Client) -> dict[str, tuple[str, tuple[str, ...]]]:
         item["spec"]["podName"]: (item["spec"]["selectedNode"], tuple(item["spec"].get("selectedGPUGroups") or ()))
         for item in _items(api, _BIND_REQUESTS)
     }
+
+
+def _at_the_end(api: httpx2.Client) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """What KAI decided once it decides nothing more: what waited gets room from what came after it, a round later."""
+    decided: dict[str, tuple[str, tuple[str, ...]]] = {}
+    while decided != (now := _decided(api)):
+        decided = now
+        time.sleep(4 * _PERIOD_S)
+    return decided
 
 
 def _clear(api: httpx2.Client) -> None:
@@ -362,7 +373,7 @@ def _differences(
     eventually(lambda: all(_ready(node) for node in _items(api, "/api/v1/nodes")), within_s=60)
     with _scheduler(cluster, strategy, folder):
         eventually(lambda: not _undecided(api), within_s=120)
-        decided = _decided(api)
+        decided = _at_the_end(api)
     differences: list[tuple[_Case, object, object]] = []
     for case in cases:
         foretold = {placed.pod.name: (placed.node, placed.groups) for placed in case.foretold(strategy).placed}
