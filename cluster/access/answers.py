@@ -87,6 +87,8 @@ class FieldOwner(Answer):
     """An entry of `metadata.managedFields`: who last wrote which fields."""
 
     manager: str = ""
+    operation: str = ""
+    """`Apply` or `Update`."""
     subresource: str = ""
     time: datetime | None = None
     """When it last wrote any of its fields."""

@@ -20,7 +20,7 @@ KEPT = "kept/"
 MANAGER_MAX = 128
 
 _TAKEN_OVER = ("kubectl", "before-first-apply", "pulumi-kubernetes", "pulumi-resource-kubernetes")
-"""Beginnings of the field managers whose fields Pulumi's Kubernetes provider makes its own at each update."""
+"""Beginnings of the field managers that update, whose fields Pulumi's Kubernetes provider makes its own."""
 
 
 def keep_values_of_others(cluster: Cluster, ours: Manifest) -> None:
@@ -39,11 +39,16 @@ def keep_values_of_others(cluster: Cluster, ours: Manifest) -> None:
     theirs = [
         entry.fields
         for entry in live.owners
-        if not entry.subresource and (entry.manager == keeper or entry.manager.startswith(_TAKEN_OVER))
+        if not entry.subresource and (entry.manager == keeper or _is_taken_over(entry))
     ]
     if others := beside(owned(live.content, *theirs), ours):
         bare = _bare(ours)
         cluster.apply(bare | others | {"metadata": others.get("metadata", {}) | bare["metadata"]}, manager=keeper)
+
+
+def _is_taken_over(entry: FieldOwner) -> bool:
+    beginnings = _TAKEN_OVER if entry.operation == "Update" else "kubectl"
+    return entry.manager.startswith(beginnings)
 
 
 def give_back_values(cluster: Cluster, ours: Manifest) -> None:
