@@ -1,10 +1,24 @@
-"""Options that several commands have."""
+"""What several commands have: options, and how they ask at a terminal."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
+from operations.exit_status import ExitStatus
 from operations.stacks import check_stack_name
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """A question at the terminal: Ctrl-C there ends the command as everywhere else."""
+    try:
+        yield
+    except typer.Abort:
+        # On the line of the question.
+        typer.echo(err=True)
+        raise typer.Exit(ExitStatus.INTERRUPTED) from None
 
 
 def stack_name(name: str | None) -> str | None:

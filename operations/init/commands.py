@@ -11,6 +11,7 @@ from config.cluster import Distribution
 from operations.errors import OperationError
 from operations.init.choices import Choices, PlatformKind, Way, checked
 from operations.init.files import contents, write
+from operations.options import asking
 from operations.target import ROOT
 from operations.version import asked_git, project_version
 
@@ -56,7 +57,8 @@ def _asked(option: str, question: str, default: str) -> str:
     """
     if not sys.stdin.isatty():
         raise OperationError(f"{option} is missing, and there is no terminal to ask at. Nothing was written.")
-    return str(typer.prompt(question, default=str(default)))
+    with asking():
+        return str(typer.prompt(question, default=str(default)))
 
 
 def _words(vocabulary: type[StrEnum]) -> str:

@@ -14,7 +14,7 @@ from cluster.errors import ClusterError
 from operations import engine
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
-from operations.options import Stack
+from operations.options import Stack, asking
 from operations.rollback.plan import Plan
 from operations.rollback.planning import Choice, Planned, make_plan
 from operations.rollback.reading import StackInCluster
@@ -105,10 +105,12 @@ def _ask(plan: Plan, target: Target, *, yes: bool) -> None:
         return
     if not _somebody_is_there():
         raise OperationError("Nothing was changed: there is nobody to ask. With --yes it is done without a question.")
-    if plan.only_heal:
-        agreed = typer.confirm("Heal?")
-    else:
-        agreed = typer.prompt(f"Type the stack's name, {plan.stack}, to undo all of this", default="") == plan.stack
+    with asking():
+        agreed = (
+            typer.confirm("Heal?")
+            if plan.only_heal
+            else typer.prompt(f"Type the stack's name, {plan.stack}, to undo all of this", default="") == plan.stack
+        )
     if not agreed:
         raise OperationError("Nothing was changed.")
 

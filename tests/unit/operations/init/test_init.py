@@ -14,6 +14,7 @@ from config.cluster import Distribution
 from operations import version
 from operations.__main__ import app
 from operations.errors import OperationError
+from operations.exit_status import ExitStatus
 from operations.init.choices import Way, checked
 from operations.init.files import SLUG, TEMPLATES, contents, of_version
 from operations.stack_file import read_settings
@@ -22,7 +23,7 @@ from policy.own_exceptions import parse
 from testbed.stacks import ROOT, Json
 from tests.support.checkout import shell
 from tests.support.docs import blocks, command
-from tests.support.terminal import terminal
+from tests.support.terminal import CTRL_C, terminal
 
 REPOSITORY = "https://github.com/my-example/kai-anywhere"
 SAID = {
@@ -316,3 +317,13 @@ def test_a_person_at_a_terminal_is_asked_three_questions(tmp_path: Path) -> None
     assert sum("]:" in line for line in shown.lines) == 3
     settings = read_settings(tmp_path / "clusters" / "Pulumi.lab.yaml")
     assert (settings.platform.kind, settings.cluster.distribution) == ("x86", "k3s")
+
+
+def test_ctrl_c_at_a_question_ends_as_everywhere_else_and_writes_nothing(tmp_path: Path) -> None:
+    words = [str(ROOT / "bin" / "kai-anywhere"), "init", "clusters", "--repository", REPOSITORY]
+    with terminal(words, dict(os.environ), folder=tmp_path) as shown:
+        shown.until("Name of the stack")
+        shown.press(CTRL_C)
+        assert shown.status() == ExitStatus.INTERRUPTED
+    assert shown.lines[-2].startswith("Interrupted.")
+    assert not (tmp_path / "clusters").exists()
