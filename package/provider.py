@@ -23,6 +23,7 @@ class KaiAnywherePackage(Provider):
 
     def __init__(self) -> None:
         super().__init__(VERSION, json.dumps(package_schema()))
+        self._name: str | None = None
 
     @override
     def construct(
@@ -39,6 +40,12 @@ class KaiAnywherePackage(Provider):
         """
         if resource_type != tokens.KAI_ANYWHERE:
             raise _refusal(f"'{resource_type}' is not of this package; it has {tokens.KAI_ANYWHERE}.")
+        if (first := self._name) not in {None, name}:
+            raise _refusal(
+                f"'{name}' is the second {tokens.KAI_ANYWHERE} of this stack, beside '{first}', and a stack takes one. "
+                "Remove one of them; for another cluster, make another stack."
+            )
+        self._name = name
         settings = inputs.get(SETTINGS_KEY)
         if place := next(_unknown(settings, SETTINGS_KEY), None):
             raise _refusal(

@@ -71,7 +71,7 @@ def package_schema() -> dict[str, Any]:
         "resources": {
             tokens.KAI_ANYWHERE: {
                 "isComponent": True,
-                "description": "Everything that a stack installs. A cluster takes one.",
+                "description": "Everything that a stack installs. A stack takes one, and so does a cluster.",
                 "inputProperties": {SETTINGS_KEY: settings, HOST_SECRETS: secrets},
                 "properties": {name: dict(shape) for name, shape in _OUTPUTS.items()},
                 "required": sorted(_OUTPUTS.keys() - _SOMETIMES),

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,22 @@ def test_an_output_among_the_settings_is_named_with_its_place() -> None:
 
 def test_another_type_is_refused_with_the_one_there_is() -> None:
     assert tokens.KAI_ANYWHERE in _refused(jetson(), tokens.GPU_OPERATOR)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_stack_takes_one_component_and_the_same_again_is_the_same() -> None:
+    def program() -> None:
+        provider = KaiAnywherePackage()
+        for settings in (changed(jetson(), "kai.cdi_enable", True), jetson()):
+            with suppress(InputPropertiesError):
+                provider.construct("gpus", tokens.KAI_ANYWHERE, {"settings": settings})
+        with pytest.raises(InputPropertiesError) as caught:
+            provider.construct("two", tokens.KAI_ANYWHERE, {"settings": jetson()})
+        assert "'two' is the second kai-anywhere:index:KaiAnywhere of this stack, beside 'gpus'" in caught.value.message
+
+    graph = record(program, state={"outputs": {}})
+    assert "KaiAnywhere:gpus" in graph.by_key
+    assert "KaiAnywhere:two" not in graph.by_key
 
 
 @pytest.mark.usefixtures("nowhere")
