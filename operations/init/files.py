@@ -102,7 +102,7 @@ def write(folder: Path, files: Mapping[PurePosixPath, str]) -> None:
         for target in written:
             target.unlink(missing_ok=True)
         raise OperationError(
-            f"{folder} can't be written: {error.strerror}: {error.filename}. Nothing was left there."
+            f"{folder} can't be written: {error.strerror}: {error.filename}. No file was left there."
         ) from error
 
 
