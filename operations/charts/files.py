@@ -64,6 +64,8 @@ def read_chart(path: Path) -> Chart:
     Raises:
         OperationError: if it is neither.
     """
+    # zsh hands on `CHART=~/chart.tgz` as it is.
+    path = path.expanduser()
     if not path.exists():
         raise OperationError(f"There is no {path}. {_GIVE}")
     files = _folder(path) if path.is_dir() else _archive(path)

@@ -81,7 +81,7 @@ def images(settings: StackSettings, charts: Iterable[Path], root: Path, helm: He
         OperationError: a chart can't be had or rendered, or is none of the stack's.
     """
     releases = every_object.releases(settings)
-    given = {read_chart(path).name: path for path in charts}
+    given = {chart.name: chart.path for chart in map(read_chart, charts)}
     if unknown := given.keys() - releases.keys():
         raise OperationError(
             f"The stack has no chart {', '.join(sorted(unknown))}; it has {', '.join(sorted(releases))}."

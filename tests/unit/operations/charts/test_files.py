@@ -1,5 +1,6 @@
 """A chart is read from its folder and from its archive, and what is none is refused."""
 
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -36,6 +37,14 @@ def test_what_is_no_chart_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text", encoding="utf-8")
     with pytest.raises(OperationError, match="neither a folder nor a chart archive"):
         read_chart(tmp_path / "file")
+
+
+def test_a_chart_in_the_home_folder_is_found_whoever_expands_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copytree(FOLDER, tmp_path / "chart")
+    assert read_chart(Path("~/chart")).path == tmp_path / "chart"
 
 
 def test_a_folder_without_a_chart_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
