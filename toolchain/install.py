@@ -12,6 +12,7 @@ from types import MappingProxyType
 from toolchain import cache
 from toolchain.build import built, title
 from toolchain.download import DownloadUnavailableError, downloaded, reachable
+from toolchain.errors import ToolchainError
 from toolchain.official import Download, this_platform
 from toolchain.path_lookup import PassedOver, Present, look_up, search_path
 from toolchain.program import Program
@@ -184,6 +185,12 @@ def _obtain(program: Program, means: Download | _Plugin | Recipe) -> Located:
             try:
                 folder = downloaded(means)
             except DownloadUnavailableError as error:
+                if shutil.which("go") is None:
+                    raise ToolchainError(
+                        f"{program} can't be downloaded.",
+                        why=str(error),
+                        remedy="run the same command again, or install Go (https://go.dev/dl/), which builds it",
+                    ) from error
                 say(f"the official download of {program} can't be used ({error}): building from Go modules instead")
             else:
                 return Located(folder / program.name, means.version, Origin.DOWNLOADED)

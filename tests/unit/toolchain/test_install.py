@@ -123,6 +123,15 @@ def test_a_download_that_is_not_there_becomes_a_build_and_says_so(
     assert "building from Go modules instead" in said
 
 
+def test_without_go_a_download_that_breaks_off_is_told_and_not_go(on_path: Lay, site: Site) -> None:
+    on_path("unrelated")
+    site.bodies, site.cut = {"/kwok": b"whole program"}, {"/kwok"}
+    asset = Asset(f"{site.address}/kwok", PinnedChecksum("0" * 64), (KWOK.name,))
+    with pytest.raises(ToolchainError, match=r"kwok can't be downloaded(.|\n)*without sending complete") as caught:
+        _obtain(KWOK, Download("kwok", "0.8.0", (asset,)))
+    assert "run the same command again" in str(caught.value)
+
+
 def test_a_download_that_was_tampered_with_is_not_papered_over_by_a_build(builds: Path, site: Site) -> None:
     site.bodies = {"/kwok": b"tampered"}
     asset = Asset(f"{site.address}/kwok", PinnedChecksum("0" * 64), (KWOK.name,))
