@@ -150,7 +150,10 @@ def from_image(image: str, *, anew: bool = False) -> ImageProgram:
         folder = _kept(image, pinned)
         configuration = _configuration((folder / _CONFIGURATION).read_bytes())
     except LoginRegistryError as error:
-        login = f"`docker login {host(image)}` or `podman login {host(image)}`, then again; or "
+        login = (
+            f"`docker login {host(image)}`, or, where there is no ~/.docker/config.json, `podman login {host(image)}`; "
+            "then again; or "
+        )
         raise _not_had(image, str(error), login) from error
     except (RegistryError, _NoProgramError) as error:
         raise _not_had(image, str(error)) from error

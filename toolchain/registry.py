@@ -1,8 +1,9 @@
 """Asks image registries with `crane`: what a name stands for, and what is in an image.
 
 crane speaks the registries' protocol, compares all content with its digest, and tries again what failed for a moment.
-It uses the logins that `docker login`, `podman login` or `crane auth login` left on this machine, and no others. With a
-registry that is named by a loopback or private address and does not speak TLS, it speaks plain HTTP.
+It uses the logins that `docker login` or `crane auth login` left on this machine, and where there is no file of these,
+those of `podman login`; no others. With a registry that is named by a loopback or private address and does not speak
+TLS, it speaks plain HTTP.
 """
 
 import errno

@@ -224,6 +224,24 @@ def test_a_login_of_the_user_is_used_and_without_one_the_way_to_it_is_said(there
     assert _run(from_image(image)) == 0
 
 
+def test_a_login_of_podman_is_used_where_docker_has_no_file(
+    there: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _kai(there)
+    there.private["kai/binder"] = "reader:secret"
+    image = f"{there.host}/kai/binder:v1"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    podman, docker = tmp_path / "containers" / "auth.json", tmp_path / "docker" / "config.json"
+    for file_of_logins in (podman, docker):
+        file_of_logins.parent.mkdir()
+    podman.write_text(json.dumps({"auths": {there.host: {"auth": base64.b64encode(b"reader:secret").decode()}}}))
+    docker.write_text("{}")
+    with pytest.raises(ToolchainError, match=r"where there is no ~/\.docker/config\.json, `podman login"):
+        from_image(image)
+    docker.unlink()
+    assert _run(from_image(image)) == 0
+
+
 def test_what_is_not_there_is_said(there: Registry) -> None:
     _kai(there)
     with pytest.raises(ToolchainError, match=f"{there.host} has no such image") as refused:
