@@ -298,6 +298,12 @@ class Pod(Answer):
         return self.phase in {"Succeeded", "Failed"}
 
     @property
+    def may_be_placed(self) -> bool:
+        """Whether a scheduler looks for a node for it: not where it is being deleted, or has scheduling gates."""
+        gated = any(condition.reason == "SchedulingGated" for condition in self.conditions)
+        return not (self.node or self.deleted or gated)
+
+    @property
     def gpus(self) -> int:
         """How many `nvidia.com/gpu` its containers have."""
         return sum(_whole(container.limits.get(GPU, 0)) for container in self.containers)

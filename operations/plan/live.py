@@ -148,10 +148,10 @@ class _Pods:
         )
 
     def _pod(self, pod: LivePod) -> Pod | None:
-        """A pod with its place; None where it is of no concern: what waits for no GPU, or for another scheduler."""
+        """A pod with its place; None where it is of no concern: what does not wait for KAI, or for no GPU."""
         name = pod.name if pod.namespace == "default" else f"{pod.namespace}/{pod.name}"
         node, groups = self._place(pod)
-        if node is None and not self.snapshot.of_kai(pod):
+        if node is None and not (self.snapshot.of_kai(pod) and pod.may_be_placed):
             return None
         try:
             request = self.snapshot.request_of(pod)

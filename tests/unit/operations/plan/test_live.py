@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cluster.access.answers import Node, Pod
+from cluster.access.answers import Condition, Node, Pod
 from cluster.access.lists import Unseen
 from cluster.snapshot import BindRequest, Config, PodGroup, Queue, Snapshot
 from gpu_sharing.model import Strategy
@@ -113,6 +113,15 @@ def test_pods_of_a_kai_with_other_names_are_known_by_its_config() -> None:
     answer = _plan(reserved, running, _pod("new", scheduler="theirs"), _pod("nobodys"), configs=(config,))
     [gpu] = answer.nodes[0].gpus
     assert (gpu.group, [share.pod for share in gpu.shares]) == ("abc", ["old", "new"])
+
+
+def test_who_is_gated_or_on_his_way_out_is_not_placed() -> None:
+    gated, leaving = _pod("gated"), _pod("leaving")
+    why = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    gated = gated.model_copy(update={"conditions": [Condition.model_validate(why)]})
+    leaving = leaving.model_copy(update={"deleted": datetime.now(UTC)})
+    answer = _plan(gated, leaving, _pod("new"))
+    assert [share.pod for gpu in answer.nodes[0].gpus for share in gpu.shares] == ["new"]
 
 
 def test_nobody_but_kai_reads_a_pods_annotations() -> None:
