@@ -32,10 +32,12 @@ _PRIVILEGE = re.compile(
     re.VERBOSE,
 )
 _REMOTE = re.compile(
-    r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}\s-[fk]\s*+=?\s*+['\"]?https?://|--filename[= ]['\"]?https?://"
+    r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}\s-[fk]\s*+=?\s*+['\"]?(?:https?://|<\(\s*+(?:curl|wget)\b)"
+    r"|--filename[= ]['\"]?https?://"
 )
 _PIPED = re.compile(
-    r"(?:curl|wget|base64\s+(?:-d|-D|--decode)|gunzip|zcat)\b[^\n;&]{0,500}\|\s*(?:kubectl|oc|k3s|sh|bash)\b"
+    r"(?:(?:curl|wget|base64\s+(?:-d|-D|--decode)|gunzip|zcat)\b|kustomize\b[^\n;&|]{0,99}(?:https?://|github\.com))"
+    r"[^\n;&]{0,500}\|\s*+(?:sudo\b[^\n;|&]{0,100}\s)?(?:kubectl|oc|k3s|microk8s|k8s|sh|bash)\b"
     r"|\b(?:apply|create)\b[^\n;|&]{0,500}\s(?:-k|--kustomize)[= ]\s*(?:github\.com|git@|\S{1,200}\?ref=)"
 )
 _GPUS = re.compile(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from policy.findings import HIDDEN, Told, Violation
+from policy.findings import HIDDEN, Told, Violation, told_path
 from policy.reading import TEXT, Path, dict_of, list_of
 from policy.rule import Rule
 from policy.stack_platform import StackFacts
@@ -49,7 +49,8 @@ _STATIC_PODS = re.compile(
     r"|\bcd\s+/etc/kubernetes\b|\bcd\s+/var/lib/rancher/\w+/(?:server|agent)\b"
     r"|/(?:k3s|rke2)/server/manifests"
 )
-_COMMAND_TEXTS = ("create", "update", "delete", "stdin", "remotePath")
+_STATIC_WHY = "the kubelet or k3s runs whatever lies there, past the API server's admission"
+_STATIC_REMEDY = "register the workload in the program"
 
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
@@ -65,6 +66,9 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
             for key, value in dict_of(document.root.get(part)).items():
                 yield from _named((*document.path, part, key), key, value, "a Secret")
     yield from _texts(document)
+    for field in document.fields("staticPodPath", "staticPodURL"):
+        if field.value:
+            yield Violation(field.path, told_path(field.value), _STATIC_WHY, _STATIC_REMEDY)
     if document.is_kind(*COMMANDS) and "metadata" not in document.root:
         yield from _command(document)
 
@@ -82,22 +86,10 @@ def _texts(document: Document) -> Iterator[Violation]:
 
 def _command(document: Document) -> Iterator[Violation]:
     for key, value in dict_of(document.root.get("environment")).items():
-        path = (*document.path, "environment", key)
-        yield from _named(path, key, value, "stdin")
-        yield from _static_pods(path, value)
-    for key in _COMMAND_TEXTS:
-        value, path = document.root.get(key), (*document.path, key)
-        yield from _static_pods(path, value)
-
-
-def _static_pods(path: Path, value: object) -> Iterator[Violation]:
-    if isinstance(value, str) and (match := _STATIC_PODS.search(value)):
-        yield Violation(
-            (*path, TEXT),
-            Told(match.group()),
-            "the kubelet or k3s runs whatever lies there, past the API server's admission",
-            "register the workload in the program",
-        )
+        yield from _named((*document.path, "environment", key), key, value, "stdin")
+    for path, text in document.strings.items():
+        if match := _STATIC_PODS.search(text):
+            yield Violation((*path, TEXT), Told(match.group()), _STATIC_WHY, _STATIC_REMEDY)
 
 
 def _named(path: Path, name: object, value: object, better: str) -> Iterator[Violation]:
