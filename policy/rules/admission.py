@@ -46,7 +46,10 @@ _ADDED_ANNOTATIONS = [
     prefix.rstrip("/") for check in table.CHECKS if check.place is Place.ANNOTATIONS for prefix in check.fields
 ]
 _ADDS = re.compile(rf"\b({'|'.join(map(re.escape, sorted({*_ADDED, *_ADDED_ANNOTATIONS})))})\b", re.IGNORECASE)
-_AROUND = frozenset({"spec", "template", "containers", "securityContext", "volumes"})
+_ROLES = "rules|roleRef|subjects|aggregationRule"
+_WRITES_ROLES = re.compile(rf"(?:\bObject\.|[\"']/)(?:{_ROLES})\b|\b(?:{_ROLES})\s*:")
+"""A policy's expression that writes who may do what, computed; what it writes out, the rule `rbac` judges."""
+_AROUND = {*_ROLES.split("|"), "verbs", "spec", "template", "containers", "securityContext", "volumes"}
 _COMPUTED_FIELDS = frozenset(map(str.casefold, _ADDED | _AROUND))
 _UNKNOWABLE = "what the expression adds can't be known without a request"
 _OWN_SCOPE = "the policy's own constraints are the scope"
@@ -100,6 +103,7 @@ def _mutations(document: Document) -> Iterator[Violation]:
     """What is computed; an expression that writes its objects out is judged as these, by every rule."""
     parameter = dict_of(dict_of(document.root.get("spec")).get("paramKind"))
     kind = text_of(parameter.get("kind")) if parameter.get("apiVersion") == "v1" else ""
+    groups = {text_of(group) for entry in document.fields("apiGroups") for group in list_of(entry.value)}
     for field in document.fields("expression"):
         text = text_of(field.value)
         literal = _is_literal(text)
@@ -110,7 +114,11 @@ def _mutations(document: Document) -> Iterator[Violation]:
             yield Violation(field.path, Told(match.group()))
         elif literal:
             continue
-        elif computes_fields(text) or _COMPUTED_TEXT.search(text):
+        elif (
+            computes_fields(text)
+            or _COMPUTED_TEXT.search(text)
+            or (not groups.isdisjoint({"*", "rbac.authorization.k8s.io"}) and _WRITES_ROLES.search(text))
+        ):
             yield Violation(field.path, Told("a computed path or text"), _UNKNOWABLE, "write paths and values out")
         elif takes_objects(text, kind):
             yield Violation(
