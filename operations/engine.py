@@ -24,7 +24,7 @@ from operations.errors import OperationError
 from operations.target import Target
 
 _ENCRYPTED = (
-    "Give the passphrase with which the stack was made: export PULUMI_CONFIG_PASSPHRASE, or "
+    "Give the stack's passphrase; for a new stack, choose one and keep it: export PULUMI_CONFIG_PASSPHRASE, or "
     "PULUMI_CONFIG_PASSPHRASE_FILE with the name of a file that holds it."
 )
 _CTRL_C = "^C received"
@@ -109,7 +109,10 @@ def pulumi(target: Target, *arguments: str) -> None:
     if status != 0:
         # A host's connection fails inside the command provider, whose words the program never sees.
         hosts = " What errors of hosts mean: docs/hosts.md, When it fails." if target.settings.hosts else ""
-        raise OperationError(f"pulumi {arguments[0]} failed (status {status}); the reason is above.{hosts}")
+        # Pulumi names its own options, which `up` and `down` here don't have.
+        unasked = arguments[0] != "preview" and "--yes" not in arguments and not sys.stdout.isatty()
+        agreed = " Where it can't ask at a terminal, PULUMI_SKIP_CONFIRMATIONS=true agrees." if unasked else ""
+        raise OperationError(f"pulumi {arguments[0]} failed (status {status}); the reason is above.{hosts}{agreed}")
 
 
 def watched(command: Sequence[str], environment: Mapping[str, str], *, timeout_seconds: float | None = None) -> int:

@@ -28,6 +28,18 @@ def test_a_failed_run_of_a_stack_with_hosts_names_the_page_of_their_errors(
     assert ("docs/hosts.md" in str(caught.value)) is told
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"), [(("up",), True), (("destroy",), True), (("up", "--yes"), False), (("preview",), False)]
+)
+def test_where_pulumi_can_not_ask_its_failure_names_what_agrees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, told: bool
+) -> None:
+    monkeypatch.setattr("operations.engine.watched", lambda *_: 2)
+    with pytest.raises(OperationError) as caught:
+        pulumi(Target("jetson", parse(jetson()), tmp_path, {}, ()), *arguments)
+    assert ("PULUMI_SKIP_CONFIRMATIONS=true agrees" in str(caught.value)) is told, "make has no option --yes"
+
+
 @pytest.mark.parametrize("command", [up, destroy])
 def test_a_kubeconfig_that_is_not_there_is_told_before_a_login_is_asked_for(
     command: Callable[[Target], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -42,7 +54,10 @@ def test_a_kubeconfig_that_is_not_there_is_told_before_a_login_is_asked_for(
 @pytest.mark.parametrize(
     ("said", "remedy"),
     [
-        ("error: passphrase must be set with PULUMI_CONFIG_PASSPHRASE", "export PULUMI_CONFIG_PASSPHRASE, or"),
+        (
+            "error: passphrase must be set with PULUMI_CONFIG_PASSPHRASE",
+            "for a new stack, choose one and keep it: export PULUMI_CONFIG_PASSPHRASE, or",
+        ),
         ("error: PULUMI_ACCESS_TOKEN must be set for login", "Log in to a backend first: pulumi login --local"),
     ],
 )
