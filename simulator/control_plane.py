@@ -167,34 +167,16 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
     identities = pki.ensure(layout.pki)
     chosen = _choose_ports(previous, port, report)
     server = f"https://{LOOPBACK}:{chosen.api_server}"
-    write_private(layout.kubeconfig, kubeconfig.render(identities, ADMINISTRATOR, server))
-    for identity in (CONTROLLER_MANAGER, SCHEDULER):
-        write_private(layout.component_kubeconfig(identity.file), kubeconfig.render(identities, identity, server))
-
+    _write_kubeconfigs(layout, identities, server)
     stages = STAGES
     if kai_programs is not None:
         write_private(layout.egress, egress.configuration(identities, chosen.egress))
         render_stages(STAGES, stages := layout.stages)
 
-    supervisor = Supervisor(
-        layout,
-        Records(
-            ports=chosen,
-            programs=kai_programs,
-            processes=previous.processes if previous else {},
-        ),
-        report,
-    )
+    state = Records(ports=chosen, programs=kai_programs, processes=previous.processes if previous else {})
+    supervisor = Supervisor(layout, state, report)
     with _stopped_where_it_ends(supervisor, report):
-        if supervisor.ensure(programs.etcd(installed, layout, identities, chosen)):
-            # Each of the API server's hundred connections to a lost etcd waits for its own next attempt: requests hang
-            # for up to 15 s (seen with 1.36.3) where a new server is ready in 3.
-            supervisor.stop("kube-apiserver")
-            # One that has just lost its etcd ends by itself: it may be gone from the process table, and a thread of it
-            # still listen. The next one would end with `address already in use`.
-            ports.becomes_free(chosen.api_server, within_seconds=_RELEASED_SECONDS)
-        etcd_health = f"https://{LOOPBACK}:{chosen.etcd}/health"
-        supervisor.wait("etcd", lambda: api.answers(etcd_health, identities, ETCD_CLIENT), "etcd ready")
+        _start_store(supervisor, programs.etcd(installed, layout, identities, chosen), identities, chosen)
         way = layout.egress if kai_programs else None
         supervisor.ensure(programs.api_server(installed, identities, chosen, older=older, egress=way))
         supervisor.wait(
@@ -210,20 +192,44 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
             *([programs.pods(layout, kai_programs, chosen)] if kai_programs else []),
         ):
             supervisor.ensure(command)
-
-        with api.client(layout.kubeconfig) as client:
-            if created := api.create_nodes(client, nodes):
-                report(f"nodes created: {', '.join(created)}")
-            supervisor.wait(
-                "kube-controller-manager",
-                lambda: api.has_default_service_account(client),
-                "kube-controller-manager ready",
-            )
-            supervisor.wait(
-                "kwok", lambda: all(map(api.is_ready, api.list_nodes(client))), "kwok ready: every node is Ready"
-            )
+        _make_nodes(supervisor, layout, nodes, report)
         supervisor.verify()
     return ControlPlane(layout.folder, layout.kubeconfig, server, api_version(server, identities) or "unknown")
+
+
+def _write_kubeconfigs(layout: Layout, identities: Pki, server: str) -> None:
+    """Write the user's way in, and those of the components that read one."""
+    write_private(layout.kubeconfig, kubeconfig.render(identities, ADMINISTRATOR, server))
+    for identity in (CONTROLLER_MANAGER, SCHEDULER):
+        write_private(layout.component_kubeconfig(identity.file), kubeconfig.render(identities, identity, server))
+
+
+def _start_store(supervisor: Supervisor, etcd: programs.Command, identities: Pki, chosen: Ports) -> None:
+    """Have etcd running, and no API server of an earlier etcd."""
+    if supervisor.ensure(etcd):
+        # Each of the API server's hundred connections to a lost etcd waits for its own next attempt: requests hang
+        # for up to 15 s (seen with 1.36.3) where a new server is ready in 3.
+        supervisor.stop("kube-apiserver")
+        # One that has just lost its etcd ends by itself: it may be gone from the process table, and a thread of it
+        # still listen. The next one would end with `address already in use`.
+        ports.becomes_free(chosen.api_server, within_seconds=_RELEASED_SECONDS)
+    health = f"https://{LOOPBACK}:{chosen.etcd}/health"
+    supervisor.wait("etcd", lambda: api.answers(health, identities, ETCD_CLIENT), "etcd ready")
+
+
+def _make_nodes(supervisor: Supervisor, layout: Layout, nodes: Mapping[str, NodeKind], report: Report) -> None:
+    """Create the nodes that are missing, and wait until pods can be created and every node is Ready."""
+    with api.client(layout.kubeconfig) as client:
+        if created := api.create_nodes(client, nodes):
+            report(f"nodes created: {', '.join(created)}")
+        supervisor.wait(
+            "kube-controller-manager",
+            lambda: api.has_default_service_account(client),
+            "kube-controller-manager ready",
+        )
+        supervisor.wait(
+            "kwok", lambda: all(map(api.is_ready, api.list_nodes(client))), "kwok ready: every node is Ready"
+        )
 
 
 @contextmanager
