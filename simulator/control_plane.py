@@ -173,7 +173,8 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
         write_private(layout.egress, egress.configuration(identities, chosen.egress))
         render_stages(STAGES, stages := layout.stages)
 
-    state = Records(ports=chosen, programs=kai_programs, processes=previous.processes if previous else {})
+    running = previous.processes if previous else {}
+    state = Records(ports=chosen, folder=str(layout.folder), programs=kai_programs, processes=running)
     supervisor = Supervisor(layout, state, report)
     with _stopped_where_it_ends(supervisor, report):
         _start_store(supervisor, programs.etcd(installed, layout, identities, chosen), identities, chosen)

@@ -38,6 +38,8 @@ class Records(_Strict):
     """The whole file."""
 
     ports: Ports
+    folder: str = ""
+    """Where the processes work."""
     programs: str | None = None
     """The folder of KAI's programs, or `images`; None where KAI is emulated."""
     processes: dict[str, ProcessRecord] = {}
@@ -53,9 +55,13 @@ def read(path: Path) -> Records | None:
     An unreadable file is no error: processes are also found by their arguments, so the next start converges.
     """
     try:
-        return Records.model_validate_json(path.read_bytes())
+        found = Records.model_validate_json(path.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
+    # In the copy of a checkout the file names the original's processes. A checkout that was moved still has its own.
+    if found.folder not in {"", str(path.parent)} and Path(found.folder).is_dir():
+        return found.model_copy(update={"processes": {}})
+    return found
 
 
 def write(path: Path, records: Records) -> None:

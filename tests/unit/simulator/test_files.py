@@ -3,6 +3,7 @@
 import datetime as dt
 import errno
 import os
+import shutil
 import ssl
 from pathlib import Path
 
@@ -96,6 +97,20 @@ def test_records_are_read_as_written(tmp_path: Path) -> None:
     assert records.read(path) is None
     records.write(path, RECORDS)
     assert records.read(path) == RECORDS
+
+
+def test_a_copy_of_a_checkout_has_no_processes_and_one_that_was_moved_has_its_own(tmp_path: Path) -> None:
+    original, copy, moved = (tmp_path / name for name in ("original", "copy", "moved"))
+    original.mkdir()
+    records.write(original / "processes.json", RECORDS.model_copy(update={"folder": str(original)}))
+    shutil.copytree(original, copy)
+    copied = records.read(copy / "processes.json")
+    assert copied is not None
+    assert (copied.ports, copied.processes) == (RECORDS.ports, {}), "a start there would stop them"
+    original.rename(moved)
+    found = records.read(moved / "processes.json")
+    assert found is not None
+    assert found.processes == RECORDS.processes
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}", '{"ports": {"etcd": 1, "etcd_peers": 2, "api_server": "3"}}'])
