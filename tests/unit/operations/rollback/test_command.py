@@ -67,7 +67,7 @@ def test_with_the_stacks_name_everything_goes(world: World, half_done: str, comm
     assert half_done not in world.objects
     assert world.calls == ["refresh", "destroy"]
     assert "Everything that stack 'jetson' made is gone" in result.output
-    assert "pulumi stack rm jetson" in result.output
+    assert "pulumi stack rm --preserve-config jetson" in result.output
     assert UID in result.output, "the file with the connection is named"
 
 
