@@ -74,8 +74,7 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         stacks = ", ".join(stack_names(path.parent))
         raise OperationError(
-            f"There is no {path.name}, so no such stack.\nStacks: {stacks}. Choose one with --stack, or, with make, "
-            "STACK=name."
+            f"There is no {path.name}, so no such stack.\nStacks: {stacks}. Name one of them; with make: STACK=name."
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1

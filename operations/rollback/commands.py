@@ -182,6 +182,6 @@ def _end(work: Rollback, plan: Plan, choice: Choice) -> int:
     typer.echo(
         f"Next: make down STACK={stack} stops the simulator."
         if work.stack.target.simulated
-        else f"Next: pulumi stack rm --preserve-config {stack}, and rm {connection} if no other stack is on that cluster."
+        else f"Next: pulumi stack rm --preserve-config {stack}, and rm {connection} if no other stack is there."
     )
     return ExitStatus.WARNINGS if plan.unseen else ExitStatus.WELL
