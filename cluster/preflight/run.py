@@ -368,7 +368,9 @@ def judge_nodes_that_left(
 def judge_shard(settings: StackSettings, facts: ClusterFacts, *, preview: bool) -> Iterator[Finding]:
     """The default shard, of which the stack knows but the name: what is in it is the chart's."""
     namespace = settings.kai.namespace
-    if not facts.shard and facts.revisions.get((namespace, kai.RELEASE)):
+    newest = max(facts.revisions.get((namespace, kai.RELEASE), []), key=lambda revision: revision.version, default=None)
+    # Into a release that failed, the run looks itself.
+    if not facts.shard and newest is not None and newest.status == "deployed":
         yield Finding(
             "KAI's SchedulingShard 'default' is gone: KAI schedules nothing, and a refresh would make an empty one, "
             "without kai.scheduler's settings.",

@@ -313,6 +313,9 @@ def test_a_default_shard_that_is_gone_is_put_back_by_helm_before_it_is_made_agai
     api.serve("/apis/kai.scheduler/v1/schedulingshards/default", {"metadata": {"name": "default"}})
     assert run_preflight(settings, ours, preview=False).warnings == ()
     del api.answers["/apis/kai.scheduler/v1/schedulingshards/default"]
+    failed = {"name": "sh.helm.release.v1.kai-scheduler.v2", "labels": revision | {"version": "2", "status": "failed"}}
+    api.serve("/api/v1/namespaces/kai-scheduler/secrets", {"items": [secret, {"metadata": failed}]})
+    assert run_preflight(settings, ours, preview=False).warnings == (), "this run goes on with the upgrade"
     api.serve("/api/v1/namespaces/kai-scheduler/secrets", {"items": []})
     [other] = run_preflight(settings, ours, preview=False).warnings
     assert "is not there any more" in other, "KAI is installed anew, and its shard with it"
