@@ -22,8 +22,10 @@ from config.cluster import ClusterSettings
 TIMEOUT_SECONDS = 5
 """Bound of one request: an unreachable cluster is found out within it."""
 UP_TIMEOUT_SECONDS = 60
-"""Bound of an answer within `pulumi up`, which asks for everything at once: one late answer would fail all of it. An
-address where nobody listens is still found out within `TIMEOUT_SECONDS`."""
+"""Bound of an answer within `pulumi up`, which asks for everything at once: one late answer would fail all of it."""
+UP_CONNECT_SECONDS = 20
+"""Bound of a connection within `pulumi up`, with its TLS handshake, for which a busy API server takes more than
+`TIMEOUT_SECONDS`: an address where nobody listens is still found out within it."""
 ADMISSION_SECONDS = 30 + TIMEOUT_SECONDS
 """Bound of an answer that admission webhooks are asked for, of which each may take 30 s (ValidatingWebhook)."""
 
@@ -226,7 +228,8 @@ class Connection:
                 headers=sent,
                 content=body,
                 timeout=httpx2.Timeout(
-                    timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS, connect=TIMEOUT_SECONDS
+                    timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS,
+                    connect=UP_CONNECT_SECONDS if self._timeout_seconds else TIMEOUT_SECONDS,
                 ),
             )
         except httpx2.RequestError as error:

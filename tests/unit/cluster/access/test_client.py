@@ -221,10 +221,14 @@ def test_a_server_that_never_answers_costs_the_clients_bound_and_no_more(
     assert isinstance(error, ClusterUnreachableError)
 
 
-def test_who_has_time_waits_longer_for_a_busy_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"], ids=["an answer", "a handshake"])
+def test_who_has_time_waits_longer_for_a_busy_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
     monkeypatch.setattr(connection, "TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "UP_CONNECT_SECONDS", 0.6)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        file = write_kubeconfig(tmp_path / "config", kubeconfig(f"http://127.0.0.1:{silent.getsockname()[1]}"))
+        file = write_kubeconfig(tmp_path / "config", kubeconfig(f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"))
         start = time.monotonic()
         error = _fails(Cluster.open(str(file), timeout_seconds=0.6))
     assert 0.6 <= time.monotonic() - start < _SECONDS
