@@ -34,7 +34,7 @@ def disk_errors_explained(folder: Path) -> Iterator[None]:
             case errno.ENOTDIR | errno.EEXIST:
                 raise SimulatorError(
                     f"{folder} can't be the simulator's folder, because a file is in the way "
-                    f"({error.filename or folder}). Remove that file, and run the same command again."
+                    f"({error.filename or folder}). Move that file elsewhere, and run the same command again."
                 ) from error
             case _:
                 raise
