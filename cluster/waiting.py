@@ -73,6 +73,45 @@ def wait_for(cluster: Cluster, condition: Condition, *, timeout_seconds: float, 
         pause = min(pause * _PAUSES_GROW_BY, POLL_SECONDS)
 
 
+def release_rolled_out(namespace: str, release: str) -> Condition:
+    """The Deployments and DaemonSets of a Helm release, for which Helm itself is told not to wait (decision 3).
+
+    A pod of a Deployment that fails after it was ready holds up no later `up`, nor does a node that is not Ready, for
+    which Helm would wait. Of a DaemonSet's other nodes one may be without its pod, or a tenth: one broken node of a
+    large cluster must not hold up every `up` either.
+    """
+    return Condition(
+        what=f"the pods of Helm release '{release}' in namespace '{namespace}'",
+        missing=lambda cluster: _not_rolled_out(cluster, namespace, release),
+        causes=(
+            "Likely causes: an image can't be pulled, no node takes the pods, or a pod fails.\n"
+            f"Look at: kubectl --namespace {namespace} get pods,deployments,daemonsets,events"
+        ),
+    )
+
+
+def _not_rolled_out(cluster: Cluster, namespace: str, release: str) -> str | None:
+    for deployment in cluster.deployments(namespace=namespace):
+        if deployment.release == (namespace, release):
+            if deployment.observed < deployment.generation:
+                return f"the controller of Deployment '{deployment.name}' has not seen its last change yet"
+            if not deployment.rolled_out:
+                return (
+                    f"of Deployment '{deployment.name}' {min(deployment.available, deployment.updated)} of "
+                    f"{deployment.desired} replicas are available and up to date"
+                )
+    for daemon_set in cluster.daemon_sets(namespace=namespace):
+        if daemon_set.release == (namespace, release):
+            if daemon_set.observed < daemon_set.generation:
+                return f"the controller of DaemonSet '{daemon_set.name}' has not seen its last change yet"
+            if daemon_set.ready < daemon_set.desired:
+                away = sum(node.conditions.get("Ready") != "True" for node in cluster.nodes().values())
+                most = max(daemon_set.desired - max(daemon_set.desired // 10, 1), 1)
+                if daemon_set.ready < min(daemon_set.desired - away, most):
+                    return f"DaemonSet '{daemon_set.name}' is ready on {daemon_set.ready} of {daemon_set.desired} nodes"
+    return None
+
+
 def runtime_class(name: str, *, operator_namespace: str) -> Condition:
     """The RuntimeClass that ClusterPolicy owns; KAI's fraction pods are refused until it exists."""
     return Condition(

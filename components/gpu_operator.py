@@ -37,7 +37,7 @@ class GpuOperator(pulumi.ComponentResource):
     Attributes:
         namespace: the operator's namespace.
         chart_version: version of the installed chart, or None where the stack does not install it.
-        ready: dependencies that open when RuntimeClass and GPUs are there; not an output.
+        ready: dependencies that open when the release's pods, RuntimeClass and GPUs are there; not an output.
     """
 
     namespace: pulumi.Output[str]
@@ -64,6 +64,7 @@ class GpuOperator(pulumi.ComponentResource):
         opened = gate(
             after[-1],
             [
+                waiting.release_rolled_out(operator.namespace, gpu_operator.RELEASE),
                 waiting.runtime_class(RUNTIME_CLASS, operator_namespace=operator.namespace),
                 waiting.gpus_advertised(named_nodes, operator_namespace=operator.namespace),
             ],

@@ -29,7 +29,7 @@ class KaiSchedulerArgs:
 
 
 class KaiScheduler(pulumi.ComponentResource):
-    """KAI's release, and the stack's queues once the queue controller's webhook answers.
+    """KAI's release, and the stack's queues once its pods are there and the queue controller's webhook answers.
 
     Attributes:
         namespace: the control plane's namespace.
@@ -48,16 +48,17 @@ class KaiScheduler(pulumi.ComponentResource):
             self,
             name,
             args.provider,
-            {kai.GPUS: lambda: args.depends_on, kai.QUEUE_WEBHOOK: lambda: [self._queue_webhook(registrar, settings)]},
+            {kai.GPUS: lambda: args.depends_on, kai.READY: lambda: [self._ready(registrar, settings)]},
         )
         registrar.register_all(kai.objects(settings))
+        registrar.dependencies(kai.READY)  # a stack without queues waits too
         self.namespace = pulumi.Output.from_input(settings.kai.namespace)
         self.chart_version = chart_version(registrar.made["release"])
         self.queues = pulumi.Output.from_input(list(kai.queues(settings)))
         self.register_outputs({"namespace": self.namespace, "chart_version": self.chart_version, "queues": self.queues})
 
     @staticmethod
-    def _queue_webhook(registrar: Registrar, settings: StackSettings) -> pulumi.Output[pulumi.Resource]:
+    def _ready(registrar: Registrar, settings: StackSettings) -> pulumi.Output[pulumi.Resource]:
         causes = (
             "KAI's operator makes it from Config 'kai-config', which a hook of the chart creates. Likely causes: an "
             "image can't be pulled, or the operator does not run."
@@ -67,12 +68,13 @@ class KaiScheduler(pulumi.ComponentResource):
             "server does not reach pods: a firewall between nodes, or a broken network of pods.\n"
             f"Look at: kubectl --namespace {settings.kai.namespace} get pods,endpointslices"
         )
-        first = next(iter(kai.queues(settings).values()))
+        first = next(iter(kai.queues(settings).values()), None)
         return gate(
             registrar.made["release"],
             [
+                waiting.release_rolled_out(settings.kai.namespace, kai.RELEASE),
                 waiting.deployment_available(settings.kai.namespace, kai.QUEUE_CONTROLLER, causes=causes),
-                waiting.webhook_answers(first, causes=silent),
+                *([] if first is None else [waiting.webhook_answers(first, causes=silent)]),
             ],
             settings.cluster,
             timeout_seconds=settings.kai.timeout_seconds,

@@ -93,7 +93,7 @@ class Registrar:
             depends_on: names of what must be there before.
             opts: options beside parent, provider and dependencies.
         """
-        before = [dependency for needed in depends_on for dependency in self._dependencies(needed)]
+        before = [dependency for needed in depends_on for dependency in self.dependencies(needed)]
         own = pulumi.ResourceOptions(parent=self._component, provider=self._provider, depends_on=before)
         complete = pulumi.ResourceOptions.merge(own, opts)
         logical = logical_name(self._name, name)
@@ -103,7 +103,8 @@ class Registrar:
             self.made[name] = register(logical, content, complete)
         return self.made[name]
 
-    def _dependencies(self, name: str) -> Dependencies:
+    def dependencies(self, name: str) -> Dependencies:
+        """What a name stands for: an object that was registered, or one of `waits_for`, which is asked once."""
         if name in self.made:
             return [self.made[name]]
         if name not in self._waited:
@@ -226,6 +227,9 @@ def register_release(name: str, release: HelmRelease, opts: pulumi.ResourceOptio
         "repositoryOpts": None if source.repository is None else {"repo": source.repository},
         "values": dict(release.values),
         "timeout": release.timeout_seconds,
+        # The program waits for the release's pods itself (cluster/waiting.py). While Helm waits, its revision is
+        # pending: a run that is killed while an image is pulled would leave it so, and block each run after it.
+        "skipAwait": True,
         # Not said, but read: only what is named here becomes an output.
         "status": None,
     }

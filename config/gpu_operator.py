@@ -82,4 +82,4 @@ class GpuOperatorSettings(Settings):
     service_discovery: bool = True
     """A ConfigMap that names the operator's and DCGM's metrics endpoints for other tools of the cluster."""
     timeout_seconds: Annotated[int, Field(ge=30, le=7200)] = 900
-    """Bound of the release's own wait, and of the wait for RuntimeClass and GPUs after it."""
+    """Bound of each wait: for the chart's hooks, for the release's pods, for RuntimeClass, for GPUs."""

@@ -141,7 +141,7 @@ class KaiSettings(Settings):
     queues: dict[Name, QueueSettings] = {}
     """Queues by name. Pods name one in the label kai.scheduler/queue."""
     timeout_seconds: Annotated[int, Field(ge=30, le=7200)] = 600
-    """Bound of the release's own wait, and of the wait for the queue controller after it."""
+    """Bound of each wait: for the chart's hooks, for the release's pods, for the queue controller and its webhook."""
 
     @model_validator(mode="after")
     def _the_chart_has_the_mode(self) -> Self:

@@ -56,8 +56,8 @@ _MODES = {
 _MODE_SINCE = (0, 18)
 
 
-GPUS, QUEUE_WEBHOOK = "gpus", "queue-webhook"
-"""What the component waits for: RuntimeClass, GPUs and the overrides; the webhook that validates queues.
+GPUS, READY = "gpus", "ready"
+"""What the component waits for: RuntimeClass, GPUs and the overrides; KAI's pods and the webhook that validates queues.
 
 KAI is not installed while the GPU Operator makes the GPUs ready, though that would save time: the operator's toolkit
 restarts containerd, with k3s and rke2 the server too, and a release that is cut off is left half-done. KAI's operator
@@ -75,7 +75,7 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
     }
     for name, queue in queues(settings).items():
         parent = [f"queue-{queue['spec']['parentQueue']}"] if "parentQueue" in queue["spec"] else []
-        stack_objects[f"queue-{name}"] = StackObject(queue, ("release", QUEUE_WEBHOOK, *parent))
+        stack_objects[f"queue-{name}"] = StackObject(queue, ("release", READY, *parent))
     return stack_objects
 
 

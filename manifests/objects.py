@@ -37,7 +37,7 @@ class HelmRelease:
         namespace: where its objects go; created by us, before it.
         source: its chart.
         values: the chart's values; every path exists in the chart at its pinned version.
-        timeout_seconds: bound of Helm's wait for the release's own objects.
+        timeout_seconds: bound of each wait: Helm's for the chart's hooks, and the program's for the release's pods.
     """
 
     name: str

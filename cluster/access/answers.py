@@ -328,18 +328,6 @@ class Event(Answer):
     namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
 
 
-class Deployment(Answer):
-    """A Deployment's readiness."""
-
-    desired: int = Field(default=1, validation_alias=AliasPath("spec", "replicas"))
-    available: int = Field(default=0, validation_alias=AliasPath("status", "availableReplicas"))
-    updated: int = Field(default=0, validation_alias=AliasPath("status", "updatedReplicas"))
-    """Replicas of the present template."""
-    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
-    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
-    """The generation that the status speaks of."""
-
-
 class Installed(Answer):
     """An object that says which Helm release it came with, if it came with one."""
 
@@ -359,6 +347,43 @@ class Installed(Answer):
 def _release(annotations: Mapping[str, str], namespace: str) -> tuple[str, str] | None:
     name = annotations.get("meta.helm.sh/release-name")
     return (annotations.get("meta.helm.sh/release-namespace", namespace), name) if name else None
+
+
+class Deployment(Installed):
+    """A Deployment's readiness."""
+
+    desired: int = Field(default=1, validation_alias=AliasPath("spec", "replicas"))
+    available: int = Field(default=0, validation_alias=AliasPath("status", "availableReplicas"))
+    updated: int = Field(default=0, validation_alias=AliasPath("status", "updatedReplicas"))
+    """Replicas of the present template."""
+    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
+    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
+    """The generation that the status speaks of."""
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+
+    @property
+    def rolled_out(self) -> bool:
+        """Whether all replicas of the present template were available once, whatever became of them since.
+
+        Its controller does not take that reason back before the template changes (Kubernetes v1.36
+        pkg/controller/deployment/progress.go).
+        """
+        return any(
+            condition.type == "Progressing" and condition.reason == "NewReplicaSetAvailable"
+            for condition in self.conditions
+        )
+
+
+class DaemonSet(Installed):
+    """A DaemonSet's readiness."""
+
+    desired: int = Field(default=0, validation_alias=AliasPath("status", "desiredNumberScheduled"))
+    """On how many nodes it belongs."""
+    ready: int = Field(default=0, validation_alias=AliasPath("status", "numberReady"))
+    """On how many of them its pod is ready."""
+    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
+    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
+    """The generation that the status speaks of."""
 
 
 class HelmRevision(Answer):

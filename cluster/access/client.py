@@ -14,6 +14,7 @@ import httpx2
 from cluster.access.answers import (
     AccessReview,
     Answer,
+    DaemonSet,
     Deployment,
     DiscoveredGroup,
     Event,
@@ -304,9 +305,14 @@ class Cluster(Connection):
         ]
         return [group for page in pages for group in page.items or []]
 
-    def deployments(self) -> list[Installed]:
-        """Every Deployment of every namespace."""
-        return self._list("/apis/apps/v1/deployments", Installed)
+    def deployments(self, *, namespace: str = "") -> list[Deployment]:
+        """The Deployments of a namespace, or of all."""
+        place = f"/namespaces/{namespace}" if namespace else ""
+        return self._list(f"/apis/apps/v1{place}/deployments", Deployment)
+
+    def daemon_sets(self, *, namespace: str) -> list[DaemonSet]:
+        """The DaemonSets of a namespace."""
+        return self._list(f"/apis/apps/v1/namespaces/{namespace}/daemonsets", DaemonSet)
 
     def cluster_policies(self) -> list[Installed]:
         """The GPU Operator's ClusterPolicies, whoever made them; none where their kind does not exist."""

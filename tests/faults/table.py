@@ -58,8 +58,10 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         4,
         "A run is killed while Helm installs",
-        "`up` names the half-done release and its remedy; there is never a second release.",
+        "`up` names the half-done release and its remedy; there is never a second release. Where it was killed while "
+        "pods start, nothing is half done, and the next `up` goes on.",
         (
+            f"{_HERE}/test_interrupts.py::test_where_pods_never_start_up_names_them_and_a_run_that_was_killed_there_goes_on",
             f"{_STACK}/test_faults.py::test_a_run_killed_inside_helm_is_explained_and_its_remedy_lets_the_next_run_converge",
             f"{_STACK}/test_rollback.py::test_a_killed_installation_is_healed_and_up_goes_on",
         ),

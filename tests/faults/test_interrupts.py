@@ -13,8 +13,9 @@ import simulator
 from testbed.engine import Run, Stack
 from testbed.inventory import connect
 from testbed.simulated import kill, stack_settings, start
-from testbed.stacks import jetson
+from testbed.stacks import changed, jetson
 from testbed.waiting import eventually
+from tests.support.helm_hooks import with_hook
 from tests.support.rollback import rollback_of
 
 pytestmark = pytest.mark.engine
@@ -32,7 +33,8 @@ def cluster(tmp_path: Path) -> Iterator[simulator.ControlPlane]:
 
 @pytest.fixture
 def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Stack:
-    return Stack(tmp_path / "stack", stack_settings(jetson(), cluster), engine_environment)
+    settings = with_hook(stack_settings(jetson(), cluster), tmp_path)
+    return Stack(tmp_path / "stack", settings, engine_environment)
 
 
 def _locks(stack: Stack) -> list[Path]:
@@ -48,7 +50,7 @@ def _releases(api: httpx2.Client) -> set[str]:
 def test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges(
     stack: Stack, cluster: simulator.ControlPlane
 ) -> None:
-    # Without KWOK no pod becomes ready, so Helm waits until it is interrupted.
+    # Without KWOK no pod ends, so Helm waits for a hook until it is interrupted.
     kill(cluster, "kwok")
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with connect(cluster) as api:
@@ -64,6 +66,31 @@ def test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges
         stack.up()
         assert set(stack.up().changes) == {"same"}
         assert _releases(api) <= {"deployed", "superseded"}
+
+
+def test_where_pods_never_start_up_names_them_and_a_run_that_was_killed_there_goes_on(
+    stack: Stack, cluster: simulator.ControlPlane
+) -> None:
+    stack.settings = changed(stack_settings(jetson(), cluster), "gpu_operator.timeout_seconds", 30)
+    # Without KWOK no pod becomes ready, as where an image can't be pulled.
+    kill(cluster, "kwok")
+    waited = "Waited 30 s for the pods of Helm release 'gpu-operator' in namespace 'gpu-operator' without success: "
+    with connect(cluster) as api:
+        failed = stack.up(expect=None)
+        assert failed.code != 0
+        assert f"{waited}of Deployment 'gpu-operator' 0 of 1 replicas are available and up to date." in failed.output
+        assert "kubectl --namespace gpu-operator get pods" in failed.output
+        assert _releases(api) == {"deployed"}
+        assert not api.get("/api/v1/namespaces/kai-scheduler/pods").json()["items"], "KAI waits for the operator"
+        with stack.up_until_killed():
+            eventually(lambda: _locks(stack), within_s=180)
+            time.sleep(_GRACE_S)  # it waits again
+        assert _releases(api) == {"deployed"}
+        simulator.up(cluster.folder)
+        stack.run("cancel", "--yes")
+        stack.up()
+        assert set(stack.up().changes) == {"same"}
+        assert _releases(api) == {"deployed"}
 
 
 def test_a_release_that_ended_while_its_run_was_killed_is_undone_by_rollback(

@@ -26,12 +26,15 @@ UID = "0b7c1a52-7a1e-4f5b-9b0f-5f0c3a3c9d11"
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 RUNTIME_CLASS = "/apis/node.k8s.io/v1/runtimeclasses/nvidia"
 DEPLOYMENTS = "/apis/apps/v1/deployments"
+KAI = "/apis/apps/v1/namespaces/kai-scheduler"
 ADMISSION_SERVERS = tuple(
     f"/apis/apps/v1/namespaces/{namespace}/deployments/kai-anywhere-admission"
     for namespace in ("kai-anywhere", "gpu-admission")
 )
+RELEASES = {"gpu-operator": "/apis/apps/v1/namespaces/gpu-operator", "kai-scheduler": KAI}
+"""Where the API server has the Deployments and DaemonSets of each release."""
 QUEUE = "/apis/scheduling.run.ai/v2/queues/default-parent-queue"
-QUEUE_CONTROLLER = "/apis/apps/v1/namespaces/kai-scheduler/deployments/queue-controller"
+QUEUE_CONTROLLER = f"{KAI}/deployments/queue-controller"
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,41 @@ def node(
     }
 
 
+def deployment(  # noqa: PLR0913 - by name
+    name: str,
+    *,
+    release: str = "",
+    replicas: int = 1,
+    available: int = 1,
+    updated: int = 1,
+    rolled_out: bool = True,
+    generation: int = 1,
+) -> dict[str, Any]:
+    """A Deployment as the API server shows it, whose controller has seen its first generation."""
+    reason = "NewReplicaSetAvailable" if rolled_out else "ReplicaSetUpdated"
+    progressing = {"type": "Progressing", "status": "True", "reason": reason}
+    return _of(release, name, generation) | {
+        "spec": {"replicas": replicas},
+        "status": {
+            "observedGeneration": 1,
+            "availableReplicas": available,
+            "updatedReplicas": updated,
+            "conditions": [progressing],
+        },
+    }
+
+
+def daemon_set(name: str, *, release: str, desired: int, ready: int, generation: int = 1) -> dict[str, Any]:
+    """A DaemonSet as the API server shows it, whose controller has seen its first generation."""
+    status = {"observedGeneration": 1, "desiredNumberScheduled": desired, "numberReady": ready}
+    return _of(release, name, generation) | {"status": status}
+
+
+def _of(release: str, name: str, generation: int) -> dict[str, Any]:
+    annotations = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": release} if release else {}
+    return {"metadata": {"name": name, "namespace": release, "generation": generation, "annotations": annotations}}
+
+
 def make_healthy(server: ApiServer) -> None:
     """Answer as a cluster on which the Jetson stack runs already, whoever installed it."""
     server.serve("/version", {"major": "1", "minor": "36", "gitVersion": "v1.36.2", "platform": "linux/amd64"})
@@ -128,9 +166,11 @@ def make_healthy(server: ApiServer) -> None:
     server.serve(POLICIES, {"resources": [{"name": "mutatingadmissionpolicies"}, {"name": "other"}]})
     server.serve(RUNTIME_CLASS, {"metadata": {"name": "nvidia"}})
     server.serve(DEPLOYMENTS, {"items": []})
-    ready = {"spec": {"replicas": 1}, "status": {"availableReplicas": 1, "updatedReplicas": 1}}
     for path in (QUEUE_CONTROLLER, *ADMISSION_SERVERS):
-        server.serve(path, ready)
+        server.serve(path, deployment(path.rpartition("/")[2]))
+    for release, path in RELEASES.items():
+        server.serve(f"{path}/deployments", {"items": [deployment(release, release=release)]})
+        server.serve(f"{path}/daemonsets", {"items": []})
 
 
 @contextmanager

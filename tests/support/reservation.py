@@ -8,7 +8,7 @@ from config.stack import StackSettings
 from manifests.kai import DEPLOYMENTS
 from manifests.node_labels import node_labels
 from testbed.stacks import Json
-from tests.support.api_server import Answer, ApiServer, node
+from tests.support.api_server import Answer, ApiServer, deployment, node
 
 RESERVATION_PODS = "/api/v1/namespaces/kai-resource-reservation/pods"
 
@@ -29,8 +29,7 @@ def as_the_stack_says(settings: StackSettings, name: str) -> Json:
 def make_valid(api: ApiServer, settings: StackSettings) -> None:
     """Answer as a cluster on which everything of the stack works: KAI, nodes, the first node's pods."""
     for name in DEPLOYMENTS:
-        ready = {"spec": {"replicas": 1}, "status": {"availableReplicas": 1, "updatedReplicas": 1}}
-        api.serve(f"/apis/apps/v1/namespaces/{settings.kai.namespace}/deployments/{name}", ready)
+        api.serve(f"/apis/apps/v1/namespaces/{settings.kai.namespace}/deployments/{name}", deployment(name))
     labels = node_labels(settings)
     api.serve("/api/v1/nodes", {"items": [node(name, labels=given) for name, given in labels.items()]})
     for name in list(labels)[:1]:

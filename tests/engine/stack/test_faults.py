@@ -14,6 +14,7 @@ from testbed.inventory import connect, inventory
 from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import Json, changed, jetson, x86
 from testbed.waiting import eventually
+from tests.support.helm_hooks import with_hook
 
 pytestmark = pytest.mark.engine
 
@@ -177,9 +178,10 @@ def test_a_run_killed_inside_helm_is_explained_and_its_remedy_lets_the_next_run_
     tmp_path: Path, engine_environment: dict[str, str]
 ) -> None:
     with start(tmp_path / "simulator") as own, connect(own) as api:
-        # Without KWOK no pod becomes ready, so Helm waits until it is killed.
+        # Without KWOK no pod ends, so Helm waits for a hook until it is killed.
         kill(own, "kwok")
-        stack = Stack(tmp_path / "stack", stack_settings(jetson(), own), engine_environment)
+        settings = with_hook(stack_settings(jetson(), own), tmp_path)
+        stack = Stack(tmp_path / "stack", settings, engine_environment)
         secrets = "/api/v1/namespaces/gpu-operator/secrets"
         half_done = {"labelSelector": "owner=helm,status=pending-install"}
         with stack.up_until_killed():

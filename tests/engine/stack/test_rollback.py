@@ -17,6 +17,7 @@ from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import changed, jetson
 from testbed.waiting import eventually
 from tests.support.docs import command
+from tests.support.helm_hooks import write_hook
 from tests.support.rollback import Command, rollback_of
 
 pytestmark = pytest.mark.engine
@@ -28,7 +29,7 @@ _PODS = "/api/v1/namespaces/default/pods"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _OURS = ("kai-anywhere.io/", "kai.scheduler/", "/nvidia.com/gpu.memory", "/nvidia.com/gpu.count", "=false")
 _HOOK_JOBS = "/apis/batch/v1/namespaces/gpu-operator/jobs"
-_HOOKS = """
+_KEPT = """
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
@@ -36,24 +37,8 @@ metadata:
   annotations:
     helm.sh/hook: pre-install
 ---
-apiVersion: batch/v1
-kind: Job
-metadata:
-  name: in-the-way
-  annotations:
-    helm.sh/hook: pre-install
-    helm.sh/hook-weight: "1"
-    # Not before-hook-creation: Helm does not delete what is there already, and can't make it again.
-    helm.sh/hook-delete-policy: hook-succeeded
-spec:
-  template:
-    spec:
-      restartPolicy: Never
-      containers:
-        - name: main
-          image: registry.example.com/hook@sha256:0000000000000000000000000000000000000000000000000000000000000000
 """
-"""Hooks of a chart: one that Helm never removes, and one that a killed run leaves in the next one's way."""
+"""A hook that Helm never removes."""
 _GROUPS = ("kai.scheduler", "scheduling.run.ai", "nvidia.com", "nfd.k8s-sigs.io")
 
 
@@ -78,11 +63,9 @@ def stack(
     return Stack(folder / "own", settings, engine_environment)
 
 
-@pytest.fixture
-def hooks(stack: Stack) -> None:
-    """From here on the GPU Operator's chart has hooks of its own."""
-    chart = Path(stack.settings["gpu_operator"]["chart"]["source"])
-    (chart / "templates" / "hooks.yaml").write_text(_HOOKS, encoding="utf-8")
+def chart_of(stack: Stack) -> Path:
+    """The GPU Operator's, to which tests give hooks."""
+    return Path(stack.settings["gpu_operator"]["chart"]["source"])
 
 
 @pytest.fixture
@@ -118,7 +101,7 @@ def killed_in_helm(
     release: str,
     reached: Callable[[], bool],
 ) -> None:
-    """An `up` that is killed while Helm waits for a release's pods, which only KWOK makes ready."""
+    """An `up` that is killed while Helm waits for a hook of a release, whose pod only KWOK ends."""
     kill(cluster, "kwok")
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with stack.up_until_killed():
@@ -130,6 +113,7 @@ def killed_in_helm(
 def test_a_killed_installation_is_undone_whole(
     stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, before: set[str], rollback: Command
 ) -> None:
+    write_hook(chart_of(stack), "post-install")
     # Among what Helm has made are objects that no namespace holds.
     killed_in_helm(stack, cluster, api, "gpu-operator", lambda: api.get(f"{_ROLES}/gpu-operator").is_success)
     shown = rollback("--dry-run").output
@@ -143,10 +127,11 @@ def test_a_killed_installation_is_undone_whole(
     assert "There is nothing to undo." in rollback().output
 
 
-@pytest.mark.usefixtures("hooks")
 def test_a_killed_installation_is_healed_and_up_goes_on(
     stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, rollback: Command
 ) -> None:
+    # Not before-hook-creation: Helm does not delete what is there already, and can't make it again.
+    write_hook(chart_of(stack), "pre-install", delete="hook-succeeded", more=_KEPT)
     killed_in_helm(stack, cluster, api, "gpu-operator", lambda: api.get(f"{_HOOK_JOBS}/in-the-way").is_success)
     assert not api.get(f"{_ROLES}/gpu-operator").is_success, "Helm waits for the hook before anything else"
     shown = rollback("--dry-run").output

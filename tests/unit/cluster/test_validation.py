@@ -15,7 +15,7 @@ from config.stack import StackSettings
 from manifests.kai import DEPLOYMENTS
 from manifests.node_labels import node_labels
 from testbed.stacks import Json, changed, gvirtus, jetson, parse, rungs, time_slicing, x86
-from tests.support.api_server import Answer, ApiServer, node
+from tests.support.api_server import Answer, ApiServer, deployment, node
 from tests.support.reservation import RESERVATION_PODS, as_the_stack_says, make_valid
 
 
@@ -56,7 +56,7 @@ def test_a_deployment_of_kai_that_has_no_pod_fails_with_its_name(
     api: ApiServer, cluster: Cluster, settings: StackSettings, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     path = f"/apis/apps/v1/namespaces/kai-scheduler/deployments/{name}"
-    api.serve(path, {"spec": {"replicas": 1}, "status": {}})
+    api.serve(path, deployment(name, available=0))
     text = _failure(cluster, settings, monkeypatch)
     assert f"'{name}': 0 of 1 replicas are available" in text
     assert text.count("without success") == 1

@@ -1,16 +1,36 @@
 """Bounded waits against a real HTTP server."""
 
+import functools
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from cluster import waiting
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
-from cluster.waiting import Condition, deployment_available, gpus_advertised, runtime_class, wait_for, webhook_answers
-from tests.support.api_server import QUEUE, QUEUE_CONTROLLER, RUNTIME_CLASS, Answer, ApiServer, node
+from cluster.waiting import (
+    Condition,
+    deployment_available,
+    gpus_advertised,
+    release_rolled_out,
+    runtime_class,
+    wait_for,
+    webhook_answers,
+)
+from tests.support.api_server import (
+    QUEUE,
+    QUEUE_CONTROLLER,
+    RELEASES,
+    RUNTIME_CLASS,
+    Answer,
+    ApiServer,
+    daemon_set,
+    deployment,
+    node,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -171,37 +191,100 @@ def test_gpus_are_advertised_once_every_such_node_has_them(api: ApiServer, clust
     assert "kubectl --namespace gpus get pods" in condition.causes
 
 
+def _release(api: ApiServer, *, deployments: list[Any] | None = None, daemon_sets: list[Any] | None = None) -> None:
+    path = RELEASES["gpu-operator"]
+    if deployments is not None:
+        api.serve(f"{path}/deployments", {"items": deployments})
+    if daemon_sets is not None:
+        api.serve(f"{path}/daemonsets", {"items": daemon_sets})
+
+
+_OF = functools.partial(deployment, "gpu-operator", release="gpu-operator")
+_WORKER = functools.partial(daemon_set, "nfd-worker", release="gpu-operator")
+
+
+@pytest.mark.parametrize(
+    ("found", "missing"),
+    [
+        pytest.param(_OF(), None, id="rolled out"),
+        pytest.param(_OF(available=0), None, id="rolled out, and failing since"),
+        pytest.param(
+            _OF(available=0, rolled_out=False),
+            "of Deployment 'gpu-operator' 0 of 1 replicas are available and up to date",
+            id="never available",
+        ),
+        pytest.param(
+            _OF(updated=0, rolled_out=False),
+            "of Deployment 'gpu-operator' 0 of 1 replicas are available and up to date",
+            id="the template before it is available",
+        ),
+        pytest.param(
+            _OF(generation=2),
+            "the controller of Deployment 'gpu-operator' has not seen its last change yet",
+            id="just changed",
+        ),
+        pytest.param(deployment("else", release="other", rolled_out=False), None, id="of another release"),
+        pytest.param(deployment("operand", rolled_out=False), None, id="of no release"),
+    ],
+)
+def test_a_releases_deployments_must_have_rolled_out_once(
+    api: ApiServer, cluster: Cluster, found: dict[str, Any], missing: str | None
+) -> None:
+    _release(api, deployments=[found])
+    condition = release_rolled_out("gpu-operator", "gpu-operator")
+    assert _missing(condition, cluster) == missing
+    assert condition.what == "the pods of Helm release 'gpu-operator' in namespace 'gpu-operator'"
+    assert "kubectl --namespace gpu-operator get pods" in condition.causes
+
+
+@pytest.mark.parametrize(
+    ("desired", "ready", "away", "waits"),
+    [
+        pytest.param(1, 0, 0, True, id="the only node waits"),
+        pytest.param(1, 0, 1, False, id="the only node is away"),
+        pytest.param(3, 1, 0, True, id="two of three nodes wait"),
+        pytest.param(3, 2, 0, False, id="one of three nodes is broken"),
+        pytest.param(3, 1, 2, False, id="two of three nodes are away"),
+        pytest.param(50, 44, 0, True, id="more than a tenth waits"),
+        pytest.param(50, 45, 0, False, id="a tenth is broken"),
+        pytest.param(50, 44, 6, False, id="those that wait are away"),
+        pytest.param(0, 0, 0, False, id="no node"),
+    ],
+)
+def test_a_releases_daemon_set_waits_for_nodes_that_are_ready_but_for_a_few(  # noqa: PLR0913 - a case's parts
+    api: ApiServer, cluster: Cluster, desired: int, ready: int, away: int, *, waits: bool
+) -> None:
+    _release(
+        api, daemon_sets=[_WORKER(desired=desired, ready=ready), daemon_set("else", release="x", desired=9, ready=0)]
+    )
+    nodes = [node(f"node-{number}") for number in range(desired)]
+    for number, each in enumerate(nodes):
+        each["status"]["conditions"] = [{"type": "Ready", "status": "Unknown" if number < away else "True"}]
+    api.serve("/api/v1/nodes", {"items": nodes})
+    missing = f"DaemonSet 'nfd-worker' is ready on {ready} of {desired} nodes" if waits else None
+    assert _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster) == missing
+
+
+def test_a_daemon_set_whose_controller_has_not_seen_it_is_waited_for(api: ApiServer, cluster: Cluster) -> None:
+    _release(api, daemon_sets=[_WORKER(desired=0, ready=0, generation=2)])
+    missing = _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster)
+    assert missing == "the controller of DaemonSet 'nfd-worker' has not seen its last change yet"
+
+
+def _serve(api: ApiServer, **of: Any) -> None:  # noqa: ANN401 - what a Deployment has
+    api.serve(QUEUE_CONTROLLER, deployment("queue-controller", **of))
+
+
 @pytest.mark.parametrize(
     ("change", "missing"),
     [
         (lambda api: api.answers.pop(QUEUE_CONTROLLER), "it does not exist yet"),
-        (lambda api: api.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 2}}), "0 of 2 replicas are available"),
-        (lambda api: api.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 0}}), "0 of 0 replicas are available"),
-        (
-            lambda api: api.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 2}, "status": {"availableReplicas": 1}}),
-            "1 of 2 replicas are available",
-        ),
-        (
-            lambda api: api.serve(
-                QUEUE_CONTROLLER,
-                {"spec": {"replicas": 2}, "status": {"availableReplicas": 2, "updatedReplicas": 1}},
-            ),
-            "1 of 2 replicas are up to date",
-        ),
-        (
-            lambda api: api.serve(
-                QUEUE_CONTROLLER,
-                {"metadata": {"generation": 3}, "spec": {"replicas": 1}, "status": {"observedGeneration": 2}},
-            ),
-            "its controller has not seen its last change yet",
-        ),
-        (
-            lambda api: api.serve(
-                QUEUE_CONTROLLER,
-                {"spec": {"replicas": 2}, "status": {"availableReplicas": 2, "updatedReplicas": 2}},
-            ),
-            None,
-        ),
+        (lambda api: _serve(api, replicas=2, available=0), "0 of 2 replicas are available"),
+        (lambda api: _serve(api, replicas=0, available=0), "0 of 0 replicas are available"),
+        (lambda api: _serve(api, replicas=2, available=1), "1 of 2 replicas are available"),
+        (lambda api: _serve(api, replicas=2, available=2, updated=1), "1 of 2 replicas are up to date"),
+        (lambda api: _serve(api, generation=2), "its controller has not seen its last change yet"),
+        (lambda api: _serve(api, replicas=2, available=2, updated=2, rolled_out=False), None),
     ],
 )
 def test_a_deployment_is_available_with_all_its_replicas(

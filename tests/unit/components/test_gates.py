@@ -13,7 +13,15 @@ from components.gates import gate
 from config.cluster import ClusterSettings, Distribution
 from testbed.stacks import changed, jetson
 from testbed.waiting import eventually
-from tests.support.api_server import QUEUE, QUEUE_CONTROLLER, RUNTIME_CLASS, ApiServer, node
+from tests.support.api_server import (
+    QUEUE,
+    QUEUE_CONTROLLER,
+    RELEASES,
+    RUNTIME_CLASS,
+    ApiServer,
+    deployment,
+    node,
+)
 from tests.support.recording_monitor import Graph, record
 from tests.unit.components.programs import preview, up
 
@@ -92,10 +100,13 @@ def test_a_gate_without_a_cluster_fails_with_that_reason(tmp_path: Path) -> None
         _gated(str(tmp_path / "gone"), preview=False)
 
 
-def test_kai_comes_after_runtime_class_and_gpus_and_queues_after_their_webhook_answers(
+def test_kai_comes_after_the_operators_pods_and_gpus_and_queues_after_kais_pods_and_their_webhook(
     api: ApiServer, config_path: str
 ) -> None:
     runtime_class, controller = api.answers.pop(RUNTIME_CLASS), api.answers.pop(QUEUE_CONTROLLER)
+    pods = {name: f"{path}/deployments" for name, path in RELEASES.items()}
+    for name, path in pods.items():
+        api.serve(path, {"items": [deployment(name, release=name, available=0, rolled_out=False)]})
     api.serve("/api/v1/nodes", {"items": [node("jetson-1", gpus=0)]})
     api.object_to(QUEUE, 500, 'failed calling webhook "queue-validation.kai.scheduler"')
     ready: dict[str, float] = {}
@@ -106,11 +117,17 @@ def test_kai_comes_after_runtime_class_and_gpus_and_queues_after_their_webhook_a
         time.sleep(0.05)
         ready[path] = time.monotonic()
 
+    def roll_out(name: str) -> None:
+        after_asked_for(pods[name])
+        api.serve(pods[name], {"items": [deployment(name, release=name)]})
+
     def make_ready() -> None:
+        roll_out("gpu-operator")
         after_asked_for(RUNTIME_CLASS)
         api.answers[RUNTIME_CLASS] = runtime_class
         after_asked_for("/api/v1/nodes")
         api.serve("/api/v1/nodes", {"items": [node("jetson-1")]})
+        roll_out("kai-scheduler")
         after_asked_for(QUEUE_CONTROLLER)
         api.answers[QUEUE_CONTROLLER] = controller
         after_asked_for(QUEUE)
@@ -121,7 +138,27 @@ def test_kai_comes_after_runtime_class_and_gpus_and_queues_after_their_webhook_a
     graph = up(jetson(), config_path)
     thread.join()
     release = graph.by_key["Release:kai-scheduler"].at
-    assert graph.by_key["Release:gpu-operator"].at < ready[RUNTIME_CLASS] < ready["/api/v1/nodes"] < release
+    operator = graph.by_key["Release:gpu-operator"].at
+    assert operator < ready[pods["gpu-operator"]] < ready[RUNTIME_CLASS] < ready["/api/v1/nodes"] < release
     queues = [registered.at for key, registered in graph.by_key.items() if key.startswith("Queue:")]
     assert len(queues) == 4
-    assert release < ready[QUEUE_CONTROLLER] < ready[QUEUE] < min(queues)
+    assert release < ready[pods["kai-scheduler"]] < ready[QUEUE_CONTROLLER] < ready[QUEUE] < min(queues)
+
+
+def test_a_stack_without_queues_waits_for_kais_pods_too(api: ApiServer, config_path: str) -> None:
+    path = f"{RELEASES['kai-scheduler']}/deployments"
+    api.serve(path, {"items": [deployment("kai-operator", release="kai-scheduler", available=0, rolled_out=False)]})
+    settings = changed(changed(jetson(), "kai.queues", {}), "kai.default_queue", False)
+
+    def roll_out() -> None:
+        eventually(lambda: path in {request.path for request in api.asked}, within_s=60)
+        assert QUEUE_CONTROLLER not in {request.path for request in api.asked}
+        api.serve(path, {"items": [deployment("kai-operator", release="kai-scheduler")]})
+
+    rolling = threading.Thread(target=roll_out)
+    rolling.start()
+    graph = up(settings, config_path)
+    rolling.join()
+    assert not [key for key in graph.by_key if key.startswith("Queue:")]
+    assert QUEUE_CONTROLLER in {request.path for request in api.asked}
+    assert QUEUE not in {request.path for request in api.asked}, "without a queue there is none to ask about"

@@ -147,7 +147,7 @@ def test_a_deployment_is_found_with_its_replicas_or_absent(api: ApiServer, clust
     found = cluster.deployment("kai-scheduler", "queue-controller")
     assert found is not None
     assert (found.desired, found.available) == (1, 1)
-    api.serve(QUEUE_CONTROLLER, {"spec": {"replicas": 3}, "status": {}})
+    api.serve(QUEUE_CONTROLLER, {"metadata": {"name": "queue-controller"}, "spec": {"replicas": 3}, "status": {}})
     found = cluster.deployment("kai-scheduler", "queue-controller")
     assert isinstance(found, Deployment)
     assert (found.desired, found.available) == (3, 0)
