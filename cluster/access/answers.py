@@ -366,9 +366,9 @@ class Deployment(Installed):
         """Whether all replicas of the present template were available once, whatever became of them since.
 
         Its controller does not take that reason back before the template changes (Kubernetes v1.36
-        pkg/controller/deployment/progress.go).
+        pkg/controller/deployment/progress.go); where it changes to one that was there before, only once a replica has it.
         """
-        return any(
+        return self.updated >= self.desired and any(
             condition.type == "Progressing" and condition.reason == "NewReplicaSetAvailable"
             for condition in self.conditions
         )

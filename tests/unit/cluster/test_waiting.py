@@ -219,6 +219,11 @@ _WORKER = functools.partial(daemon_set, "nfd-worker", release="gpu-operator")
             id="the template before it is available",
         ),
         pytest.param(
+            _OF(updated=0),
+            "of Deployment 'gpu-operator' 0 of 1 replicas are available and up to date",
+            id="back to a template of before",
+        ),
+        pytest.param(
             _OF(generation=2),
             "the controller of Deployment 'gpu-operator' has not seen its last change yet",
             id="just changed",
