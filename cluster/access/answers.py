@@ -366,7 +366,7 @@ class Deployment(Installed):
         """Whether all replicas of the present template were available once, whatever became of them since.
 
         Its controller does not take that reason back before the template changes (Kubernetes v1.36
-        pkg/controller/deployment/progress.go); where it changes to one that was there before, only once a replica has it.
+        pkg/controller/deployment/progress.go), and where that goes back to an older one, not before a replica has it.
         """
         return self.updated >= self.desired and any(
             condition.type == "Progressing" and condition.reason == "NewReplicaSetAvailable"

@@ -47,6 +47,7 @@ ELSEWHERE = {
     "Your local changes to the following files would be overwritten": "git",
     "1 setting is wrong. Nothing was changed.": "ours, with the number filled in",
     "is not ready for this stack": "ours, between two names",
+    "Waited 900 s for the pods of Helm release": "ours, with the time filled in",
     "Waited 900 s for GPUs to be advertised": "ours, with the time filled in",
     "Waited 900 s for the admission webhook of Queue": "ours, with time and kind filled in",
     "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard' ... denied request": "the API server, of our policy",
