@@ -1,4 +1,4 @@
-"""What was there before the stack: kept beside it while the stack changes it, and given back when it goes."""
+"""What others wrote: kept beside the stack while it changes the object, and given back when it goes."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from manifests.objects import Manifest
 
 
-def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: ClusterSettings) -> pulumi.ResourceOptions:
-    """Options for the component above everything: they reach the adopted objects below it, and no other.
+def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: ClusterSettings) -> pulumi.ResourceOptions:
+    """Options for the component above everything: they reach the objects below it.
+
+    Every update of an object keeps what others wrote beside the stack's fields. Symptom without it: KAI schedules by
+    its defaults once a label of the SchedulingShard was repaired, since the spec is the chart's.
 
     An adopted object is never deleted: the engine forgets it once the hook gave its values back. Deleting it without
     the program, and so without the hook, fails; the hook's name is what the engine then prints.
@@ -40,8 +43,8 @@ def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Clust
         with _connected(cluster) as connection:
             keep_values_of_others(connection, _marked(dict(args.new_inputs or {}), args.name))
 
-    before_update = pulumi.ResourceHook(f"keep what others wrote into what {name} adopted", keep_others)
-    hook = pulumi.ResourceHook(f"give back what {name} adopted: run pulumi destroy --run-program", give_back)
+    before_update = pulumi.ResourceHook(f"keep what others wrote into what {name} changes", keep_others)
+    before_delete = pulumi.ResourceHook(f"give back what {name} adopted: run pulumi destroy --run-program", give_back)
 
     def keep(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         props: Manifest = dict(args.props)
@@ -52,16 +55,15 @@ def adopting(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Clust
                 for name, node in apart(props).items()
             }
             return pulumi.ResourceTransformationResult(props | together(nodes), args.opts)
-        if "kind" not in props or (kept := adopted.get(key(props))) is None:
+        if "kind" not in props:
             return None
-        opts = pulumi.ResourceOptions.merge(
-            args.opts,
-            pulumi.ResourceOptions(
-                retain_on_delete=True,
-                hooks=pulumi.ResourceHookBinding(before_update=[before_update], before_delete=[hook]),
-            ),
-        )
-        return pulumi.ResourceTransformationResult(annotated(props, kept), opts)
+        # Of a Node the provider only patches our labels.
+        hooks = pulumi.ResourceHookBinding(before_update=None if props["kind"] == "Node" else [before_update])
+        ours = pulumi.ResourceOptions(hooks=hooks)
+        if (kept := adopted.get(key(props))) is not None:
+            props = annotated(props, kept)
+            hooks.before_delete, ours.retain_on_delete = [before_delete], True
+        return pulumi.ResourceTransformationResult(props, pulumi.ResourceOptions.merge(args.opts, ours))
 
     return pulumi.ResourceOptions(transformations=[keep])
 

@@ -13,7 +13,7 @@ from pulumi.runtime.config import CONFIG
 from cluster.access.binding import NO_CLUSTER, bind, bound, is_verified
 from cluster.ownership.giving_back import DESTROYS
 from cluster.preflight.run import run_preflight
-from components.adoption import adopting
+from components.adoption import sparing
 from components.hosts.secrets import read_host_secrets
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kubernetes import this_stack
@@ -111,8 +111,7 @@ def install(  # noqa: PLR0913 - what the two entries say, by name
         )
     kubeconfig = bind(context, uid)
     settings = settings.model_copy(update={"cluster": bound(settings.cluster, uid)})
-    if preflight.adopted:
-        opts = pulumi.ResourceOptions.merge(opts, adopting(name, preflight.adopted, settings.cluster))
+    opts = pulumi.ResourceOptions.merge(opts, sparing(name, preflight.adopted, settings.cluster))
     args = KaiAnywhereArgs(settings, uid, kubeconfig, secrets, few_resources=few_resources, adopted=preflight.adopted)
     return KaiAnywhere(name, args, opts)
 

@@ -16,7 +16,7 @@ Then it only gives back: a cluster that is not well, which may be why the stack 
 GIVEN_BACK = "given-back/"
 """What field managers begin with that hold what was given back."""
 KEPT = "kept/"
-"""What the field managers begin with that hold what others wrote into an adopted object, beside our fields."""
+"""What the field managers begin with that hold what others wrote into an object, beside our fields."""
 MANAGER_MAX = 128
 
 _TAKEN_OVER = ("kubectl", "before-first-apply", "pulumi-kubernetes", "pulumi-resource-kubernetes")
@@ -24,10 +24,10 @@ _TAKEN_OVER = ("kubectl", "before-first-apply", "pulumi-kubernetes", "pulumi-res
 
 
 def keep_values_of_others(cluster: Cluster, ours: Manifest) -> None:
-    """Own what kubectl wrote into an adopted object beside our fields, before the provider updates the object.
+    """Own what kubectl and Helm wrote into an object beside our fields, before the provider updates the object.
 
-    The provider (4.25, fixCSAFieldManagers) takes kubectl's fields over first, so what it applies removes those that
-    the program does not say.
+    The provider (4.25, fixCSAFieldManagers) takes these fields over first, so what it applies removes those that the
+    program does not say.
 
     Raises:
         ClusterError: if the cluster refuses.

@@ -91,6 +91,22 @@ def test_what_was_edited_and_deleted_by_hand_is_found_and_repaired(stack: Stack,
         assert api.get(overrides).json()["spec"] == overriding is not None
 
 
+def test_a_repair_leaves_what_a_chart_and_a_person_wrote_beside_the_stack(stack: Stack, api: httpx2.Client) -> None:
+    shard, namespace = "/apis/kai.scheduler/v1/schedulingshards/default", "/api/v1/namespaces/kai-scheduler"
+    part, ours = "app.kubernetes.io/part-of", "kai-anywhere"
+    by_chart = api.get(shard).json()["spec"]
+    assert by_chart["placementStrategy"] == {"cpu": "binpack", "gpu": "binpack"}
+    for path in (shard, namespace):
+        by_hand(api, path, {"metadata": {"labels": {part: "something-else", "team": "robots"}}})
+    assert stack.up("--refresh").changed == {"kai-scheduler-shard", "kai-scheduler-namespace"}
+    assert api.get(shard).json()["spec"] == by_chart
+    for path in (shard, namespace):
+        labels = api.get(path).json()["metadata"]["labels"]
+        assert (labels[part], labels["team"]) == (ours, "robots")
+        by_hand(api, path, {"metadata": {"labels": {"team": None}}})
+    assert set(stack.up().changes) == {"same"}
+
+
 def test_the_releases_are_what_the_stack_says(stack: Stack) -> None:
     releases = {r["outputs"]["name"]: r["outputs"] for r in stack.resources() if r["type"].endswith(":Release")}
     assert set(releases) == {"gpu-operator", "kai-scheduler"}

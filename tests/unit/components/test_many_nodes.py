@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.ownership.deployed_state import DeployedState
-from components.adoption import adopting
+from components.adoption import sparing
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.own_provider import is_found
 from config.cluster import ClusterSettings, Distribution
@@ -34,7 +34,7 @@ def _registered(stack: Json, *, together: bool = True, adopted: Any = None) -> G
     cluster = ClusterSettings(distribution=Distribution.K3S)
 
     def program() -> None:
-        KaiAnywhere("kai-anywhere", args, adopting("kai-anywhere", adopted, cluster) if adopted else None)
+        KaiAnywhere("kai-anywhere", args, sparing("kai-anywhere", adopted or {}, cluster))
 
     return record(program)
 
