@@ -140,7 +140,7 @@ def deployment(settings: StackSettings, gvirtus: GvirtusSettings, name: str) -> 
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
                     "terminationGracePeriodSeconds": _GRACE_SECONDS[backend.kind],
-                    **_place(gvirtus, backend),
+                    **_place(backend),
                     **(
                         {"imagePullSecrets": [{"name": s} for s in gvirtus.pull_secrets]}
                         if gvirtus.pull_secrets
@@ -227,12 +227,13 @@ def _probes(kind: BackendKind) -> dict[str, Any]:
     }
 
 
-def _place(gvirtus: GvirtusSettings, backend: GvirtusBackend) -> dict[str, Any]:
+def _place(backend: GvirtusBackend) -> dict[str, Any]:
     if backend.node is not None:
         return _affinity(matchFields={"key": "metadata.name", "operator": "In", "values": [backend.node]})
     place = {"nodeSelector": dict(sorted((backend.node_selector or {BACKEND_ALLOWED: "true"}).items()))}
-    if backend.node_selector is not None and gvirtus.frontends is not None:
-        # A frontend may have these labels too, and its devices stand for the backends.
+    if backend.node_selector is not None:
+        # A frontend may have these labels too, and its devices stand for the backends. Said without frontends as well:
+        # a backend restarts where its pod changes, and must not for the first one.
         place |= _affinity(matchExpressions={"key": FRONTEND_ALLOWED, "operator": "NotIn", "values": ["true"]})
     return place
 

@@ -74,8 +74,13 @@ def test_a_backend_with_labels_of_its_own_does_not_run_on_a_frontend() -> None:
     required = _pod(stack, "gpu-b")["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     frontends = {"key": "gvirtus.io/frontend.allowed", "operator": "NotIn", "values": ["true"]}
     assert required == {"nodeSelectorTerms": [{"matchExpressions": [frontends]}]}
-    assert "affinity" not in _pod(without(stack, "gvirtus.frontends"), "gpu-b")
     assert "affinity" not in _pod(without(stack, "gvirtus.backends.gpu-b.node_selector"), "gpu-b")
+
+
+def test_no_backend_restarts_where_frontends_come_or_go() -> None:
+    without_frontends = without(gvirtus(), "gvirtus.frontends")
+    for name in ("gpu-a", "gpu-b"):
+        assert _pod(without_frontends, name) == _pod(gvirtus(), name)
 
 
 def test_the_backends_own_file_is_complete() -> None:
