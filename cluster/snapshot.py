@@ -13,6 +13,7 @@ from cluster.access.lists import Reader, Unseen
 from gpu_sharing.queues import QUEUE_LABEL
 from gpu_sharing.request import GPU_GROUP, SCHEDULER, PodRequest, pod_request
 from manifests import reservation
+from manifests.node_labels import KAI_NODE_POOL
 
 NODES, PODS, QUEUES = "nodes", "pods", "KAI's queues"
 POD_GROUPS, BIND_REQUESTS, CONFIG = "KAI's pod groups", "KAI's bind requests", "KAI's Config"
@@ -120,13 +121,14 @@ class BindRequest(Answer):
 
 
 class Config(Answer):
-    """KAI's Config (kai.scheduler/v1), as far as it says which pods are KAI's; empty where it says nothing."""
+    """KAI's Config (kai.scheduler/v1), as far as it says which pods and nodes are KAI's; empty where it does not."""
 
     name: str = Field(validation_alias=AliasPath("metadata", "name"))
     scheduler: str = Field(default="", validation_alias=AliasPath("spec", "global", "schedulerName"))
     reservations: str = Field(
         default="", validation_alias=AliasPath("spec", "binder", "resourceReservation", "namespace")
     )
+    pool_label: str = Field(default="", validation_alias=AliasPath("spec", "global", "nodePoolLabelKey"))
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,11 @@ class Snapshot:
     bind_requests: tuple[BindRequest, ...] = ()
     configs: tuple[Config, ...] = ()
     unseen: tuple[Unseen, ...] = ()
+
+    @property
+    def pool_label(self) -> str:
+        """The label of nodes and pods that says their node pool; what has none is the default scheduler's."""
+        return next((config.pool_label for config in self._config if config.pool_label), KAI_NODE_POOL)
 
     def of_kai(self, pod: Pod) -> bool:
         """Whether KAI schedules a pod."""

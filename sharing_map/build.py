@@ -64,5 +64,6 @@ def _summary(nodes: Sequence[NodeStatus], pending: int, view: View) -> Summary:
 
 
 def _is_usable(node: NodeStatus) -> bool:
-    """Whether KAI places pods there."""
-    return node.ready.value is not False and not node.cordoned.value and node.advertised.value > 0
+    """Whether KAI places pods there that are in no node pool."""
+    is_open = node.ready.value is not False and not node.cordoned.value and not node.pool.value
+    return is_open and node.advertised.value > 0

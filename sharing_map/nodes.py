@@ -47,6 +47,7 @@ def node_status(name: str, view: View) -> NodeStatus:
         cordoned=Fact(value=node.unschedulable, proof=f"{where} spec.unschedulable"),
         platform=_label(node, PLATFORM),
         architecture=node.architecture,
+        pool=_label(node, view.snapshot.pool_label),
         sharing=sharing,
         gpu_count=count,
         advertised=_advertised(node),

@@ -73,6 +73,7 @@ class NodeStatus(_Part):
     cordoned: Fact[bool]
     platform: Fact[str | None] = Field(description="`tegra` or `x86`, where a stack labelled the node.")
     architecture: str
+    pool: Fact[str | None] = Field(description="Its node pool: KAI places pods of that pool alone there.")
     sharing: Fact[Sharing]
     gpu_count: Fact[int] = Field(description="Physical GPUs.")
     advertised: Fact[int] = Field(description="Allocatable `nvidia.com/gpu`; with MIG's strategy `mixed`, slices too.")
@@ -132,7 +133,7 @@ class Summary(_Part):
     taken_mib: int | None = Field(description="This and all below is null where pods could not be read.")
     free_mib: int | None
     unavailable_mib: int | None = Field(
-        description="Free on nodes that are cordoned or not ready, or advertise no GPU."
+        description="Free on nodes that are cordoned, not ready or in a node pool, or advertise no GPU."
     )
     largest_free_mib: int | None = Field(description="The most that one more pod could get of one GPU.")
     shares: int | None = Field(description="Pods that have a GPU or a part of one.")

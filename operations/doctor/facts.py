@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum, unique
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AliasPath, BeforeValidator, Field
+from pydantic import AliasPath, Field
 
 from cluster import snapshot
 from cluster.access.answers import Answer, Condition, Container, Event, HelmRevision, Node, Pod, Version
@@ -97,18 +97,11 @@ class KaiNamespace(Named):
     phase: str = Field(default="", validation_alias=AliasPath("status", "phase"))
 
 
-def _pool_key(name: object) -> object:
-    return name or "kai.scheduler/node-pool"
-
-
 class KaiConfig(Named):
     """KAI's Config (kai.scheduler/v1), as far as checks ask (KAI v0.17.0 pkg/apis/kai/v1, v0.18 for the mode)."""
 
     namespace: str = Field(default="", validation_alias=AliasPath("spec", "namespace"))
     scheduler_name: str = Field(default="", validation_alias=AliasPath("spec", "global", "schedulerName"))
-    node_pool_label: Annotated[str, BeforeValidator(_pool_key)] = Field(
-        default="kai.scheduler/node-pool", validation_alias=AliasPath("spec", "global", "nodePoolLabelKey")
-    )
     sharing_mode: str = Field(default="", validation_alias=AliasPath("spec", "global", "gpuSharingMode"))
     sharing: bool | None = Field(default=None, validation_alias=AliasPath("spec", "admission", "gpuSharing"))
     fraction_class: str | None = Field(
@@ -299,7 +292,7 @@ class Facts:
     @cached_property
     def pool_label(self) -> str:
         """The label by which shards divide nodes."""
-        return self.config.node_pool_label if self.config else "kai.scheduler/node-pool"
+        return self.snapshot.pool_label
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:

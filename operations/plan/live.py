@@ -16,7 +16,7 @@ from gpu_sharing.model import Node, Pod, Strategy, Workload
 from gpu_sharing.quantities import quantity
 from gpu_sharing.queues import Queue
 from gpu_sharing.request import RequestError, gpu_groups
-from manifests.node_labels import GPU_MEMORY, KAI_NODE_POOL, PLATFORM, PLATFORM_TEGRA
+from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
 from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
 from operations.plan.workloads import PRIORITIES, TRAIN, accepted, is_preemptible
@@ -43,7 +43,7 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
     for node in snapshot.nodes:
         if not node.devices and GPU_MEMORY not in node.labels and not node.slices:
             continue
-        if pool := node.labels.get(KAI_NODE_POOL):
+        if pool := node.labels.get(snapshot.pool_label):
             remarks.append(f"{node.name} is left out: it is in the node pool '{pool}'.")
             continue
         if node.unschedulable or node.conditions.get("Ready", "True") != "True":
@@ -159,6 +159,9 @@ class _Pods:
             self.remarks.append(f"{name} is left out: {error}")
             return None
         if node is None and request.gpu is None:
+            return None
+        if node is None and (pool := pod.labels.get(self.snapshot.pool_label)):
+            self.remarks.append(f"{name} is left out: it is in the node pool '{pool}'.")
             return None
         if self.snapshot.reserves(pod):
             # Those that share its GPU are counted.

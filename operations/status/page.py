@@ -209,6 +209,7 @@ def _free(node: NodeStatus) -> str:
         parts = [missing(node)]
     parts += ["NOT READY"] if node.ready.value is False else []
     parts += ["CORDONED"] if node.cordoned.value else []
+    parts += [clean(f"node pool '{node.pool.value}'")] if node.pool.value else []
     free = [gpu.free_mib for gpu in node.gpus if gpu.free_mib is not None]
     if free and node.sharing.value == "kai":
         parts.append(f"{sum(free)} MiB free")
@@ -225,6 +226,7 @@ def _facts(node: NodeStatus, status: Status) -> Markup:
         ("Ready", ready, _proof(node.ready, status)),
         ("Cordoned", "yes" if node.cordoned.value else "no", _proof(node.cordoned, status)),
         ("Platform", node.platform.value or "not labelled", _proof(node.platform, status)),
+        ("Node pool", node.pool.value or "none", _proof(node.pool, status)),
         ("Sharing", node.sharing.value, _proof(node.sharing, status)),
         ("Physical GPUs", str(node.gpu_count.value), _proof(node.gpu_count, status)),
         ("Advertised GPUs", str(node.advertised.value), _proof(node.advertised, status)),

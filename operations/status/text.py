@@ -75,6 +75,8 @@ def _node(node: NodeStatus, status: Status, width: int) -> Iterator[Text]:
         traits.append(f"{ready}{_since(node.ready, status)}")
     if node.cordoned.value:
         traits.append("CORDONED")
+    if node.pool.value:
+        traits.append(f"node pool '{node.pool.value}'")
     traits.append(f"{count(node.gpu_count.value, 'GPU')}, {node.advertised.value} advertised")
     yield _line((clean(node.name), "bold"), "  " + ", ".join(clean(trait) for trait in traits if trait))
     yield _line((f"  {_memory(node, status)}", "dim"))

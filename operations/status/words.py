@@ -30,7 +30,8 @@ def summary(status: Status) -> Iterator[str]:
     if not knows_nodes:
         yield f"{count(totals.shares or 0, 'pod')} with GPUs, {totals.pending} Pending."
         return
-    away = f", {totals.unavailable_mib:,} MiB on nodes that take no pods" if totals.unavailable_mib else ""
+    where = "on nodes that take no pods, or those of a node pool alone"
+    away = f", {totals.unavailable_mib:,} MiB {where}" if totals.unavailable_mib else ""
     yield (
         f"{totals.taken_mib:,} MiB are taken, {totals.free_mib:,} MiB are free{away}; "
         f"one more pod can get {totals.largest_free_mib:,} MiB at most."

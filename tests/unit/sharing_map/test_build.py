@@ -253,6 +253,13 @@ def test_memory_of_nodes_that_take_no_pods_is_not_free() -> None:
     assert (told.free_mib, told.unavailable_mib, told.largest_free_mib) == (131000, 262000, 131000)
 
 
+def test_memory_of_a_node_pool_is_not_free_for_pods_without_one_as_a_plan_leaves_it_out() -> None:
+    pooled = gpu_node("jetson-2", labels={"kai.scheduler/node-pool": "b"})
+    told = status_of(nodes=[gpu_node("jetson-1", memory_mib=1000), pooled])
+    assert (told.summary.free_mib, told.summary.unavailable_mib, told.summary.largest_free_mib) == (1000, 131000, 1000)
+    assert [node.pool.value for node in told.nodes] == [None, "b"]
+
+
 def test_nodes_stand_in_the_order_in_which_people_count() -> None:
     names = ["jetson-10", "jetson-9", "2-jetson", "jetson-100"]
     status = status_of(nodes=[gpu_node(name) for name in names])

@@ -166,6 +166,18 @@ def test_nodes_of_another_pool_are_left_out_and_named() -> None:
     assert scene.remarks == ("out is left out: it is in the node pool 'time-slicing'.",)
 
 
+def test_a_pod_that_waits_for_another_node_pool_is_left_out_and_named() -> None:
+    scene = _scene(_pod("p", labels={"kai.scheduler/node-pool": "b"}), _pod("q"))
+    assert [pod.name for workload in scene.workloads for pod in workload.pods] == ["q"]
+    assert scene.remarks[0] == "p is left out: it is in the node pool 'b'."
+
+
+def test_the_label_of_node_pools_is_the_one_that_kais_config_says() -> None:
+    config = {"metadata": {"name": "kai-config"}, "spec": {"global": {"nodePoolLabelKey": "pool"}}}
+    scene = _scene(nodes=(_node(), _node("out", _GPU | {"pool": "b"})), configs=(Config.model_validate(config),))
+    assert scene.remarks == ("out is left out: it is in the node pool 'b'.",)
+
+
 def test_who_runs_on_a_cordoned_node_stays_and_nobody_joins_him() -> None:
     taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     answer = _plan(_pod("old", node="n", group="g"), _pod("new"), nodes=(_node(unschedulable=True, taints=[taint]),))

@@ -54,6 +54,13 @@ def test_the_example_of_the_guide_is_what_is_printed() -> None:
     assert _printed(status, 120) == example
 
 
+def test_a_node_pool_stands_at_its_node_and_in_the_sum() -> None:
+    pooled = gpu_node("jetson-1", labels={"kai.scheduler/node-pool": "b\x1b"})
+    printed = _printed(status_of(nodes=[pooled]), 120)
+    assert "node pool 'b '" in printed
+    assert "0 MiB are free, 131,000 MiB on nodes that take no pods, or those of a node pool alone" in printed
+
+
 def test_what_is_not_there_has_no_heading() -> None:
     printed = _printed(status_of(nodes=[gpu_node("jetson-1")]))
     assert "131000 MiB free" in printed
