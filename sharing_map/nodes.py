@@ -33,7 +33,7 @@ def node_status(name: str, view: View) -> NodeStatus:
         )
     count = _gpu_count(node)
     sharing = _sharing(node, count.value)
-    shared = view.shared_mib(name)
+    shared, pool = view.shared_mib(name), _label(node, view.snapshot.pool_label)
     # KAI gives away what is advertised, whatever the label says: a GPU that is not well is not.
     usable = min(node.gpus, MOST_GPUS) if sharing.value == "kai" else count.value
     if view.knows_pods:
@@ -47,7 +47,7 @@ def node_status(name: str, view: View) -> NodeStatus:
         cordoned=Fact(value=node.unschedulable, proof=f"{where} spec.unschedulable"),
         platform=_label(node, PLATFORM),
         architecture=node.architecture,
-        pool=_label(node, view.snapshot.pool_label),
+        pool=pool,
         sharing=sharing,
         gpu_count=count,
         advertised=_advertised(node),
@@ -56,7 +56,7 @@ def node_status(name: str, view: View) -> NodeStatus:
         gpus=tuple(gpus),
         other_pods=tuple(others),
         remarks=(
-            *_remarks(node, gpus, sharing.value, count.value, shared),
+            *_remarks(node, gpus, sharing.value, shared, pool.value),
             *_group_remarks(gpus),
             *_unplaced_remarks(users),
         ),
@@ -186,9 +186,9 @@ def _reservation(pod: Pod) -> Reservation:
     )
 
 
-def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, count: int, shared: int | None) -> Iterator[str]:
+def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, shared: int | None, pool: str | None) -> Iterator[str]:
     """What does not fit together on the node itself."""
-    label = node.labels.get(MEMORY_LABEL)
+    label, count = node.labels.get(MEMORY_LABEL), _gpu_count(node).value
     if sharing == "kai" and shared is None:
         why = f"is '{label}', which is no number of MiB" if label else "is missing"
         yield f"The label {MEMORY_LABEL} {why}: KAI places no pod with {GPU_MEMORY} here."
@@ -198,6 +198,11 @@ def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, count: int, shar
         yield (
             f"It advertises {node.gpus} {GPU}, and the label {GPU_COUNT} is {node.labels[GPU_COUNT]}: KAI gives the "
             "memory of the same GPU away more than once. Both should be the number of GPUs."
+        )
+    if sharing == "time-slicing" and node.gpus > count > 0 and not pool:
+        yield (
+            f"It advertises {node.gpus} {GPU}, and the label {GPU_COUNT} is {count}: KAI takes each for a GPU of its "
+            "own, and gives the same memory away more than once."
         )
     taken = sum(gpu.use in {"shared", "whole"} for gpu in gpus)
     if count and taken > count:

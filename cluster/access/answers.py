@@ -149,6 +149,10 @@ class Node(Answer):
         default=0, validation_alias=AliasPath("status", "allocatable", GPU)
     )
     """Allocatable `nvidia.com/gpu`: physical GPUs times replicas, or what stands for remote ones."""
+    gpu_capacity: Annotated[int, BeforeValidator(_devices)] = Field(
+        default=0, validation_alias=AliasPath("status", "capacity", GPU)
+    )
+    """The same with those that are not well."""
     allocatable: dict[str, str] = Field(default={}, validation_alias=AliasPath("status", "allocatable"))
     """What pods may have of it, by resource."""
     taints: list[dict[str, Any]] = Field(default=[], validation_alias=AliasPath("spec", "taints"))

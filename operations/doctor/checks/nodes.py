@@ -11,6 +11,7 @@ from cluster.preflight.nodes import judge_fake_gpus, judge_stack_nodes
 from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.preflight.unified_memory import REMEDY, gpu_memory, judge_unified_memory, requested_mib
 from gpu_sharing.arithmetic import read_label, shared_mib
+from gpu_sharing.model import MigStrategy
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY, PLATFORM, TIME_SLICING_POOL
 from operations.doctor.check import Category, Finding, Severity, Subject, check, of_node
 from operations.doctor.facts import Facts, Source
@@ -132,6 +133,19 @@ def _sliced(facts: Facts) -> Iterator[Finding]:
                 f"{node.gpus // max(int(count), 1)} times.",
                 f"allocatable nvidia.com/gpu={node.gpus}, label {GPU_COUNT}={count}"
                 + (f", nvidia.com/gpu.replicas={replicas}" if replicas else ""),
+            )
+
+
+def _fewer(facts: Facts) -> Iterator[Finding]:
+    for node in facts.kai_gpu_nodes:
+        by_slices = node.mig in {MigStrategy.SINGLE, MigStrategy.MIXED}
+        if not by_slices and (node.gpu_count or 0) > node.gpus > 0:
+            yield _node_finding(
+                node,
+                f"node '{node.name}' says that it has {node.labels[GPU_COUNT]} GPUs and advertises {node.gpus}: KAI "
+                "promises the memory of the same GPU more than once.",
+                f"allocatable nvidia.com/gpu={node.gpus}, capacity nvidia.com/gpu={node.gpu_capacity}, "
+                f"label {GPU_COUNT}={node.labels[GPU_COUNT]}",
             )
 
 
@@ -413,5 +427,19 @@ CHECKS = (
         cause="Time slicing and KAI do not go together: KAI takes each replica for a GPU of its own.",
         remedy="Give the node a profile without replicas, or keep KAI off it: node_profiles in the stack.",
         source="KAI #416; v0.17.0 pkg/scheduler/gpu_sharing/gpuSharing.go",
+    ),
+    _check(
+        "KA0417",
+        "A node advertises fewer GPUs than it says",
+        _fewer,
+        sees=(Source.NODES, Source.SHARDS),
+        symptom="More fractions run than the GPU's memory holds, and programs fail with out of memory.",
+        cause=f"The label `{GPU_COUNT}` is more than `nvidia.com/gpu`: KAI then opens another GPU group on a GPU that "
+        "has one. The label is wrong, or a GPU is not well, so that the device plugin does not give it away: the "
+        "node's capacity still counts that one.",
+        remedy="Where capacity is the label's number, see what the device plugin says of the GPU: kubectl --namespace "
+        "{operator_namespace} get pods --field-selector spec.nodeName={name}. Cordon the node until the GPU is back. "
+        "Else correct the label.",
+        source="KAI v0.17.0 pkg/scheduler/api/node_info/gpu_sharing_node_info.go",
     ),
 )

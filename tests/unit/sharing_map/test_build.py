@@ -173,6 +173,11 @@ def test_pods_of_a_time_sliced_node_are_listed_without_memory() -> None:
     assert (status.summary.free_mib, status.summary.shared_mib) == (0, 0)
 
 
+def test_replicas_that_kai_takes_for_gpus_are_a_remark_as_doctor_and_plan_say() -> None:
+    [remark] = _only_node(status_of(nodes=[gpu_node("x86-1", gpus=2, advertised=8)])).remarks
+    assert remark.startswith("It advertises 8 nvidia.com/gpu, and the label nvidia.com/gpu.count is 2")
+
+
 def test_memory_that_is_promised_twice_because_of_replicas_is_a_remark() -> None:
     pods = [
         *(reservation(group, uuid="GPU-1111") for group in "ab"),
@@ -180,7 +185,8 @@ def test_memory_that_is_promised_twice_because_of_replicas_is_a_remark() -> None
     ]
     node = _only_node(status_of(nodes=[gpu_node("jetson-1", advertised=4)], pods=pods))
     assert node.sharing.value == "time-slicing"
-    assert node.remarks == (
+    assert node.remarks[0].startswith("It advertises 4 nvidia.com/gpu, and the label nvidia.com/gpu.count is 1: KAI")
+    assert node.remarks[1:] == (
         "KAI counts 2 GPUs in use where there are 1: the same memory is promised more than once.",
         "2 GPU groups are on the one GPU GPU-1111: its memory is promised 2 times.",
     )

@@ -179,6 +179,11 @@ CASES: Final[Mapping[str, Case]] = {
         do.label("nvidia.com/gpu.memory", None), do.label("nvidia.com/gpu.memory", "40960"), stack=hami_core
     ),
     "KA0416": Case(do.system_memory("64Gi"), do.system_memory("1Gi")),
+    "KA0417": Case(
+        do.label("nvidia.com/gpu.count", "2"),
+        both(do.label("nvidia.com/gpu.count", "2"), do.gpus("2")),
+        "KA0411",
+    ),
     "KA0501": Case(_OVERRIDES, _GUARD, "KA0502 KA0105"),
     "KA0502": Case(_GUARD, _OVERRIDES, "KA0501 KA0105"),
     "KA0503": Case(_security(**{"pod-security.kubernetes.io/enforce": "baseline"}), _security()),
