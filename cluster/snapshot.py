@@ -163,6 +163,11 @@ class Snapshot:
         place = next((config.reservations for config in self._config if config.reservations), reservation.NAMESPACE)
         return pod.namespace == place and GPU_GROUP in pod.labels
 
+    @property
+    def claiming(self) -> tuple[Pod, ...]:
+        """The pods that have devices of DRA, which are counted nowhere else."""
+        return tuple(pod for pod in self.pods if pod.claims and not pod.ended)
+
     def request_of(self, pod: Pod) -> PodRequest:
         """What a pod asks for; nobody but KAI reads its annotations.
 

@@ -59,6 +59,7 @@ def _summary(nodes: Sequence[NodeStatus], pending: int, view: View) -> Summary:
         unavailable_mib=free - sum(usable) if knows_pods else None,
         largest_free_mib=max(usable, default=0) if knows_pods else None,
         shares=sum(1 for user in view.users if user.node) if knows_pods else None,
+        claiming=len(view.snapshot.claiming) if knows_pods else None,
         pending=pending if knows_pods else None,
     )
 

@@ -137,6 +137,7 @@ class Summary(_Part):
     )
     largest_free_mib: int | None = Field(description="The most that one more pod could get of one GPU.")
     shares: int | None = Field(description="Pods that have a GPU or a part of one.")
+    claiming: int | None = Field(description="Pods with claims of DRA; where these are GPUs, they count nowhere else.")
     pending: int | None
 
 

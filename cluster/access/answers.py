@@ -285,6 +285,8 @@ class Pod(Answer):
     node_selector: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "nodeSelector"))
     tolerations: list[dict[str, Any]] = Field(default=[], validation_alias=AliasPath("spec", "tolerations"))
     overhead: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "overhead"))
+    claims: list[dict[str, Any]] = Field(default=[], validation_alias=AliasPath("spec", "resourceClaims"))
+    """What it has of DRA (resource.k8s.io): the pod does not say of what kind these devices are."""
     conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
     phase: str = Field(default="", validation_alias=AliasPath("status", "phase"))
     reason: str = Field(default="", validation_alias=AliasPath("status", "reason"))

@@ -20,6 +20,7 @@ from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
 from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
 from operations.plan.workloads import PRIORITIES, TRAIN, accepted, is_preemptible
+from operations.status.words import not_counted
 
 
 def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placement: Strategy | None) -> Scene:
@@ -37,6 +38,8 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
         if unseen.what in {NODES, PODS}:
             raise OperationError(f"The cluster's {unseen.what} can't be read: {unseen.why}")
     remarks = [f"Not looked at: {unseen.what} ({unseen.why})" for unseen in snapshot.unseen]
+    if snapshot.claiming:
+        remarks.append(not_counted(len(snapshot.claiming)))
     platform = settings.platform if settings else None
     unified = {*platform.jetsons, *platform.unified_memory_nodes} if platform else set()
     machines = []

@@ -27,8 +27,11 @@ def summary(status: Status) -> Iterator[str]:
     if totals.free_mib is None:
         yield "Pods could not be read: what is free and what is Pending is not known."
         return
+    if totals.claiming:
+        yield not_counted(totals.claiming)
+    pods = f"{count(totals.shares or 0, 'pod')} with GPUs, {totals.pending} Pending."
     if not knows_nodes:
-        yield f"{count(totals.shares or 0, 'pod')} with GPUs, {totals.pending} Pending."
+        yield pods
         return
     where = "on nodes that take no pods, or those of a node pool alone"
     away = f", {totals.unavailable_mib:,} MiB {where}" if totals.unavailable_mib else ""
@@ -36,7 +39,12 @@ def summary(status: Status) -> Iterator[str]:
         f"{totals.taken_mib:,} MiB are taken, {totals.free_mib:,} MiB are free{away}; "
         f"one more pod can get {totals.largest_free_mib:,} MiB at most."
     )
-    yield f"{count(totals.shares or 0, 'pod')} with GPUs, {totals.pending} Pending."
+    yield pods
+
+
+def not_counted(claiming: int) -> str:
+    """Why there may be less than is said: pods with devices of DRA."""
+    return f"{count(claiming, 'pod')} with DRA claims (resource.k8s.io): GPUs among these are not counted."
 
 
 def clean(text: str) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from cluster.access.answers import Pod
 from cluster.pending import scheduler_says
 from manifests.node_labels import GPU_MEMORY
-from operations.doctor.check import Category, Finding, Severity, Subject, check, of_node, of_pod, of_queue
+from operations.doctor.check import SUPPRESS, Category, Finding, Severity, Subject, check, of_node, of_pod, of_queue
 from operations.doctor.checks.queues import queue_of
 from operations.doctor.facts import Facts, Source
 from operations.doctor.requests import asks_for_share, objection_to
@@ -50,6 +50,21 @@ def _refused(facts: Facts) -> Iterator[Finding]:
                 pod,
                 f"pod {pod.namespace}/{pod.name} asks for GPUs in a way that KAI refuses.",
                 f"Pod {pod.namespace}/{pod.name}: {objection}",
+            )
+
+
+def _claims(facts: Facts) -> Iterator[Finding]:
+    shared = {node.name for node in facts.kai_gpu_nodes}
+    for pod in facts.snapshot.claiming:
+        if pod.node in shared:
+            names = ", ".join(str(claim.get("name")) for claim in pod.claims)
+            yield Finding(
+                Subject("Pod", pod.name, pod.namespace, pod.annotations),
+                f"pod {pod.namespace}/{pod.name} has devices by DRA claims on node '{pod.node}'. If these are GPUs, "
+                "this program counts them as free.",
+                (f"Pod {pod.namespace}/{pod.name}: spec.resourceClaims: {names}",),
+                # It is not why the pod itself does not run, where it does not.
+                about=frozenset({of_node(pod.node)}),
             )
 
 
@@ -205,6 +220,20 @@ CHECKS = (
         "delete pod "
         "{name}",
         source="KAI #848",
+    ),
+    _check(
+        "KA0713",
+        "A pod has devices by DRA claims on a node whose GPUs KAI shares",
+        _claims,
+        severity=Severity.WARNING,
+        sees=(Source.PODS, Source.NODES, Source.SHARDS, Source.CONFIG),
+        symptom="`status` and `plan` call a GPU free that a claim has; pods are refused by the kubelet, or run out of "
+        "memory.",
+        cause="NVIDIA's DRA driver and its device plugin give away the same GPUs, and neither knows of the other. What "
+        "a claim has is not looked at here: it may be something else than a GPU.",
+        remedy="If it is a GPU, keep DRA's GPUs on nodes of their own. Else annotate the pod: kubectl --namespace "
+        f"{{namespace}} annotate pod {{name}} {SUPPRESS}=KA0713",
+        source="Kubernetes: Dynamic Resource Allocation; NVIDIA aicr #332",
     ),
     _check(
         "KA0704",

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cluster.access.lists import Unseen
+from cluster.snapshot import PODS
 from sharing_map.report import NodeStatus, Status
 from testbed.shared_gpus import CREATED, Manifest, frontend, gpu_node, pod, reservation, share
 from tests.unit.sharing_map.clusters import status_of
@@ -270,6 +271,16 @@ def test_nodes_stand_in_the_order_in_which_people_count() -> None:
     names = ["jetson-10", "jetson-9", "2-jetson", "jetson-100"]
     status = status_of(nodes=[gpu_node(name) for name in names])
     assert [node.name for node in status.nodes] == ["2-jetson", "jetson-9", "jetson-10", "jetson-100"]
+
+
+def test_pods_with_claims_of_dra_are_counted_as_not_counted() -> None:
+    claiming, ended, plain = (pod(name, queue=None) for name in ("claiming", "ended", "plain"))
+    for each in (claiming, ended):
+        each["spec"] |= {"schedulerName": "default-scheduler", "resourceClaims": [{"name": "gpu"}]}
+    ended["status"]["phase"] = "Succeeded"
+    told = status_of(nodes=[gpu_node("jetson-1")], pods=[claiming, ended, plain]).summary
+    assert (told.claiming, told.shares) == (1, 0)
+    assert status_of(unseen=[Unseen(PODS, "refused")]).summary.claiming is None
 
 
 def test_a_device_plugin_that_advertises_nothing_is_a_remark() -> None:

@@ -243,6 +243,7 @@ CASES: Final[Mapping[str, Case]] = {
     "KA0710": _start('expected cgroupsPath to be of format "slice:prefix:name"', "cgroup is gone"),
     "KA0711": _start("nvml error: Driver/library version mismatch", "nvml error: insufficient permissions"),
     "KA0712": Case(do.starts("configmap not found"), do.one_more(do.plain_pod("configmap not found"))),
+    "KA0713": Case(do.one_more(do.claiming("jetson-1")), do.one_more(do.claiming("cpu-1"))),
     "KA0801": _deployment("gpu-a", gvirtus),
     "KA0802": Case(do.allocatable("cpu-1"), do.allocatable("cpu-1", **{"nvidia.com/gpu": "1"}), stack=gvirtus),
     "KA0803": Case(

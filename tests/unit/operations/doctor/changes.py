@@ -399,3 +399,10 @@ def plain_pod(message: str) -> dict[str, Any]:
     """A pod of no concern, whose container does not start."""
     waiting = [{"name": "main", "state": {"waiting": {"reason": "RunContainerError", "message": message}}}]
     return pod("plain", node="cpu-1", scheduler="default-scheduler", phase="Pending", containerStatuses=waiting)
+
+
+def claiming(node: str) -> dict[str, Any]:
+    """A pod of another scheduler with devices of DRA."""
+    made = pod("claims", node=node, scheduler="default-scheduler")
+    made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+    return made

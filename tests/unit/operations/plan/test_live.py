@@ -178,6 +178,12 @@ def test_the_label_of_node_pools_is_the_one_that_kais_config_says() -> None:
     assert scene.remarks == ("out is left out: it is in the node pool 'b'.",)
 
 
+def test_a_plan_says_that_it_counts_no_claims_of_dra() -> None:
+    claiming = _pod("p", mib="", node="n", scheduler="default-scheduler", spec={"resourceClaims": [{"name": "gpu"}]})
+    assert _scene(claiming).remarks == ("1 pod with DRA claims (resource.k8s.io): GPUs among these are not counted.",)
+    assert _scene().remarks == ()
+
+
 def test_who_runs_on_a_cordoned_node_stays_and_nobody_joins_him() -> None:
     taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     answer = _plan(_pod("old", node="n", group="g"), _pod("new"), nodes=(_node(unschedulable=True, taints=[taint]),))

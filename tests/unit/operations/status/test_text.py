@@ -61,6 +61,15 @@ def test_a_node_pool_stands_at_its_node_and_in_the_sum() -> None:
     assert "0 MiB are free, 131,000 MiB on nodes that take no pods, or those of a node pool alone" in printed
 
 
+def test_pods_with_claims_of_dra_are_named_where_there_are_some_and_only_there() -> None:
+    claiming = pod("p")
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    assert "1 pod with DRA claims (resource.k8s.io): GPUs among these are not counted." in _printed(
+        status_of(nodes=[gpu_node("jetson-1")], pods=[claiming])
+    )
+    assert "DRA" not in _printed(_busy())
+
+
 def test_what_is_not_there_has_no_heading() -> None:
     printed = _printed(status_of(nodes=[gpu_node("jetson-1")]))
     assert "131000 MiB free" in printed
