@@ -37,14 +37,11 @@ def in_cluster() -> Api:
 
 
 class ApiServer:
-    """The API server, as this server's service account.
-
-    Attributes:
-        now: the time of day at its last answer, by its own clock where it says it.
-    """
+    """The API server, as this server's service account."""
 
     def __init__(self, session: aiohttp.ClientSession, api: Api) -> None:
-        self.now = dt.datetime.now(dt.UTC)
+        self._ahead = dt.timedelta(0)
+        """Its clock before ours, at its last answer."""
         self._session = session
         self._api = api
 
@@ -63,6 +60,11 @@ class ApiServer:
         connector = aiohttp.TCPConnector(ssl=tls, limit=8)
         async with aiohttp.ClientSession(connector=connector, read_bufsize=_LINE_BYTES, trust_env=False) as session:
             yield ApiServer(session, api)
+
+    @property
+    def now(self) -> dt.datetime:
+        """The time of day by its clock: who judges certificates. Ours where it has not said it yet."""
+        return dt.datetime.now(dt.UTC) + self._ahead
 
     async def get(self, path: str) -> dict[str, Any]:
         """Read one object.
@@ -140,7 +142,7 @@ class ApiServer:
                 method, self._url(path), params=params, headers=headers, data=data, timeout=_TIMEOUT
             ) as response:
                 await _check(response)
-                self.now = _date(response)
+                self._ahead = _date(response) - dt.datetime.now(dt.UTC)
                 return msgspec.json.decode(await response.read(), type=dict[str, Any])
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError) as error:
             raise ApiError(0, f"{method} {path}: {_text(error)}") from None

@@ -1,6 +1,7 @@
 """The HTTP server: webhooks with TLS on one port; health and metrics without, on another."""
 
 import asyncio
+import datetime as dt
 import logging
 import signal
 import time
@@ -35,6 +36,7 @@ class AdmissionServer:
 
     Attributes:
         draining: whether SIGTERM has come.
+        now: the time of day by which certificates are judged.
     """
 
     def __init__(self, mutations: Mutations, tls: LiveTls, metrics: Metrics) -> None:
@@ -43,6 +45,7 @@ class AdmissionServer:
         self._tls = tls
         self._metrics = metrics
         self.keeper: Keeper | None = None
+        self.now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
         metrics.ready.set_function(lambda: float(not self.why_unready()))
         metrics.expiry.set_function(
             lambda: 0 if tls.served is None else tls.served.leaf.not_valid_after_utc.timestamp()
@@ -56,7 +59,7 @@ class AdmissionServer:
             reasons.append("shutting down")
         if served is None:
             reasons.append("no certificate loaded")
-        elif served.leaf.not_valid_after_utc.timestamp() <= time.time():
+        elif served.leaf.not_valid_after_utc <= self.now():
             reasons.append("the certificate has expired")
         if self.keeper is None or not self.keeper.trusted:
             reasons.append("caBundle not published")
@@ -155,6 +158,7 @@ async def serve(settings: Settings, folder: Path, *, listening: Callable[[int, i
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(ApiServer.connect(settings.api or in_cluster()))
+        server.now = lambda: api.now
         server.keeper = keeper_of(settings, api, tls)
         with suppress(ApiError, CertificateError):
             # The first certificate before the first connection; what fails here is repeated, with a log line, below.

@@ -68,8 +68,8 @@ def service_port(backend: GvirtusBackend) -> int:
 def service(gvirtus: GvirtusSettings, name: str) -> Manifest:
     """A backend's own Service. One backend each: a process connects once per thread, and would be split over several.
 
-    IPv4, which is all that GVirtuS' clients read. Its address is needed before a backend is ready, so `up` does not
-    wait for endpoints here; it waits for the Deployment.
+    IPv4, which is all that both programs listen on, and that GVirtuS' clients read. Its address is needed before a
+    backend is ready, so `up` does not wait for endpoints here; it waits for the Deployment.
     """
     backend = gvirtus.backends[name]
     return {

@@ -26,7 +26,7 @@ class Keeper(Protocol):
     """A way to get certificates.
 
     Attributes:
-        trusted: whether every caBundle was seen with the authority of what is served, as far as we may look.
+        trusted: whether caBundle was seen with the authority of what is served, as far as we may look.
     """
 
     trusted: bool
@@ -81,8 +81,7 @@ class OwnKeeper:
     async def look(self) -> None:
         """Advance the Secret, publish its authorities, then serve its certificate: in this order."""
         held = await self._advance()
-        for configuration in self._configurations:
-            await publish(self._api, configuration, held.authorities)
+        before = [await publish(self._api, configuration, held.authorities) for configuration in self._configurations]
         if held.next is None:
             self._published = None
         elif self._published is None or self._published[0] != held.next:
@@ -92,7 +91,8 @@ class OwnKeeper:
             self._tls.load(held.current)
             if changed:
                 _log_loaded(held.current)
-        self.trusted = True
+        # At the first installation all of them are waited for; later one may be gone, and the others go on.
+        self.trusted = self.trusted or None not in before or True in before
 
     async def _advance(self) -> Custody:
         for _ in range(_TRIES):
@@ -132,12 +132,13 @@ class MountedKeeper:
 
     async def look(self) -> None:
         """Serve what the files hold now."""
+        # First, since the answers bring the API server's clock.
+        self.trusted = await is_published(self._api, self._configurations)
         pair = _read(self._folder, "tls")
         if pair != self._tls.served:
-            pair.check(self._dns_name, dt.datetime.now(dt.UTC))
+            pair.check(self._dns_name, self._api.now)
             self._tls.load(pair)
             _log_loaded(pair)
-        self.trusted = await is_published(self._api, self._configurations)
 
 
 class SigningKeeper:

@@ -36,6 +36,7 @@ ELSEWHERE = {
     "error getting credentials": "Docker's library of credential helpers, in crane",
     'failed calling webhook "reservation.kai-anywhere.io"': "the API server",
     'failed calling webhook "gvirtus.kai-anywhere.io"': "the API server",
+    "not configured on this cluster": "the API server, of a Service",
     "after 60 failed attempts": "the command provider",
     "proxy: after N failed attempts: ssh: handshake failed: EOF": "the command provider, with a number filled in",
     "knownhosts": "Go's SSH client, in the command provider",

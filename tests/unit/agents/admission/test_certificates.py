@@ -1,6 +1,7 @@
 """Certificates, what becomes of them in the Secret, and the exchange in a live TLS context."""
 
 import asyncio
+import base64
 import datetime as dt
 import itertools
 import socket
@@ -21,12 +22,12 @@ from agents.admission.certificates import custody
 from agents.admission.certificates import keeper as keeper_module
 from agents.admission.certificates import pairs as certificates
 from agents.admission.certificates.custody import Custody, Rules
-from agents.admission.certificates.keeper import SigningKeeper, keeper_of
+from agents.admission.certificates.keeper import Keeper, SigningKeeper, keeper_of
 from agents.admission.certificates.pairs import Pair
 from agents.admission.certificates.tls import LiveTls
-from agents.admission.errors import CertificateError
+from agents.admission.errors import ApiError, CertificateError
 from agents.admission.kubernetes import ApiServer
-from agents.admission.settings import VERSION, OwnCertificate, Settings, SignedCertificate
+from agents.admission.settings import VERSION, MountedCertificate, OwnCertificate, Settings, SignedCertificate
 
 NAME = "kai-anywhere-admission.kai-anywhere.svc"
 NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
@@ -228,30 +229,87 @@ class TestTheSecret:
         assert held.current.leaf.not_valid_before_utc <= NOW
 
     def test_a_replica_whose_clock_is_wrong_makes_certificates_by_the_api_servers(self) -> None:
-        api, tls = _Cluster(NOW), LiveTls()
-        own = OwnCertificate(secret="a", lifetime_seconds=LIFETIME.total_seconds(), propagation_seconds=10)
-        settings = Settings(VERSION, "kai-anywhere", "kai-anywhere-admission", (), own, {})
-        asyncio.run(keeper_of(settings, api, tls).look())
+        replica, tls = _replica(_Cluster(NOW))
+        asyncio.run(replica.look())
         assert tls.served is not None
         tls.served.check(NAME, NOW)
         assert tls.served.leaf.not_valid_after_utc == NOW + LIFETIME
+
+    def test_a_configuration_that_is_gone_holds_up_no_rotation_and_no_new_replica(self) -> None:
+        there, api = f"{_WEBHOOKS}/there", _Cluster(NOW)
+        api.objects[there] = {"metadata": {"resourceVersion": "1"}, "webhooks": [{"clientConfig": {}}]}
+        replica, tls = _replica(api, "gone", "there")
+        asyncio.run(replica.look())
+        assert tls.served is not None
+        assert api.bundles == {there: 1}
+        assert not replica.trusted, "an installation waits for all of them"
+        api.objects[there]["webhooks"][0]["clientConfig"]["caBundle"] = api.objects[_SECRET]["data"]["ca.crt"]
+        another, _ = _replica(api, "gone", "there")
+        asyncio.run(another.look())
+        assert another.trusted
+        api.time = NOW + LIFETIME * 0.7
+        asyncio.run(replica.look())
+        assert "next.crt" in api.objects[_SECRET]["data"]
+        assert api.bundles == {there: 2}, "both authorities are published"
+
+    def test_without_any_configuration_a_new_replica_waits(self) -> None:
+        replica, _ = _replica(_Cluster(NOW), "gone")
+        asyncio.run(replica.look())
+        assert not replica.trusted
+
+    def test_a_mounted_certificate_is_judged_by_the_api_servers_clock_and_without_what_is_gone(
+        self, tmp_path: Path
+    ) -> None:
+        pair, api, tls = issue(), _Cluster(NOW), LiveTls()
+        (tmp_path / "tls.crt").write_bytes(pair.certificate)
+        (tmp_path / "tls.key").write_bytes(pair.key)
+        api.objects[f"{_WEBHOOKS}/there"] = {"webhooks": [{"clientConfig": {"caBundle": "YQ=="}}]}
+        mounted = MountedCertificate(folder=str(tmp_path))
+        settings = Settings(VERSION, "kai-anywhere", "kai-anywhere-admission", ("gone", "there"), mounted, {})
+        replica = keeper_of(settings, api, tls)
+        asyncio.run(replica.look())
+        assert (tls.served, replica.trusted) == (pair, True), "by our clock it has expired"
+
+
+_SECRET = "/api/v1/namespaces/kai-anywhere/secrets/a"
+_WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+def _replica(api: ApiServer, *configurations: str) -> tuple[Keeper, LiveTls]:
+    own = OwnCertificate(secret="a", lifetime_seconds=LIFETIME.total_seconds(), propagation_seconds=10)
+    settings, tls = Settings(VERSION, "kai-anywhere", "kai-anywhere-admission", configurations, own, {}), LiveTls()
+    return keeper_of(settings, api, tls), tls
 
 
 class _Cluster(ApiServer):
     """An API server with an empty Secret and a clock of its own."""
 
     def __init__(self, now: dt.datetime) -> None:
-        self.now = now
-        self.secret: dict[str, Any] = {}
+        self.time = now
+        self.objects: dict[str, dict[str, Any]] = {_SECRET: {}}
+        self.bundles: dict[str, int] = {}
+        """How many authorities were published last, by configuration."""
+
+    @property
+    @override
+    def now(self) -> dt.datetime:
+        return self.time
 
     @override
     async def get(self, path: str) -> dict[str, Any]:
-        return self.secret
+        if path not in self.objects:
+            raise ApiError(404, "not found")
+        return self.objects[path]
 
     @override
     async def replace(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        self.secret = dict(body)
-        return self.secret
+        self.objects[path] = dict(body)
+        return self.objects[path]
+
+    @override
+    async def patch(self, path: str, operations: list[dict[str, Any]]) -> dict[str, Any]:
+        self.bundles[path] = base64.b64decode(operations[1]["value"]).count(b"BEGIN CERTIFICATE")
+        return {}
 
 
 class TestSigning:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import datetime as dt
 import gc
 import io
 import json
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from agents.admission import answers, review
 from agents.admission.answers import Mutations
+from agents.admission.certificates import pairs as certificates
 from agents.admission.certificates.tls import LiveTls
 from agents.admission.errors import BadRequestError
 from agents.admission.health import Health
@@ -149,6 +151,16 @@ def test_a_mutation_that_the_settings_do_not_name_is_not_served_and_waits_for_no
     made = AdmissionServer(Mutations(alone, tmp_path), LiveTls(), Metrics())
     assert post(made, body(reservation_pod()))[0] == 404
     assert made.why_unready() == ["no certificate loaded", "caBundle not published"]
+
+
+def test_a_clock_that_is_wrong_makes_no_replica_unready(tmp_path: Path) -> None:
+    """Whether its certificate has expired, API servers judge by theirs."""
+    made, born = server(tmp_path), dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
+    made._tls.load(certificates.issue("a.b.svc", born, dt.timedelta(days=1)))
+    made.now = lambda: born
+    assert made.why_unready() == ["caBundle not published"]
+    made.now = lambda: born + dt.timedelta(days=1)
+    assert made.why_unready() == ["the certificate has expired", "caBundle not published"]
 
 
 def test_a_wrong_file_refuses_pods_and_quotes_nothing_of_it(tmp_path: Path) -> None:
