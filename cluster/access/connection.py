@@ -115,7 +115,8 @@ class Connection:
         try:
             parameters = client_adapter.ConnectionParams(timeout=timeout).httpx_params(chosen.config)
             if isinstance(parameters["auth"], client_adapter.ExecAuth):
-                parameters["auth"] = LoginProgram(chosen.login, Path(chosen.file).expanduser().absolute().parent)
+                folder = Path(chosen.file).expanduser().absolute().parent
+                parameters["auth"] = LoginProgram(chosen.login, folder, parameters["verify"])
             _set_protocols_once(parameters["verify"])
             proxy = chosen.proxy or proxy_of(chosen.config.cluster.server, os.environ)
             http = httpx2.Client(**parameters | {"trust_env": False, "proxy": proxy})

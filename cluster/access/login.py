@@ -2,11 +2,13 @@
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Generator, Mapping
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import httpx2
@@ -15,17 +17,20 @@ from typing_extensions import override
 
 
 class LoginProgram(httpx2.Auth):
-    """Asks the program for a token, and again where the token is refused; threads that ask at the same time ask once.
+    """Asks the program for a token or a certificate, and again where it is refused.
+
+    Threads that ask at the same time ask once.
 
     Symptoms with lightkube's own (1.0.1; not reported upstream that we know of): it refuses the version v1, does not
     find a program beside the kubeconfig, keeps for itself what the program tells a person (the address to open, the
     code to type), and each of the six threads at the start of `kai-anywhere status` runs it.
     """
 
-    def __init__(self, plugin: Mapping[str, Any], folder: Path) -> None:
-        """Keep what the kubeconfig in `folder` says."""
+    def __init__(self, plugin: Mapping[str, Any], folder: Path, tls: ssl.SSLContext) -> None:
+        """Keep what the kubeconfig in `folder` says, and the context of the connections, which gets certificates."""
         self._plugin = plugin
         self._folder = folder
+        self._tls = tls
         self._lock = threading.Lock()
         self._runs = 0
         self._token: str | None = None
@@ -33,14 +38,11 @@ class LoginProgram(httpx2.Auth):
 
     @override
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
-        """Send a request with the token."""
+        """Send a request with the token, where the login is one."""
         runs, token = self._runs, self._token
-        if token is not None:
-            request.headers["Authorization"] = f"Bearer {token}"
-            if (yield request).status_code != httpx2.codes.UNAUTHORIZED:
-                return
-        request.headers["Authorization"] = f"Bearer {self._login(runs)}"
-        yield request
+        if token is not None and (yield _with_token(request, token)).status_code != httpx2.codes.UNAUTHORIZED:
+            return
+        yield _with_token(request, self._login(runs))
 
     def _login(self, runs: int) -> str:
         """What the next run says; the last one, where there were more than so many: another thread asked meanwhile."""
@@ -78,7 +80,25 @@ class LoginProgram(httpx2.Auth):
         if done.returncode:
             raise ConfigError(f"{command} ended with status {done.returncode}; what it said stands above")
         try:
-            return str(json.loads(done.stdout)["status"]["token"])
-        except (LookupError, TypeError, ValueError):
+            status = json.loads(done.stdout)["status"]
+            if "clientCertificateData" not in status:
+                return str(status["token"])
+            self._load(f"{status['clientCertificateData']}\n{status['clientKeyData']}\n")
+            return str(status.get("token", ""))
+        except (LookupError, TypeError, ValueError, ssl.SSLError):
             # Their texts would quote what was printed: a credential.
-            raise ConfigError(f"{command} printed no ExecCredential with a token") from None
+            raise ConfigError(f"{command} printed no ExecCredential with a token or a certificate") from None
+
+    def _load(self, certificate_and_key: str) -> None:
+        """Have connections to come show a certificate; OpenSSL reads it from a file alone."""
+        with NamedTemporaryFile("w", encoding="ascii") as file:
+            file.write(certificate_and_key)
+            file.flush()
+            # A password of its own keeps OpenSSL from asking for one at the terminal.
+            self._tls.load_cert_chain(file.name, password="")
+
+
+def _with_token(request: httpx2.Request, token: str) -> httpx2.Request:
+    if token:
+        request.headers["Authorization"] = f"Bearer {token}"
+    return request

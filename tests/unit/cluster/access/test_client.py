@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import trustme
 
 from cluster.access import connection
 from cluster.access.answers import Deployment, HelmRevision, Version
@@ -461,8 +462,34 @@ def test_what_a_login_program_prints_is_in_no_message(api: ApiServer, tmp_path: 
     content = kubeconfig(api.url)
     content["users"][0]["user"] = _plugin(tmp_path, """echo '{"status": {"clientKeyData": "private"}}'""")
     message = str(_fails(_connect(content, tmp_path)))
-    assert "printed no ExecCredential with a token" in message
+    assert "printed no ExecCredential with a token or a certificate" in message
     assert "private" not in message
+
+
+def test_a_login_program_gives_a_certificate_as_teleports_does(tmp_path: Path) -> None:
+    """The API server asks for it in the handshake: a client without one gets no answer."""
+    context, authority = certificate()
+    people = trustme.CA()
+    people.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    (tmp_path / "ca.crt").write_bytes(authority)
+    person = people.issue_cert("alice@example.com")
+    status = {
+        "clientCertificateData": person.cert_chain_pems[0].bytes().decode(),
+        "clientKeyData": person.private_key_pem.bytes().decode(),
+    }
+    (tmp_path / "said").write_text(json.dumps({"status": status}))
+    with running(context) as api:
+        make_healthy(api)
+        content = kubeconfig(api.url)
+        content["clusters"][0]["cluster"]["certificate-authority"] = "ca.crt"
+        content["users"][0]["user"] = _plugin(tmp_path, f"cat {tmp_path}/said")
+        cluster = _connect(content, tmp_path)
+        assert cluster.uid() == UID
+        cluster.close()
+        assert "authorization" not in api.asked[0].headers
+        content["users"][0]["user"] = {"token": "t"}
+        assert isinstance(_fails(_connect(content, tmp_path)), ClusterUnreachableError)
 
 
 def test_a_login_program_that_is_missing_is_an_error_of_the_credentials(api: ApiServer, tmp_path: Path) -> None:
