@@ -116,8 +116,8 @@ class BindRequest(Answer):
 
     @property
     def open(self) -> bool:
-        """Whether the binder is still at it: the scheduler counts the pod's share already."""
-        return self.phase not in {"Succeeded", "Failed"}
+        """Whether the scheduler counts the pod's share already; its pod may have been read before it was bound."""
+        return self.phase != "Failed"
 
 
 class Config(Answer):

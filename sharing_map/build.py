@@ -45,7 +45,7 @@ def _natural(name: str) -> tuple[int | str, ...]:
 
 def _summary(nodes: Sequence[NodeStatus], pending: int, view: View) -> Summary:
     with_gpus = [node for node in nodes if node.gpu_count.value or node.gpus]
-    gpus = [(gpu, _is_usable(node)) for node in with_gpus for gpu in node.gpus]
+    gpus = [(gpu, _is_usable(node)) for node in with_gpus if node.sharing.value == "kai" for gpu in node.gpus]
     usable = [max(0, gpu.free_mib or 0) for gpu, on_usable in gpus if on_usable]
     free = sum(max(0, gpu.free_mib or 0) for gpu, _ in gpus)
     knows_pods = view.knows_pods

@@ -1,14 +1,13 @@
 """What a cluster has: its nodes, the pods that run and wait, and KAI's queues."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from cluster.access.answers import Node as LiveNode
 from cluster.access.answers import Pod as LivePod
 from cluster.preflight.sharing import shares_memory
-from cluster.snapshot import NODES, PODS, BindRequest, PodGroup, Snapshot
+from cluster.snapshot import NODES, PODS, PodGroup, Snapshot
 from cluster.snapshot import Queue as LiveQueue
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import read_label, shared_mib
@@ -117,12 +116,6 @@ class _Pods:
     remarks: list[str] = field(default_factory=list)
     _accepted: dict[str, frozenset[str] | None] = field(default_factory=dict)
 
-    @cached_property
-    def _bound(self) -> Mapping[tuple[str, str], BindRequest]:
-        """What the binder is at, by the pod's namespace and name."""
-        open_requests = [request for request in self.snapshot.bind_requests if request.phase != "Failed"]
-        return {(request.namespace, request.pod): request for request in reversed(open_requests)}
-
     def workloads(self) -> Iterator[Workload]:
         """In the order of their creation; who runs comes with its place."""
         members: dict[tuple[str, str], list[LivePod]] = {}
@@ -184,5 +177,5 @@ class _Pods:
         groups = gpu_groups(pod.as_manifest())
         if pod.node:
             return pod.node, groups
-        request = self._bound.get((pod.namespace, pod.name))
-        return (None, ()) if request is None else (request.node or None, groups or request.groups)
+        request = self.snapshot.bind_request_of(pod)
+        return (request.node or None, groups or request.groups) if request and request.open else (None, ())

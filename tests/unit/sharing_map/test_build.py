@@ -218,6 +218,9 @@ def test_a_share_that_the_binder_is_at_is_taken_already() -> None:
     assert (gpu.group, gpu.taken_mib) == ("g", 30000)
     assert gpu.shares[0].state.value == "binding"
     assert gpu.shares[0].state.proof == "BindRequest robots/a-x spec.selectedNode"
+    request["status"] = {"phase": "Succeeded"}
+    bound = status_of(nodes=[gpu_node("jetson-1")], pods=[waiting], bind_requests=[request])
+    assert [gpu.use for gpu in _only_node(bound).gpus] == ["shared"], "the pod was read just before"
     request["status"] = {"phase": "Failed"}
     failed = status_of(nodes=[gpu_node("jetson-1")], pods=[waiting], bind_requests=[request])
     assert [gpu.use for gpu in _only_node(failed).gpus] == ["free"]
@@ -265,6 +268,17 @@ def test_memory_of_a_node_pool_is_not_free_for_pods_without_one_as_a_plan_leaves
     told = status_of(nodes=[gpu_node("jetson-1", memory_mib=1000), pooled])
     assert (told.summary.free_mib, told.summary.unavailable_mib, told.summary.largest_free_mib) == (1000, 131000, 1000)
     assert [node.pool.value for node in told.nodes] == [None, "b"]
+
+
+def test_memory_where_kai_places_no_fractions_is_neither_taken_nor_free() -> None:
+    """A memory label may be left of before: a plan places nothing on frontends and beside MIG slices either."""
+    marked = gpu_node("frontend", labels={"gvirtus.io/frontend.allowed": "true"})
+    sliced = gpu_node("x86-1", labels={"nvidia.com/mig.strategy": "single"})
+    sliced["status"]["allocatable"]["nvidia.com/mig-1g.5gb"] = "1"
+    told = status_of(nodes=[marked, sliced], pods=[reservation("g", node="x86-1"), share("a", "g", node="x86-1")])
+    numbers = told.summary
+    assert (numbers.shared_mib, numbers.taken_mib, numbers.free_mib, numbers.largest_free_mib) == (0, 0, 0, 0)
+    assert numbers.shares == 1
 
 
 def test_nodes_stand_in_the_order_in_which_people_count() -> None:
