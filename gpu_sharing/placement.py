@@ -6,8 +6,9 @@ anything: pods that run are never moved or interrupted for others.
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from gpu_sharing.arithmetic import UNLABELLED_MIB, charged_gpus
 from gpu_sharing.model import Node, Packing, Pending, Placed, Pod, Reason, Strategy, Why, Workload
@@ -72,6 +73,9 @@ class _Session:
         memories = [state.mib for state in self._nodes.values() if state.mib > UNLABELLED_MIB]
         self._smallest, self._largest = min(memories, default=None), max(memories, default=None)
         self._kinds: dict[tuple[PodRequest, frozenset[str] | None], int] = {}
+        self._changes = 0
+        """Of what is placed. Where it is the same, a pod that asks for the same finds no room for the same reason."""
+        self._refused: dict[tuple[int, str | None, bool], tuple[int, Why]] = {}
         self._placed: list[Placed] = []
         self._pending: list[Pending] = []
         self._waiting = [self._start(order, workload) for order, workload in enumerate(workloads)]
@@ -94,10 +98,16 @@ class _Session:
 
     def _round(self, waiting: list[_Waiting]) -> None:
         """Try everything that waits once, one batch after the other."""
-        while waiting:
-            turn = self._next(waiting)
-            if not self._attempt(turn) or not turn.pods:
-                waiting.remove(turn)
+        by_queue: dict[str | None, list[tuple[tuple[int, int, int], _Waiting]]] = {}
+        for candidate in waiting:
+            heappush(by_queue.setdefault(candidate.workload.queue, []), (candidate.key, candidate))
+        while by_queue:
+            queue = self._next({name: heap[0][1] for name, heap in by_queue.items()})
+            _, turn = heappop(by_queue[queue])
+            if self._attempt(turn) and turn.pods:
+                heappush(by_queue[queue], (turn.key, turn))
+            if not by_queue[queue]:
+                del by_queue[queue]
 
     def _start(self, order: int, workload: Workload) -> _Waiting:
         running = [pod for pod in workload.pods if pod.node is not None]
@@ -110,6 +120,7 @@ class _Session:
 
     def _run(self, workload: Workload, pod: Pod, state: NodeState, groups: Sequence[str]) -> None:
         state.add(pod, groups)
+        self._changes += 1
         self._placed.append(Placed(pod, state.node.name, tuple(groups)))
         self._charge(workload, state.charged(pod.request))
 
@@ -134,21 +145,20 @@ class _Session:
         self._pending += [Pending(pod, why) for pod in waiting.pods]
         return False
 
-    def _next(self, waiting: Sequence[_Waiting]) -> _Waiting:
-        best: dict[str, _Waiting] = {}
-        free = [candidate for candidate in waiting if candidate.workload.queue is None]
-        if free:
-            return min(free, key=lambda candidate: candidate.key)
-        for candidate in sorted(waiting, key=lambda candidate: candidate.key):
-            best.setdefault(str(candidate.workload.queue), candidate)
-        if len(best) == 1:
-            return next(iter(best.values()))
+    def _next(self, first: Mapping[str | None, _Waiting]) -> str | None:
+        """The queue whose turn it is; who keeps to none comes before all.
+
+        Args:
+            first: who is next, by queue.
+        """
+        if None in first or len(first) == 1:
+            return None if None in first else next(iter(first))
         requested = {}
-        for queue, candidate in best.items():
-            requested[queue] = NOTHING
+        for queue, candidate in first.items():
+            requested[str(queue)] = NOTHING
             for pod in candidate.batch:
-                requested[queue] = add(requested[queue], self._estimate(pod.request, self._smallest))
-        return best[self._ledger.first(requested)]
+                requested[str(queue)] = add(requested[str(queue)], self._estimate(pod.request, self._smallest))
+        return self._ledger.first(requested)
 
     def _attempt(self, waiting: _Waiting) -> bool:
         """Place the next batch whole, or none of it; then all pods that are left stay Pending."""
@@ -165,6 +175,7 @@ class _Session:
                 continue
             if before is not None:
                 self._nodes, self._ledger, self._placed = before
+                self._changes += 1
                 text = f"Only {count} of the {len(batch)} pods that must run together have room. {why.text}"
                 why = Why(Reason.GANG, text)
             self._pending += [Pending(remaining, why) for remaining in waiting.pods]
@@ -185,6 +196,15 @@ class _Session:
 
     def _place(self, workload: Workload, pod: Pod) -> Why | None:
         kind = self._kinds.setdefault((pod.request, pod.may_run_on), len(self._kinds))
+        like = (kind, workload.queue, workload.preemptible)
+        changes, why = self._refused.get(like, (-1, None))
+        if why is None or changes != self._changes:
+            why = self._try(workload, pod, kind)
+        if why is not None:
+            self._refused[like] = (self._changes, why)
+        return why
+
+    def _try(self, workload: Workload, pod: Pod, kind: int) -> Why | None:
         fitting = [state for state in self._nodes.values() if state.why_not(pod, kind) is None]
         idle = [state.idle for state in self._nodes.values() if state.node.gpus]
         extremes = (min(idle, default=0), max(idle, default=0))

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sharing.model import MigStrategy, Node, Packing, Pod, Reason, Strategy, Workload
+from gpu_sharing.model import MigStrategy, Node, Packing, Pod, Reason, Strategy, Why, Workload
 from gpu_sharing.nearest import nearest
+from gpu_sharing.node import NodeState
 from gpu_sharing.placement import place
 from gpu_sharing.queues import UNLIMITED, Queue
 from gpu_sharing.request import (
@@ -42,6 +43,22 @@ def _counts(packing: Packing) -> tuple[int, int]:
 
 def _on_gpus(packing: Packing) -> list[int]:
     return [len(gpu.shares) for use in packing.nodes for gpu in use.gpus if gpu.shares]
+
+
+def test_nodes_are_asked_once_for_pods_that_ask_for_the_same_and_find_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a cluster of thousands of nodes thousands of pods may wait: each of them asked every node."""
+    asked, why_not = [], NodeState.why_not
+
+    def counted(state: NodeState, pod: Pod, kind: int) -> Why | None:
+        asked.append(state.node.name)
+        return why_not(state, pod, kind)
+
+    monkeypatch.setattr(NodeState, "why_not", counted)
+    nodes = [Node(f"n{number}", 131000, 1, 1) for number in range(20)]
+    packing = place(nodes, [*_pods(MemoryShare(140000), 100), *_pods(MemoryShare(1), 1, "small")])
+    assert _counts(packing) == (1, 100)
+    assert len({unplaced.why for unplaced in packing.pending}) == 1
+    assert len(asked) < 20 * 10
 
 
 @pytest.mark.parametrize(
