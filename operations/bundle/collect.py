@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from pydantic import RootModel, model_validator
+
 from cluster.access.client import Cluster
 from cluster.access.lists import Reader
 from gpu_sharing.request import GPU_FRACTION, GPU_MEMORY, SCHEDULER
@@ -29,6 +31,7 @@ _NAMESPACED = {
     "daemonsets": "/apis/apps/v1/namespaces/{}/daemonsets",
     "jobs": "/apis/batch/v1/namespaces/{}/jobs",
 }
+_ALL_PODS = "all pods"
 _POLICIES = "/apis/admissionregistration.k8s.io"
 _CLUSTER_WIDE = {
     "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
@@ -50,6 +53,28 @@ _CLUSTER_WIDE = {
     "validatingadmissionpolicybindings": f"{_POLICIES}/v1/validatingadmissionpolicybindings",
 }
 """Kinds of this cluster that concern shared GPUs. No Secrets and no ConfigMaps: these hold what others put there."""
+
+
+class _Object(RootModel[dict[str, Any] | None]):
+    """An object without what no bundle has: those of a large cluster are in memory all at once."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _slim(cls, content: dict[str, Any]) -> dict[str, Any]:
+        content["metadata"].pop("managedFields", None)
+        (content.get("status") or {}).pop("images", None)
+        return content
+
+
+class _Tenant(RootModel[dict[str, Any] | None]):
+    """A pod that shares a GPU; None for any other."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _if_it_shares(cls, pod: dict[str, Any]) -> dict[str, Any] | None:
+        annotations = pod["metadata"].get("annotations") or {}
+        shares = any(key in annotations for key in (GPU_FRACTION, GPU_MEMORY))
+        return pod if shares or (pod.get("spec") or {}).get("schedulerName") == SCHEDULER else None
 
 
 @dataclass
@@ -81,7 +106,7 @@ def collect(cluster: Cluster, namespaces: Iterable[str], cleaner: Cleaner, repor
     collected = Collected()
     report(f"Objects of {', '.join(names)}, and those of the cluster that concern shared GPUs")
     paths = {f"{kind}.{name}": path.format(name) for name in names for kind, path in _NAMESPACED.items()}
-    lists = _read(cluster, paths | _CLUSTER_WIDE | {"nodes": "/api/v1/nodes", "all pods": "/api/v1/pods"}, collected)
+    lists = _read(cluster, paths | _CLUSTER_WIDE | {"nodes": "/api/v1/nodes", _ALL_PODS: "/api/v1/pods"}, collected)
     pods = [pod for name in names for pod in lists.get(f"pods.{name}", ())]
     for what, objects in sorted(lists.items()):
         match what:
@@ -89,7 +114,7 @@ def collect(cluster: Cluster, namespaces: Iterable[str], cleaner: Cleaner, repor
                 cleaned = [cleaner.node(node) for node in objects]
             case "all pods":
                 what = "pods-that-share-gpus"  # noqa: PLW2901 - the file's name
-                cleaned = [cleaner.tenant(pod) for pod in objects if _tenant(pod, names)]
+                cleaned = [cleaner.tenant(pod) for pod in objects if pod["metadata"]["namespace"] not in names]
             case _:
                 cleaned = [cleaner.component(manifest) for manifest in objects]
         if cleaned:
@@ -104,20 +129,14 @@ def _keep(collected: Collected, file: str, what: str, objects: list[Json]) -> No
     collected.files[file] = json.dumps(objects[:OBJECTS], indent=1).encode()
 
 
-def _read(cluster: Cluster, paths: Mapping[str, str], collected: Collected) -> dict[str, tuple[dict[str, Any], ...]]:
+def _read(cluster: Cluster, paths: Mapping[str, str], collected: Collected) -> dict[str, list[dict[str, Any]]]:
     with Reader(cluster) as reader:
-        answers = {what: reader.objects(what, path, dict[str, Any]) for what, path in paths.items()}
-        lists = {what: answer() for what, answer in answers.items()}
+        answers = {
+            what: reader.objects(what, path, _Tenant if what == _ALL_PODS else _Object) for what, path in paths.items()
+        }
+        lists = {what: [each.root for each in answer() if each.root is not None] for what, answer in answers.items()}
     collected.left_out += map(str, reader.unseen)
     return lists
-
-
-def _tenant(pod: Mapping[str, Any], components: Iterable[str]) -> bool:
-    metadata = pod["metadata"]
-    if metadata["namespace"] in components:
-        return False
-    shares = any(key in (metadata.get("annotations") or {}) for key in (GPU_FRACTION, GPU_MEMORY))
-    return shares or (pod.get("spec") or {}).get("schedulerName") == SCHEDULER
 
 
 def _logs(

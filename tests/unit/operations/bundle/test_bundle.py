@@ -4,10 +4,12 @@ import json
 import shutil
 import stat
 import tarfile
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from typer.testing import CliRunner
 
@@ -21,7 +23,7 @@ from operations.doctor.hosts.answer import HostLookError, HostReport
 from operations.exit_status import ExitStatus
 from operations.redaction import HIDDEN
 from testbed.stacks import STACK_FILES, changed, jetson, of_hosts_alone
-from tests.support.api_server import Answer, ApiServer, kubeconfig, node, write_kubeconfig
+from tests.support.api_server import Answer, ApiServer, connected, kubeconfig, node, write_kubeconfig
 from tests.support.hosts.examinations import jetson_examination
 from tests.support.hosts.examinations import reports as hosts_reports
 
@@ -88,6 +90,30 @@ MIIEpAIBAAKCAQEA
 -----END RSA PRIVATE KEY-----
 ERROR_LIBRARY_NOT_FOUND at 10:42:07
 """
+
+
+def test_pods_that_share_no_gpu_are_not_in_memory_all_at_once() -> None:
+    """A cluster may have tens of thousands of them."""
+    shop = _pod("shop", "web", schedulerName="default", volumes=[{"name": f"v{number}"} for number in range(20)])
+    del shop["metadata"]["annotations"]["gpu-memory"]
+    pages, page = 20, [shop] * 500
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        number = int(request.url.params.get("continue") or 1)
+        after = {"continue": str(number + 1)} if number < pages else {}
+        return httpx2.Response(
+            200, json={"items": page if request.url.path == "/api/v1/pods" else [], "metadata": after}
+        )
+
+    size = len(json.dumps(page)) * pages
+    tracemalloc.start()
+    try:
+        collected = collect(connected(answer), ["kai-scheduler"], Cleaner(), lambda _: None)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (collected.files, collected.left_out) == ({}, [])
+    assert most < size
 
 
 @pytest.fixture
