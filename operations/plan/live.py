@@ -3,11 +3,12 @@
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from cluster.access.answers import Node as LiveNode
 from cluster.access.answers import Pod as LivePod
 from cluster.preflight.sharing import shares_memory
-from cluster.snapshot import NODES, PODS, PodGroup, Snapshot
+from cluster.snapshot import NODES, POD_GROUPS, PODS, QUEUES, PodGroup, Snapshot
 from cluster.snapshot import Queue as LiveQueue
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import read_label, shared_mib
@@ -36,9 +37,7 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
     for unseen in snapshot.unseen:
         if unseen.what in {NODES, PODS}:
             raise OperationError(f"The cluster's {unseen.what} can't be read: {unseen.why}")
-    remarks = [f"Not looked at: {unseen.what} ({unseen.why})" for unseen in snapshot.unseen]
-    if snapshot.claiming:
-        remarks.append(not_counted(len(snapshot.claiming)))
+    remarks = [not_counted(len(snapshot.claiming))] if snapshot.claiming else []
     platform = settings.platform if settings else None
     unified = {*platform.jetsons, *platform.unified_memory_nodes} if platform else set()
     machines = []
@@ -64,6 +63,7 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
         placement or strategy,
         tuple(read.workloads()),
         remarks=(*remarks, *read.remarks),
+        warnings=tuple(f"{unseen.what} could not be read: {unseen.why}" for unseen in snapshot.unseen),
     )
 
 
@@ -116,6 +116,10 @@ class _Pods:
     remarks: list[str] = field(default_factory=list)
     _accepted: dict[str, frozenset[str] | None] = field(default_factory=dict)
 
+    @cached_property
+    def _unseen(self) -> Collection[str]:
+        return {unseen.what for unseen in self.snapshot.unseen}
+
     def workloads(self) -> Iterator[Workload]:
         """In the order of their creation; who runs comes with its place."""
         members: dict[tuple[str, str], list[LivePod]] = {}
@@ -131,13 +135,15 @@ class _Pods:
     def _workload(self, group: PodGroup | None, pod: LivePod, planned: list[Pod]) -> Workload:
         of_kai = self.snapshot.of_kai(pod)
         if not of_kai or group is None:
-            if of_kai and any(planned_pod.node is None for planned_pod in planned):
+            waits = of_kai and any(planned_pod.node is None for planned_pod in planned)
+            if waits and POD_GROUPS not in self._unseen:
                 self.remarks.append(f"{planned[0].name}: KAI has made no pod group of it yet, so no queue is kept to.")
             return Workload(tuple(planned))
         priority = PRIORITIES.get(group.priority_class, PRIORITIES[TRAIN])
         return Workload(
             tuple(planned),
-            group.queue or None,
+            # A queue that may not be read is no queue that is missing.
+            (group.queue or None) if QUEUES not in self._unseen else None,
             priority,
             is_preemptible(group.preemptibility, priority),
             group.min_member,

@@ -52,6 +52,7 @@ class Scene:
         workloads: what is there already.
         fractions: whether KAI's admission lets pods with fractions through.
         remarks: what a person should know about it.
+        warnings: why the answer may be wrong.
     """
 
     machines: tuple[Machine, ...]
@@ -60,6 +61,7 @@ class Scene:
     workloads: tuple[Workload, ...] = ()
     fractions: bool = True
     remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def with_remarks(self, remarks: Sequence[str]) -> Self:
         """The same, with more to say."""

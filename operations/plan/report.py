@@ -99,8 +99,10 @@ class PlanReport(_Answer):
     nodes: list[NodeReport]
     pods: list[PodReport]
     nearest: list[NearestReport] = Field(description="For workloads with Pending pods, where a smaller request helps.")
-    warnings: list[str] = Field(description="What is wrong with the cluster or the plan: the exit status is 4.")
-    remarks: list[str] = Field(description="What the plan could not look at, or left out.")
+    warnings: list[str] = Field(
+        description="What is wrong with the cluster or the plan, or could not be read: the exit status is 4."
+    )
+    remarks: list[str] = Field(description="What the plan does not look at, or left out.")
 
 
 def plan(scene: Scene, workloads: Sequence[Workload]) -> PlanReport:
@@ -145,7 +147,7 @@ def plan(scene: Scene, workloads: Sequence[Workload]) -> PlanReport:
         nodes=uses,
         pods=[*placed, *pending],
         nearest=list(_nearest(waiting[:searched], workloads, packed)),
-        warnings=list(_warnings(packing, uses)),
+        warnings=[*scene.warnings, *_warnings(packing, uses)],
         remarks=[*scene.remarks, *_not_searched(waiting[searched:])],
     )
 

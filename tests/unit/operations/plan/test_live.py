@@ -10,9 +10,10 @@ from cluster.access.lists import Unseen
 from cluster.snapshot import BindRequest, Config, PodGroup, Queue, Snapshot
 from gpu_sharing.model import Strategy
 from operations.errors import OperationError
+from operations.exit_status import ExitStatus
 from operations.plan.live import scene_of_cluster
 from operations.plan.machines import Scene
-from operations.plan.report import PlanReport, plan, text
+from operations.plan.report import PlanReport, plan, status, text
 from testbed.stacks import jetson, parse
 
 _QUEUE = {"metadata": {"name": "default-queue"}, "spec": {"resources": {"gpu": {"quota": 0, "limit": 0.75}}}}
@@ -257,9 +258,21 @@ def test_settings_say_which_nodes_share_their_memory_and_the_strategy() -> None:
 
 
 def test_what_cant_be_read_is_said_or_ends_the_plan() -> None:
-    assert _scene(unseen=(Unseen("KAI's queues", "no right"),)).remarks == ("Not looked at: KAI's queues (no right)",)
+    answer = _plan(unseen=(Unseen("KAI's queues", "no right"),))
+    assert answer.warnings == ["KAI's queues could not be read: no right"]
+    assert status(answer, require_all=False) is ExitStatus.WARNINGS
     with pytest.raises(OperationError, match="The cluster's pods can't be read: no right"):
         _scene(unseen=(Unseen("pods", "no right"),))
+
+
+def test_a_queue_that_may_not_be_read_is_none_that_is_missing() -> None:
+    waiting, unseen = {"pod_groups": (_group("pg-p"),)}, (Unseen("KAI's queues", "no right"),)
+    assert _plan(_pod("p"), **waiting).pods[0].reason == "queue-unknown"
+    assert _plan(_pod("p"), **waiting, unseen=unseen).running == 1
+
+
+def test_a_pod_group_that_may_not_be_read_is_none_that_kai_has_not_made() -> None:
+    assert _plan(_pod("p"), unseen=(Unseen("KAI's pod groups", "no right"),)).remarks == []
 
 
 def test_nothing_that_a_pod_asks_for_commands_the_terminal() -> None:
