@@ -322,15 +322,11 @@ class Facts:
 
     @cached_property
     def pending_of_kai(self) -> tuple[Pod, ...]:
-        """Pods for KAI that are on no node, and were given time."""
+        """Pods for which KAI looks for a node, and was given time."""
         return tuple(
             pod
             for pod in self.snapshot.pods
-            if pod.scheduler == self.scheduler_name
-            and not pod.node
-            and not pod.ended
-            and not pod.deleted
-            and not self.is_young(pod)
+            if pod.scheduler == self.scheduler_name and pod.may_be_placed and not pod.ended and not self.is_young(pod)
         )
 
     @cached_property

@@ -132,3 +132,11 @@ def test_a_pod_with_several_gpus_is_looked_for_in_each_of_its_groups(api: ApiSer
     assert (judged.finding.subject.name, len(judged.finding.evidence)) == ("two", 1)
     assert judged.finding.evidence[0].startswith("label runai-gpu-group=nobody:")
     assert {"group/nobody", f"group/{GROUP}"} <= judged.finding.about
+
+
+def test_a_pod_with_scheduling_gates_does_not_wait_for_kai(api: ApiServer, tmp_path: Path) -> None:
+    """It waits for whoever set the gate, such as Kueue: no scheduler looks at it."""
+    world = well()
+    do.waits("Scheduling is blocked due to non-empty scheduling gates", queue="gone")(world)
+    world.one("pods", "waits")["status"]["conditions"][0]["reason"] = "SchedulingGated"
+    assert fired(world.diagnosis(api, tmp_path)) == {}
