@@ -1,11 +1,11 @@
 """Why a pod waits, in the words of whoever says so: KAI's binder, the scheduler, or the kubelet. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from cluster.access.answers import Pod
+from cluster.access.answers import ContainerStatus, Pod
 from cluster.snapshot import BindRequest, PodGroup
 
 
@@ -44,7 +44,8 @@ def said_of(pod: Pod, group: PodGroup | None = None, request: BindRequest | None
         if words and condition.type == "PodScheduled" and condition.status == "False" and not pod.node:
             yield Said("scheduler", words, f"{where} status.conditions[PodScheduled]", condition.since)
     if words := kubelet_says(pod):
-        yield Said("kubelet", words, f"{where} status.containerStatuses", scheduled_since(pod))
+        field = "initContainerStatuses" if _waits(pod.init_statuses) else "containerStatuses"
+        yield Said("kubelet", words, f"{where} status.{field}", scheduled_since(pod))
     if group is None or pod.node:
         return
     for scheduling_condition in group.scheduling_conditions:
@@ -62,7 +63,11 @@ def scheduler_says(pod: Pod, group: PodGroup | None = None) -> str:
 
 def kubelet_says(pod: Pod) -> str:
     """Why a pod's containers do not run, in the kubelet's words; empty where it says nothing."""
-    for status in pod.statuses:
+    return _waits(pod.init_statuses) or _waits(pod.statuses)
+
+
+def _waits(statuses: Iterable[ContainerStatus]) -> str:
+    for status in statuses:
         waiting = status.state.get("waiting")
         if waiting is not None and waiting.reason:
             return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason

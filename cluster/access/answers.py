@@ -292,6 +292,10 @@ class Pod(Answer):
     reason: str = Field(default="", validation_alias=AliasPath("status", "reason"))
     message: str = Field(default="", validation_alias=AliasPath("status", "message"))
     statuses: list[ContainerStatus] = Field(default=[], validation_alias=AliasPath("status", "containerStatuses"))
+    init_statuses: list[ContainerStatus] = Field(
+        default=[], validation_alias=AliasPath("status", "initContainerStatuses")
+    )
+    """Of those that run before, and of sidecars: while one of them waits, the others say only that they wait."""
 
     @property
     def group(self) -> str:

@@ -58,14 +58,17 @@ class Cleaner:
         kept_status = {
             key: status[key] for key in ("phase", "reason", "message", "conditions", "startTime") if key in status
         }
-        states = [
-            {
-                key: container_status[key]
-                for key in ("name", "ready", "restartCount", "state", "lastState")
-                if key in container_status
-            }
-            for container_status in status.get("containerStatuses") or ()
-        ]
+        states = {
+            kind: [
+                {
+                    key: container_status[key]
+                    for key in ("name", "ready", "restartCount", "state", "lastState")
+                    if key in container_status
+                }
+                for container_status in status.get(kind) or ()
+            ]
+            for kind in ("initContainerStatuses", "containerStatuses")
+        }
         named = {
             key: metadata[key]
             for key in ("name", "namespace", "creationTimestamp", "deletionTimestamp")
@@ -76,7 +79,7 @@ class Cleaner:
             {
                 "metadata": named | _known_keys(metadata) | {"ownerReferences": owners},
                 "spec": kept,
-                "status": kept_status | {"containerStatuses": states},
+                "status": kept_status | states,
             }
         )
 

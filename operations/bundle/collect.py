@@ -149,7 +149,8 @@ def _logs(
     containers = [
         (pod["metadata"]["namespace"], pod["metadata"]["name"], status["name"], previous)
         for pod in pods
-        for status in (pod.get("status") or {}).get("containerStatuses") or ()
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for status in (pod.get("status") or {}).get(kind) or ()
         for previous in ((False, True) if status.get("restartCount") else (False,))
     ]
     if len(containers) > LOGS:

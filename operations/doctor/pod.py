@@ -174,7 +174,7 @@ def _statements(facts: Facts, pod: Pod) -> Iterator[str]:
         yield f"status: {pod.reason}: {pod.message}"
     yield from (
         f"container {status.name}: {state.reason}: {state.message}"
-        for status in pod.statuses
+        for status in (*pod.init_statuses, *pod.statuses)
         for kind, state in status.state.items()
         if kind != "running" and (state.reason or state.message)
     )

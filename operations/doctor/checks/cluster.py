@@ -94,7 +94,7 @@ def _pods_do_not_start(facts: Facts) -> Iterator[Finding]:
     for pod in facts.snapshot.pods:
         if pod.namespace not in places or pod.deleted:
             continue
-        for status in pod.statuses:
+        for status in (*pod.init_statuses, *pod.statuses):
             waits = status.state.get("waiting")
             if waits is None or waits.reason not in _CANT_START:
                 continue

@@ -150,7 +150,7 @@ def _not_starting(facts: Facts) -> Iterator[tuple[Pod, tuple[str, ...]]]:
             continue
         waits = tuple(
             f"container {status.name}: {state.reason}: {state.message}"
-            for status in pod.statuses
+            for status in (*pod.init_statuses, *pod.statuses)
             for kind, state in status.state.items()
             if kind == "waiting" and state.message
         )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cluster.access.answers import Pod
+from cluster.access.answers import ContainerStatus, Pod
 from cluster.pending import kubelet_says, said_of, scheduler_says
 from cluster.snapshot import BindRequest, PodGroup
 
@@ -44,6 +44,16 @@ def test_a_groups_reasons_stand_before_its_conditions_own_words() -> None:
 
 def test_a_condition_that_does_not_hold_says_nothing() -> None:
     assert scheduler_says(_pod(), _group(status="False", message="old words")) == ""
+
+
+def test_while_an_init_container_waits_the_others_words_say_nothing() -> None:
+    pod = _pod(node="jetson-1", waiting={"reason": "PodInitializing"})
+    fails = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
+    init = [ContainerStatus.model_validate({"name": name, "state": state}) for name, state in (("a", {}), ("b", fails))]
+    [said] = said_of(pod.model_copy(update={"init_statuses": init}))
+    assert said.words == "CrashLoopBackOff: back-off 5m0s"
+    assert said.proof == "Pod robots/a status.initContainerStatuses"
+    assert kubelet_says(pod) == "PodInitializing"
 
 
 def test_on_its_node_a_pod_waits_in_the_kubelets_words_alone() -> None:

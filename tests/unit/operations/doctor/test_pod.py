@@ -101,6 +101,19 @@ def test_where_no_check_knows_more_the_sentence_has_the_words_that_status_shows(
     assert verdict.sentence == "Pod default/plain is Pending on node cpu-1: ImagePullBackOff: no such image"
 
 
+def test_an_init_container_that_does_not_start_says_why(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    there = fraction("stuck", node="jetson-1", phase="Pending")
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    there["status"]["initContainerStatuses"] = [{"name": "fetch", "ready": False, "state": waiting}]
+    there["status"]["containerStatuses"] = [
+        {"name": "main", "ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
+    ]
+    world.lists["pods"].append(there)
+    verdict = _why(world, "stuck", api, tmp_path)
+    assert (verdict.code, verdict.evidence[0]) == ("KA0712", "container fetch: ImagePullBackOff: no such image")
+
+
 def test_a_container_that_does_not_start_says_why(api: ApiServer, tmp_path: Path) -> None:
     world = well()
     there = fraction("fails", node="jetson-1", phase="Pending")
