@@ -19,6 +19,8 @@ _IN_PODS = frozenset({"device_mounts", "images", "node_names", "runtime_classes"
 """Names of checks whose fields have other meanings elsewhere."""
 _ALONE = frozenset({"privileged", "hostProcess", "hostPort", "procMount"})
 """Last keys that say it all without the keys before them."""
+_REQUIRED = ("path", "driver", "repository")
+"""Keys without which Kubernetes takes no hostPath, flexVolume and gitRepo."""
 _TOLD: dict[str, Callable[[object], object]] = {
     "device_mounts": told_path,
     "host_paths": lambda value: told_path(dict_of(value).get("path", value)),
@@ -146,6 +148,9 @@ def _below(path: Path, value: object, steps: tuple[str, ...], *, whole: bool) ->
     if isinstance(value, list) and (steps or not whole):
         for index, item in enumerate(value):
             yield from _below((*path, index), item, steps, whole=whole)
+    elif not steps and isinstance(value, dict) and "enabled" in value and not any(map(value.get, _REQUIRED)):
+        # A section of a chart's values: it is what its switch says.
+        yield (*path, "enabled"), value["enabled"]
     elif not steps:
         yield path, value
     elif isinstance(value, dict) and steps[0] in value:

@@ -5,6 +5,7 @@ patches. Every key of every object is indexed once; rules look keys up.
 """
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,9 +29,16 @@ COMMANDS = ("Command", "CopyToRemote", "CopyFile")
 _SCHEMAS = frozenset({"openAPIV3Schema", "validation"})
 """Where a CustomResourceDefinition describes fields instead of setting them."""
 _DOTTED = frozenset(
-    {"privileged", "hostnetwork", "hostpid", "hostipc", "hostpath", "hostport", "procmount", "nodename"}
+    {
+        *("privileged", "hostnetwork", "hostpid", "hostipc", "hostpath", "hostport", "procmount", "nodename"),
+        "nvidia_visible_devices",
+    }
 )
 """Fields that count as set where a dotted name ends in them; a file's name may end in other words."""
+_SPARK_HOST_PATH = re.compile(r"^spark\..*\.volumes\.hostPath\..*\.options\.path$")
+"""By such a name Spark mounts a folder of the node."""
+_SWITCHED = re.compile(r"^(?:use|enable)(?=[A-Z])")
+"""What names of switches in charts begin with, such as `useHostNetwork`."""
 _COMPOSE = frozenset({"name", "version", "services", "networks", "volumes", "configs", "secrets", "include", "models"})
 """The keys of a compose file; Docker takes no others, but for those that begin with `x-`."""
 MUTATING = ("MutatingAdmissionPolicy", "MutatingPolicy", "NamespacedMutatingPolicy")
@@ -312,12 +320,13 @@ def _key(path: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _field_name(key: str) -> str:
-    """The field that a key sets: itself, the end of a dotted name, or what Kyverno's `+(key)` adds."""
+    """The field that a key sets: itself, the end of a dotted name, what a chart's switch or Kyverno's `+(key)` adds."""
     if key.startswith("+(") and key.endswith(")"):
         key = key[2:-1]
-    if "." in key and "/" not in key and key.rpartition(".")[2].casefold() in _DOTTED:
-        key = key.rpartition(".")[2]
-    return key.casefold()
+    if _SPARK_HOST_PATH.search(key):
+        return "hostpath"
+    end = _SWITCHED.sub("", "" if "/" in key else key.rpartition(".")[2]).casefold()
+    return end if end in _DOTTED else key.casefold()
 
 
 def _index_patch(document: Document, path: Path, node: dict[str, object]) -> None:

@@ -31,6 +31,16 @@ _PRIVILEGE = re.compile(
     """,
     re.VERBOSE,
 )
+_SETTINGS = re.compile(
+    r"""^[ \t-]*(?:[\w.]{1,99}\.)?["']?(?:privileged|host_?(?:network|pid|ipc))["']?[ \t]*[:=][ \t]+true[ \t]*,?\r?$
+    | ^[ \t-]*["']?hostPath["']?[ \t]*:[ \t]*(?:\r?$|\{)
+    | ["']hostPath["'][ \t]*:[ \t]*\{
+    | ^[ \t]*\[\[[\w.]{1,99}\.host_path\]\]
+    | \bspark\.[\w.]{1,99}\.volumes\.hostPath\.
+    """,
+    re.VERBOSE | re.MULTILINE | re.IGNORECASE,
+)
+"""Settings of pods in templates, TOML, Python and properties, as lines or objects; in a sentence they say nothing."""
 _REMOTE = re.compile(
     r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}\s-[fk]\s*+=?\s*+['\"]?(?:https?://|<\(\s*+(?:curl|wget)\b)"
     r"|--filename[= ]['\"]?https?://"
@@ -76,7 +86,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     for path, text in _scripts(document):
         if option := host_power_of_command(text):
             yield Violation((*path, TEXT), Told(option), _HOST_WHY, _HOST_REMEDY)
-        elif match := _PRIVILEGE.search(text):
+        elif match := _PRIVILEGE.search(text) or _SETTINGS.search(text):
             yield Violation((*path, TEXT), Told(match.group().strip()))
         if _REMOTE.search(text) or _PIPED.search(text):
             yield Violation(
@@ -115,15 +125,18 @@ def _command_before(text: str, match: re.Match[str]) -> str:
 
 
 def _scripts(document: Document) -> Iterator[tuple[Path, str]]:
-    """Text that runs: commands of containers as one line, strings that call a tool, templates of manifests."""
-    applies = _APPLIES.search(document.text) or "apiVersion:" in document.text
-    for path, text in document.strings.items() if applies else ():
-        if path[-1] != "description" and path[-2:-1] not in _WORDS and (_APPLIES.search(text) or "apiVersion:" in text):
+    """Text that runs: commands of containers as one line, strings that call a tool or set up pods, templates."""
+    for path, text in document.strings.items() if _runs(document.text) else ():
+        if path[-1] != "description" and path[-2:-1] not in _WORDS and _runs(text):
             yield path, text
     for field in document.fields("command", "args"):
         text = " ".join(part for part in list_of(field.value) if isinstance(part, str))
-        if _APPLIES.search(text):
+        if _runs(text):
             yield field.path, text
+
+
+def _runs(text: str) -> bool:
+    return "apiVersion:" in text or any(pattern.search(text) for pattern in (_APPLIES, _SETTINGS))
 
 
 RULE = Rule(
