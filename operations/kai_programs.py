@@ -67,7 +67,7 @@ def _said(chosen: str, settings: StackSettings, *, official_chart: bool) -> str:
             "KAI_PROGRAMS needs KAI's own chart, which can't be reached from here, and our stand-in has neither its "
             "RBAC nor its CRDs. Say where a copy lies: kai.chart.source in the stack file, a folder or an archive."
         )
-    programs = chosen if chosen == toolchain.IMAGES else str(Path(chosen).expanduser().resolve())
+    programs = chosen if chosen == toolchain.IMAGES else str(Path(os.path.expanduser(chosen)).resolve())
     for name in NAMES:
         image = kai.image(settings, name)
         if image is None and programs == toolchain.IMAGES:

@@ -86,7 +86,7 @@ def open_target(stack: str, *, start: bool = True, simulator_only: bool = False)
         environment = toolchain.environment(_programs(project))
         if chosen := own_kubeconfig():
             # Not every shell expands `make up KUBECONFIG=~/.kube/config`, and the Kubernetes provider does not either.
-            environment["KUBECONFIG"] = os.pathsep.join(str(Path(p).expanduser()) for p in chosen.split(os.pathsep))
+            environment["KUBECONFIG"] = os.pathsep.join(os.path.expanduser(p) for p in chosen.split(os.pathsep))
         yield Target(stack, settings, project, environment, ())
         return
     say(
@@ -170,7 +170,7 @@ def own_kubeconfig() -> str | None:
     """KUBECONFIG, unless it names a simulator's: whoever exported that for kubectl still means the simulator."""
     chosen = os.environ.get("KUBECONFIG")
     simulators = (ROOT / ".simulator").resolve()
-    return None if chosen and Path(chosen).expanduser().resolve().is_relative_to(simulators) else chosen
+    return None if chosen and Path(os.path.expanduser(chosen)).resolve().is_relative_to(simulators) else chosen
 
 
 @dataclass(frozen=True)

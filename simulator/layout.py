@@ -1,5 +1,6 @@
 """Where everything lies inside the simulator's one folder."""
 
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ class Layout:
     @classmethod
     def of(cls, folder: Path) -> "Layout":
         """The layout of `folder`, which need not exist."""
-        return cls(folder.expanduser().resolve())
+        return cls(Path(os.path.expanduser(folder)).resolve())
 
     @property
     def lock(self) -> Path:

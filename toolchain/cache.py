@@ -34,7 +34,7 @@ def root() -> Path:
 def location() -> Path:
     """The folder that KAI_ANYWHERE_CACHE names, or the user's own."""
     chosen = os.environ.get(LOCATION_VARIABLE)
-    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("kai-anywhere")
+    return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_cache_path("kai-anywhere")
 
 
 def entry_name(name: str, version: str, *content: object) -> str:

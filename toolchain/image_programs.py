@@ -110,7 +110,9 @@ def program_of(image: str, programs: str) -> ImageProgram:
     Raises:
         ToolchainError: It can't be had, or this machine can't run it.
     """
-    return from_image(image) if programs == IMAGES else from_folder(image, Path(programs).expanduser().absolute())
+    return (
+        from_image(image) if programs == IMAGES else from_folder(image, Path(os.path.expanduser(programs)).absolute())
+    )
 
 
 def from_folder(image: str, folder: Path) -> ImageProgram:

@@ -112,7 +112,7 @@ def is_verified(chosen: ChosenContext) -> bool:
 
 def standalone(chosen: ChosenContext) -> dict[str, Any]:
     """A kubeconfig with one context that means the same wherever it lies."""
-    folder = Path(chosen.file).expanduser().absolute().parent
+    folder = Path(os.path.expanduser(chosen.file)).absolute().parent
     context = dict(_entry(chosen.content, "context", chosen.name))
     cluster, user = str(context["cluster"]), str(context["user"])
     return {

@@ -115,7 +115,7 @@ class Connection:
         try:
             parameters = client_adapter.ConnectionParams(timeout=timeout).httpx_params(chosen.config)
             if isinstance(parameters["auth"], client_adapter.ExecAuth):
-                folder = Path(chosen.file).expanduser().absolute().parent
+                folder = Path(os.path.expanduser(chosen.file)).absolute().parent
                 parameters["auth"] = LoginProgram(chosen.login, folder, parameters["verify"])
             _set_protocols_once(parameters["verify"])
             proxy = chosen.proxy or proxy_of(chosen.config.cluster.server, os.environ)

@@ -12,6 +12,7 @@ A password, a credential plugin's environment and the older `auth-provider` have
 import base64
 import binascii
 import hashlib
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +32,7 @@ def owner(file: str, context: str) -> str:
         file: the kubeconfig, as the user wrote it.
         context: the context's name.
     """
-    place = Path(file).expanduser().absolute()
+    place = Path(os.path.expanduser(file)).absolute()
     return hashlib.sha256(f"{place}\0{context}".encode()).hexdigest()[:16]
 
 

@@ -57,7 +57,7 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
     """
     chosen = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     names = [chosen] if kubeconfig else [name for name in chosen.split(os.pathsep) if name]
-    files = {name: _read(name) for name in names if Path(name).expanduser().is_file()}
+    files = {name: _read(name) for name in names if Path(os.path.expanduser(name)).is_file()}
     if not files:
         raise ClusterUnreachableError(
             f"No kubeconfig at {chosen}.\n"
@@ -100,7 +100,7 @@ def in_cluster(folder: str = SERVICE_ACCOUNT) -> ChosenContext:
 
 
 def _read(name: str) -> tuple[KubeConfig, Mapping[str, Any]]:
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     try:
         content = _sections(yaml.safe_load(path.read_text(encoding="utf-8")))
         return KubeConfig.from_dict(content, path), content
@@ -128,4 +128,4 @@ def _single(name: str, config: KubeConfig, context: str) -> SingleConfig:
                 f"Correct it with: kubectl --kubeconfig {name} config set-context {context} --{kind} NAME"
             )
     user = config.users[entry.user or ""]
-    return SingleConfig(context, entry, config.clusters[entry.cluster], user, Path(name).expanduser())
+    return SingleConfig(context, entry, config.clusters[entry.cluster], user, Path(os.path.expanduser(name)))

@@ -1,5 +1,6 @@
 """A Helm chart as it lies on disk: a folder, or an archive."""
 
+import os
 import tarfile
 import zlib
 from collections.abc import Mapping
@@ -65,7 +66,7 @@ def read_chart(path: Path) -> Chart:
         OperationError: if it is neither.
     """
     # zsh hands on `CHART=~/chart.tgz` as it is.
-    path = path.expanduser()
+    path = Path(os.path.expanduser(path))
     if not path.exists():
         raise OperationError(f"There is no {path}. {_GIVE}")
     files = _folder(path) if path.is_dir() else _archive(path)

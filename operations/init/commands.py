@@ -1,5 +1,6 @@
 """`init`: asks what nobody said, and writes the repository."""
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -38,7 +39,7 @@ def init(  # noqa: PLR0913, PLR0917 - one option for each thing that can be chos
         repository=source,
         version=version or f"v{project_version()}",
     )
-    place = folder.expanduser().resolve()
+    place = Path(os.path.expanduser(folder)).resolve()
     if place.is_relative_to(ROOT):
         raise OperationError(
             f"{place} is in the checkout of kai-anywhere itself. Nothing was written. Give a folder elsewhere."

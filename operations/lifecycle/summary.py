@@ -1,8 +1,8 @@
 """The short text at the end of `make up`: what runs where, what is simulated, what to try next."""
 
+import os
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 
 from rich import box
 from rich.table import Table
@@ -123,7 +123,7 @@ def _node_table(settings: StackSettings, nodes: Mapping[str, Node]) -> Table:
 def _next_steps(stack: str, settings: StackSettings, kubeconfig: str, *, simulated: bool, runs_kai: bool) -> list[str]:
     steps = [
         'eval "$(make env)"   # pulumi, kubectl and the Python environment on PATH',
-        f"export KUBECONFIG={shlex.quote(str(Path(kubeconfig).expanduser()))}",
+        f"export KUBECONFIG={shlex.quote(os.path.expanduser(kubeconfig))}",
     ]
     fraction = "kubectl apply -f examples/fraction.yaml   # a pod that asks for 4 GiB of a GPU"
     if not simulated:

@@ -50,6 +50,14 @@ def test_without_any_of_the_files_there_is_no_cluster(tmp_path: Path, monkeypatc
         choose_context()
 
 
+def test_the_home_folder_of_nobody_holds_no_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "~no-such-user/.kube/config")
+    with pytest.raises(ClusterUnreachableError, match="No kubeconfig at ~no-such-user/"):
+        choose_context()
+    with pytest.raises(ClusterUnreachableError, match="No kubeconfig at ~no-such-user/"):
+        choose_context("~no-such-user/.kube/config")
+
+
 def test_a_file_in_the_settings_wins_over_the_environment(two_files: tuple[str, str]) -> None:
     assert choose_context(two_files[1]).name == "lab"
 
