@@ -7,7 +7,9 @@ import re
 import shutil
 import tarfile
 import threading
+import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlsplit
@@ -25,6 +27,9 @@ _CONNECT_SECONDS = 3.0
 _READ_SECONDS = 30.0
 _PROBE_SECONDS = 4.0
 _CHUNK_BYTES = 1 << 18
+_PAUSES: tuple[float, ...] = (2, 10, 30)
+"""How long to wait before a file is asked for again, each time: what else there is, a build, takes many minutes."""
+_TOO_MANY_REQUESTS = 429
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
@@ -140,19 +145,17 @@ def _text(url: str) -> str:
     import httpx2  # noqa: PLC0415 - see above
 
     timeout = httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
-    try:
-        return httpx2.get(url, timeout=timeout, follow_redirects=True).raise_for_status().text
-    except httpx2.HTTPError as error:
-        raise DownloadUnavailableError(f"{url}: {_reason(error)}") from error
+    return _insisted(url, lambda: httpx2.get(url, timeout=timeout, follow_redirects=True).raise_for_status().text)
 
 
 def _stream(url: str, target: Path, title: str) -> str:
     """Write an address's body to a file and give its SHA-256."""
     import httpx2  # noqa: PLC0415 - see above
 
-    digest = hashlib.sha256()
     timeout = httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
-    try:
+
+    def once() -> str:
+        digest = hashlib.sha256()
         with httpx2.stream("GET", url, timeout=timeout, follow_redirects=True) as response:
             response.raise_for_status()
             total = int(response.headers.get("Content-Length", "0"))
@@ -161,9 +164,33 @@ def _stream(url: str, target: Path, title: str) -> str:
                     file.write(chunk)
                     digest.update(chunk)
                     advance(len(chunk))
-    except httpx2.HTTPError as error:
-        raise DownloadUnavailableError(f"{url}: {_reason(error)}") from error
-    return digest.hexdigest()
+        return digest.hexdigest()
+
+    return _insisted(url, once)
+
+
+def _insisted(url: str, ask: Callable[[], str]) -> str:
+    """What comes of asking, again and again while the host is busy or the connection breaks."""
+    import httpx2  # noqa: PLC0415 - see above
+
+    pauses = iter(_PAUSES)
+    while True:
+        try:
+            return ask()
+        except httpx2.HTTPError as error:
+            pause = next(pauses, None) if _may_pass(error) else None
+            if pause is None:
+                raise DownloadUnavailableError(f"{url}: {_reason(error)}") from error
+            say(f"{url}: {_reason(error)}: asking again in {pause:g} s")
+            time.sleep(pause)
+
+
+def _may_pass(error: "httpx2.HTTPError") -> bool:
+    import httpx2  # noqa: PLC0415 - see above
+
+    if isinstance(error, httpx2.HTTPStatusError):
+        return error.response.is_server_error or error.response.status_code == _TOO_MANY_REQUESTS
+    return isinstance(error, httpx2.TransportError)
 
 
 def _unpack(archive: Path, name: str, files: tuple[str, ...], into: Path) -> None:

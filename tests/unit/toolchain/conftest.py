@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from toolchain import cache, path_lookup
+from toolchain import cache, download, path_lookup
 
 Lay = Callable[..., Path]
 
@@ -53,17 +53,22 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_root: Path) -
 
 @dataclass
 class Site:
-    """What the server answers: bodies by path; `cut` paths break off after half of their body."""
+    """What the server answers: bodies by path; `cut` paths break off after half of their body.
+
+    First come the statuses of `busy`, for whatever path.
+    """
 
     address: str
     bodies: dict[str, bytes] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
+    busy: list[int] = field(default_factory=list)
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    """A real HTTP server on a free loopback port."""
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A real HTTP server on a free loopback port, which is asked again without a pause."""
+    monkeypatch.setattr(download, "_PAUSES", (0, 0, 0))
     held: list[Site] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -74,6 +79,9 @@ def site() -> Iterator[Site]:
         def do_GET(self) -> None:
             held[0].asked.append(self.path)
             body = held[0].bodies.get(self.path)
+            if held[0].busy:
+                self.send_error(held[0].busy.pop(0))
+                return
             if body is None:
                 self.send_error(404)
                 return

@@ -98,6 +98,30 @@ def test_a_wrong_pinned_checksum_is_refused_too(site: Site, cache_root: Path) ->
     assert _leftovers(cache_root) == []
 
 
+@pytest.mark.parametrize("status", [429, 502])
+def test_a_busy_host_is_asked_again_before_anything_else_is_tried(
+    site: Site, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.bodies = {"/tool-linux": b"binary", "/SUMS": hashlib.sha256(b"binary").hexdigest().encode()}
+    site.busy = [status] * 3
+    assert [path.name for path in downloaded(_download(site, "tool-linux", "tool")).iterdir()] == ["tool"]
+    assert site.asked == ["/SUMS"] * 4 + ["/tool-linux"]
+    assert (
+        capsys.readouterr().err.count(f"/SUMS: HTTPStatusError: {'Client' if status == 429 else 'Server'} error") == 3
+    )
+
+
+def test_a_host_that_stays_busy_or_has_no_such_file_makes_the_download_unavailable(site: Site) -> None:
+    site.busy = [429] * 9
+    with pytest.raises(DownloadUnavailableError, match="429"):
+        downloaded(_download(site, "tool-linux", "tool"))
+    assert len(site.asked) == 4
+    site.busy = [404]
+    with pytest.raises(DownloadUnavailableError, match="404"):
+        downloaded(_download(site, "tool-linux", "tool"))
+    assert len(site.asked) == 5
+
+
 def test_a_cut_connection_leaves_no_file(site: Site, cache_root: Path) -> None:
     site.bodies = {"/tool-linux": b"binary" * 100_000, "/SUMS": b"0" * 64}
     site.cut = {"/tool-linux"}
