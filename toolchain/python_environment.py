@@ -4,6 +4,7 @@ A script for the new environment's own Python, which has nothing but the standar
 `.venv/bin/python toolchain/python_environment.py requirements-dev.txt`.
 """
 
+import fcntl
 import os
 import re
 import signal
@@ -12,8 +13,10 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 _INTERRUPTED = 130
+_ENDED = "Interrupted. The same command goes on."
 _PIN = re.compile(r"(?m)^[A-Za-z0-9][\w.-]*(\[[^\]]*\])?==")
 _DRAW_SECONDS = 0.5
 _SECONDS_PER_MINUTE = 60
@@ -59,6 +62,28 @@ class _Shown:
 def main() -> int:
     """The exit status of pip, or 130 after Ctrl-C."""
     requirements = Path(sys.argv[1])
+    with requirements.open("rb") as held:
+        try:
+            _wait_for_others(held)
+        except KeyboardInterrupt:
+            _say(_ENDED)
+            return _INTERRUPTED
+        return _install(requirements)
+
+
+def _wait_for_others(held: BinaryIO) -> None:
+    """Let one pip at a time change the environment: several leave it without packages that each takes for installed."""
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _say("Another command installs the Python environment. Waiting for it.")
+        fcntl.flock(held, fcntl.LOCK_EX)
+    except OSError:
+        # NFS locks no file that is open for reading alone.
+        pass
+
+
+def _install(requirements: Path) -> int:
     total = len(_PIN.findall(requirements.read_text(encoding="utf-8")))
     _say(f"Installing the Python environment into {sys.prefix}: about {total} packages, which takes a minute or two.")
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", "--no-color"]
@@ -86,7 +111,7 @@ def main() -> int:
         status = _INTERRUPTED
     shown.end()
     if status == _INTERRUPTED:
-        _say("Interrupted. The same command goes on.")
+        _say(_ENDED)
     elif status:
         _say(f"pip failed after {shown.duration}, for the reason above. Mend it, and run the same command again.")
     else:

@@ -99,3 +99,31 @@ except KeyboardInterrupt:
         assert at.left() == []
     assert "Traceback" not in at.shown
     assert at.lines[-2] == "Interrupted. The same command goes on."
+
+
+def test_two_first_runs_at_once_start_one_pip_after_the_other(tmp_path: Path, environment: dict[str, str]) -> None:
+    end = """
+mark = Path("running")
+mark.touch(exist_ok=False)
+time.sleep(2)
+mark.unlink()
+"""
+    command = _pip(tmp_path, end)
+    with terminal(command, environment, folder=tmp_path) as first:
+        first.until("fetching")
+        with terminal(command, environment, folder=tmp_path) as second:
+            assert (first.status(), second.status()) == (0, 0)
+    assert second.lines[0] == "Another command installs the Python environment. Waiting for it."
+
+
+def test_ctrl_c_while_another_run_installs_ends_the_wait_alone(tmp_path: Path, environment: dict[str, str]) -> None:
+    command = _pip(tmp_path, "while not Path('go on').exists(): time.sleep(0.1)")
+    with terminal(command, environment, folder=tmp_path) as first:
+        first.until("fetching")
+        with terminal(command, environment, folder=tmp_path) as second:
+            second.until("Waiting for it.")
+            second.press(CTRL_C)
+            assert second.status() == 130
+        assert second.lines[-2].endswith("Interrupted. The same command goes on.")
+        (tmp_path / "go on").touch()
+        assert first.status() == 0
