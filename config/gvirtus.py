@@ -52,7 +52,8 @@ def _cpu(value: str) -> str:
 def _memory(value: str) -> str:
     if not _MEMORY.fullmatch(value):
         raise PydanticCustomError(
-            "quantity", "not a Kubernetes quantity of memory such as '500Mi' or '2Gi': the unit 'm' is 1/1000 of a byte"
+            "quantity",
+            "not a Kubernetes quantity of memory such as '500Mi' or '2Gi' (no unit has a B; 'm' is 1/1000 of a byte)",
         )
     return value
 

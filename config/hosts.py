@@ -49,7 +49,7 @@ def _address(value: str) -> str:
         if not _HOST_NAME.fullmatch(value) or _NUMBERS_ALONE.fullmatch(value):
             raise PydanticCustomError(
                 "host_address",
-                "not a host name or IP address: write user and port under their own keys",
+                "not a host name or IP address: write it alone, without brackets; user and port have keys of their own",
             ) from None
     else:
         zone = value.partition("%")[2]

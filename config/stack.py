@@ -1,5 +1,6 @@
 """Everything that a stack can say, and the one place where it is validated."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Self
@@ -351,7 +352,10 @@ def parse_settings(
     try:
         settings = StackSettings.model_validate_json(settings_json)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
+        # A list that seems empty because its items are wrong is no second mistake.
+        problems = [
+            each for each in error.errors(include_url=False) if each["type"] != "too_short" or not each["input"]
+        ]
         count = "1 setting is" if len(problems) == 1 else f"{len(problems)} settings are"
         lines = [f"{file}: {count} wrong. Nothing was changed."]
         lines += [line for problem in problems for line in _explain(problem, origin)]
@@ -366,6 +370,14 @@ def parse_settings(
     return settings
 
 
+_A_MAPPING = "must be a mapping: `key: value` lines, indented below this key"
+_A_LIST = "must be a list: `- item` lines below this key, or [item]"
+_COLLECTIONS = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), _A_MAPPING),
+    **dict.fromkeys(("tuple_type", "list_type"), _A_LIST),
+}
+_EMPTY = "empty: indent what belongs to this key below it, write {} or [] for nothing at all, or remove the key"
+_NUMBER = re.compile(r"[-+]?[0-9]+([.][0-9]+)?")
 _A_JETSON = {"jetson": ". A Jetson is 'tegra'"}
 
 
@@ -388,28 +400,11 @@ def _explain(problem: ErrorDetails, origin: Callable[[Sequence[str | int]], str 
             reason = f"must be one of {problem['ctx']['expected_tags']}" + _A_JETSON.get(value, "")
         case "too_short" if not value:
             reason = f"at least {problem['ctx']['min_length']} item is required, but there is none"
-        case "model_type" | "model_attributes_type" | "dict_type" | "tuple_type" | "list_type" if value is None:
-            hidden = True
-            reason = (
-                "empty: indent what belongs to this key below it, write {} or [] for nothing at all, or remove the key"
-            )
         case kind if kind.endswith("_type") and value is None:
             hidden = True
-            reason = "empty: write a value, or remove the key"
-        case "int_type" | "float_type" | "bool_type" if isinstance(value, str):
-            as_type = problem["type"].removesuffix("_type")
-            what = "true or false" if as_type == "bool" else "it"
-            # Pulumi (3.259) keeps a value's quotes when it is set again, whatever --type says.
-            reason = (
-                f"{problem['msg']}: write {what} without quotes; with Pulumi, run pulumi config rm --path, then "
-                f"pulumi config set --path with --type {as_type}"
-            )
-        case "model_type" | "model_attributes_type" | "dict_type":
-            reason = "must be a mapping: `key: value` lines, indented below this key"
-        case "string_type":
-            reason = f"{problem['msg']}: put it in quotes; pulumi config set --path does so with --type string"
+            reason = _EMPTY if kind in _COLLECTIONS else "empty: write a value, or remove the key"
         case _:
-            reason = problem["msg"]
+            reason = _of_one_value(problem)
     value_line = [] if hidden else [f"    found:   {value!r}"]
     return [
         f"  kai-anywhere:{key}",
@@ -417,6 +412,31 @@ def _explain(problem: ErrorDetails, origin: Callable[[Sequence[str | int]], str 
         *value_line,
         f"    problem: {reason}",
     ]
+
+
+def _of_one_value(problem: ErrorDetails) -> str:  # noqa: PLR0911 - one for each kind
+    value, said = problem["input"], problem["msg"]
+    match problem["type"]:
+        case "int_type" | "float_type" if isinstance(value, str) and not _NUMBER.fullmatch(value):
+            return f"{said}: write digits alone, without a unit and without separators"
+        case "int_type" | "float_type" | "bool_type" if isinstance(value, str):
+            as_type = problem["type"].removesuffix("_type")
+            what = "true or false" if as_type == "bool" else "it"
+            # Pulumi (3.259) keeps a value's quotes when it is set again, whatever --type says.
+            return (
+                f"{said}: write {what} without quotes; with Pulumi, run pulumi config rm --path, then "
+                f"pulumi config set --path with --type {as_type}"
+            )
+        case kind if kind in _COLLECTIONS:
+            return _COLLECTIONS[kind]
+        case "string_type" if isinstance(value, dict | list):
+            return "must be a text"
+        case "string_type":
+            return f"{said}: put it in quotes; pulumi config set --path does so with --type string"
+        case "string_pattern_mismatch" if "://" in value:
+            return f"{said}: leave out {value.partition('//')[0]}//"
+        case _:
+            return said
 
 
 def _parts(location: tuple[int | str, ...]) -> list[str | int]:

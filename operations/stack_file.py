@@ -81,6 +81,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise OperationError(
             f"{path.name} is not UTF-8: byte {error.object[error.start]:#04x} in line {line}. Save it as UTF-8."
         ) from error
+    except OSError as error:
+        raise OperationError(f"{path.name} can't be read: {error.strerror}.") from error
     return content_of(text, path.name)
 
 

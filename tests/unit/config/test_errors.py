@@ -59,6 +59,10 @@ def test_a_required_section_is_named(section: str) -> None:
         ("kai.default_queue", "yes", "valid boolean: write true or false without quotes"),
         ("kai.timeout_seconds", "600", "valid integer"),
         ("kai.timeout_seconds", 600.0, "valid integer"),
+        ("kai.timeout_seconds", "10m", "valid integer: write digits alone, without a unit"),
+        ("kai.queues.research.memory.quota", "8Gi", "valid number: write digits alone, without a unit"),
+        ("kai.images.pull_secrets", "login", "must be a list: `- item` lines below this key, or [item]"),
+        ("kai.images.registry", "https://registry.example.com", ": leave out https://"),
         ("kai.queues.research.gpu.quota", "1", "valid number"),
         ("kai.image_tag", 0.17, "put it in quotes"),
         ("kai.namespace", 7, "put it in quotes"),
@@ -81,6 +85,21 @@ def test_what_pulumi_wrote_as_another_type_names_the_option(key: str, value: obj
     refused = refusal(changed(x86(), key, value))
     assert option in refused
     assert ("pulumi config rm --path, then" in refused) == isinstance(value, str)
+
+
+def test_an_item_that_is_a_mapping_is_not_told_to_be_put_in_quotes() -> None:
+    refused = refusal(changed(x86(), "kai.images.pull_secrets", [{"name": "login"}]))
+    assert "kai.images.pull_secrets.0" in refused
+    assert "must be a text" in refused
+    assert "quotes" not in refused
+
+
+def test_a_list_whose_items_are_wrong_is_not_called_empty_too() -> None:
+    profile = {"sharing": "kai", "nodes": ["GPU-7"]}
+    [problem] = [
+        line for line in refusal(changed(x86(), "node_profiles", {"a": profile})).splitlines() if "problem" in line
+    ]
+    assert "not a Kubernetes object name" in problem
 
 
 def test_settings_are_frozen() -> None:

@@ -26,6 +26,10 @@ _KEY = "platform.tegra_nodes.jetson-1.gpu_memory_mib"
         ("134217728 kB", "'134217728 kB' is not a plain number", 131072),
         ("137438953472B", "'137438953472B' is not a plain number", 131072),
         ("131072", "'131072' is not a plain number", 131072),
+        ("131,072", "'131,072' is not a plain number", 131072),
+        ("131 072", "'131 072' is not a plain number", 131072),
+        ("131'072\u00a0MiB ", "'131'072\u00a0MiB ' is not a plain number", 131072),
+        ("134,217,728 kB", "'134,217,728 kB' is not a plain number", 131072),
     ],
 )
 def test_a_number_in_another_unit_is_recognised(value: object, mistake: str, meant: int) -> None:
@@ -46,7 +50,8 @@ def test_the_mistake_is_recognised_on_a_node_with_unified_memory_too() -> None:
         (True, "valid integer"),
         (131072.5, "valid integer"),
         (131072.0, "valid integer"),
-        ("much", "valid integer"),
+        ("much", "valid integer: write digits alone, without a unit"),
+        ("61,3", "valid integer: write digits alone, without a unit"),
         ("9" * 400 + "GB", "valid integer"),
     ],
 )

@@ -64,8 +64,9 @@ def test_what_a_connection_needs_is_required(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("address", "ubuntu@192.0.2.21", "write user and port under their own keys"),
-        ("address", "192.0.2.21:22", "write user and port under their own keys"),
+        ("address", "ubuntu@192.0.2.21", "user and port have keys of their own"),
+        ("address", "[fe80::1]", "write it alone, without brackets"),
+        ("address", "192.0.2.21:22", "user and port have keys of their own"),
         ("address", "-oProxyCommand=reboot", "not a host name or IP address"),
         ("address", "", "not a host name or IP address"),
         *[("address", typo, "not a host name or IP address") for typo in ("192.168.1.256", "192.168.1", "010.0.0.1")],

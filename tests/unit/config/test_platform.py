@@ -283,7 +283,7 @@ def test_a_node_may_say_its_own_library_folders_and_all_others_have_the_platform
         (["/opt/../etc"], "not a host path"),
         (["/opt/a\nb"], "control characters"),
         (["/opt/a:/opt/b"], "':' separates folders in LD_LIBRARY_PATH"),
-        ("/opt/a", "valid array"),
+        ("/opt/a", "must be a list"),
     ],
 )
 def test_library_folders_are_a_short_list_of_host_paths(folders: object, says: str) -> None:

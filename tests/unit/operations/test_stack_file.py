@@ -132,6 +132,12 @@ def test_a_file_in_another_encoding_names_the_line(tmp_path: Path) -> None:
         read_stack_file(file)
 
 
+def test_a_stack_file_that_no_program_can_read_says_why(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.lab.yaml").symlink_to("Pulumi.lab.yaml")
+    with pytest.raises(OperationError, match=r"Pulumi\.lab\.yaml can't be read: Too many levels of symbolic links\."):
+        read_settings(tmp_path / "Pulumi.lab.yaml")
+
+
 def test_a_plain_key_beside_the_settings_is_refused_and_a_secret_is_not() -> None:
     content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")
     beside = {"kai-anywhere:lab-key": {"secure": "v1:x"}, "aws:region": "eu-west-1"}
