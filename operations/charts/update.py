@@ -154,7 +154,7 @@ def with_every_option(content: dict[str, Any]) -> dict[str, Any]:
             "cdi_enabled": False,
             "scheduler": {"placement": "spread", "args": {"v": "4"}},
         },
-        "node_profiles": {"sliced": {"sharing": "time_slicing", "nodes": ["another-node"], "replicas": 2}},
+        "node_profiles": {"sliced": {"sharing": "time_slicing", "nodes": ["nobody.invalid"], "replicas": 2}},
     }
     return with_settings(content, changes)
 

@@ -8,9 +8,18 @@ import pytest
 from manifests.objects import ChartReference, HelmRelease
 from manifests.versions import KAI_SCHEDULER
 from operations.charts.helm import Circumstances, Definitions, Helm, RenderingError, fields, objects
-from operations.charts.update import Report
+from operations.charts.update import Report, with_every_option
 from operations.charts.values import leaves
 from operations.errors import OperationError
+from operations.stack_file import read_stack_file, settings_of, with_settings
+from testbed.stacks import STACK_FILES
+
+
+def test_every_option_goes_with_whatever_a_stack_calls_its_nodes() -> None:
+    content = read_stack_file(STACK_FILES / "Pulumi.x86.yaml")
+    nodes = ["another-node", "node", "sliced"]
+    content = with_settings(content, {"node_profiles": {"mine": {"sharing": "kai", "nodes": nodes}}})
+    assert settings_of(with_every_option(content), "Pulumi.x86.yaml").node_profiles["mine"].nodes == tuple(nodes)
 
 
 def test_values_are_followed_to_their_ends() -> None:
