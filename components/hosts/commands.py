@@ -85,7 +85,7 @@ class HostCommands:
                 folders.append(folders[-1].rpartition("/")[0])
             # With what earlier versions of the program copied.
             lines.append(f"rm -f {stack}/*/kai-host.pyz; rmdir {stack}/* {' '.join(folders)} 2>/dev/null || true")
-        return _in_any_shell("\n".join(lines))
+        return in_any_shell("\n".join(lines))
 
     @property
     def remote_agent(self) -> str:
@@ -109,7 +109,8 @@ class HostCommands:
     def _verified(self) -> str:
         """End the text unless the file is the one that was copied."""
         expected = shlex.quote(f"{self.agent.sha256}  {self._path}")
-        return f"echo {expected} | sha256sum -c --quiet || exit"
+        # Not every sha256sum can be quiet by itself.
+        return f'checked=$(echo {expected} | sha256sum -c) || {{ echo "$checked"; exit 1; }}'
 
     @property
     def _revision(self) -> str:
@@ -121,9 +122,14 @@ class HostCommands:
 
     def _checked(self, launch: str, mark: str) -> str:
         """Run the launcher if it is the file that was copied; the mark is a comment that makes another input."""
-        return _in_any_shell(f"{self._verified}\nexec {launch} # {mark}")
+        return in_any_shell(f"{self._verified}\nexec {launch} # {mark}")
 
 
-def _in_any_shell(text: str) -> str:
-    """The text for a login whose own shell may be any."""
-    return f"exec sh -c {shlex.quote(text)}"
+def in_any_shell(text: str) -> str:
+    """The text for a login whose own shell may be any.
+
+    csh runs each line of a quoted text by itself, and takes what follows `!` out of its history; fish reads some
+    backslashes there. So none of these stands in the words that they read: `printf` makes them.
+    """
+    written = text.replace("\\", "\\0134").replace("\n", "\\n").replace("!", "\\0041")
+    return f'exec sh -c \'eval "$(printf %b "$1")"\' sh {shlex.quote(written)}'

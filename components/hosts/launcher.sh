@@ -38,11 +38,16 @@ IFS= read -r document || document=
 
 if [ "$(id -u)" = 0 ]; then
     as_root() { "$@"; }
+elif ! command -v sudo >/dev/null; then
+    fail 'the login is not root, and sudo is missing. Install sudo, or log in as root.'
 # With -k, sudo forgets for this command that somebody said the password before. Where it remembers that for every
 # session (timestamp_type=global), it would not read the password, and the agent would get it as its document.
 elif sudo -k -n timeout 10 true 2>/dev/null; then
     as_root() { sudo -k -n "$@"; }
 elif [ "$secret" = password ]; then
+    # Alone before anything else: sudo takes what follows a wrong password, the document, for another try.
+    printf '%s\n' "$password" | sudo -k -S -p '' timeout 10 true ||
+        fail "sudo refuses the password that hosts.$node.sudo_password_secret names. Store the right one."
     as_root() { { printf '%s\n' "$password" && cat; } | sudo -k -S -p '' "$@"; }
 else
     fail "sudo refuses without a password. Store the password with 'pulumi config set --secret NAME' and say

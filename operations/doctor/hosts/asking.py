@@ -20,6 +20,7 @@ from pulumi import automation
 from pulumi_command import local, remote
 
 from agents.host_zipapp import build
+from components.hosts.commands import in_any_shell
 from components.hosts.connection import connection, custom_timeouts
 from config.hosts import HostSettings
 from config.stack import StackSettings
@@ -174,7 +175,7 @@ def command_text(seconds: int, folders: Sequence[str]) -> str:
     words += ["kai-host.pyz", "examine", *options]
     text = (_HERE / "look.sh").read_text(encoding="utf-8")
     text += f"as_root timeout -k 10 {seconds + 15} {shlex.join(words)}\n"
-    return f"exec sh -c {shlex.quote(text)}"
+    return in_any_shell(text)
 
 
 def _report(report: HostReport, answer: str | None, troubles: Sequence[str]) -> HostReport:

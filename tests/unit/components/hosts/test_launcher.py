@@ -24,6 +24,7 @@ sys.exit(int(open("status-" + command).read()) if __import__("os").path.exists("
 """
 _TOOLS = ("sh", "true", "cat", "timeout", "sha256sum", "id", "rm", "rmdir")
 _SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
+_LOGIN_SHELLS = [shell for shell in ("sh", "tcsh", "fish", "zsh") if shutil.which(shell)]
 
 
 @dataclass(frozen=True)
@@ -151,12 +152,23 @@ def test_a_sudo_that_asks_nothing_gets_no_password(login: Login) -> None:
     assert (done.returncode, done.stdout) == (0, "configure ['--stack', 'kai-anywhere/rack-1', '--timeout', '30'] {}\n")
 
 
-def test_a_wrong_password_is_sudos_own_error(login: Login) -> None:
-    login.is_no_administrator(password="another")
+def test_a_wrong_password_is_sudos_own_error_and_the_document_is_no_second_try(login: Login) -> None:
+    login.is_no_administrator(password="{}")
+    for command in (login.commands.configure, login.commands.check("1"), login.commands.restore):
+        done = login.run(command, f"{_PASSWORD}\n{{}}\n")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "sudo: 1 incorrect password attempt" in done.stderr
+        assert "host jetson-1: sudo refuses the password that hosts.jetson-1.sudo_password_secret names" in done.stderr
+    assert not (login.home / "heard").exists()
+
+
+def test_a_login_without_sudo_is_told_so(login: Login) -> None:
+    login.program("id", "echo 1000")
     done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
-    assert done.returncode == 1
-    assert "sudo: 1 incorrect password attempt" in done.stderr
-    assert "configure" not in done.stdout
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == (
+        "host jetson-1: the login is not root, and sudo is missing. Install sudo, or log in as root."
+    )
 
 
 def test_a_refused_sudo_says_what_to_do(login: Login) -> None:
@@ -185,6 +197,36 @@ def test_a_file_that_is_not_the_copied_one_is_not_run(login: Login) -> None:
         done = login.run(command, f"{_PASSWORD}\n{{}}\n")
         assert done.returncode == 1
         assert "kai-host.pyz: FAILED" in done.stdout
+    assert not (login.home / "was-run").exists()
+
+
+@pytest.mark.parametrize("shell", _LOGIN_SHELLS)
+def test_whatever_the_logins_own_shell_is_the_copied_file_is_run_and_no_other(login: Login, shell: str) -> None:
+    folder = "/opt/it's \\n 100%! $HOME"
+    commands = replace(login.commands, library_folders=(folder,))
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(shutil.which(shell)), "-c", command],
+            cwd=login.home,
+            env={"PATH": str(login.programs), "HOME": str(login.home)},
+            input=f"{_PASSWORD}\n{{}}\n",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    done = run(commands.probe)
+    assert (done.returncode, done.stdout) == (0, f"probe {['--libraries', folder, '--timeout', '60']} \n"), done.stderr
+    assert run(commands.restore).returncode == 0
+    assert not (login.home / ".kai-anywhere").exists()
+    agent = login.home / commands.remote_agent
+    agent.parent.mkdir(parents=True)
+    agent.write_text("touch was-run")
+    for command in (commands.probe, commands.configure, commands.restore):
+        done = run(command)
+        assert (done.returncode, "kai-host.pyz: FAILED" in done.stdout) == (1, True)
     assert not (login.home / "was-run").exists()
 
 
