@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 
 PRIVATE = 0o600
+_ATTRIBUTES = ("security.selinux", "system.posix_acl_access")
+"""What a file's mode does not tell: SELinux' context, and who has rights of their own. With such an access list, the
+mode's group bits are the most that anybody in it has, and the group itself may have none."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ def replace(path: Path, content: bytes, owner: Owner) -> None:
         )
         try:
             _write_all(descriptor, content)
+            if owner_of(path) == owner:
+                _keep_attributes(path, descriptor)
             os.fchmod(descriptor, owner.mode)
             if (os.geteuid(), os.getegid()) != (owner.uid, owner.gid):
                 os.fchown(descriptor, owner.uid, owner.gid)
@@ -111,6 +116,13 @@ def _write_all(descriptor: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+def _keep_attributes(path: Path, descriptor: int) -> None:
+    for name in _ATTRIBUTES:
+        # Not every file has them, nor every file system.
+        with contextlib.suppress(OSError):
+            os.setxattr(descriptor, name, os.getxattr(str(path), name))
 
 
 def _sync(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from agents.host.errors import HostError
 from agents.host.root import Root
 from testbed.stacks import ROOT
 
+_ACCESS_LIST = "system.posix_acl_access"
 _OWNER = Owner(0o640, os.geteuid(), os.getegid())
 
 
@@ -132,6 +134,22 @@ def test_a_replaced_file_keeps_mode_and_a_link_stays_a_link(root: Root) -> None:
     assert root.path("/etc/link").is_symlink()
     assert root.path("/etc/kept").read_bytes() == b"new"
     assert stat.S_IMODE(root.path("/etc/kept").stat().st_mode) == 0o640
+
+
+def test_a_file_with_an_access_list_keeps_it_so_that_its_group_gets_no_right_more(root: Root) -> None:
+    path = root.path("/etc/kept")
+    # acl(5): the owner rw, user 65534 r, the group nothing, the mask r, others nothing.
+    entries = ((1, 6, 2**32 - 1), (2, 4, 65534), (4, 0, 2**32 - 1), (16, 4, 2**32 - 1), (32, 0, 2**32 - 1))
+    access = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(path, _ACCESS_LIST, access)
+    except OSError as error:
+        pytest.skip(f"this file system has no access lists: {error}")
+    (planned,) = change(root, "/etc/kept", b"new")
+    files.replace(path, b"new", planned.owner)
+    assert (path.read_bytes(), os.getxattr(path, _ACCESS_LIST)) == (b"new", access)
+    files.replace(path, b"secret", Owner(0o600, os.geteuid(), os.getegid()))
+    assert _ACCESS_LIST not in os.listxattr(path), "what is made private is for nobody else"
 
 
 def test_a_folder_that_is_made_has_its_mode_whatever_the_umask_and_one_that_is_there_keeps_its_own(root: Root) -> None:
