@@ -238,6 +238,21 @@ def test_a_restart_that_is_owed_to_a_docker_without_a_service_does_not_keep_the_
     assert host.snapshot() == before
 
 
+def test_a_restart_that_is_owed_to_a_k3s_that_was_uninstalled_does_not_keep_the_host_from_being_given_back(
+    host: HostRoot,
+) -> None:
+    host.program("systemctl", "echo 'Unit k3s.service not found.' >&2; exit 5")
+    host.write("/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "version = 3\n")
+    wanted = desired(Board.JETPACK_6, toolkit={"owner": "host", "mode": "csv"})
+    assert "Unit k3s.service not found" in host.run("configure", desired=wanted).answer["error"]["message"]
+    assert host.run("restore").code == 1, "its unit is there"
+    host.path("/etc/systemd/system/k3s.service").unlink()
+    shutil.rmtree(host.path("/var/lib/rancher"))
+    done = host.run("restore")
+    assert (done.code, done.answer["restarted"]) == (0, []), done.errors
+    assert not host.path("/var/lib/kai-anywhere").exists()
+
+
 def test_a_rollback_that_fails_too_says_so_and_restore_gives_the_original(host: HostRoot) -> None:
     host.write(_DOCKER, '{"debug": true}\n')
     before = host.snapshot()

@@ -90,7 +90,11 @@ def docker() -> Service:
 
 def has_docker(tools: Tools) -> bool:
     """Whether there is a service to restart; a `docker` alone may be Docker's snap or Podman's stand-in."""
-    units = [tools.root.path(f"{folder}/{_DOCKER_UNIT}") for folder in _UNIT_FOLDERS]
+    return _has_unit(tools, _DOCKER_UNIT)
+
+
+def _has_unit(tools: Tools, name: str) -> bool:
+    units = [tools.root.path(f"{folder}/{name}") for folder in _UNIT_FOLDERS]
     # As `systemctl mask` leaves it, for good or until the next boot: systemd refuses to start it.
     if any(unit.is_symlink() and os.readlink(str(unit)) == os.devnull for unit in units):
         return False
@@ -122,7 +126,9 @@ def is_gone(tools: Tools, name: str) -> bool:
         return not has_docker(tools)
     service = by_name(tools, name)
     layout = distribution.layout(tools.root, service.distribution or "kubeadm")
-    return layout.program(tools, "containerd") is None and layout.mechanism is not Mechanism.OWN
+    if layout.mechanism is Mechanism.OWN:
+        return not _has_unit(tools, f"{name}.service")
+    return layout.program(tools, "containerd") is None
 
 
 def _answers(path: str) -> bool:
