@@ -204,6 +204,15 @@ def test_a_host_that_is_gone_is_kept_as_it_is_if_it_was_ever_configured(*, confi
     assert _labels(graph, "jetson-1")["nvidia.com/gpu.memory"] == "32768"
 
 
+def test_an_agent_that_can_not_be_kept_is_an_error_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    with pytest.raises(pulumi.RunError, match=r"can't be kept in .*: Not a directory\. .* set XDG_DATA_HOME"):
+        build_host_agent()
+
+
 def test_the_agent_is_the_same_file_every_time_and_starts_with_its_launcher() -> None:
     first, second = build_host_agent(), build_host_agent()
     assert first == second
