@@ -1,8 +1,9 @@
 """What a check is: what it asks of the facts, and what it says where the answer is no."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum, unique
 
 from typing_extensions import override
@@ -28,11 +29,6 @@ class Category(StrEnum):
     ADMISSION = "admission"
     HOSTS = "hosts"
     MONITORING = "monitoring"
-
-    @property
-    def prefix(self) -> str:
-        """What the codes of its checks begin with."""
-        return f"KA{list(Category).index(self) + 1:02}"
 
 
 @unique
@@ -97,30 +93,34 @@ class Check:
     """One failure mode.
 
     Attributes:
-        code: stable, `KA` and four digits.
-        category: what it looks at.
-        severity: how bad its findings are.
+        code: stable, `KA` and four digits: its category, and its number there.
         title: what is wrong, in a sentence without an object.
-        needs: what has to be readable for it.
         judge: every finding; pure.
         symptom: what a person sees.
         cause: why it is so.
         remedy: what to do. `{name}` and `{namespace}` stand for the object's, the others for what `Facts.names` has.
         source: where upstream says so: versions, files, issues.
+        needs: what has to be readable for it.
+        severity: how bad its findings are.
         explains: codes of checks whose findings follow from this one's.
     """
 
     code: str
-    category: Category
-    severity: Severity
     title: str
-    needs: frozenset[Source]
     judge: Callable[[Facts], Iterable[Finding]]
+    _: KW_ONLY
     symptom: str
     cause: str
     remedy: str
     source: str
-    explains: frozenset[str] = frozenset()
+    needs: AbstractSet[Source]
+    severity: Severity = Severity.ERROR
+    explains: Collection[str] = ()
+
+    @property
+    def category(self) -> Category:
+        """What it looks at."""
+        return list(Category)[int(self.code[2:4]) - 1]
 
     def remedy_of(self, finding: Finding, names: Mapping[str, str]) -> str:
         """What to do about a finding.
@@ -133,46 +133,11 @@ class Check:
         return filled_in(text, {"name": finding.subject.name, "namespace": finding.subject.namespace, **names})
 
 
-def check(  # noqa: PLR0913 - the fields of a check
-    category: Category,
-    code: str,
-    title: str,
-    judge: Callable[[Facts], Iterable[Finding]],
-    *,
-    symptom: str,
-    cause: str,
-    remedy: str,
-    source: str,
-    sees: Iterable[Source],
-    severity: Severity = Severity.ERROR,
-    explains: Iterable[str] = (),
-) -> Check:
-    """A check with the shapes that a table is written in: each category binds itself and what it mostly sees."""
-    return Check(
-        code=code,
-        category=category,
-        severity=severity,
-        title=title,
-        needs=needs(*sees),
-        judge=judge,
-        symptom=symptom,
-        cause=cause,
-        remedy=remedy,
-        source=source,
-        explains=frozenset(explains),
-    )
-
-
 def filled_in(remedy: str, values: Mapping[str, str]) -> str:
     """A remedy with its values. Other braces stay: they are of `kubectl -o jsonpath`."""
     for placeholder, value in values.items():
         remedy = remedy.replace(f"{{{placeholder}}}", value)
     return remedy
-
-
-def needs(*sources: Source) -> frozenset[Source]:
-    """What a check needs."""
-    return frozenset(sources)
 
 
 def of_node(name: str) -> str:

@@ -8,7 +8,7 @@ from cryptography import x509
 
 from config.reservation import POLICY_CARRIER_WAYS_OUT
 from manifests.admission import NAME
-from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment
+from operations.doctor.check import Check, Finding, Subject, of_deployment
 from operations.doctor.checks.workloads import judge_deployment, remedy_of_deployment
 from operations.doctor.facts import Facts, Source, Webhook, WebhookConfiguration
 
@@ -116,70 +116,60 @@ def _kai_webhooks(facts: Facts) -> Iterator[Finding]:
 
 CHECKS = (
     Check(
-        code="KA0903",
-        category=Category.ADMISSION,
-        severity=Severity.ERROR,
-        title="The API server does not serve the stack's policies",
-        needs=needs(Source.STACK),
-        judge=_policies,
+        "KA0903",
+        "The API server does not serve the stack's policies",
+        _policies,
+        needs={Source.STACK},
         symptom="Reservation pods on Jetsons, or pods with remote GPUs, are not changed at all.",
         cause="MutatingAdmissionPolicy is served as v1 from Kubernetes 1.36 on; 1.34 and 1.35 serve v1beta1 where "
         "somebody switched it on.",
         remedy="Use the carrier webhook, or switch the policies on: docs/distributions.md.",
         source="Kubernetes 1.36 release notes",
-        explains=frozenset({"KA0105", "KA0501", "KA0504", "KA0804", "KA0805"}),
+        explains={"KA0105", "KA0501", "KA0504", "KA0804", "KA0805"},
     ),
     Check(
-        code="KA0902",
-        category=Category.ADMISSION,
-        severity=Severity.ERROR,
-        title="The admission server does not run",
-        needs=needs(Source.DEPLOYMENTS),
-        judge=_server,
+        "KA0902",
+        "The admission server does not run",
+        _server,
+        needs={Source.DEPLOYMENTS},
         symptom="Reservation pods, and pods with remote GPUs, are refused: `failed calling webhook`.",
         cause=f"Deployment `{NAME}` is scaled to 0, is missing, or has no pod that is ready.",
         remedy=remedy_of_deployment(replicas=2),
         source="this program: manifests/admission.py",
-        explains=frozenset({"KA0105", "KA0512", "KA0901"}),
+        explains={"KA0105", "KA0512", "KA0901"},
     ),
     Check(
-        code="KA0904",
-        category=Category.ADMISSION,
-        severity=Severity.ERROR,
-        title="A webhook trusts no valid authority",
-        needs=needs(Source.WEBHOOKS),
-        judge=_expired,
+        "KA0904",
+        "A webhook trusts no valid authority",
+        _expired,
+        needs={Source.WEBHOOKS},
         symptom="`failed calling webhook ...: x509: certificate signed by unknown authority`, or has expired.",
         cause="The authority was not renewed: its server was off for longer than its certificate lives, or somebody "
         "overwrote caBundle.",
         remedy="Restart the server that owns it, so that it publishes its authority anew; for ours: kubectl "
         "--namespace {admission_namespace} rollout restart deployment kai-anywhere-admission",
         source="Kubernetes admissionregistration/v1; docs/admission.md",
-        explains=frozenset({"KA0512"}),
+        explains={"KA0512"},
     ),
     Check(
-        code="KA0905",
-        category=Category.ADMISSION,
-        severity=Severity.ERROR,
-        title="KAI's webhook of pods is missing",
-        needs=needs(Source.WEBHOOKS, Source.CONFIG),
-        judge=_kai_webhooks,
+        "KA0905",
+        "KAI's webhook of pods is missing",
+        _kai_webhooks,
+        needs={Source.WEBHOOKS, Source.CONFIG},
         symptom="Pods with a fraction run, and see every GPU or none.",
         cause="The configuration was deleted while KAI's operator did not run; the operator puts it back.",
         remedy="Let KAI's operator run (KA0202), then make the pods again.",
         source="KAI v0.17.0 pkg/operator/operands/admission/resources.go",
     ),
     Check(
-        code="KA0901",
-        category=Category.ADMISSION,
-        severity=Severity.ERROR,
-        title="A webhook does not answer",
-        needs=needs(Source.WEBHOOKS, Source.ENDPOINTS),
-        judge=_unanswered,
+        "KA0901",
+        "A webhook does not answer",
+        _unanswered,
+        needs={Source.WEBHOOKS, Source.ENDPOINTS},
         symptom="`failed calling webhook ...: no endpoints available for service`; what it judges can't be created.",
         cause="No pod behind its service is ready, or it was left behind by something that was removed.",
         remedy="Start what serves it. If that is gone for good, remove the configuration {name}.",
         source="Kubernetes admissionregistration/v1: failurePolicy",
-        explains=frozenset({"KA0512", "KA0706"}),
+        explains={"KA0512", "KA0706"},
     ),
 )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from operations.doctor.check import Category, Finding, Subject, check, of_group, of_node, of_pod
+from operations.doctor.check import Check, Finding, Subject, of_group, of_node, of_pod
 from operations.doctor.facts import Facts, Source
 
 _TIMED_OUT = re.compile(
@@ -70,7 +70,7 @@ def _unbound(code: str, what: str) -> Callable[[Facts], Iterator[Finding]]:
     return judge
 
 
-_check = partial(check, Category.RESERVATION, sees=(Source.PODS, Source.BIND_REQUESTS))
+_check = partial(Check, needs={Source.PODS, Source.BIND_REQUESTS})
 
 CHECKS = (
     _check(
@@ -83,7 +83,7 @@ CHECKS = (
         remedy="Do what the refusal says. If it is another policy engine, except the namespace "
         "{reservation_namespace}.",
         source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go; Kubernetes validation.go",
-        explains=frozenset({"KA0705", "KA0513"}),
+        explains={"KA0705", "KA0513"},
     ),
     _check(
         "KA0513",
@@ -94,7 +94,7 @@ CHECKS = (
         remedy="Watch the next one: kubectl --namespace {reservation_namespace} get pods --watch. Raise "
         "allocationTimeout in KAI's Config for slow pulls.",
         source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go; #261, #349",
-        explains=frozenset({"KA0705"}),
+        explains={"KA0705"},
     ),
     _check(
         "KA0514",
@@ -104,6 +104,6 @@ CHECKS = (
         cause="The reason says it: the API server's answer, a volume, a claim, or a limit that a plugin can't compute.",
         remedy="Do what the reason says; KAI tries again with another GPU group.",
         source="KAI v0.17.0 pkg/binder/controllers/bindrequest_controller.go; #2157",
-        explains=frozenset({"KA0705"}),
+        explains={"KA0705"},
     ),
 )

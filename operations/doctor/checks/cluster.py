@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cluster.preflight.api_server import OLDEST_KUBERNETES
 from cluster.preflight.findings import helm_puts_back
 from manifests import gpu_operator, kai, reservation
-from operations.doctor.check import Category, Check, Finding, Severity, Subject, needs, of_deployment, of_pod
+from operations.doctor.check import Check, Finding, Severity, Subject, of_deployment, of_pod
 from operations.doctor.facts import DaemonSet, Deployment, Facts, Source
 
 _CANT_START = {
@@ -120,24 +120,20 @@ def _pods_do_not_start(facts: Facts) -> Iterator[Finding]:
 
 CHECKS = (
     Check(
-        code="KA0106",
-        category=Category.CLUSTER,
-        severity=Severity.ERROR,
-        title="Kubernetes is older than 1.30",
-        needs=needs(),
-        judge=_too_old,
+        "KA0106",
+        "Kubernetes is older than 1.30",
+        _too_old,
+        needs=frozenset(),
         symptom="The stack is not installed: its guards are ValidatingAdmissionPolicies v1.",
         cause="ValidatingAdmissionPolicy is served as v1 from Kubernetes 1.30 on.",
         remedy="Upgrade the cluster.",
         source="Kubernetes 1.30 release notes",
     ),
     Check(
-        code="KA0103",
-        category=Category.CLUSTER,
-        severity=Severity.ERROR,
-        title="A namespace is being deleted",
-        needs=needs(Source.NAMESPACES),
-        judge=_terminating,
+        "KA0103",
+        "A namespace is being deleted",
+        _terminating,
+        needs={Source.NAMESPACES},
         symptom="Pods and Deployments of KAI, of the GPU Operator or of reservation are refused.",
         cause="Somebody deleted the namespace, and a finalizer of an object in it holds it up.",
         remedy="See what holds it up: kubectl get namespace {name} -o jsonpath='{.status.conditions}'. Once it is "
@@ -148,12 +144,10 @@ CHECKS = (
         ),
     ),
     Check(
-        code="KA0101",
-        category=Category.CLUSTER,
-        severity=Severity.ERROR,
-        title="A Helm release is half done",
-        needs=needs(Source.RELEASES, Source.DEPLOYMENTS),
-        judge=_half_done,
+        "KA0101",
+        "A Helm release is half done",
+        _half_done,
+        needs={Source.RELEASES, Source.DEPLOYMENTS},
         symptom=f"The release `{kai.RELEASE}` or `{gpu_operator.RELEASE}` is in `pending-install` or "
         "`pending-upgrade`, "
         "and every later run is refused.",
@@ -162,15 +156,13 @@ CHECKS = (
         "kai-anywhere rollback --only-heal --stack {stack}. Or by hand: "
         "kubectl --namespace {namespace} delete secret sh.helm.release.v1.{name}.vN",
         source="Helm 3: release states",
-        explains=frozenset({"KA0105", "KA0201", "KA0202", "KA0203", "KA0301", "KA0302"}),
+        explains={"KA0105", "KA0201", "KA0202", "KA0203", "KA0301", "KA0302"},
     ),
     Check(
-        code="KA0102",
-        category=Category.CLUSTER,
-        severity=Severity.ERROR,
-        title="A Helm release has failed",
-        needs=needs(Source.RELEASES, Source.DEPLOYMENTS),
-        judge=_failed,
+        "KA0102",
+        "A Helm release has failed",
+        _failed,
+        needs={Source.RELEASES, Source.DEPLOYMENTS},
         symptom="The newest revision of a release has status `failed`.",
         cause="A hook or the release's own wait did not end in time, or the API server refused an object.",
         remedy="Find out why, then run `pulumi up` again: kubectl --namespace {namespace} get events "
@@ -178,25 +170,22 @@ CHECKS = (
         source="Helm 3: release states",
     ),
     Check(
-        code="KA0104",
-        category=Category.CLUSTER,
+        "KA0104",
+        "The stack is not installed here",
+        _nothing_installed,
         severity=Severity.WARNING,
-        title="The stack is not installed here",
-        needs=needs(Source.STACK),
-        judge=_nothing_installed,
+        needs={Source.STACK},
         symptom="Nothing of what the stack's settings say is in the cluster.",
         cause="The stack was never installed here, or the command looks at another cluster than you think.",
         remedy="Choose the cluster with KUBECONFIG or `--context`, the stack with `--stack`; or install: `pulumi up`.",
         source="this program",
-        explains=frozenset({"KA0201", "KA0411", "KA0412", "KA0501", "KA0502", "KA0801", "KA0805", "KA0902"}),
+        explains={"KA0201", "KA0411", "KA0412", "KA0501", "KA0502", "KA0801", "KA0805", "KA0902"},
     ),
     Check(
-        code="KA0107",
-        category=Category.CLUSTER,
-        severity=Severity.ERROR,
-        title="A pod of the control plane does not start",
-        needs=needs(Source.PODS, Source.DEPLOYMENTS, Source.DAEMON_SETS),
-        judge=_pods_do_not_start,
+        "KA0107",
+        "A pod of the control plane does not start",
+        _pods_do_not_start,
+        needs={Source.PODS, Source.DEPLOYMENTS, Source.DAEMON_SETS},
         symptom="A pod of KAI, of the GPU Operator or of this stack is in `ImagePullBackOff`, `CrashLoopBackOff` or "
         "another state from which it does not recover.",
         cause="The evidence says it: an image that can't be pulled, a wrong configuration, or a program that ends.",
@@ -211,12 +200,10 @@ CHECKS = (
         ),
     ),
     Check(
-        code="KA0105",
-        category=Category.CLUSTER,
-        severity=Severity.ERROR,
-        title="An object of the stack is missing",
-        needs=needs(Source.STACK),
-        judge=_objects_missing,
+        "KA0105",
+        "An object of the stack is missing",
+        _objects_missing,
+        needs={Source.STACK},
         symptom="An object that the stack's settings ask for is not in the cluster.",
         cause="Somebody deleted it, or the last run did not get that far.",
         remedy="Put it back: `kai-anywhere repair --stack {stack}`.",

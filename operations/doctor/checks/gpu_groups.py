@@ -72,20 +72,20 @@ CHECKS = (
         remedy="Upgrade KAI. Until then delete the newer pods of the group: kubectl --namespace {namespace} delete "
         "pod {name}",
         source="KAI #1673, PR #1693",
-        explains=frozenset({"KA0705"}),
+        explains={"KA0705"},
     ),
     reservation_check(
         "KA0510",
         "A reservation pod holds a GPU for nobody",
         _stale,
         severity=Severity.WARNING,
-        sees=(Source.PODS, Source.CONFIG, Source.BIND_REQUESTS),
+        needs={Source.PODS, Source.CONFIG, Source.BIND_REQUESTS},
         symptom="A GPU is taken, and no workload uses it.",
         cause="The binder did not run when the last pod of the group ended, or it was restarted in between.",
         remedy="The binder removes it when it next looks at the group. Or: kubectl --namespace {namespace} delete pod "
         "{name}",
         source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go",
-        explains=frozenset({"KA0705"}),
+        explains={"KA0705"},
     ),
     reservation_check(
         "KA0515",

@@ -7,7 +7,7 @@ from functools import partial
 from components.hosts.verdict import HostVerdictError, judge
 from manifests.hosts import HostPlatform
 from manifests.node_labels import GPU_MEMORY
-from operations.doctor.check import Category, Finding, Severity, Subject, check, of_node
+from operations.doctor.check import Check, Finding, Severity, Subject, of_node
 from operations.doctor.facts import Facts, Source
 from operations.doctor.hosts.answer import Examination, HostReport
 
@@ -191,7 +191,7 @@ def _not_validated(facts: Facts, __: HostReport, answer: Examination) -> Finding
     return "has lost what the GPU Operator's validator noted down.", ("/run/nvidia/validations is empty",), ""
 
 
-host_check = partial(check, Category.HOSTS, sees=(Source.HOSTS,))
+host_check = partial(Check, needs={Source.HOSTS})
 _DRIVER = ("KA0504", "KA0505", "KA0508")
 
 CHECKS = (
@@ -325,7 +325,7 @@ CHECKS = (
         "KA1023",
         "A node promises more memory than its host has",
         of_each(_label_too_large),
-        sees=(Source.HOSTS, Source.NODES),
+        needs={Source.HOSTS, Source.NODES},
         symptom="More fractions run than the GPU holds, and fail for want of memory.",
         cause=f"The label {GPU_MEMORY} was set by hand or by the product's name; firmware keeps a part of the memory.",
         remedy="Declare gpu_memory_mib below the host's memory, or leave it out: the host is asked then.",
@@ -335,7 +335,7 @@ CHECKS = (
         "KA1024",
         "A host has lost the GPU Operator's validations",
         of_each(_not_validated),
-        sees=(Source.HOSTS, Source.DEPLOYMENTS),
+        needs={Source.HOSTS, Source.DEPLOYMENTS},
         severity=Severity.WARNING,
         symptom="After a restart, pods of the GPU Operator stay in Init.",
         cause="/run is empty after a restart, and the validator has not run again.",

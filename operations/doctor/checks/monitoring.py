@@ -5,7 +5,7 @@ from functools import partial
 
 from config.stack import StackSettings
 from manifests.monitoring.objects import NAME, OPERATOR_GROUP, objects
-from operations.doctor.check import Category, Finding, Severity, Subject, check
+from operations.doctor.check import Check, Finding, Severity, Subject
 from operations.doctor.checks.workloads import judge_deployment, remedy_of_deployment
 from operations.doctor.facts import Facts, Source
 from operations.doctor.monitoring import Prometheus, Role, RoleBinding
@@ -104,14 +104,14 @@ def _selection(prometheus: Prometheus) -> str:
     return f"Prometheus {prometheus.namespace}/{prometheus.name}: {prometheus.in_words}"
 
 
-_check = partial(check, Category.MONITORING, severity=Severity.WARNING)
+_check = partial(Check, severity=Severity.WARNING)
 
 CHECKS = (
     _check(
         "KA1102",
         "The Prometheus Operator's kinds are missing",
         _no_kinds,
-        sees=(Source.MONITORING,),
+        needs={Source.MONITORING},
         symptom="`pulumi up` is refused, or the exporter is not asked any more and no alert fires.",
         cause="monitoring.service_monitor is true, and the Prometheus Operator was not installed, or was removed.",
         remedy="Install the Prometheus Operator, or set monitoring.service_monitor: false.",
@@ -122,7 +122,7 @@ CHECKS = (
         "KA1101",
         "The exporter of metrics does not run",
         _exporter,
-        sees=(Source.DEPLOYMENTS,),
+        needs={Source.DEPLOYMENTS},
         symptom="Dashboards are empty, and KaiAnywhereMetricsAbsent fires.",
         cause=f"Deployment `{NAME}` is scaled to 0, is missing, or has no pod that is ready.",
         remedy=remedy_of_deployment(),
@@ -133,7 +133,7 @@ CHECKS = (
         "KA1103",
         "The exporter of metrics lacks rights",
         _rights,
-        sees=(Source.MONITORING,),
+        needs={Source.MONITORING},
         symptom="Metrics of queues, pods or nodes are missing, and KaiAnywhereMetricsRefused fires.",
         cause="Somebody changed its ClusterRole or the binding.",
         remedy="Put it back: `kai-anywhere repair --stack {stack}`.",
@@ -143,7 +143,7 @@ CHECKS = (
         "KA1104",
         "No Prometheus asks the exporter of metrics",
         _nobody_asks,
-        sees=(Source.MONITORING, Source.NAMESPACES),
+        needs={Source.MONITORING, Source.NAMESPACES},
         symptom="The exporter runs, and Prometheus has no metric of it.",
         cause="The labels of the ServiceMonitor are not those that your Prometheus selects, or its namespace is not.",
         remedy="Set monitoring.service_monitor_labels to what the evidence says, such as release: "

@@ -13,7 +13,7 @@ from cluster.preflight.unified_memory import REMEDY, gpu_memory, judge_unified_m
 from gpu_sharing.arithmetic import read_label, shared_mib
 from gpu_sharing.model import MigStrategy
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY, PLATFORM, TIME_SLICING_POOL
-from operations.doctor.check import Category, Finding, Severity, Subject, check, of_node
+from operations.doctor.check import Check, Finding, Severity, Subject, of_node
 from operations.doctor.facts import Facts, Source
 
 _SHARED = "nvidia.com/gpu.shared"
@@ -250,7 +250,7 @@ def _unified(facts: Facts) -> Iterator[findings.Finding]:
         yield from judge_unified_memory(facts.settings, facts.nodes, requested)
 
 
-_check = partial(check, Category.NODES, sees=(Source.NODES,))
+_check = partial(Check, needs={Source.NODES})
 
 
 CHECKS = (
@@ -308,7 +308,7 @@ CHECKS = (
         "KA0414",
         "A node can't hold pods to their memory",
         _of_stack(_sharing, fatal=True),
-        sees=(Source.NODES, Source.WEBHOOKS),
+        needs={Source.NODES, Source.WEBHOOKS},
         symptom="Fractions are not placed on the node, or run without the limit that KAI promises.",
         cause="The mode kai.gpu_sharing_mode needs a driver or a program that the node does not have.",
         remedy="Use non_memory_enforced, or see what the mode needs: docs/mixed-clusters.md.",
@@ -319,7 +319,7 @@ CHECKS = (
         "A node is not ready to hold pods to their memory",
         _of_stack(_sharing, fatal=False),
         severity=Severity.WARNING,
-        sees=(Source.NODES, Source.WEBHOOKS),
+        needs={Source.NODES, Source.WEBHOOKS},
         symptom="KAI places no fraction on the node.",
         cause="What the mode kai.gpu_sharing_mode needs is not there yet.",
         remedy="See what the mode needs: docs/mixed-clusters.md.",
@@ -330,7 +330,7 @@ CHECKS = (
         "A machine's memory is given away twice",
         _of_stack(_unified, fatal=False),
         severity=Severity.WARNING,
-        sees=(Source.NODES, Source.PODS),
+        needs={Source.NODES, Source.PODS},
         symptom="Programs fail with out of memory, or the kubelet evicts pods, while KAI's books are right.",
         cause="The GPU takes its memory from the system's: what KAI shares and what pods request of the system "
         "add up to "
@@ -362,7 +362,7 @@ CHECKS = (
         "KA0408",
         "No scheduler of KAI's serves a GPU node",
         _no_shard,
-        sees=(Source.NODES, Source.SHARDS, Source.CONFIG),
+        needs={Source.NODES, Source.SHARDS, Source.CONFIG},
         symptom="Pods stay Pending although the node's GPU is free.",
         cause="The node's pool label was set by hand: a shard takes the nodes whose label has its value, and "
         "the default "
@@ -386,7 +386,7 @@ CHECKS = (
         "KA0404",
         "A GPU node does not say its memory",
         _no_memory,
-        sees=(Source.NODES, Source.SHARDS),
+        needs={Source.NODES, Source.SHARDS},
         symptom="Pods with `gpu-memory` stay Pending: the gpu memory count on the node was not synced yet. Pods with "
         "`gpu-fraction` are counted as if the GPU had 100 MiB.",
         cause=f"The label `{GPU_MEMORY}` is missing: GPU Feature Discovery can't read the memory of GPUs that "
@@ -412,7 +412,7 @@ CHECKS = (
         "A GPU node does not say how many GPUs it has",
         _no_count,
         severity=Severity.WARNING,
-        sees=(Source.NODES, Source.SHARDS),
+        needs={Source.NODES, Source.SHARDS},
         symptom="None by itself. With time slicing nobody notices that GPUs are counted more than once.",
         cause=f"The label `{GPU_COUNT}` is missing: GPU Feature Discovery does not run on the node.",
         remedy="List the node in the stack, or look at GPU Feature Discovery's pod on it.",
@@ -422,7 +422,7 @@ CHECKS = (
         "KA0407",
         "A node advertises more GPUs than it has",
         _sliced,
-        sees=(Source.NODES, Source.SHARDS),
+        needs={Source.NODES, Source.SHARDS},
         symptom="More fractions run than the GPU's memory holds, and programs fail with out of memory.",
         cause="Time slicing and KAI do not go together: KAI takes each replica for a GPU of its own.",
         remedy="Give the node a profile without replicas, or keep KAI off it: node_profiles in the stack.",
@@ -432,7 +432,7 @@ CHECKS = (
         "KA0417",
         "A node advertises fewer GPUs than it says",
         _fewer,
-        sees=(Source.NODES, Source.SHARDS),
+        needs={Source.NODES, Source.SHARDS},
         symptom="More fractions run than the GPU's memory holds, and programs fail with out of memory.",
         cause=f"The label `{GPU_COUNT}` is more than `nvidia.com/gpu`: KAI then opens another GPU group on a GPU that "
         "has one. The label is wrong, or a GPU is not well, so that the device plugin does not give it away: the "

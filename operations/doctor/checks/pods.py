@@ -7,7 +7,7 @@ from functools import partial
 from cluster.access.answers import Pod
 from cluster.pending import scheduler_says
 from manifests.node_labels import GPU_MEMORY
-from operations.doctor.check import SUPPRESS, Category, Finding, Severity, Subject, check, of_node, of_pod, of_queue
+from operations.doctor.check import SUPPRESS, Check, Finding, Severity, Subject, of_node, of_pod, of_queue
 from operations.doctor.checks.queues import queue_of
 from operations.doctor.facts import Facts, Source
 from operations.doctor.requests import asks_for_share, objection_to
@@ -179,17 +179,17 @@ def _other_start(facts: Facts) -> Iterator[Finding]:
             yield _finding(pod, f"pod {pod.namespace}/{pod.name} does not start on node '{pod.node}'.", *evidence)
 
 
-_check = partial(check, Category.PODS, sees=(Source.PODS, Source.EVENTS))
+_check = partial(Check, needs={Source.PODS, Source.EVENTS})
 
 
-_WAITING = (Source.PODS, Source.POD_GROUPS, Source.CONFIG)
+_WAITING = {Source.PODS, Source.POD_GROUPS, Source.CONFIG}
 
 CHECKS = (
     _check(
         "KA0701",
         "A pod asks KAI for a fraction, and another scheduler places it",
         _elsewhere,
-        sees=(Source.PODS, Source.CONFIG),
+        needs={Source.PODS, Source.CONFIG},
         symptom="The pod runs without a GPU, or with one that KAI does not know of.",
         cause="The annotation is KAI's; `spec.schedulerName` is not `kai-scheduler`, so nobody reads it.",
         remedy="Set spec.schedulerName: {scheduler} in the workload's pod template.",
@@ -200,7 +200,7 @@ CHECKS = (
         "KA0702",
         "A pod asks for GPUs in a way that KAI refuses",
         _refused,
-        sees=(Source.PODS, Source.CONFIG),
+        needs={Source.PODS, Source.CONFIG},
         symptom="The pod is refused at creation; made while KAI's admission did not run, it stays Pending or "
         "gets no GPU.",
         cause="A fraction together with `nvidia.com/gpu`, a value with a unit, or a number out of range.",
@@ -212,7 +212,7 @@ CHECKS = (
         "KA0703",
         "A kubelet refuses a pod",
         _unexpected,
-        sees=(Source.PODS, Source.CONFIG),
+        needs={Source.PODS, Source.CONFIG},
         symptom="The pod ends in `UnexpectedAdmissionError`.",
         cause="The kubelet has no GPU left for it: KAI's books and the kubelet's differ, or the device plugin was "
         "restarted.",
@@ -226,7 +226,7 @@ CHECKS = (
         "A pod has devices by DRA claims on a node whose GPUs KAI shares",
         _claims,
         severity=Severity.WARNING,
-        sees=(Source.PODS, Source.NODES, Source.SHARDS, Source.CONFIG),
+        needs={Source.PODS, Source.NODES, Source.SHARDS, Source.CONFIG},
         symptom="`status` and `plan` call a GPU free that a claim has; pods are refused by the kubelet, or run out of "
         "memory.",
         cause="NVIDIA's DRA driver and its device plugin give away the same GPUs, and neither knows of the other. What "
@@ -239,7 +239,7 @@ CHECKS = (
         "KA0704",
         "A pod waits for a node that says its GPU's memory",
         _unlabelled,
-        sees=_WAITING,
+        needs=_WAITING,
         symptom="`node is not a gpu node or the gpu memory count on the node was not synced yet`.",
         cause="No node that the pod accepts has both a GPU and the label `nvidia.com/gpu.memory`.",
         remedy="Give the nodes their label (KA0404).",
@@ -249,7 +249,7 @@ CHECKS = (
         "KA0706",
         "KAI says nothing about a pod that waits",
         _unseen,
-        sees=(*_WAITING, Source.BIND_REQUESTS),
+        needs={*_WAITING, Source.BIND_REQUESTS},
         symptom="The pod stays Pending without a condition and without an event.",
         cause="One of KAI's parts does not do its work: the pod grouper (no PodGroup), the scheduler (no word), or the "
         "binder (no answer to the BindRequest).",
@@ -318,7 +318,7 @@ CHECKS = (
         "A GPU pod does not start",
         _other_start,
         severity=Severity.WARNING,
-        sees=(Source.PODS, Source.EVENTS, Source.CONFIG),
+        needs={Source.PODS, Source.EVENTS, Source.CONFIG},
         symptom="The pod is on its node, and its containers do not start.",
         cause="The evidence says it: an image, a volume, a missing ConfigMap.",
         remedy="kubectl --namespace {namespace} describe pod {name}",
@@ -329,7 +329,7 @@ CHECKS = (
         "A pod waits for resources",
         _waits,
         severity=Severity.WARNING,
-        sees=_WAITING,
+        needs=_WAITING,
         symptom="The pod stays Pending, and KAI says why.",
         cause="No node has what it asks for at the moment. KAI rounds a GPU's memory down to hundreds of MiB.",
         remedy="Wait, ask for less, or free GPUs: `kai-anywhere doctor pod {name} --namespace {namespace}` says more.",

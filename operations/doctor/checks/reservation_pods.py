@@ -7,7 +7,7 @@ from functools import partial
 from cluster.access.answers import Pod
 from gpu_sharing.request import gpu_groups
 from manifests.reservation_index import WRITTEN_BY_KAI
-from operations.doctor.check import Category, Finding, Subject, check, of_group, of_node, of_pod
+from operations.doctor.check import Check, Finding, Subject, of_group, of_node, of_pod
 from operations.doctor.checks.binding import UNBOUND
 from operations.doctor.facts import Facts, Source
 
@@ -114,7 +114,7 @@ def _unexpected(facts: Facts) -> Iterator[Finding]:
             )
 
 
-reservation_check = partial(check, Category.RESERVATION, sees=(Source.PODS, Source.CONFIG))
+reservation_check = partial(Check, needs={Source.PODS, Source.CONFIG})
 
 CHECKS = (
     reservation_check(
@@ -180,7 +180,7 @@ CHECKS = (
         "KA0518",
         "A node lacks a folder that reservation pods mount",
         _host_path,
-        sees=(Source.PODS, Source.CONFIG, Source.EVENTS),
+        needs={Source.PODS, Source.CONFIG, Source.EVENTS},
         symptom="The pod stays in ContainerCreating: `hostPath type check failed`.",
         cause="The driver's libraries are elsewhere on that Jetson than the stack says.",
         remedy="Set driver_library_paths of the node in the stack.",

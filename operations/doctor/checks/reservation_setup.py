@@ -7,7 +7,7 @@ from manifests import reservation, reservation_guard, reservation_index
 from manifests.admission import RESERVATION_WEBHOOK
 from manifests.objects import manifests
 from manifests.ownership import key
-from operations.doctor.check import Category, Finding, Severity, Subject, check, of_node
+from operations.doctor.check import Check, Finding, Severity, Subject, of_node
 from operations.doctor.checks.binding import UNBOUND
 from operations.doctor.facts import Facts, Source
 
@@ -84,7 +84,7 @@ def _no_class(facts: Facts) -> Iterator[Finding]:
         )
 
 
-_check = partial(check, Category.RESERVATION, sees=(Source.STACK,))
+_check = partial(Check, needs={Source.STACK})
 
 CHECKS = (
     _check(
@@ -107,13 +107,13 @@ CHECKS = (
         cause="The ValidatingAdmissionPolicy or its binding was deleted.",
         remedy="Put it back: `kai-anywhere repair --stack {stack}`.",
         source="this program: manifests/reservation_guard.py",
-        explains=frozenset({"KA0105"}),
+        explains={"KA0105"},
     ),
     _check(
         "KA0503",
         "Pod Security refuses a Jetson's reservation pods",
         _pod_security,
-        sees=(Source.NAMESPACES,),
+        needs={Source.NAMESPACES},
         symptom="BindRequests fail with `violates PodSecurity`.",
         cause=f"The label `{_POD_SECURITY}` of the reservation pods' namespace was changed.",
         remedy="Put it back: `kai-anywhere repair --stack {stack}`.",
@@ -124,7 +124,7 @@ CHECKS = (
         "KA0516",
         "Reservation pods get no RuntimeClass",
         _no_class,
-        sees=(Source.CONFIG, Source.NODES, Source.SHARDS, Source.CLUSTER_POLICIES),
+        needs={Source.CONFIG, Source.NODES, Source.SHARDS, Source.CLUSTER_POLICIES},
         severity=Severity.WARNING,
         symptom="Reservation pods end with `ERROR_LIBRARY_NOT_FOUND`, unless NVIDIA's runtime is the node's default.",
         cause="From KAI 0.16 on the RuntimeClass of reservation pods is empty by default. The path that upstream's "
