@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import pulumi
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from cluster.ownership.deployed_state import DeployedState
 
@@ -12,9 +12,7 @@ _TRIES = 20
 _PAUSE_SECONDS = 0.25
 
 
-class _Resource(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Resource(BaseModel, extra="ignore", frozen=True):
     type: str
     outputs: dict[str, object]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from cluster.access.binding import bind
 from cluster.access.client import Cluster
@@ -30,10 +30,8 @@ _ENCRYPTED = (
 _CTRL_C = "^C received"
 
 
-class Resource(BaseModel):
+class Resource(BaseModel, extra="ignore", frozen=True):
     """A resource as the state has it; secrets in it are encrypted."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     urn: str = ""
     type: str
@@ -51,29 +49,23 @@ class Resource(BaseModel):
         return self.urn.rsplit("::", 1)[-1]
 
 
-class PendingOperation(BaseModel):
+class PendingOperation(BaseModel, extra="ignore", frozen=True):
     """What a killed run had begun."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     resource: Resource
     type: str
     """`creating`, `updating`, `deleting`."""
 
 
-class Manifest(BaseModel):
+class Manifest(BaseModel, extra="ignore", frozen=True):
     """Who wrote a state."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     version: str = ""
     """Of the engine."""
 
 
-class Checkpoint(BaseModel):
+class Checkpoint(BaseModel, extra="ignore", frozen=True):
     """What a stack remembers."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     manifest: Manifest = Manifest()
     resources: list[Resource] = []
@@ -85,9 +77,7 @@ class Checkpoint(BaseModel):
         return DeployedState.of((resource.type, resource.outputs) for resource in self.resources)
 
 
-class _Export(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Export(BaseModel, extra="ignore", frozen=True):
     deployment: Checkpoint
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 from typing_extensions import override
 
 FILE = "policy-exceptions.yaml"
@@ -19,7 +19,7 @@ PROGRAM_FOLDER = "KAI_ANYWHERE_PROGRAM_FOLDER"
 _Text = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
-class OwnException(BaseModel):
+class OwnException(BaseModel, extra="forbid", frozen=True):
     """One value of one object that a rule forbids and a team accepts.
 
     Attributes:
@@ -34,8 +34,6 @@ class OwnException(BaseModel):
         until: the last day, in UTC.
         stacks: names of the stacks that it is for; empty for every one.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rule: _Text
     kind: _Text

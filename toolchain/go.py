@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from toolchain.cache import LOCATION_VARIABLE
 from toolchain.errors import ToolchainError
@@ -28,18 +28,15 @@ _ENVIRONMENT = {
 }
 
 
-class GoEnvironment(BaseModel):
+class GoEnvironment(BaseModel, extra="forbid", frozen=True, strict=True):
     """The answer of `go env -json` to the asked variables."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     version: str = Field(alias="GOVERSION")
     build_cache: Path = Field(alias="GOCACHE")
 
 
-class _DownloadedModule(BaseModel):
+class _DownloadedModule(BaseModel, extra="ignore", frozen=True, strict=True):
     # `go mod download -json` tells more than this, and newer versions may tell more again.
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
     folder: Path = Field(alias="Dir")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, BeforeValidator, Field
 
 from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, MigStrategy
@@ -77,10 +77,8 @@ def _devices(value: object) -> int:
     return min(_whole(value), _MOST_DEVICES)
 
 
-class Answer(BaseModel):
+class Answer(BaseModel, extra="ignore", frozen=True):
     """An answer of the API server: the fields we read, with their types; it may hold more."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class FieldOwner(Answer):

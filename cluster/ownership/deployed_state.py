@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from manifests.many_nodes import MANY_NODE_LABELS, apart
 from manifests.ownership import BEFORE, kept_values, key
@@ -22,33 +22,25 @@ _OBJECT = "kubernetes:"
 _ENGINE_OWN = (STACK, "pulumi:providers:")
 
 
-class _Metadata(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Metadata(BaseModel, extra="ignore", frozen=True):
     name: str
     namespace: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
-class _Written(BaseModel):
+class _Written(BaseModel, extra="ignore", frozen=True):
     """What the Kubernetes provider keeps of an object: what it wrote, beside what it read."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     kind: str
     metadata: _Metadata
 
 
-class _Kept(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Kept(BaseModel, extra="ignore", frozen=True):
     written: _Written = Field(alias="__inputs")
 
 
-class _Top(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Top(BaseModel, extra="ignore", frozen=True):
     adopted: dict[str, str] = {}
 
 

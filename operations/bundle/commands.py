@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError
@@ -52,10 +52,8 @@ Objects, events and logs of KAI, the GPU Operator and kai-anywhere in one cluste
 """
 
 
-class Told(BaseModel):
+class Told(BaseModel, extra="forbid", frozen=True):
     """What `--json` prints."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: int = VERSION
     file: str = Field(description="The archive.")

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from operations.errors import OperationError
 
@@ -33,9 +33,7 @@ NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
 """What it raises: also at numbers of thousands of digits, and at what is nested too deep."""
 
 
-class _Metadata(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Metadata(BaseModel, extra="ignore", frozen=True):
     name: str
     version: str
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from config.stack import StackSettings
 from manifests import every_object
@@ -175,7 +175,7 @@ def table(listed: Iterable[Image]) -> str:
     return "\n".join((*lines, *problems))
 
 
-class LockedImage(BaseModel):
+class LockedImage(BaseModel, extra="forbid", frozen=True):
     """An image in the lock file.
 
     Attributes:
@@ -188,8 +188,6 @@ class LockedImage(BaseModel):
         name: the last part of the name with its tag: what follows `images.registry` in a stack's settings.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     image: str
     used_by: tuple[str, ...]
     digest: str | None
@@ -199,15 +197,13 @@ class LockedImage(BaseModel):
     name: str
 
 
-class Lock(BaseModel):
+class Lock(BaseModel, extra="forbid", frozen=True):
     """What the lock file holds, and `--json` prints.
 
     Attributes:
         stack: whose images they are.
         images: sorted by name.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     stack: str
     images: tuple[LockedImage, ...]

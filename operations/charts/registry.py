@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from toolchain.registry import Crane, RegistryError, UnreachableRegistryError, host
 
@@ -23,23 +23,18 @@ class Content:
     problem: str | None = None
 
 
-class _Platform(BaseModel):
+class _Platform(BaseModel, extra="ignore", frozen=True, strict=True):
     # What registries answer says more than this.
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
     # `unknown` are attestations, no images.
     architecture: str = "unknown"
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-
+class _Entry(BaseModel, extra="ignore", frozen=True, strict=True):
     platform: _Platform = Field(default=_Platform())
 
 
-class _Manifest(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-
+class _Manifest(BaseModel, extra="ignore", frozen=True, strict=True):
     manifests: list[_Entry] | None = None
 
 

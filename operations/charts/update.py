@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from config.charts import ChartSettings
 from config.stack import StackSettings
@@ -30,9 +30,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 """Names that must stand somewhere in each chart."""
 
 
-class _SubChart(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _SubChart(BaseModel, extra="ignore", frozen=True):
     value_paths: dict[str, str]
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
 from operations import engine
@@ -37,10 +37,8 @@ _WIDTH = 160
 """Where the output is no terminal."""
 
 
-class _Result(BaseModel):
+class _Result(BaseModel, extra="forbid", frozen=True, strict=True):
     """What the update of a site leaves for the gate of its wave."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     site: str
     outcome: str

@@ -86,10 +86,8 @@ class Report(_Model):
     sites: tuple[Site, ...]
 
 
-class HistoryEntry(BaseModel):
+class HistoryEntry(BaseModel, extra="ignore", frozen=True):
     """An entry of `pulumi stack history --json` (3.259)."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     kind: str
     result: str

@@ -4,7 +4,7 @@ import re
 from enum import StrEnum, unique
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.cluster import Distribution
@@ -67,7 +67,7 @@ def _version(value: str) -> str:
     return value
 
 
-class Choices(BaseModel):
+class Choices(BaseModel, extra="forbid", frozen=True):
     """What the repository is for.
 
     Attributes:
@@ -78,8 +78,6 @@ class Choices(BaseModel):
         repository: where the product is, without `.git`.
         version: the product's tag.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     stack: Annotated[str, AfterValidator(_stack_name)]
     platform: PlatformKind

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from config.gvirtus import FRONTEND_ALLOWED
 from config.kai import DEFAULT_QUEUE
@@ -29,10 +29,8 @@ _KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "Job")
 _MOST_PODS = 10_000
 
 
-class _Read(BaseModel):
+class _Read(BaseModel, extra="ignore", frozen=True, strict=True):
     """What is read of a manifest, with the types that the API server insists on; it may hold more."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
 
 class _Metadata(_Read):

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import httpx2
 from httpx2 import codes
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from operations.pull_request.comment import marker
 from operations.pull_request.verified import Changes
@@ -41,16 +41,12 @@ class GitHubError(Exception):
     """GitHub did not do what it was asked."""
 
 
-class _User(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _User(BaseModel, extra="ignore", frozen=True):
     login: str
 
 
-class _Post(BaseModel):
+class _Post(BaseModel, extra="ignore", frozen=True):
     """A comment or an issue."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     url: str
     html_url: str
@@ -58,22 +54,16 @@ class _Post(BaseModel):
     user: _User | None = None
 
 
-class _Head(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Head(BaseModel, extra="ignore", frozen=True):
     sha: str
 
 
-class _PullRequest(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _PullRequest(BaseModel, extra="ignore", frozen=True):
     head: _Head
     changed_files: int
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _File(BaseModel, extra="ignore", frozen=True):
     filename: str
     previous_filename: str | None = None
     status: str = ""

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from operations.engine_events import Diagnostic, Line, State, Step, Summary
 from operations.redaction import Redactor
@@ -34,7 +34,7 @@ class ReportError(Exception):
     """The file is not a report; the message is a part of a sentence and quotes nothing of the file."""
 
 
-class Report(BaseModel):
+class Report(BaseModel, extra="forbid", frozen=True):
     """A preview as it is handed on.
 
     Attributes:
@@ -42,8 +42,6 @@ class Report(BaseModel):
         status: exit status of pulumi; 0 is success.
         events: what the engine said, in its order.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     stack: str
     status: int = Field(ge=0, le=_LIMIT_STATUS)

@@ -12,7 +12,7 @@ from typing import Annotated
 from xml.sax.saxutils import escape
 
 import typer
-from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, StringConstraints, TypeAdapter, ValidationError
 
 from operations.errors import OperationError
 
@@ -22,10 +22,8 @@ _VERSIONS, _LATEST, _START, _SITEMAP = "versions.json", "latest", "index.html", 
 _MARK = "<!-- Written by kai-anywhere docs-site. -->"
 
 
-class Published(BaseModel):
+class Published(BaseModel, extra="forbid", frozen=True, strict=True):
     """A version as `versions.json` has it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     version: Annotated[str, StringConstraints(pattern=rf"^{_VERSION}$")]
     """The name of its folder."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from operations.exit_status import ExitStatus
 from operations.status.words import printable
@@ -20,7 +20,7 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
 
 
-class Step(BaseModel):
+class Step(BaseModel, extra="forbid", frozen=True):
     """One thing that was verified.
 
     Attributes:
@@ -31,8 +31,6 @@ class Step(BaseModel):
         evidence: what proves it, a line each.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     name: str
     place: str = ""
     outcome: Outcome
@@ -40,10 +38,8 @@ class Step(BaseModel):
     evidence: tuple[str, ...] = ()
 
 
-class Report(BaseModel):
+class Report(BaseModel, extra="forbid", frozen=True):
     """What `--json` prints."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: int = VERSION
     steps: tuple[Step, ...]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from manifests import gpu_operator, kai
 from manifests.objects import HelmRelease
@@ -22,14 +22,12 @@ from tests.properties.runs import drawn
 _DATA = Path(__file__).parents[2] / "data" / "charts"
 
 
-class _Subchart(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Subchart(BaseModel, extra="forbid"):
     version: str
     value_paths: dict[str, str]
 
 
-class _Chart(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Chart(BaseModel, extra="forbid"):
     chart: str
     version: str
     read_at: str | None = None
