@@ -14,6 +14,14 @@ _COME_AND_GO = frozenset(
 )
 
 _MADE_WITH_EVERY_NAMESPACE = frozenset({("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")})
+_OURS = (
+    "kai-anywhere.io/",
+    "gvirtus.io/",
+    "kai.scheduler/",
+    "/nvidia.com/gpu.memory",
+    "/nvidia.com/gpu.count",
+    "=false",
+)
 _LABELS_OF_GPUS = ("kai-anywhere.io/", "gvirtus.io/", "kai.scheduler/", "nvidia.com/", "feature.node.kubernetes.io/")
 
 
@@ -54,6 +62,18 @@ def inventory(api: httpx2.Client) -> set[str]:
                         if key.startswith(_LABELS_OF_GPUS)
                     }
     return objects
+
+
+def left_behind(api: httpx2.Client, before: set[str]) -> set[str]:
+    """What a cluster has more than before; of nodes only labels of ours.
+
+    Others label nodes too: the node controller, and the GPU Operator, whose gpu.present=false stays.
+    """
+    return {
+        item
+        for item in inventory(api) - before
+        if not item.startswith("Node/") or (any(mark in item for mark in _OURS) and "gpu.present" not in item)
+    }
 
 
 def mutating_webhooks(api: httpx2.Client) -> set[str]:

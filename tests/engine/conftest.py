@@ -1,15 +1,16 @@
 """Fixtures of the tests that run a real control plane."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx2
 import pytest
 
 import simulator
 import toolchain
-from testbed.engine import ASKS_NOBODY
+from testbed.engine import ASKS_NOBODY, Stack
 from testbed.inventory import connect
-from testbed.simulated import start
+from testbed.simulated import stack_settings, start
+from testbed.stacks import Json
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +45,13 @@ def engine_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     home = tmp_path_factory.mktemp("pulumi-home")
     (home / "logs").touch()
     return toolchain.environment(toolchain.ENGINE) | ASKS_NOBODY | {"PULUMI_HOME": str(home)}
+
+
+@pytest.fixture(scope="module")
+def new_stack(
+    tmp_path_factory: pytest.TempPathFactory, cluster: simulator.ControlPlane, engine_environment: dict[str, str]
+) -> Callable[[Json], Stack]:
+    """Who makes a stack on the module's simulator, with which it goes: nobody has to destroy it."""
+    return lambda settings: Stack(
+        tmp_path_factory.mktemp("stack"), stack_settings(settings, cluster), engine_environment
+    )

@@ -1,7 +1,7 @@
 """Faults of the cluster under a stack that is up; each test leaves the stack converged."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -11,8 +11,7 @@ import yaml
 import simulator
 from testbed.engine import Stack
 from testbed.inventory import inventory
-from testbed.simulated import stack_settings
-from testbed.stacks import changed, jetson
+from testbed.stacks import Json, changed, jetson
 from testbed.waiting import eventually
 
 pytestmark = pytest.mark.engine
@@ -29,18 +28,11 @@ def before(api: httpx2.Client) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def stack(
-    tmp_path_factory: pytest.TempPathFactory,
-    cluster: simulator.ControlPlane,
-    before: set[str],
-    engine_environment: dict[str, str],
-) -> Iterator[Stack]:
+def stack(new_stack: Callable[[Json], Stack], before: set[str]) -> Stack:
     assert before
-    made = Stack(tmp_path_factory.mktemp("stack") / "own", stack_settings(jetson(), cluster), engine_environment)
+    made = new_stack(jetson())
     made.up()
-    yield made
-    if made.resources():
-        made.destroy()
+    return made
 
 
 def _by_force(api: httpx2.Client, path: str, wanted: dict[str, Any]) -> None:

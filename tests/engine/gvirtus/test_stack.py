@@ -1,7 +1,7 @@
 """A stack with remote GPUs on the real engine and a real API server, from the first `up` to `destroy`."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import httpx2
 import pytest
@@ -9,8 +9,7 @@ import pytest
 import simulator
 from simulator.nodes import KIND_ANNOTATION
 from testbed.engine import Stack
-from testbed.inventory import inventory
-from testbed.simulated import stack_settings
+from testbed.inventory import inventory, left_behind
 from testbed.stacks import Json, changed, gvirtus, without
 from testbed.waiting import eventually
 
@@ -32,18 +31,12 @@ def before(api: httpx2.Client) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def stack(
-    tmp_path_factory: pytest.TempPathFactory,
-    cluster: simulator.ControlPlane,
-    engine_environment: dict[str, str],
-    before: set[str],
-) -> Iterator[Stack]:
+def stack(new_stack: Callable[[Json], Stack], before: set[str]) -> Stack:
     """The stack, up; every test but the last leaves it so."""
     assert before
-    made = Stack(tmp_path_factory.mktemp("stack"), stack_settings(gvirtus(), cluster), engine_environment)
+    made = new_stack(gvirtus())
     assert made.up().changes["create"] > 30
-    yield made
-    made.destroy()
+    return made
 
 
 def remote_pod(**annotations: str) -> Json:
@@ -226,12 +219,5 @@ def test_a_frontend_that_gets_a_gpu_loses_its_role_and_its_devices(api: httpx2.C
 def test_destroy_leaves_nothing_behind(stack: Stack, api: httpx2.Client, before: set[str]) -> None:
     stack.destroy()
     assert [r["type"] for r in stack.resources()] == []
-    ours = ("kai-anywhere.io/", "gvirtus.io/", "/nvidia.com/gpu.memory", "/nvidia.com/gpu.count")
-
-    def left() -> set[str]:
-        # Others label nodes too: the node controller, and the GPU Operator, whose gpu.present=false stays.
-        new = inventory(api) - before
-        return {item for item in new if not item.startswith("Node/") or any(mark in item for mark in ours)}
-
-    eventually(lambda: left() == set(), within_s=PATIENT_S)
+    eventually(lambda: left_behind(api, before) == set(), within_s=PATIENT_S)
     eventually(lambda: gpus(api, "cpu-1") == 0, within_s=PATIENT_S)

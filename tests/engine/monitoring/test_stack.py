@@ -1,15 +1,13 @@
 """A stack with metrics on the real engine: refused without the Prometheus Operator's kinds, up, the same, and away."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import httpx2
 import pytest
 
-import simulator
 from testbed.engine import Stack
 from testbed.inventory import inventory
-from testbed.simulated import stack_settings
-from testbed.stacks import changed, monitoring_full
+from testbed.stacks import Json, changed, monitoring_full
 from testbed.waiting import eventually
 
 pytestmark = pytest.mark.engine
@@ -37,16 +35,10 @@ def _define(api: httpx2.Client, kind: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def stack(
-    tmp_path_factory: pytest.TempPathFactory, cluster: simulator.ControlPlane, engine_environment: dict[str, str]
-) -> Iterator[Stack]:
+def stack(new_stack: Callable[[Json], Stack]) -> Stack:
     """The stack, not yet up."""
     # Pods there are records: none of them needs a Secret of a registry.
-    settings = changed(stack_settings(monitoring_full(), cluster), "monitoring.pull_secrets", [])
-    made = Stack(tmp_path_factory.mktemp("monitoring"), settings, engine_environment)
-    yield made
-    if made.resources():
-        made.destroy()
+    return new_stack(changed(monitoring_full(), "monitoring.pull_secrets", []))
 
 
 def test_a_stack_with_metrics_comes_stays_and_goes(stack: Stack, api: httpx2.Client) -> None:

@@ -1,6 +1,6 @@
 """The comment and the issue from event logs that the real engine wrote, on a real API server."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from operations.target import Target
 from testbed.engine import Stack
 from testbed.inventory import connect
 from testbed.simulated import stack_settings
-from testbed.stacks import changed, jetson, parse, without, x86
+from testbed.stacks import Json, changed, jetson, parse, without, x86
 
 pytestmark = pytest.mark.engine
 
@@ -23,11 +23,9 @@ PATCH = {"Content-Type": "application/merge-patch+json"}
 
 
 @pytest.fixture(scope="module")
-def stack(
-    tmp_path_factory: pytest.TempPathFactory, cluster: simulator.ControlPlane, engine_environment: dict[str, str]
-) -> Stack:
+def stack(new_stack: Callable[[Json], Stack]) -> Stack:
     """A Jetson stack that is deployed."""
-    made = Stack(tmp_path_factory.mktemp("stack"), stack_settings(jetson(), cluster), engine_environment)
+    made = new_stack(jetson())
     made.up()
     return made
 

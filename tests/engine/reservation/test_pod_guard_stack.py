@@ -1,7 +1,7 @@
 """A stack that guards its whole cluster: its own releases, operands and reservation pods live under the guard."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx2
 import pytest
@@ -11,7 +11,6 @@ import simulator
 from manifests import pod_guard
 from testbed.engine import Stack
 from testbed.inventory import connect
-from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, changed, jetson
 from testbed.waiting import eventually
 
@@ -23,12 +22,9 @@ _DRY = {"dryRun": "All"}
 
 
 @pytest.fixture(scope="module")
-def stack(
-    cluster: simulator.ControlPlane, tmp_path_factory: pytest.TempPathFactory, engine_environment: dict[str, str]
-) -> Stack:
+def stack(new_stack: Callable[[Json], Stack]) -> Stack:
     """The Jetson stack with scope cluster, up."""
-    settings = stack_settings(changed(jetson(), "pod_guard.scope", "cluster"), cluster)
-    stack = Stack(tmp_path_factory.mktemp("stack"), settings, engine_environment)
+    stack = new_stack(changed(jetson(), "pod_guard.scope", "cluster"))
     stack.up()
     return stack
 

@@ -3,7 +3,7 @@
 import copy
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
@@ -13,7 +13,7 @@ import yaml
 import simulator
 from testbed.engine import Stack
 from testbed.inventory import connect
-from testbed.simulated import stack_settings, start
+from testbed.simulated import start
 from testbed.stacks import ROOT, Json, changed, jetson
 from testbed.waiting import eventually
 from tests.support.golden import Golden
@@ -48,19 +48,13 @@ def cluster(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def api(
-    version: str,
-    cluster: simulator.ControlPlane,
-    tmp_path_factory: pytest.TempPathFactory,
-    engine_environment: dict[str, str],
-) -> Iterator[httpx2.Client]:
+def api(version: str, cluster: simulator.ControlPlane, new_stack: Callable[[Json], Stack]) -> Iterator[httpx2.Client]:
     """The cluster with the Jetson stack up."""
     settings = jetson()
     if version == "v1beta1":
         settings = changed(settings, "cluster.kubernetes_version", "1.34")
         settings = changed(settings, "cluster.mutating_policies", version)
-    stack = Stack(tmp_path_factory.mktemp("stack"), stack_settings(settings, cluster), engine_environment)
-    stack.up()
+    new_stack(settings).up()
     with connect(cluster) as connected:
         account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/kai-resource-reservation"
         eventually(lambda: connected.get(account).status_code == httpx2.codes.OK)

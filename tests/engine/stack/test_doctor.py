@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import httpx2
 import pytest
@@ -13,8 +13,7 @@ from cluster.access.client import Cluster
 from operations.doctor.diagnosis import Diagnosis, diagnose
 from operations.doctor.reading import read_facts
 from testbed.engine import Stack
-from testbed.simulated import stack_settings
-from testbed.stacks import jetson, parse
+from testbed.stacks import Json, jetson, parse
 from testbed.waiting import eventually
 from toolchain.programs import HELM
 
@@ -26,15 +25,11 @@ _MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 @pytest.fixture(scope="module")
-def stack(
-    tmp_path_factory: pytest.TempPathFactory, cluster: simulator.ControlPlane, engine_environment: dict[str, str]
-) -> Iterator[Stack]:
+def stack(new_stack: Callable[[Json], Stack]) -> Stack:
     """The Jetson stack, up; what a test takes away, it puts back."""
-    made = Stack(tmp_path_factory.mktemp("jetson"), stack_settings(jetson(), cluster), engine_environment)
+    made = new_stack(jetson())
     made.up()
-    yield made
-    if made.resources():
-        made.destroy()
+    return made
 
 
 def _diagnosis(stack: Stack, cluster: simulator.ControlPlane) -> Diagnosis:

@@ -1,20 +1,15 @@
 """The main job: a stack's whole life on the real engine, the real Kubernetes provider and a real API server."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import httpx2
 import pytest
 
 import simulator
 from testbed.engine import Stack
-from testbed.inventory import inventory
-from testbed.simulated import stack_settings
-from testbed.stacks import STACKS, changed
+from testbed.inventory import inventory, left_behind
+from testbed.stacks import STACKS, Json, changed
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.engine
 
@@ -35,17 +30,10 @@ def before(api: httpx2.Client, kind: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def stack(
-    tmp_path_factory: pytest.TempPathFactory,
-    cluster: simulator.ControlPlane,
-    engine_environment: dict[str, str],
-    kind: str,
-    before: set[str],
-) -> Iterator[Stack]:
+def stack(new_stack: Callable[[Json], Stack], kind: str, before: set[str]) -> Iterator[Stack]:
     """The stack, up; every test leaves it so."""
     assert before
-    folder: Path = tmp_path_factory.mktemp(kind)
-    made = Stack(folder, stack_settings(STACKS[kind](), cluster), engine_environment)
+    made = new_stack(STACKS[kind]())
     assert made.up().changes["create"] > 15
     yield made
     # What is left when a test failed; the next stack comes to the same cluster.
@@ -261,19 +249,7 @@ class TestX86:
 def test_destroy_leaves_nothing_behind(stack: Stack, api: httpx2.Client, before: set[str]) -> None:
     stack.destroy()
     assert [r["type"] for r in stack.resources()] == []
-
-    ours = ("kai-anywhere.io/", "kai.scheduler/", "/nvidia.com/gpu.memory", "/nvidia.com/gpu.count", "=false")
-
-    def left() -> set[str]:
-        new = inventory(api) - before
-        # Others label nodes too: the node controller, and the GPU Operator, whose gpu.present=false stays.
-        return {
-            item
-            for item in new
-            if not item.startswith("Node/") or (any(mark in item for mark in ours) and "gpu.present" not in item)
-        }
-
-    eventually(lambda: left() == set())
+    eventually(lambda: left_behind(api, before) == set())
 
 
 def by_hand(api: httpx2.Client, path: str, patch: object) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import simulator
 from operations.__main__ import app
 from testbed.engine import Stack
-from testbed.inventory import connect, inventory
+from testbed.inventory import connect, inventory, left_behind
 from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import changed, jetson
 from testbed.waiting import eventually
@@ -27,7 +27,6 @@ _ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _QUEUES = "/apis/scheduling.run.ai/v2/queues"
 _PODS = "/api/v1/namespaces/default/pods"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_OURS = ("kai-anywhere.io/", "kai.scheduler/", "/nvidia.com/gpu.memory", "/nvidia.com/gpu.count", "=false")
 _HOOK_JOBS = "/apis/batch/v1/namespaces/gpu-operator/jobs"
 _KEPT = """
 apiVersion: rbac.authorization.k8s.io/v1
@@ -80,15 +79,6 @@ def of_the_guide(first_line: str) -> list[str]:
     return options[:-2]
 
 
-def left(api: httpx2.Client, before: set[str]) -> set[str]:
-    """What the cluster has more; of nodes only labels of ours, since others label nodes too."""
-    return {
-        item
-        for item in inventory(api) - before
-        if not item.startswith("Node/") or (any(mark in item for mark in _OURS) and "gpu.present" not in item)
-    }
-
-
 def definitions(api: httpx2.Client) -> set[str]:
     items = api.get(_CRDS).json()["items"]
     return {each["metadata"]["name"] for each in items if each["spec"]["group"] in _GROUPS}
@@ -98,14 +88,13 @@ def killed_in_helm(
     stack: Stack,
     cluster: simulator.ControlPlane,
     api: httpx2.Client,
-    release: str,
     reached: Callable[[], bool],
 ) -> None:
     """An `up` that is killed while Helm waits for a hook of a release, whose pod only KWOK ends."""
     kill(cluster, "kwok")
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with stack.up_until_killed():
-        eventually(lambda: api.get(_SECRETS.format(release), params=half_done).json()["items"], within_s=180)
+        eventually(lambda: api.get(_SECRETS.format("gpu-operator"), params=half_done).json()["items"], within_s=180)
         eventually(reached)
     simulator.up(cluster.folder)
 
@@ -115,14 +104,14 @@ def test_a_killed_installation_is_undone_whole(
 ) -> None:
     write_hook(chart_of(stack), "post-install")
     # Among what Helm has made are objects that no namespace holds.
-    killed_in_helm(stack, cluster, api, "gpu-operator", lambda: api.get(f"{_ROLES}/gpu-operator").is_success)
+    killed_in_helm(stack, cluster, api, lambda: api.get(f"{_ROLES}/gpu-operator").is_success)
     shown = rollback("--dry-run").output
     assert "gpu-operator in namespace gpu-operator is pending-install" in shown
     assert "ClusterRole/gpu-operator" in shown
-    assert left(api, before), "a dry run removes nothing"
+    assert left_behind(api, before), "a dry run removes nothing"
     done = rollback().output
     assert "Everything that stack 'test' made is gone" in done
-    eventually(lambda: left(api, before) == set())
+    eventually(lambda: left_behind(api, before) == set())
     assert stack.resources() == []
     assert "There is nothing to undo." in rollback().output
 
@@ -132,7 +121,7 @@ def test_a_killed_installation_is_healed_and_up_goes_on(
 ) -> None:
     # Not before-hook-creation: Helm does not delete what is there already, and can't make it again.
     write_hook(chart_of(stack), "pre-install", delete="hook-succeeded", more=_KEPT)
-    killed_in_helm(stack, cluster, api, "gpu-operator", lambda: api.get(f"{_HOOK_JOBS}/in-the-way").is_success)
+    killed_in_helm(stack, cluster, api, lambda: api.get(f"{_HOOK_JOBS}/in-the-way").is_success)
     assert not api.get(f"{_ROLES}/gpu-operator").is_success, "Helm waits for the hook before anything else"
     shown = rollback("--dry-run").output
     assert "what its hooks left (ClusterRole/kept-by-helm, Job/gpu-operator/in-the-way), then the Secret" in shown
@@ -227,7 +216,7 @@ def test_everything_goes_and_what_is_somebody_elses_stays(
     output = rollback(*of_the_guide("kai-anywhere rollback --stack jetson")).output
     assert "pulumi destroy:" in output
     kept = {"ClusterRole//somebodys", "Queue//somebodys"}
-    eventually(lambda: left(api, before) == kept)
+    eventually(lambda: left_behind(api, before) == kept)
     assert stack.resources() == []
     assert definitions(api), "without the flag they stay"
     uid = api.get("/api/v1/namespaces/kube-system").json()["metadata"]["uid"]
@@ -252,4 +241,4 @@ def test_a_release_that_somebody_uninstalled_stops_no_rollback(
     rollback()
     assert stack.resources() == []
     # Of the test before, and never the stack's.
-    eventually(lambda: left(api, before) == {"ClusterRole//somebodys"})
+    eventually(lambda: left_behind(api, before) == {"ClusterRole//somebodys"})

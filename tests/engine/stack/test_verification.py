@@ -1,15 +1,13 @@
 """`validation: after_up` on a real API server: a stack that works passes, one that was broken by hand fails the up."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import httpx2
 import pytest
 
-import simulator
 from testbed.engine import Stack
-from testbed.simulated import stack_settings
-from testbed.stacks import changed, jetson
+from testbed.stacks import Json, changed, jetson
 
 pytestmark = pytest.mark.engine
 
@@ -18,16 +16,11 @@ _RESERVATION_PODS = "/api/v1/namespaces/kai-resource-reservation/pods"
 
 
 @pytest.fixture(scope="module")
-def stack(
-    tmp_path_factory: pytest.TempPathFactory, cluster: simulator.ControlPlane, engine_environment: dict[str, str]
-) -> Iterator[Stack]:
+def stack(new_stack: Callable[[Json], Stack]) -> Stack:
     """The Jetson stack with the setting, up: so its first up has passed."""
-    settings = changed(stack_settings(jetson(), cluster), "validation", "after_up")
-    made = Stack(tmp_path_factory.mktemp("jetson"), settings, engine_environment)
+    made = new_stack(changed(jetson(), "validation", "after_up"))
     made.up()
-    yield made
-    if made.resources():
-        made.destroy()
+    return made
 
 
 def test_the_second_up_changes_nothing(stack: Stack) -> None:
