@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import grpc
 from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[import-untyped]  # it ships no types
-from pulumi.runtime.proto import provider_pb2, status_pb2
+from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
+from typing_extensions import override
 
 from cluster.errors import ClusterError
 from manifests.many_nodes import apart, together
@@ -23,14 +24,16 @@ _KIND = provider_pb2.PropertyDiff
 T = TypeVar("T")
 
 
-class ManyNodeLabels:
+class ManyNodeLabels(provider_pb2_grpc.ResourceProviderServicer):
     """What the engine asks of the resource."""
 
-    def check(self, request: Any) -> Any:  # noqa: ANN401 - protobuf's messages, here and below
+    @override
+    async def Check(self, request: Any, context: Any) -> Any:
         """Inputs as they are: they come from the program, which has validated its settings."""
         return provider_pb2.CheckResponse(inputs=request.news)
 
-    def diff(self, request: Any) -> Any:  # noqa: ANN401
+    @override
+    async def Diff(self, request: Any, context: Any) -> Any:
         """What differs, label by label, from what the cluster had when it was written or read last."""
         olds, news = _dict(request.olds), _dict(request.news)
         changes = dict(_differences(olds, news))
@@ -43,28 +46,32 @@ class ManyNodeLabels:
             hasDetailedDiff=True,
         )
 
-    async def create(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+    @override
+    async def Create(self, request: Any, context: Any) -> Any:
         """Label every node; what can't be labelled is an error, and the others stay labelled and remembered."""
         news = _dict(request.properties)
         if not request.preview:
             await self._write(news, {}, context)
         return provider_pb2.CreateResponse(id=_ID, properties=_struct(news))
 
-    async def update(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+    @override
+    async def Update(self, request: Any, context: Any) -> Any:
         """Label the nodes that differ, and let go of those that are not named any more."""
         news = _dict(request.news)
         if not request.preview:
             await self._write(news, _dict(request.olds), context)
         return provider_pb2.UpdateResponse(properties=_struct(news))
 
-    async def read(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+    @override
+    async def Read(self, request: Any, context: Any) -> Any:
         """The values that the labels have now."""
         properties = _dict(request.properties)
         nodes = await _asked(context, lambda: _on_cluster().read(properties["kubeconfig"], apart(properties)))
         live = _struct(properties | together(nodes))
         return provider_pb2.ReadResponse(id=request.id, properties=live, inputs=live)
 
-    async def delete(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+    @override
+    async def Delete(self, request: Any, context: Any) -> Any:
         """Let go of every node: adopted values come back."""
         properties = _dict(request.properties)
         problems = await _asked(
@@ -75,7 +82,7 @@ class ManyNodeLabels:
             await context.abort(grpc.StatusCode.UNKNOWN, _problem_text("let go of", problems))
         return empty_pb2.Empty()
 
-    async def _write(self, news: Mapping[str, Any], olds: Mapping[str, Any], context: Any) -> None:  # noqa: ANN401
+    async def _write(self, news: Mapping[str, Any], olds: Mapping[str, Any], context: Any) -> None:  # noqa: ANN401 - gRPC's, here and below
         nodes, manager = apart(news), news["fieldManager"]
         before, former = apart(olds), olds.get("fieldManager", manager)
         moved = manager != former

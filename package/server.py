@@ -20,12 +20,11 @@ from package.version import VERSION
 _LOOPBACK = "127.0.0.1:0"
 
 
-class PackageServer(ProviderServicer):
+class PackageServer(ManyNodeLabels, ProviderServicer):
     """The SDK's server of components, with one resource beside them."""
 
     def __init__(self, args: list[str], engine_address: str) -> None:
         super().__init__(Provider(VERSION), args, engine_address)
-        self._labels = ManyNodeLabels()
 
     @override
     async def Configure(self, request: Any, context: Any) -> Any:
@@ -42,30 +41,6 @@ class PackageServer(ProviderServicer):
     async def Construct(self, request: Any, context: Any) -> Any:
         self._load()
         return await super().Construct(request, context)
-
-    @override
-    async def Check(self, request: Any, context: Any) -> Any:
-        return self._labels.check(request)
-
-    @override
-    async def Diff(self, request: Any, context: Any) -> Any:
-        return self._labels.diff(request)
-
-    @override
-    async def Create(self, request: Any, context: Any) -> Any:
-        return await self._labels.create(request, context)
-
-    @override
-    async def Read(self, request: Any, context: Any) -> Any:
-        return await self._labels.read(request, context)
-
-    @override
-    async def Update(self, request: Any, context: Any) -> Any:
-        return await self._labels.update(request, context)
-
-    @override
-    async def Delete(self, request: Any, context: Any) -> Any:
-        return await self._labels.delete(request, context)
 
     def _load(self) -> None:
         if type(self.provider) is Provider:

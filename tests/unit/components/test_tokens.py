@@ -47,7 +47,7 @@ def test_a_token_is_package_module_and_class(token: str) -> None:
 
 def test_every_class_has_its_token_and_no_token_is_left_over() -> None:
     assert sorted(_TOKENS.values()) == sorted(
-        f"kai-anywhere:index:{cls.__name__}" for cls in {*_COMPONENTS, ManyNodeLabels}
+        f"kai-anywhere:index:{name}" for name in {*(cls.__name__ for cls in _COMPONENTS), ManyNodeLabels.__name__}
     )
 
 

@@ -85,7 +85,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> _Written:
 
 
 def _diff(olds: Any, news: Any) -> Any:  # noqa: ANN401
-    return ManyNodeLabels().diff(provider_pb2.DiffRequest(olds=olds, news=news))
+    return asyncio.run(ManyNodeLabels().Diff(provider_pb2.DiffRequest(olds=olds, news=news), _Context()))
 
 
 def test_the_same_nodes_differ_in_nothing_whatever_the_connection_is_called() -> None:
@@ -144,9 +144,9 @@ def test_what_earlier_versions_remember_differs_only_where_the_labels_do(written
 def test_a_preview_contacts_nothing(written: _Written) -> None:
     async def ask() -> Any:  # noqa: ANN401
         resource, context = ManyNodeLabels(), _Context()
-        made = await resource.create(provider_pb2.CreateRequest(properties=_inputs(a=UNKNOWN), preview=True), context)
+        made = await resource.Create(provider_pb2.CreateRequest(properties=_inputs(a=UNKNOWN), preview=True), context)
         changed = provider_pb2.UpdateRequest(olds=_inputs(a="1"), news=_inputs(a=UNKNOWN), preview=True)
-        return made, await resource.update(changed, context)
+        return made, await resource.Update(changed, context)
 
     made, updated = asyncio.run(ask())
     assert made.properties == updated.properties == _inputs(a=UNKNOWN)
@@ -154,7 +154,7 @@ def test_a_preview_contacts_nothing(written: _Written) -> None:
 
 
 def _update(olds: Any, news: Any) -> Any:  # noqa: ANN401
-    return asyncio.run(ManyNodeLabels().update(provider_pb2.UpdateRequest(olds=olds, news=news), _Context()))
+    return asyncio.run(ManyNodeLabels().Update(provider_pb2.UpdateRequest(olds=olds, news=news), _Context()))
 
 
 def test_an_update_writes_what_differs_and_lets_go_of_what_is_not_named_any_more(written: _Written) -> None:
@@ -189,7 +189,7 @@ def test_what_fails_is_an_error_and_the_engine_remembers_what_was_done(written: 
 @pytest.mark.usefixtures("home")
 def test_a_machine_without_the_connection_changes_nothing_and_says_how_to_have_it() -> None:
     with pytest.raises(_AbortedError, match=r"no connection to the stack's cluster yet.*\n.*kai-anywhere preflight"):
-        asyncio.run(ManyNodeLabels().delete(provider_pb2.DeleteRequest(properties=_inputs(a="1")), _Context()))
+        asyncio.run(ManyNodeLabels().Delete(provider_pb2.DeleteRequest(properties=_inputs(a="1")), _Context()))
 
 
 @pytest.fixture
@@ -209,9 +209,9 @@ def test_another_cluster_at_the_same_address_is_not_written_to(home: Path, uid: 
         write_kubeconfig(file, kubeconfig(server.url))
         request = provider_pb2.CreateRequest(properties=_inputs(a="1"))
         if uid == UID:
-            made = asyncio.run(ManyNodeLabels().create(request, _Context()))
+            made = asyncio.run(ManyNodeLabels().Create(request, _Context()))
             assert made.id == "node-labels"
         else:
             with pytest.raises(_AbortedError, match="Another cluster answers"):
-                asyncio.run(ManyNodeLabels().create(request, _Context()))
+                asyncio.run(ManyNodeLabels().Create(request, _Context()))
         assert [each.path for each in server.asked if each.method == "PATCH"] == ["/api/v1/nodes/a"] * (uid == UID)
