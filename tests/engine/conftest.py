@@ -13,6 +13,11 @@ from testbed.simulated import stack_settings, start
 from testbed.stacks import Json
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Everything below this folder is of the engine's tier."""
+    item.add_marker("engine")
+
+
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
     """One simulator for the whole run; a test leaves no more in it than it found."""

@@ -20,8 +20,6 @@ from testbed.inventory import connect
 from testbed.waiting import eventually
 from tests.support.admission.pods import Load, plain_pod, post
 
-pytestmark = pytest.mark.engine
-
 _SECONDS = 12.0
 _PODS = 10
 """Pods that others create while an attack runs."""

@@ -13,8 +13,6 @@ from testbed.waiting import eventually
 from tests.support.admission.pods import all_of, is_mutated, is_mutated_now, outcome, pods, post, reviews
 from tests.support.pods.reservation_cases import CASES, CHANGED, NODE, REFUSED, as_binder_creates, case_pod
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.strip("_").replace("_", "-"))
 def test_both_carriers_make_the_same_pod(

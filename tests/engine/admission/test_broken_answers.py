@@ -24,8 +24,6 @@ from testbed.waiting import eventually
 from tests.support.admission.pods import NAMESPACE, is_mutated, is_mutated_now, plain_pod, post
 from tests.support.pods.reservation_cases import as_binder_creates
 
-pytestmark = pytest.mark.engine
-
 _NAME = "broken.test.io"
 _TIMEOUT_S = 2
 _JSON_PATCH = {"Content-Type": "application/json-patch+json"}

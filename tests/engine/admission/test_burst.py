@@ -6,14 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import httpx2
-import pytest
 
 from testbed.admission.deployment import Deployment
 from testbed.waiting import eventually
 from tests.support.admission.pods import Load, is_mutated, pods, post
 from tests.support.pods.reservation_cases import as_binder_creates
-
-pytestmark = pytest.mark.engine
 
 _PODS = 1000
 _CREATORS = 8

@@ -19,8 +19,6 @@ from tests.support.admission.cert_manager import GROUP, CertManager
 from tests.support.admission.pods import Load, is_mutated_now, post, served
 from tests.support.pods.reservation_cases import NODE, as_binder_creates
 
-pytestmark = pytest.mark.engine
-
 SETTINGS = parse(cert_manager())
 _CERTIFICATES = f"/apis/{GROUP}/v1/namespaces/{SETTINGS.admission.namespace}/certificates"
 _CONFIGURATION = f"{CONFIGURATIONS}/{admission.RESERVATION_WEBHOOK}"

@@ -18,8 +18,6 @@ from testbed.waiting import eventually
 from tests.support.admission.pods import LIFETIME_S, Load, all_of, is_mutated_now, post, served
 from tests.support.pods.reservation_cases import as_binder_creates
 
-pytestmark = pytest.mark.engine
-
 _REQUESTS = 1000
 _PATH = f"{CONFIGURATIONS}/{admission.RESERVATION_WEBHOOK}"
 _SECRET = f"/api/v1/namespaces/kai-anywhere/secrets/{admission.NAME}"

@@ -11,8 +11,6 @@ from testbed.admission.deployment import CONFIGURATIONS, Deployment
 from testbed.inventory import connect
 from tests.support.admission.pods import is_mutated_now, pods
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.mark.parametrize(
     ("method", "path", "expected"),

@@ -21,8 +21,6 @@ from testbed.waiting import eventually
 from tests.support.admission.pods import NAMESPACE, is_mutated, is_mutated_now, plain_pod, post, reviews
 from tests.support.pods.reservation_cases import as_binder_creates
 
-pytestmark = pytest.mark.engine
-
 
 class TestWhileNoReplicaAnswers:
     """Fail closed for what it is for; nothing else is touched."""

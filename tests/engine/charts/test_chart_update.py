@@ -21,8 +21,6 @@ from operations.stack_file import read_stack_file, settings_of
 from testbed.stacks import ROOT, STACK_FILES, STACKS, Json, parse
 from toolchain.programs import KUBERNETES_VERSION
 
-pytestmark = pytest.mark.engine
-
 CHARTS = ROOT / "simulator" / "charts"
 FACTS = ROOT / "tests" / "data" / "charts"
 RELEASES = {"kai-scheduler": kai.release, "gpu-operator": gpu_operator.release}

@@ -20,8 +20,6 @@ from testbed.stacks import ROOT, STACKS, changed, jetson, parse, webhook
 from tests.support.checkout import fresh, shell
 from tests.support.docs import blocks
 
-pytestmark = pytest.mark.engine
-
 CHARTS = tuple(ROOT / "simulator" / "charts" / name for name in ("gpu-operator", "kai-scheduler"))
 # Not started: the driver is the host's, these are off by default, and nothing scales the cluster.
 OFF = {"driver", "dcgm", "nodescaleadjuster", "scalingpod", "numa-placement-exporter"}

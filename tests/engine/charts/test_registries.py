@@ -8,8 +8,6 @@ from operations.charts.registry import Content, Registries
 from tests.support.registry_server import Registry, archive, file, running
 from toolchain.registry import Crane
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Registry]:

@@ -15,8 +15,6 @@ from tests.support.docs import command
 from toolchain.cache import root
 from toolchain.programs import PULUMI
 
-pytestmark = pytest.mark.engine
-
 PAGE = "air-gapped.md"
 
 

@@ -31,8 +31,6 @@ from tests.support.hosts.roots import Board, prepare
 from tests.support.programs import CONTAINERD
 from toolchain.cache import LOCATION_VARIABLE, root
 
-pytestmark = pytest.mark.engine
-
 NODES = {
     **simulator.DEFAULT_NODES,
     "jetson-2": NodeKind.JETSON,

@@ -11,8 +11,6 @@ from tests.engine.docs.test_readme import BLOCKS
 from tests.support.checkout import fresh
 from tests.support.terminal import Terminal, terminal
 
-pytestmark = pytest.mark.engine
-
 _PASSPHRASE = "kept to oneself"
 _PROMPT = "ready> "
 

@@ -15,8 +15,6 @@ from testbed.stacks import ROOT, STACK_FILES
 from tests.support.checkout import fresh, shell
 from tests.support.docs import blocks, command
 
-pytestmark = pytest.mark.engine
-
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = [
     re.sub(r"(?m)^ {3}", "", block) if block.startswith("   ") else block

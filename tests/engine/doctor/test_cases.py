@@ -16,8 +16,6 @@ from tests.unit.operations.doctor.host_cases import HOST_CASES
 from tests.unit.operations.doctor.monitoring_cases import metrics
 from tests.unit.operations.doctor.worlds import fired, world_of
 
-pytestmark = pytest.mark.engine
-
 _NOT_HERE: Final = {
     "KA0106": "the toolchain has no API server that is too old, and none says another version than its own",
     **dict.fromkeys(HOST_CASES, "hosts answer over SSH; the API server has no part in it"),

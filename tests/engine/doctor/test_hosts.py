@@ -17,7 +17,7 @@ from testbed.hosts.stacks import ENGINE_PROGRAMS, LOGIN_KEY, HostsStack, another
 from testbed.stacks import parse
 from tests.support.processes import sampled_command_lines
 
-pytestmark = [pytest.mark.engine, needs_sshd]
+pytestmark = needs_sshd
 
 _SUDO = "sudo-password"
 _PASSWORD = "correct horse battery staple"

@@ -24,8 +24,6 @@ from operations.fleet.order import steps
 from testbed.inventory import connect
 from testbed.waiting import eventually
 
-pytestmark = pytest.mark.engine
-
 _MODULE = "github.com/pulumi/pulumi-kubernetes-operator"
 _FILE = "deploy/crds/pulumi.com_stacks.yaml"
 _DIGESTS = {

@@ -19,8 +19,6 @@ from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, jetson
 from tests.support.docs import command
 
-pytestmark = pytest.mark.engine
-
 BASE = "bases/jetson.yaml"
 OWN: Json = {"kai": {"queues": {"robots": {"gpu": {"quota": 2}}}}}
 

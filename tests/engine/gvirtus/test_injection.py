@@ -44,8 +44,6 @@ from tests.support.gvirtus.cases import (
 from tests.support.gvirtus.contract import ENDPOINTS, CarrierTests
 from tests.support.gvirtus.placement import place
 
-pytestmark = pytest.mark.engine
-
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
 SETTINGS = parse(stack_of(gvirtus_stack()))

@@ -14,8 +14,6 @@ from testbed.stacks import gvirtus as gvirtus_stack
 from testbed.waiting import eventually
 from tests.support.gvirtus.cases import GPU, TEAM, create, created, namespace, pod, post, refused, stack_of, unlabelled
 
-pytestmark = pytest.mark.engine
-
 STACK = changed(x86(), "gvirtus", stack_of(gvirtus_stack())["gvirtus"])
 SETTINGS = parse(changed(STACK, "kai.gpu_sharing_mode", "nv_fractions"))
 REAL_GPU = {"nvidia.com/gpu.present": "true"}

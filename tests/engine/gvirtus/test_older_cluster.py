@@ -34,8 +34,6 @@ from tests.support.gvirtus.placement import place
 from tests.support.pods import twin
 from tests.support.pods.corpus import plain
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:

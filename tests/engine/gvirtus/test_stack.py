@@ -13,8 +13,6 @@ from testbed.inventory import inventory, left_behind
 from testbed.stacks import Json, changed, gvirtus, without
 from testbed.waiting import eventually
 
-pytestmark = pytest.mark.engine
-
 BACKENDS = "/api/v1/namespaces/gvirtus-system"
 _ADDRESSES = f"{BACKENDS}/configmaps/gvirtus-backends"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"

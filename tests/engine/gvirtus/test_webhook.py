@@ -40,8 +40,6 @@ from tests.support.gvirtus.cases import (
 from tests.support.gvirtus.contract import ENDPOINTS, CarrierTests, assert_injected
 from tests.support.pods.reservation_cases import as_binder_creates
 
-pytestmark = pytest.mark.engine
-
 SETTINGS = parse(stack_of(gvirtus_webhook()))
 assert SETTINGS.gvirtus is not None
 REMOTE = SETTINGS.gvirtus

@@ -4,7 +4,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import pytest
 import yaml
 
 from testbed.hosts.machines import JETSON_MEMORY_MIB, content, jetson, with_sudo
@@ -62,7 +61,6 @@ def _run(script: str, stack: HostsStack, server: Sshd, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.engine
 @needs_sshd
 def test_the_three_steps_prepare_a_host(shared_server: Sshd, tmp_path: Path) -> None:
     machine = with_sudo(jetson(shared_server), _PASSWORD)
@@ -74,7 +72,6 @@ def test_the_three_steps_prepare_a_host(shared_server: Sshd, tmp_path: Path) -> 
     assert content(machine.root) != before
 
 
-@pytest.mark.engine
 @needs_sshd
 def test_a_stack_of_hosts_alone_is_made_as_the_page_says(shared_server: Sshd, tmp_path: Path) -> None:
     machine = with_sudo(jetson(shared_server), _PASSWORD)

@@ -12,7 +12,7 @@ from testbed.hosts.stacks import LOGIN_KEY, HostsStack, another_key, ssh_host, t
 from testbed.stacks import Json, changed, without
 from testbed.waiting import eventually
 
-pytestmark = [pytest.mark.engine, needs_sshd]
+pytestmark = needs_sshd
 
 _SUDO = "sudo-password"
 _PASSWORD = "correct horse battery staple"

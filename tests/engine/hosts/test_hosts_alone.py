@@ -14,7 +14,7 @@ from testbed.hosts.sshd import Machine, Sshd, needs_sshd
 from testbed.hosts.stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
 from testbed.stacks import changed
 
-pytestmark = [pytest.mark.engine, needs_sshd]
+pytestmark = needs_sshd
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from testbed.hosts.stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
 from testbed.stacks import changed
 from tests.support.processes import sampled_command_lines
 
-pytestmark = [pytest.mark.engine, needs_sshd]
+pytestmark = needs_sshd
 
 _SUDO = "sudo-password"
 _PASSWORD = "correct horse battery staple"

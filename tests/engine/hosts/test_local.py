@@ -3,13 +3,9 @@
 import os
 from pathlib import Path
 
-import pytest
-
 from testbed.hosts.machines import TOOLKIT_CONFIG, content, local_jetson, with_sudo
 from testbed.hosts.stacks import HostsStack, tegra_stack
 from tests.support.hosts.settings import local_host
-
-pytestmark = pytest.mark.engine
 
 _PASSWORD = "correct horse battery staple"
 

@@ -18,7 +18,7 @@ from testbed.stacks import Json, changed
 from testbed.waiting import eventually
 from tests.support.hosts.network_site import NoNamespacesError, Site, site
 
-pytestmark = [pytest.mark.engine, needs_sshd]
+pytestmark = needs_sshd
 
 _NEAR_KEY = "near-key"
 

@@ -12,7 +12,7 @@ from testbed.hosts.stacks import LOGIN_KEY, HostsStack, ssh_host, tegra_stack
 from testbed.simulated import stack_settings
 from testbed.stacks import changed
 
-pytestmark = [pytest.mark.engine, needs_sshd]
+pytestmark = needs_sshd
 
 _MEMORY = "nvidia.com/gpu.memory"
 

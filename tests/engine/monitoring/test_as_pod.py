@@ -19,7 +19,6 @@ from testbed.stacks import changed, monitoring, parse
 from testbed.waiting import eventually
 
 pytestmark = [
-    pytest.mark.engine,
     pytest.mark.skipif(launcher.unavailable() is not None, reason=f"no programs here: {launcher.unavailable()}"),
 ]
 

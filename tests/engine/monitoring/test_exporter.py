@@ -23,8 +23,6 @@ from testbed.shared_gpus import RESERVATIONS, Manifest, pod, queue, reservation,
 from testbed.stacks import ROOT, monitoring, parse
 from testbed.waiting import eventually
 
-pytestmark = pytest.mark.engine
-
 _MIB = 1024 * 1024
 _NAMESPACE = parse(monitoring()).monitoring.namespace
 _CRDS = ROOT / "simulator/charts/kai-scheduler/crds/scheduling.run.ai.yaml"

@@ -25,8 +25,6 @@ from testbed.stacks import Json, monitoring, monitoring_full, parse
 from tests.support.programs import PROMTOOL
 from tests.unit.sharing_map.clusters import status_of
 
-pytestmark = pytest.mark.engine
-
 _MIB = 1024 * 1024
 
 

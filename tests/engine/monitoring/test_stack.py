@@ -10,8 +10,6 @@ from testbed.inventory import inventory
 from testbed.stacks import Json, changed, monitoring_full
 from testbed.waiting import eventually
 
-pytestmark = pytest.mark.engine
-
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _GROUP = "monitoring.coreos.com"
 _NAMESPACE = "gpu-metrics"

@@ -44,7 +44,6 @@ _MISSING = [
 ]
 
 pytestmark = [
-    pytest.mark.engine,
     pytest.mark.skipif(bool(_MISSING), reason=f"needs {' and '.join(_MISSING)} (docs/simulator.md)"),
 ]
 

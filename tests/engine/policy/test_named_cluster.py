@@ -10,8 +10,6 @@ from operations.stack_file import read_stack_file, with_settings
 from tests.support import checkout
 from tests.unit.workflows.files import jobs, scripts
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Iterator[Path]:

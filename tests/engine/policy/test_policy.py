@@ -18,8 +18,6 @@ from testbed.inventory import connect, inventory
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, STACKS, Json
 
-pytestmark = pytest.mark.engine
-
 _SECTIONS = ("platform", "reservation", "gpu_operator")
 _TAMPERED = ROOT / "tests/data/policy/tampered"
 _OFFENCES = {

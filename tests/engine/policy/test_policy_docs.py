@@ -13,8 +13,6 @@ from policy.stack_platform import stack_facts
 from testbed.stacks import ROOT
 from tests.support.checkout import fresh, shell
 
-pytestmark = pytest.mark.engine
-
 PAGE = (ROOT / "docs/policy.md").read_text(encoding="utf-8")
 _PROGRAM = """
 import pulumi

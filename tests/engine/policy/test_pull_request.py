@@ -17,8 +17,6 @@ from testbed.inventory import connect
 from testbed.simulated import stack_settings
 from testbed.stacks import Json, changed, jetson, parse, without, x86
 
-pytestmark = pytest.mark.engine
-
 PATCH = {"Content-Type": "application/merge-patch+json"}
 
 

@@ -9,8 +9,6 @@ import pytest
 from testbed.stacks import ROOT
 from tests.support import programs
 
-pytestmark = pytest.mark.engine
-
 WORKFLOWS = ROOT / ".github" / "workflows"
 
 

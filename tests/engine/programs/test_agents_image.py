@@ -14,7 +14,6 @@ from testbed.stacks import ROOT
 from tests.support.pods.images import Builder
 
 pytestmark = [
-    pytest.mark.engine,
     pytest.mark.skipif(shutil.which("buildah") is None, reason="buildah is not installed (apt-get install buildah)"),
 ]
 

@@ -16,7 +16,6 @@ from toolchain.build import built
 from toolchain.recipe import Recipe
 
 pytestmark = [
-    pytest.mark.engine,
     pytest.mark.skipif(shutil.which("go") is None, reason="needs the `go` command"),
 ]
 

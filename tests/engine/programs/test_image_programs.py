@@ -23,7 +23,6 @@ from toolchain.official import this_platform
 from toolchain.registry import Crane
 
 pytestmark = [
-    pytest.mark.engine,
     pytest.mark.skipif(this_platform().system != "linux", reason="images hold programs for Linux"),
 ]
 

@@ -25,7 +25,6 @@ from toolchain.official import this_platform
 from toolchain.registry import Crane
 
 pytestmark = [
-    pytest.mark.engine,
     pytest.mark.skipif(launcher.unavailable() is not None, reason=f"no programs here: {launcher.unavailable()}"),
 ]
 

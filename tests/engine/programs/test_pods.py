@@ -33,7 +33,6 @@ from testbed.waiting import eventually
 from tests.support import pod_program
 
 pytestmark = [
-    pytest.mark.engine,
     pytest.mark.skipif(launcher.unavailable() is not None, reason=f"no programs here: {launcher.unavailable()}"),
 ]
 

@@ -24,8 +24,6 @@ from tests.policy.objects import changed
 from tests.support.pods.reservation_cases import ABOVE_BASELINE, NEAR, NODE, OVER_THE_ENTRYPOINT, as_binder_creates
 from tests.support.pods.twin import POLICIES
 
-pytestmark = pytest.mark.engine
-
 KAI = "kai-scheduler"
 BINDER = f"system:serviceaccount:{KAI}:binder"
 PODS = f"/api/v1/namespaces/{reservation.NAMESPACE}/pods"

@@ -13,8 +13,6 @@ from testbed.stacks import Json, changed, jetson
 from testbed.waiting import eventually
 from tests.engine.reservation.test_pods import NAMESPACE, as_binder_creates, created, refused
 
-pytestmark = pytest.mark.engine
-
 _PLATFORMS = "/usr/lib/aarch64-linux-gnu/nvidia"
 _OWN = [_PLATFORMS, "/opt/nvidia/l4t-gpu-libs/openrm"]
 _OTHER = "jetson-2"

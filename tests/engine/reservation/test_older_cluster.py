@@ -3,15 +3,12 @@
 from pathlib import Path
 
 import httpx2
-import pytest
 
 import simulator
 from testbed.engine import Stack
 from testbed.inventory import connect
 from testbed.simulated import stack_settings, start
 from testbed.stacks import Json, beta_policies, changed, jetson, parse, without
-
-pytestmark = pytest.mark.engine
 
 GROUP = "/apis/admissionregistration.k8s.io"
 KINDS = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")

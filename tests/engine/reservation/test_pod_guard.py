@@ -61,8 +61,6 @@ from tests.support.pods.twin import (
     unguarded,
 )
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:

@@ -15,8 +15,6 @@ from tests.policy.objects import changed, without
 from tests.support.pods.corpus import CONTAINER, IMAGE, KINDS, plain
 from tests.support.pods.twin import DRY, FREE, GUARDED, MERGE, create, denied, path_of, post, prepare, unguarded
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:

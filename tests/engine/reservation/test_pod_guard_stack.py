@@ -14,8 +14,6 @@ from testbed.inventory import connect
 from testbed.stacks import ROOT, Json, changed, jetson
 from testbed.waiting import eventually
 
-pytestmark = pytest.mark.engine
-
 RESERVATION = "kai-resource-reservation"
 BINDER = "system:serviceaccount:kai-scheduler:binder"
 _DRY = {"dryRun": "All"}

@@ -20,8 +20,6 @@ from tests.support.golden import Golden
 from toolchain import install
 from toolchain.programs import KUBECTL
 
-pytestmark = pytest.mark.engine
-
 NAMESPACE = "kai-resource-reservation"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 BINDER = "system:serviceaccount:kai-scheduler:binder"

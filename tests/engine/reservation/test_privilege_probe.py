@@ -39,8 +39,6 @@ from tests.support.pods.twin import POLICIES, make_namespace, post
 from tests.support.privilege_probe.kubelet import Kubelet, scripted
 from tests.support.privilege_probe.outcomes import HELD, failed
 
-pytestmark = pytest.mark.engine
-
 NODE = "board-1"
 BOARD = changed(jetson(), f"platform.tegra_nodes.{NODE}", {"gpu_memory_mib": 57344})
 """The Jetson stack with the board."""

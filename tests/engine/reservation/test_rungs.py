@@ -23,8 +23,6 @@ from tests.support.admission.pods import outcome
 from tests.support.pods.reservation_cases import as_binder_creates
 from tests.support.pods.twin import POLICIES
 
-pytestmark = pytest.mark.engine
-
 NAMESPACE = reservation.NAMESPACE
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 BINDINGS = POLICIES.removesuffix("policies") + "policybindings"

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import httpx2
-import pytest
 
 import simulator
 from manifests import admission
@@ -17,8 +16,6 @@ from testbed.inventory import connect, inventory, mutating_webhooks
 from testbed.simulated import stack_settings
 from testbed.stacks import Json, changed, gvirtus_webhook, webhook
 from testbed.waiting import eventually
-
-pytestmark = pytest.mark.engine
 
 NAMESPACE = "kai-anywhere"
 _AUTHORITY = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="

@@ -22,8 +22,6 @@ from testbed.waiting import eventually
 from tests.support.admission.pods import Load, is_mutated_now, served
 from tests.support.pods.reservation_cases import NODE
 
-pytestmark = pytest.mark.engine
-
 SETTINGS = parse(stack_certificates())
 _CONFIGURATION = f"{CONFIGURATIONS}/{admission.RESERVATION_WEBHOOK}"
 

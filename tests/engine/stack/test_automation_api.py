@@ -16,8 +16,6 @@ from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, STACKS, changed, jetson
 from tests.support.many_nodes import MANY, NODES, ONE, add, with_nodes
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture(params=["many-jetsons", "x86"])
 def kind(request: pytest.FixtureRequest) -> str:

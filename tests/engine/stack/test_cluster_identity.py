@@ -21,8 +21,6 @@ from testbed.inventory import connect, inventory
 from testbed.simulated import stack_settings, start
 from testbed.stacks import changed, jetson, parse, without
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:

@@ -17,8 +17,6 @@ from testbed.stacks import Json, jetson, parse
 from testbed.waiting import eventually
 from toolchain.programs import HELM
 
-pytestmark = pytest.mark.engine
-
 _KAI = "/apis/apps/v1/namespaces/kai-scheduler/deployments"
 _BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/kai-anywhere-reservation-overrides"
 _MERGE = {"Content-Type": "application/merge-patch+json"}

@@ -16,8 +16,6 @@ from testbed.stacks import Json, changed, jetson, x86
 from testbed.waiting import eventually
 from tests.support.helm_hooks import with_hook
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture
 def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Iterator[Stack]:

@@ -16,8 +16,6 @@ from testbed.stacks import ROOT, Json, changed, jetson, x86
 from testbed.waiting import eventually
 from tests.engine.stack.test_faults import refused
 
-pytestmark = pytest.mark.engine
-
 _QUEUE = "/apis/scheduling.run.ai/v2/queues/default-queue"
 _NAMESPACE = "/api/v1/namespaces/gpu-operator"
 _NODE = "/api/v1/nodes/jetson-1"

@@ -14,8 +14,6 @@ from testbed.stacks import ROOT, Json, changed, jetson
 from testbed.waiting import eventually
 from tests.support.docs import command
 
-pytestmark = pytest.mark.engine
-
 BINDER = "system:serviceaccount:kai-scheduler:binder"
 RESERVATIONS = "/api/v1/namespaces/kai-resource-reservation/pods"
 WORKLOADS = "/api/v1/namespaces/default/pods"

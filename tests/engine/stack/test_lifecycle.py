@@ -11,8 +11,6 @@ from testbed.inventory import inventory, left_behind
 from testbed.stacks import STACKS, Json, changed
 from testbed.waiting import eventually
 
-pytestmark = pytest.mark.engine
-
 KINDS = ("jetson", "x86")
 
 

@@ -18,8 +18,6 @@ from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, changed, jetson
 from tests.support.many_nodes import MANY, NODES, ONE, with_nodes
 
-pytestmark = pytest.mark.engine
-
 THEIRS = "example.com/room"
 
 

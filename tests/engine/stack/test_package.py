@@ -17,8 +17,6 @@ from testbed.waiting import eventually
 from tests.support.docs import blocks
 from tests.support.many_nodes import MANY, NODES, ONE, add, with_nodes
 
-pytestmark = pytest.mark.engine
-
 
 def _project(control_plane: simulator.ControlPlane) -> Any:  # noqa: ANN401 - YAML
     """The guide's program on a checkout, here on a simulator."""

@@ -35,8 +35,6 @@ from toolchain.programs import (
     PACKAGE_HOST,
 )
 
-pytestmark = pytest.mark.engine
-
 REPOSITORY = f"{HOST}/example/kai-anywhere"
 PACKAGE = f"{REPOSITORY}/package"
 _VERSION = "0.1.0"

@@ -12,8 +12,6 @@ from testbed.simulated import stack_settings
 from testbed.stacks import changed, jetson, parse
 from testbed.waiting import eventually
 
-pytestmark = pytest.mark.engine
-
 _NODE = "/api/v1/nodes/jetson-1"
 _MEMORY = "nvidia.com/gpu.memory"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -17,8 +17,6 @@ from testbed.simulated import stack_settings
 from testbed.stacks import Json, jetson, parse
 from testbed.waiting import eventually
 
-pytestmark = pytest.mark.engine
-
 _CONTROLLER = "/apis/apps/v1/namespaces/kai-scheduler/deployments/queue-controller"
 _QUEUES = "/apis/scheduling.run.ai/v2/queues"
 _CONFIGURATIONS = tuple(

@@ -25,8 +25,6 @@ from testbed.waiting import eventually
 from tests.properties.runs import drawn
 from tests.properties.stacks import fitting, said
 
-pytestmark = pytest.mark.engine
-
 _SEED = int(os.environ["RANDOM_SEED"]) if "RANDOM_SEED" in os.environ else None
 _KINDS = ("tegra", "x86", "tegra", "x86")
 """The platform of each stack."""

@@ -22,8 +22,6 @@ from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import ROOT, changed, jetson, parse
 from testbed.waiting import eventually
 
-pytestmark = pytest.mark.engine
-
 GUIDE = (ROOT / "docs" / "recovery.md").read_text(encoding="utf-8")
 _CHAPTERS = [chapter.split("\n", 1) for chapter in GUIDE.split("\n## ")[1:]]
 BLOCKS = {title: blocks[0] for title, text in _CHAPTERS if (blocks := re.findall(r"(?ms)^```bash\n(.*?)^```$", text))}

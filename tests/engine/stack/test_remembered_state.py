@@ -12,8 +12,6 @@ from operations.target import Target
 from testbed.engine import Stack
 from testbed.stacks import jetson, parse
 
-pytestmark = pytest.mark.engine
-
 
 @pytest.fixture
 def stack(tmp_path: Path, engine_environment: dict[str, str]) -> Stack:

@@ -20,8 +20,6 @@ from tests.support.docs import command
 from tests.support.helm_hooks import write_hook
 from tests.support.rollback import Command, rollback_of
 
-pytestmark = pytest.mark.engine
-
 _SECRETS = "/api/v1/namespaces/{}/secrets"
 _ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _QUEUES = "/apis/scheduling.run.ai/v2/queues"

@@ -15,8 +15,6 @@ from testbed.waiting import eventually
 from tests.support import s3
 from tests.support.s3 import ACCESS_DENIED, BUCKET, CREDENTIALS, KMS_ACCESS_DENIED, Aws, Person, Request
 
-pytestmark = pytest.mark.engine
-
 SECRET = "only the team knows"
 PROGRAM = '''
 """Stands for a program that changes a cluster: it notes that it ran."""

@@ -19,8 +19,6 @@ from testbed.stacks import ROOT, Json, changed, jetson
 from tests.support.checkout import shell
 from tests.support.docs import command
 
-pytestmark = pytest.mark.engine
-
 
 def _here(settings: Json, control_plane: simulator.ControlPlane) -> Json:
     """The settings on a simulator: without the user's cluster, and without hosts, which would be asked for memory."""

@@ -32,8 +32,6 @@ from simulator.operands.device_plugin import RESOURCE
 from simulator.ports import LOOPBACK, free_ports
 from testbed.waiting import eventually
 
-pytestmark = pytest.mark.engine
-
 Resource = TypeVar("Resource")
 CLUSTER_POLICY = create_global_resource("nvidia.com", "v1", "ClusterPolicy", "clusterpolicies")
 NODE_FEATURE_RULE = create_global_resource("nfd.k8s-sigs.io", "v1alpha1", "NodeFeatureRule", "nodefeaturerules")

@@ -9,8 +9,6 @@ import pytest
 from testbed.engine import Stack
 from testbed.stacks import Json, changed, jetson
 
-pytestmark = pytest.mark.engine
-
 _BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/kai-anywhere-reservation-overrides"
 _RESERVATION_PODS = "/api/v1/namespaces/kai-resource-reservation/pods"
 

@@ -17,7 +17,6 @@ from tests.support.browser import ENTER, NARROW, SPACE, TAB, WIDE, Browser
 from tests.unit.sharing_map.clusters import status_of
 
 pytestmark = [
-    pytest.mark.engine,
     pytest.mark.skipif(bool(browsers.missing()), reason=browsers.missing() or "there is a browser"),
 ]
 

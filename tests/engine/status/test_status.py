@@ -21,8 +21,6 @@ from testbed.waiting import eventually
 from tests.support.api_server import write_kubeconfig
 from tests.support.pods.twin import post
 
-pytestmark = pytest.mark.engine
-
 _COMMAND = (
     "import os, pathlib; from operations import reading; reading.ROOT = pathlib.Path(os.environ['STACKS']); "
     "from operations.__main__ import main; main()"

@@ -24,8 +24,6 @@ from tests.support.git_server import HOST, git_server
 from tests.support.releases import ADDRESS, NEW_LABEL, NEWER, OLDER, git, instead, released
 from toolchain.programs import KUBERNETES_PROVIDER, KUBERNETES_PROVIDER_VERSION, LANGUAGE_PYTHON, PACKAGE_HOST
 
-pytestmark = pytest.mark.engine
-
 STACK = "prod"
 INSTALL = (
     "test -d .venv || python -m venv .venv\n.venv/bin/python -m pip install --quiet --requirement requirements.txt\n"
