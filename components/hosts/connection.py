@@ -1,8 +1,9 @@
-"""How the command provider reaches a host."""
+"""How the command provider reaches a host, and runs something there."""
 
 from collections.abc import Mapping
 
 import pulumi
+from pulumi_command import local, remote
 from pulumi_command.remote import ConnectionArgs, ProxyConnectionArgs
 
 from config.hosts import HostSettings, SshEndpoint, SshSettings
@@ -10,6 +11,8 @@ from config.hosts import HostSettings, SshEndpoint, SshSettings
 _LONGEST_PAUSE_SECONDS = 5
 """Between two attempts of the provider (pulumi-command v1.2.1, back-off from 0.1 s by 1.5)."""
 _HANDSHAKE_SECONDS = 60
+_STARTING_SECONDS = 60
+"""Of sudo, Python and the agent, beyond the limit of what they do."""
 
 
 def connection(ssh: SshSettings, secrets: Mapping[str, pulumi.Output[str]]) -> ConnectionArgs:
@@ -60,9 +63,48 @@ def custom_timeouts(host: HostSettings, *, seconds: int) -> pulumi.CustomTimeout
         host: whose dial settings count.
         seconds: what the operation itself may take.
     """
+    seconds += _STARTING_SECONDS
     if host.ssh is not None:
         hops = 1 if host.ssh.bastion is None else 2
         dial = host.ssh.dial
         seconds += hops * (dial.attempts * (dial.timeout_seconds + _LONGEST_PAUSE_SECONDS) + _HANDSHAKE_SECONDS)
     bound = f"{seconds}s"
     return pulumi.CustomTimeouts(create=bound, update=bound, delete=bound)
+
+
+def command(  # noqa: PLR0913 - as of the provider's resource
+    name: str,
+    create: str,
+    opts: pulumi.ResourceOptions,
+    *,
+    ssh: SshSettings | None,
+    secrets: Mapping[str, pulumi.Output[str]],
+    delete: str | None = None,
+    stdin: pulumi.Output[str] | None = None,
+) -> remote.Command | local.Command:
+    """Register a command of a host; without SSH it runs here.
+
+    What it prints is logged nowhere and kept as a secret: a diff of a runtime's configuration may show a registry's
+    password. The previous output is not handed over: sshd would refuse the variable.
+    """
+    opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"]))
+    if ssh is None:
+        return local.Command(
+            name,
+            create=create,
+            delete=delete,
+            stdin=stdin,
+            logging=local.Logging.NONE,
+            add_previous_output_in_env=False,
+            opts=opts,
+        )
+    return remote.Command(
+        name,
+        connection=connection(ssh, secrets),
+        create=create,
+        delete=delete,
+        stdin=stdin,
+        logging=remote.Logging.NONE,
+        add_previous_output_in_env=False,
+        opts=opts,
+    )

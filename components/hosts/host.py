@@ -3,22 +3,21 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pulumi
-from pulumi_command import local, remote
+from pulumi_command import remote
 
 from components import tokens
 from components.hosts.answer import HostAnswerError, read_probe
 from components.hosts.commands import HostAgent, HostCommands
-from components.hosts.connection import connection, custom_timeouts
+from components.hosts.connection import command, connection, custom_timeouts
 from components.hosts.verdict import HostFacts, HostVerdictError, judge
 from components.kubernetes import this_stack
 from config.hosts import HostCheck, HostSettings
 from manifests.hosts import HostPlan
 
 _COPY_SECONDS = 120
-_STARTING_SECONDS = 60
-"""Of sudo, Python and the agent, beyond the limit of what they do."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ class Host(pulumi.ComponentResource):
         super().__init__(tokens.HOST, name, None, opts)
         self._name = name
         self._args = args
+        self._command = partial(command, ssh=args.host.ssh, secrets=args.secrets)
         self._commands = HostCommands(args.plan.node, this_stack(), args.agent, args.host, args.plan.library_folders)
         if args.host.gone:
             self._leave()
@@ -144,45 +144,7 @@ class Host(pulumi.ComponentResource):
         return pulumi.ResourceOptions(
             parent=self,
             depends_on=after,
-            custom_timeouts=custom_timeouts(self._args.host, seconds=seconds + _STARTING_SECONDS),
-        )
-
-    def _command(
-        self,
-        name: str,
-        create: str,
-        opts: pulumi.ResourceOptions,
-        *,
-        delete: str | None = None,
-        stdin: pulumi.Output[str] | None = None,
-    ) -> remote.Command | local.Command:
-        """Register a command of this host.
-
-        What it prints is logged nowhere and kept as a secret: a diff of a runtime's configuration may show a
-        registry's password. The previous output is not handed over: sshd would refuse the variable.
-        """
-        opts = pulumi.ResourceOptions.merge(
-            opts, pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"])
-        )
-        if self._args.host.ssh is None:
-            return local.Command(
-                name,
-                create=create,
-                delete=delete,
-                stdin=stdin,
-                logging=local.Logging.NONE,
-                add_previous_output_in_env=False,
-                opts=opts,
-            )
-        return remote.Command(
-            name,
-            connection=connection(self._args.host.ssh, self._args.secrets),
-            create=create,
-            delete=delete,
-            stdin=stdin,
-            logging=remote.Logging.NONE,
-            add_previous_output_in_env=False,
-            opts=opts,
+            custom_timeouts=custom_timeouts(self._args.host, seconds=seconds),
         )
 
 

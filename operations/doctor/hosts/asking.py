@@ -21,7 +21,7 @@ from pulumi_command import local, remote
 
 from agents.host_zipapp import build
 from components.hosts.commands import in_any_shell
-from components.hosts.connection import connection, custom_timeouts
+from components.hosts.connection import command, custom_timeouts
 from config.hosts import HostSettings
 from config.stack import StackSettings
 from manifests.hosts import host_plans
@@ -31,8 +31,6 @@ PARALLEL = 16
 """Hosts that are asked at once."""
 _ATTEMPTS = 2
 """To connect: a person waits, and a host that restarts is worth a word."""
-_STARTING_SECONDS = 60
-"""Of sudo and Python, beyond the limit of what they do."""
 _ENDING_SECONDS = 10
 _HERE = Path(__file__).parent
 _NAME = "kai-anywhere-doctor"
@@ -60,8 +58,8 @@ def ask(settings: StackSettings, secrets: Mapping[str, str], environment: Mappin
         def program() -> None:
             loops.append(asyncio.get_event_loop())
             for node, plan in plans.items():
-                command = _command(node, _impatient(settings.hosts[node]), plan.library_folders, secrets, agent)
-                command.stdout.apply(partial(answers.__setitem__, node))
+                asked = _command(node, _impatient(settings.hosts[node]), plan.library_folders, secrets, agent)
+                asked.stdout.apply(partial(answers.__setitem__, node))
 
         def heard(event: automation.EngineEvent) -> None:
             diagnostic = event.diagnostic_event
@@ -134,29 +132,13 @@ def _command(
     """Register the command that asks a host; its name is the node's."""
     seconds = host.timeouts.probe_seconds
     password = secrets.get(host.sudo_password_secret or "", "")
-    stdin = pulumi.Output.secret(f"{password}\n{agent}\n")
-    opts = pulumi.ResourceOptions(
-        custom_timeouts=custom_timeouts(host, seconds=seconds + _STARTING_SECONDS),
-        additional_secret_outputs=["stdout", "stderr"],
-    )
-    create = command_text(seconds, folders)
-    if host.ssh is None:
-        return local.Command(
-            node,
-            create=create,
-            stdin=stdin,
-            logging=local.Logging.NONE,
-            add_previous_output_in_env=False,
-            opts=opts,
-        )
-    return remote.Command(
+    return command(
         node,
-        connection=connection(host.ssh, {name: pulumi.Output.secret(value) for name, value in secrets.items()}),
-        create=create,
-        stdin=stdin,
-        logging=remote.Logging.NONE,
-        add_previous_output_in_env=False,
-        opts=opts,
+        command_text(seconds, folders),
+        pulumi.ResourceOptions(custom_timeouts=custom_timeouts(host, seconds=seconds)),
+        ssh=host.ssh,
+        secrets={name: pulumi.Output.secret(value) for name, value in secrets.items()},
+        stdin=pulumi.Output.secret(f"{password}\n{agent}\n"),
     )
 
 
