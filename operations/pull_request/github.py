@@ -76,6 +76,8 @@ _FILES = TypeAdapter(list[_File])
 class GitHub:
     """A repository, as the job's token sees it.
 
+    Whatever GitHub refuses, or does not answer, is a GitHubError.
+
     What is ours is found by its first line (a marker) and its author: somebody else's text with the same marker is left
     alone, since its author could change it again.
 
@@ -98,37 +100,21 @@ class GitHub:
         }
 
     def put_comment(self, pull_request: int, body: str) -> str:
-        """Write the comment, or update the one with the same marker; gives its address.
-
-        Raises:
-            GitHubError: if GitHub refuses it or does not answer.
-        """
+        """Write the comment, or update the one with the same marker; gives its address."""
         comments = f"{self._base}/issues/{pull_request}/comments"
         return self.update_comment(pull_request, body) or self._send("POST", comments, {"body": body}).html_url
 
     def update_comment(self, pull_request: int, body: str) -> str | None:
-        """Update the comment with the same marker; gives its address, or None where there is none.
-
-        Raises:
-            GitHubError: if GitHub refuses it or does not answer.
-        """
+        """Update the comment with the same marker; gives its address, or None where there is none."""
         ours = self._find(f"{self._base}/issues/{pull_request}/comments", {}, body)
         return self._send("PATCH", ours.url, {"body": body}).html_url if ours else None
 
     def head(self, pull_request: int) -> str:
-        """The commit that a pull request asks to merge now.
-
-        Raises:
-            GitHubError: if GitHub refuses it or does not answer.
-        """
+        """The commit that a pull request asks to merge now."""
         return self._pull_request(pull_request).head.sha
 
     def changes(self, pull_request: int) -> Changes:
-        """Which files a pull request changes.
-
-        Raises:
-            GitHubError: if GitHub refuses it or does not answer.
-        """
+        """Which files a pull request changes."""
         details = self._pull_request(pull_request)
         # GitHub lists no more than 3,000.
         files = list(self._pages(f"{self._base}/pulls/{pull_request}/files", {}, _FILES))
@@ -140,11 +126,7 @@ class GitHub:
         )
 
     def previews(self, pull_request: int, folder: str) -> list[tuple[str, str, str]]:
-        """Our comments about previews of a folder's stacks: stack, address in the interface, text.
-
-        Raises:
-            GitHubError: if GitHub refuses it or does not answer.
-        """
+        """Our comments about previews of a folder's stacks: stack, address in the interface, text."""
         ours = re.compile(re.escape(marker("preview", "STACK", folder)).replace("STACK", f"({STACK_NAME.pattern})"))
         posts = self._pages(f"{self._base}/issues/{pull_request}/comments", {}, _POSTS)
         return [
@@ -157,30 +139,18 @@ class GitHub:
         ]
 
     def update(self, url: str, body: str) -> str:
-        """Give a comment another text; gives its address.
-
-        Raises:
-            GitHubError: if GitHub refuses it or does not answer.
-        """
+        """Give a comment another text; gives its address."""
         return self._send("PATCH", url, {"body": body}).html_url
 
     def put_issue(self, title: str, body: str) -> str:
-        """Open an issue, or update the open one with the same marker; gives its address.
-
-        Raises:
-            GitHubError: if GitHub refuses it or does not answer.
-        """
+        """Open an issue, or update the open one with the same marker; gives its address."""
         issues = f"{self._base}/issues"
         if ours := self._find(issues, {"state": "open", "creator": self._author}, body):
             return self._send("PATCH", ours.url, {"title": title, "body": body}).html_url
         return self._send("POST", issues, {"title": title, "body": body}).html_url
 
     def close_issue(self, marker: str) -> str | None:
-        """Close the open issue with this marker; gives its address, or None where there is none.
-
-        Raises:
-            GitHubError: if GitHub refuses it or does not answer.
-        """
+        """Close the open issue with this marker; gives its address, or None where there is none."""
         ours = self._find(f"{self._base}/issues", {"state": "open", "creator": self._author}, marker)
         return self._send("PATCH", ours.url, {"state": "closed"}).html_url if ours else None
 
