@@ -9,10 +9,8 @@ import datetime as dt
 import json
 import os
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Final
-
-from typing_extensions import override
 
 from agents.admission import review
 from agents.admission.answers import Mutations
@@ -23,6 +21,7 @@ from agents.admission.listener import Limits, Listener
 from agents.admission.observability import Metrics, log_to_stderr
 from agents.admission.server import AdmissionServer
 from testbed.admission.objects import served
+from testbed.http_server import Handler
 
 NAME: Final = "kai-anywhere-admission.kai-anywhere.svc"
 VARIANTS: Final = ("aiohttp", "aiohttp+uvloop", "http.server")
@@ -66,28 +65,19 @@ async def _serve(mutations: Mutations, tls: LiveTls, authorities: str) -> None:
 
 
 def _serve_threads(mutations: Mutations, tls: LiveTls, authorities: str) -> None:
-    class Handler(BaseHTTPRequestHandler):
+    class Reviews(Handler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
             try:
-                request = review.read(body)
+                request = review.read(self.body())
                 status, answer = 200, review.write(request, mutations.answer("reservation", request))
             except BadRequestError as error:
                 status, answer = error.status, str(error).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            self.answer(status, answer)
 
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
+    with ThreadingHTTPServer(("127.0.0.1", 0), Reviews) as server:
         server.socket = tls.context.wrap_socket(server.socket, server_side=True)
         import threading  # noqa: PLC0415
 

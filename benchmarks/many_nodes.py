@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,10 +24,10 @@ from statistics import median
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
-from typing_extensions import override
 
 from benchmarks.result import QUICK, Result, rounds, show
 from operations.exit_status import ExitStatus
+from testbed.http_server import Handler
 from testbed.shared_gpus import installed, kinds, pages
 from testbed.stacks import ROOT, STACK_FILES
 
@@ -145,24 +145,15 @@ def _serve(nodes: int, ready: Connection) -> None:
     version = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
     answers |= {(path, ""): json.dumps(answer).encode() for path, answer in (("/version", version), *kinds())}
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answers(Handler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             url = urlsplit(self.path)
             [token] = parse_qs(url.query).get("continue", [""])
             body = answers.get((url.path, token))
-            self.send_response(200 if body else 404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body or b"")))
-            self.end_headers()
-            self.wfile.write(body or b"")
+            self.answer(200 if body else 404, body or b"", {"Content-Type": "application/json"})
 
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            """The output is the measurement's."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
         ready.send(server.server_port)
         server.serve_forever()

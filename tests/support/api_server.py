@@ -2,11 +2,9 @@
 
 import json
 import ssl
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,10 +13,10 @@ import httpx2
 import trustme
 import yaml
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
-from typing_extensions import override
 
 from cluster.access.client import Cluster
 from cluster.access.kubeconfig import ChosenContext
+from testbed.http_server import Handler, serving
 
 UID = "0b7c1a52-7a1e-4f5b-9b0f-5f0c3a3c9d11"
 """The identity of the healthy cluster."""
@@ -177,13 +175,13 @@ def make_healthy(server: ApiServer) -> None:
 def running(tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
     """A server on a free loopback port, without any answer yet."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class ApiHandler(Handler):
         def do_PATCH(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            self.body()
             self._answer(state.applies, Answer(200, b"{}"))
 
         def do_POST(self) -> None:
-            self._answer(state.creates, Answer(201, self.rfile.read(int(self.headers["Content-Length"]))))
+            self._answer(state.creates, Answer(201, self.body()))
 
         def do_GET(self) -> None:
             self._answer(state.answers, Answer(404, b'{"kind":"Status","code":404}'))
@@ -194,35 +192,11 @@ def running(tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
             state.asked.append(Request(parts.path, parse_qs(parts.query), headers, self.command))
             token = state.asked[-1].query.get("continue")
             answer = answers.get(f"{parts.path}?continue={token[0]}" if token else parts.path, otherwise)
-            self.send_response(answer.status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer.body)))
-            self.end_headers()
-            self.wfile.write(answer.body)
+            self.answer(answer.status, answer.body, {"Content-Type": "application/json"})
 
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            """Keep the tests' output clean."""
-
-    class Server(ThreadingHTTPServer):
-        # Those who ask in parallel fill the usual queue of five on a busy machine, and wait for seconds then.
-        request_queue_size = 128
-
-        @override
-        def handle_error(self, request: object, client_address: object) -> None:
-            """A client that refuses our certificate is what a test asks for."""
-
-    with Server(("127.0.0.1", 0), Handler) as http:
-        if tls is not None:
-            http.socket = tls.wrap_socket(http.socket, server_side=True)
-        state = ApiServer(f"{'http' if tls is None else 'https'}://127.0.0.1:{http.server_port}")
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield state
-        finally:
-            http.shutdown()
-            thread.join()
+    with serving(ApiHandler, tls) as port:
+        state = ApiServer(f"{'http' if tls is None else 'https'}://127.0.0.1:{port}")
+        yield state
 
 
 def certificate() -> tuple[ssl.SSLContext, bytes]:

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import certifi
 import trustme
-from typing_extensions import override
+
+from testbed.http_server import Handler, serving
 
 HOST = "git.example.com"
 
@@ -49,14 +49,16 @@ def git_server(folder: Path) -> Iterator[GitServer]:
     trusted = folder / "trusted.pem"
     others = Path(os.environ.get("SSL_CERT_FILE", certifi.where()))
     trusted.write_bytes(others.read_bytes() + authority.cert_pem.bytes())
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_GitBackend, repositories))
-    server.socket = context.wrap_socket(server.socket, server_side=True)
     asked: list[str] = []
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Proxy, server.server_address[1], asked))
-    threads = [threading.Thread(target=each.serve_forever, daemon=True) for each in (server, proxy)]
-    for thread in threads:
-        thread.start()
-    address = f"http://127.0.0.1:{proxy.server_address[1]}"
+    with (
+        serving(partial(_GitBackend, repositories), context) as server,
+        serving(partial(_Proxy, server, asked)) as proxy,
+    ):
+        yield GitServer(repositories, _variables(trusted, proxy), asked)
+
+
+def _variables(trusted: Path, proxy: int) -> dict[str, str]:
+    address = f"http://127.0.0.1:{proxy}"
     local = "127.0.0.1,localhost"
     variables = {"SSL_CERT_FILE": str(trusted)}
     variables |= dict.fromkeys(("HTTPS_PROXY", "https_proxy"), address)
@@ -64,15 +66,10 @@ def git_server(folder: Path) -> Iterator[GitServer]:
     # pip goes where it went before.
     if ours := os.environ.get("HTTPS_PROXY", os.environ.get("https_proxy")):
         variables["PIP_PROXY"] = ours
-    try:
-        yield GitServer(repositories, variables, asked)
-    finally:
-        for each in (proxy, server):
-            each.shutdown()
-            each.server_close()
+    return variables
 
 
-class _GitBackend(BaseHTTPRequestHandler):
+class _GitBackend(Handler):
     protocol_version = "HTTP/1.1"
 
     def __init__(self, repositories: Path, *arguments: object) -> None:
@@ -81,7 +78,7 @@ class _GitBackend(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path, _, query = self.path.partition("?")
-        body = self._body()
+        body = self.body()
         variables = {
             "GIT_PROJECT_ROOT": str(self._repositories),
             "GIT_HTTP_EXPORT_ALL": "1",
@@ -99,31 +96,12 @@ class _GitBackend(BaseHTTPRequestHandler):
         ).stdout
         head, _, content = answer.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
-        self.send_response(int(headers.pop("Status", "200").split()[0]))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        self.answer(int(headers.pop("Status", "200").split()[0]), content, headers)
 
-    do_GET = do_POST = _answer  # noqa: N815 - the base class's names
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        chunks: list[bytes] = []
-        while size := int(self.rfile.readline(), 16):
-            chunks.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(chunks)
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+    do_GET = do_POST = _answer
 
 
-class _Proxy(BaseHTTPRequestHandler):
+class _Proxy(Handler):
     def __init__(self, port: int, asked: list[str], *arguments: object) -> None:
         self._port, self._asked = port, asked
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -144,10 +122,6 @@ class _Proxy(BaseHTTPRequestHandler):
             back.start()
             _pass_on(self.connection, there)
             back.join()
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 def _pass_on(source: socket.socket, target: socket.socket) -> None:

@@ -2,15 +2,13 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from typing_extensions import override
+from testbed.http_server import Handler, serving
 
 REPOSITORY = "owner/name"
 TOKEN = "ghs_only-a-test"
@@ -59,7 +57,7 @@ class GitHubServer:
         return post
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server_state: ClassVar[GitHubServer]
 
     def do_GET(self) -> None:
@@ -114,10 +112,6 @@ class _Handler(BaseHTTPRequestHandler):
         post.update(self._content())
         self._answer(200, post)
 
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a test reads `asked`."""
-
     def _refused(self, method: str) -> bool:
         self.server_state.asked.append((method, self.path))
         failures = self.server_state.failures.get(method)
@@ -127,24 +121,17 @@ class _Handler(BaseHTTPRequestHandler):
             status = failures.pop(0)
         else:
             return False
-        if length := int(self.headers.get("Content-Length", "0")):
-            self.rfile.read(length)
+        self.body()
         told = self.server_state.retry_after
         self._answer(status, {"message": "no"}, {} if told is None else {"Retry-After": told})
         return True
 
     def _content(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        content: dict[str, Any] = json.loads(self.body())
         return content
 
     def _answer(self, status: int, content: object, headers: dict[str, str] | None = None) -> None:
-        body = json.dumps(content).encode()
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(status, json.dumps(content).encode(), headers or {})
 
 
 @contextmanager
@@ -152,12 +139,6 @@ def running() -> Iterator[GitHubServer]:
     """The server, for the length of the block."""
     state = GitHubServer()
     handler = type("Handler", (_Handler,), {"server_state": state})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        state.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield state
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(handler) as port:
+        state.url = f"http://127.0.0.1:{port}"
+        yield state

@@ -13,11 +13,10 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from typing_extensions import override
+from testbed.http_server import Handler, serving
 
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -138,10 +137,8 @@ def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile
     return member, b""
 
 
-class _Handler(BaseHTTPRequestHandler):
-    @property
-    def registry(self) -> Registry:
-        return cast("_Server", self.server).registry
+class _Handler(Handler):
+    registry: ClassVar[Registry]
 
     def do_GET(self) -> None:
         registry, parts = self.registry, urlsplit(self.path)
@@ -184,32 +181,14 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.wfile.write(body)
 
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Keep the tests' output clean."""
-
-
-class _Server(ThreadingHTTPServer):
-    def __init__(self, registry: Registry) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.registry = registry
-
-    @override
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that ends early is what a test asks for."""
-
 
 @contextmanager
 def running() -> Iterator[Registry]:
     """A registry without any image yet."""
     registry = Registry()
-    with _Server(registry) as http:
-        registry.host = f"127.0.0.1:{http.server_port}"
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
+    with serving(type("Handler", (_Handler,), {"registry": registry})) as port:
+        registry.host = f"127.0.0.1:{port}"
         try:
             yield registry
         finally:
             registry.closing.set()
-            http.shutdown()
-            thread.join()

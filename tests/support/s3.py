@@ -4,19 +4,17 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import boto3  # type: ignore[import-untyped]
-from typing_extensions import override
 
 from simulator.ports import free_ports
+from testbed.http_server import Handler, serving
 from testbed.waiting import eventually
 
 BUCKET, REGION, KEY = "kai-anywhere-state", "eu-central-1", "alias/kai-anywhere"
@@ -93,12 +91,12 @@ def on_server(url: str, server: str) -> str:
     return f"{url}&endpoint={server}{style}"
 
 
-class _Proxy(BaseHTTPRequestHandler):
+class _Proxy(Handler):
     protocol_version = "HTTP/1.1"
     aws: ClassVar[Aws]
 
     def _pass_on(self) -> None:
-        body = self._body()
+        body = self.body()
         request = Request(self.command, self.path, self.headers.get("X-Amz-Target", ""))
         self.aws.asked.append(request)
         if fault := self.aws.fault(request):
@@ -113,34 +111,13 @@ class _Proxy(BaseHTTPRequestHandler):
         finally:
             connection.close()
 
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on  # noqa: N815 - the base class calls them so
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        chunks = []
-        while size := int(self.rfile.readline().split(b";")[0], 16):
-            chunks.append(self.rfile.read(size))
-            self.rfile.readline()
-        while self.rfile.readline().strip():
-            pass
-        return b"".join(chunks)
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on
 
     def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            if name.lower() not in _HOP_BY_HOP | {"date", "server"}:
-                self.send_header(name, value)
-        self.send_header(
-            "Content-Length", headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
-        )
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a test reads `asked`."""
+        said = {name: value for name, value in headers.items() if name.lower() not in _HOP_BY_HOP | {"date", "server"}}
+        if self.command == "HEAD":
+            said["Content-Length"] = headers.get("Content-Length", "0")
+        self.answer(status, body, said)
 
 
 @contextmanager
@@ -157,14 +134,9 @@ def running(folder: Path) -> Iterator[Aws]:
         s3, kms = aws.client("s3"), aws.client("kms")
         s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
         kms.create_alias(AliasName=KEY, TargetKeyId=kms.create_key()["KeyMetadata"]["KeyId"])
-        with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-            server.daemon_threads = True
-            aws.url = f"http://127.0.0.1:{server.server_port}"
-            thread = threading.Thread(target=server.serve_forever, daemon=True)
-            thread.start()
+        with serving(handler) as port:
+            aws.url = f"http://127.0.0.1:{port}"
             yield aws
-            server.shutdown()
-            thread.join()
     finally:
         process.terminate()
         process.wait(timeout=60)

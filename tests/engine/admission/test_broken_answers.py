@@ -3,22 +3,20 @@
 import base64
 import json
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx2
 import pytest
 import trustme
-from typing_extensions import override
 
 from manifests import admission, reservation_guard
 from manifests.admission_objects import ADMISSION_GROUP
 from manifests.objects import Manifest, manifests
 from testbed.admission.deployment import CONFIGURATIONS, Deployment, make, remove
+from testbed.http_server import Handler, serving
 from testbed.stacks import parse, webhook
 from testbed.waiting import eventually
 from tests.support.admission.pods import NAMESPACE, is_mutated, is_mutated_now, plain_pod, post
@@ -72,36 +70,12 @@ def _answering(answer: Answer) -> Iterator[tuple[int, str]]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Reviews(Handler):
         def do_POST(self) -> None:
-            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, body = answer(review["request"]["uid"])
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(*answer(json.loads(self.body())["request"]["uid"]), {"Content-Type": "application/json"})
 
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads it."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        @override
-        def handle_error(self, request: object, client_address: object) -> None:
-            """The API server has given up waiting."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_port, authority.cert_pem.bytes().decode("ascii")
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Reviews, context) as port:
+        yield port, authority.cert_pem.bytes().decode("ascii")
 
 
 def _in_our_place(server: Deployment, port: int, authority: str) -> Manifest:

@@ -2,15 +2,13 @@
 
 import shlex
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from typing_extensions import override
 
+from testbed import http_server
 from toolchain import cache, download, path_lookup
 
 Lay = Callable[..., Path]
@@ -71,10 +69,9 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(download, "_PAUSES", (0, 0, 0))
     held: list[Site] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(http_server.Handler):
         def do_HEAD(self) -> None:
-            self.send_response(200)
-            self.end_headers()
+            self.answer(200)
 
         def do_GET(self) -> None:
             held[0].asked.append(self.path)
@@ -90,14 +87,6 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
             self.end_headers()
             self.wfile.write(body[: len(body) // 2] if self.path in held[0].cut else body)
 
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            """Keep the tests' output clean."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        held.append(Site(f"http://127.0.0.1:{server.server_port}"))
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    with http_server.serving(Handler) as port:
+        held.append(Site(f"http://127.0.0.1:{port}"))
         yield held[0]
-        server.shutdown()
-        thread.join()
