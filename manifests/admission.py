@@ -12,7 +12,7 @@ from manifests.admission_objects import ADMISSION, ADMISSION_GROUP, POD_CREATION
 from manifests.gvirtus import injection
 from manifests.gvirtus.policy import namespaces_left_alone
 from manifests.mutations import VERSION, Mutation
-from manifests.objects import RBAC_GROUP, Manifest, StackObject, namespace, to_api_servers
+from manifests.objects import RBAC_GROUP, Manifest, StackObject, as_user, namespace, probe, to_api_servers, unprivileged
 
 NAME: Final = "kai-anywhere-admission"
 """Of every object of the server; its Service's DNS name stands in its certificate."""
@@ -334,12 +334,7 @@ def _deployment(settings: StackSettings) -> Manifest:
         "automountServiceAccountToken": True,
         "priorityClassName": "system-cluster-critical",
         "terminationGracePeriodSeconds": 3 * _DRAIN_SECONDS,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": as_user(USER),
         "topologySpreadConstraints": [spread],
         "containers": [_container(settings)],
         "volumes": _volumes(settings),
@@ -367,9 +362,6 @@ def _container(settings: StackSettings) -> dict[str, Any]:
     if _mounted_secret(settings) is not None:
         mounts.append({"name": "certificate", "mountPath": CERTIFICATE_FOLDER, "readOnly": True})
 
-    def probe(path: str, period_s: int) -> dict[str, Any]:
-        return {"httpGet": {"path": path, "port": "health"}, "periodSeconds": period_s, "timeoutSeconds": 5}
-
     return {
         "name": "admission",
         "image": admission.image,
@@ -379,14 +371,10 @@ def _container(settings: StackSettings) -> dict[str, Any]:
             {"name": "webhook", "containerPort": PORT, "protocol": "TCP"},
             {"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
         ],
-        "livenessProbe": probe("/healthz", 10),
-        "readinessProbe": probe("/readyz", 2),
+        "livenessProbe": probe("/healthz", "health", 10),
+        "readinessProbe": probe("/readyz", "health", 2),
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": unprivileged(),
         "volumeMounts": mounts,
     }
 

@@ -115,3 +115,23 @@ _API_SERVER_PORTS = (443, 6443, 16443)
 def to_api_servers() -> Manifest:
     """The egress rule of a NetworkPolicy that leaves API servers alone, whatever their addresses are."""
     return {"ports": [{"port": port, "protocol": "TCP"} for port in _API_SERVER_PORTS]}
+
+
+def as_user(user: int) -> Manifest:
+    """The security context of a pod whose containers run as a user that is not root."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def unprivileged() -> Manifest:
+    """The security context of a container that needs no power, and writes into its volumes alone."""
+    return {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
+def probe(path: str, port: str, period_seconds: int) -> Manifest:
+    """A probe over HTTP."""
+    return {"httpGet": {"path": path, "port": port}, "periodSeconds": period_seconds, "timeoutSeconds": 5}

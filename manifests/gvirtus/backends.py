@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from config.gvirtus import FRONTEND_ALLOWED, BackendKind, GvirtusBackend, GvirtusSettings
-from config.platform import TegraPlatform, X86Platform
+from config.platform import TegraPlatform
 from config.stack import StackSettings
 from manifests.gvirtus.injection import (
     ENABLED_LABEL,
@@ -14,7 +14,7 @@ from manifests.gvirtus.injection import (
     frontend_properties,
     properties_volume,
 )
-from manifests.objects import Manifest, namespace
+from manifests.objects import Manifest, as_user, namespace, unprivileged
 from manifests.reservation import RUNTIME_CLASS
 
 BACKEND_ALLOWED = "gvirtus.io/backend.allowed"
@@ -103,11 +103,7 @@ def deployment(settings: StackSettings, gvirtus: GvirtusSettings, name: str) -> 
             "limits": {"memory": backend.memory, backend.gpu_resource: "1"},
         },
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - the container's own
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": unprivileged(),
         **_probes(backend.kind),
     }
     match backend.kind:
@@ -244,14 +240,5 @@ def _affinity(**requirements: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pod_security(settings: StackSettings, backend: GvirtusBackend) -> dict[str, Any]:
-    context: dict[str, Any] = {
-        "runAsNonRoot": True,
-        "runAsUser": backend.run_as_user,
-        "runAsGroup": backend.run_as_user,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    match settings.platform:
-        case TegraPlatform():
-            return context | {"supplementalGroups": [_VIDEO_GROUP]}
-        case X86Platform():
-            return context
+    groups = {"supplementalGroups": [_VIDEO_GROUP]} if isinstance(settings.platform, TegraPlatform) else {}
+    return as_user(backend.run_as_user) | groups

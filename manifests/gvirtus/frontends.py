@@ -24,7 +24,7 @@ from manifests.gvirtus.backends import BACKEND_ALLOWED
 from manifests.gvirtus.injection import ENABLED_LABEL
 from manifests.gvirtus.policy import namespaces_left_alone
 from manifests.node_labels import NVIDIA_PCI_DEVICE, PLATFORM, PLATFORM_TEGRA
-from manifests.objects import Manifest, namespace
+from manifests.objects import Manifest, namespace, unprivileged
 from manifests.versions import DEVICE_PLUGIN_IMAGE
 from manifests.wording import first_of
 from pod_checks import table
@@ -139,11 +139,7 @@ def device_plugin(settings: StackSettings, frontends: FrontendSettings) -> Manif
                             "volumeMounts": [
                                 {"name": "device-plugins", "mountPath": "/var/lib/kubelet/device-plugins"}
                             ],
-                            "securityContext": {
-                                "allowPrivilegeEscalation": False,
-                                "readOnlyRootFilesystem": True,
-                                "capabilities": {"drop": ["ALL"]},
-                            },
+                            "securityContext": unprivileged(),
                         }
                     ],
                 },

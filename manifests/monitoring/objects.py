@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from config.stack import StackSettings
 from manifests.monitoring import alerts, dashboards
-from manifests.objects import RBAC_GROUP, Manifest, StackObject, namespace, to_api_servers
+from manifests.objects import RBAC_GROUP, Manifest, StackObject, as_user, namespace, probe, to_api_servers, unprivileged
 
 NAME: Final = "kai-anywhere-metrics"
 """Of every object of the exporter."""
@@ -101,12 +101,7 @@ def _deployment(settings: StackSettings) -> Manifest:
     spec: dict[str, Any] = {
         "serviceAccountName": NAME,
         "automountServiceAccountToken": True,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": as_user(USER),
         "containers": [_container(settings)],
     }
     if monitoring.pull_secrets:
@@ -125,9 +120,6 @@ def _deployment(settings: StackSettings) -> Manifest:
 def _container(settings: StackSettings) -> dict[str, Any]:
     monitoring = settings.monitoring
 
-    def probe(path: str, period_s: int) -> dict[str, Any]:
-        return {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": period_s, "timeoutSeconds": 5}
-
     interval = str(monitoring.interval_seconds)
     return {
         "name": "metrics",
@@ -135,14 +127,10 @@ def _container(settings: StackSettings) -> dict[str, Any]:
         "imagePullPolicy": monitoring.pull_policy.value,
         "args": ["agents.metrics", "--interval-seconds", interval, "--port", str(PORT)],
         "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
-        "livenessProbe": probe("/healthz", 30),
-        "readinessProbe": probe("/readyz", 5),
+        "livenessProbe": probe("/healthz", "metrics", 30),
+        "readinessProbe": probe("/readyz", "metrics", 5),
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": unprivileged(),
     }
 
 
