@@ -1,7 +1,7 @@
 """What others wrote: kept beside the stack while it changes the object, and given back when it goes."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pulumi
@@ -68,13 +68,8 @@ def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Cluste
     return pulumi.ResourceOptions(transformations=[keep])
 
 
-@contextmanager
-def _connected(settings: ClusterSettings) -> Iterator[Cluster]:
-    connection = Cluster.connect(settings, timeout_seconds=UP_TIMEOUT_SECONDS)
-    try:
-        yield connection
-    finally:
-        connection.close()
+def _connected(settings: ClusterSettings) -> closing[Cluster]:
+    return closing(Cluster.connect(settings, timeout_seconds=UP_TIMEOUT_SECONDS))
 
 
 def _marked(ours: "Manifest", name: str) -> "Manifest":

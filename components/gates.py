@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import pulumi
@@ -65,11 +66,8 @@ def looked(
         loop.call_soon_threadsafe(lambda: pulumi.log.info(text, resource=about, ephemeral=True))
 
     def connected(loop: asyncio.AbstractEventLoop) -> None:
-        connection = Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
-        try:
+        with closing(Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)) as connection:
             look(connection, lambda text: report(loop, text))
-        finally:
-            connection.close()
 
     async def done(_: object) -> None:
         try:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -301,11 +301,8 @@ def bind_cluster(target: Target) -> DeployedState:
     if state.cluster_uid is None:
         return state
     try:
-        cluster = Cluster.connect(target.settings.cluster)
-        try:
+        with closing(Cluster.connect(target.settings.cluster)) as cluster:
             uid = cluster.uid()
-        finally:
-            cluster.close()
         if other := another_cluster(state, where(cluster.server, cluster.context), uid):
             raise OperationError(f"Stack '{target.stack}': nothing was changed.\n{other}")
         bind(cluster.chosen, uid)

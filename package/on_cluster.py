@@ -1,7 +1,7 @@
 """What the resource of many nodes' labels does on the cluster that its stack is bound to."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from cluster.access.binding import home
@@ -67,12 +67,9 @@ def _bound(kubeconfig: str) -> Iterator[Cluster]:
             f"This machine has no connection to the stack's cluster yet: there is no {file}. Nothing was changed.\n"
             "Run `kai-anywhere preflight` or `pulumi preview` here once: both write it."
         )
-    cluster = Cluster.open(str(file), timeout_seconds=UP_TIMEOUT_SECONDS)
-    try:
+    with closing(Cluster.open(str(file), timeout_seconds=UP_TIMEOUT_SECONDS)) as cluster:
         _identify(cluster, file)
         yield cluster
-    finally:
-        cluster.close()
 
 
 def _identify(cluster: Cluster, file: Path) -> None:

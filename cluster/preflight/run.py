@@ -1,6 +1,7 @@
 """What must hold of the cluster before the first resource is registered; every finding at once."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,11 +125,8 @@ def run_preflight(
     if not destroys:
         _refuse(list(wrong_charts(settings)), "The stack's charts are")
     try:
-        cluster = Cluster.connect(settings.cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
-        try:
+        with closing(Cluster.connect(settings.cluster, timeout_seconds=UP_TIMEOUT_SECONDS)) as cluster:
             facts = read_facts(cluster, settings, state)
-        finally:
-            cluster.close()
     except ClusterUnreachableError as error:
         if preview and not state.deployed:
             return PreflightResult(None, (f"Preview without a cluster: {error}",))

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import typer
@@ -90,8 +91,7 @@ def _up(target: Target, *options: str) -> None:
 
 
 def _summary(target: Target) -> str:
-    connection = Cluster.connect(target.settings.cluster)
-    try:
+    with closing(Cluster.connect(target.settings.cluster)) as connection:
         return summary.render(
             stack=target.stack,
             server=connection.server,
@@ -104,8 +104,6 @@ def _summary(target: Target) -> str:
             kubeconfig=connection.kubeconfig,
             width=_width(),
         )
-    finally:
-        connection.close()
 
 
 def _width() -> int:

@@ -1,5 +1,6 @@
 """`probe-privilege`."""
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -48,11 +49,8 @@ def probe_privilege(  # noqa: PLR0913 - every option of the command
         )
     chosen = image or privilege_probe.kai_image(settings)
     host_answers = ask_host(stack, settings, node) if hosts else {}
-    cluster = Cluster.connect(settings.cluster)
-    try:
+    with closing(Cluster.connect(settings.cluster)) as cluster:
         groups = privilege_probe.device_groups(settings, group or ())
         result = privilege_probe.Probe(cluster, settings, node, chosen, groups, say, host_answers).run()
-    finally:
-        cluster.close()
     typer.echo(result.json() if as_json else result.text())
     raise typer.Exit(result.status)

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated
 
 import typer
@@ -82,8 +82,7 @@ def _connected(target: Target, choice: Choice) -> Iterator[StackInCluster]:
     engine.check_context(target)
     engine.bind_cluster(target)
     remembered = engine.checkpoint(target)
-    connection = Cluster.connect(target.settings.cluster)
-    try:
+    with closing(Cluster.connect(target.settings.cluster)) as connection:
         uid = connection.uid()
         if choice.cluster not in {None, uid}:
             raise OperationError(
@@ -91,8 +90,6 @@ def _connected(target: Target, choice: Choice) -> Iterator[StackInCluster]:
                 "Nothing was changed. Choose the right context."
             )
         yield StackInCluster(target, connection, remembered, uid)
-    finally:
-        connection.close()
 
 
 def _ask(plan: Plan, target: Target, *, yes: bool) -> None:

@@ -8,6 +8,7 @@ import copy
 import platform
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -326,11 +327,8 @@ class TestPrivilegeProbe:
 def probe(stack: Json, cluster: ControlPlane, *, image: str = RESERVATION_IMAGE) -> Result:
     """What the probe of the real node finds."""
     settings = parse(stack_settings(stack, cluster))
-    connected = Cluster.connect(settings.cluster)
-    try:
+    with closing(Cluster.connect(settings.cluster)) as connected:
         return Probe(connected, settings, NAME, image, (VIDEO,), lambda _: None).run()
-    finally:
-        connected.close()
 
 
 def symptoms(result: Result) -> list[Symptom]:

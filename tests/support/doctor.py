@@ -2,6 +2,7 @@
 
 import base64
 import copy
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -321,11 +322,8 @@ class World:
         """What is read of it."""
         self.serve(api)
         file = write_kubeconfig(folder / "kubeconfig", kubeconfig(api.url))
-        cluster = Cluster.connect(ClusterSettings(distribution=Distribution.K3S, kubeconfig=file))
-        try:
+        with closing(Cluster.connect(ClusterSettings(distribution=Distribution.K3S, kubeconfig=file))) as cluster:
             return self.read(cluster)
-        finally:
-            cluster.close()
 
     def read(self, cluster: Cluster) -> Facts:
         """What is read of a cluster that shows it, and what its hosts say."""

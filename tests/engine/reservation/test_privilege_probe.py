@@ -8,7 +8,7 @@ import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -138,11 +138,8 @@ def _probe(
     """Probe the board, where pods of these rungs end so, and all others lack the library."""
     board.script = {f"probe-{rung.name}": script.get(rung.name, LIBRARY) for rung in ladder.LADDER}
     settings = parse(stack)
-    cluster = Cluster.connect(settings.cluster)
-    try:
+    with closing(Cluster.connect(settings.cluster)) as cluster:
         return Probe(cluster, settings, NODE, IMAGE, (44, 104), report).run()
-    finally:
-        cluster.close()
 
 
 def _tried(board: Kubelet) -> list[str]:

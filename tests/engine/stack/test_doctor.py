@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 
 import httpx2
 import pytest
@@ -31,11 +32,8 @@ def stack(new_stack: Callable[[Json], Stack]) -> Stack:
 
 
 def _diagnosis(stack: Stack, cluster: simulator.ControlPlane) -> Diagnosis:
-    connection = Cluster.open(str(cluster.kubeconfig))
-    try:
+    with closing(Cluster.open(str(cluster.kubeconfig))) as connection:
         return diagnose(read_facts(connection, parse(stack.settings), "kai-anywhere/test"))
-    finally:
-        connection.close()
 
 
 def _problems(stack: Stack, cluster: simulator.ControlPlane) -> dict[str, set[str]]:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -61,8 +62,7 @@ def test_queues_wait_for_a_webhook_that_does_not_answer_and_nobody_is_left_block
     assert "kai-queue-validation-v2" in _configurations(api)
     manifest = next(iter(queues(parse(settings)).values()))
     condition = webhook_answers(manifest, causes="Because.")
-    connection = Cluster.connect(parse(settings).cluster)
-    try:
+    with closing(Cluster.connect(parse(settings).cluster)) as connection:
         assert condition.missing(connection) is None
         before = api.get(f"{_QUEUES}/{manifest['metadata']['name']}").json()["metadata"]["resourceVersion"]
 
@@ -87,8 +87,6 @@ def test_queues_wait_for_a_webhook_that_does_not_answer_and_nobody_is_left_block
         assert opened.is_set()
         after = api.get(f"{_QUEUES}/{manifest['metadata']['name']}").json()["metadata"]["resourceVersion"]
         assert after == before, "a dry run stores nothing"
-    finally:
-        connection.close()
 
     stack.destroy()
     assert not {name for name in _configurations(api) if name != "kai-anywhere"}

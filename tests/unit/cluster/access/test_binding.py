@@ -1,6 +1,7 @@
 """A stack's connection is kept by its cluster's identity, readable by its owner only."""
 
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -195,11 +196,8 @@ def test_the_copy_reaches_the_cluster_after_its_context_means_another_one(tmp_pa
     path = write_kubeconfig(tmp_path / "kubeconfig", kubeconfig(api.url))
     bind(choose_context(path), UID)
     write_kubeconfig(tmp_path / "kubeconfig", kubeconfig("https://127.0.0.1:1"))
-    connection = Cluster.connect(bound(_settings(path, "gone"), UID))
-    try:
+    with closing(Cluster.connect(bound(_settings(path, "gone"), UID))) as connection:
         assert connection.uid() == UID
-    finally:
-        connection.close()
 
 
 def test_the_connections_of_a_cluster_that_is_gone_are_forgotten_and_no_others(tmp_path: Path, home: Path) -> None:

@@ -6,6 +6,7 @@ import stat
 import tarfile
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +143,8 @@ def secretive(api: ApiServer) -> ApiServer:
 @pytest.fixture
 def cluster(config_path: str) -> Iterator[Cluster]:
     """A connection to the stand-in API server."""
-    connection = Cluster.open(config_path)
-    yield connection
-    connection.close()
+    with closing(Cluster.open(config_path)) as connection:
+        yield connection
 
 
 def _collected(cluster: Cluster) -> Collected:

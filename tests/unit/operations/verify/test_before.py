@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -34,9 +35,8 @@ def _all_rights(api: ApiServer) -> None:
 
 @pytest.fixture
 def cluster(config_path: str) -> Iterator[Cluster]:
-    connection = Cluster.open(config_path)
-    yield connection
-    connection.close()
+    with closing(Cluster.open(config_path)) as connection:
+        yield connection
 
 
 def _steps(cluster: Cluster, stack: Json) -> dict[str, Step]:
