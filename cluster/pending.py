@@ -45,7 +45,7 @@ def said_of(pod: Pod, group: PodGroup | None = None, request: BindRequest | None
             yield Said("scheduler", words, f"{where} status.conditions[PodScheduled]", condition.since)
     if words := kubelet_says(pod):
         field = "initContainerStatuses" if _waits(pod.init_statuses) else "containerStatuses"
-        yield Said("kubelet", words, f"{where} status.{field}", scheduled_since(pod))
+        yield Said("kubelet", words, f"{where} status.{field}", pod.since("PodScheduled"))
     if group is None or pod.node:
         return
     for scheduling_condition in group.scheduling_conditions:
@@ -72,15 +72,3 @@ def _waits(statuses: Iterable[ContainerStatus]) -> str:
         if waiting is not None and waiting.reason:
             return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
     return ""
-
-
-def scheduled_since(pod: Pod) -> datetime | None:
-    """Since when it has its node."""
-    return next(
-        (
-            condition.since
-            for condition in pod.conditions
-            if condition.type == "PodScheduled" and condition.status == "True"
-        ),
-        None,
-    )

@@ -12,7 +12,7 @@ from manifests import reservation_index
 from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, TIME_SLICING_POOL
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from sharing_map.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
-from sharing_map.view import User, View, pod_name, ready_since, share
+from sharing_map.view import User, View, pod_name, share
 
 
 def node_status(name: str, view: View) -> NodeStatus:
@@ -176,7 +176,7 @@ def _reservation(pod: Pod) -> Reservation:
     name = reservation_index.UUID if uuid else reservation_index.WRITTEN_BY_KAI
     return Reservation(
         name=pod.name,
-        phase=Fact(value=pod.phase, proof=f"{pod_name(pod)} status.phase", since=ready_since(pod) or pod.created),
+        phase=Fact(value=pod.phase, proof=f"{pod_name(pod)} status.phase", since=pod.since("Ready") or pod.created),
         waits=kubelet_says(pod) or None,
         device=Fact(
             value=uuid or written_by_kai or None,

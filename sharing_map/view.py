@@ -2,11 +2,9 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Literal
 
 from cluster.access.answers import Node, Pod
-from cluster.pending import scheduled_since
 from cluster.snapshot import NODES, PODS, BindRequest, Snapshot
 from gpu_sharing.arithmetic import charged_gpus, part_mib, portion, read_label, shared_mib
 from gpu_sharing.request import (
@@ -154,9 +152,9 @@ def state(user: User) -> Fact[State]:
         where = f"BindRequest {request.namespace}/{request.name} spec.selectedNode"
         return Fact[State](value="binding", proof=where, since=request.created)
     if pod.phase == "Running":
-        since = ready_since(pod) or scheduled_since(pod)
+        since = pod.since("Ready") or pod.since("PodScheduled")
         return Fact[State](value="running", proof=f"{user.where} status.phase", since=since)
-    return Fact[State](value="starting", proof=f"{user.where} spec.nodeName", since=scheduled_since(pod))
+    return Fact[State](value="starting", proof=f"{user.where} spec.nodeName", since=pod.since("PodScheduled"))
 
 
 def asks(user: User) -> Fact[str]:
@@ -204,11 +202,3 @@ def charged(request: GpuRequest | None, shared: int | None) -> float | None:
             return float(request.charged_gpus)
         case None:
             return None
-
-
-def ready_since(pod: Pod) -> datetime | None:
-    """Since when its containers are ready."""
-    return next(
-        (condition.since for condition in pod.conditions if condition.type == "Ready" and condition.status == "True"),
-        None,
-    )

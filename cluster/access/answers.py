@@ -311,6 +311,10 @@ class Pod(Answer):
         gated = any(condition.reason == "SchedulingGated" for condition in self.conditions)
         return not (self.node or self.deleted or gated)
 
+    def since(self, condition: str) -> datetime | None:
+        """Since when a condition of this type holds; None where it does not."""
+        return next((each.since for each in self.conditions if (each.type, each.status) == (condition, "True")), None)
+
     @property
     def gpus(self) -> int:
         """How many `nvidia.com/gpu` its containers have."""
