@@ -1,6 +1,5 @@
 """`kai-anywhere doctor` and `kai-anywhere doctor pod NAME`."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,7 +22,7 @@ from operations.doctor.hosts.answer import HostLookError, HostReport
 from operations.doctor.hosts.secrets import read_secrets
 from operations.doctor.reading import read_facts
 from operations.doctor.rendering import render, render_pod
-from operations.doctor.report import PodReport, Report, exit_status, pod_report, report
+from operations.doctor.report import exit_status, pod_report, report
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.options import stack_name
@@ -144,12 +143,6 @@ def pod(
         else:
             render_pod(_console(), verdict, facts)
     raise typer.Exit(status)
-
-
-def schema() -> str:
-    """The schema of both commands' JSON."""
-    schemas = {"doctor": Report.model_json_schema(), "doctor pod": PodReport.model_json_schema()}
-    return json.dumps(schemas, indent=2) + "\n"
 
 
 def _refuse_options_before(ctx: typer.Context, command: str) -> None:

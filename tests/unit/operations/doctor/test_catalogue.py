@@ -7,7 +7,6 @@ import pytest
 
 from operations.doctor.check import Category
 from operations.doctor.checks import CHECKS
-from operations.doctor.commands import schema
 from operations.doctor.troubleshooting import page
 from testbed.stacks import ROOT
 
@@ -57,7 +56,3 @@ def test_what_a_check_explains_exists_and_causes_form_no_circle() -> None:
 
 def test_the_page_is_what_the_checks_say(request: pytest.FixtureRequest) -> None:
     _compare(ROOT / "docs" / "troubleshooting.md", page(), request)
-
-
-def test_the_schema_is_what_the_reports_are(request: pytest.FixtureRequest) -> None:
-    _compare(ROOT / "docs" / "doctor.schema.json", schema(), request)

@@ -18,7 +18,7 @@ from operations import engine
 from operations.__main__ import app
 from operations.errors import OperationError
 from operations.fleet import commands
-from operations.fleet.report import HistoryEntry, Report, site_of
+from operations.fleet.report import HistoryEntry, site_of
 from operations.fleet.states import tags_of
 from testbed.stacks import ROOT, Json, jetson
 from tests.support.releases import git
@@ -368,10 +368,3 @@ def test_a_site_with_wrong_settings_is_read_all_the_same(folder: Path) -> None:
 
 def test_a_site_that_is_not_there_names_those_that_are(folder: Path) -> None:
     assert "There is no site rome. There are: berlin, eu-1" in str(_run("status", "rome", "--folder", folder).exception)
-
-
-def test_the_documented_schema_is_that_of_the_report() -> None:
-    documented = json.loads((ROOT / "docs" / "fleet.schema.json").read_text(encoding="utf-8"))
-    assert documented == Report.model_json_schema(), (
-        "write it again: .venv/bin/python -m operations.fleet.schema > docs/fleet.schema.json"
-    )

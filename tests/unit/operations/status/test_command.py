@@ -95,13 +95,6 @@ def test_json_keeps_to_its_schema(run: Callable[..., _Done]) -> None:
     assert (read.summary.shares, read.context) == (8, "loopback")
 
 
-def test_the_documented_schema_is_the_models() -> None:
-    documented = json.loads((ROOT / "docs" / "status.schema.json").read_text(encoding="utf-8"))
-    assert documented == Status.model_json_schema(), (
-        "write it again: .venv/bin/python -m operations.status.schema > docs/status.schema.json"
-    )
-
-
 def test_what_the_user_may_not_see_is_a_warning_and_a_status_of_its_own(
     api: ApiServer, run: Callable[..., _Done]
 ) -> None:
