@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from config.gvirtus import FRONTEND_ALLOWED, BackendKind, GvirtusBackend, GvirtusSettings
-from config.platform import TegraPlatform
+from config.platform import TegraPlatform, X86Platform
 from config.stack import StackSettings
 from manifests.gvirtus.injection import (
     ENABLED_LABEL,
@@ -240,5 +240,8 @@ def _affinity(**requirements: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pod_security(settings: StackSettings, backend: GvirtusBackend) -> dict[str, Any]:
-    groups = {"supplementalGroups": [_VIDEO_GROUP]} if isinstance(settings.platform, TegraPlatform) else {}
-    return as_user(backend.run_as_user) | groups
+    match settings.platform:
+        case TegraPlatform():
+            return as_user(backend.run_as_user) | {"supplementalGroups": [_VIDEO_GROUP]}
+        case X86Platform():
+            return as_user(backend.run_as_user)
