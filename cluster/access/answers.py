@@ -114,6 +114,11 @@ class LiveObject(Answer):
         """Who wrote anything of it but its status, in the order of the API server."""
         return list(dict.fromkeys(owner.manager for owner in self.owners if not owner.subresource))
 
+    @property
+    def release(self) -> tuple[str, str] | None:
+        """Namespace and name of the Helm release that it came with."""
+        return _release(self.annotations, self.content["metadata"].get("namespace", ""))
+
 
 class NodeMetadata(Answer):
     """A node's metadata alone, for its labels."""

@@ -9,6 +9,7 @@ from cluster.access.answers import LiveObject, Node
 from cluster.access.client import Cluster
 from cluster.access.lists import at_once
 from cluster.ownership.deployed_state import DeployedState
+from cluster.ownership.leftovers import PROVIDER
 from cluster.preflight.findings import Finding
 from cluster.preflight.label_writers import PERSON, RANDOM_MANAGER, judge_writers
 from config.gvirtus import FRONTEND_ALLOWED
@@ -77,7 +78,7 @@ def meet(
     findings: list[Finding] = []
     adopted = dict(state.adopted)
     for name, live in sorted(unknown.items()):
-        if any(manager.startswith(owner(stack)) for manager in live.managers):
+        if _of_a_killed_run(live, settings, stack):
             continue
         finding = _object(name, live, settings.cluster.adopt)
         if finding is not None:
@@ -120,6 +121,13 @@ def planned_labels(settings: StackSettings) -> dict[str, dict[str, str | None]]:
 def kai_is_ours(settings: StackSettings, state: DeployedState) -> bool:
     """Its chart makes the default shard, which the stack takes from it in the same run."""
     return (settings.kai.namespace, kai.RELEASE) in state.releases
+
+
+def _of_a_killed_run(live: LiveObject, settings: StackSettings, stack: str) -> bool:
+    """Whether the stack made it, or its release of KAI, and was killed before it could note that down."""
+    if not any(map(stack_of, live.managers)):
+        return live.release == (settings.kai.namespace, kai.RELEASE) and PROVIDER in live.managers
+    return any(manager.startswith(owner(stack)) for manager in live.managers)
 
 
 def _object(name: str, live: LiveObject, adopt: Sequence[str]) -> Finding | None:

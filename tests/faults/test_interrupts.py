@@ -15,7 +15,7 @@ from testbed.inventory import connect
 from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import changed, jetson
 from testbed.waiting import eventually
-from tests.support.helm_hooks import with_hook
+from tests.support.helm_hooks import held, with_hook
 from tests.support.rollback import rollback_of
 
 pytestmark = pytest.mark.engine
@@ -50,11 +50,9 @@ def _releases(api: httpx2.Client) -> set[str]:
 def test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges(
     stack: Stack, cluster: simulator.ControlPlane
 ) -> None:
-    # Without KWOK no pod ends, so Helm waits for a hook until it is interrupted.
-    kill(cluster, "kwok")
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with connect(cluster) as api:
-        with stack.started() as run:
+        with held(api), stack.started() as run:
             eventually(lambda: api.get(_SECRETS, params=half_done).json()["items"], within_s=180)
             run.send_signal(signal.SIGINT)
             output, _ = run.communicate(timeout=300)
@@ -62,7 +60,6 @@ def test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges
         assert "Traceback" not in output
         assert _locks(stack) == []
         assert not {status for status in _releases(api) if status.startswith("pending")}
-        simulator.up(cluster.folder)
         stack.up()
         assert set(stack.up().changes) == {"same"}
         assert _releases(api) <= {"deployed", "superseded"}
@@ -96,17 +93,15 @@ def test_where_pods_never_start_up_names_them_and_a_run_that_was_killed_there_go
 def test_a_release_that_ended_while_its_run_was_killed_is_undone_by_rollback(
     stack: Stack, cluster: simulator.ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kill(cluster, "kwok")
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with connect(cluster) as api:
-        with stack.up_until_killed():
+        with held(api), stack.up_until_killed():
             eventually(lambda: api.get(_SECRETS, params=half_done).json()["items"], within_s=180)
         # As Helm does when it is interrupted, which a second Ctrl-C may or may not let it do.
         ended = {"metadata": {"labels": {"status": "failed"}}}
         headers = {"Content-Type": "application/merge-patch+json"}
         secret = f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1"
         api.patch(secret, json=ended, headers=headers).raise_for_status()
-        simulator.up(cluster.folder)
         stack.run("cancel", "--yes")
         _undone(stack, stack.up(expect=None), monkeypatch)
         assert _releases(api) <= {"deployed", "superseded"}
@@ -125,17 +120,15 @@ def _undone(stack: Stack, refused: Run, monkeypatch: pytest.MonkeyPatch) -> None
 def test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps(
     stack: Stack, cluster: simulator.ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kill(cluster, "kwok")
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with connect(cluster) as api:
-        with stack.started() as run:
+        with held(api), stack.started() as run:
             eventually(lambda: api.get(_SECRETS, params=half_done).json()["items"], within_s=180)
             run.send_signal(signal.SIGINT)
             time.sleep(0.2)
             run.send_signal(signal.SIGINT)
             run.communicate(timeout=300)
         assert run.returncode != 0
-        simulator.up(cluster.folder)
         stack.run("cancel", "--yes")
         refused = stack.up(expect=None)
         if "Helm release 'gpu-operator' is 'pending-install'" in refused.output:

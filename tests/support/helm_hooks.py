@@ -1,7 +1,11 @@
-"""A hook of a chart in which Helm waits until somebody kills it: without KWOK no pod ends."""
+"""A hook of a chart in which Helm waits until somebody kills it."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import httpx2
 
 import simulator
 from testbed.stacks import Json, changed
@@ -24,6 +28,9 @@ spec:
         - name: main
           image: registry.example.com/hook@sha256:0000000000000000000000000000000000000000000000000000000000000000
 """
+_SETTINGS = {"gpu-operator": "gpu_operator", "kai-scheduler": "kai"}
+_POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 
 
 def write_hook(chart: Path, when: str, *, delete: str = "before-hook-creation,hook-succeeded", more: str = "") -> None:
@@ -36,11 +43,28 @@ def write_hook(chart: Path, when: str, *, delete: str = "before-hook-creation,ho
         more: other documents, before it.
     """
     text = more + _JOB.format(name=NAME, when=when, delete=delete)
-    (chart / "templates" / "hooks.yaml").write_text(text, encoding="utf-8")
+    (chart / "templates" / "hook-of-a-test.yaml").write_text(text, encoding="utf-8")
 
 
-def with_hook(settings: Json, folder: Path) -> Json:
-    """The stack with a copy of the GPU Operator's chart, which has a hook after its objects."""
-    chart = shutil.copytree(simulator.chart_path("gpu-operator"), folder / "gpu-operator")
+def with_hook(settings: Json, folder: Path, release: str = "gpu-operator") -> Json:
+    """The stack with a copy of a release's chart, which has a hook after its objects."""
+    chart = shutil.copytree(simulator.chart_path(release), folder / release)
     write_hook(chart, "post-install")
-    return changed(settings, "gpu_operator.chart.source", str(chart))
+    return changed(settings, f"{_SETTINGS[release]}.chart.source", str(chart))
+
+
+@contextmanager
+def held(api: httpx2.Client) -> Iterator[None]:
+    """No pod of the hook comes to be meanwhile, so that Helm waits for it."""
+    metadata = {"name": NAME}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    expression = f"!object.metadata.?generateName.orValue('').startsWith('{NAME}')"
+    policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]}
+    binding = {"policyName": NAME, "validationActions": ["Deny"]}
+    api.post(_POLICIES, json={"metadata": metadata, "spec": policy}).raise_for_status()
+    api.post(_BINDINGS, json={"metadata": metadata, "spec": binding}).raise_for_status()
+    try:
+        yield
+    finally:
+        for path in (_BINDINGS, _POLICIES):
+            api.delete(f"{path}/{NAME}").raise_for_status()

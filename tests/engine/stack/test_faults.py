@@ -14,7 +14,8 @@ from testbed.inventory import connect, inventory
 from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import Json, changed, jetson, x86
 from testbed.waiting import eventually
-from tests.support.helm_hooks import with_hook
+from tests.support.helm_hooks import NAME as HOOK
+from tests.support.helm_hooks import held, with_hook
 
 
 @pytest.fixture
@@ -172,25 +173,25 @@ def test_what_an_operator_does_not_make_and_a_killed_api_server_only_cost_anothe
         assert set(stack.up().changes) == {"same"}
 
 
+@pytest.mark.parametrize("release", ["gpu-operator", "kai-scheduler"])
 def test_a_run_killed_inside_helm_is_explained_and_its_remedy_lets_the_next_run_converge(
-    tmp_path: Path, engine_environment: dict[str, str]
+    tmp_path: Path, engine_environment: dict[str, str], release: str
 ) -> None:
     with start(tmp_path / "simulator") as own, connect(own) as api:
-        # Without KWOK no pod ends, so Helm waits for a hook until it is killed.
-        kill(own, "kwok")
-        settings = with_hook(stack_settings(jetson(), own), tmp_path)
+        settings = with_hook(stack_settings(jetson(), own), tmp_path, release)
         stack = Stack(tmp_path / "stack", settings, engine_environment)
-        secrets = "/api/v1/namespaces/gpu-operator/secrets"
+        secrets = f"/api/v1/namespaces/{release}/secrets"
         half_done = {"labelSelector": "owner=helm,status=pending-install"}
-        with stack.up_until_killed():
-            eventually(lambda: api.get(secrets, params=half_done).json()["items"])
-        simulator.up(own.folder)
+        with held(api), stack.up_until_killed():
+            eventually(lambda: api.get(f"/apis/batch/v1/namespaces/{release}/jobs/{HOOK}").is_success, within_s=240)
+            assert api.get(secrets, params=half_done).json()["items"]
         assert "the stack is currently locked" in stack.up(expect=None).output
         stack.run("cancel", "--yes")
         run = stack.up(expect=None)
         assert run.code != 0
-        assert "Helm release 'gpu-operator' is 'pending-install'" in run.output
-        remedy = "kubectl --namespace gpu-operator delete secret sh.helm.release.v1.gpu-operator.v1"
+        assert f"Helm release '{release}' is 'pending-install'" in run.output
+        assert "exists already" not in run.output
+        remedy = f"kubectl --namespace {release} delete secret sh.helm.release.v1.{release}.v1"
         assert remedy in run.output
         assert api.delete(f"{secrets}/{remedy.rsplit(maxsplit=1)[-1]}").status_code == httpx2.codes.OK
         stack.up()

@@ -13,11 +13,11 @@ import simulator
 from operations.__main__ import app
 from testbed.engine import Stack
 from testbed.inventory import connect, inventory, left_behind
-from testbed.simulated import kill, stack_settings, start
+from testbed.simulated import stack_settings, start
 from testbed.stacks import changed, jetson
 from testbed.waiting import eventually
 from tests.support.docs import command
-from tests.support.helm_hooks import write_hook
+from tests.support.helm_hooks import held, write_hook
 from tests.support.rollback import Command, rollback_of
 
 _SECRETS = "/api/v1/namespaces/{}/secrets"
@@ -82,27 +82,20 @@ def definitions(api: httpx2.Client) -> set[str]:
     return {each["metadata"]["name"] for each in items if each["spec"]["group"] in _GROUPS}
 
 
-def killed_in_helm(
-    stack: Stack,
-    cluster: simulator.ControlPlane,
-    api: httpx2.Client,
-    reached: Callable[[], bool],
-) -> None:
-    """An `up` that is killed while Helm waits for a hook of a release, whose pod only KWOK ends."""
-    kill(cluster, "kwok")
+def killed_in_helm(stack: Stack, api: httpx2.Client, reached: Callable[[], bool]) -> None:
+    """An `up` that is killed while Helm waits for a hook of a release."""
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
-    with stack.up_until_killed():
+    with held(api), stack.up_until_killed():
         eventually(lambda: api.get(_SECRETS.format("gpu-operator"), params=half_done).json()["items"], within_s=180)
         eventually(reached)
-    simulator.up(cluster.folder)
 
 
 def test_a_killed_installation_is_undone_whole(
-    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, before: set[str], rollback: Command
+    stack: Stack, api: httpx2.Client, before: set[str], rollback: Command
 ) -> None:
     write_hook(chart_of(stack), "post-install")
     # Among what Helm has made are objects that no namespace holds.
-    killed_in_helm(stack, cluster, api, lambda: api.get(f"{_ROLES}/gpu-operator").is_success)
+    killed_in_helm(stack, api, lambda: api.get(f"{_ROLES}/gpu-operator").is_success)
     shown = rollback("--dry-run").output
     assert "gpu-operator in namespace gpu-operator is pending-install" in shown
     assert "ClusterRole/gpu-operator" in shown
@@ -114,12 +107,10 @@ def test_a_killed_installation_is_undone_whole(
     assert "There is nothing to undo." in rollback().output
 
 
-def test_a_killed_installation_is_healed_and_up_goes_on(
-    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client, rollback: Command
-) -> None:
+def test_a_killed_installation_is_healed_and_up_goes_on(stack: Stack, api: httpx2.Client, rollback: Command) -> None:
     # Not before-hook-creation: Helm does not delete what is there already, and can't make it again.
     write_hook(chart_of(stack), "pre-install", delete="hook-succeeded", more=_KEPT)
-    killed_in_helm(stack, cluster, api, lambda: api.get(f"{_HOOK_JOBS}/in-the-way").is_success)
+    killed_in_helm(stack, api, lambda: api.get(f"{_HOOK_JOBS}/in-the-way").is_success)
     assert not api.get(f"{_ROLES}/gpu-operator").is_success, "Helm waits for the hook before anything else"
     shown = rollback("--dry-run").output
     assert "what its hooks left (ClusterRole/kept-by-helm, Job/gpu-operator/in-the-way), then the Secret" in shown

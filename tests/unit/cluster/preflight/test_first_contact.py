@@ -96,6 +96,32 @@ def test_what_a_killed_run_of_this_stack_made_is_ours() -> None:
     assert _meet(jetson(), {"Queue/default-queue": _live("kube-controller-manager", manager)}) == Contact((), {})
 
 
+_SHARD = "SchedulingShard/default"
+
+
+def _shard(*managers: str, namespace: str = "kai-scheduler") -> LiveObject:
+    marks = {"meta.helm.sh/release-name": "kai-scheduler", "meta.helm.sh/release-namespace": namespace}
+    fields = [{"manager": manager, "operation": "Update", "fieldsV1": {}} for manager in managers]
+    return LiveObject.model_validate({"content": {"metadata": {"annotations": marks, "managedFields": fields}}})
+
+
+def test_what_the_release_of_a_killed_run_made_is_ours() -> None:
+    assert _meet(jetson(), {_SHARD: _shard("pulumi-resource-kubernetes", "kubectl-edit")}) == Contact()
+
+
+@pytest.mark.parametrize(
+    "shard",
+    [_shard("helm"), _shard("pulumi-resource-kubernetes", namespace="other"), _live("pulumi-resource-kubernetes")],
+)
+def test_what_another_release_made_is_not_taken(shard: LiveObject) -> None:
+    _only(_meet(jetson(), {_SHARD: shard}), "SchedulingShard 'default' exists already and is not this stack's")
+
+
+def test_what_the_release_of_another_stack_made_is_never_taken() -> None:
+    theirs = field_manager("team/edge", "kai-scheduler-shard")
+    _only(_meet(jetson(), {_SHARD: _shard("pulumi-resource-kubernetes", theirs)}), "'team/edge'")
+
+
 @pytest.mark.parametrize("adopt", [(), ("ValidatingAdmissionPolicy/kai-anywhere-pod-guard",)])
 def test_what_another_stack_made_is_never_taken(adopt: tuple[str, ...]) -> None:
     theirs = {"ValidatingAdmissionPolicy/kai-anywhere-pod-guard": _live(field_manager("team/edge", "pod-guard-policy"))}
