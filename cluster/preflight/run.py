@@ -138,6 +138,7 @@ def run_preflight(
     if state.cluster_uid in {None, facts.uid}:
         findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)
         findings += judge_shard(settings, facts, preview=preview)
+        findings += judge_lost_labels(settings, facts.nodes, state, stack, preview=preview)
     _refuse(findings, f"T{facts.where[1:]} is")
     warnings = tuple(f"In {facts.where}: {finding.what} {finding.remedy}" for finding in findings)
     return PreflightResult(facts.uid, warnings, cluster.chosen, contact.adopted, _checked(settings, facts))
@@ -330,8 +331,8 @@ def judge_own_releases(settings: StackSettings, state: DeployedState, stack: str
                 f"gpu_operator.install is false, and this stack installed the GPU Operator in namespace '{namespace}': "
                 f"`pulumi up` uninstalls it. RuntimeClass '{reservation.RUNTIME_CLASS}' and the GPUs of every node go "
                 "with it.",
-                "To keep it, set gpu_operator.install: true. Otherwise install another one after that run. To have "
-                f"this one back later: pulumi up --refresh{_option(stack)}, since labels of nodes go with it too.",
+                "To keep it, set gpu_operator.install: true. Otherwise install another one after that run, and then "
+                f"put back the labels of nodes that go with this one: pulumi up --refresh{_option(stack)}",
                 fatal=False,
             )
         elif namespace != wanted[release]:
@@ -359,6 +360,26 @@ def judge_nodes_that_left(
                 f"node '{node}' left the cluster, and the stack still remembers its labels: taking them off, Pulumi's "
                 "Kubernetes provider would make an empty node of that name.",
                 f"Let the stack forget it first: pulumi refresh{_option(stack)}",
+                fatal=not preview,
+            )
+
+
+def judge_lost_labels(
+    settings: StackSettings, nodes: Mapping[str, Node], state: DeployedState, stack: str, *, preview: bool
+) -> Iterator[Finding]:
+    """Labels that went with the stack's GPU Operator, where it is to be installed again.
+
+    Symptom without it: the new one rolls its container toolkit out on Jetsons. The labels that keep it off are in the
+    state, so no run writes them.
+    """
+    if not settings.gpu_operator.install or gpu_operator.RELEASE in {release for _, release in state.releases}:
+        return
+    for name, labels in state.labels.items():
+        if lost := [label for label in labels if name in nodes and label not in nodes[name].labels]:
+            yield Finding(
+                f"node '{name}' lost labels that the stack gave it, and this run would not write them again: "
+                f"{', '.join(lost)}.",
+                f"Let the stack see that first: pulumi refresh{_option(stack)}",
                 fatal=not preview,
             )
 

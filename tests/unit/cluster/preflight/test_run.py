@@ -15,6 +15,7 @@ from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.run import PreflightError, PreflightResult, read_facts, run_preflight
 from config.stack import StackSettings
+from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
 from testbed.stacks import Json, changed, jetson, monitoring, monitoring_full, operator_elsewhere, parse, x86
 from tests.support.api_server import POLICIES, UID, ApiServer, node
 
@@ -292,6 +293,23 @@ def test_a_node_that_left_cluster_and_settings_is_forgotten_before_it_is_made_ag
             run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson")
     adopted = dataclasses.replace(state, adopted={"Node/jetson-9": {}})
     assert run_preflight(settings, adopted, preview=preview).warnings == ()
+
+
+def test_labels_that_went_with_the_gpu_operator_are_put_back_before_it_is_installed_again(
+    config_path: str, api: ApiServer
+) -> None:
+    settings = _settings(config_path)
+    ours = node_labels(settings)["jetson-1"]
+    left = {label: value for label, value in ours.items() if label != NVIDIA_PCI_DEVICE}
+    api.serve("/api/v1/nodes", {"items": [node("jetson-1") | {"metadata": {"name": "jetson-1", "labels": left}}]})
+    state = DeployedState(True, UID, labels={"jetson-1": ours, "left": ours})
+    says = f"'jetson-1' lost labels .*: {NVIDIA_PCI_DEVICE}.*\n?.*pulumi refresh --stack jetson"
+    with pytest.raises(PreflightError, match=says):
+        run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson")
+    [warning] = run_preflight(settings, state, preview=True, stack="kai-anywhere/jetson").warnings
+    assert re.search(says, warning)
+    refreshed = dataclasses.replace(state, labels={"jetson-1": left})
+    assert run_preflight(settings, refreshed, preview=False).warnings == ()
 
 
 def test_a_default_shard_that_is_gone_is_put_back_by_helm_before_it_is_made_again_empty(
