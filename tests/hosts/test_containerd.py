@@ -81,7 +81,7 @@ def _effective_in_place(host: HostRoot, containerd: Path) -> Effective:
     """Likewise, with the files where a containerd on that host would read them, beside each other."""
     folder = host.folder.parent / "in-force"
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(host.path("/etc/containerd"), folder)
+    shutil.copytree(host.path("/etc/containerd"), folder, ignore_dangling_symlinks=True)
     for file in (path for path in folder.rglob("*") if path.is_file()):
         file.write_text(file.read_text().replace("/etc/containerd/", f"{folder}/"))
     done = subprocess.run(
@@ -220,6 +220,32 @@ def test_a_configuration_that_would_ignore_the_runtime_is_refused_and_stays(
     assert says in run.answer["error"]["message"]
     assert host.snapshot() == before
     assert not calls.exists()
+
+
+@pytest.mark.parametrize("entry", ["folder", "link to nothing"])
+def test_what_is_no_file_in_the_folder_of_imports_is_refused_where_containerd_would_not_start_with_it(
+    entry: str, containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    calls = serve(host, Distribution.KUBEADM)
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd, calls)
+    odd = host.path("/etc/containerd/conf.d/odd.toml")
+    odd.parent.mkdir()
+    if entry == "folder":
+        odd.mkdir()
+    else:
+        odd.symlink_to("nothing")
+    before = host.snapshot()
+    run = host.run("configure", desired=_WANTED)
+    if entry == "link to nothing" and containerd == programs[CONTAINERD]:
+        assert run.code == 0, run.errors
+        assert _effective_in_place(host, containerd).serves_nvidia
+        assert host.run("restore").code == 0
+    else:
+        assert run.code == 1
+        assert run.answer["error"]["message"].startswith("/etc/containerd/conf.d/odd.toml is no file, so containerd")
+        assert not calls.exists()
+    assert host.snapshot() == before
 
 
 def test_a_runtime_that_somebody_else_configured_is_left_alone(

@@ -107,7 +107,7 @@ def needed_by_others(root: Root, journal: Journal, original: Original) -> str:
         path
         for folder in sorted(folders)
         for path in root.glob(f"{folder}/*.toml")
-        if not _is_ours(root, journal, path)
+        if root.is_file(path) and not _is_ours(root, journal, path)
     ]
     edited = [path for path in mains if not _is_ours(root, journal, path)]
     if any(_NVIDIA_IS_DEFAULT.search(root.read_text(path) or "") for path in [*theirs, *edited]):
@@ -150,6 +150,7 @@ def _drop_in(context: Context) -> Step:
             "kubelet uses systemd; nothing was changed.",
         )
     folder = _folder(main, layout)
+    _refuse_what_is_no_file(root, folder, containerd_1=major < _MERGES_SINCE)
     files = effective.drop_ins(root, main, layout.config, folder)
     Files(main, folder, files).refuse_untried(layout.config, containerd_1=major < _MERGES_SINCE)
     others = {name: content for name, content in files.items() if name not in (NVIDIA_FILE, RUNC_FILE)}
@@ -190,6 +191,16 @@ def _drop_in(context: Context) -> Step:
         changes,
         service.for_layout(layout) if restart else None,
     )
+
+
+def _refuse_what_is_no_file(root: Root, folder: str, *, containerd_1: bool) -> None:
+    """Refuse what containerd does not start with: an imported folder, and before 2.0 a link to nothing."""
+    for path in root.glob(f"{folder}/*.toml"):
+        if root.path(path).is_dir() or (containerd_1 and not root.is_file(path)):
+            raise HostError(
+                f"{path} is no file, so containerd does not start once {folder} is imported.",
+                "Remove it, then run again; nothing was changed.",
+            )
 
 
 def _changes_of_ours(
