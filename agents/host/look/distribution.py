@@ -113,10 +113,10 @@ def chosen(root: Root, distribution: str) -> Layout:
     # kubeadm's files may lie beside another distribution's; a node to be joined has none yet.
     if distribution != "kubeadm" and distribution not in names:
         listing = " and ".join(names) if names else "no distribution"
-        raise HostError(
-            f"The stack says {distribution}, but this host has signs of {listing}.",
-            "Correct the distribution in the stack's settings, or install it.",
-        )
+        remedy = "Correct the distribution in the stack's settings, or install it."
+        if distribution in ("k3s", "rke2"):
+            remedy += f" If its data-dir is another folder, put a link to that at /var/lib/rancher/{distribution}."
+        raise HostError(f"The stack says {distribution}, but this host has signs of {listing}.", remedy)
     return layout(root, distribution)
 
 

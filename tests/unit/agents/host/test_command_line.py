@@ -100,6 +100,18 @@ def test_two_distributions_are_not_guessed_between(k3s: HostRoot) -> None:
     assert "signs of k3s and microk8s" in run.answer["error"]["message"]
 
 
+def test_a_k3s_with_a_data_dir_of_its_own_is_found_through_a_link_which_the_error_asks_for(k3s: HostRoot) -> None:
+    usual, own = k3s.path("/var/lib/rancher/k3s"), k3s.path("/ssd/k3s")
+    own.parent.mkdir()
+    usual.rename(own)
+    wanted = desired(Board.JETPACK_6) | {"distribution": "k3s"}
+    lost = k3s.run("check", desired=wanted).answer["error"]
+    assert "signs of no distribution" in lost["message"]
+    assert "put a link to that at /var/lib/rancher/k3s." in lost["remedy"]
+    usual.symlink_to(own)
+    assert "k3s looks for the nvidia runtime" in k3s.run("check", desired=wanted).answer["steps"][1]["detail"]
+
+
 def test_the_operators_toolkit_beside_the_hosts_is_refused(k3s: HostRoot) -> None:
     k3s.write("/usr/local/nvidia/toolkit/nvidia-container-runtime", "", 0o755)
     run = k3s.run("configure", desired=desired(Board.JETPACK_6))
