@@ -25,6 +25,9 @@ POLICIES_SINCE = {"v1": (1, 36), "v1beta1": (1, 34)}
 """Kubernetes' first version that serves MutatingAdmissionPolicy, by version of admissionregistration.k8s.io (KEP-3962);
 v1beta1 only where somebody switched it on."""
 
+OLDEST_KUBERNETES = (1, 30)
+"""The first one with ValidatingAdmissionPolicy v1, which the guards are."""
+
 _VERSION = re.compile(r"v?(\d{1,3})\.(\d{1,3})", re.ASCII)
 
 
@@ -42,11 +45,17 @@ def minor_version(value: str) -> tuple[int, int]:
 
 def _known_form(value: str) -> str:
     try:
-        minor_version(value)
+        version = minor_version(value)
     except ValueError as error:
         raise PydanticCustomError(
             "kubernetes_version", "not a Kubernetes version: write major and minor in quotes, such as '1.36'"
         ) from error
+    if version < OLDEST_KUBERNETES:
+        raise PydanticCustomError(
+            "kubernetes_version",
+            "older than 1.30, which the guard of the reservation namespace needs: upgrade the cluster; 1.30 itself is "
+            "'1.30' in quotes",
+        )
     return value
 
 

@@ -5,12 +5,9 @@ from collections.abc import Collection, Iterator
 from cluster.access.answers import Version
 from cluster.policy_switches import switch_on
 from cluster.preflight.findings import Finding
-from config.cluster import POLICIES_SINCE, minor_version
+from config.cluster import OLDEST_KUBERNETES, POLICIES_SINCE, minor_version
 from config.reservation import POLICY_CARRIER_WAYS_OUT
 from config.stack import StackSettings
-
-OLDEST_KUBERNETES = (1, 30)
-"""ValidatingAdmissionPolicy, our guard, is served as v1 from here on."""
 
 
 def judge_server(settings: StackSettings, version: Version, served: Collection[str]) -> Iterator[Finding]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from cluster.preflight.api_server import OLDEST_KUBERNETES
 from cluster.preflight.findings import helm_puts_back
+from config.cluster import OLDEST_KUBERNETES
 from manifests import gpu_operator, kai, reservation
 from operations.doctor.check import Check, Finding, Severity, Subject, of_deployment, of_pod
 from operations.doctor.facts import DaemonSet, Deployment, Facts, Source

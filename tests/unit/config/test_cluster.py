@@ -31,6 +31,13 @@ def test_a_version_has_major_and_minor_alone(value: str) -> None:
     assert_refused(changed(x86(), key, value), key, "write major and minor in quotes, such as '1.36'", found=value)
 
 
+@pytest.mark.parametrize("value", ["1.29", "1.3", "v1.9"])
+def test_a_version_before_the_guards_is_refused_without_a_cluster(value: str) -> None:
+    key = "cluster.kubernetes_version"
+    assert_refused(changed(x86(), key, value), key, "older than 1.30", "'1.30' in quotes", found=value)
+    parse(changed(x86(), key, "1.30"))
+
+
 @pytest.mark.parametrize(("text", "version"), [("1.36", (1, 36)), ("v1.36", (1, 36)), ("1.9", (1, 9))])
 def test_a_version_is_read_as_numbers(text: str, version: tuple[int, int]) -> None:
     assert minor_version(text) == version
