@@ -34,7 +34,7 @@ _PRIVILEGE = re.compile(
 _SETTINGS = re.compile(
     r"""^[ \t-]*(?:[\w.]{1,99}\.)?["']?(?:privileged|host_?(?:network|pid|ipc))["']?[ \t]*[:=][ \t]+true[ \t]*,?\r?$
     | ^[ \t-]*["']?hostPath["']?[ \t]*:[ \t]*(?:\r?$|\{)
-    | ["']hostPath["'][ \t]*:[ \t]*\{
+    | ["']hostPath["'][ \t]*:[ \t]*\{ | ["'](?:privileged|host(?:Network|PID|IPC))["'][ \t]*:[ \t]*true\b
     | ^[ \t]*\[\[[\w.]{1,99}\.host_path\]\]
     | \bspark\.[\w.]{1,99}\.volumes\.hostPath\.
     """,
