@@ -129,7 +129,7 @@ def _container(settings: StackSettings) -> dict[str, Any]:
         "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
         "livenessProbe": probe("/healthz", "metrics", 30),
         "readinessProbe": probe("/readyz", "metrics", 5),
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": unprivileged(),
     }
 
