@@ -18,7 +18,7 @@ from operations.status.page import page
 from operations.status.server import Latest, Server
 from operations.status.text import lines
 from operations.status.watch import watch as watch_cluster
-from operations.status.words import clean
+from operations.status.words import warnings
 from sharing_map.build import build
 from sharing_map.report import Status
 from toolchain.progress import redraws
@@ -79,8 +79,8 @@ def _show(read: Status, *, html: Path | None, as_json: bool) -> None:
             console = Console(highlight=False, width=_WIDE)
         # All at once: line by line takes rich three times as long.
         console.print(Group(*lines(read, console.width)))
-    for unseen in read.unseen:
-        typer.echo(f"warning: {unseen.what} could not be read: {clean(unseen.why)}", err=True)
+    for warning in warnings(read):
+        typer.echo(warning, err=True)
     if read.unseen:
         raise typer.Exit(ExitStatus.WARNINGS)
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cluster.errors import ClusterError
 from operations.status.text import lines
-from operations.status.words import clean, summary
+from operations.status.words import clean, summary, warnings
 from sharing_map.report import Status
 
 EVERY_SECONDS = 5
@@ -36,7 +36,10 @@ def watch(read: Callable[[], Status], console: Console, *, as_json: bool = False
     with Live(shown, console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
         while True:
             try:
-                shown = Group(*lines(read(), console.width))
+                status = read()
+                gaps = (Text(warning, style="yellow") for warning in warnings(status))
+                # First: what is below the terminal's end is not shown.
+                shown = Group(*gaps, *lines(status, console.width))
                 live.update(shown, refresh=True)
             except ClusterError as error:
                 live.update(Group(Text(_away(error), style="yellow"), shown), refresh=True)
@@ -48,7 +51,7 @@ def _lines(read: Callable[[], Status], console: Console, *, as_json: bool, wait:
     while True:
         try:
             status = read()
-            line = status.model_dump_json() if as_json else " ".join(summary(status))
+            line = status.model_dump_json() if as_json else " ".join([*summary(status), *warnings(status)])
             when = "" if as_json else f"{status.taken:%H:%M:%S} "
         except ClusterError as error:
             line, when = ("" if as_json else _away(error)), ""

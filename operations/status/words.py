@@ -47,6 +47,12 @@ def not_counted(claiming: int) -> str:
     return f"{count(claiming, 'pod')} with DRA claims (resource.k8s.io): GPUs among these are not counted."
 
 
+def warnings(status: Status) -> Iterator[str]:
+    """What could not be read, a line each."""
+    for unseen in status.unseen:
+        yield f"warning: {unseen.what} could not be read: {clean(unseen.why)}"
+
+
 def clean(text: str) -> str:
     """A text of the cluster without line breaks and anything else that a terminal or a browser would obey."""
     return printable(text).strip()

@@ -6,6 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
+from cluster.access.lists import Unseen
 from cluster.errors import ClusterUnreachableError
 from operations.status.watch import watch
 from sharing_map.report import Status
@@ -67,3 +68,9 @@ def test_on_a_terminal_the_last_map_stays_while_the_cluster_is_away() -> None:
     last = printed[printed.rindex("The cluster could not be read") :]
     assert "robots/a" in last
     assert "30000 of 131000 MiB taken" in last
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_could_not_be_read_is_said_at_every_look(terminal: bool) -> None:
+    blind = status_of(nodes=[gpu_node("jetson-1")], unseen=[Unseen("KAI's queues", "no right")])
+    assert "warning: KAI's queues could not be read: no right" in _watched([blind], terminal=terminal)
