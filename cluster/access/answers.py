@@ -283,6 +283,9 @@ class Pod(Answer):
     """Empty where it is not bound to one."""
     scheduler: str = Field(default="", validation_alias=AliasPath("spec", "schedulerName"))
     runtime_class: str = Field(default="", validation_alias=AliasPath("spec", "runtimeClassName"))
+    priority_class: str = Field(default="", validation_alias=AliasPath("spec", "priorityClassName"))
+    priority: int | None = Field(default=None, validation_alias=AliasPath("spec", "priority"))
+    """The number of its PriorityClass, which the API server writes."""
     containers: list[PodContainer] = Field(default=[], validation_alias=AliasPath("spec", "containers"))
     init_containers: list[PodContainer] = Field(default=[], validation_alias=AliasPath("spec", "initContainers"))
     node_selector: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "nodeSelector"))

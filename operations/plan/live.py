@@ -115,6 +115,7 @@ class _Pods:
     machines: list[Machine]
     remarks: list[str] = field(default_factory=list)
     _accepted: dict[str, frozenset[str] | None] = field(default_factory=dict)
+    _unknown: set[str] = field(default_factory=set)
 
     @cached_property
     def _unseen(self) -> Collection[str]:
@@ -139,7 +140,7 @@ class _Pods:
             if waits and POD_GROUPS not in self._unseen:
                 self.remarks.append(f"{planned[0].name}: KAI has made no pod group of it yet, so no queue is kept to.")
             return Workload(tuple(planned))
-        priority = PRIORITIES.get(group.priority_class, PRIORITIES[TRAIN])
+        priority = self._priority(group.priority_class, pod)
         return Workload(
             tuple(planned),
             # A queue that may not be read is no queue that is missing.
@@ -148,6 +149,15 @@ class _Pods:
             is_preemptible(group.preemptibility, priority),
             group.min_member,
         )
+
+    def _priority(self, name: str, pod: LivePod) -> int:
+        """Of a group's PriorityClass: one of KAI's, or the one that its pods have too."""
+        if name and name not in PRIORITIES and pod.priority_class == name and pod.priority is not None:
+            return pod.priority
+        if name and name not in PRIORITIES and name not in self._unknown:
+            self._unknown.add(name)
+            self.remarks.append(f"PriorityClass {name} is not one of KAI's: pods in groups of it count as {TRAIN}.")
+        return PRIORITIES.get(name, PRIORITIES[TRAIN])
 
     def _pod(self, pod: LivePod) -> Pod | None:
         """A pod with its place; None where it is of no concern: what does not wait for KAI, or for no GPU."""

@@ -150,6 +150,19 @@ def test_a_group_keeps_to_its_queue() -> None:
     assert {pod.reason for pod in for_good.pods} == {"queue-quota"}
 
 
+def test_a_priority_class_of_ones_own_counts_as_its_pods_say_and_is_told_where_they_do_not() -> None:
+    queues, groups = (Queue.model_validate(_QUEUE),), (_group("pg", priorityClassName="robots"),)
+    said = _pod("p", pod_group="pg", spec={"priorityClassName": "robots", "priority": 1000})
+    answer = _plan(said, pod_groups=groups, queues=queues)
+    assert (answer.pods[0].reason, answer.remarks) == ("queue-quota", [])
+    unsaid = [_pod(name, pod_group="pg") for name in ("p", "q")]
+    answer = _plan(*unsaid, pod_groups=groups, queues=queues)
+    assert (answer.running, answer.remarks) == (
+        2,
+        ["PriorityClass robots is not one of KAI's: pods in groups of it count as train."],
+    )
+
+
 def test_a_pod_without_its_group_is_told() -> None:
     assert _scene(_pod("young")).remarks == ("young: KAI has made no pod group of it yet, so no queue is kept to.",)
 
