@@ -2,6 +2,7 @@
 
 import os
 import ssl
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ ADMISSION_SECONDS = 30 + TIMEOUT_SECONDS
 JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 """What is accepted where an object's metadata is enough; of a list with `List` in it."""
+_BUSY_TRIES = 5
+"""Of a request for which the API server has no room now, and says when to come again; kubectl tries ten times."""
 _PAGE = 500
 """Objects per answer to a list, as kubectl asks for them: a large cluster's objects are never in memory all at once."""
 
@@ -222,16 +225,18 @@ class Connection:
         if body is not None:
             sent["Content-Type"] = "application/apply-patch+yaml" if method == "PATCH" else JSON
         try:
-            return self._http.request(
-                method,
-                path,
-                params=params,
-                headers=sent,
-                content=body,
-                timeout=httpx2.Timeout(
-                    timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS,
-                    connect=UP_CONNECT_SECONDS if self._timeout_seconds else TIMEOUT_SECONDS,
-                ),
+            return self._patiently(
+                self._http.build_request(
+                    method,
+                    path,
+                    params=params,
+                    headers=sent,
+                    content=body,
+                    timeout=httpx2.Timeout(
+                        timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS,
+                        connect=UP_CONNECT_SECONDS if self._timeout_seconds else TIMEOUT_SECONDS,
+                    ),
+                )
             )
         except httpx2.RequestError as error:
             raise ClusterUnreachableError(
@@ -244,6 +249,16 @@ class Connection:
                 f"The credentials of context '{self.context}' can't be used: {error}.\n"
                 f"Check them with: {self.kubectl} auth whoami"
             ) from error
+
+    def _patiently(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, and again where the API server has no room for it and says when to come again."""
+        for _ in range(_BUSY_TRIES - 1):
+            response = self._http.send(request)
+            later = response.headers.get("Retry-After", "")
+            if response.status_code != httpx2.codes.TOO_MANY_REQUESTS or not later.isdecimal():
+                return response
+            time.sleep(min(int(later), TIMEOUT_SECONDS))
+        return self._http.send(request)
 
 
 def _set_protocols_once(context: ssl.SSLContext) -> None:

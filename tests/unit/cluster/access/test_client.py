@@ -343,6 +343,26 @@ def test_a_node_that_is_none_is_told(api: ApiServer, cluster: Cluster, items: li
     assert "GET /api/v1/nodes is not what Kubernetes" in str(_fails(cluster, Cluster.nodes))
 
 
+@pytest.mark.parametrize(("busy", "asked"), [(2, 3), (9, 5)])
+def test_an_api_server_that_says_when_to_come_again_is_asked_again(busy: int, asked: int) -> None:
+    """Many requests of one user at a time are more than its share of a busy API server."""
+    requests: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        requests.append(request.url.path)
+        if len(requests) <= busy:
+            return httpx2.Response(429, headers={"Retry-After": "0"})
+        return httpx2.Response(200, json={"items": []})
+
+    cluster = connected(answer)
+    if busy < asked:
+        assert cluster.nodes() == {}
+    else:
+        with pytest.raises(ClusterUnreachableError, match="with status 429"):
+            cluster.nodes()
+    assert requests == ["/api/v1/nodes"] * asked
+
+
 def _plugin(folder: Path, script: str) -> dict[str, object]:
     program = folder / "login"
     program.write_text(f"#!/bin/sh\n{script}\n")
