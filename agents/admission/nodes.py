@@ -41,7 +41,7 @@ class LabelledNodes:
 
     async def _follow_once(self, api: ApiServer) -> None:
         node_list = await api.list_metadata(_NODES, self._selector)
-        self._set(frozenset(item["metadata"]["name"] for item in node_list["items"]))
+        self._set(frozenset(item["metadata"]["name"] for item in node_list["items"] or ()))
         version = node_list["metadata"]["resourceVersion"]
         while True:
             async for event in api.watch_metadata(_NODES, self._selector, version):
