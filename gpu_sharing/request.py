@@ -25,6 +25,8 @@ GPU_GROUP = "runai-gpu-group"
 """Label by which KAI remembers on which GPU a pod with a fraction is; with several devices, one each below it."""
 COMPUTE_MODE = "kai.scheduler/gpu-compute-sharing-mode"
 _MPS = "mps"
+_OF_PODS = frozenset({"cpu", "memory"})
+"""What a pod can ask for as a whole."""
 _OF_CONTAINER = re.compile(
     r"nvidia\.com/container\.(?P<container>.+)\.(?P<key>gpu-memory\.request|gpu-memory\.limit|gpu-compute\.mode)"
 )
@@ -252,6 +254,11 @@ def _resources(spec: Mapping[str, Any]) -> dict[str, Fraction]:
         peak |= {name: max(amount, peak.get(name, amount)) for name, amount in requested.items()}
     _add(total, sidecars)
     total |= {name: max(amount, total.get(name, amount)) for name, amount in peak.items()}
+    # What the pod as a whole asks for counts in place of its containers' (Kubernetes 1.34, pod-level resources).
+    whole = spec.get("resources") or {}
+    limits, requests = _amounts(whole.get("limits") or {}), _amounts(whole.get("requests") or {})
+    total |= {name: amount for name, amount in limits.items() if name in _OF_PODS and not total.get(name)}
+    total |= {name: amount for name, amount in requests.items() if name in _OF_PODS}
     _add(total, _amounts(spec.get("overhead") or {}))
     return total
 

@@ -291,6 +291,8 @@ class Pod(Answer):
     node_selector: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "nodeSelector"))
     tolerations: list[dict[str, Any]] = Field(default=[], validation_alias=AliasPath("spec", "tolerations"))
     overhead: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "overhead"))
+    resources: dict[str, Any] = Field(default={}, validation_alias=AliasPath("spec", "resources"))
+    """Requests and limits of the pod as a whole."""
     claims: list[dict[str, Any]] = Field(default=[], validation_alias=AliasPath("spec", "resourceClaims"))
     """What it has of DRA (resource.k8s.io): the pod does not say of what kind these devices are."""
     conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
@@ -334,6 +336,7 @@ class Pod(Answer):
             "containers": [container.as_manifest() for container in self.containers],
             "initContainers": [container.as_manifest() for container in self.init_containers],
             "overhead": self.overhead,
+            "resources": self.resources,
         }
         return {"metadata": {"labels": self.labels, "annotations": self.annotations}, "spec": spec}
 

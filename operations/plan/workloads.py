@@ -56,6 +56,7 @@ class _PodSpec(_Read):
     containers: list[_Container] = Field(min_length=1)
     init_containers: list[_Container] | None = Field(default=None, alias="initContainers")
     overhead: dict[str, Any] | None = None
+    resources: _Resources | None = None
     scheduler_name: str = Field(default="default-scheduler", alias="schedulerName")
     priority_class: str | None = Field(default=None, alias="priorityClassName")
     node_selector: dict[str, str] | None = Field(default=None, alias="nodeSelector")

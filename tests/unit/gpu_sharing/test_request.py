@@ -147,6 +147,22 @@ def test_containers_and_sidecars_add_up_and_an_init_container_counts_where_it_ne
 
 
 @pytest.mark.parametrize(
+    ("whole", "gib"),
+    [
+        ({"requests": {"memory": "4Gi"}}, 5),
+        ({"requests": {"memory": "4Gi"}, "limits": {"memory": "8Gi"}}, 5),
+        ({"limits": {"memory": "8Gi", "cpu": "1"}}, 3),
+        ({"limits": {"cpu": "1"}}, 3),
+    ],
+)
+def test_what_a_pod_asks_for_as_a_whole_counts_in_place_of_its_containers(whole: dict[str, Any], gib: int) -> None:
+    containers = [{"resources": {"requests": {"memory": "1Gi"}}}] * 2
+    asked = pod_request({"spec": {"containers": containers, "overhead": {"memory": "1Gi"}, "resources": whole}})
+    assert asked.memory == gib * 2**30
+    assert asked.cpu == Fraction("cpu" in whole.get("limits", {}))
+
+
+@pytest.mark.parametrize(
     ("labels", "groups"),
     [
         (None, ()),

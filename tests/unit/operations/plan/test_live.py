@@ -163,6 +163,11 @@ def test_a_priority_class_of_ones_own_counts_as_its_pods_say_and_is_told_where_t
     )
 
 
+def test_a_running_pods_requests_as_a_whole_are_the_nodes() -> None:
+    whole = _pod("p", node="n", spec={"resources": {"requests": {"cpu": "12"}}})
+    assert [pod.reason for pod in _plan(whole, _pod("q", resources={"requests": {"cpu": "1"}})).pods] == [None, "cpu"]
+
+
 def test_a_pod_without_its_group_is_told() -> None:
     assert _scene(_pod("young")).remarks == ("young: KAI has made no pod group of it yet, so no queue is kept to.",)
 

@@ -108,6 +108,11 @@ def test_requests_of_cores_and_memory_are_read() -> None:
     assert workload.pods[0].request == PodRequest(MemoryShare(100), Fraction(1, 2), Fraction(2**30))
 
 
+def test_requests_of_the_pod_as_a_whole_are_read() -> None:
+    [workload] = _read(_pod(resources={"requests": {"memory": "2Gi"}})).workloads
+    assert workload.pods[0].request == PodRequest(MemoryShare(100), memory=Fraction(2**31))
+
+
 def test_a_pod_of_another_scheduler_is_left_out_and_named() -> None:
     asked = _read(_pod(), _pod("other", schedulerName="default-scheduler"))
     assert len(asked.workloads) == 1
