@@ -1,7 +1,5 @@
 """Random settings are valid, and say the same after they were written and read again."""
 
-from collections.abc import Iterator
-
 import jsonschema
 import yaml
 from hypothesis import given
@@ -12,6 +10,7 @@ from config.stack import SETTINGS_KEY
 from testbed.stacks import Json, parse
 from tests.properties.runs import examples, of_models, seen_in
 from tests.properties.stacks import stacks
+from tests.support.values import paths_of
 
 _JUDGE = jsonschema.Draft7Validator(stack_file_schema())
 NOT_GENERATED: dict[tuple[str, str], str] = {}
@@ -38,7 +37,7 @@ def test_settings_that_are_written_and_read_again_are_the_same(stack: Json) -> N
 @examples(60)
 @given(stacks())
 def test_every_key_of_random_settings_is_explained(stack: Json) -> None:
-    for path in _paths(stack):
+    for path in paths_of(stack):
         assert find("".join(f'["{part}"]' for part in path)), path
 
 
@@ -60,11 +59,3 @@ def test_every_word_of_every_closed_vocabulary_is_generated() -> None:
             assert words <= said.get((model.__name__, name), set()), (model.__name__, name)
             compared += bool(words)
     assert compared > 20
-
-
-def _paths(value: object, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    if prefix:
-        yield prefix
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _paths(inner, (*prefix, key))

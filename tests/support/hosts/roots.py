@@ -224,6 +224,13 @@ class HostRoot:
         return Answer(done.returncode, json.loads(lines[0]), done.stderr.decode())
 
 
+def probed(host: HostRoot, **environment: str) -> dict[str, Any]:
+    """What the probe of a host answers, which does not fail."""
+    run = host.run("probe", environment=environment)
+    assert run.code == 0, run.errors
+    return run.answer
+
+
 def prepare(folder: Path, board: Board, distribution: Distribution | None = None) -> HostRoot:
     """Make a host."""
     (folder / "root").mkdir(parents=True)

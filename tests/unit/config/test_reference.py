@@ -30,6 +30,7 @@ from config.stack import SETTINGS_KEY, StackConfigError, StackSettings
 from config.yaml_text import load_yaml
 from testbed.stacks import STACK_FILES, STACKS, Json, changed, jetson, parse, x86
 from tests.support.hosts.settings import full_host, jetson_with_host
+from tests.support.values import paths_of
 
 ALL = settings()
 FULL = {name: stack() for name, stack in STACKS.items()} | {"hosts": jetson_with_host(full_host())}
@@ -44,21 +45,13 @@ def _file(stack: object) -> Json:
     return {"config": {f"kai-anywhere:{SETTINGS_KEY}": stack}}
 
 
-def _paths(value: object, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    if prefix:
-        yield prefix
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _paths(inner, (*prefix, key))
-
-
 def _quoted(path: tuple[str, ...]) -> str:
     return "".join(f'["{part}"]' for part in path)
 
 
 @pytest.mark.parametrize("name", FULL)
 def test_every_key_of_a_stack_is_found(name: str) -> None:
-    for path in _paths(FULL[name]):
+    for path in paths_of(FULL[name]):
         assert find(_quoted(path)), path
 
 
@@ -302,7 +295,7 @@ _DELETED = object()
 _ALIKE: dict[str, list[object]] = {}
 """What the full stacks have in a key, by its last word."""
 for _stack in FULL.values():
-    for _path in _paths(_stack):
+    for _path in paths_of(_stack):
         _ALIKE.setdefault(_path[-1], []).append(_at(_stack, _path))
 
 
@@ -311,7 +304,7 @@ def _changed_stacks(draw: st.DrawFn) -> Json:
     """A full stack, of which some keys are deleted, or have what another stack has there or in a key of that name."""
     stack = copy.deepcopy(FULL[draw(st.sampled_from(sorted(FULL)))])
     for _ in range(draw(st.integers(1, 3))):
-        path = draw(st.sampled_from(sorted(_paths(stack))))
+        path = draw(st.sampled_from(sorted(paths_of(stack))))
         value = draw(st.just(_DELETED) | st.sampled_from(_ALIKE[path[-1]]) | _scalars)
         section = _at(stack, path[:-1])
         if value is _DELETED:

@@ -13,7 +13,7 @@ from agents.host.commands import Deadline, Tools
 from agents.host.errors import HostError
 from agents.host.root import Root
 from components.hosts.answer import read_probe
-from tests.support.hosts.roots import CUDA, NVML, Board, HostRoot, mock_library, needs_compiler, prepare
+from tests.support.hosts.roots import CUDA, NVML, Board, HostRoot, mock_library, needs_compiler, prepare, probed
 
 pytestmark = needs_compiler
 
@@ -43,18 +43,12 @@ def orin(cuda: Path, nvml: Path, tmp_path: Path) -> HostRoot:
     return host
 
 
-def _probed(host: HostRoot, **environment: str) -> dict[str, Any]:
-    run = host.run("probe", environment=environment)
-    assert run.code == 0, run.errors
-    return run.answer
-
-
 def _memory(found: dict[str, Any]) -> list[tuple[int | None, str | None]]:
     return [(gpu["memory_mib"], gpu["memory_source"]) for gpu in found["gpus"]]
 
 
 def test_on_unified_memory_cuda_tells_what_nvml_does_not(orin: HostRoot) -> None:
-    found = _probed(orin, MOCK_CUDA_MEMORY=str(61000 * _MIB))
+    found = probed(orin, MOCK_CUDA_MEMORY=str(61000 * _MIB))
     assert (found["nvml"], found["cuda"]) == ({"ok": True, "reason": None}, {"ok": True, "reason": None})
     assert _memory(found) == [(61000, "cuda")]
     assert found["gpus"][0]["memory_reasons"] == [
@@ -66,13 +60,13 @@ def test_on_unified_memory_cuda_tells_what_nvml_does_not(orin: HostRoot) -> None
 
 @pytest.mark.parametrize("source", ["MOCK_CUDA_MEMORY", "MOCK_NVML_MEMORY"])
 def test_no_source_gives_unified_memory_more_than_the_machine_has(source: str, orin: HostRoot) -> None:
-    found = _probed(orin, **{source: str(65536 * _MIB)})
+    found = probed(orin, **{source: str(65536 * _MIB)})
     assert _memory(found) == [(62841, "meminfo")]
     assert any("tells 65536 MiB" in reason for reason in found["gpus"][0]["memory_reasons"])
 
 
 def test_nvmls_memory_comes_first_and_cuda_is_then_not_asked(orin: HostRoot) -> None:
-    found = _probed(orin, MOCK_NVML_MEMORY=str(60000 * _MIB), MOCK_CUDA_CRASH="1")
+    found = probed(orin, MOCK_NVML_MEMORY=str(60000 * _MIB), MOCK_CUDA_CRASH="1")
     assert _memory(found) == [(60000, "nvml")]
     assert found["cuda"] == {"ok": False, "reason": "not asked, since NVML tells the memory of every GPU"}
 
@@ -80,7 +74,7 @@ def test_nvmls_memory_comes_first_and_cuda_is_then_not_asked(orin: HostRoot) -> 
 def test_jetpack_5_without_nvml_has_cudas_memory(cuda: Path, tmp_path: Path) -> None:
     host = prepare(tmp_path / "xavier", Board.JETPACK_5)
     host.write(f"{_TEGRA}/{CUDA}", cuda.read_bytes(), 0o755)
-    found = _probed(host, MOCK_CUDA_MEMORY=str(29000 * _MIB), MOCK_CUDA_NAME="Xavier")
+    found = probed(host, MOCK_CUDA_MEMORY=str(29000 * _MIB), MOCK_CUDA_NAME="Xavier")
     assert _memory(found) == [(29000, "cuda")]
     assert (found["gpus"][0]["name"], found["gpus"][0]["uuid"]) == ("Xavier", f"GPU-{_UUID}")
 
@@ -98,7 +92,7 @@ def test_jetpack_5_without_nvml_has_cudas_memory(cuda: Path, tmp_path: Path) -> 
 def test_each_failure_of_cuda_is_told_with_its_number_and_the_kernels_memory_is_taken(
     setting: str, function: str, code: int, orin: HostRoot
 ) -> None:
-    found = _probed(orin, **{setting: str(code)})
+    found = probed(orin, **{setting: str(code)})
     assert found["cuda"] == {
         "ok": False,
         "reason": f"{function} fails: AS_THE_MOCK_WAS_TOLD (CUDA error {code})",
@@ -108,7 +102,7 @@ def test_each_failure_of_cuda_is_told_with_its_number_and_the_kernels_memory_is_
 
 
 def test_a_gpu_whose_memory_alone_is_not_told_has_the_kernels(orin: HostRoot) -> None:
-    found = _probed(orin, MOCK_CUDA_NO_MEMORY="801")
+    found = probed(orin, MOCK_CUDA_NO_MEMORY="801")
     assert found["cuda"]["ok"] is True
     assert _memory(found) == [(62841, "meminfo")]
     told = "CUDA does not tell it: cuDeviceTotalMem_v2 fails: AS_THE_MOCK_WAS_TOLD (CUDA error 801)"
@@ -117,24 +111,24 @@ def test_a_gpu_whose_memory_alone_is_not_told_has_the_kernels(orin: HostRoot) ->
 
 def test_a_library_without_a_function_is_told(orin: HostRoot) -> None:
     mock_library(orin.path(_TEGRA), CUDA, "WITHOUT_UUID", "WITHOUT_MEMORY")
-    found = _probed(orin)
+    found = probed(orin)
     assert _memory(found) == [(62841, "meminfo")]
     assert "CUDA does not tell it: CUDA's library has no cuDeviceTotalMem_v2" in found["gpus"][0]["memory_reasons"]
 
 
 def test_a_missing_library_and_one_for_another_architecture_are_told(orin: HostRoot) -> None:
     orin.write(f"{_TEGRA}/{CUDA}", b"\x7fELF" + bytes(200), 0o755)
-    found = _probed(orin)
+    found = probed(orin)
     assert found["cuda"]["reason"].startswith("CUDA's library can't be loaded: ")
     assert _memory(found) == [(62841, "meminfo")]
     orin.path(f"{_TEGRA}/{CUDA}").unlink()
-    missing = _probed(orin)
+    missing = probed(orin)
     assert missing["cuda"]["reason"].startswith(f"{CUDA} is in none of {_NVIDIA}, {_TEGRA}, ")
     assert _memory(missing) == [(62841, "meminfo")]
 
 
 def test_a_library_that_crashes_or_hangs_does_not_take_the_probe_with_it(orin: HostRoot) -> None:
-    crashed = _probed(orin, MOCK_CUDA_CRASH="1")
+    crashed = probed(orin, MOCK_CUDA_CRASH="1")
     assert crashed["cuda"]["reason"] == "CUDA's library crashed with SIGSEGV"
     assert _memory(crashed) == [(62841, "meminfo")]
     hung = orin.run("probe", "--timeout", "5", environment={"MOCK_CUDA_HANG": "1"})
@@ -151,7 +145,7 @@ def test_a_driver_that_hangs_is_asked_once(orin: HostRoot) -> None:
 
 
 def test_what_the_environment_hides_from_cuda_is_counted(orin: HostRoot) -> None:
-    assert _memory(_probed(orin, CUDA_VISIBLE_DEVICES="", MOCK_CUDA_MEMORY=str(61000 * _MIB))) == [(61000, "cuda")]
+    assert _memory(probed(orin, CUDA_VISIBLE_DEVICES="", MOCK_CUDA_MEMORY=str(61000 * _MIB))) == [(61000, "cuda")]
 
 
 def test_discrete_gpus_without_nvml_have_cudas_memory_each_its_own(cuda: Path, tmp_path: Path) -> None:
@@ -160,7 +154,7 @@ def test_discrete_gpus_without_nvml_have_cudas_memory_each_its_own(cuda: Path, t
     for bus, last in (("01", "02"), ("02", "01")):
         information = f"/proc/driver/nvidia/gpus/0000:{bus}:00.0/information"
         host.write(information, f"Model: \t NVIDIA L4\nGPU UUID: \t GPU-{_UUID[:-2]}{last}\n")
-    found = _probed(host, MOCK_CUDA_COUNT="2", MOCK_CUDA_MEMORY=str(10240 * _MIB))
+    found = probed(host, MOCK_CUDA_COUNT="2", MOCK_CUDA_MEMORY=str(10240 * _MIB))
     assert [(gpu["uuid"][-2:], gpu["memory_mib"], gpu["memory_source"]) for gpu in found["gpus"]] == [
         ("02", 11264, "cuda"),
         ("01", 10240, "cuda"),
@@ -170,7 +164,7 @@ def test_discrete_gpus_without_nvml_have_cudas_memory_each_its_own(cuda: Path, t
 def test_a_discrete_gpu_that_cuda_does_not_know_has_no_memory(cuda: Path, tmp_path: Path) -> None:
     host = prepare(tmp_path / "host", Board.X86)
     host.write(f"{_X86}/{CUDA}", cuda.read_bytes(), 0o755)
-    found = _probed(host, MOCK_CUDA_COUNT="2")
+    found = probed(host, MOCK_CUDA_COUNT="2")
     assert _memory(found) == [(None, None)]
     assert "CUDA does not tell it: it lists no GPU with this UUID" in found["gpus"][0]["memory_reasons"]
 
@@ -179,7 +173,7 @@ def test_gpus_that_cuda_alone_lists_are_told(cuda: Path, tmp_path: Path) -> None
     host = prepare(tmp_path / "host", Board.X86)
     host.path("/proc/driver/nvidia/gpus/0000:01:00.0/information").unlink()
     host.write(f"{_X86}/{CUDA}", cuda.read_bytes(), 0o755)
-    found = _probed(host, MOCK_CUDA_NAME="NVIDIA L4", MOCK_CUDA_MEMORY=str(23034 * _MIB), MOCK_CUDA_UUID="0")
+    found = probed(host, MOCK_CUDA_NAME="NVIDIA L4", MOCK_CUDA_MEMORY=str(23034 * _MIB), MOCK_CUDA_UUID="0")
     assert [(gpu["name"], gpu["uuid"], gpu["memory_mib"]) for gpu in found["gpus"]] == [("NVIDIA L4", None, 23034)]
 
 
@@ -188,7 +182,7 @@ def test_every_boards_answer_is_one_that_the_program_reads(board: Board, cuda: P
     host = prepare(tmp_path / "host", board)
     host.write(f"{_TEGRA}/{CUDA}", cuda.read_bytes(), 0o755)
     host.write(f"{_X86}/{CUDA}", cuda.read_bytes(), 0o755)
-    assert read_probe("host-1", json.dumps(_probed(host))).platform.kind == board.platform
+    assert read_probe("host-1", json.dumps(probed(host))).platform.kind == board.platform
 
 
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")

@@ -3,7 +3,6 @@
 import shutil
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from tests.support.hosts.roots import (
     mock_library,
     needs_compiler,
     prepare,
+    probed,
 )
 
 _FOLDERS = {Board.SPARK: "/usr/lib/aarch64-linux-gnu", Board.X86: "/usr/lib/x86_64-linux-gnu"}
@@ -39,12 +39,6 @@ def _with_library(host: HostRoot, board: Board, library: Path) -> HostRoot:
     return host
 
 
-def _probed(host: HostRoot, **environment: str) -> dict[str, Any]:
-    run = host.run("probe", environment=environment)
-    assert run.code == 0, run.errors
-    return run.answer
-
-
 @pytest.mark.parametrize(
     ("board", "kind", "generation", "jetpack", "architecture"),
     [
@@ -58,7 +52,7 @@ def _probed(host: HostRoot, **environment: str) -> dict[str, Any]:
 def test_each_board_is_recognised_with_reasons(  # noqa: PLR0913, PLR0917 - a table
     board: Board, kind: str, generation: str | None, jetpack: str | None, architecture: str, tmp_path: Path
 ) -> None:
-    found = _probed(prepare(tmp_path / "host", board))
+    found = probed(prepare(tmp_path / "host", board))
     platform = found["platform"]
     assert (platform["kind"], platform["generation"], platform["jetpack"]) == (kind, generation, jetpack)
     assert found["architecture"] == architecture
@@ -69,7 +63,7 @@ def test_each_board_is_recognised_with_reasons(  # noqa: PLR0913, PLR0917 - a ta
 def test_a_host_without_anything_is_answered_too(tmp_path: Path) -> None:
     (tmp_path / "root" / "proc" / "sys" / "kernel").mkdir(parents=True)
     (tmp_path / "programs").mkdir()
-    found = _probed(HostRoot(tmp_path / "root", tmp_path / "programs"))
+    found = probed(HostRoot(tmp_path / "root", tmp_path / "programs"))
     assert found["platform"]["kind"] == "none"
     assert found["platform"]["reasons"] == ["no sign of an NVIDIA GPU"]
     assert (found["gpus"], found["devices"], found["runtimes"]) == ([], [], [])
@@ -87,7 +81,7 @@ def test_a_file_that_is_no_text_and_a_folder_in_its_place_are_survived(tmp_path:
     host.write("/proc/driver/nvidia/version", b"\xff\xfe\x00NVRM")
     host.path("/proc/meminfo").unlink()
     host.path("/proc/meminfo").mkdir()
-    found = _probed(host)
+    found = probed(host)
     assert found["driver"]["version"] is None
     assert found["memory"]["total_mib"] == 0
 
@@ -95,22 +89,22 @@ def test_a_file_that_is_no_text_and_a_folder_in_its_place_are_survived(tmp_path:
 def test_tegra_is_seen_from_the_device_tree_alone_and_from_the_release_file_alone(tmp_path: Path) -> None:
     hidden = prepare(tmp_path / "one", Board.JETPACK_6)
     hidden.path("/etc/nv_tegra_release").unlink()
-    assert _probed(hidden)["platform"]["generation"] == "orin"
+    assert probed(hidden)["platform"]["generation"] == "orin"
     other = prepare(tmp_path / "two", Board.JETPACK_7)
     shutil.rmtree(other.path("/proc/device-tree"))
     shutil.rmtree(other.path("/sys/devices"))
-    assert _probed(other)["platform"]["kind"] == "tegra"
+    assert probed(other)["platform"]["kind"] == "tegra"
 
 
 def test_an_rtx_on_x86_is_no_spark_and_wsl_is_no_target(tmp_path: Path) -> None:
     host = prepare(tmp_path / "host", Board.X86)
-    assert _probed(host)["platform"]["kind"] == "x86"
+    assert probed(host)["platform"]["kind"] == "x86"
     host.write("/proc/sys/kernel/osrelease", "5.15.90.1-microsoft-standard-WSL2\n")
-    assert _probed(host)["platform"]["kind"] == "none"
+    assert probed(host)["platform"]["kind"] == "none"
 
 
 def test_without_nvml_the_driver_still_lists_the_gpu_but_not_its_memory(tmp_path: Path) -> None:
-    found = _probed(prepare(tmp_path / "host", Board.X86))
+    found = probed(prepare(tmp_path / "host", Board.X86))
     assert found["nvml"]["ok"] is False
     [gpu] = found["gpus"]
     assert gpu["uuid"] == "GPU-11111111-2222-3333-4444-555555555555"
@@ -124,7 +118,7 @@ def test_without_nvml_the_driver_still_lists_the_gpu_but_not_its_memory(tmp_path
 
 
 def test_jetpack_5_has_one_gpu_and_no_nvml(tmp_path: Path) -> None:
-    found = _probed(prepare(tmp_path / "host", Board.JETPACK_5))
+    found = probed(prepare(tmp_path / "host", Board.JETPACK_5))
     assert found["nvml"] == {"ok": False, "reason": "JetPack 5 has no NVML; fractions need JetPack 6 or later"}
     assert found["driver"]["library_folder"] == "/usr/lib/aarch64-linux-gnu/tegra"
     assert [(gpu["uuid"], gpu["memory_mib"], gpu["memory_source"]) for gpu in found["gpus"]] == [
@@ -134,7 +128,7 @@ def test_jetpack_5_has_one_gpu_and_no_nvml(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_nvml_is_loaded_from_the_tegra_folder_and_without_cuda_the_kernel_tells_the_memory(orin: HostRoot) -> None:
-    found = _probed(orin)
+    found = probed(orin)
     assert found["nvml"] == {"ok": True, "reason": None}
     assert found["driver"]["library_folder"] == _TEGRA_FOLDER
     assert found["driver"]["version"] == "540.4.0"
@@ -148,7 +142,7 @@ def test_nvml_is_loaded_from_the_tegra_folder_and_without_cuda_the_kernel_tells_
 @needs_compiler
 def test_discrete_gpus_have_nvmls_memory(tmp_path: Path, library: Path) -> None:
     host = _with_library(prepare(tmp_path / "host", Board.X86), Board.X86, library)
-    found = _probed(
+    found = probed(
         host, MOCK_NVML_COUNT="2", MOCK_NVML_NAME="NVIDIA RTX A6000", MOCK_NVML_MEMORY=str(49140 * 1024 * 1024)
     )
     assert [(gpu["index"], gpu["memory_mib"], gpu["memory_source"]) for gpu in found["gpus"]] == [
@@ -162,7 +156,7 @@ def test_discrete_gpus_have_nvmls_memory(tmp_path: Path, library: Path) -> None:
 def test_a_gb10_of_another_maker_is_a_spark(tmp_path: Path, library: Path) -> None:
     host = _with_library(prepare(tmp_path / "host", Board.SPARK), Board.SPARK, library)
     host.write("/sys/class/dmi/id/product_name", "GX10\n")
-    found = _probed(host, MOCK_NVML_NAME="NVIDIA GB10")
+    found = probed(host, MOCK_NVML_NAME="NVIDIA GB10")
     assert found["platform"]["kind"] == "spark"
     assert found["gpus"][0]["memory_source"] == "meminfo"
     assert found["gpus"][0]["memory_mib"] == 124610
@@ -171,7 +165,7 @@ def test_a_gb10_of_another_maker_is_a_spark(tmp_path: Path, library: Path) -> No
 @needs_compiler
 @pytest.mark.parametrize("code", NVML_FAILURES)
 def test_each_failure_of_nvml_is_told_with_its_name_and_number(code: int, orin: HostRoot) -> None:
-    found = _probed(orin, MOCK_NVML_INIT=str(code))
+    found = probed(orin, MOCK_NVML_INIT=str(code))
     assert found["nvml"] == no_nvml(code)
     assert found["gpus"][0]["uuid"] is None
 
@@ -179,32 +173,32 @@ def test_each_failure_of_nvml_is_told_with_its_name_and_number(code: int, orin: 
 @needs_compiler
 def test_without_its_device_file_the_driver_counts_as_not_loaded(orin: HostRoot) -> None:
     device = orin.path("/dev/nvmap")
-    assert _probed(orin, MOCK_NVML_DEVICE=str(device))["nvml"] == {"ok": True, "reason": None}
+    assert probed(orin, MOCK_NVML_DEVICE=str(device))["nvml"] == {"ok": True, "reason": None}
     device.unlink()
-    assert _probed(orin, MOCK_NVML_DEVICE=str(device))["nvml"] == no_nvml(9)
+    assert probed(orin, MOCK_NVML_DEVICE=str(device))["nvml"] == no_nvml(9)
 
 
 @needs_compiler
 def test_a_library_without_nvmls_functions_is_told(orin: HostRoot) -> None:
     mock_library(orin.path(_TEGRA_FOLDER), NVML, "WITHOUT_FUNCTIONS")
-    found = _probed(orin)
+    found = probed(orin)
     assert found["nvml"] == no_nvml(13)
     assert (found["gpus"][0]["uuid"], found["gpus"][0]["memory_source"]) == (None, "meminfo")
 
 
 @needs_compiler
 def test_a_failing_list_of_gpus_is_told(orin: HostRoot) -> None:
-    assert "can't list the GPUs" in _probed(orin, MOCK_NVML_LIST="15")["nvml"]["reason"]
+    assert "can't list the GPUs" in probed(orin, MOCK_NVML_LIST="15")["nvml"]["reason"]
 
 
 @needs_compiler
 def test_a_gpu_without_a_uuid_is_listed(orin: HostRoot) -> None:
-    assert _probed(orin, MOCK_NVML_NO_UUID="1")["gpus"][0]["uuid"] is None
+    assert probed(orin, MOCK_NVML_NO_UUID="1")["gpus"][0]["uuid"] is None
 
 
 @needs_compiler
 def test_a_library_that_crashes_or_hangs_does_not_take_the_probe_with_it(orin: HostRoot) -> None:
-    assert _probed(orin, MOCK_NVML_CRASH="1")["nvml"]["reason"] == "NVML's library crashed with SIGSEGV"
+    assert probed(orin, MOCK_NVML_CRASH="1")["nvml"]["reason"] == "NVML's library crashed with SIGSEGV"
     hung = orin.run("probe", "--timeout", "4", environment={"MOCK_NVML_HANG": "1"})
     assert hung.code == 0
     assert hung.answer["nvml"]["reason"] == "NVML's library does not answer: it hangs"
@@ -213,7 +207,7 @@ def test_a_library_that_crashes_or_hangs_does_not_take_the_probe_with_it(orin: H
 def test_a_library_for_another_architecture_is_told(tmp_path: Path) -> None:
     host = prepare(tmp_path / "host", Board.JETPACK_6)
     host.write(f"{_TEGRA_FOLDER}/libnvidia-ml.so.1", b"\x7fELF" + bytes(200), 0o755)
-    reason = _probed(host)["nvml"]["reason"]
+    reason = probed(host)["nvml"]["reason"]
     assert reason.startswith("NVML's library can't be loaded: ")
     assert f"{_TEGRA_FOLDER}/libnvidia-ml.so.1" in reason
 
@@ -222,14 +216,14 @@ def test_a_library_for_another_architecture_is_told(tmp_path: Path) -> None:
 def test_this_machines_nvml_does_not_answer_for_a_prepared_root(tmp_path: Path, library: Path) -> None:
     host = prepare(tmp_path / "host", Board.JETPACK_6)
     host.write(f"{_TEGRA_FOLDER}/libnvidia-ml.so.1", b"\x7fELF" + bytes(200), 0o755)
-    found = _probed(host, LD_LIBRARY_PATH=str(library.parent))
+    found = probed(host, LD_LIBRARY_PATH=str(library.parent))
     assert found["nvml"]["ok"] is False
     assert found["gpus"][0]["uuid"] is None
 
 
 @pytest.mark.parametrize("distribution", Distribution)
 def test_each_distribution_is_recognised_with_its_configuration(distribution: Distribution, tmp_path: Path) -> None:
-    found = _probed(prepare(tmp_path / "host", Board.X86, distribution))
+    found = probed(prepare(tmp_path / "host", Board.X86, distribution))
     assert found["kubernetes"]["distribution"] == distribution
     assert found["kubernetes"]["reasons"]
     versions = {"k3s": "1.33.4+k3s1", "k8s-snap": "1.34.1", "microk8s": "1.32.8", "kubeadm": "1.35.5", "rke2": None}
@@ -244,7 +238,7 @@ def test_toolkit_docker_and_devices_are_told(tmp_path: Path) -> None:
     install_toolkit(host)
     host.program("nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.16.2'")
     host.program("docker", "echo 'Docker version 27.5.1, build 9f9e405'")
-    found = _probed(host)
+    found = probed(host)
     assert found["toolkit"] == {
         "version": "1.16.2",
         "mode": "auto",
