@@ -1,9 +1,9 @@
 """`make bench-installation`: `up` from nothing over the same objects by `helm install` and `kubectl apply`, one by one.
 
-Both begin with an empty simulator of their own and end when the last object is there, in the same order. A release's pods
-are waited for in both, by the script's Helm and by the program. What a later object needs of an operator, the program
-waits for; the script tries until it is taken, which leaves out that nobody may see its GPUs yet. Rounds alternate, so
-that a drift of the machine spoils no ratio.
+Both begin with an empty simulator of their own and end when the last object is there, in the same order. The pods of a
+release are waited for in both, by the script's Helm and by the program. What a later object needs of an operator, the
+program waits for; the script tries until it is taken, which leaves out that nobody may see its GPUs yet. Rounds
+alternate, so that a drift of the machine spoils no ratio.
 """
 
 import json
