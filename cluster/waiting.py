@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.access.answers import DaemonSet, Deployment
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from manifests.wording import first_of
@@ -18,6 +19,7 @@ _LOOKS_TAKE = 0.05
 How long an answer is on its way does not count."""
 _LONGEST_PAUSE_SECONDS = 10.0
 REPORT_SECONDS = 10.0
+_UNSEEN = "its controller has not seen its last change yet"
 _DRY_RUN_MANAGER = "kai-anywhere-wait"
 _WEBHOOK_REFUSES = "denied the request"
 """In the API server's words of every webhook's refusal (apiserver, plugin/webhook/errors/statuserror.go)."""
@@ -92,23 +94,22 @@ def release_rolled_out(namespace: str, release: str) -> Condition:
 
 def _not_rolled_out(cluster: Cluster, namespace: str, release: str) -> str | None:
     for deployment in cluster.deployments(namespace=namespace):
-        if deployment.release == (namespace, release):
-            if deployment.observed < deployment.generation:
-                return f"the controller of Deployment '{deployment.name}' has not seen its last change yet"
-            if not deployment.rolled_out:
-                return (
-                    f"of Deployment '{deployment.name}' {min(deployment.available, deployment.updated)} of "
-                    f"{deployment.desired} replicas are available and up to date"
-                )
+        if deployment.release == (namespace, release) and not deployment.rolled_out:
+            return f"Deployment '{deployment.name}': {_lacks(deployment) or 'its roll-out has not ended yet'}"
     for daemon_set in cluster.daemon_sets(namespace=namespace):
-        if daemon_set.release == (namespace, release):
-            if daemon_set.observed < daemon_set.generation:
-                return f"the controller of DaemonSet '{daemon_set.name}' has not seen its last change yet"
-            if daemon_set.ready < daemon_set.desired:
-                away = sum(node.conditions.get("Ready") != "True" for node in cluster.nodes().values())
-                most = max(daemon_set.desired - max(daemon_set.desired // 10, 1), 1)
-                if daemon_set.ready < min(daemon_set.desired - away, most):
-                    return f"DaemonSet '{daemon_set.name}' is ready on {daemon_set.ready} of {daemon_set.desired} nodes"
+        if daemon_set.release == (namespace, release) and (missing := _waits_for_nodes(cluster, daemon_set)):
+            return f"DaemonSet '{daemon_set.name}': {missing}"
+    return None
+
+
+def _waits_for_nodes(cluster: Cluster, daemon_set: DaemonSet) -> str | None:
+    if not daemon_set.is_observed:
+        return _UNSEEN
+    if daemon_set.ready < daemon_set.desired:
+        away = sum(node.conditions.get("Ready") != "True" for node in cluster.nodes().values())
+        most = max(daemon_set.desired - max(daemon_set.desired // 10, 1), 1)
+        if daemon_set.ready < min(daemon_set.desired - away, most):
+            return f"it is ready on {daemon_set.ready} of {daemon_set.desired} nodes"
     return None
 
 
@@ -164,10 +165,12 @@ def deployment_available(namespace: str, name: str, *, causes: str) -> Condition
 def deployment_missing(cluster: Cluster, namespace: str, name: str) -> str | None:
     """What a Deployment lacks to be available, or None."""
     deployment = cluster.deployment(namespace, name)
-    if deployment is None:
-        return "it does not exist yet"
-    if deployment.observed < deployment.generation:
-        return "its controller has not seen its last change yet"
+    return "it does not exist yet" if deployment is None else _lacks(deployment)
+
+
+def _lacks(deployment: Deployment) -> str | None:
+    if not deployment.is_observed:
+        return _UNSEEN
     if deployment.available < max(deployment.desired, 1):
         return f"{deployment.available} of {deployment.desired} replicas are available"
     if deployment.updated < deployment.desired:

@@ -372,16 +372,26 @@ def _release(annotations: Mapping[str, str], namespace: str) -> tuple[str, str] 
     return (annotations.get("meta.helm.sh/release-namespace", namespace), name) if name else None
 
 
-class Deployment(Installed):
+class _Workload(Installed):
+    """What has a controller that makes its pods."""
+
+    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
+    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
+    """The generation that the status speaks of."""
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the controller has seen the last change, so that the status speaks of it."""
+        return self.observed >= self.generation
+
+
+class Deployment(_Workload):
     """A Deployment's readiness."""
 
     desired: int = Field(default=1, validation_alias=AliasPath("spec", "replicas"))
     available: int = Field(default=0, validation_alias=AliasPath("status", "availableReplicas"))
     updated: int = Field(default=0, validation_alias=AliasPath("status", "updatedReplicas"))
     """Replicas of the present template."""
-    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
-    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
-    """The generation that the status speaks of."""
     conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
 
     @property
@@ -391,22 +401,23 @@ class Deployment(Installed):
         Its controller does not take that reason back before the template changes (Kubernetes v1.36
         pkg/controller/deployment/progress.go), and where that goes back to an older one, not before a replica has it.
         """
-        return self.updated >= self.desired and any(
-            condition.type == "Progressing" and condition.reason == "NewReplicaSetAvailable"
-            for condition in self.conditions
+        return (
+            self.is_observed
+            and self.updated >= self.desired
+            and any(
+                condition.type == "Progressing" and condition.reason == "NewReplicaSetAvailable"
+                for condition in self.conditions
+            )
         )
 
 
-class DaemonSet(Installed):
+class DaemonSet(_Workload):
     """A DaemonSet's readiness."""
 
     desired: int = Field(default=0, validation_alias=AliasPath("status", "desiredNumberScheduled"))
     """On how many nodes it belongs."""
     ready: int = Field(default=0, validation_alias=AliasPath("status", "numberReady"))
     """On how many of them its pod is ready."""
-    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
-    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
-    """The generation that the status speaks of."""
 
 
 class HelmRevision(Answer):

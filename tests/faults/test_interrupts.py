@@ -75,7 +75,7 @@ def test_where_pods_never_start_up_names_them_and_a_run_that_was_killed_there_go
     with connect(cluster) as api:
         failed = stack.up(expect=None)
         assert failed.code != 0
-        assert f"{waited}of Deployment 'gpu-operator' 0 of 1 replicas are available and up to date." in failed.output
+        assert f"{waited}Deployment 'gpu-operator': 0 of 1 replicas are available." in failed.output
         assert "kubectl --namespace gpu-operator get pods" in failed.output
         assert _releases(api) == {"deployed"}
         assert not api.get("/api/v1/namespaces/kai-scheduler/pods").json()["items"], "KAI waits for the operator"

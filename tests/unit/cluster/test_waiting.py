@@ -210,22 +210,25 @@ _WORKER = functools.partial(daemon_set, "nfd-worker", release="gpu-operator")
         pytest.param(_OF(available=0), None, id="rolled out, and failing since"),
         pytest.param(
             _OF(available=0, rolled_out=False),
-            "of Deployment 'gpu-operator' 0 of 1 replicas are available and up to date",
+            "Deployment 'gpu-operator': 0 of 1 replicas are available",
             id="never available",
         ),
         pytest.param(
             _OF(updated=0, rolled_out=False),
-            "of Deployment 'gpu-operator' 0 of 1 replicas are available and up to date",
+            "Deployment 'gpu-operator': 0 of 1 replicas are up to date",
             id="the template before it is available",
         ),
         pytest.param(
             _OF(updated=0),
-            "of Deployment 'gpu-operator' 0 of 1 replicas are available and up to date",
+            "Deployment 'gpu-operator': 0 of 1 replicas are up to date",
             id="back to a template of before",
         ),
         pytest.param(
+            _OF(rolled_out=False), "Deployment 'gpu-operator': its roll-out has not ended yet", id="not noted yet"
+        ),
+        pytest.param(
             _OF(generation=2),
-            "the controller of Deployment 'gpu-operator' has not seen its last change yet",
+            "Deployment 'gpu-operator': its controller has not seen its last change yet",
             id="just changed",
         ),
         pytest.param(deployment("else", release="other", rolled_out=False), None, id="of another release"),
@@ -266,14 +269,14 @@ def test_a_releases_daemon_set_waits_for_nodes_that_are_ready_but_for_a_few(  # 
     for number, each in enumerate(nodes):
         each["status"]["conditions"] = [{"type": "Ready", "status": "Unknown" if number < away else "True"}]
     api.serve("/api/v1/nodes", {"items": nodes})
-    missing = f"DaemonSet 'nfd-worker' is ready on {ready} of {desired} nodes" if waits else None
+    missing = f"DaemonSet 'nfd-worker': it is ready on {ready} of {desired} nodes" if waits else None
     assert _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster) == missing
 
 
 def test_a_daemon_set_whose_controller_has_not_seen_it_is_waited_for(api: ApiServer, cluster: Cluster) -> None:
     _release(api, daemon_sets=[_WORKER(desired=0, ready=0, generation=2)])
     missing = _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster)
-    assert missing == "the controller of DaemonSet 'nfd-worker' has not seen its last change yet"
+    assert missing == "DaemonSet 'nfd-worker': its controller has not seen its last change yet"
 
 
 def _serve(api: ApiServer, **of: Any) -> None:  # noqa: ANN401 - what a Deployment has
