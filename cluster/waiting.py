@@ -8,6 +8,9 @@ from typing import Any
 from cluster.access.answers import DaemonSet, Deployment
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
+from cluster.pending import said_of
+from config.gvirtus import GvirtusSettings
+from manifests.gvirtus.backends import BACKEND_LABEL
 from manifests.wording import first_of
 
 POLL_SECONDS = 1.0
@@ -26,6 +29,11 @@ _WEBHOOK_REFUSES = "denied the request"
 _NOT_FOUND = 404
 _SETTLED = frozenset({400, 409, 422})
 """Bad request, conflict, invalid: no wait makes them good."""
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+_STARTING = frozenset({"ContainerCreating", "PodInitializing"})
+"""What a kubelet says of every pod at first."""
+_MOST_WORDS = 200
+"""Characters of it: a line of progress is read at a terminal."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ def release_rolled_out(namespace: str, release: str) -> Condition:
     """
     return Condition(
         what=f"the pods of Helm release '{release}' in namespace '{namespace}'",
-        missing=lambda cluster: _not_rolled_out(cluster, namespace, release),
+        missing=lambda cluster: _release_lacks(cluster, namespace, release),
         causes=(
             "Likely causes: an image can't be pulled, no node takes the pods, or a pod fails.\n"
             f"Look at: kubectl --namespace {namespace} get pods,deployments,daemonsets,events"
@@ -92,14 +100,41 @@ def release_rolled_out(namespace: str, release: str) -> Condition:
     )
 
 
-def _not_rolled_out(cluster: Cluster, namespace: str, release: str) -> str | None:
+def operands_rolled_out(namespace: str, operator: str) -> Condition:
+    """The Deployments that an operator makes and labels as its own, each once, as those of a release.
+
+    Without it, a pod that is created right after `up` may be refused: KAI's admission, whose webhooks say `Fail`, takes
+    some seconds longer than the queue controller (KAI v0.17.0 pkg/operator/operands/admission).
+    """
+
+    def missing(cluster: Cluster) -> str | None:
+        made = [each for each in cluster.deployments(namespace=namespace) if each.labels.get(_MANAGED_BY) == operator]
+        return next((lacks for deployment in made if (lacks := _not_rolled_out(cluster, deployment))), None)
+
+    return Condition(
+        what=f"the pods of '{operator}' in namespace '{namespace}'",
+        missing=missing,
+        causes=(
+            "Likely causes: an image can't be pulled, no node takes the pods, or a pod fails.\n"
+            f"Look at: kubectl --namespace {namespace} get pods,deployments,events"
+        ),
+    )
+
+
+def _release_lacks(cluster: Cluster, namespace: str, release: str) -> str | None:
     for deployment in cluster.deployments(namespace=namespace):
-        if deployment.release == (namespace, release) and not deployment.rolled_out:
-            return f"Deployment '{deployment.name}': {_lacks(deployment) or 'its roll-out has not ended yet'}"
+        if deployment.release == (namespace, release) and (lacks := _not_rolled_out(cluster, deployment)):
+            return lacks
     for daemon_set in cluster.daemon_sets(namespace=namespace):
         if daemon_set.release == (namespace, release) and (missing := _waits_for_nodes(cluster, daemon_set)):
-            return f"DaemonSet '{daemon_set.name}': {missing}"
+            return f"DaemonSet '{daemon_set.name}': {missing}{_said_by_pods(cluster, namespace, daemon_set.name)}"
     return None
+
+
+def _not_rolled_out(cluster: Cluster, deployment: Deployment) -> str | None:
+    if deployment.rolled_out:
+        return None
+    return f"Deployment '{deployment.name}': {_lacks(cluster, deployment) or 'its roll-out has not ended yet'}"
 
 
 def _waits_for_nodes(cluster: Cluster, daemon_set: DaemonSet) -> str | None:
@@ -165,17 +200,65 @@ def deployment_available(namespace: str, name: str, *, causes: str) -> Condition
 def deployment_missing(cluster: Cluster, namespace: str, name: str) -> str | None:
     """What a Deployment lacks to be available, or None."""
     deployment = cluster.deployment(namespace, name)
-    return "it does not exist yet" if deployment is None else _lacks(deployment)
+    return "it does not exist yet" if deployment is None else _lacks(cluster, deployment)
 
 
-def _lacks(deployment: Deployment) -> str | None:
+def _lacks(cluster: Cluster, deployment: Deployment) -> str | None:
     if not deployment.is_observed:
         return _UNSEEN
     if deployment.available < max(deployment.desired, 1):
-        return f"{deployment.available} of {deployment.desired} replicas are available"
-    if deployment.updated < deployment.desired:
-        return f"{deployment.updated} of {deployment.desired} replicas are up to date"
-    return None
+        lacks = f"{deployment.available} of {deployment.desired} replicas are available"
+    elif deployment.updated < deployment.desired:
+        lacks = f"{deployment.updated} of {deployment.desired} replicas are up to date"
+    else:
+        return None
+    return f"{lacks}{_said_by_pods(cluster, deployment.namespace, deployment.name)}"
+
+
+def _said_by_pods(cluster: Cluster, namespace: str, workload: str) -> str:
+    """Why a pod of a Deployment or DaemonSet does not run, as the end of a sentence; empty while nobody says so.
+
+    Minutes of `0 of 1 replicas are available` would hide what Kubernetes has known since the first second.
+    """
+    try:
+        pods = cluster.pods(namespace=namespace)
+    except ClusterError:
+        return ""
+    for pod in pods:
+        # A Deployment's pods are made by a ReplicaSet that has its name and a hash.
+        if workload in {pod.owner, pod.owner.rpartition("-")[0]}:
+            for statement in said_of(pod):
+                if statement.words not in _STARTING:
+                    return f"; pod {pod.name}: {' '.join(statement.words.split())[:_MOST_WORDS]}"
+    return ""
+
+
+def backend_ready(gvirtus: GvirtusSettings, name: str) -> Condition:
+    """A backend of remote GPUs, unless it is to have the GPU of one that leaves the stack.
+
+    Pulumi deletes what left a stack after everything else: on a node with one GPU, a backend that was given another
+    name would wait for the old one for ever, and every later `up` too.
+    """
+
+    def missing(cluster: Cluster) -> str | None:
+        deployments = {
+            each.labels.get(BACKEND_LABEL): each for each in cluster.deployments(namespace=gvirtus.namespace)
+        }
+        if (backend := deployments.get(name)) is None:
+            return "it does not exist yet"
+        lacks = _not_rolled_out(cluster, backend)
+        leaving = deployments.keys() - gvirtus.backends.keys() - {None}
+        no_gpu = f"Insufficient {gvirtus.backends[name].gpu_resource}"
+        return None if lacks and leaving and no_gpu in lacks else lacks
+
+    return Condition(
+        what=f"backend '{name}' of remote GPUs in namespace '{gvirtus.namespace}'",
+        missing=missing,
+        causes=(
+            "Likely causes: its image can't be pulled, no node with a free GPU takes it, or its program ends.\n"
+            f"Look at: kubectl --namespace {gvirtus.namespace} get pods,deployments,events"
+        ),
+    )
 
 
 def webhook_answers(manifest: Mapping[str, Any], *, causes: str) -> Condition:

@@ -6,7 +6,9 @@ from typing import Any
 import pulumi
 from pulumi_kubernetes import Provider
 
+from cluster import waiting
 from components import tokens
+from components.gates import gate
 from components.kubernetes import Dependencies, Labeller, Registrar
 from config.gvirtus import FRONTEND_ALLOWED, GvirtusSettings
 from config.stack import StackSettings
@@ -66,6 +68,9 @@ class Gvirtus(pulumi.ComponentResource):
             resource = registrar.register(key, content, stack_object.depends_on)
             if key.startswith(manifests.SERVICE):
                 addresses[key.removeprefix(manifests.SERVICE)] = _address(resource)
+            if key.startswith(manifests.BACKEND):
+                ready = waiting.backend_ready(remote, key.removeprefix(manifests.BACKEND))
+                gate(resource, [ready], args.settings.cluster, timeout_seconds=remote.timeout_seconds)
         self.backends = pulumi.Output.all(**addresses).apply(lambda values: backends.endpoints(remote, values))
         if remote.frontends is not None and not args.settings.gpu_operator.install:
             # Without the operator's NFD, frontends are the nodes that the stack names.

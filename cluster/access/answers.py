@@ -275,6 +275,8 @@ class Pod(Answer):
     created: datetime | None = Field(default=None, validation_alias=AliasPath("metadata", "creationTimestamp"))
     deleted: datetime | None = Field(default=None, validation_alias=AliasPath("metadata", "deletionTimestamp"))
     """Since when it is being deleted."""
+    owner: str = Field(default="", validation_alias=AliasPath("metadata", "ownerReferences", 0, "name"))
+    """The name of what made it, such as a ReplicaSet."""
     metadata_writes: Annotated[dict[str, datetime], BeforeValidator(_metadata_writes)] = Field(
         default={}, validation_alias=AliasPath("metadata", "managedFields")
     )
@@ -356,6 +358,7 @@ class Installed(Answer):
 
     name: str = Field(validation_alias=AliasPath("metadata", "name"))
     namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
     annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
     containers: list[Container] = Field(
         default=[], validation_alias=AliasPath("spec", "template", "spec", "containers")

@@ -110,11 +110,11 @@ def deployment(settings: StackSettings, gvirtus: GvirtusSettings, name: str) -> 
         case BackendKind.GVIRTUS:
             annotations[PROPERTIES_ANNOTATION] = _backend_properties()
             volumes.append(properties_volume())
-            container["command"] = [
-                "/bin/bash",
-                "-c",
-                f'ulimit -n {OPEN_FILES} && exec "${{GVIRTUS_HOME}}/bin/gvirtus-backend" {_CONFIG_FOLDER}/{FILE}',
-            ]
+            # Its logger never flushes. Of a pipe, as a container has it, nothing is seen for hours, and the last
+            # lines are lost where it ends (log4cplus on stdout, commit 6d511da). stdbuf is in coreutils.
+            line_by_line = "$(type -P stdbuf && echo -oL)"
+            program = f'"${{GVIRTUS_HOME}}/bin/gvirtus-backend" {_CONFIG_FOLDER}/{FILE}'
+            container["command"] = ["/bin/bash", "-c", f"ulimit -n {OPEN_FILES} && exec {line_by_line} {program}"]
             container["volumeMounts"].append(
                 {"name": properties_volume()["name"], "mountPath": _CONFIG_FOLDER, "readOnly": True}
             )
@@ -123,7 +123,8 @@ def deployment(settings: StackSettings, gvirtus: GvirtusSettings, name: str) -> 
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata | {"annotations": {"pulumi.com/timeoutSeconds": str(gvirtus.timeout_seconds)}},
+        # The program waits for it itself (cluster/waiting.backend_ready).
+        "metadata": metadata | {"annotations": {"pulumi.com/skipAwait": "true"}},
         "spec": {
             "replicas": 1,
             "strategy": {"type": "Recreate"},

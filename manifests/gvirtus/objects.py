@@ -13,8 +13,8 @@ from manifests.objects import StackObject
 GPUS, SERVER = "gpus", "server"
 """What the component waits for: GPUs, the runtime class and NFD's kinds; the admission server, where it is the carrier.
 """
-SERVICE = "service-"
-"""What the names of backends' Services begin with."""
+SERVICE, BACKEND = "service-", "backend-"
+"""What the names of backends' Services and Deployments begin with."""
 ADDRESSES = frozenset({"endpoints", "webhook-backends"})
 """ConfigMaps whose data hold the backends' addresses, which only the cluster knows (`addresses_data`)."""
 _ANY_ADDRESS = "192.0.2.1"
@@ -35,7 +35,7 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
     for name in sorted(gvirtus.backends):
         listed[f"{SERVICE}{name}"] = StackObject(backends.service(gvirtus, name), ("namespace",))
         # Behind the fence before anybody can reach it.
-        listed[f"backend-{name}"] = StackObject(backends.deployment(settings, gvirtus, name), ("clients", GPUS))
+        listed[f"{BACKEND}{name}"] = StackObject(backends.deployment(settings, gvirtus, name), ("clients", GPUS))
     return listed | _carrier(settings, gvirtus) | _frontends(settings, gvirtus)
 
 

@@ -93,6 +93,8 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
         [*(json_patch(_volume_patch(volume)) for volume in fragment.volumes), apply_configuration(expression)],
         conditions={
             f"a-{kind.value}-backend": f"{_backend(gvirtus)} in {literal(names)}",
+            # One that an update has just removed is refused in words, not with the error of an expression.
+            "with-an-address": f"{_backend(gvirtus)} in params.data",
             "within-bounds": _within_bounds(0),
         },
         variables={"backend": _backend(gvirtus), "endpoint": "params.data[variables.backend]"},

@@ -31,6 +31,8 @@ ADMISSION_SERVERS = tuple(
 )
 RELEASES = {"gpu-operator": "/apis/apps/v1/namespaces/gpu-operator", "kai-scheduler": KAI}
 """Where the API server has the Deployments and DaemonSets of each release."""
+BACKENDS = {"gvirtus-system": ("gpu-a", "gpu-b"), "remote-gpus": ("only",)}
+"""Remote GPUs of the tests' stacks, by namespace."""
 QUEUE = "/apis/scheduling.run.ai/v2/queues/default-parent-queue"
 QUEUE_CONTROLLER = f"{KAI}/deployments/queue-controller"
 
@@ -130,11 +132,14 @@ def deployment(  # noqa: PLR0913 - by name
     updated: int = 1,
     rolled_out: bool = True,
     generation: int = 1,
+    labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """A Deployment as the API server shows it, whose controller has seen its first generation."""
     reason = "NewReplicaSetAvailable" if rolled_out else "ReplicaSetUpdated"
     progressing = {"type": "Progressing", "status": "True", "reason": reason}
-    return _of(release, name, generation) | {
+    shown = _of(release, name, generation)
+    shown["metadata"]["labels"] = dict(labels or {})
+    return shown | {
         "spec": {"replicas": replicas},
         "status": {
             "observedGeneration": 1,
@@ -169,6 +174,9 @@ def make_healthy(server: ApiServer) -> None:
     for release, path in RELEASES.items():
         server.serve(f"{path}/deployments", {"items": [deployment(release, release=release)]})
         server.serve(f"{path}/daemonsets", {"items": []})
+    for namespace, names in BACKENDS.items():
+        backends = [deployment(name, labels={"gvirtus.io/backend": name}) for name in names]
+        server.serve(f"/apis/apps/v1/namespaces/{namespace}/deployments", {"items": backends})
 
 
 @contextmanager

@@ -309,6 +309,22 @@ def test_a_pod_that_nobody_served_is_refused_and_not_let_in_unchanged(
     created(api, case())
 
 
+@pytest.mark.parametrize(("name", "case"), [("gpu-a", pod), ("gpu-b", CASES["lupine"])])
+def test_a_pod_whose_backend_has_lost_its_address_is_refused_in_words(
+    api: httpx2.Client, name: str, case: Callable[[], Json]
+) -> None:
+    """Where a backend leaves, addresses change first; the policy of its kind may go only at the end of `up`."""
+    path = f"/api/v1/namespaces/{REMOTE.namespace}/configmaps/{gvirtus_policy.ENDPOINTS}"
+    fewer = gvirtus_policy.endpoints_config(REMOTE, {key: value for key, value in ENDPOINTS.items() if key != name})
+    assert api.put(path, json=fewer).status_code == httpx2.codes.OK
+    try:
+        eventually(lambda: NOT_SERVED in create(api, case()).text)
+        assert "no such key" not in create(api, case()).text
+    finally:
+        api.put(path, json=gvirtus_policy.endpoints_config(REMOTE, ENDPOINTS))
+        eventually(lambda: in_force(api))
+
+
 def sidecar_policy() -> Json:
     expression = 'Object{spec: Object.spec{containers: [Object.spec.containers{name: "late", image: "late:1"}]}}'
     return {

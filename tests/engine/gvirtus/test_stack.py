@@ -197,6 +197,28 @@ def test_a_backend_taken_out_is_unknown_to_pods_and_one_put_in_is_known(stack: S
         stack.up()
 
 
+def test_a_backend_with_another_name_takes_over_the_only_gpu_of_its_node(stack: Stack, api: httpx2.Client) -> None:
+    before = stack.settings
+    backend = {"image": "gvirtus/gvirtus:1", "node": "jetson-1"}
+
+    def on(node: str) -> set[str]:
+        pods = api.get(f"{BACKENDS}/pods", params={"fieldSelector": f"spec.nodeName={node}"}).json()["items"]
+        return {p["metadata"]["labels"]["gvirtus.io/backend"] for p in pods}
+
+    try:
+        for name in ("old", "new"):
+            # `up` would end with an error while the new one waits for what Pulumi deletes at its end.
+            stack.settings = changed(before, "gvirtus", before["gvirtus"] | {"timeout_seconds": 60})
+            stack.settings = changed(stack.settings, "gvirtus.backends.gpu-b", backend)
+            backends = stack.settings["gvirtus"]["backends"]
+            backends[name] = backends.pop("gpu-b")
+            stack.up()
+        eventually(lambda: on("jetson-1") == {"new"}, within_s=PATIENT_S)
+    finally:
+        stack.settings = before
+        stack.up()
+
+
 @pytest.mark.usefixtures("stack")
 def test_a_frontend_that_gets_a_gpu_loses_its_role_and_its_devices(api: httpx2.Client) -> None:
     def becomes(kind: simulator.NodeKind) -> None:

@@ -13,13 +13,16 @@ from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.waiting import (
     Condition,
+    backend_ready,
     deployment_available,
     gpus_advertised,
+    operands_rolled_out,
     release_rolled_out,
     runtime_class,
     wait_for,
     webhook_answers,
 )
+from testbed.stacks import changed, gvirtus, parse
 from tests.support.api_server import (
     QUEUE,
     QUEUE_CONTROLLER,
@@ -277,6 +280,118 @@ def test_a_daemon_set_whose_controller_has_not_seen_it_is_waited_for(api: ApiSer
     _release(api, daemon_sets=[_WORKER(desired=0, ready=0, generation=2)])
     missing = _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster)
     assert missing == "DaemonSet 'nfd-worker': its controller has not seen its last change yet"
+
+
+_PODS = "/api/v1/namespaces/gpu-operator/pods"
+_BACKEND = {"image": "registry.example.com/gvirtus:1", "node": "x86-1"}
+_UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}]
+
+
+def _pod(owner: str, waiting: dict[str, str] | None = None, **status: Any) -> dict[str, Any]:  # noqa: ANN401 - a status
+    containers = [{"name": "main", "state": {"waiting": waiting}}] if waiting else []
+    return {
+        "metadata": {"name": f"{owner}-x", "namespace": "gpu-operator", "ownerReferences": [{"name": owner}]},
+        "status": status | {"containerStatuses": containers},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        pytest.param(
+            [_pod("gpu-operator-7", {"reason": "ImagePullBackOff", "message": "Back-off\npulling  image"})],
+            "; pod gpu-operator-7-x: ImagePullBackOff: Back-off pulling image",
+            id="an image that can't be pulled",
+        ),
+        pytest.param(
+            [_pod("gpu-operator-7", conditions=_UNSCHEDULABLE)],
+            "; pod gpu-operator-7-x: 0/1 nodes are available",
+            id="no node",
+        ),
+        pytest.param([_pod("gpu-operator-7", {"reason": "ContainerCreating"})], "", id="it starts"),
+        pytest.param([_pod("gpu-operator-7")], "", id="nothing is said"),
+        pytest.param([_pod("gpu-operator-worker-7", {"reason": "CrashLoopBackOff"})], "", id="another Deployment's"),
+        pytest.param([_pod("", {"reason": "CrashLoopBackOff"})], "", id="nobody's"),
+        pytest.param(
+            [_pod("gpu-operator-7", {"reason": "E", "message": "x" * 300})],
+            f"; pod gpu-operator-7-x: E: {'x' * 197}",
+            id="long words",
+        ),
+    ],
+)
+def test_a_roll_out_that_is_waited_for_tells_why_its_pod_does_not_run(
+    api: ApiServer, cluster: Cluster, pods: list[Any], words: str
+) -> None:
+    _release(api, deployments=[_OF(available=0, rolled_out=False)])
+    api.serve(_PODS, {"items": pods})
+    missing = _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster)
+    assert missing == f"Deployment 'gpu-operator': 0 of 1 replicas are available{words}"
+
+
+def test_a_daemon_set_that_is_waited_for_tells_why_its_pod_does_not_run(api: ApiServer, cluster: Cluster) -> None:
+    _release(api, deployments=[], daemon_sets=[_WORKER(desired=1, ready=0)])
+    ready = [{"type": "Ready", "status": "True"}]
+    api.serve("/api/v1/nodes", {"items": [{"metadata": {"name": "node-1"}, "status": {"conditions": ready}}]})
+    api.serve(_PODS, {"items": [_pod("nfd-worker", {"reason": "ErrImagePull"})]})
+    missing = _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster)
+    assert missing == "DaemonSet 'nfd-worker': it is ready on 0 of 1 nodes; pod nfd-worker-x: ErrImagePull"
+
+
+def test_who_may_not_read_pods_waits_without_their_words(api: ApiServer, cluster: Cluster) -> None:
+    _release(api, deployments=[_OF(available=0, rolled_out=False)])
+    api.answers[_PODS] = Answer(403, b'{"kind": "Status", "code": 403, "message": "pods is forbidden"}')
+    missing = _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster)
+    assert missing == "Deployment 'gpu-operator': 0 of 1 replicas are available"
+
+
+def test_the_deployments_that_an_operator_labels_as_its_own_must_have_rolled_out_once(
+    api: ApiServer, cluster: Cluster
+) -> None:
+    labels = {"app.kubernetes.io/managed-by": "kai-operator"}
+    made = deployment("admission", available=0, rolled_out=False, labels=labels)
+    somebodys = deployment("somebodys", available=0, rolled_out=False)
+    condition = operands_rolled_out("gpu-operator", "kai-operator")
+    _release(api, deployments=[somebodys, made])
+    assert _missing(condition, cluster) == "Deployment 'admission': 0 of 1 replicas are available"
+    made["status"] = deployment("admission", available=0)["status"]
+    _release(api, deployments=[somebodys, made])
+    assert _missing(condition, cluster) is None
+
+
+_NO_GPU = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+
+
+@pytest.mark.parametrize(
+    ("backends", "words", "missing"),
+    [
+        pytest.param({"gpu-a": True}, "", None, id="it runs"),
+        pytest.param({}, "", "it does not exist yet", id="not there"),
+        pytest.param({"gpu-a": False}, _NO_GPU, _NO_GPU, id="nobody leaves"),
+        pytest.param({"gpu-a": False, "gpu-b": True}, _NO_GPU, _NO_GPU, id="another one of the stack has the GPU"),
+        pytest.param({"gpu-a": False, "old": True}, _NO_GPU, None, id="one that leaves has the GPU"),
+        pytest.param({"gpu-a": False, "old": True}, "untolerated taint", "untolerated taint", id="another reason"),
+        pytest.param({"gpu-a": False, "": True}, _NO_GPU, _NO_GPU, id="somebody's Deployment"),
+    ],
+)
+def test_a_backend_is_waited_for_unless_one_that_leaves_the_stack_has_its_gpu(
+    api: ApiServer, cluster: Cluster, backends: dict[str, bool], words: str, missing: str | None
+) -> None:
+    remote = parse(changed(gvirtus(), "gvirtus.backends", dict.fromkeys(("gpu-a", "gpu-b"), _BACKEND))).gvirtus
+    assert remote is not None
+    deployments = []
+    for name, runs in backends.items():
+        labels = {"gvirtus.io/backend": name} if name else {}
+        each = deployment(name or "else", available=int(runs), rolled_out=runs, labels=labels)
+        each["metadata"]["namespace"] = remote.namespace
+        deployments.append(each)
+    place = f"namespaces/{remote.namespace}"
+    api.serve(f"/apis/apps/v1/{place}/deployments", {"items": deployments})
+    condition = [{"type": "PodScheduled", "status": "False", "message": words}]
+    api.serve(f"/api/v1/{place}/pods", {"items": [_pod("gpu-a-7", conditions=condition)]})
+    waits = backend_ready(remote, "gpu-a")
+    found = _missing(waits, cluster)
+    assert found == missing or (missing and found and found.endswith(f"available; pod gpu-a-7-x: {missing}"))
+    assert waits.what == "backend 'gpu-a' of remote GPUs in namespace 'gvirtus-system'"
 
 
 def _serve(api: ApiServer, **of: Any) -> None:  # noqa: ANN401 - what a Deployment has
