@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.access.answers import Node
-from config.platform import TegraPlatform
+from config.platform import TegraPlatform, ToolkitOwner, X86Platform
 from config.stack import StackSettings
 from operations.bundle.clean import Cleaner
 from operations.doctor.facts import GPU_OPERATOR, KAI_OPERATOR, Facts
@@ -96,7 +96,7 @@ def evidence(report: Report, nodes: Iterable[Node], installation: Installation, 
     names = {node.name: f"node-{number}" for number, node in enumerate(boards, 1)}
     cleaner = Cleaner()
     steps = json.loads(_renamed(cleaner.text(report.model_dump_json()), names))
-    platform = installation.settings.platform
+    gpu_operator = _tag(installation.facts, GPU_OPERATOR)
     return Evidence(
         taken=taken,
         simulated=installation.simulated or any(_KWOK in node.annotations for node in boards),
@@ -104,12 +104,21 @@ def evidence(report: Report, nodes: Iterable[Node], installation: Installation, 
         jetpack=installation.jetpack,
         distribution=installation.settings.cluster.distribution.value,
         kubernetes=installation.kubernetes,
-        container_toolkit=platform.container_toolkit.value if isinstance(platform, TegraPlatform) else "operator",
+        container_toolkit=_toolkit(installation.settings, gpu_operator),
         kai=_tag(installation.facts, KAI_OPERATOR),
-        gpu_operator=_tag(installation.facts, GPU_OPERATOR),
+        gpu_operator=gpu_operator,
         nodes={names[node.name]: _board(node) for node in boards},
         steps=tuple(map(Step.model_validate, steps["steps"])),
     )
+
+
+def _toolkit(settings: StackSettings, gpu_operator: str) -> str:
+    """Whose toolkit it is: without a GPU Operator, whoever installs it, the host has it."""
+    match settings.platform:
+        case TegraPlatform() as tegra:
+            return tegra.container_toolkit.value
+        case X86Platform():
+            return (ToolkitOwner.OPERATOR if gpu_operator or settings.gpu_operator.install else ToolkitOwner.HOST).value
 
 
 def _tag(facts: Facts, name: str) -> str:

@@ -77,7 +77,7 @@ CASES: Final[Mapping[str, Case]] = {
     "KA0104": Case(
         do.nothing,
         both(do.nothing, lambda world: world.gone.remove("Namespace/kai-scheduler")),
-        "KA0105 KA0201 KA0301 KA0302 KA0303 KA0305 KA0501 KA0502",
+        "KA0105 KA0201 KA0301 KA0302 KA0303 KA0501 KA0502",
     ),
     "KA0105": Case(do.gone("Queue/robots"), do.gone("Queue/of-no-stack")),
     "KA0106": Case(do.kubernetes("29"), do.kubernetes("30")),
@@ -121,10 +121,14 @@ CASES: Final[Mapping[str, Case]] = {
         ),
     ),
     "KA0305": Case(
-        do.remove("daemonsets", "nvidia-device-plugin-daemonset"),
-        lambda world: world.one("daemonsets", "nvidia-device-plugin-daemonset")["metadata"].update(
-            name="my-nvidia-device-plugin"
+        both(do.remove("daemonsets", "nvidia-device-plugin-daemonset"), do.gpus("0")),
+        both(
+            lambda world: world.one("daemonsets", "nvidia-device-plugin-daemonset")["metadata"].update(
+                name="my-nvidia-device-plugin"
+            ),
+            do.gpus("0"),
         ),
+        "KA0403",
     ),
     "KA0306": Case(
         do.remove("pods", "plugin-1"), lambda world: world.one("pods", "plugin-1")["metadata"].update(name="plugin-2")

@@ -140,3 +140,9 @@ def test_a_pod_with_scheduling_gates_does_not_wait_for_kai(api: ApiServer, tmp_p
     do.waits("Scheduling is blocked due to non-empty scheduling gates", queue="gone")(world)
     world.one("pods", "waits")["status"]["conditions"][0]["reason"] = "SchedulingGated"
     assert fired(world.diagnosis(api, tmp_path)) == {}
+
+
+def test_a_device_plugin_that_is_a_program_of_the_host_is_not_missing(api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    do.remove("daemonsets", "nvidia-device-plugin-daemonset")(world)
+    assert "KA0305" not in fired(world.diagnosis(api, tmp_path))

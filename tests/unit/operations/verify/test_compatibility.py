@@ -19,7 +19,7 @@ from operations.exit_status import ExitStatus
 from operations.verify.compatibility import page, read_evidence
 from operations.verify.evidence import Evidence, Installation, evidence, write_evidence
 from operations.verify.steps import Outcome, Report, Step
-from testbed.stacks import STACK_FILES, jetson, parse
+from testbed.stacks import STACK_FILES, Json, changed, jetson, parse, x86
 from tests.support.api_server import ApiServer, node
 
 _DAY = date(2026, 11, 23)
@@ -79,6 +79,26 @@ def test_evidence_has_versions_and_outcomes_and_no_names() -> None:
     assert board.architecture == "arm64"
     [step] = content.steps
     assert (step.place, step.says) == ("node-1", "4 of 5 pods run on node-1, as planned.")
+
+
+@pytest.mark.parametrize(
+    ("stack", "deployments", "owner"),
+    [
+        (jetson(), ["gpu-operator"], "host"),
+        (x86(), ["gpu-operator"], "operator"),
+        (changed(x86(), "gpu_operator.install", False), ["gpu-operator"], "operator"),
+        (changed(x86(), "gpu_operator.install", False), [], "host"),
+    ],
+    ids=["a Jetson", "a server", "another team's GPU Operator", "no GPU Operator"],
+)
+def test_a_servers_toolkit_is_the_gpu_operators_where_there_is_one(
+    stack: Json, deployments: list[str], owner: str
+) -> None:
+    spec = {"template": {"spec": {"containers": [{"image": "registry.example.com/any:v1"}]}}}
+    seen = [{"metadata": {"name": name, "namespace": "x"}, "spec": spec} for name in deployments]
+    facts = Facts(deployments=tuple(map(Deployment.model_validate, seen)))
+    installation = Installation(parse(stack), facts, "v1.36.3", simulated=False)
+    assert evidence(REPORT, _nodes(), installation, _DAY).container_toolkit == owner
 
 
 def test_a_node_that_is_a_record_is_no_board_wherever_its_simulator_is() -> None:
