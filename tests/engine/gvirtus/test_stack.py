@@ -208,10 +208,8 @@ def test_a_backend_with_another_name_takes_over_the_only_gpu_of_its_node(stack: 
     try:
         for name in ("old", "new"):
             # `up` would end with an error while the new one waits for what Pulumi deletes at its end.
-            stack.settings = changed(before, "gvirtus", before["gvirtus"] | {"timeout_seconds": 60})
-            stack.settings = changed(stack.settings, "gvirtus.backends.gpu-b", backend)
-            backends = stack.settings["gvirtus"]["backends"]
-            backends[name] = backends.pop("gpu-b")
+            one = changed(without(before, "gvirtus.backends.gpu-b"), f"gvirtus.backends.{name}", backend)
+            stack.settings = changed(one, "gvirtus.timeout_seconds", 60)
             stack.up()
         eventually(lambda: on("jetson-1") == {"new"}, within_s=PATIENT_S)
     finally:
