@@ -23,7 +23,10 @@ KAI_OPERATOR = "kai-operator"
 """KAI's operator's Deployment (KAI v0.17.0 deployments/kai-scheduler/templates/services)."""
 GPU_OPERATOR = "gpu-operator"
 SETTLING = timedelta(seconds=60)
-"""What is younger may still become what it should be: KAI waits 40 s for a reservation pod by default."""
+"""What is younger may still become what it should be: KAI waits 40 s for a reservation pod by default.
+
+Reservation pods themselves have less (`checks.reservation_pods`): KAI deletes one that is older without an answer.
+"""
 
 
 @unique
@@ -370,9 +373,9 @@ class Facts:
             None,
         )
 
-    def is_young(self, pod: Pod) -> bool:
+    def is_young(self, pod: Pod, settling: timedelta = SETTLING) -> bool:
         """Whether a pod may still become what it should be."""
-        return pod.created is not None and self.snapshot.taken - pod.created < SETTLING
+        return pod.created is not None and self.snapshot.taken - pod.created < settling
 
 
 def names(objects: Iterable[Named]) -> str:

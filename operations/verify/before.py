@@ -105,7 +105,7 @@ def _nodes(cluster: Cluster, settings: StackSettings, facts: Facts) -> Step:
     with_gpu = [name for name, node in sorted(nodes.items()) if name in named or _shows_a_gpu(node)]
     evidence = [*(_facts(nodes[name], settings, named) for name in with_gpu), *unseen]
     if not with_gpu:
-        evidence.append("not seen: which nodes have a GPU. Node Feature Discovery says it, which comes with `up`.")
+        evidence.append(f"not seen: which nodes have a GPU. Node Feature Discovery says it, which {_comes(settings)}.")
     listed = ", and `up` looks at those that `hosts` lists" if settings.hosts else ""
     evidence.append(f"not seen: drivers, and the files of container runtimes: they are on the hosts{listed}.")
     held = "those that the stack names are there." if named else "the stack names none: GPUs are detected."
@@ -135,7 +135,12 @@ def _gpu_memory(node: Node, settings: StackSettings, named: Mapping[str, Mapping
         return f"{node.labels[GPU_MEMORY]} MiB, as its label says"
     if GPU_MEMORY in named.get(node.name, {}):
         return "is asked of its host by `up`"
-    return "not seen: GPU Feature Discovery says it, which comes with `up`"
+    return f"not seen: GPU Feature Discovery says it, which {_comes(settings)}"
+
+
+def _comes(settings: StackSettings) -> str:
+    """Where the GPU Operator's discoveries come from."""
+    return "comes with `up`" if settings.gpu_operator.install else "this stack does not install"
 
 
 def _room(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts) -> Step:

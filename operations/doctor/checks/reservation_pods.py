@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 
 from cluster.access.answers import Pod
@@ -16,6 +17,9 @@ _DRIVER = re.compile("Driver Not Loaded|Insufficient Permissions|NVML: Unknown E
 _MISMATCH = re.compile("Driver/library version mismatch")
 _COUNT = re.compile(r"found (?!0 )\d+ devices, 1 was expected")
 _CANT_PULL = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName"}
+_ANSWERS_WITHIN = timedelta(seconds=20)
+"""One that runs answers in a second or two. KAI deletes one that does not after 40 s and makes another: a longer
+wait never finds any (KAI v0.17.0 pkg/binder/binding/resourcereservation, allocationTimeout)."""
 
 
 def pod_finding(pod: Pod, what: str, *evidence: str) -> Finding:
@@ -33,13 +37,16 @@ def pod_finding(pod: Pod, what: str, *evidence: str) -> Finding:
 def _silent(facts: Facts) -> Iterator[tuple[Pod, str]]:
     """Reservation pods that do not say their GPU, and what they say instead."""
     for pod in facts.reservation_pods:
-        if pod.annotations.get(WRITTEN_BY_KAI) or pod.deleted or facts.is_young(pod):
+        if pod.annotations.get(WRITTEN_BY_KAI) or pod.deleted:
             continue
         if pod.reason == "UnexpectedAdmissionError" or _pulls(pod) is not None:
             continue
         states = [state for status in pod.statuses for state in status.state.values()]
         texts = [facts.logs.get(pod.name, ""), *(state.message for state in states), pod.message]
-        yield pod, "\n".join(filter(None, texts))
+        output = "\n".join(filter(None, texts))
+        ended = any(status.restarts or "terminated" in status.state for status in pod.statuses)
+        if ended or _is_explained(output) or not facts.is_young(pod, _ANSWERS_WITHIN):
+            yield pod, output
 
 
 def _by_log(line_of: Callable[[str], str | None], what: str) -> Callable[[Facts], Iterator[Finding]]:
@@ -122,10 +129,11 @@ CHECKS = (
         "A reservation pod finds no NVML",
         _by_log(_line(_LIBRARY), "finds no NVML."),
         symptom="The log says `unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND`; the workload stays Pending.",
-        cause="The pod does not run under NVIDIA's runtime, or, on a Jetson, gets no driver libraries from it.",
-        remedy="Give reservation pods RuntimeClass nvidia (KA0516). On a Jetson, list the node under "
-        "platform.tegra_nodes and run `pulumi up`; a toolkit folder of the GPU Operator at "
-        "/usr/local/nvidia/toolkit there must go.",
+        cause="The pod does not run under NVIDIA's runtime, the host has no driver, or, on a Jetson, the pod gets no "
+        "driver libraries from it.",
+        remedy="Give reservation pods RuntimeClass nvidia (KA0516). Where they have it, look at the host: nvidia-smi, "
+        "and whether the runtime `nvidia` is NVIDIA's. On a Jetson, list the node under platform.tegra_nodes and run "
+        "`pulumi up`; a toolkit folder of the GPU Operator at /usr/local/nvidia/toolkit there must go.",
         source="KAI #261, #340, #349, #522; v0.17.0 pkg/resourcereservation/discovery",
         explains=UNBOUND,
     ),

@@ -192,7 +192,7 @@ CASES: Final[Mapping[str, Case]] = {
     "KA0502": Case(_GUARD, _OVERRIDES, "KA0501 KA0105"),
     "KA0503": Case(_security(**{"pod-security.kubernetes.io/enforce": "baseline"}), _security()),
     "KA0504": Case(do.silent(_NO_LIBRARY), do.silent(_NO_LIBRARY, **_SAID)),
-    "KA0505": Case(do.silent(_NO_DRIVER), do.silent(_NO_DRIVER, creationTimestamp=LATER)),
+    "KA0505": Case(do.silent(_NO_DRIVER), do.silent(_NO_DRIVER, **_SAID)),
     "KA0506": Case(do.silent("found 2 devices, 1 was expected"), do.silent("found 1 device"), "KA0508"),
     "KA0507": Case(do.silent(_OTHER_DRIVER), do.silent(_OTHER_DRIVER, deletionTimestamp=_NOW)),
     "KA0508": Case(do.silent("panic: something else"), do.silent(_NO_LIBRARY), "KA0504"),

@@ -1,7 +1,9 @@
 """Each check fires on what it is for, alone or under a cause, and is silent on what comes near to that."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -83,6 +85,39 @@ def test_a_gpu_that_a_reservation_pod_can_not_open_is_told_however_nvml_says_it(
     found = fired(world.diagnosis(api, tmp_path))
     assert found["KA0505"].finding.evidence[0] == f"log: {log}"
     assert "KA0506" not in found
+
+
+class _Silent(NamedTuple):
+    """A reservation pod that does not say its GPU."""
+
+    log: str
+    age_s: int
+
+
+_RESTARTED = {"containerStatuses": [{"name": "main", "restartCount": 1, "state": {"running": {}}}]}
+_ENDED = {"containerStatuses": [{"name": "main", "state": {"terminated": {"reason": "Error"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("silent", "status", "code"),
+    [
+        pytest.param(_Silent("ERROR_LIBRARY_NOT_FOUND", 1), {}, "KA0504", id="it has said why"),
+        pytest.param(_Silent("panic: something else", 1), _RESTARTED, "KA0508", id="it was started again"),
+        pytest.param(_Silent("panic: something else", 1), _ENDED, "KA0508", id="it has ended"),
+        pytest.param(_Silent("", 30), {}, "KA0508", id="it takes too long"),
+        pytest.param(_Silent("", 5), {}, None, id="it has just been started"),
+    ],
+)
+def test_a_reservation_pod_is_judged_before_kai_deletes_it(
+    silent: _Silent, status: Json, code: str | None, api: ApiServer, tmp_path: Path
+) -> None:
+    """KAI makes another one every 40 s: what waits a minute for it to settle never says anything."""
+    world = world_of(jetson)
+    created = (datetime.now(UTC) - timedelta(seconds=silent.age_s)).isoformat()
+    do.silent(silent.log, creationTimestamp=created)(world)
+    do.reservation_status(phase="Running", **status)(world)
+    named = {each for each in fired(world.diagnosis(api, tmp_path)) if each in {"KA0504", "KA0508"}}
+    assert named == ({code} if code else set())
 
 
 def test_nobody_is_told_to_repair_a_shard_which_would_come_back_without_its_placement(
