@@ -36,12 +36,12 @@ def _overrides(facts: Facts) -> Iterator[Finding]:
 def _guard(facts: Facts) -> Iterator[Finding]:
     if facts.settings is None:
         return
+    gain = "gets a Jetson's privileges" if facts.settings.platform.jetsons else "may make others than KAI's"
     for name in _missing(facts, map(key, manifests(reservation_guard.objects(facts.settings)).values())):
         kind, *rest = name.split("/")
         yield Finding(
             Subject(kind, rest[-1]),
-            f"{kind} {rest[-1]} is missing: whoever may make pods in {reservation.NAMESPACE} gets a Jetson's "
-            "privileges.",
+            f"{kind} {rest[-1]} is missing: whoever may make pods in {reservation.NAMESPACE} {gain}.",
             (f"{kind} {rest[-1]}: not found",),
         )
 
