@@ -1,7 +1,7 @@
 """Bounded waits for what an operator makes after its release: each says what it waits for, and why it may not come."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,6 @@ _WEBHOOK_REFUSES = "denied the request"
 _NOT_FOUND = 404
 _SETTLED = frozenset({400, 409, 422})
 """Bad request, conflict, invalid: no wait makes them good."""
-_MANAGED_BY = "app.kubernetes.io/managed-by"
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """What a kubelet says of every pod at first."""
 _MOST_WORDS = 200
@@ -100,19 +99,20 @@ def release_rolled_out(namespace: str, release: str) -> Condition:
     )
 
 
-def operands_rolled_out(namespace: str, operator: str) -> Condition:
-    """The Deployments that an operator makes and labels as its own, each once, as those of a release.
+def operands_rolled_out(namespace: str, names: Collection[str]) -> Condition:
+    """Those of an operator's Deployments that it has made, each once, as those of a release.
 
     Without it, a pod that is created right after `up` may be refused: KAI's admission, whose webhooks say `Fail`, takes
-    some seconds longer than the queue controller (KAI v0.17.0 pkg/operator/operands/admission).
+    some seconds longer than the queue controller (KAI v0.17.0 pkg/operator/operands/admission). One that another
+    version does not have is not waited for, nor is one that somebody else lets the operator make.
     """
 
     def missing(cluster: Cluster) -> str | None:
-        made = [each for each in cluster.deployments(namespace=namespace) if each.labels.get(_MANAGED_BY) == operator]
+        made = (deployment for deployment in cluster.deployments(namespace=namespace) if deployment.name in names)
         return next((lacks for deployment in made if (lacks := _not_rolled_out(cluster, deployment))), None)
 
     return Condition(
-        what=f"the pods of '{operator}' in namespace '{namespace}'",
+        what=f"{', '.join(names)} in namespace '{namespace}'",
         missing=missing,
         causes=(
             "Likely causes: an image can't be pulled, no node takes the pods, or a pod fails.\n"

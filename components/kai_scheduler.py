@@ -74,7 +74,7 @@ class KaiScheduler(pulumi.ComponentResource):
             [
                 waiting.release_rolled_out(settings.kai.namespace, kai.RELEASE),
                 waiting.deployment_available(settings.kai.namespace, kai.QUEUE_CONTROLLER, causes=causes),
-                waiting.operands_rolled_out(settings.kai.namespace, kai.OPERATOR),
+                waiting.operands_rolled_out(settings.kai.namespace, kai.DEPLOYMENTS),
                 *([] if first is None else [waiting.webhook_answers(first, causes=silent)]),
             ],
             settings.cluster,

@@ -14,10 +14,8 @@ REGISTRY = "ghcr.io/kai-scheduler/kai-scheduler"
 """`global.registry` of the official chart (v0.17.0), where the images are unless a stack says otherwise."""
 QUEUE_CONTROLLER = "queue-controller"
 """The Deployment behind the queues' validating webhook, made by KAI's operator (pkg/operator/operands, v0.17.0)."""
-OPERATOR = "kai-operator"
-"""The chart's Deployment, and what the Deployments that it makes have as `app.kubernetes.io/managed-by` (v0.17.0)."""
 DEPLOYMENTS = (
-    OPERATOR,
+    "kai-operator",
     "kai-scheduler-default",
     "binder",
     "pod-grouper",

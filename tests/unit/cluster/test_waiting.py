@@ -344,18 +344,16 @@ def test_who_may_not_read_pods_waits_without_their_words(api: ApiServer, cluster
     assert missing == "Deployment 'gpu-operator': 0 of 1 replicas are available"
 
 
-def test_the_deployments_that_an_operator_labels_as_its_own_must_have_rolled_out_once(
+def test_of_an_operators_deployments_those_that_are_there_must_have_rolled_out_once(
     api: ApiServer, cluster: Cluster
 ) -> None:
-    labels = {"app.kubernetes.io/managed-by": "kai-operator"}
-    made = deployment("admission", available=0, rolled_out=False, labels=labels)
-    somebodys = deployment("somebodys", available=0, rolled_out=False)
-    condition = operands_rolled_out("gpu-operator", "kai-operator")
-    _release(api, deployments=[somebodys, made])
+    condition = operands_rolled_out("gpu-operator", ("binder", "admission", "of-another-version"))
+    waits = deployment("admission", available=0, rolled_out=False)
+    _release(api, deployments=[deployment("somebodys", available=0, rolled_out=False), deployment("binder"), waits])
     assert _missing(condition, cluster) == "Deployment 'admission': 0 of 1 replicas are available"
-    made["status"] = deployment("admission", available=0)["status"]
-    _release(api, deployments=[somebodys, made])
+    _release(api, deployments=[deployment("binder"), deployment("admission", available=0)])
     assert _missing(condition, cluster) is None
+    assert condition.what == "binder, admission, of-another-version in namespace 'gpu-operator'"
 
 
 _NO_GPU = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
