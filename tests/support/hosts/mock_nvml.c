@@ -43,6 +43,7 @@ int nvmlInitWithFlags(unsigned int flags) {
     const char *device = getenv("MOCK_NVML_DEVICE");
     return device ? open_device(device) : atoi(setting("MOCK_NVML_INIT", "0"));
 }
+int nvmlInit_v2(void) { return nvmlInitWithFlags(0); } /* go-nvml's, which KAI's program has */
 int nvmlShutdown(void) { return SUCCESS; }
 const char *nvmlErrorString(int code) { (void)code; return "as the mock was told"; }
 int nvmlSystemGetDriverVersion(char *version, unsigned int length) {

@@ -32,7 +32,7 @@ def build(builder: Builder, base: str) -> tuple[Path, ...]:
     programs.mkdir(parents=True)
     # Of a backend's command and probes.
     for name in ("bash", "sh", "grep"):
-        _copy_program(name, root)
+        copy_program(name, root)
     shutil.copytree(_SCRIPTS, root / "opt/stand_ins", ignore=shutil.ignore_patterns("__pycache__"))
     backend = root / _GVIRTUS_HOME.lstrip("/") / "bin/gvirtus-backend"
     backend.parent.mkdir(parents=True)
@@ -58,15 +58,17 @@ def build(builder: Builder, base: str) -> tuple[Path, ...]:
     builder.image(RESERVATION_IMAGE, STAND_INS_IMAGE, reservation, "--entrypoint", program)
     pause = builder.folder / "pause"
     (pause / "bin").mkdir(parents=True)
-    _copy_program("sleep", pause)
+    copy_program("sleep", pause)
     builder.image(PAUSE_IMAGE, "scratch", pause, "--entrypoint", '["/bin/sleep", "infinity"]')
     return tuple(builder.archive(name) for name in (STAND_INS_IMAGE, RESERVATION_IMAGE, PAUSE_IMAGE))
 
 
-def _copy_program(name: str, root: Path) -> None:
+def copy_program(name: str, root: Path) -> None:
+    """Copy a program of this machine, with its libraries, to where a command of that name finds it."""
     found = shutil.which(name, path="/bin:/usr/bin")
     assert found is not None, f"this machine has no {name}"
     executable = Path(found).resolve()
     copy_with_libraries([executable], root)
     if not (target := root / "bin" / name).exists():
+        target.parent.mkdir(exist_ok=True)
         shutil.copy(executable, target)
