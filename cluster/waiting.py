@@ -215,7 +215,7 @@ def _lacks(cluster: Cluster, deployment: Deployment) -> str | None:
     return f"{lacks}{_said_by_pods(cluster, deployment.namespace, deployment.name)}"
 
 
-def _said_by_pods(cluster: Cluster, namespace: str, workload: str) -> str:
+def _said_by_pods(cluster: Cluster, namespace: str, workload: str, *, most: int | None = _MOST_WORDS) -> str:
     """Why a pod of a Deployment or DaemonSet does not run, as the end of a sentence; empty while nobody says so.
 
     Minutes of `0 of 1 replicas are available` would hide what Kubernetes has known since the first second.
@@ -229,7 +229,7 @@ def _said_by_pods(cluster: Cluster, namespace: str, workload: str) -> str:
         if workload in {pod.owner, pod.owner.rpartition("-")[0]}:
             for statement in said_of(pod):
                 if statement.words not in _STARTING:
-                    return f"; pod {pod.name}: {' '.join(statement.words.split())[:_MOST_WORDS]}"
+                    return f"; pod {pod.name}: {' '.join(statement.words.split())[:most]}"
     return ""
 
 
@@ -249,7 +249,9 @@ def backend_ready(gvirtus: GvirtusSettings, name: str) -> Condition:
         lacks = _not_rolled_out(cluster, backend)
         leaving = deployments.keys() - gvirtus.backends.keys() - {None}
         no_gpu = f"Insufficient {gvirtus.backends[name].gpu_resource}"
-        return None if lacks and leaving and no_gpu in lacks else lacks
+        if lacks and leaving and no_gpu in _said_by_pods(cluster, gvirtus.namespace, name, most=None):
+            return None
+        return lacks
 
     return Condition(
         what=f"backend '{name}' of remote GPUs in namespace '{gvirtus.namespace}'",

@@ -13,7 +13,6 @@ from tests.support.pods.images import Builder, copy_with_libraries
 from tests.support.pods.stand_ins_image import copy_program
 from toolchain.programs import KUBECTL
 
-RESERVATION = "resourcereservation"
 PROGRAMS = (
     "admission",
     "binder",
@@ -22,7 +21,7 @@ PROGRAMS = (
     "podgrouper",
     "queuecontroller",
     "scheduler",
-    RESERVATION,
+    "resourcereservation",
 )
 """Each image's name, and its program's in the folder."""
 _REGISTRY = "registry.example.com/kai"

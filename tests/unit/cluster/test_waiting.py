@@ -367,6 +367,7 @@ _NO_GPU = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
         pytest.param({"gpu-a": False}, _NO_GPU, _NO_GPU, id="nobody leaves"),
         pytest.param({"gpu-a": False, "gpu-b": True}, _NO_GPU, _NO_GPU, id="another one of the stack has the GPU"),
         pytest.param({"gpu-a": False, "old": True}, _NO_GPU, None, id="one that leaves has the GPU"),
+        pytest.param({"gpu-a": False, "old": True}, f"{'other reasons, ' * 20}{_NO_GPU}", None, id="in many words"),
         pytest.param({"gpu-a": False, "old": True}, "untolerated taint", "untolerated taint", id="another reason"),
         pytest.param({"gpu-a": False, "": True}, _NO_GPU, _NO_GPU, id="somebody's Deployment"),
     ],
