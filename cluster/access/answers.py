@@ -242,6 +242,8 @@ class ContainerState(Answer):
 
     reason: str = ""
     message: str = ""
+    exit_code: int | None = Field(default=None, alias="exitCode")
+    ended: datetime | None = Field(default=None, alias="finishedAt")
 
 
 class ContainerStatus(Answer):
@@ -252,6 +254,13 @@ class ContainerStatus(Answer):
     restarts: int = Field(default=0, alias="restartCount")
     state: dict[str, ContainerState] = {}
     """By `waiting`, `running` or `terminated`; one of them."""
+    before: dict[str, ContainerState] = Field(default={}, alias="lastState")
+    """How it ended before it was restarted, likewise."""
+
+    @property
+    def end(self) -> ContainerState | None:
+        """How it ended last; None where it never did."""
+        return self.state.get("terminated") or self.before.get("terminated")
 
 
 class Condition(Answer):

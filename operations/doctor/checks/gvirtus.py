@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from config.gvirtus import FRONTEND_ALLOWED, FRONTENDS_NAMESPACE
 from manifests.gvirtus import frontends
 from manifests.gvirtus import objects as gvirtus
+from manifests.gvirtus.backends import BACKEND_LABEL
 from manifests.gvirtus.injection import BACKEND_ANNOTATION, ENABLED_LABEL
 from manifests.objects import manifests
 from manifests.ownership import key
-from operations.doctor.check import Check, Finding, Severity, Subject, of_node, of_pod
-from operations.doctor.checks.workloads import judge_deployment, ready_nodes, remedy_of_deployment
+from operations.doctor.check import Check, Finding, Severity, Subject, of_deployment, of_node, of_pod
+from operations.doctor.checks.workloads import ends, judge_deployment, ready_nodes, remedy_of_deployment
 from operations.doctor.facts import Facts, Source
 from operations.doctor.requests import asks_for_share
 
@@ -20,6 +21,8 @@ _CARRIER = {
     "ValidatingAdmissionPolicyBinding",
     "ConfigMap",
 }
+_OOM = "OOMKilled"
+"""With version 2 of cgroups a kubelet ends all of the container with it, so every client's process."""
 
 
 def _backends(facts: Facts) -> Iterator[Finding]:
@@ -31,6 +34,26 @@ def _backends(facts: Facts) -> Iterator[Finding]:
             name = manifest["metadata"]["name"]
             yield from judge_deployment(
                 facts, settings.gvirtus.namespace, name, role=f"The remote GPU's backend '{name}'"
+            )
+
+
+def _out_of_memory(facts: Facts) -> Iterator[Finding]:
+    settings = facts.settings
+    if settings is None or settings.gvirtus is None:
+        return
+    for pod in facts.snapshot.pods:
+        backend = settings.gvirtus.backends.get(pod.labels.get(BACKEND_LABEL, ""))
+        if backend is None or pod.namespace != settings.gvirtus.namespace or pod.deleted:
+            continue
+        if any(status.end is not None and status.end.reason == _OOM for status in pod.statuses):
+            name = pod.labels[BACKEND_LABEL]
+            yield Finding(
+                Subject("Pod", pod.name, pod.namespace, pod.annotations),
+                f"the remote GPU's backend '{name}' ran out of memory, and every application that used it failed.",
+                (*ends(pod), f"gvirtus.backends.{name}.memory: {backend.memory}"),
+                about=frozenset({of_pod(pod.namespace, pod.name)}),
+                reach=frozenset({of_deployment(pod.namespace, name)}),
+                remedy=f"Raise `gvirtus.backends.{name}.memory` in the stack, then `pulumi up`.",
             )
 
 
@@ -131,6 +154,19 @@ CHECKS = (
         remedy=remedy_of_deployment(),
         source="GVirtuS src/backend/Backend.cpp; docs/gvirtus.md",
         explains={"KA0105"},
+    ),
+    Check(
+        "KA0807",
+        "A backend of remote GPUs ran out of memory",
+        _out_of_memory,
+        severity=Severity.WARNING,
+        needs={Source.PODS},
+        symptom="Applications end in the middle of their work, all that use the backend at once; the next ones run.",
+        cause="What applications copy from the GPU passes through the memory of their backend, and so does "
+        "page-locked memory. Above its limit the kernel ends the container.",
+        remedy="Raise `gvirtus.backends.<name>.memory` in the stack, then `pulumi up`.",
+        source="LUPINE 1.0 with an NVIDIA H100; docs/gvirtus.md",
+        explains={"KA0107", "KA0801"},
     ),
     Check(
         "KA0803",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from cluster.access.answers import Pod
 from operations.doctor.check import Finding, Subject, of_deployment
 from operations.doctor.facts import DaemonSet, Deployment, Facts
 
@@ -72,7 +73,18 @@ def _evidence(facts: Facts, deployment: Deployment) -> Iterator[str]:
             yield f"condition {condition.type}={condition.status}: {condition.message}"
     for pod in facts.pods_of(deployment)[:3]:
         yield f"Pod {pod.namespace}/{pod.name}: {pod.phase or 'unknown'}{f' on {pod.node}' if pod.node else ''}"
+        yield from ends(pod)
         yield from facts.events_of("Pod", pod.namespace, pod.name)
+
+
+def ends(pod: Pod) -> Iterator[str]:
+    """How each container of a pod ended last, if not well, in the kubelet's words."""
+    for status in (*pod.init_statuses, *pod.statuses):
+        end = status.end
+        if end is not None and end.exit_code != 0:
+            when = f" at {end.ended:%Y-%m-%d %H:%M} UTC" if end.ended else ""
+            how = f"{end.reason or 'no reason'} (status {end.exit_code}), restarts: {status.restarts}"
+            yield f"container {status.name} ended{when}: {how}"
 
 
 def _others(facts: Facts, namespace: str) -> str:

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "unresolvable CDI devices": "containerd",
     'no runtime for "nvidia" is configured': "containerd",
     "NvRmMemInitNvmap failed: Permission denied": "NVIDIA's driver library",
+    "CUDA-capable device(s) is/are busy or unavailable": "the CUDA runtime of a pod with a remote GPU",
     "error getting device memory: Not Supported": "NVIDIA's device plugin",
     "ImagePullBackOff": "the kubelet",
     "NonPreemptibleOverQuota": "KAI's scheduler",

@@ -264,6 +264,7 @@ CASES: Final[Mapping[str, Case]] = {
         do.remote_pod("false", scheduler="kai-scheduler", **{"gpu-fraction": "0.5"}),
         stack=gvirtus,
     ),
+    "KA0807": Case(do.backend_pod("OOMKilled", 137), do.backend_pod("Error", 139), stack=gvirtus),
     "KA0901": Case(do.answers(ready=False), do.answers()),
     "KA0902": _deployment("kai-anywhere-admission", webhook),
     "KA0903": Case(do.no_policies, do.no_policies, almost_on=webhook),

@@ -330,6 +330,14 @@ def remote_pod(labelled: str = "true", scheduler: str = "default", **annotations
     return one_more(pod("app", node="cpu-1", labels=labels, annotations=annotations, scheduler=scheduler))
 
 
+def backend_pod(reason: str, code: int) -> Break:
+    """The pod of a remote GPU's backend, whose container ended once and was restarted."""
+    ended = {"terminated": {"reason": reason, "exitCode": code, "finishedAt": "2026-11-20T08:15:00Z"}}
+    status = {"name": "backend", "ready": True, "restartCount": 2, "state": {"running": {}}, "lastState": ended}
+    labels = {"gvirtus.io/backend": "gpu-a"}
+    return one_more(pod("gpu-a-1", "gvirtus-system", node="x86-1", labels=labels, containerStatuses=[status]))
+
+
 def answers(**conditions: bool) -> Break:
     """The address behind KAI's admission webhooks, by what it says of itself."""
     there = [endpoints("admission", **conditions), endpoints("queue-controller", ready=True)]
