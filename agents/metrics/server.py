@@ -28,6 +28,8 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 128
+    """Connections that wait to be taken. Of a burst beyond the default of 5, the kernel drops some for a second."""
 
     def __init__(self, host: str | None, port: int, reader: Reader) -> None:
         self._both = host is None and has_dualstack_ipv6()

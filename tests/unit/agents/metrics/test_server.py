@@ -157,6 +157,16 @@ def test_who_holds_connections_open_shuts_nobody_out(reader: Reader) -> None:
             connection.close()
 
 
+def test_a_burst_of_connections_waits_for_the_server_and_not_for_the_kernel_to_try_again(reader: Reader) -> None:
+    server = Server("127.0.0.1", 0, reader)  # it listens, and has taken nobody yet
+    try:
+        burst = [socket.create_connection(server.server_address[:2], timeout=0.9) for _ in range(3 * _MOST_CONNECTIONS)]
+        for connection in burst:
+            connection.close()
+    finally:
+        server.server_close()
+
+
 def test_outside_of_a_pod_it_says_so_and_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
