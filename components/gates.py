@@ -30,7 +30,7 @@ def gate(
         resource: the one whose operator fulfils the conditions.
         conditions: waited for one after the other.
         cluster: where to look.
-        timeout_seconds: bound of the whole wait.
+        timeout_seconds: bound of each wait.
         depends_on: what else must be there before the wait begins.
     """
     if pulumi.runtime.is_dry_run():
