@@ -20,6 +20,7 @@ from cluster.preflight.installations import Installations, judge_installations, 
 from cluster.preflight.local_charts import chart_name
 from cluster.preflight.nodes import judge_nodes, remote_nodes
 from cluster.preflight.prometheus_operator import judge_missing_kinds, read_missing_kinds
+from cluster.preflight.running_pods import judge_running_pods, read_running_pods
 from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.preflight.unified_memory import judge_unified_memory, read_system_requests
 from config.gvirtus import FRONTENDS_NAMESPACE
@@ -50,6 +51,7 @@ class ClusterFacts:
         system_requests: MiB that pods request of the system's memory, by node with unified memory.
         missing_kinds: of the Prometheus Operator, where the stack needs them.
         shard: whether the default shard of the stack's own KAI is there.
+        running_pods: those that KAI deletes when it starts, where the stack has yet to install it.
     """
 
     server: str
@@ -67,6 +69,7 @@ class ClusterFacts:
     system_requests: Mapping[str, int] = field(default_factory=dict)
     missing_kinds: tuple[str, ...] = ()
     shard: bool = True
+    running_pods: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -215,6 +218,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         missing_kinds = threads.submit(read_missing_kinds, cluster, settings)
         isolator = threads.submit(_has_isolator, cluster, settings)
         shard = threads.submit(_has_shard, cluster, settings, state)
+        running_pods = threads.submit(read_running_pods, cluster, state)
         answers = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
         namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
         return ClusterFacts(
@@ -233,6 +237,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
             system_requests=requests.result(),
             missing_kinds=missing_kinds.result(),
             shard=shard.result(),
+            running_pods=running_pods.result(),
         )
 
 
@@ -291,6 +296,7 @@ def judge(
     yield from judge_missing_kinds(facts.missing_kinds)
     yield from judge_installations(facts.installations)
     yield from contact.findings
+    yield from judge_running_pods(facts.running_pods)
     yield from _pod_security(settings, facts, state)
     yield from judge_releases(facts.revisions, state, stack)
 

@@ -9,7 +9,7 @@ from cryptography import x509
 from config.reservation import POLICY_CARRIER_WAYS_OUT
 from manifests.admission import NAME
 from operations.doctor.check import Check, Finding, Subject, of_deployment
-from operations.doctor.checks.workloads import judge_deployment, remedy_of_deployment
+from operations.doctor.checks.workloads import how_to_start, judge_deployment, remedy_of_deployment
 from operations.doctor.facts import Facts, Source, Webhook, WebhookConfiguration
 
 _OF_PODS = {"pods", "*", "*/*", "pods/*"}
@@ -49,6 +49,8 @@ def _unanswered(facts: Facts) -> Iterator[Finding]:
         # An address without the condition is ready (discovery/v1).
         if any(endpoint.ready is not False for endpoint_slice in slices for endpoint in endpoint_slice.endpoints or ()):
             continue
+        # Ours and KAI's Services have their Deployments' names.
+        server = facts.deployment(webhook.namespace, webhook.service)
         yield Finding(
             Subject(kind, configuration.name, annotations=configuration.annotations),
             f"webhook '{webhook.name}' judges {', '.join(webhook.resources)}, and nobody answers for it: they "
@@ -58,6 +60,7 @@ def _unanswered(facts: Facts) -> Iterator[Finding]:
                 f"EndpointSlices of service {webhook.namespace}/{webhook.service}: no address that is ready",
             ),
             about=frozenset({of_deployment(webhook.namespace, webhook.service)}),
+            remedy=how_to_start(server) if server is not None else "",
         )
 
 

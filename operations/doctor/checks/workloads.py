@@ -54,7 +54,7 @@ def judge_deployment(  # noqa: PLR0913 - what is known of a Deployment
             f"{role} is switched off: Deployment {namespace}/{name} is scaled to 0.",
             (f"Deployment {namespace}/{name}: spec.replicas=0",),
             about=about,
-            remedy=f"kubectl --namespace {namespace} scale deployment {name} --replicas={replicas}",
+            remedy=how_to_start(deployment, replicas),
         )
     elif deployment.available == 0:
         yield Finding(
@@ -62,8 +62,21 @@ def judge_deployment(  # noqa: PLR0913 - what is known of a Deployment
             f"{role} does not run: Deployment {namespace}/{name} has 0 of {deployment.desired} replicas available.",
             tuple(_evidence(facts, deployment)),
             about=about,
-            remedy=f"See why its pods do not run: kubectl --namespace {namespace} describe deployment {name}",
+            remedy=how_to_start(deployment, replicas),
         )
+
+
+def how_to_start(deployment: Deployment, replicas: int = 1) -> str:
+    """What to do about a Deployment that is there and has no pod that is available.
+
+    Args:
+        deployment: it.
+        replicas: how many it has when it is well.
+    """
+    kubectl = f"kubectl --namespace {deployment.namespace}"
+    if deployment.desired == 0:
+        return f"{kubectl} scale deployment {deployment.name} --replicas={replicas}"
+    return f"See why its pods do not run: {kubectl} describe deployment {deployment.name}"
 
 
 def _evidence(facts: Facts, deployment: Deployment) -> Iterator[str]:

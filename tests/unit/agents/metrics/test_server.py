@@ -160,7 +160,8 @@ def test_who_holds_connections_open_shuts_nobody_out(reader: Reader) -> None:
 def test_a_burst_of_connections_waits_for_the_server_and_not_for_the_kernel_to_try_again(reader: Reader) -> None:
     server = Server("127.0.0.1", 0, reader)  # it listens, and has taken nobody yet
     try:
-        burst = [socket.create_connection(server.server_address[:2], timeout=0.9) for _ in range(3 * _MOST_CONNECTIONS)]
+        address = ("127.0.0.1", server.server_port)
+        burst = [socket.create_connection(address, timeout=0.9) for _ in range(3 * _MOST_CONNECTIONS)]
         for connection in burst:
             connection.close()
     finally:

@@ -120,6 +120,16 @@ def test_a_reservation_pod_is_judged_before_kai_deletes_it(
     assert named == ({code} if code else set())
 
 
+def test_nobody_is_told_to_remove_a_webhook_whose_server_is_only_switched_off(api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    do.answers(ready=False)(world)
+    judged = fired(world.diagnosis(api, tmp_path))["KA0901"]
+    assert judged.remedy.endswith("kubectl --namespace kai-scheduler describe deployment admission")
+    world.one("deployments", "admission")["spec"]["replicas"] = 0
+    judged = fired(world.diagnosis(api, tmp_path))["KA0901"]
+    assert judged.remedy == "kubectl --namespace kai-scheduler scale deployment admission --replicas=1"
+
+
 def test_nobody_is_told_to_repair_a_shard_which_would_come_back_without_its_placement(
     api: ApiServer, tmp_path: Path
 ) -> None:
