@@ -92,7 +92,8 @@ CHECKS = (
         "A pod shares a GPU that nobody holds",
         _without_pod,
         symptom="KAI's binder deletes the pod when it binds another one to that GPU, or starts.",
-        cause="Somebody deleted its reservation pod, or KAI with it, or its node went away and came back.",
+        cause="Somebody deleted its reservation pod, or KAI with it, or its node went away and came back. KAI 0.17 "
+        "deletes a new one itself now and then, where an earlier try to bind the pod had failed.",
         remedy="Let it be made again: a Deployment or Job does so by itself. Do not delete reservation pods.",
         source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go",
     ),
