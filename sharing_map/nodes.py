@@ -1,7 +1,7 @@
 """A node of the sharing map: its GPUs, who shares them, and what does not fit together. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from cluster.access.answers import Node, Pod
 from cluster.pending import kubelet_says
@@ -58,6 +58,7 @@ def node_status(name: str, view: View) -> NodeStatus:
         remarks=(
             *_remarks(node, gpus, sharing.value, shared, pool.value),
             *_group_remarks(gpus),
+            *_surplus_remarks(gpus, reservations),
             *_unplaced_remarks(users),
         ),
     )
@@ -129,18 +130,29 @@ def _gpus(  # noqa: PLR0913 - what is known of the node
             whole.append(user)
         else:
             others.append(user)
-    holders = {pod.labels[GPU_GROUP]: pod for pod in reservations}
-    gpus = [
-        _shared(group, holders.get(group), on_group.get(group, []), shared)
-        for group in sorted(on_group.keys() | holders.keys())
+    taken = [
+        _measured("whole", shared, share(user, shared))
+        for user in whole
+        for _ in range(min(user.request.count, most) if isinstance(user.request, WholeGpus) else 0)
     ]
-    for user in whole:
-        gpu = _measured("whole", shared, share(user, shared))
-        gpus += [gpu] * (min(user.request.count, most) if isinstance(user.request, WholeGpus) else 0)
+    holders = {pod.labels[GPU_GROUP]: pod for pod in reservations}
+    left = max(0, usable - len(on_group) - len(taken))
+    groups = on_group.keys() | _without_pods(reservations, on_group)[:left]
+    gpus = [_shared(group, holders.get(group), on_group.get(group, []), shared) for group in sorted(groups)] + taken
     rest = {"time-slicing": _unmeasured("time-sliced"), "mig": _unmeasured("mig")}.get(sharing) or _measured(
         "free", shared
     )
     return gpus + [rest] * (usable - len(gpus)), [share(user, shared) for user in others]
+
+
+def _without_pods(reservations: Sequence[Pod], on_group: Container[str]) -> Sequence[str]:
+    """Groups that have a reservation pod alone, those first whose pod stays.
+
+    To KAI their GPUs are among those that are left (node_info.go, addTaskResources), however many such groups there
+    are: where the binder tries again it takes another group, and the reservation pod of the one before goes later.
+    """
+    alone = {pod.labels[GPU_GROUP]: pod.deleted is not None for pod in reservations}
+    return sorted((group for group in alone if group not in on_group), key=lambda group: (alone[group], group))
 
 
 def _measured(use: Use, shared: int | None, *shares: Share) -> Gpu:
@@ -204,10 +216,10 @@ def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, shared: int | No
             f"It advertises {node.gpus} {GPU}, and the label {GPU_COUNT} is {count}: KAI takes each for a GPU of its "
             "own, and gives the same memory away more than once."
         )
-    taken = sum(gpu.use in {"shared", "whole"} for gpu in gpus)
+    taken = sum(gpu.in_use for gpu in gpus)
     if count and taken > count:
         yield f"KAI counts {taken} GPUs in use where there are {count}: the same memory is promised more than once."
-    groups_by_device = Counter(gpu.reservation.device.value for gpu in gpus if gpu.reservation)
+    groups_by_device = Counter(gpu.reservation.device.value for gpu in gpus if gpu.reservation and gpu.in_use)
     for device, times in sorted((device, times) for device, times in groups_by_device.items() if device and times > 1):
         yield f"{times} GPU groups are on the one GPU {device}: its memory is promised {times} times."
 
@@ -223,6 +235,18 @@ def _group_remarks(gpus: Sequence[Gpu]) -> Iterator[str]:
             yield f"GPU group {gpu.group} has no reservation pod: KAI's binder deletes its running pods."
         elif gpu.reservation.device.value is None:
             yield f"The reservation pod {gpu.reservation.name} has not answered yet which GPU it has."
+
+
+def _surplus_remarks(gpus: Sequence[Gpu], reservations: Sequence[Pod]) -> Iterator[str]:
+    """Reservation pods beyond the node's GPUs."""
+    shown = {gpu.group for gpu in gpus}
+    for pod in reservations:
+        if (group := pod.labels[GPU_GROUP]) not in shown:
+            goes = "is being deleted" if pod.deleted else "is not needed"
+            yield (
+                f"The reservation pod {pod.name} {goes}: no pod shares its GPU group {group}. While it is there, it "
+                "may hold a GPU that another group waits for."
+            )
 
 
 def _unplaced_remarks(users: Sequence[User]) -> Iterator[str]:

@@ -64,6 +64,11 @@ class Gpu(_Part):
     free_mib: int | None = Field(description="Below 0: pods have been promised more than there is.")
     shares: tuple[Share, ...]
 
+    @property
+    def in_use(self) -> bool:
+        """Whether KAI counts it as taken: a GPU group that has a reservation pod alone is not."""
+        return bool(self.shares)
+
 
 class NodeStatus(_Part):
     """A node with its GPUs."""

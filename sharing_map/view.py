@@ -36,7 +36,7 @@ class User:
         node: where it is, or where KAI's binder is about to put it; empty while it is not scheduled.
         groups: the GPU groups that it is on.
         binding: the bind request that says so, where the pod itself does not yet.
-        queue: KAI's queue.
+        queue: KAI's queue; None where another scheduler has the pod.
     """
 
     pod: Pod
@@ -105,9 +105,11 @@ class View:
             request=request,
             problem=problem,
             node=pod.node or (binding.node if binding else ""),
-            groups=gpu_groups(pod.as_manifest()) or (binding.groups if binding else ()),
+            # The binder labels the pod group by group, and may leave a label behind where it failed.
+            groups=(binding.groups if binding else ()) or gpu_groups(pod.as_manifest()),
             binding=binding,
-            queue=self.snapshot.queue_of(pod) or None,
+            # A label alone makes no pod one of a queue.
+            queue=(self.snapshot.queue_of(pod) or None) if self.snapshot.of_kai(pod) else None,
         )
         if request is None and not problem:
             self.idle.append(user)

@@ -79,7 +79,7 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
         remarks.add(len(node.remarks), node.name)
         total.add(_bytes(node.can_share_mib), node.name)
         if all(gpu.use != "unknown" for gpu in node.gpus):
-            in_use.add(sum(gpu.use in {"shared", "whole"} for gpu in node.gpus), node.name)
+            in_use.add(sum(gpu.in_use for gpu in node.gpus), node.name)
             allocated.add(_sum(gpu.taken_mib for gpu in node.gpus), node.name)
             left = [None if gpu.free_mib is None else max(0, gpu.free_mib) for gpu in node.gpus]
             free.add(_sum(left), node.name)

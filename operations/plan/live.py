@@ -194,4 +194,5 @@ class _Pods:
         if pod.node:
             return pod.node, groups
         request = self.snapshot.bind_request_of(pod)
-        return (request.node or None, groups or request.groups) if request and request.open else (None, ())
+        # The binder labels the pod group by group, and may leave a label behind where it failed.
+        return (request.node or None, request.groups or groups) if request and request.open else (None, ())

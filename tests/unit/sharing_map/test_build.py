@@ -36,6 +36,43 @@ def test_pods_of_one_group_share_one_gpu_and_the_rest_is_free() -> None:
     assert (status.summary.taken_mib, status.summary.free_mib, status.summary.shares) == (50000, 81000, 2)
 
 
+def test_a_group_that_kai_gave_up_for_another_is_no_gpu_of_its_own_while_its_reservation_pod_goes() -> None:
+    """The binder tries a pod again under a new group; the reservation pod of the old one is there a little longer."""
+    gone = reservation("old")
+    gone["metadata"]["deletionTimestamp"] = "2026-11-03T09:59:00Z"
+    request = {
+        "metadata": {"name": "a-x", "namespace": "robots"},
+        "spec": {"podName": "a", "selectedNode": "jetson-1", "selectedFractionalGpuGroups": [{"id": "new"}]},
+    }
+    tried = pod("a", node=None, phase="Pending", annotations={"gpu-memory": "30000"})
+    status = status_of(
+        nodes=[gpu_node("jetson-1")],
+        pods=[gone, reservation("new", uuid=None, phase="Pending"), tried],
+        bind_requests=[request],
+    )
+    node = _only_node(status)
+    assert [(gpu.group, gpu.in_use) for gpu in node.gpus] == [("new", True)]
+    assert (status.summary.shared_mib, status.summary.taken_mib, status.summary.free_mib) == (131000, 30000, 101000)
+    silent, surplus = node.remarks
+    assert "has not answered yet" in silent
+    assert surplus == (
+        f"The reservation pod {gone['metadata']['name']} is being deleted: no pod shares its GPU group old. While it "
+        "is there, it may hold a GPU that another group waits for."
+    )
+
+
+def test_a_reservation_pod_without_pods_stands_for_one_of_the_gpus_that_are_free() -> None:
+    pods = [reservation("g", uuid="GPU-a"), share("a", "g"), reservation("h", uuid="GPU-b")]
+    status = status_of(nodes=[gpu_node("jetson-1", gpus=3)], pods=pods)
+    node = _only_node(status)
+    assert [(gpu.use, gpu.group, gpu.in_use) for gpu in node.gpus] == [
+        ("shared", "g", True),
+        ("shared", "h", False),
+        ("free", None, False),
+    ]
+    assert (node.remarks, status.summary.free_mib) == ((), 3 * 131000 - 30000)
+
+
 def test_every_fact_names_its_field_and_its_age() -> None:
     status = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), share("a", "g")])
     node = _only_node(status)
@@ -224,6 +261,22 @@ def test_a_share_that_the_binder_is_at_is_taken_already() -> None:
     request["status"] = {"phase": "Failed"}
     failed = status_of(nodes=[gpu_node("jetson-1")], pods=[waiting], bind_requests=[request])
     assert [gpu.use for gpu in _only_node(failed).gpus] == ["free"]
+
+
+@pytest.mark.parametrize("labels", [{"runai-gpu-group/a": "a"}, {"runai-gpu-group": "old"}])
+def test_a_share_that_the_binder_is_at_is_on_the_groups_of_its_request_whatever_the_pods_labels_say(
+    labels: dict[str, str],
+) -> None:
+    """As to KAI (pod_info.go): the first of two groups is labelled already, or the one of an attempt that failed."""
+    two = {"gpu-memory": "30000", "gpu-fraction-num-devices": "2"}
+    waiting = pod("two", node=None, annotations=two, labels=labels, phase="Pending")
+    request = {
+        "metadata": {"name": "two-x", "namespace": "robots"},
+        "spec": {"podName": "two", "selectedNode": "x86-1", "selectedFractionalGpuGroups": [{"id": "a"}, {"id": "b"}]},
+    }
+    held = [reservation("a", node="x86-1"), reservation("b", node="x86-1", uuid=None)]
+    status = status_of(nodes=[gpu_node("x86-1", gpus=2)], pods=[*held, waiting], bind_requests=[request])
+    assert [(gpu.group, gpu.taken_mib) for gpu in _only_node(status).gpus] == [("a", 30000), ("b", 30000)]
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

@@ -55,6 +55,15 @@ def test_whole_gpus_count_as_what_they_are() -> None:
     assert [each.used.value for each in status.queues] == [2]
 
 
+def test_a_pod_of_another_scheduler_uses_nothing_of_the_queue_that_its_label_names() -> None:
+    """KAI groups, and so charges, its own pods alone (pkg/podgrouper)."""
+    foreign = pod("train", limits={"nvidia.com/gpu": "1"})
+    foreign["spec"]["schedulerName"] = "default-scheduler"
+    status = status_of(nodes=[gpu_node("jetson-1")], pods=[foreign], queues=[queue("robots")])
+    assert [(each.used.value, each.pods) for each in status.queues] == [(0, 0)]
+    assert [each.queue for gpu in status.nodes[0].gpus for each in gpu.shares] == [None]
+
+
 def test_queues_below_each_other_or_below_none_that_is_there_are_all_shown() -> None:
     status = _with_queues(queue("a", "b"), queue("b", "a"), queue("robots", "gone"))
     assert [(each.name, each.depth) for each in status.queues] == [("robots", 0), ("a", 0), ("b", 1)]

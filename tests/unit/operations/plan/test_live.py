@@ -83,6 +83,8 @@ def test_a_pod_that_is_about_to_be_bound_counts_where_it_goes(groups: dict[str, 
     bound = BindRequest.model_validate({"metadata": {"name": "soon", "namespace": "default"}, "spec": spec})
     answer = _plan(_pod("soon"), bind_requests=(bound,))
     assert [gpu.group for gpu in answer.nodes[0].gpus] == ["abc"]
+    tried = _plan(_pod("soon", labels={"runai-gpu-group": "old"}), bind_requests=(bound,))
+    assert [gpu.group for gpu in tried.nodes[0].gpus] == ["abc"], "the label is of an attempt that failed"
     failed = bound.model_copy(update={"phase": "Failed"})
     assert [gpu.group for gpu in _plan(_pod("soon"), bind_requests=(failed,)).nodes[0].gpus] == ["n/1"]
 
