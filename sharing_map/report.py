@@ -121,11 +121,18 @@ class QueueStatus(_Part):
     depth: int = Field(description="0 for a queue with none above it.")
     quota: Fact[float] = Field(description="GPUs that it is promised; -1 stands for all.")
     limit: Fact[float] = Field(description="GPUs that it may use; -1 stands for all.")
-    used: Fact[float] = Field(description="GPUs that its pods and those of queues below come to, as KAI charges them.")
+    used: Fact[float | None] = Field(
+        description="GPUs that its pods and those of queues below come to, as KAI charges them; null where pods or "
+        "nodes could not be read."
+    )
     reported: Fact[float | None] = Field(description="GPUs in use, as KAI's queue controller says.")
     difference: str | None = Field(description="What `used` and `reported` do not agree in.")
-    pods: int
-    pending: int
+    unexplained: float | None = Field(
+        description="GPUs that `used` is more than `reported`, beyond what the queue controller counts otherwise; null "
+        "where `used` is."
+    )
+    pods: int | None = Field(description="null where pods could not be read; so is `pending`.")
+    pending: int | None
 
 
 class Summary(_Part):

@@ -1,7 +1,7 @@
 """What was read of a cluster, by what the sharing map asks of it: who uses or wants a GPU, and in which words. Pure."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cluster.access.answers import Node, Pod
@@ -204,3 +204,17 @@ def charged(request: GpuRequest | None, shared: int | None) -> float | None:
             return float(request.charged_gpus)
         case None:
             return None
+
+
+def counted(request: GpuRequest | None, shared: int | None) -> float:
+    """What KAI's queue controller counts for a pod, but for rounding (KAI v0.17.0 pkg/podgroupcontroller).
+
+    A share counts once, on however many GPUs it is, and MIG slices are no GPUs there.
+    """
+    match request:
+        case MemoryShare() | FractionShare():
+            return charged(replace(request, devices=1), shared) or 0.0
+        case MigSlices():
+            return 0.0
+        case _:
+            return charged(request, shared) or 0.0

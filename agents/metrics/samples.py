@@ -137,6 +137,11 @@ def _queues(queues: Sequence[QueueStatus]) -> Iterator[Metric]:
         "kai_anywhere_queue_allocated_gpus", "GPUs that the pods of the queue and of those below it come to", "queue"
     )
     reported = _Family("kai_anywhere_queue_reported_gpus", "The same, as KAI's queue controller says it", "queue")
+    unexplained = _Family(
+        "kai_anywhere_queue_unexplained_gpus",
+        "GPUs that the pods come to beyond what the queue controller says, its own ways of counting aside",
+        "queue",
+    )
     pods = _Family("kai_anywhere_queue_pods", "Pods with GPUs, of the queue and of those below it", "queue")
     for queue in queues:
         info.add(1, queue.name, queue.parent or "")
@@ -144,8 +149,9 @@ def _queues(queues: Sequence[QueueStatus]) -> Iterator[Metric]:
         limit.add(_unlimited(queue.limit.value), queue.name)
         used.add(queue.used.value, queue.name)
         reported.add(queue.reported.value, queue.name)
+        unexplained.add(queue.unexplained, queue.name)
         pods.add(queue.pods, queue.name)
-    yield from (family.family for family in (info, quota, limit, used, reported, pods))
+    yield from (family.family for family in (info, quota, limit, used, reported, unexplained, pods))
 
 
 def _unlimited(gpus: float) -> float:

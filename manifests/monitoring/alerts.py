@@ -92,7 +92,7 @@ ALERTS = (
     ),
     Alert(
         "KaiAnywhereQueueControllerBehind",
-        "abs(kai_anywhere_queue_allocated_gpus - kai_anywhere_queue_reported_gpus) > 0.5",
+        "abs(kai_anywhere_queue_unexplained_gpus) > 0.5",
         15,
         "warning",
         "KAI's queue controller counts {{ $value }} GPUs more or fewer for queue {{ $labels.queue }} than its pods "

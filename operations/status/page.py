@@ -10,7 +10,19 @@ from string import Template
 from typing import TypeVar
 
 from operations.status.markup import Markup, element, joined
-from operations.status.words import age, amount, clean, count, device, gpus, missing, others, short_proof, summary
+from operations.status.words import (
+    age,
+    amount,
+    clean,
+    count,
+    device,
+    gpus,
+    known,
+    missing,
+    others,
+    short_proof,
+    summary,
+)
 from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 
 _HERE = Path(__file__).parent
@@ -139,9 +151,9 @@ def _queue_section(queues: Sequence[QueueStatus]) -> Markup:
             "tr",
             element("th", clean(queue.name), scope="row", class_=f"depth-{min(queue.depth, 3)}"),
             *(element("td", gpus(fact.value), class_="number") for fact in (queue.quota, queue.limit, queue.used)),
-            element("td", "-" if queue.reported.value is None else gpus(queue.reported.value), class_="number"),
-            element("td", str(queue.pods), class_="number"),
-            element("td", str(queue.pending), class_="number"),
+            element("td", gpus(queue.reported.value), class_="number"),
+            element("td", known(queue.pods), class_="number"),
+            element("td", known(queue.pending), class_="number"),
             element("td", queue.difference or "", class_="soft why"),
         )
         for queue in queues

@@ -7,7 +7,19 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from manifests.wording import first_of
-from operations.status.words import age, amount, clean, count, device, gpus, missing, others, short_proof, summary
+from operations.status.words import (
+    age,
+    amount,
+    clean,
+    count,
+    device,
+    gpus,
+    known,
+    missing,
+    others,
+    short_proof,
+    summary,
+)
 from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
 
 _BAR = 24
@@ -158,8 +170,8 @@ def _queues(queues: Sequence[QueueStatus]) -> Iterator[Text]:
     )
     for name, queue in zip(names, queues, strict=True):
         numbers = f"{gpus(queue.quota.value):>6} {gpus(queue.limit.value):>6} {gpus(queue.used.value):>6}"
-        reported = "-" if queue.reported.value is None else gpus(queue.reported.value)
-        yield _line(f"{name:<{wide}}  {numbers} {reported:>8}  {queue.pods:>4}  {queue.pending:>7}")
+        pods, pending = known(queue.pods), known(queue.pending)
+        yield _line(f"{name:<{wide}}  {numbers} {gpus(queue.reported.value):>8}  {pods:>4}  {pending:>7}")
         if queue.difference:
             yield _line((f"{'':<{wide}}  {queue.difference}", "dim"))
 

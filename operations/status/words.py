@@ -91,9 +91,16 @@ def missing(node: NodeStatus) -> str:
     return node.ready.proof.partition(": ")[2]
 
 
-def gpus(value: float) -> str:
-    """GPUs of a queue."""
+def gpus(value: float | None) -> str:
+    """GPUs of a queue; a dash where nobody knows them."""
+    if value is None:
+        return "-"
     return "all" if value == _UNLIMITED else f"{value:g}"
+
+
+def known(pods: int | None) -> str:
+    """A number of pods; a dash where nobody knows it."""
+    return "-" if pods is None else str(pods)
 
 
 def short_proof(fact: Fact[T]) -> str:

@@ -138,10 +138,7 @@ _FIRING: Mapping[str, tuple[Sequence[tuple[str, str]], Mapping[str, str], str]] 
         "jetson-1 has GPUs and is not ready.",
     ),
     "KaiAnywhereQueueControllerBehind": (
-        [
-            ('kai_anywhere_queue_allocated_gpus{queue="q"}', "2x60"),
-            ('kai_anywhere_queue_reported_gpus{queue="q"}', "1x60"),
-        ],
+        [('kai_anywhere_queue_unexplained_gpus{queue="q"}', "-1x60")],
         {"queue": "q"},
         "KAI's queue controller counts 1 GPUs more or fewer for queue q than its pods come to.",
     ),

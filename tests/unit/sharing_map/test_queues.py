@@ -1,5 +1,9 @@
 """KAI's queues: promised, allowed, used."""
 
+import pytest
+
+from cluster.access.lists import Unseen
+from cluster.snapshot import NODES, PODS
 from sharing_map.report import Status
 from testbed.shared_gpus import gpu_node, pod, queue, reservation, share, waiting
 from tests.unit.sharing_map.clusters import status_of
@@ -47,6 +51,42 @@ def test_any_other_difference_says_which_is_more() -> None:
     assert less.difference == "Its pods come to 0.92 GPUs more than the queue controller says: it may be behind."
     [more] = _with_queues(queue("robots", used="3")).queues
     assert more.difference == "The queue controller says 2.08 GPUs more than its pods come to: it may be behind."
+
+
+def _two_devices(name: str) -> dict[str, object]:
+    annotations = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}
+    return pod(name, node="x86-1", annotations=annotations, labels={"runai-gpu-group/a": "a", "runai-gpu-group/b": "b"})
+
+
+def test_a_share_of_two_gpus_counts_once_for_the_queue_controller_and_mig_slices_never() -> None:
+    """KAI v0.17.0 pkg/podgroupcontroller/controllers/resources: nothing is wrong there."""
+    slices = pod("slices", node="x86-1", limits={"nvidia.com/mig-3g.20gb": "1"})
+    pods = [_two_devices("a"), _two_devices("b"), slices]
+    nodes = [gpu_node("x86-1", gpus=2, memory_mib=46068)]
+    [told] = status_of(nodes=nodes, pods=pods, queues=[queue("robots", used="1")]).queues
+    assert (told.used.value, told.reported.value, told.unexplained) == (5, 1, 0)
+    assert told.difference == (
+        "The queue controller counts a share of several GPUs once, and no MIG slices; the scheduler counts all."
+    )
+    [behind] = status_of(nodes=nodes, pods=pods, queues=[queue("robots", used="0")]).queues
+    assert (behind.unexplained, behind.difference) == (
+        1,
+        "Its pods come to 1.00 GPUs more than the queue controller says: it may be behind.",
+    )
+
+
+def test_a_queue_controller_that_never_wrote_a_gpu_is_behind_where_pods_have_some() -> None:
+    assert [told.unexplained for told in _with_queues(queue("robots")).queues] == [0.92]
+    assert [told.unexplained for told in _with_queues(queue("robots"), pods=0).queues] == [0]
+
+
+@pytest.mark.parametrize("what", [PODS, NODES])
+def test_what_a_queue_uses_is_not_known_where_pods_or_nodes_could_not_be_read(what: str) -> None:
+    pods = [] if what == PODS else [reservation("g"), share("a", "g")]
+    unseen = [Unseen(what, "refused")]
+    [told] = status_of(pods=pods, queues=[queue("robots", used="2")], unseen=unseen).queues
+    assert (told.used.value, told.reported.value, told.difference, told.unexplained) == (None, 2, None, None)
+    assert (told.pods, told.pending) == ((None, None) if what == PODS else (1, 0))
 
 
 def test_whole_gpus_count_as_what_they_are() -> None:
