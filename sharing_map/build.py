@@ -45,7 +45,7 @@ def _natural(name: str) -> tuple[int | str, ...]:
 
 def _summary(nodes: Sequence[NodeStatus], pending: int, view: View) -> Summary:
     with_gpus = [node for node in nodes if node.gpu_count.value or node.gpus]
-    gpus = [(gpu, _is_usable(node)) for node in with_gpus if node.sharing.value == "kai" for gpu in node.gpus]
+    gpus = [(gpu, node.takes_pods) for node in with_gpus if node.sharing.value == "kai" for gpu in node.gpus]
     usable = [max(0, gpu.free_mib or 0) for gpu, on_usable in gpus if on_usable]
     free = sum(max(0, gpu.free_mib or 0) for gpu, _ in gpus)
     knows_pods = view.knows_pods
@@ -62,9 +62,3 @@ def _summary(nodes: Sequence[NodeStatus], pending: int, view: View) -> Summary:
         claiming=len(view.snapshot.claiming) if knows_pods else None,
         pending=pending if knows_pods else None,
     )
-
-
-def _is_usable(node: NodeStatus) -> bool:
-    """Whether KAI places pods there that are in no node pool."""
-    is_open = node.ready.value is not False and not node.cordoned.value and not node.pool.value
-    return is_open and node.advertised.value > 0

@@ -96,6 +96,12 @@ class NodeStatus(_Part):
         return self.shared_mib * min(self.gpu_count.value, self.advertised.value)
 
     @property
+    def takes_pods(self) -> bool:
+        """Whether KAI places pods here that are in no node pool."""
+        is_open = self.ready.value is not False and not self.cordoned.value and not self.pool.value
+        return is_open and self.advertised.value > 0
+
+    @property
     def has_gpus(self) -> bool:
         """Whether there is anything to show of its GPUs."""
         return bool(self.gpu_count.value or self.gpus or self.other_pods or self.remarks)

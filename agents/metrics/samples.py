@@ -64,7 +64,7 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
     allocated = _Family("kai_anywhere_node_gpu_memory_allocated_bytes", "GPU memory of the node that pods have", "node")
     free = _Family("kai_anywhere_node_gpu_memory_free_bytes", "GPU memory of the node that no pod has", "node")
     largest = _Family(
-        "kai_anywhere_node_gpu_memory_largest_free_bytes", "The most that one GPU of the node has free", "node"
+        "kai_anywhere_node_gpu_memory_largest_free_bytes", "The most that one more pod gets of one GPU there", "node"
     )
     remarks = _Family("kai_anywhere_node_remarks", "What does not fit together: kai-anywhere status says it", "node")
     families = (info, ready, cordoned, gpus, in_use, advertised, total, allocated, free, largest, remarks)
@@ -83,7 +83,8 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
             allocated.add(_sum(gpu.taken_mib for gpu in node.gpus), node.name)
             left = [None if gpu.free_mib is None else max(0, gpu.free_mib) for gpu in node.gpus]
             free.add(_sum(left), node.name)
-            largest.add(max((mib * _MIB for mib in left if mib is not None), default=None), node.name)
+            most = max((mib for mib in left if mib is not None), default=None)
+            largest.add(_bytes(most if most is None or node.takes_pods else 0), node.name)
     yield from (family.family for family in families)
 
 

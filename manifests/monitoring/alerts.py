@@ -42,7 +42,8 @@ ALERTS = (
     ),
     Alert(
         "KaiAnywhereGpuPromisedTwice",
-        "kai_anywhere_node_gpus_in_use > kai_anywhere_node_gpus",
+        # Of a node that is gone, or tells of no GPU at all, nothing says how many there are.
+        "kai_anywhere_node_gpus_in_use > (kai_anywhere_node_gpus > 0)",
         5,
         "critical",
         "KAI counts {{ $value }} GPUs in use on {{ $labels.node }}, more than it has.",
@@ -50,16 +51,16 @@ ALERTS = (
     ),
     Alert(
         "KaiAnywhereReservationPodSilent",
-        "kai_anywhere_gpu_group_reservation_answered == 0",
+        # KAI deletes a reservation pod that does not answer after 40 seconds, and tries again with another group.
+        "count without (gpu_group) (max_over_time(kai_anywhere_gpu_group_reservation_answered[3m]) == 0)",
         5,
         "critical",
-        "The reservation pod of GPU group {{ $labels.gpu_group }} on {{ $labels.node }} is missing, or has not said "
-        "its GPU.",
+        "Reservation pods on {{ $labels.node }} are missing, or do not say their GPU.",
         "troubleshooting.md#ka0508",
     ),
     Alert(
         "KaiAnywherePodPending",
-        "max by (queue, reason) (time() - kai_anywhere_pod_pending_since_timestamp_seconds) > 900",
+        "max without (namespace, pod) (time() - kai_anywhere_pod_pending_since_timestamp_seconds) > 900",
         1,
         "warning",
         "A pod of queue {{ $labels.queue }} waits for {{ $value | humanizeDuration }}, for: {{ $labels.reason }}.",

@@ -68,7 +68,12 @@ _SHARES = (
     Panel("Pods that wait, and for whom", (("kai_anywhere_pods_pending", "{{queue}}: {{reason}}"),)),
     Panel(
         "Longest wait",
-        (("max by (queue) (time() - kai_anywhere_pod_pending_since_timestamp_seconds)", "{{queue}}"),),
+        (
+            (
+                "max without (namespace, pod, reason) (time() - kai_anywhere_pod_pending_since_timestamp_seconds)",
+                "{{queue}}",
+            ),
+        ),
         "s",
     ),
     Panel("What does not fit together", (("kai_anywhere_node_remarks > 0", "{{node}}"),), "short", "bargauge"),

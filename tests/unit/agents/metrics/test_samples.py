@@ -100,6 +100,17 @@ def test_what_is_told_is_what_status_says() -> None:
     assert ("x86-2",) not in said["kai_anywhere_node_gpu_memory_bytes"], "nothing keeps account of it there"
 
 
+def test_the_most_that_one_more_pod_gets_is_nothing_on_a_node_that_takes_none() -> None:
+    """As the summary of `kai-anywhere status` says it."""
+    cordoned = gpu_node("jetson-2", memory_mib=262144)
+    cordoned["spec"]["unschedulable"] = True
+    pooled = gpu_node("jetson-3", memory_mib=262144, labels={"kai.scheduler/node-pool": "p"})
+    status = status_of(nodes=[gpu_node("jetson-1"), cordoned, pooled])
+    said = ours(status)["kai_anywhere_node_gpu_memory_largest_free_bytes"]
+    assert said == {("jetson-1",): 131000 * _MIB, ("jetson-2",): 0, ("jetson-3",): 0}
+    assert max(said.values()) == (status.summary.largest_free_mib or 0) * _MIB
+
+
 def test_a_pod_with_two_whole_gpus_is_one_pod() -> None:
     train = pod("train", node="x86-1", limits={"nvidia.com/gpu": "2"})
     said = ours(status_of(nodes=[gpu_node("x86-1", gpus=3, memory_mib=46068)], pods=[train]))
