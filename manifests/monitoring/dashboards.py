@@ -83,6 +83,10 @@ _SHARES = (
         "s",
     ),
 )
+# Each pod group has a series of its own that begins with its first eviction, which `rate` does not see.
+_EVICTIONS = "sum by (action) (kai_pod_group_evicted_pods_total{})"
+_NOW = _EVICTIONS.format("")
+_EVICTED = f"clamp_min({_NOW} - ({_EVICTIONS.format(' offset 5m')} or {_NOW} * 0), 0)"
 _KAI = (
     Panel("Time of a scheduling cycle", (("kai_e2e_scheduling_latency_milliseconds", "{{pod}}"),), "ms"),
     Panel("Time of each action", (("kai_action_scheduling_latency_milliseconds", "{{action}}"),), "ms"),
@@ -104,8 +108,8 @@ _KAI = (
     ),
     Panel("GPUs of each queue", (("kai_queue_allocated_gpus", "{{queue_name}}"),)),
     Panel("Fair share of each queue", (("kai_queue_fair_share_gpu", "{{queue_name}}"),)),
-    Panel("Deserved GPUs of each queue", (("kai_queue_deserved_gpus", "{{queue_name}}"),)),
-    Panel("Pods evicted", (("sum by (action) (rate(kai_pod_group_evicted_pods_total[5m]))", "{{action}}"),), "ops"),
+    Panel("Deserved GPUs of each queue", (("kai_queue_deserved_gpus >= 0", "{{queue_name}}"),)),
+    Panel("Pods evicted in 5 minutes", ((_EVICTED, "{{action}}"),)),
 )
 _DCGM_GPU = "{{Hostname}} {{gpu}}"
 _DCGM = (

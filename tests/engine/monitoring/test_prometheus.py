@@ -330,3 +330,24 @@ def test_rates_of_a_dashboard_have_samples_at_the_longest_interval(promtool: Pat
         ],
     }
     assert "SUCCESS" in _test(promtool, tmp_path, [case])
+
+
+def test_the_first_eviction_of_a_pod_group_is_seen_in_the_dashboard(promtool: Path, tmp_path: Path) -> None:
+    """KAI counts by pod group: each has a series of its own, which begins with 1 and often ends with it."""
+    [evicted] = [query for panel, query in _expressions() if panel == "kai: Pods evicted in 5 minutes"][:1]
+    groups = [("a", "_x19 1x60"), ("b", "1x60"), ("c", "_x29 2x60")]
+    series = [
+        (f'kai_pod_group_evicted_pods_total{{podgroup="{group}",action="{action}"}}', values)
+        for group, values in groups
+        for action in ("preempt", "reclaim")
+        if (group, action) != ("b", "reclaim")
+    ]
+    asked = []
+    for time, preempted, reclaimed in (("22m", 1, 1), ("26m", 0, 0), ("32m", 2, 2)):
+        samples = [
+            {"labels": '{action="preempt"}', "value": preempted},
+            {"labels": '{action="reclaim"}', "value": reclaimed},
+        ]
+        asked.append({"expr": evicted, "eval_time": time, "exp_samples": samples})
+    case = {**_case("", series, []), "alert_rule_test": [], "promql_expr_test": asked}
+    assert "SUCCESS" in _test(promtool, tmp_path, [case])
