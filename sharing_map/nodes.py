@@ -135,7 +135,8 @@ def _gpus(  # noqa: PLR0913 - what is known of the node
         for user in whole
         for _ in range(min(user.request.count, most) if isinstance(user.request, WholeGpus) else 0)
     ]
-    holders = {pod.labels[GPU_GROUP]: pod for pod in reservations}
+    # Of several of one group, one that has not ended.
+    holders = {pod.labels[GPU_GROUP]: pod for pod in sorted(reservations, key=lambda pod: not pod.ended)}
     left = max(0, usable - len(on_group) - len(taken))
     groups = on_group.keys() | _without_pods(reservations, on_group)[:left]
     gpus = [_shared(group, holders.get(group), on_group.get(group, []), shared) for group in sorted(groups)] + taken
@@ -151,7 +152,7 @@ def _without_pods(reservations: Sequence[Pod], on_group: Container[str]) -> Sequ
     To KAI their GPUs are among those that are left (node_info.go, addTaskResources), however many such groups there
     are: where the binder tries again it takes another group, and the reservation pod of the one before goes later.
     """
-    alone = {pod.labels[GPU_GROUP]: pod.deleted is not None for pod in reservations}
+    alone = {pod.labels[GPU_GROUP]: pod.deleted is not None for pod in reservations if not pod.ended}
     return sorted((group for group in alone if group not in on_group), key=lambda group: (alone[group], group))
 
 
@@ -233,6 +234,11 @@ def _group_remarks(gpus: Sequence[Gpu]) -> Iterator[str]:
             yield f"Pods of GPU group {gpu.group} have been promised {-gpu.free_mib} MiB more than KAI shares."
         if gpu.reservation is None:
             yield f"GPU group {gpu.group} has no reservation pod: KAI's binder deletes its running pods."
+        elif gpu.reservation.ended:
+            yield (
+                f"The reservation pod {gpu.reservation.name} has ended ({gpu.reservation.phase.value}), and KAI makes "
+                f"no other: nothing holds the GPU of group {gpu.group}, and it may be given to somebody else."
+            )
         elif gpu.reservation.device.value is None:
             yield f"The reservation pod {gpu.reservation.name} has not answered yet which GPU it has."
 
@@ -241,7 +247,7 @@ def _surplus_remarks(gpus: Sequence[Gpu], reservations: Sequence[Pod]) -> Iterat
     """Reservation pods beyond the node's GPUs."""
     shown = {gpu.group for gpu in gpus}
     for pod in reservations:
-        if (group := pod.labels[GPU_GROUP]) not in shown:
+        if (group := pod.labels[GPU_GROUP]) not in shown and not pod.ended:
             goes = "is being deleted" if pod.deleted else "is not needed"
             yield (
                 f"The reservation pod {pod.name} {goes}: no pod shares its GPU group {group}. While it is there, it "

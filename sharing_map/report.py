@@ -52,6 +52,11 @@ class Reservation(_Part):
         description="The GPU's UUID, as the pod told it; its index where only that is known; null: not answered yet."
     )
 
+    @property
+    def ended(self) -> bool:
+        """Whether it holds its GPU no more."""
+        return self.phase.value in {"Succeeded", "Failed"}
+
 
 class Gpu(_Part):
     """A physical GPU, or what KAI takes for one."""

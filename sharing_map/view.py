@@ -63,7 +63,8 @@ class View:
         users: pods that ask for GPUs and have not ended.
         idle: KAI's pods that ask for none.
         pods_of: the users of each node.
-        reservations: the reservation pods of each node.
+        reservations: the reservation pods of each node. KAI takes one that has ended for one that is there, and makes
+            no other.
         knows_nodes: whether nodes could be read; one that is not there is gone then.
         knows_pods: whether pods could be read; nothing is known to be free otherwise.
     """
@@ -79,12 +80,12 @@ class View:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "View":
-        """Everything of a snapshot but pods that have ended, or have nothing to do with GPUs and KAI."""
+        """Everything of a snapshot but workloads that have ended, and what has nothing to do with GPUs and KAI."""
         nodes = {node.name: node for node in snapshot.nodes}
         unseen = {unread.what for unread in snapshot.unseen}
         view = cls(snapshot, nodes, NODES not in unseen, PODS not in unseen)
         for pod in snapshot.pods:
-            if not pod.ended:
+            if not pod.ended or snapshot.reserves(pod):
                 view._add(pod)
         return view
 

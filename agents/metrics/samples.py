@@ -106,7 +106,7 @@ def _groups(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
     pods = _Family("kai_anywhere_gpu_group_pods", "Pods that share the GPU of a GPU group", *labels)
     answered = _Family(
         "kai_anywhere_gpu_group_reservation_answered",
-        "1 once the group's reservation pod has said its GPU; 0 before, and without a reservation pod",
+        "1 once the group's reservation pod has said its GPU; 0 before, and without a reservation pod that runs",
         *labels,
     )
     device = _Family(
@@ -121,7 +121,8 @@ def _groups(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
             free.add(_bytes(gpu.free_mib), node.name, gpu.group)
             pods.add(len(gpu.shares), node.name, gpu.group)
             device_id = gpu.reservation.device.value if gpu.reservation else None
-            answered.add(device_id is not None, node.name, gpu.group)
+            holds = gpu.reservation is not None and not gpu.reservation.ended
+            answered.add(holds and device_id is not None, node.name, gpu.group)
             device.add(1 if device_id else None, node.name, gpu.group, device_id or "")
     yield from (family.family for family in (total, allocated, free, pods, answered, device))
 

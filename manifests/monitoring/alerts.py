@@ -55,7 +55,7 @@ ALERTS = (
         "count without (gpu_group) (max_over_time(kai_anywhere_gpu_group_reservation_answered[3m]) == 0)",
         5,
         "critical",
-        "Reservation pods on {{ $labels.node }} are missing, or do not say their GPU.",
+        "Reservation pods on {{ $labels.node }} are missing, have ended, or do not say their GPU.",
         "troubleshooting.md#ka0508",
     ),
     Alert(

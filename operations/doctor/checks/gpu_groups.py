@@ -62,6 +62,26 @@ def _without_pod(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def _ended(facts: Facts) -> Iterator[Finding]:
+    holding = {pod.labels[GPU_GROUP] for pod in facts.reservation_pods if not pod.ended}
+    sharing = defaultdict[str, list[Pod]](list)
+    for pod in facts.snapshot.pods:
+        if pod.node and not pod.ended and pod.namespace != facts.reservation_namespace:
+            for group in gpu_groups(pod.as_manifest()):
+                sharing[group].append(pod)
+    for pod in facts.reservation_pods:
+        group = pod.labels[GPU_GROUP]
+        # What the kubelet refused has never held one (KA0509).
+        held = pod.ended and pod.reason != "UnexpectedAdmissionError" and group not in holding
+        if held and sharing[group]:
+            yield pod_finding(
+                pod,
+                f"reservation pod {pod.name} on node '{pod.node}' has ended, and pods run on the GPU that it held.",
+                f"Pod {pod.namespace}/{pod.name}: {pod.phase}: {pod.reason or 'no reason'}: {pod.message or '-'}",
+                *(f"Pod {each.namespace}/{each.name}: label {GPU_GROUP}={group}" for each in sharing[group]),
+            )
+
+
 CHECKS = (
     reservation_check(
         "KA0511",
@@ -96,5 +116,17 @@ CHECKS = (
         "deletes a new one itself now and then, where an earlier try to bind the pod had failed.",
         remedy="Let it be made again: a Deployment or Job does so by itself. Do not delete reservation pods.",
         source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go",
+    ),
+    reservation_check(
+        "KA0519",
+        "A reservation pod has ended while pods share its GPU",
+        _ended,
+        symptom="The device plugin gives the GPU to somebody else too; on a node with more GPUs, to another GPU group.",
+        cause="The kubelet evicted the pod, or ended it when the node was shut down. KAI takes it for one that is "
+        "there, whatever its phase, and makes no other.",
+        remedy="Delete the pods that share the GPU: a Deployment or Job makes them again, and KAI gives them a GPU "
+        "that is held. KAI removes the ended pod with the last of them; else: kubectl --namespace {namespace} delete "
+        "pod {name}",
+        source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go (syncForPods)",
     ),
 )

@@ -107,7 +107,7 @@ _FIRING: Mapping[str, tuple[Sequence[tuple[str, str]], Mapping[str, str], str]] 
     "KaiAnywhereReservationPodSilent": (
         [('kai_anywhere_gpu_group_reservation_answered{node="jetson-1",gpu_group="g"}', "0x60")],
         {"node": "jetson-1"},
-        "Reservation pods on jetson-1 are missing, or do not say their GPU.",
+        "Reservation pods on jetson-1 are missing, have ended, or do not say their GPU.",
     ),
     "KaiAnywherePodPending": (
         [

@@ -243,6 +243,22 @@ def test_a_group_without_its_reservation_pod_is_a_remark() -> None:
     assert node.remarks == ("GPU group g has no reservation pod: KAI's binder deletes its running pods.",)
 
 
+def test_a_reservation_pod_that_has_ended_is_one_to_kai_and_holds_no_gpu() -> None:
+    """As one that the kubelet evicted: the binder looks at no phase (resource_reservation.go, syncForPods)."""
+    evicted = reservation("g", phase="Failed")
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[evicted, share("a", "g")]))
+    [remark] = node.remarks
+    assert remark == (
+        f"The reservation pod {evicted['metadata']['name']} has ended (Failed), and KAI makes no other: nothing holds "
+        "the GPU of group g, and it may be given to somebody else."
+    )
+    again = reservation("g")
+    again["metadata"]["name"] = "a-second"
+    assert _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[again, evicted, share("a", "g")])).remarks == ()
+    [idle] = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[evicted])).gpus
+    assert (idle.use, idle.group) == ("free", None)
+
+
 def test_a_share_that_the_binder_is_at_is_taken_already() -> None:
     waiting = pod("a", node=None, annotations={"gpu-memory": "30000"}, phase="Pending")
     request = {

@@ -139,11 +139,14 @@ def test_more_than_there_is_is_less_than_nothing_in_the_group_and_nothing_on_the
     assert said["kai_anywhere_node_gpu_memory_free_bytes"] == {("jetson-1",): 0}
 
 
-@pytest.mark.parametrize("pods", [[share("a", "g")], [reservation("g", uuid=None), share("a", "g")]])
-def test_a_reservation_pod_that_is_missing_or_silent_is_a_zero(pods: list[Manifest]) -> None:
+@pytest.mark.parametrize("held", [[], [reservation("g", uuid=None)]])
+def test_a_reservation_pod_that_is_missing_or_silent_is_a_zero(held: list[Manifest]) -> None:
+    pods = [*held, share("a", "g")]
     said = ours(status_of(nodes=[gpu_node("jetson-1")], pods=pods))
     assert said["kai_anywhere_gpu_group_reservation_answered"] == {("g", "jetson-1"): 0}
     assert said["kai_anywhere_gpu_group_info"] == {}
+    evicted = ours(status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g", phase="Failed"), share("a", "g")]))
+    assert evicted["kai_anywhere_gpu_group_reservation_answered"] == {("g", "jetson-1"): 0}
 
 
 def test_pods_that_wait_are_counted_by_whom_they_wait_for() -> None:

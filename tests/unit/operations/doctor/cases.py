@@ -199,6 +199,7 @@ CASES: Final[Mapping[str, Case]] = {
     "KA0509": Case(
         do.reservation_status(phase="Failed", reason="UnexpectedAdmissionError", message="Allocate failed"),
         do.reservation_status(phase="Failed", reason="Evicted", message="memory is low"),
+        "KA0519",
     ),
     "KA0510": Case(do.reservation("left"), both(do.reservation("left"), do.bind("", phase="Pending", group="left"))),
     "KA0511": Case(do.reservation(GROUP), do.reservation(GROUP, deletionTimestamp=_NOW)),
@@ -213,6 +214,10 @@ CASES: Final[Mapping[str, Case]] = {
     "KA0517": Case(do.pulls("ErrImagePull"), do.pulls("ContainerCreating")),
     "KA0518": Case(
         do.event("hostPath type check failed: /x is not a directory"), do.event("timed out waiting for the condition")
+    ),
+    "KA0519": Case(
+        do.reservation_status(phase="Failed", reason="Evicted", message="memory is low"),
+        both(do.reservation_status(phase="Failed", reason="Evicted"), do.reservation(GROUP)),
     ),
     "KA0601": Case(do.clear("queues"), lambda world: world.lists.update(queues=[named("only")]), "KA0105"),
     "KA0602": Case(do.queue("child", "gone", quota=1), do.queue("child", "default-parent-queue", quota=1)),
