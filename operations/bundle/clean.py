@@ -40,6 +40,12 @@ class Cleaner:
         """An object of KAI, the GPU Operator or this program: whole, without values that may be secret."""
         return self._object(self._redactor.inputs("", manifest))
 
+    def of_tenants(self, manifest: Mapping[str, Any]) -> Json:
+        """An object that KAI makes of a workload: it has all labels and annotations of the workload's owner."""
+        metadata = manifest["metadata"]
+        kept = {key: value for key, value in metadata.items() if key not in {"labels", "annotations"}}
+        return self.component({**manifest, "metadata": kept | _known_keys(metadata)})
+
     def tenant(self, pod: Mapping[str, Any]) -> Json:
         """A pod that shares a GPU: what the scheduler and the kubelet say of it, and nothing of what it does."""
         metadata, spec = pod["metadata"], pod.get("spec") or {}
@@ -61,7 +67,7 @@ class Cleaner:
         states = {
             kind: [
                 {
-                    key: container_status[key]
+                    key: _without_output(container_status[key])
                     for key in ("name", "ready", "restartCount", "state", "lastState")
                     if key in container_status
                 }
@@ -132,6 +138,14 @@ class Cleaner:
         if written in _LOOPBACK_OR_NONE:
             return written
         return self._addresses.setdefault(written, f"address-{len(self._addresses) + 1}")
+
+
+def _without_output(state: Any) -> Any:  # noqa: ANN401 - JSON
+    """How a container ended, without the end of its log, which the kubelet may keep as `message`."""
+    if not isinstance(state, Mapping) or not state.get("terminated"):
+        return state
+    ended = {key: value for key, value in state["terminated"].items() if key != "message"}
+    return {**state, "terminated": ended}
 
 
 def _known_keys(metadata: Mapping[str, Any]) -> Json:

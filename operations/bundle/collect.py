@@ -115,6 +115,8 @@ def collect(cluster: Cluster, namespaces: Iterable[str], cleaner: Cleaner, repor
             case "all pods":
                 what = "pods-that-share-gpus"  # noqa: PLW2901 - the file's name
                 cleaned = [cleaner.tenant(pod) for pod in objects if pod["metadata"]["namespace"] not in names]
+            case "kai-podgroups" | "kai-bindrequests":
+                cleaned = [cleaner.of_tenants(manifest) for manifest in objects]
             case _:
                 cleaned = [cleaner.component(manifest) for manifest in objects]
         if cleaned:

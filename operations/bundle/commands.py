@@ -40,8 +40,9 @@ Objects, events and logs of KAI, the GPU Operator and kai-anywhere in one cluste
 
 # What was taken out
 
-- Secrets and ConfigMaps were not read. Of pods that share a GPU there is what the scheduler and the kubelet say; not
-  their images, commands, variables and logs.
+- Secrets and ConfigMaps were not read. Of pods that share a GPU there is what the scheduler and the kubelet say, which
+  may name an image that can't be pulled; not their images, commands, variables and logs. Of their labels and
+  annotations, and of those of KAI's pod groups, there are KAI's, NVIDIA's and Kubernetes' own.
 - Values of environment variables, certificates, tokens, passwords and what looks like one are `[secret]`.
 - Addresses are `address-1` and so on: the same address has the same name in every file.
 - Names of nodes, namespaces, pods and queues are as they are. Look through the files before you publish them.

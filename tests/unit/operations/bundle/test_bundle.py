@@ -44,6 +44,7 @@ PLANTED = (
     "10.42.7.9",
     "fd00:42::7",
     "tenant-image",
+    "end-of-a-tenants-log",
     "node-token-99",
     "previous-apply-secret",
 )
@@ -126,7 +127,13 @@ def secretive(api: ApiServer) -> ApiServer:
     api.serve(f"{KAI}/pods", {"items": [binder]})
     shop = _pod("shop", "web", schedulerName="default")
     del shop["metadata"]["annotations"]["gpu-memory"]
-    api.serve("/api/v1/pods", {"items": [binder, _pod("robots", "arm"), shop]})
+    arm = _pod("robots", "arm")
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": "end-of-a-tenants-log"}}
+    arm["status"]["containerStatuses"][0]["lastState"] = ended
+    api.serve("/api/v1/pods", {"items": [binder, arm, shop]})
+    # KAI's pod grouper copies all labels and annotations of what made the pod.
+    group = {"name": "pg-arm", "namespace": "robots", "annotations": dict(arm["metadata"]["annotations"])}
+    api.serve("/apis/scheduling.run.ai/v2alpha2/podgroups", {"items": [{"metadata": group, "spec": {"queue": "q"}}]})
     api.answers[f"{KAI}/pods/binder/log"] = Answer(200, LOG.encode())
     event = {"metadata": {"name": "e"}, "message": "failed with token=event-token-4711 at 10.42.7.9"}
     api.serve(f"{KAI}/events", {"items": [event]})
@@ -200,6 +207,10 @@ def test_of_a_tenants_pod_there_is_only_what_concerns_the_gpu(cluster: Cluster) 
     assert (arm["metadata"]["name"], arm["metadata"]["annotations"]) == ("arm", {"gpu-memory": "30720"})
     assert arm["spec"]["containers"] == [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
     assert arm["status"]["phase"] == "Running"
+    [main] = arm["status"]["containerStatuses"]
+    assert main["lastState"] == {"terminated": {"exitCode": 1, "reason": "Error"}}
+    [group] = _objects(_collected(cluster), "kai-podgroups")
+    assert (group["spec"], group["metadata"]["annotations"]) == ({"queue": "q"}, {"gpu-memory": "30720"})
 
 
 @pytest.mark.usefixtures("secretive")
