@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from manifests.wording import first_of
@@ -57,7 +57,7 @@ def lines(status: Status, width: int) -> Iterator[Text]:
             yield from _pending(pod, status, width)
     if status.queues:
         yield Text()
-        yield from _queues(status.queues)
+        yield from _queues(status.queues, width)
 
 
 def bar(gpu: Gpu, width: int = _BAR) -> str:
@@ -96,7 +96,7 @@ def _node(node: NodeStatus, status: Status, width: int) -> Iterator[Text]:
         yield from _gpu(gpu, status, width)
     if node.other_pods:
         yield _line(f"  {others(node)}:")
-        yield from _shares(node.other_pods, status)
+        yield from _shares(node.other_pods, status, width)
     for remark in node.remarks:
         yield from _wrapped(f"  ! {clean(remark)}", width, "yellow")
 
@@ -126,7 +126,7 @@ def _gpu(gpu: Gpu, status: Status, width: int) -> Iterator[Text]:
         yield from _wrapped(f"    {memory}", width)
     if gpu.group is not None:
         yield _line((f"    {_device(gpu, status)}; group {clean(gpu.group)}", "dim"))
-    yield from _shares(gpu.shares, status)
+    yield from _shares(gpu.shares, status, width)
 
 
 def _device(gpu: Gpu, status: Status) -> str:
@@ -139,9 +139,10 @@ def _device(gpu: Gpu, status: Status) -> str:
     return f"{device(held.device.value)}, told by {held.name}{_since(held.device, status)}"
 
 
-def _shares(shares: Sequence[Share], status: Status) -> Iterator[Text]:
+def _shares(shares: Sequence[Share], status: Status, width: int) -> Iterator[Text]:
     names = [clean(f"{share.namespace}/{share.name}") for share in shares]
-    name_width = min(_WIDEST_NAME, max(map(cell_len, names), default=0))
+    # A long name takes the room of its own line alone.
+    name_width = min(_WIDEST_NAME, width // 3, max(map(cell_len, names), default=0))
     asks_width = min(_WIDEST_NAME, max((len(share.asks.value) for share in shares), default=0))
     for name, share in zip(names, shares, strict=True):
         columns = f"{clean(share.asks.value):<{asks_width}}  {share.state.value}{_since(share.state, status)}"
@@ -162,18 +163,20 @@ def _pending(pod: PendingPod, status: Status, width: int) -> Iterator[Text]:
         yield _line("    Nothing says why yet.")
 
 
-def _queues(queues: Sequence[QueueStatus]) -> Iterator[Text]:
+def _queues(queues: Sequence[QueueStatus], width: int) -> Iterator[Text]:
+    heading, columns = "QUEUES, in GPUs", f"  {'QUOTA':>6} {'LIMIT':>6} {'USED':>6} {'KAI SAYS':>8}  PODS  PENDING"
     names = [f"{'  ' * queue.depth}{clean(queue.name)}" for queue in queues]
-    wide = min(_WIDEST_NAME, max(cell_len(name) for name in [*names, "QUEUES, in GPUs"]))
-    yield _line(
-        (f"{'QUEUES, in GPUs':<{wide}}  {'QUOTA':>6} {'LIMIT':>6} {'USED':>6} {'KAI SAYS':>8}  PODS  PENDING", "bold")
-    )
+    # The numbers are worth more than the end of a name.
+    room = max(len(heading), width - len(columns))
+    wide = min(_WIDEST_NAME, room, max(cell_len(name) for name in [*names, heading]))
+    names = [name if cell_len(name) <= room else f"{set_cell_size(name, room - 1)}…" for name in names]
+    yield _line((f"{heading:<{wide}}{columns}", "bold"))
     for name, queue in zip(names, queues, strict=True):
         numbers = f"{gpus(queue.quota.value):>6} {gpus(queue.limit.value):>6} {gpus(queue.used.value):>6}"
         pods, pending = known(queue.pods), known(queue.pending)
         yield _line(f"{name:<{wide}}  {numbers} {gpus(queue.reported.value):>8}  {pods:>4}  {pending:>7}")
         if queue.difference:
-            yield _line((f"{'':<{wide}}  {queue.difference}", "dim"))
+            yield from _wrapped(f"{'  ' * queue.depth}    {queue.difference}", width, "dim")
 
 
 def _since(fact: Fact[T], status: Status, before: str = " ") -> str:

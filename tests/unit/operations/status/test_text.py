@@ -112,6 +112,21 @@ def test_in_a_narrow_terminal_what_is_taken_and_free_stands_below_its_bar() -> N
     assert max(map(len, narrow.splitlines())) <= 40
 
 
+def test_a_long_name_leaves_a_narrow_terminal_its_numbers() -> None:
+    long = "a-team-with-a-long-name-and-a-queue-of-its-own"
+    shares = [share("a", "g"), share(f"{long}-6f8d9c7b5-x2k9q", "g")]
+    queues = [queue("robots", used="3"), queue(long, "robots")]
+    printed = _printed(status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), *shares], queues=queues), 64)
+    assert "    robots/a               30000 MiB  running 2d, queue robots" in printed
+    assert printed.splitlines()[-5:] == [
+        "QUEUES, in GPUs      QUOTA  LIMIT   USED KAI SAYS  PODS  PENDING",
+        "robots                 all    all   0.46        3     2        0",
+        "    The queue controller says 2.54 GPUs more than its pods come",
+        "    to: it may be behind.",
+        "  a-team-with-a-l…     all    all      0        -     0        0",
+    ]
+
+
 def test_a_pod_whose_reason_nobody_says_is_not_passed_over() -> None:
     silent = pod("a", node=None, annotations={"gpu-memory": "1"}, phase="Pending")
     assert "Nothing says why yet." in _printed(status_of(pods=[silent]))
