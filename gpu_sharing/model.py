@@ -53,6 +53,11 @@ class Node:
     cpu: Fraction | None = None
     memory: Fraction | None = None
 
+    @property
+    def has_mig(self) -> bool:
+        """Whether its GPUs are divided into slices, of which KAI gives no fractions (node_info.go)."""
+        return self.mig in {MigStrategy.SINGLE, MigStrategy.MIXED}
+
 
 @dataclass(frozen=True)
 class Pod:

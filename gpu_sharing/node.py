@@ -132,7 +132,7 @@ class NodeState:
 
     def _why_no_share(self, share: GpuShare) -> Why | None:
         name = self.node.name
-        if self.node.mig in {MigStrategy.SINGLE, MigStrategy.MIXED}:
+        if self.node.has_mig:
             return Why(Reason.MIG_NODE, f"{name} has MIG strategy {self.node.mig}: KAI gives no fractions there.")
         if not self.node.gpus:
             return Why(Reason.NO_GPU, f"{name} has no GPU.")
@@ -147,7 +147,10 @@ class NodeState:
         if share.devices > max(self.node.gpus, self.count):
             return Why(Reason.DEVICES, f"{name} has {self.node.gpus} GPUs, and it asks for {share.devices}.")
         in_other_modes = [group for group in self.groups.values() if group.mode is not share.mode]
-        left = max((self.mib - group.used for group in self.groups.values() if group.mode is share.mode), default=0)
+        lefts = [self.mib - group.used for group in self.groups.values() if group.mode is share.mode]
+        lefts = sorted([*lefts, *[self.mib] * min(self.idle, share.devices)], reverse=True)
+        # Each of its GPUs must have so much.
+        left = max(lefts[share.devices - 1], 0) if len(lefts) >= share.devices else 0
         on = f"{share.devices} GPUs" if share.devices > 1 else "a GPU"
         modes = f" ({len(in_other_modes)} of its GPUs are used in another compute mode)" if in_other_modes else ""
         return Why(Reason.GPU_MEMORY, f"{name} has at most {left} MiB left on {on}{modes}.")

@@ -10,6 +10,7 @@ from cluster.pending import said_of, scheduler_says
 from gpu_sharing.model import NodeUse
 from gpu_sharing.placement import place
 from gpu_sharing.request import gpu_groups
+from manifests.node_labels import GPU_MEMORY
 from operations.doctor.check import of_pod
 from operations.doctor.diagnosis import Diagnosis, Judged
 from operations.doctor.facts import Facts, Source
@@ -209,5 +210,9 @@ def _arithmetic(facts: Facts, pod: Pod) -> _NoRoom | None:
 
 
 def _free(use: NodeUse) -> str:
+    if use.node.has_mig:
+        return f"Node {use.node.name}: KAI gives no fractions there (MIG strategy {use.node.mig})"
+    if use.node.shared_mib is None:
+        return f"Node {use.node.name}: no label {GPU_MEMORY}, so how much it has left is not known"
     left = ", ".join(f"{gpu.free_mib} MiB" for gpu in use.gpus) or "no GPU"
-    return f"Node {use.node.name}: {left} left of {use.node.shared_mib or 0} MiB that KAI shares of each GPU"
+    return f"Node {use.node.name}: {left} left of {use.node.shared_mib} MiB that KAI shares of each GPU"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.preflight.unified_memory import REMEDY, sold_twice
+from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, GpuUse, NodeUse, Packing, Pod, Reason, Workload
 from gpu_sharing.nearest import nearest
 from gpu_sharing.placement import place
@@ -66,6 +67,9 @@ class NodeReport(_Answer):
     name: str
     label_mib: int | None = Field(description="Its label nvidia.com/gpu.memory; null where KAI can't read it.")
     shared_mib: int | None = Field(description="What KAI shares of each GPU: the label, rounded down to hundreds.")
+    fractions: bool = Field(
+        description="Whether KAI gives fractions of its GPUs: not where they have MIG slices or stand for remote ones."
+    )
     gpus: list[GpuReport]
     slices: dict[str, int] = Field(description="MIG slices in use, by resource.")
     system_memory: SystemMemoryReport | None = Field(description="Of machines with unified memory only.")
@@ -184,6 +188,7 @@ def _node(use: NodeUse, machine: Machine) -> NodeReport:
         name=use.node.name,
         label_mib=machine.label_mib,
         shared_mib=use.node.shared_mib,
+        fractions=not use.node.has_mig and machine.labels.get(FRONTEND_ALLOWED) != "true",
         gpus=[_gpu(gpu) for gpu in use.gpus],
         slices={name: count for name, count in use.slices.items() if count},
         system_memory=system,
@@ -288,7 +293,9 @@ def text(report: PlanReport, columns: int | None = None) -> str:
     for node in report.nodes:
         console.print(f"\n{_headline(node)}")
         for number, gpu in enumerate(node.gpus, 1):
-            for line in _picture(number, gpu, columns):
+            if not node.fractions and gpu.whole is None:
+                continue
+            for line in _picture(number, gpu, columns, is_known=node.shared_mib is not None):
                 console.print(f"  {line}", soft_wrap=True)
         for name, count in node.slices.items():
             console.print(f"  {count} {name} in use")
@@ -308,14 +315,18 @@ def text(report: PlanReport, columns: int | None = None) -> str:
 
 
 def _headline(node: NodeReport) -> str:
+    if not node.fractions:
+        return f"{node.name}: KAI gives no fractions there"
     if node.shared_mib is None:
         return f"{node.name}: no label nvidia.com/gpu.memory"
     return f"{node.name}: gpu.memory {node.label_mib} MiB, KAI shares {node.shared_mib} of each GPU"
 
 
-def _picture(number: int, gpu: GpuReport, columns: int | None) -> Iterable[str]:
+def _picture(number: int, gpu: GpuReport, columns: int | None, *, is_known: bool) -> Iterable[str]:
     used = sum(share.mib for share in gpu.shares)
-    says = f"all of it: {gpu.whole}" if gpu.whole is not None else f"{used} MiB used, {gpu.free_mib} free"
+    # Without a label KAI counts with 100 MiB: no number for people.
+    memory = f"{used} MiB used, {gpu.free_mib} free" if is_known else "memory not known"
+    says = f"all of it: {gpu.whole}" if gpu.whole is not None else memory
     left = _BAR if columns is None else columns - len(f"  GPU {number} || {says}")
     width = max(_LEAST_BAR, min(_BAR, left))
     letters = [_LETTERS[index % len(_LETTERS)] for index in range(len(gpu.shares))]
@@ -331,7 +342,10 @@ def _picture(number: int, gpu: GpuReport, columns: int | None) -> Iterable[str]:
         yield f"       {says}"
     if gpu.whole is not None:
         return
-    shares = [f"{letter} {share.pod} {share.mib}" for letter, share in zip(letters, gpu.shares, strict=True)]
+    shares = [
+        f"{letter} {share.pod}{f' {share.mib}' if is_known else ''}"
+        for letter, share in zip(letters, gpu.shares, strict=True)
+    ]
     for start in range(0, len(shares), _NAMES // 2):
         yield "       " + "   ".join(shares[start : start + _NAMES // 2])
 

@@ -92,6 +92,17 @@ def test_a_pending_pod_says_what_is_left() -> None:
     assert pending.why.text == "It asks for 30720 MiB; jetson has at most 8120 MiB left on a GPU."
 
 
+@pytest.mark.parametrize(
+    ("gpus", "left"), [(2, "at most 10000 MiB left on 2 GPUs"), (1, "has 1 GPUs, and it asks for 2")]
+)
+def test_a_pending_pod_of_two_gpus_says_what_both_have_left(gpus: int, left: str) -> None:
+    """Not what the one with more has."""
+    old = [Pod(f"old-{mib}", PodRequest(MemoryShare(mib)), node="n", groups=(str(mib),)) for mib in (5000, 90000)]
+    used = [Workload((each,)) for each in old[:gpus]]
+    [pending] = place([Node("n", 100000, gpus, gpus)], [*used, *_pods(MemoryShare(20000, 2))]).pending
+    assert left in pending.why.text
+
+
 def test_more_than_a_gpu_has_stays_pending_but_kai_takes_whole_multiples_for_one_gpu() -> None:
     [pending] = place([_JETSON], _pods(MemoryShare(131001))).pending
     assert pending.why.reason is Reason.LARGER_THAN_A_GPU

@@ -1,5 +1,6 @@
 """`doctor pod`: one sentence, from the cause if there is one, else from KAI's word or its arithmetic."""
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,21 @@ def test_a_pod_that_does_not_fit_is_told_what_is_left_where(api: ApiServer, tmp_
     assert verdict.sentence.startswith("Pod default/waits is Pending because it asks for 30720 MiB; jetson-1 has")
     assert any("left of 122800 MiB that KAI shares of each GPU" in line for line in verdict.evidence)
     assert any("no nodes with enough resources" in line for line in verdict.evidence)
+
+
+def test_what_is_left_is_no_number_where_kai_gives_no_share(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    sliced = deepcopy(world.one("nodes", "jetson-1"))
+    sliced["metadata"] |= {
+        "name": "sliced",
+        "labels": sliced["metadata"]["labels"] | {"nvidia.com/mig.strategy": "mixed"},
+    }
+    sliced["status"]["allocatable"] |= {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.5gb": "2"}
+    world.lists["nodes"].append(sliced)
+    world.lists["pods"] += [fraction(f"arm-{number}", node="jetson-1") for number in range(3)]
+    _waiting(world, "no nodes with enough resources were found")
+    left = [line for line in _why(world, "waits", api, tmp_path).evidence if line.startswith("Node sliced")]
+    assert left == ["Node sliced: KAI gives no fractions there (MIG strategy mixed)"]
 
 
 def test_a_pod_is_named_once_in_its_sentence(api: ApiServer, tmp_path: Path) -> None:

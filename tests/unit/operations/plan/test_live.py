@@ -318,6 +318,27 @@ def test_a_frontend_of_remote_gpus_takes_only_pods_that_select_frontends() -> No
     answer = _plan(*pods, nodes=(_node("far", label),))
     assert {pod.name: pod.node for pod in answer.pods} == {"share": None, "whole": None, "remote": "far"}
     assert "far gets pods with remote GPUs alone: it is a frontend of them." in answer.remarks
+    [far] = answer.nodes
+    assert not far.fractions
+    assert text(answer).split("\n\n")[1] == "far: KAI gives no fractions there\n" + _whole(1, "remote")
+
+
+def _whole(number: int, pod: str) -> str:
+    return f"  GPU {number} |{'#' * 60}| all of it: {pod}"
+
+
+def test_memory_that_nobody_gets_in_fractions_is_not_called_free() -> None:
+    """Of a node without a label KAI counts 100 MiB, and one with MIG slices gets no fractions."""
+    sliced = _node("m", {**_GPU, "nvidia.com/mig.strategy": "mixed"})
+    sliced = sliced.model_copy(update={"allocatable": {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.5gb": "2"}})
+    half = _pod("half", mib="", node="n", group="g")
+    half = half.model_copy(update={"annotations": {"gpu-fraction": "0.5"}})
+    answer = _plan(half, nodes=(sliced, _node("n", {"nvidia.com/gpu.count": "1"})))
+    _, mig, unlabelled, *_ = text(answer).split("\n\n")
+    assert mig == "m: KAI gives no fractions there"
+    assert unlabelled == (
+        f"n: no label nvidia.com/gpu.memory\n  GPU 1 |{'A' * 30}{'.' * 30}| memory not known\n         A half"
+    )
 
 
 def test_a_pod_that_names_its_node_and_asks_for_more_gpus_than_any_node_has_is_planned_around() -> None:
