@@ -121,10 +121,12 @@ def _gpus(  # noqa: PLR0913 - what is known of the node
         if isinstance(user.request, MemoryShare | FractionShare) and user.groups:
             for group in user.groups[:MOST_GPUS]:
                 on_group[group].append(user)
-        # Whoever names the node himself may ask for any number of GPUs, and has none of them before he runs.
+        # Whoever names the node himself may ask for any number of GPUs, and has none of them before he runs. Of a node
+        # that tells of no GPU nothing says that the pod has one.
         elif (
             isinstance(user.request, WholeGpus)
             and sharing not in {"time-slicing", "remote"}
+            and most
             and (user.request.count <= most or user.pod.phase == "Running")
         ):
             whole.append(user)

@@ -207,7 +207,7 @@ def _node(node: NodeStatus, status: Status, *, opened: bool) -> Markup:
             *(element("p", clean(remark), class_="warn") for remark in node.remarks),
             *(_gpu(number, gpu, status) for number, gpu in enumerate(node.gpus, start=1)),
             _others(node, status),
-            _facts(node, status),
+            *([_facts(node, status)] if node.ready.value is not None else []),
             class_="inside",
         ),
         id=f"node-{node.name}",
@@ -233,9 +233,8 @@ def _free(node: NodeStatus) -> str:
 
 
 def _facts(node: NodeStatus, status: Status) -> Markup:
-    ready = {True: "yes", False: "no", None: "not known"}[node.ready.value]
     facts: list[tuple[str, str, Markup]] = [
-        ("Ready", ready, _proof(node.ready, status)),
+        ("Ready", "yes" if node.ready.value else "no", _proof(node.ready, status)),
         ("Cordoned", "yes" if node.cordoned.value else "no", _proof(node.cordoned, status)),
         ("Platform", node.platform.value or "not labelled", _proof(node.platform, status)),
         ("Node pool", node.pool.value or "none", _proof(node.pool, status)),

@@ -82,16 +82,19 @@ def _node(node: NodeStatus, status: Status, width: int) -> Iterator[Text]:
     traits = [node.platform.value or node.architecture]
     if node.ready.value is None:
         traits = [missing(node)]
+        memory = "what it says of itself is not known"
     else:
+        memory = _memory(node, status)
         ready = "ready" if node.ready.value else "NOT READY"
         traits.append(f"{ready}{_since(node.ready, status)}")
     if node.cordoned.value:
         traits.append("CORDONED")
     if node.pool.value:
         traits.append(f"node pool '{node.pool.value}'")
-    traits.append(f"{count(node.gpu_count.value, 'GPU')}, {node.advertised.value} advertised")
+    if node.ready.value is not None:
+        traits.append(f"{count(node.gpu_count.value, 'GPU')}, {node.advertised.value} advertised")
     yield _line((clean(node.name), "bold"), "  " + ", ".join(clean(trait) for trait in traits if trait))
-    yield _line((f"  {_memory(node, status)}", "dim"))
+    yield _line((f"  {memory}", "dim"))
     for gpu in node.gpus:
         yield from _gpu(gpu, status, width)
     if node.other_pods:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cluster.access.lists import Unseen
-from cluster.snapshot import PODS
+from cluster.snapshot import NODES, PODS
 from sharing_map.report import NodeStatus, Status
 from testbed.shared_gpus import CREATED, Manifest, frontend, gpu_node, pod, reservation, share
 from tests.unit.sharing_map.clusters import status_of
@@ -452,6 +452,13 @@ def test_a_gpu_that_is_not_well_is_not_free_and_who_runs_keeps_what_he_has() -> 
     assert [gpu.use for gpu in _only_node(status_of(nodes=[node])).gpus] == ["free"]
     read = _only_node(status_of(nodes=[node], pods=[train]))
     assert ([gpu.use for gpu in read.gpus], read.other_pods) == (["whole", "whole"], ())
+
+
+@pytest.mark.parametrize("unseen", [[Unseen(NODES, "refused")], []])
+def test_a_pod_with_whole_gpus_is_told_of_a_node_that_nobody_knows(unseen: list[Unseen]) -> None:
+    train = pod("train", node="x86-1", limits={"nvidia.com/gpu": "2"})
+    node = _only_node(status_of(pods=[train], unseen=unseen))
+    assert (node.gpus, [each.name for each in node.other_pods], node.has_gpus) == ((), ["train"], True)
 
 
 def test_a_node_that_is_gone_is_named_so_with_its_pods_and_is_not_counted() -> None:

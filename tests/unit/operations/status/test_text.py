@@ -105,6 +105,13 @@ def test_nodes_that_could_not_be_read_are_not_counted_as_none() -> None:
         assert absent not in printed
 
 
+def test_of_a_node_that_is_gone_no_number_is_said() -> None:
+    pods = [share("a", "g", node="old"), pod("train", node="old", limits={"nvidia.com/gpu": "1"})]
+    told = _printed(status_of(nodes=[gpu_node("jetson-1")], pods=pods))
+    assert "old  is gone\n  what it says of itself is not known\n" in told
+    assert "Pods whose GPU is not known:\n    robots/train  1 GPU  running 2d, queue robots" in told
+
+
 def test_in_a_narrow_terminal_what_is_taken_and_free_stands_below_its_bar() -> None:
     assert "  [#####======#####======..] 120000 of 131000 MiB taken, 11000 free\n" in _printed(_busy(), 67)
     narrow = _printed(_busy(), 40)
