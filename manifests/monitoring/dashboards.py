@@ -79,7 +79,8 @@ _SHARES = (
     Panel("What does not fit together", (("kai_anywhere_node_remarks > 0", "{{node}}"),), "short", "bargauge"),
     Panel(
         "Age of what the exporter read",
-        (("time() - kai_anywhere_exporter_last_read_timestamp_seconds", "age"),),
+        # It is 0 until the first read.
+        (("time() - (kai_anywhere_exporter_last_read_timestamp_seconds > 0)", "age"),),
         "s",
     ),
 )

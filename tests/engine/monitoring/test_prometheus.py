@@ -314,6 +314,17 @@ def test_an_exporter_that_never_read_the_cluster_is_not_said_to_have_read_it_lon
     assert 'summary="The exporter has not read the cluster."' in str(said.value)
 
 
+def test_an_exporter_that_begins_draws_no_age_of_half_a_century(promtool: Path, tmp_path: Path) -> None:
+    [age] = [query for panel, query in _expressions() if panel == "sharing: Age of what the exporter read"][:1]
+    series = [("kai_anywhere_exporter_last_read_timestamp_seconds", "0x10 600x20")]
+    asked = [
+        {"expr": age, "eval_time": "5m", "exp_samples": []},
+        {"expr": age, "eval_time": "20m", "exp_samples": [{"labels": "{}", "value": 600}]},
+    ]
+    case = {**_case("", series, []), "alert_rule_test": [], "promql_expr_test": asked}
+    assert "SUCCESS" in _test(promtool, tmp_path, [case])
+
+
 def test_rates_of_a_dashboard_have_samples_at_the_longest_interval(promtool: Path, tmp_path: Path) -> None:
     [longest] = [
         limit.le for limit in MonitoringSettings.model_fields["interval_seconds"].metadata if isinstance(limit, Le)
