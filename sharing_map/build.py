@@ -28,9 +28,7 @@ def build(snapshot: Snapshot, *, context: str, server: str, simulated: bool) -> 
         context=context,
         server=server,
         simulated=simulated,
-        summary=_summary(
-            [node for node in nodes if node.name in view.nodes or not view.knows_nodes], len(pending), view
-        ),
+        summary=_summary([node for node in nodes if node.name in view.nodes], len(pending), view),
         nodes=nodes,
         pending=pending,
         queues=tuple(queue_tree(snapshot.queues, view, pending)),
@@ -48,16 +46,17 @@ def _summary(nodes: Sequence[NodeStatus], pending: int, view: View) -> Summary:
     gpus = [(gpu, node.takes_pods) for node in with_gpus if node.sharing.value == "kai" for gpu in node.gpus]
     usable = [max(0, gpu.free_mib or 0) for gpu, on_usable in gpus if on_usable]
     free = sum(max(0, gpu.free_mib or 0) for gpu, _ in gpus)
-    knows_pods = view.knows_pods
+    knows_nodes, knows_pods = view.knows_nodes, view.knows_pods
+    knows_both = knows_nodes and knows_pods
     return Summary(
-        nodes=len(nodes),
-        gpu_nodes=len(with_gpus),
-        gpus=sum(node.gpu_count.value for node in with_gpus),
-        shared_mib=sum(node.can_share_mib or 0 for node in nodes),
-        taken_mib=sum(gpu.taken_mib or 0 for gpu, _ in gpus) if knows_pods else None,
-        free_mib=sum(usable) if knows_pods else None,
-        unavailable_mib=free - sum(usable) if knows_pods else None,
-        largest_free_mib=max(usable, default=0) if knows_pods else None,
+        nodes=len(nodes) if knows_nodes else None,
+        gpu_nodes=len(with_gpus) if knows_nodes else None,
+        gpus=sum(node.gpu_count.value for node in with_gpus) if knows_nodes else None,
+        shared_mib=sum(node.can_share_mib or 0 for node in nodes) if knows_nodes else None,
+        taken_mib=sum(gpu.taken_mib or 0 for gpu, _ in gpus) if knows_both else None,
+        free_mib=sum(usable) if knows_both else None,
+        unavailable_mib=free - sum(usable) if knows_both else None,
+        largest_free_mib=max(usable, default=0) if knows_both else None,
         shares=sum(1 for user in view.users if user.node) if knows_pods else None,
         claiming=len(view.snapshot.claiming) if knows_pods else None,
         pending=pending if knows_pods else None,

@@ -149,10 +149,10 @@ class QueueStatus(_Part):
 class Summary(_Part):
     """The cluster in numbers; GPU memory counts where KAI shares it."""
 
-    nodes: int
-    gpu_nodes: int
-    gpus: int = Field(description="Physical GPUs.")
-    shared_mib: int = Field(description="What KAI can share.")
+    nodes: int | None = Field(description="This and all to `largest_free_mib` is null where nodes could not be read.")
+    gpu_nodes: int | None
+    gpus: int | None = Field(description="Physical GPUs.")
+    shared_mib: int | None = Field(description="What KAI can share.")
     taken_mib: int | None = Field(description="This and all below is null where pods could not be read.")
     free_mib: int | None
     unavailable_mib: int | None = Field(

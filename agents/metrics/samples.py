@@ -69,7 +69,8 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
     remarks = _Family("kai_anywhere_node_remarks", "What does not fit together: kai-anywhere status says it", "node")
     families = (info, ready, cordoned, gpus, in_use, advertised, total, allocated, free, largest, remarks)
     for node in nodes:
-        if not node.has_gpus or node.sharing.value == "remote":
+        # Of one that is gone, or may not be read, nothing is known but its pods.
+        if not node.has_gpus or node.sharing.value == "remote" or node.ready.value is None:
             continue
         info.add(1, node.name, node.platform.value or "", node.architecture, node.sharing.value)
         ready.add(node.ready.value, node.name)

@@ -7,8 +7,6 @@ from typing import TypeVar
 from sharing_map.report import Fact, Gpu, NodeStatus, Status
 
 _UNLIMITED = -1
-_NODES = "nodes"
-"""As what could not be read is called (cluster/snapshot.py)."""
 
 T = TypeVar("T")
 
@@ -16,21 +14,20 @@ T = TypeVar("T")
 def summary(status: Status) -> Iterator[str]:
     """The cluster in a few sentences."""
     totals = status.summary
-    knows_nodes = all(gap.what != _NODES for gap in status.unseen)
-    if knows_nodes:
+    if totals.nodes is not None:
         yield (
-            f"{count(totals.nodes, 'node')}, {totals.gpu_nodes} with GPUs; {count(totals.gpus, 'physical GPU')}. "
+            f"{count(totals.nodes, 'node')}, {totals.gpu_nodes} with GPUs; {count(totals.gpus or 0, 'physical GPU')}. "
             f"KAI can share {totals.shared_mib:,} MiB."
         )
     else:
         yield "Nodes could not be read: which GPUs there are, and what of them is free, is not known."
-    if totals.free_mib is None:
+    if totals.shares is None:
         yield "Pods could not be read: what is free and what is Pending is not known."
         return
     if totals.claiming:
         yield not_counted(totals.claiming)
-    pods = f"{count(totals.shares or 0, 'pod')} with GPUs, {totals.pending} Pending."
-    if not knows_nodes:
+    pods = f"{count(totals.shares, 'pod')} with GPUs, {totals.pending} Pending."
+    if totals.free_mib is None:
         yield pods
         return
     where = "on nodes that take no pods, or those of a node pool alone"

@@ -90,6 +90,7 @@ def test_what_is_told_is_what_status_says() -> None:
     status = status_of(nodes=nodes, pods=pods)
     said, summary = ours(status), status.summary
     assert summary.taken_mib
+    assert summary.shared_mib
     assert sum(said["kai_anywhere_node_gpu_memory_bytes"].values()) == summary.shared_mib * _MIB
     assert sum(said["kai_anywhere_node_gpu_memory_allocated_bytes"].values()) == summary.taken_mib * _MIB
     assert sum(said["kai_anywhere_node_gpu_memory_free_bytes"].values()) == (summary.free_mib or 0) * _MIB
@@ -183,6 +184,13 @@ def test_nothing_is_called_free_or_waiting_where_pods_could_not_be_read() -> Non
         assert said[f"kai_anywhere_{name}"] == {}, name
     assert "kai_anywhere_pods_pending" not in said
     assert said["kai_anywhere_node_gpu_memory_bytes"] == {("jetson-1",): 131000 * _MIB}
+
+
+@pytest.mark.parametrize("unseen", [[Unseen("nodes", "refused")], []])
+def test_of_a_node_that_is_gone_or_may_not_be_read_there_are_its_pods_alone(unseen: list[Unseen]) -> None:
+    said = ours(status_of(pods=[reservation("g"), share("a", "g")], unseen=unseen))
+    assert {name for name, values in said.items() if "_node_" in name and values} == set()
+    assert said["kai_anywhere_gpu_group_pods"] == {("g", "jetson-1"): 1}
 
 
 def test_without_a_memory_label_no_memory_is_made_up() -> None:

@@ -98,7 +98,11 @@ def test_pods_that_could_not_be_read_leave_nothing_to_be_called_free() -> None:
 
 
 def test_nodes_that_could_not_be_read_are_not_counted_as_none() -> None:
-    printed = _printed(status_of(pods=[reservation("g"), share("a", "g")], unseen=[Unseen(NODES, "refused")]))
+    status = status_of(pods=[reservation("g"), share("a", "g")], unseen=[Unseen(NODES, "refused")])
+    told = status.summary
+    assert (told.nodes, told.gpus, told.shared_mib, told.taken_mib, told.free_mib) == (None,) * 5
+    assert (told.gpu_nodes, told.largest_free_mib, told.shares) == (None, None, 1)
+    printed = _printed(status)
     assert "Nodes could not be read: which GPUs there are, and what of them is free, is not known." in printed
     assert "1 pod with GPUs, 0 Pending." in printed
     for absent in ("0 nodes", "1 node", "physical", "MiB are free"):
