@@ -48,8 +48,9 @@ def queue_tree(queues: Sequence[Queue], view: View, pending: Sequence[PendingPod
         if user.node and user.queue:
             shared = view.shared_mib(user.node)
             own[user.queue] += _Usage(charged(user.request, shared) or 0, counted(user.request, shared), 1)
+    placed = {(user.pod.namespace, user.pod.name) for user in (*view.users, *view.idle) if user.node}
     for pod in pending:
-        if pod.queue and pod.node is None:
+        if pod.queue and (pod.namespace, pod.name) not in placed:
             own[pod.queue] += _Usage(pending=1)
     by_name = {queue.name: queue for queue in queues}
     children: dict[str, list[Queue]] = defaultdict(list)

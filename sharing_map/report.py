@@ -121,7 +121,10 @@ class PendingPod(_Part):
     node: str | None = Field(description="Where it waits for its containers; null while it is not scheduled.")
     asks: Fact[str] | None = Field(description="null: it asks for no GPU.")
     created: datetime | None
-    reasons: tuple[Fact[str], ...] = Field(description="In the words of whoever says so; empty: nothing says why yet.")
+    reasons: tuple[Fact[str], ...] = Field(
+        description="What says most first: that the binder is at it, or the words of whoever says why; empty: nobody "
+        "does yet."
+    )
 
 
 class QueueStatus(_Part):

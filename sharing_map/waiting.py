@@ -17,7 +17,7 @@ def pending_pods(view: View) -> Iterator[PendingPod]:
             namespace=user.pod.namespace,
             name=user.pod.name,
             queue=user.queue,
-            node=user.node or None,
+            node=user.pod.node or None,
             asks=asks(user) if user.request is not None or user.problem else None,
             created=user.pod.created,
             reasons=tuple(_reasons(user, view)),
@@ -26,5 +26,8 @@ def pending_pods(view: View) -> Iterator[PendingPod]:
 
 def _reasons(user: User, view: View) -> Iterator[Fact[str]]:
     snapshot = view.snapshot
+    if (request := user.binding) is not None:
+        where = f"BindRequest {request.namespace}/{request.name} spec.selectedNode"
+        yield Fact(value=f"KAI's binder is to put it on {request.node}", proof=where, since=request.created)
     for statement in said_of(user.pod, snapshot.group_of(user.pod), snapshot.bind_request_of(user.pod)):
         yield Fact(value=statement.words, proof=statement.proof, since=statement.since)

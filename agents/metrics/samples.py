@@ -219,8 +219,8 @@ _SAID_BY: Mapping[str, str] = {"BindRequest": "binder", "Pod": "scheduler", "Pod
 def waits_for(pod: PendingPod) -> str:
     """Whom a pod waits for.
 
-    `node`: it has a node, and its containers do not run. `binder`: KAI's binder could not bind it. `scheduler`: the
-    scheduler says why it finds no place. `nobody`: nothing says why yet.
+    `node`: it has a node, and its containers do not run. `binder`: KAI's binder is at it, or could not bind it.
+    `scheduler`: the scheduler says why it finds no place. `nobody`: nothing says why yet.
     """
     if pod.node is not None:
         return "node"

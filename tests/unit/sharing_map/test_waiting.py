@@ -1,7 +1,8 @@
 """What is Pending, and in whose words why."""
 
+from agents.metrics.samples import waits_for
 from sharing_map.report import PendingPod, Status
-from testbed.shared_gpus import CREATED, gpu_node, pod, waiting
+from testbed.shared_gpus import CREATED, gpu_node, pod, queue, waiting
 from tests.unit.sharing_map.clusters import status_of
 
 
@@ -32,6 +33,24 @@ def test_a_binding_that_failed_comes_first() -> None:
         "no node has the GPU memory",
     ]
     assert waits.reasons[0].proof == "BindRequest robots/a-x status.reason"
+
+
+def test_a_pod_that_the_binder_is_at_waits_for_it_and_not_for_its_containers() -> None:
+    """However long that takes: what the scheduler said before stands in the pod until it is bound."""
+    request = {
+        "metadata": {"name": "a-x", "namespace": "robots", "creationTimestamp": CREATED},
+        "spec": {"podName": "a", "selectedNode": "jetson-1", "selectedGPUGroups": ["g"]},
+    }
+    status = status_of(
+        nodes=[gpu_node("jetson-1")], pods=[waiting("a")], bind_requests=[request], queues=[queue("robots")]
+    )
+    waits = _only(status)
+    assert (waits.node, waits_for(waits)) == (None, "binder")
+    assert [each.value for each in waits.reasons] == [
+        "KAI's binder is to put it on jetson-1",
+        "no node has the GPU memory",
+    ]
+    assert [(each.pods, each.pending) for each in status.queues] == [(1, 0)]
 
 
 def test_the_pod_groups_reasons_are_told_and_its_queue_is_the_pods() -> None:
