@@ -222,7 +222,7 @@ def _free(node: NodeStatus) -> str:
     parts += ["NOT READY"] if node.ready.value is False else []
     parts += ["CORDONED"] if node.cordoned.value else []
     parts += [clean(f"node pool '{node.pool.value}'")] if node.pool.value else []
-    free = [gpu.free_mib for gpu in node.gpus if gpu.free_mib is not None]
+    free = [max(0, gpu.free_mib) for gpu in node.gpus if gpu.free_mib is not None]
     if free and node.sharing.value == "kai":
         parts.append(f"{sum(free)} MiB free")
     elif node.sharing.value == "time-slicing":

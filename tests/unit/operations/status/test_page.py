@@ -70,6 +70,14 @@ def test_the_page_says_what_the_terminal_says() -> None:
     assert ("2026-11-01T10:00:00Z", "2d") in [(attributes["datetime"], said) for attributes, said in read.all("time")]
 
 
+def test_a_gpu_that_is_promised_twice_takes_nothing_from_what_is_free_on_its_node() -> None:
+    """As in the terminal's sum, and for Prometheus."""
+    pods = [reservation("g"), share("a", "g", mib=100000), share("b", "g", mib=100000)]
+    text = page(status_of(nodes=[gpu_node("jetson-1", gpus=2)], pods=pods))
+    said = [words for attributes, words in _Read(text).all("span") if attributes.get("class") == "said"]
+    assert [words.split(", ")[1] for words in said] == ["131000 MiB free"]
+
+
 def test_every_table_has_a_caption_and_every_heading_cell_a_scope() -> None:
     read = _Read(page(_busy()))
     assert len(read.all("table")) == len(read.all("caption")) > 3
