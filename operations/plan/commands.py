@@ -20,7 +20,7 @@ from operations.options import stack_name
 from operations.plan import report
 from operations.plan.live import scene_of_cluster
 from operations.plan.machines import Scene, machines_by_numbers, scene_of
-from operations.plan.workloads import accepted, read_workloads
+from operations.plan.workloads import accepted, distinct, read_workloads
 from operations.reading import open_place
 from operations.stack_file import read_settings
 from operations.target import ROOT
@@ -179,7 +179,8 @@ def _workloads(scene: Scene, file: Path | None, options: _PodOptions) -> tuple[t
     except (OSError, UnicodeDecodeError) as error:
         raise OperationError(f"{file} can't be read: {error}") from error
     read = read_workloads(text, file.name, scene.machines, scene.queues)
-    return read.workloads, scene.with_remarks(read.remarks)
+    there = (pod.name for workload in scene.workloads for pod in workload.pods)
+    return distinct(read.workloads, there), scene.with_remarks(read.remarks)
 
 
 def _columns() -> int | None:

@@ -3,8 +3,9 @@
 KAI v0.17.0 pkg/podgrouper/podgrouper/plugins; a Deployment is one group from v0.18.0 on (KAI #2109).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -138,6 +139,22 @@ def read_workloads(text: str, file: str, machines: Sequence[Machine], queues: Se
         lines = "".join(f"\n{remark}" for remark in remarks)
         raise OperationError(f"{file} has no pods for KAI. Kinds that have: {', '.join(_KINDS)}.{lines}")
     return PodsOfFile(tuple(workloads), tuple(dict.fromkeys(remarks)))
+
+
+def distinct(workloads: Sequence[Workload], taken: Iterable[str]) -> tuple[Workload, ...]:
+    """The same under names of their own: of a `generateName` there may be two, and what a file has may run already.
+
+    Args:
+        workloads: of a file.
+        taken: the names of other pods.
+    """
+    seen = Counter(taken)
+
+    def renamed(pod: Pod) -> Pod:
+        seen[pod.name] += 1
+        return pod if seen[pod.name] == 1 else replace(pod, name=f"{pod.name} ({seen[pod.name]})")
+
+    return tuple(replace(workload, pods=tuple(map(renamed, workload.pods))) for workload in workloads)
 
 
 def _documents(text: str, file: str) -> Iterator[Mapping[str, Any]]:

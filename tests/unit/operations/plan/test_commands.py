@@ -75,6 +75,22 @@ def test_of_many_that_wait_the_first_are_searched_and_the_others_counted(tmp_pat
     ]
 
 
+def test_pods_of_one_name_are_several_pods(tmp_path: Path) -> None:
+    """As `kubectl create` makes them of a generateName."""
+    pod = {
+        "kind": "Pod",
+        "metadata": {"generateName": "trial-", "annotations": {"gpu-memory": "30000"}},
+        "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main"}]},
+    }
+    file = tmp_path / "pods.yaml"
+    file.write_text(yaml.safe_dump_all([pod] * 5), encoding="utf-8")
+    answer = _json(*_GPU, "--file", str(file))
+    [gpu] = answer["nodes"][0]["gpus"]
+    assert [each["pod"] for each in gpu["shares"]] == ["trial-", "trial- (2)", "trial- (3)", "trial- (4)"]
+    assert (answer["running"], answer["pending"], gpu["free_mib"]) == (4, 1, 11000)
+    assert sum(share["mib"] for share in gpu["shares"]) == 120000
+
+
 def test_gpus_nodes_and_devices_multiply() -> None:
     answer = _json(*_GPU, "--gpus", "2", "--nodes", "3", "--request-mib", "65500", "--devices", "2", "--pods", "7")
     assert (answer["running"], answer["pending"]) == (6, 1)
