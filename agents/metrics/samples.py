@@ -21,10 +21,10 @@ def metrics(status: Status) -> Iterator[Metric]:
     yield from _queues(status.queues)
     shares = list(_shares(status.nodes))
     yield from _pods(shares[:MOST_PODS])
+    left_out = _Family("kai_anywhere_pods_left_out", "Pods without samples of their own, beyond the most there may be")
     if status.summary.pending is not None:
         yield from _pending(status.pending)
-    left_out = _Family("kai_anywhere_pods_left_out", "Pods without samples of their own, beyond the most there may be")
-    left_out.add(max(0, len(shares) - MOST_PODS) + max(0, len(status.pending) - MOST_PODS))
+        left_out.add(max(0, len(shares) - MOST_PODS) + max(0, len(status.pending) - MOST_PODS))
     unreadable = _Family("kai_anywhere_unreadable", "1 for what the API server refuses to the exporter", "what")
     for resource in status.unseen:
         unreadable.add(1, resource.what)

@@ -44,7 +44,14 @@ _SHARES = (
         "stat",
         6,
     ),
-    Panel("Pods that wait", (("sum(kai_anywhere_pods_pending) or vector(0)", "all"),), "short", "stat", 6),
+    # The second is there where pods could be read.
+    Panel(
+        "Pods that wait",
+        (("sum(kai_anywhere_pods_pending) or 0 * sum(kai_anywhere_pods_left_out)", "all"),),
+        "short",
+        "stat",
+        6,
+    ),
     Panel(
         "Allocated part of each node",
         (

@@ -325,6 +325,18 @@ def test_an_exporter_that_begins_draws_no_age_of_half_a_century(promtool: Path, 
     assert "SUCCESS" in _test(promtool, tmp_path, [case])
 
 
+def test_nobody_is_said_to_wait_for_nothing_where_that_is_not_known(promtool: Path, tmp_path: Path) -> None:
+    [waits] = [query for panel, query in _expressions() if panel == "sharing: Pods that wait"][:1]
+    idle = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), share("a", "g")])
+    blind = status_of(nodes=[gpu_node("jetson-1")], unseen=[Unseen("pods", "refused")])
+    for status, number in ((idle, [0]), (blind, []), (None, [])):
+        series = _series_of(metrics(status)) if status else [("up", "1x60")]
+        samples = [{"labels": "{}", "value": each} for each in number]
+        asked = [{"expr": waits, "eval_time": "30m", "exp_samples": samples}]
+        case = {**_case("", series, []), "alert_rule_test": [], "promql_expr_test": asked}
+        assert "SUCCESS" in _test(promtool, tmp_path, [case])
+
+
 def test_rates_of_a_dashboard_have_samples_at_the_longest_interval(promtool: Path, tmp_path: Path) -> None:
     [longest] = [
         limit.le for limit in MonitoringSettings.model_fields["interval_seconds"].metadata if isinstance(limit, Le)
