@@ -56,7 +56,7 @@ _SHARES = (
         "Allocated part of each node",
         (
             (
-                "kai_anywhere_node_gpu_memory_allocated_bytes / kai_anywhere_node_gpu_memory_bytes",
+                "kai_anywhere_node_gpu_memory_allocated_bytes / (kai_anywhere_node_gpu_memory_bytes > 0)",
                 "{{node}}",
             ),
         ),

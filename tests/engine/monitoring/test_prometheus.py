@@ -298,7 +298,8 @@ def test_nodes_of_the_same_name_in_two_clusters_are_two_to_the_alerts_and_the_da
     waits = [(f"kai_anywhere_pod_pending_since_timestamp_seconds{{{labels}}}", "0x60")]
     with pytest.raises(AssertionError, match='cluster="well"'):
         _test(promtool, tmp_path, [_case("KaiAnywherePodPending", waits, [])])
-    twice = [*of("well", well), *of("other", well)]
+    away = of("away", gpu_node("jetson-1", advertised=0))
+    twice = [*of("well", well), *of("other", well), *away]
     samples = [sample, {**sample, "labels": '{cluster="other", node="jetson-1"}'}]
     asked = {"promql_expr_test": [{"expr": part, "eval_time": "30m", "exp_samples": samples}]}
     assert "SUCCESS" in _test(promtool, tmp_path, [{**_case("", twice, []), "alert_rule_test": [], **asked}])
