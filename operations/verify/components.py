@@ -10,20 +10,24 @@ NAME = "components"
 def verify(diagnosis: Diagnosis) -> Step:
     """One step for everything that is looked at and not tried out."""
     problems = tuple(map(_line, diagnosis.problems))
-    errors = diagnosis.count(Severity.ERROR)
-    if errors:
-        says = f"{errors} of {diagnosis.checked} checks failed. Evidence and remedies: kai-anywhere doctor."
+    # A check may find many problems.
+    failed, warned = (
+        {problem.cause.check.code for problem in diagnosis.problems if problem.cause.check.severity is severity}
+        for severity in (Severity.ERROR, Severity.WARNING)
+    )
+    passed = diagnosis.checked - len(failed | warned)
+    if failed:
+        says = f"{len(failed)} of {diagnosis.checked} checks failed. Evidence and remedies: kai-anywhere doctor."
         return Step(name=NAME, outcome=Outcome.FAILED, says=says, evidence=problems)
     if diagnosis.not_checked:
-        says = f"{len(diagnosis.not_checked)} checks need more than this user may read; {diagnosis.checked} passed."
+        says = f"{len(diagnosis.not_checked)} checks need more than this user may read; {passed} passed."
         unseen = sorted({gap.why for gap in diagnosis.unseen})
         return Step(name=NAME, outcome=Outcome.SKIPPED, says=says, evidence=(*problems, *unseen))
     if not diagnosis.checked:
         says = "no check was done: --only and --skip leave none. Hosts are asked by `kai-anywhere doctor --hosts`."
         return Step(name=NAME, outcome=Outcome.SKIPPED, says=says)
-    return Step(
-        name=NAME, outcome=Outcome.HELD, says=f"{diagnosis.checked} checks of doctor passed.", evidence=problems
-    )
+    warn = f", {len(warned)} warned" if warned else ""
+    return Step(name=NAME, outcome=Outcome.HELD, says=f"{passed} checks of doctor passed{warn}.", evidence=problems)
 
 
 def _line(problem: Problem) -> str:
