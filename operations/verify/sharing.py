@@ -14,6 +14,7 @@ from gpu_sharing.model import Reason, Why, Workload
 from gpu_sharing.placement import place
 from gpu_sharing.queues import QUEUE_LABEL
 from gpu_sharing.request import GPU_MEMORY, SCHEDULER, MemoryShare, PodRequest
+from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from manifests.objects import Manifest
 from operations import scratch
 from operations.plan.live import scene_of_cluster
@@ -69,6 +70,8 @@ def planned(snapshot: Snapshot, settings: StackSettings, node: str, queue: str) 
     use = next((use for use in packing.nodes if use.node.name == node), None)
     if use is None:
         return "KAI places no pod there: it is not Ready, cordoned, in another node pool, or has no memory label."
+    if use.node.shared_mib is None:
+        return f"KAI places no pod with {GPU_MEMORY} there: the node has no label {MEMORY_LABEL}."
     free = max((gpu.free_mib for gpu in use.gpus if gpu.whole is None), default=0)
     if free < LEAST_FREE_MIB:
         return f"{free} MiB of its GPU memory are free; {LEAST_FREE_MIB} are needed."

@@ -150,6 +150,7 @@ def test_a_node_without_a_memory_label_is_left_alone(kai: Kai, cluster: Cluster,
     del kai.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.memory"]
     [step] = _verified(cluster, settings)
     assert step.outcome is Outcome.SKIPPED
+    assert step.says == "KAI places no pod with gpu-memory there: the node has no label nvidia.com/gpu.memory."
     assert kai.pods == []
 
 
