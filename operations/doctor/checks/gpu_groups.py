@@ -124,7 +124,7 @@ CHECKS = (
         symptom="The device plugin gives the GPU to somebody else too; on a node with more GPUs, to another GPU group.",
         cause="The kubelet evicted the pod, or ended it when the node was shut down. KAI takes it for one that is "
         "there, whatever its phase, and makes no other.",
-        remedy="Delete the pods that share the GPU: a Deployment or Job makes them again, and KAI gives them a GPU "
+        remedy="Have the pods that share the GPU made again, as their work allows: KAI gives them a GPU "
         "that is held. KAI removes the ended pod with the last of them; else: kubectl --namespace {namespace} delete "
         "pod {name}",
         source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go (syncForPods)",
