@@ -86,7 +86,9 @@ def _next(choices: Choices, place: Path) -> str:
     lines = []
     if choices.platform is PlatformKind.TEGRA:
         lines.append(f"Edit what is marked EDIT in Pulumi.{choices.stack}.yaml: your Jetsons, and their memory.")
-    lines.append(f"Then, in that folder: pulumi login, pulumi stack init {choices.stack}, pulumi preview.")
+    # Without it, a program does not find the package that it imports; a component is fetched by the preview.
+    install = "pulumi install, " if choices.way is Way.PROGRAM else ""
+    lines.append(f"Then, in that folder: {install}pulumi login, pulumi stack init {choices.stack}, pulumi preview.")
     if (outer := _repository_around(place)) is not None:
         lines.append(
             f"{place} is a part of the repository {outer}, and GitHub reads workflows at its root only: move .github "

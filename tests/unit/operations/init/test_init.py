@@ -74,6 +74,14 @@ def test_the_repository_holds_only_what_is_the_teams(tmp_path: Path, way: str, o
     assert f"v{project_version()}" not in text
 
 
+@pytest.mark.parametrize(("way", "first"), [("component", "pulumi login"), ("program", "pulumi install, pulumi login")])
+def test_what_comes_next_begins_with_what_the_way_needs(tmp_path: Path, way: str, first: str) -> None:
+    done = _init(tmp_path, way=way)
+    assert f"Then, in that folder: {first}, pulumi stack init prod, pulumi preview." in done.output
+    readme = (tmp_path / "README.md").read_text(encoding="utf-8").replace("`", "")
+    assert f"- First: {first}, pulumi stack init <stack>." in readme
+
+
 def test_the_command_of_the_guide_writes_what_the_guide_lists(tmp_path: Path) -> None:
     script = command("teams.md", "kai-anywhere init clusters --stack prod --platform tegra --distribution k3s \\")
     shell(script, tmp_path, {"PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}"})
