@@ -75,6 +75,8 @@ def _read(path: Path) -> dict[str, Any]:
         stacks = ", ".join(stack_names(path.parent))
         raise OperationError(
             f"There is no {path.name}, so no such stack.\nStacks: {stacks}. Name one of them; with make: STACK=name."
+            if stacks
+            else f"There is no {path.name}, and no other file of a stack, in {path.parent}."
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1

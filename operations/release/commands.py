@@ -1,4 +1,4 @@
-"""The files of a release: sources, the stack files' schema, bills of materials, checksums, notes from the changelog."""
+"""The files of a release: sources, schemas for editors, bills of materials, checksums, notes from the changelog."""
 
 import hashlib
 import json
@@ -16,7 +16,8 @@ from operations.target import ROOT
 from operations.version import CHANGED, commit, project_version
 
 _VERSION = re.compile(r"v\d+\.\d+\.\d+")
-_SCHEMA = ROOT / "config" / "stack.schema.json"
+_SCHEMAS = (ROOT / "config" / "stack.schema.json", ROOT / "config" / "part.schema.json")
+"""For editors: of whole stacks, and of bases with the stacks that build upon one."""
 CHECKSUMS, NOTES = "SHA256SUMS", "notes.md"
 
 
@@ -41,11 +42,10 @@ def release(
     out.mkdir(parents=True, exist_ok=True)
     archive = out / f"kai-anywhere-{version}.tar.gz"
     _archive(archive, prefix=f"kai-anywhere-{version}/")
-    schema = out / _SCHEMA.name
-    shutil.copyfile(_SCHEMA, schema)
+    schemas = [Path(shutil.copyfile(schema, out / schema.name)) for schema in _SCHEMAS]
     (out / NOTES).write_text(notes, encoding="utf-8")
     bills = [_bill(out / f"{name}.cdx.json", content) for name, content in _bills()]
-    published = (archive, schema, *bills)
+    published = (archive, *schemas, *bills)
     sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in published)
     (out / CHECKSUMS).write_text(sums, encoding="utf-8")
     for file in (*published, out / CHECKSUMS, out / NOTES):

@@ -1,6 +1,7 @@
 """`settings explain`, `list` and `show`: the reference, and what is in force in a stack, on the command line."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -56,13 +57,14 @@ def show(
             callback=stack_name, help="The stack: its settings stand in Pulumi.<stack>.yaml, and in its base."
         ),
     ],
+    folder: Annotated[Path | None, typer.Option(help="The folder with the file; without it, this checkout.")] = None,
     defaults: Annotated[bool, typer.Option("--defaults", help="Also what no file says.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print it as JSON; its schema is docs/settings-show.schema.json.")
     ] = False,
 ) -> None:
     """Print a stack's settings as they are in force, each with the file in which it stands."""
-    file = ROOT / f"Pulumi.{stack}.yaml"
+    file = (folder or ROOT) / f"Pulumi.{stack}.yaml"
     layers = read_layers(file)
     in_force = read_settings(file).model_dump(mode="json")
     entries = [Said(key=text_of_key(key), value=value, file=place) for key, value, place in layers.values()]
@@ -108,7 +110,7 @@ class Shown(_Model):
 
     Attributes:
         stack: its name.
-        files: that say its settings, the stack's own last.
+        files: that say its settings, the stack's own first.
         values: by their order in the files.
     """
 

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from operations.__main__ import app
 from operations.fleet.file import FleetFile, Operator, Wave
-from operations.settings import commands as settings_commands
 from operations.stack_file import read_settings
 from testbed.stacks import ROOT
 from tests.support.docs import blocks, command
@@ -31,7 +30,6 @@ def clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         text = "config:\n  kai-anywhere:base: bases/jetson.yaml\n  kai-anywhere:settings: {}\n"
         (tmp_path / "clusters" / f"Pulumi.{site}.yaml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(settings_commands, "ROOT", tmp_path / "clusters")
     return tmp_path / "clusters"
 
 
@@ -56,7 +54,7 @@ def test_the_files_of_the_page_are_a_site_and_its_base(clusters: Path) -> None:
 
 @pytest.mark.usefixtures("clusters")
 def test_the_page_shows_which_file_says_what() -> None:
-    printed = _printed(command("fleets.md", "kai-anywhere settings show berlin"))
+    printed = _printed(command("fleets.md", "kai-anywhere settings show berlin --folder clusters"))
     lines = {re.sub(r" +", " ", line) for line in printed.splitlines()}
     assert {re.sub(r" +", " ", line) for line in _pictures()[0].splitlines()} <= lines
 

@@ -346,7 +346,10 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         ),
     ],
     "docs/fleets.md": [
-        ("kai-anywhere settings show berlin", RunBy(_FLEETS, "test_the_page_shows_which_file_says_what")),
+        (
+            "kai-anywhere settings show berlin --folder clusters",
+            RunBy(_FLEETS, "test_the_page_shows_which_file_says_what"),
+        ),
         (
             "kai.queues.robots.gpu.quota: 2                      # Pulumi.berlin.yaml",
             RunBy(_FLEETS, "test_the_page_shows_which_file_says_what"),

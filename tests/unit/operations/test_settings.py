@@ -150,6 +150,11 @@ def test_what_no_file_says_is_shown_as_a_default() -> None:
     assert "gvirtus" not in by_key, "what is not set is left out"
 
 
+def test_a_folder_without_stacks_is_told_as_that(tmp_path: Path) -> None:
+    done = _run("show", "berlin", "--folder", str(tmp_path))
+    assert str(done.exception) == f"There is no Pulumi.berlin.yaml, and no other file of a stack, in {tmp_path}."
+
+
 def test_settings_that_are_wrong_are_not_shown(site: Path) -> None:
     (site / "bases" / "jetson.yaml").write_text("config: {kai-anywhere:settings: {kai: {a: 1}}}", encoding="utf-8")
     done = _run("show", "berlin")

@@ -68,7 +68,7 @@ def test_a_version_that_the_changelog_does_not_have_is_an_error(version: str) ->
         notes_of(CHANGELOG, version)
 
 
-def test_a_release_has_archive_schema_checksums_and_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_has_archive_schemas_checksums_and_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release_module, "notes_of", lambda _, version: f"of {version}\n")
     monkeypatch.setattr(release_module, "commit", lambda: "0123456789ab")
     tag, out = f"v{project_version()}", tmp_path / "dist"
@@ -76,13 +76,15 @@ def test_a_release_has_archive_schema_checksums_and_notes(tmp_path: Path, monkey
     assert done.exit_code == 0, done.output
     archive = f"kai-anywhere-{tag}.tar.gz"
     bills = {"kai-anywhere.cdx.json", "agents.cdx.json", "metrics.cdx.json"}
-    published = {archive, "stack.schema.json", *bills}
+    schemas = {"stack.schema.json", "part.schema.json"}
+    published = {archive, *schemas, *bills}
     assert {file.name for file in out.iterdir()} == {*published, "SHA256SUMS", "notes.md"}
     with tarfile.open(out / archive) as opened:
         names = opened.getnames()
     assert f"kai-anywhere-{tag}/agents/Containerfile" in names
     assert not any(".git/" in name or ".venv" in name for name in names)
-    assert (out / "stack.schema.json").read_bytes() == (ROOT / "config" / "stack.schema.json").read_bytes()
+    for schema in schemas:
+        assert (out / schema).read_bytes() == (ROOT / "config" / schema).read_bytes()
     lines = (out / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
     assert {line.split("  ")[1] for line in lines} == published
     for line in lines:
