@@ -109,12 +109,7 @@ def check_project(file: Path) -> None:
     Raises:
         OperationError: if it would read others, or the file can't be read.
     """
-    try:
-        content = load_yaml(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise OperationError(f"{file} is not YAML: {error}") from error
-    if not isinstance(content, dict):
-        return  # pulumi refuses it
+    content = _project(file)
     # A text as `config` is the older word for the same (3.259).
     key = "config" if isinstance(content.get("config"), str) else "stackConfigDir"
     if key in content:
@@ -122,6 +117,26 @@ def check_project(file: Path) -> None:
             f"{file} says `{key}: {content[key]}`: pulumi would read stack files there that no preview's list and no "
             "policy has read. Remove the line, and keep the files Pulumi.<stack>.yaml beside Pulumi.yaml."
         )
+
+
+def project_of(folder: Path) -> str:
+    """The project by whose name pulumi keeps the states of a folder's stacks; this program's without a Pulumi.yaml.
+
+    Raises:
+        OperationError: if its Pulumi.yaml can't be read.
+    """
+    file = folder / "Pulumi.yaml"
+    name = _project(file).get("name") if file.is_file() else None
+    return name if isinstance(name, str) else PROJECT
+
+
+def _project(file: Path) -> dict[str, Any]:
+    """What a Pulumi.yaml says; nothing where it is no mapping, which pulumi refuses."""
+    try:
+        content = load_yaml(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise OperationError(f"{file} is not YAML: {error}") from error
+    return content if isinstance(content, dict) else {}
 
 
 def stack_names(folder: Path) -> list[str]:

@@ -8,12 +8,11 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 import toolchain
-from config.bases import PROJECT
 from config.stack import StackConfigError
 from operations.engine import Checkpoint, read_export
 from operations.errors import OperationError
 from operations.fleet.report import HistoryEntry, Site, site_of
-from operations.stack_file import read_settings
+from operations.stack_file import project_of, read_settings
 from operations.target import ROOT, folder, own_cluster
 
 _AT_ONCE = 8
@@ -63,13 +62,12 @@ def _read(name: str, stacks: Path, environment: Mapping[str, str], tags: Mapping
             "PULUMI_BACKEND_URL": f"{(folder(name) / 'state').as_uri()}?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": "",
         }
-    exported = _ask(environment, "stack", "export", "--stack", f"organization/{PROJECT}/{name}")
+    stack = f"organization/{project_of(stacks)}/{name}"
+    exported = _ask(environment, "stack", "export", "--stack", stack)
     if exported is None:
         return Site(site=name, wave=wave)
     checkpoint: Checkpoint = read_export(exported, name)
-    history = _ask(
-        environment, "stack", "history", "--json", "--page-size", "1", "--stack", f"organization/{PROJECT}/{name}"
-    )
+    history = _ask(environment, "stack", "history", "--json", "--page-size", "1", "--stack", stack)
     try:
         entries = _HISTORY.validate_json(history or "[]")
     except ValidationError as error:
@@ -79,8 +77,13 @@ def _read(name: str, stacks: Path, environment: Mapping[str, str], tags: Mapping
 
 
 def _is_simulated(name: str, stacks: Path) -> bool:
-    """Whether the site is on its simulator: it has one, and no cluster of its own is chosen."""
-    return (folder(name) / "state").is_dir() and not own_cluster(read_settings(stacks / f"Pulumi.{name}.yaml"))
+    """Whether the site is on its simulator: it has one, and no cluster of its own is chosen.
+
+    Simulators are of this checkout's stacks. One of another folder may have the same name.
+    """
+    if stacks.resolve() != ROOT or not (folder(name) / "state").is_dir():
+        return False
+    return not own_cluster(read_settings(stacks / f"Pulumi.{name}.yaml"))
 
 
 def _ask(environment: Mapping[str, str], *arguments: str) -> str | None:

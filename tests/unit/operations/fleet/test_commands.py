@@ -17,7 +17,7 @@ import toolchain
 from operations import engine
 from operations.__main__ import app
 from operations.errors import OperationError
-from operations.fleet import commands
+from operations.fleet import commands, states
 from operations.fleet.report import HistoryEntry, site_of
 from operations.fleet.states import tags_of
 from testbed.stacks import ROOT, Json, jetson
@@ -241,8 +241,8 @@ HISTORY = [
 ]
 PULUMI = """#!{python}
 import json, sys
-name = sys.argv[sys.argv.index("--stack") + 1].rpartition("/")[2]
-if name == "eu-2":
+_, project, name = sys.argv[sys.argv.index("--stack") + 1].split("/")
+if name == "eu-2" or project != "{project}":
     sys.exit("error: no stack named 'organization/kai-anywhere/eu-2' found")
 if name == "us-1":
     sys.exit("warning: old\\nerror: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions")
@@ -254,10 +254,17 @@ else:
 
 
 @pytest.fixture
-def _pulumi(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def project() -> str:
+    """The project that has the states."""
+    return "kai-anywhere"
+
+
+@pytest.fixture
+def _pulumi(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, project: str) -> None:
     """A program in the place of pulumi, which has a state of each kind."""
     program = tmp_path_factory.mktemp("bin") / "pulumi"
-    program.write_text(PULUMI.format(python=sys.executable, history=HISTORY, export=EXPORT), encoding="utf-8")
+    text = PULUMI.format(python=sys.executable, history=HISTORY, export=EXPORT, project=project)
+    program.write_text(text, encoding="utf-8")
     program.chmod(program.stat().st_mode | stat.S_IEXEC)
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.setattr(toolchain, "environment", lambda _programs: {"PATH": str(program.parent)})
@@ -364,6 +371,27 @@ def test_a_site_with_wrong_settings_is_read_all_the_same(folder: Path) -> None:
     (folder / "Pulumi.eu-2.yaml").write_text("config: {kai-anywhere:settings: {}}", encoding="utf-8")
     done = _run("status", "eu-2", "--folder", folder)
     assert "never" in done.stdout
+
+
+@pytest.mark.usefixtures("_pulumi")
+@pytest.mark.parametrize("project", ["fleet"])
+def test_the_states_are_those_of_the_folders_own_project(folder: Path, project: str) -> None:
+    (folder / "Pulumi.yaml").write_text(f"name: {project}\nruntime: yaml\n", encoding="utf-8")
+    done = _run("status", "berlin", "--folder", folder)
+    assert "11112222" in done.stdout, done.output
+
+
+@pytest.mark.usefixtures("_pulumi")
+def test_a_simulator_of_this_checkout_is_no_site_of_another_folder(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulators = tmp_path_factory.mktemp("simulators")
+    (simulators / "berlin" / "state").mkdir(parents=True)
+    monkeypatch.setattr(states, "folder", lambda stack: simulators / stack)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    done = _run("status", "berlin", "--folder", folder)
+    assert "11112222" in done.stdout, done.output
+    assert "(simulator)" not in done.stdout
 
 
 def test_a_site_that_is_not_there_names_those_that_are(folder: Path) -> None:
