@@ -3,6 +3,7 @@
 Pulumi reads with go-yaml v3, PyYAML knows YAML 1.1: there `no` is false, `10:00` is 600, and `2026-01-15` is a date.
 """
 
+import json
 import re
 from contextlib import suppress
 from math import isfinite
@@ -43,6 +44,12 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.YAMLError(f"key '{key.value}' stands {where}: remove one")
             lines[str(key.value)] = line
         return node
+
+    @override
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """A mapping with texts for keys, as in JSON: a node may be called 10."""
+        mapping = super().construct_mapping(node, deep)
+        return {key if isinstance(key, str) else json.dumps(key): value for key, value in mapping.items()}
 
     def number(self, node: yaml.ScalarNode) -> int | float | str:
         """A number; one that is too large for a computer's own is a text, as for Pulumi."""

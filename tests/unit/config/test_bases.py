@@ -60,6 +60,20 @@ def test_mappings_are_merged_and_lists_are_replaced() -> None:
     assert base["a"] == {"x": 1, "y": [1, 2]}, "a base is not touched"
 
 
+def test_a_name_of_digits_is_the_same_in_both_files(site: Path) -> None:
+    nodes = "{10: {gpu_memory_mib: 4000, gpu_count: 2}, 11: {gpu_memory_mib: 4000}}"
+    text = f"config: {{kai-anywhere:settings: {{platform: {{tegra_nodes: {nodes}}}}}}}"
+    (site / JETSON).write_text(text, encoding="utf-8")
+    # As Pulumi hands it to the program, in JSON.
+    whole = _read(site, {"platform": {"tegra_nodes": {"10": {"gpu_memory_mib": 5000}}}})
+    assert whole.merged["platform"]["tegra_nodes"]["10"] == {"gpu_memory_mib": 5000, "gpu_count": 2}
+    assert {key[-2:]: file for key, _, file in whole.values()} == {
+        ("10", "gpu_memory_mib"): "Pulumi.berlin.yaml",
+        ("10", "gpu_count"): JETSON,
+        ("11", "gpu_memory_mib"): JETSON,
+    }
+
+
 def test_an_empty_key_is_a_mistake_with_a_base_too_and_removes_nothing(site: Path) -> None:
     with pytest.raises(StackConfigError, match=r"settings\.kai\n    file:    Pulumi\.berlin\.yaml\n.*: empty"):
         _parsed(_read(site, {"kai": None}))

@@ -42,6 +42,12 @@ def test_what_an_anchor_brings_is_no_second_key() -> None:
     assert load_yaml(text) == {"a": {"b": {"x": 2}}, "d": {"x": 3}}
 
 
+def test_keys_are_texts() -> None:
+    assert load_yaml("a: {10: 1, 0x10: 2, true: 3, 1.50: 4, b: 5}") == {
+        "a": {"10": 1, "16": 2, "true": 3, "1.5": 4, "b": 5}
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
