@@ -19,8 +19,8 @@ from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kubernetes import this_stack
 from components.own_provider import is_found
 from components.stack_state import read_stack_state
-from config.bases import from_folder, inherited
-from config.stack import BASE_KEY, SETTINGS_KEY, StackSettings, parse_settings, secret_in_settings
+from config.bases import PROJECT, from_folder, inherited
+from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError, StackSettings, parse_settings, secret_in_settings
 
 
 def plain_keys(namespace: str | None = None) -> list[str]:
@@ -38,12 +38,18 @@ def settings_of_file(file: str, namespace: str | None = None) -> tuple[str | Non
         namespace: that of the keys; by default the project's own.
 
     Raises:
-        StackConfigError: if a part of the settings is a secret.
+        StackConfigError: if a part of the settings is a secret, or the project has another name than they go by.
     """
     if is_config_secret(f"{namespace or pulumi.get_project()}:{SETTINGS_KEY}"):
         raise secret_in_settings(file)
     config = pulumi.Config(namespace)
-    return config.get(SETTINGS_KEY), config.get(BASE_KEY)
+    settings = config.get(SETTINGS_KEY)
+    if settings is None and pulumi.Config(PROJECT).get(SETTINGS_KEY) is not None:
+        raise StackConfigError(
+            f"{file} has {PROJECT}:{SETTINGS_KEY}, and the project is called '{config.name}' in Pulumi.yaml. Nothing "
+            f"was changed.\nSettings, secrets and state go by the project's name: write `name: {PROJECT}` there."
+        )
+    return settings, config.get(BASE_KEY)
 
 
 def _top_level_keys(file: Path) -> list[str]:
