@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from config.reservation import Privilege
 from manifests.gpu_operator import RELEASE as GPU_OPERATOR
 from manifests.kai import RELEASE as KAI
-from manifests.node_labels import DEVICE_PLUGIN_CONFIG, GPU_MEMORY, KAI_NODE_POOL, TIME_SLICING_POOL
+from manifests.node_labels import (
+    DEVICE_PLUGIN_CONFIG,
+    GPU_COUNT,
+    GPU_MEMORY,
+    KAI_NODE_POOL,
+    OPERAND_SWITCH,
+    PLATFORM,
+    TIME_SLICING_POOL,
+)
 from manifests.wording import first_of
 from operations.engine_events import Record, Step
 from operations.pull_request import markdown
@@ -62,6 +70,8 @@ def sentences(record: Record, redactor: Redactor) -> list[str]:
     parts: tuple[Callable[[], Iterable[str]], ...] = (
         lambda: _privilege(changes, kept, code),
         lambda: _memory(changes, code),
+        lambda: _count(changes, code),
+        lambda: _toolkit(changes, code),
         lambda: _sharing(changes, code),
         lambda: _queues(changes, code),
         lambda: _versions(changes, code),
@@ -121,6 +131,26 @@ def _memory(changes: Iterable[_Change], code: Callable[[object], str]) -> Iterab
             sentence = f"KAI may share {code(new)} MiB of each GPU{was}"
         nodes.setdefault(sentence, []).append(node)
     return [f"{_nodes(listed, code)}: {sentence}." for sentence, listed in nodes.items()]
+
+
+def _count(changes: Iterable[_Change], code: Callable[[object], str]) -> Iterable[str]:
+    nodes: dict[str, list[str]] = {}
+    for node, old, new in _labels(changes, GPU_COUNT):
+        # Of a node that comes or goes, the sentence about its memory is enough.
+        if old is not None and new is not None:
+            nodes.setdefault(f"KAI counts {code(new)} GPUs there instead of {code(old)}", []).append(node)
+    return [f"{_nodes(listed, code)}: {sentence}." for sentence, listed in nodes.items()]
+
+
+def _toolkit(changes: Sequence[_Change], code: Callable[[object], str]) -> Iterable[str]:
+    come_or_go = {node for node, _, _ in _labels(changes, PLATFORM)}
+    nodes: dict[bool, list[str]] = {}
+    for node, _, new in _labels(changes, f"{OPERAND_SWITCH}container-toolkit"):
+        if node not in come_or_go:
+            nodes.setdefault(new is None, []).append(node)
+    for operators, listed in nodes.items():
+        move = "comes, and may restart containerd there" if operators else "goes"
+        yield f"{_nodes(listed, code)}: the GPU Operator's container toolkit {move}."
 
 
 def _sharing(changes: Sequence[_Change], code: Callable[[object], str]) -> Iterable[str]:

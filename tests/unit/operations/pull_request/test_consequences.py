@@ -81,6 +81,19 @@ def test_a_nodes_memory_is_told_with_what_it_was() -> None:
     ]
 
 
+def test_another_number_of_gpus_is_told() -> None:
+    after = changed(stacks.jetson(), "platform.tegra_nodes.jetson-1.gpu_count", 2)
+    assert "Node `jetson-1`: KAI counts `2` GPUs there instead of `1`." in _said(stacks.jetson(), after)
+
+
+def test_who_owns_the_container_toolkit_of_a_jetson_is_told() -> None:
+    after = changed(stacks.jetson(), "platform.container_toolkit", "operator")
+    comes = "Node `jetson-1`: the GPU Operator's container toolkit comes, and may restart containerd there."
+    goes = "Node `jetson-1`: the GPU Operator's container toolkit goes."
+    assert (_said(stacks.jetson(), after), _said(after, stacks.jetson())) == ([comes], [goes])
+    assert not any("container toolkit" in said for said in _said(None, stacks.jetson()) + _said(stacks.jetson(), None))
+
+
 def test_a_node_that_goes_is_told() -> None:
     more = {"jetson-1": {"gpu_memory_mib": 122880}, "jetson-9": {"gpu_memory_mib": 4096}}
     before = changed(stacks.jetson(), "platform.tegra_nodes", more)
