@@ -180,8 +180,12 @@ def _judged(changes: Changes, read: report.Report, stack: str) -> Verified:
     from operations.pull_request import base_pack  # noqa: PLC0415
 
     resources = read.resources()
+    file = ROOT / f"Pulumi.{stack}.yaml"
+    if not file.exists():
+        why = f"the base branch has no stack `{stack}` yet, and so no settings that say what may have privilege"
+        return Verified(changes, None, why)
     try:
-        findings = base_pack.findings(resources, raw_settings(ROOT / f"Pulumi.{stack}.yaml"))
+        findings = base_pack.findings(resources, raw_settings(file))
     except (base_pack.NotJudgedError, OperationError) as error:
         return Verified(changes, None, str(error))
     return Verified(changes, findings, resources=len(resources))

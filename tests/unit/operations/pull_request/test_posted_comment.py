@@ -310,6 +310,13 @@ class TestThePostCommand:
         assert f"commit `{HEAD}`" in own
         assert "blocks" not in theirs
 
+    def test_a_stack_that_the_pull_request_brings_is_told_as_that(self, server: GitHubServer, tmp_path: Path) -> None:
+        events = parse_events(lines(step("create", "web", type_=POD, new=PRIVILEGED), summary(create=1)))[0]
+        report.write(tmp_path / "preview.json", "berlin", 0, events, Redactor())
+        own, _ = _parts(self._post(tmp_path, server, "--stack", "berlin"))
+        assert "judged nothing: the base branch has no stack `berlin` yet" in own
+        assert "STACK=name" not in own
+
     @pytest.mark.parametrize("content", [None, "<!-- kai-anywhere:preview:jetson -->\n# Approved by @admin", "{}"])
     def test_an_older_comment_never_stays_where_the_report_is_no_good(
         self, server: GitHubServer, tmp_path: Path, content: str | None
