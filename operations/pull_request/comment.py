@@ -133,23 +133,24 @@ def preview_body(
 
 
 def drift_issue(record: Record, occasion: Occasion, redactor: Redactor) -> str:
-    """Drift: what was changed outside of Pulumi, and what the next `up` would do about it."""
-    drifted = _many(len(record.drifted), "resource")
-    head = (
-        f"{marker('drift', occasion.stack)}\n### {markdown.code(occasion.stack)}: {drifted} changed outside of Pulumi\n"
-    )
+    """Drift: what was changed outside of Pulumi, and what an `up` that asks the cluster would do about it."""
+    found = bool(record.drifted or record.steps)
+    what = f"{_many(len(record.drifted), 'resource')} changed outside of Pulumi" if found else "the check failed"
+    head = f"{marker('drift', occasion.stack)}\n### {markdown.code(occasion.stack)}: {what}\n"
     if not record.complete:
         head += "\n**The check did not come to its end: what stands here is incomplete.**\n"
     head += (
-        "\nThe cluster is not as the program says. `pulumi up` makes it so again; if the change was meant, say it in "
-        "the stack file instead. docs/teams.md tells how.\n"
+        "\nThe cluster is not as the program says. `pulumi up --refresh` makes it so again; if the change was meant, "
+        "say it in the stack file instead. docs/teams.md tells how.\n"
+        if found
+        else "\nNo change was found outside of Pulumi, and the check failed for what stands below.\n"
     )
     sections = (
         _errors(record, redactor),
         _findings(record, redactor),
         _changes("Changed outside of Pulumi", [_as_found(step) for step in record.drifted], redactor),
         _values("Remembered (-) and found (+)", record.drifted, drift, redactor),
-        _changes("What the next up would do", record.steps, redactor),
+        _changes("What up with --refresh would do", record.steps, redactor),
         _values("Values", record.steps, differences, redactor),
         _warnings(record, redactor),
     )

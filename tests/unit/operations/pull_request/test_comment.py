@@ -98,6 +98,14 @@ def test_a_drift_issue_tells_what_was_changed_outside_of_pulumi() -> None:
     assert text.startswith(f"{marker('drift', 'jetson')}\n### `jetson`: 2 resources changed outside of Pulumi\n")
     assert "- spec.replicas: 1\n+ spec.replicas: 9" in text
     assert "- `delete` `kubernetes:apps/v1:Deployment` `gone`" in text
+    assert "`pulumi up --refresh` makes it so again" in text, "without a look at the cluster, up finds nothing to do"
+
+
+def test_a_check_that_failed_claims_no_drift() -> None:
+    text = drift_issue(record(diagnostic("the cluster is not ready"), summary()), OCCASION, Redactor())
+    assert text.startswith(f"{marker('drift', 'jetson')}\n### `jetson`: the check failed\n")
+    assert "the cluster is not ready" in text
+    assert "not as the program says" not in text
 
 
 def test_what_does_not_fit_is_counted() -> None:
