@@ -251,8 +251,9 @@ def test_a_list_that_can_t_be_made_fails_the_job(job: Job) -> None:
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is on GitHub's machines, and not here")
 def test_every_stack_gets_its_comment_also_after_one_that_fails(job: Job) -> None:
     _program(job, 'echo "$*"; case "$*" in *"--stack bad"*) exit 1;; esac')
-    (job.folder / "review").mkdir()
-    (job.folder / "review" / "skipped-test").mkdir()
+    (job.folder / "review" / "preview-prod").mkdir(parents=True)
+    (job.folder / "review" / "preview-test").mkdir()
+    (job.folder / "review" / "preview-test" / "skipped").touch()
     comment = script(jobs("preview")["comment"], "Comment")
     done = job.run(comment, STACKS='["bad", "prod", "test"]', PULL_REQUEST="7", HEAD="c0ffee", FOLDER="clusters")
     assert done.returncode == 1

@@ -263,15 +263,27 @@ def test_what_one_job_leaves_for_the_other_is_events_and_no_text_to_post() -> No
     assert events["with"]["name"] == "preview-${{ matrix.stack }}"
     assert events["if"] == "${{ !cancelled() && steps.credentials.outputs.configured == 'true' }}"
     # Where it is left, nothing of the pull request has run.
-    assert skipped["with"]["name"] == "skipped-${{ matrix.stack }}"
+    assert skipped["with"]["path"] == "${{ runner.temp }}/skipped"
     assert skipped["if"] == "${{ !cancelled() && steps.credentials.outputs.configured == 'false' }}"
     download = _step(comment, "actions/download-artifact")
-    assert download["with"] == {"pattern": "{preview,skipped}-*", "path": "review"}
+    assert download["with"] == {"pattern": "preview-*", "path": "review"}
     # Into a folder of its own: nothing of the base branch's code can be overwritten.
     assert not (ROOT / "review" / "__init__.py").exists()
     assert download["continue-on-error"] is True
     order = [step.get("uses", step.get("name", "")) for step in steps(comment)]
     assert order.index("./program/.github/actions/setup") < order.index(download["uses"]) < order.index("Comment")
+
+
+@pytest.mark.parametrize("name", ["preview", "release", "rollout-wave"])
+def test_of_two_attempts_of_a_run_the_last_one_holds(name: str) -> None:
+    uploads = [
+        step["with"]
+        for job in jobs(name).values()
+        for step in steps(job)
+        if step.get("uses", "").startswith("actions/upload-artifact@")
+    ]
+    assert all(upload["overwrite"] is True for upload in uploads), "else GitHub refuses the second of a name"
+    assert len({upload["name"] for upload in uploads}) == 1, "a preview in place of one that was skipped, too"
 
 
 def test_the_job_that_posts_can_reach_neither_state_nor_cluster() -> None:
