@@ -104,10 +104,10 @@ def content_of(text: str, file: str) -> dict[str, Any]:
 
 
 def check_project(file: Path) -> None:
-    """Whether pulumi reads the stack files beside a Pulumi.yaml, as everything here does.
+    """Whether pulumi reads the stack files beside a Pulumi.yaml, as everything here does, and nothing else.
 
     Raises:
-        OperationError: if it would read others, or the file can't be read.
+        OperationError: if it would read others, the file has settings of its own, or it can't be read.
     """
     content = _project(file)
     # A text as `config` is the older word for the same (3.259).
@@ -117,6 +117,16 @@ def check_project(file: Path) -> None:
             f"{file} says `{key}: {content[key]}`: pulumi would read stack files there that no preview's list and no "
             "policy has read. Remove the line, and keep the files Pulumi.<stack>.yaml beside Pulumi.yaml."
         )
+    config = content.get("config")
+    for key, said in config.items() if isinstance(config, dict) else ():
+        # Pulumi takes a key without a prefix for the project's own.
+        own = key if ":" in key else f"{content.get('name')}:{key}"
+        given = not isinstance(said, dict) or "value" in said or "default" in said
+        if given and own in {_KEY, _BASE}:
+            raise OperationError(
+                f"{file} gives `{key}` a value for every stack, which pulumi takes and no preview's list and no policy "
+                "has read. Say it in each file Pulumi.<stack>.yaml; what they share can stand in a base."
+            )
 
 
 def project_of(folder: Path) -> str:

@@ -12,7 +12,7 @@ from config.reference import Setting, UnknownSettingError, find, inside, setting
 from operations.exit_status import ExitStatus
 from operations.options import stack_name
 from operations.settings.page import anchor
-from operations.stack_file import read_layers, read_settings
+from operations.stack_file import check_project, read_layers, read_settings
 from operations.target import ROOT
 
 app = typer.Typer(name="settings", no_args_is_help=True, help="Look settings up: type, default, and what they are for.")
@@ -65,6 +65,8 @@ def show(
 ) -> None:
     """Print a stack's settings as they are in force, each with the file in which it stands."""
     file = (folder or ROOT) / f"Pulumi.{stack}.yaml"
+    if (project := file.parent / "Pulumi.yaml").is_file():
+        check_project(project)
     layers = read_layers(file)
     in_force = read_settings(file).model_dump(mode="json")
     entries = [Said(key=text_of_key(key), value=value, file=place) for key, value, place in layers.values()]

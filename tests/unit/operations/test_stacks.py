@@ -83,8 +83,27 @@ def test_a_project_whose_stack_files_are_elsewhere_is_refused(repository: Path, 
 
 def test_a_projects_own_configuration_is_no_folder(repository: Path) -> None:
     project = repository / "clusters" / "Pulumi.yaml"
-    project.write_text("name: x\nruntime: yaml\nconfig: {kai-anywhere:base: {value: a}}\n", encoding="utf-8")
+    said = "{kai-anywhere:other: {value: a}, aws:region: eu, base: {value: a}, kai-anywhere:settings: {type: object}}"
+    project.write_text(f"name: x\nruntime: yaml\nconfig: {said}\n", encoding="utf-8")
     assert listed(repository / "clusters") == NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "said"),
+    [
+        ("kai-anywhere", "kai-anywhere:base", "bases/jetson.yaml"),
+        ("kai-anywhere", "base", {"value": "bases/jetson.yaml"}),
+        ("fleet", "kai-anywhere:base", {"type": "string", "default": "bases/jetson.yaml"}),
+        ("kai-anywhere", "settings", {"type": "object", "value": {}}),
+    ],
+)
+def test_what_a_project_says_for_every_stack_is_refused_since_no_check_reads_it(
+    repository: Path, name: str, key: str, said: object
+) -> None:
+    project = repository / "clusters" / "Pulumi.yaml"
+    project.write_text(json.dumps({"name": name, "runtime": "yaml", "config": {key: said}}), encoding="utf-8")
+    with pytest.raises(OperationError, match=f"gives `{key}` a value for every stack, which pulumi takes"):
+        listed(repository / "clusters")
 
 
 @pytest.mark.parametrize("content", [b"a: [", b"\xff"])
