@@ -125,7 +125,9 @@ def post(  # noqa: PLR0913 - all by name
             body = _read(out / "issue.md", marker("drift", stack))
             typer.echo(github.put_issue(f"Drift: the cluster is not as stack {stack} says", body))
         elif not (out / _IN_STEP).exists():
-            raise OperationError(f"There is nothing to post in {out}: `python -m operations drift` was interrupted.")
+            raise OperationError(
+                f"There is nothing to post in {out}: `kai-anywhere drift` did not come to its end. It said why."
+            )
         else:
             typer.echo(github.close_issue(marker("drift", stack)) or "No issue of drift is open.")
     except GitHubError as error:

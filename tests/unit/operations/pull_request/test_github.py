@@ -157,7 +157,7 @@ class TestThePostCommand:
 
     def test_a_check_that_did_not_end_closes_nothing(self, server: GitHubServer, tmp_path: Path) -> None:
         server.add(f"{marker('drift', 'jetson')}\nx")
-        with pytest.raises(OperationError, match="was interrupted"):
+        with pytest.raises(OperationError, match="did not come to its end"):
             self._post(tmp_path)
         assert server.posts[0]["state"] == "open"
 
