@@ -109,6 +109,12 @@ def check_project(file: Path) -> None:
     Raises:
         OperationError: if it would read others, the file has settings of its own, or it can't be read.
     """
+    if (first := file.with_suffix(".json")).exists():
+        # It takes the stacks' files for .json too, and runs the program of Pulumi.yaml all the same (3.259).
+        raise OperationError(
+            f"{first} stands beside Pulumi.yaml: pulumi would read stack files Pulumi.<stack>.json, which no preview's "
+            "list and no policy has read. Remove it."
+        )
     content = _project(file)
     # A text as `config` is the older word for the same (3.259).
     key = "config" if isinstance(content.get("config"), str) else "stackConfigDir"

@@ -106,6 +106,14 @@ def test_what_a_project_says_for_every_stack_is_refused_since_no_check_reads_it(
         listed(repository / "clusters")
 
 
+def test_a_second_project_as_json_is_refused_since_pulumi_prefers_it(repository: Path) -> None:
+    folder = repository / "clusters"
+    (folder / "Pulumi.yaml").write_text("name: x\nruntime: yaml\n", encoding="utf-8")
+    (folder / "Pulumi.json").write_text('{"name": "x", "runtime": "yaml"}', encoding="utf-8")
+    with pytest.raises(OperationError, match=r"Pulumi\.json stands beside Pulumi\.yaml: pulumi would read stack files"):
+        listed(folder)
+
+
 @pytest.mark.parametrize("content", [b"a: [", b"\xff"])
 def test_a_project_that_can_t_be_read_is_named(repository: Path, content: bytes) -> None:
     (repository / "clusters" / "Pulumi.yaml").write_bytes(content)
