@@ -12,6 +12,8 @@ from operations.target import Target
 
 _TIMEOUT_SECONDS = 1800
 _LOG = "events.jsonl"
+_NO_SUCH_STACK = 6
+"""Pulumi's exit status where the backend has no stack of the name (pkg/cmd/pulumi/cmd/exit_codes.go, 3.259)."""
 _DRIFT = ("--refresh", "--expect-no-changes")
 
 
@@ -24,7 +26,7 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
         refresh: ask the cluster for what changed outside of Pulumi, and take any change for a failure.
 
     Raises:
-        OperationError: if the preview does not end, or pulumi wrote no event log.
+        OperationError: if the preview does not end, the backend has no such stack, or pulumi wrote no event log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / _LOG
@@ -37,6 +39,12 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
         status = watched(command, environment, timeout_seconds=_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise OperationError(f"pulumi preview timed out after {_TIMEOUT_SECONDS} s. Its output is above.") from error
+    if not log.exists() and status == _NO_SUCH_STACK:
+        raise OperationError(
+            f"The backend has no stack '{target.stack}' yet, so there is no preview of it. Make it there, once: pulumi "
+            f"stack init {target.stack}, with your secrets provider (docs/teams.md, State and secrets). Then run this "
+            "again."
+        )
     if not log.exists():
         raise OperationError(f"pulumi preview wrote no event log (status {status}); the reason is above.")
     return status, record_of(events(folder))
