@@ -21,6 +21,7 @@ from cluster.ownership.deployed_state import STACK, DeployedState
 from cluster.ownership.giving_back import DESTROYS
 from cluster.preflight.run import another_cluster, where
 from operations.errors import OperationError
+from operations.stack_file import read_stack_file
 from operations.target import Target
 
 _ENCRYPTED = (
@@ -203,6 +204,29 @@ def select_stack(target: Target) -> None:
             + (_ENCRYPTED if "passphrase" in result.stderr else "Log in to a backend first: pulumi login --local")
         )
     _free(target)
+
+
+def check_protection(target: Target) -> None:
+    """Refuse to make a stack whose secrets an empty passphrase would protect.
+
+    In a job PULUMI_CONFIG_PASSPHRASE is an empty text where there is no such secret.
+
+    Raises:
+        OperationError: if the backend has no such stack, and nothing says what is to encrypt its secrets.
+    """
+    environment = target.environment
+    empty = environment.get("PULUMI_CONFIG_PASSPHRASE") == "" and not environment.get("PULUMI_CONFIG_PASSPHRASE_FILE")
+    if target.simulated or not empty:
+        return
+    if "secretsprovider" in read_stack_file(target.project / f"Pulumi.{target.stack}.yaml"):
+        return
+    if "no stack named" in _ask(target, "stack", "select", target.stack).stderr:
+        raise OperationError(
+            f"The backend has no stack '{target.stack}', and PULUMI_CONFIG_PASSPHRASE is empty: it would be made with "
+            "secrets that nothing protects. Nothing was changed.\n"
+            f"Make it once, with a key or a passphrase: pulumi stack init {target.stack} (docs/teams.md, State and "
+            "secrets). Commit what it writes into the stack's file."
+        )
 
 
 def _free(target: Target) -> None:

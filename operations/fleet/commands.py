@@ -79,6 +79,7 @@ def update(
     file = out / f"{site}.json"
     file.write_text(_Result(site=site, outcome=Outcome.FAILED).model_dump_json(), encoding="utf-8")
     with open_target(site) as target:
+        engine.check_protection(target)
         engine.up(target, "--yes", "--skip-preview", "--non-interactive")
     file.write_text(_Result(site=site, outcome=Outcome.UPDATED).model_dump_json(), encoding="utf-8")
     typer.echo(f"Site '{site}' is updated.")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterUnreachableError
-from operations.engine import destroy, pulumi, select_stack, up
+from operations.engine import check_protection, destroy, pulumi, select_stack, up
 from operations.errors import OperationError
 from operations.target import Target
 from testbed.stacks import Json, changed, jetson, parse
@@ -75,6 +75,40 @@ def test_a_stack_that_can_not_be_opened_has_the_remedy_of_its_cause(
     assert said in lines[0]
     assert remedy in lines[1]
     assert len(lines) == 2, "one remedy, not both"
+
+
+@pytest.mark.parametrize(
+    ("environment", "file", "there", "refused"),
+    [
+        ({"PULUMI_CONFIG_PASSPHRASE": ""}, {}, False, True),
+        ({"PULUMI_CONFIG_PASSPHRASE": ""}, {}, True, False),
+        ({"PULUMI_CONFIG_PASSPHRASE": ""}, {"secretsprovider": "awskms://alias/a?region=b"}, False, False),
+        ({"PULUMI_CONFIG_PASSPHRASE": "", "PULUMI_CONFIG_PASSPHRASE_FILE": "/f"}, {}, False, False),
+        ({"PULUMI_CONFIG_PASSPHRASE": "long"}, {}, False, False),
+        ({}, {}, False, False),
+    ],
+)
+def test_no_stack_is_made_whose_secrets_an_empty_passphrase_protects(
+    tmp_path: Path,
+    environment: dict[str, str],
+    file: Json,
+    *,
+    there: bool,
+    refused: bool,
+) -> None:
+    program = tmp_path / "pulumi"
+    answer = "" if there else "echo \"error: no stack named 'berlin' found\" >&2; exit 6"
+    program.write_text(f"#!/bin/sh\n{answer}\n", encoding="utf-8")
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/bin"} | environment
+    content = {"config": {"kai-anywhere:settings": jetson()}} | file
+    (tmp_path / "Pulumi.berlin.yaml").write_text(json.dumps(content), encoding="utf-8")
+    target = Target("berlin", parse(jetson()), tmp_path, environment, ())
+    if not refused:
+        check_protection(target)
+        return
+    with pytest.raises(OperationError, match="secrets that nothing protects"):
+        check_protection(target)
 
 
 def test_ctrl_c_that_pulumi_took_as_a_key_is_an_interrupt_and_no_failure(
