@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from manifests import every_object
+from manifests.gvirtus import backends
 from manifests.ownership import key
 from testbed.stacks import changed, parse
 from tests.support.api_server import node
@@ -334,8 +335,17 @@ def backend_pod(reason: str, code: int) -> Break:
     """The pod of a remote GPU's backend, whose container ended once and was restarted."""
     ended = {"terminated": {"reason": reason, "exitCode": code, "finishedAt": "2026-11-20T08:15:00Z"}}
     status = {"name": "backend", "ready": True, "restartCount": 2, "state": {"running": {}}, "lastState": ended}
-    labels = {"gvirtus.io/backend": "gpu-a"}
-    return one_more(pod("gpu-a-1", "gvirtus-system", node="x86-1", labels=labels, containerStatuses=[status]))
+
+    def change(world: World) -> None:
+        settings = parse(world.settings or {})
+        assert settings.gvirtus is not None
+        template = backends.deployment(settings, settings.gvirtus, "gpu-a")["spec"]["template"]
+        made = pod("gpu-a-1", "gvirtus-system", node="x86-1", containerStatuses=[status], **template["metadata"])
+        # Its namespace takes no pod with less than the backend's own restrictions.
+        made["spec"] = template["spec"] | {"nodeName": "x86-1"}
+        world.lists["pods"].append(made)
+
+    return change
 
 
 def answers(**conditions: bool) -> Break:
