@@ -24,6 +24,8 @@ from operations.errors import OperationError
 from operations.stack_file import read_stack_file
 from operations.target import Target
 
+NO_SUCH_STACK = "no stack named"
+"""In pulumi's words where the backend has no stack of the name."""
 _ENCRYPTED = (
     "Give the stack's passphrase; for a new stack, choose one and keep it: export PULUMI_CONFIG_PASSPHRASE, or "
     "PULUMI_CONFIG_PASSPHRASE_FILE with the name of a file that holds it."
@@ -220,7 +222,7 @@ def check_protection(target: Target) -> None:
         return
     if "secretsprovider" in read_stack_file(target.project / f"Pulumi.{target.stack}.yaml"):
         return
-    if "no stack named" in _ask(target, "stack", "select", target.stack).stderr:
+    if NO_SUCH_STACK in _ask(target, "stack", "select", target.stack).stderr:
         raise OperationError(
             f"The backend has no stack '{target.stack}', and PULUMI_CONFIG_PASSPHRASE is empty: it would be made with "
             "secrets that nothing protects. Nothing was changed.\n"
@@ -251,7 +253,7 @@ def checkpoint(target: Target) -> Checkpoint:
         OperationError: if the state can't be read.
     """
     result = _ask(target, "stack", "export", "--stack", target.stack)
-    if "no stack named" in result.stderr:
+    if NO_SUCH_STACK in result.stderr:
         return Checkpoint()
     if result.returncode != 0:
         raise OperationError(

@@ -113,7 +113,7 @@ def check_project(file: Path) -> None:
         # It takes the stacks' files for .json too, and runs the program of Pulumi.yaml all the same (3.259).
         raise OperationError(
             f"{first} stands beside Pulumi.yaml: pulumi would read stack files Pulumi.<stack>.json, which no preview's "
-            "list and no policy has read. Remove it."
+            "list and no policy has read. Say all of it in Pulumi.yaml instead."
         )
     content = _project(file)
     # A text as `config` is the older word for the same (3.259).

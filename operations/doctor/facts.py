@@ -22,6 +22,8 @@ from operations.doctor.monitoring import Monitoring
 KAI_OPERATOR = "kai-operator"
 """KAI's operator's Deployment (KAI v0.17.0 deployments/kai-scheduler/templates/services)."""
 GPU_OPERATOR = "gpu-operator"
+NOT_ADMITTED = "UnexpectedAdmissionError"
+"""The reason of a pod that the kubelet refused: it was bound, and never got a device."""
 SETTLING = timedelta(seconds=60)
 """What is younger may still become what it should be: KAI waits 40 s for a reservation pod by default.
 

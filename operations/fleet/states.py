@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 import toolchain
 from config.stack import StackConfigError
-from operations.engine import Checkpoint, read_export
+from operations.engine import NO_SUCH_STACK, Checkpoint, read_export
 from operations.errors import OperationError
 from operations.fleet.report import HistoryEntry, Site, site_of
 from operations.stack_file import project_of, read_settings
@@ -100,7 +100,7 @@ def _ask(environment: Mapping[str, str], *arguments: str) -> str | None:
         )
     except subprocess.TimeoutExpired as error:
         raise OperationError(f"the backend did not answer in {_SECONDS} s") from error
-    if "no stack named" in done.stderr:
+    if NO_SUCH_STACK in done.stderr:
         return None
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("warning:")]

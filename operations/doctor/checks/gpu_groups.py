@@ -7,7 +7,7 @@ from cluster.access.answers import Pod
 from gpu_sharing.request import GPU_GROUP, gpu_groups
 from operations.doctor.check import Finding, Severity
 from operations.doctor.checks.reservation_pods import pod_finding, reservation_check
-from operations.doctor.facts import Facts, Source
+from operations.doctor.facts import NOT_ADMITTED, Facts, Source
 
 
 def _stale(facts: Facts) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def _ended(facts: Facts) -> Iterator[Finding]:
     for pod in facts.reservation_pods:
         group = pod.labels[GPU_GROUP]
         # What the kubelet refused has never held one (KA0509).
-        held = pod.ended and pod.reason != "UnexpectedAdmissionError" and group not in holding
+        held = pod.ended and pod.reason != NOT_ADMITTED and group not in holding
         if held and sharing[group]:
             yield pod_finding(
                 pod,

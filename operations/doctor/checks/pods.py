@@ -9,7 +9,7 @@ from cluster.pending import scheduler_says
 from manifests.node_labels import GPU_MEMORY
 from operations.doctor.check import SUPPRESS, Check, Finding, Severity, Subject, of_node, of_pod, of_queue
 from operations.doctor.checks.queues import queue_of
-from operations.doctor.facts import Facts, Source
+from operations.doctor.facts import NOT_ADMITTED, Facts, Source
 from operations.doctor.requests import asks_for_share, objection_to
 
 _NOT_SYNCED = "gpu memory count on the node was not synced"
@@ -71,7 +71,7 @@ def _claims(facts: Facts) -> Iterator[Finding]:
 def _unexpected(facts: Facts) -> Iterator[Finding]:
     ours = {id(pod) for pod in facts.reservation_pods}
     for pod in facts.snapshot.pods:
-        if pod.reason == "UnexpectedAdmissionError" and id(pod) not in ours:
+        if pod.reason == NOT_ADMITTED and id(pod) not in ours:
             yield _finding(
                 pod,
                 f"the kubelet of node '{pod.node}' refused pod {pod.namespace}/{pod.name}.",

@@ -10,7 +10,7 @@ from gpu_sharing.request import gpu_groups
 from manifests.reservation_index import WRITTEN_BY_KAI
 from operations.doctor.check import Check, Finding, Subject, of_group, of_node, of_pod
 from operations.doctor.checks.binding import UNBOUND
-from operations.doctor.facts import Facts, Source
+from operations.doctor.facts import NOT_ADMITTED, Facts, Source
 
 _LIBRARY = re.compile("ERROR_LIBRARY_NOT_FOUND")
 _DRIVER = re.compile("Driver Not Loaded|Insufficient Permissions|NVML: Unknown Error|found 0 devices, 1 was expected")
@@ -39,7 +39,7 @@ def _silent(facts: Facts) -> Iterator[tuple[Pod, str]]:
     for pod in facts.reservation_pods:
         if pod.annotations.get(WRITTEN_BY_KAI) or pod.deleted:
             continue
-        if pod.reason == "UnexpectedAdmissionError" or _pulls(pod) is not None:
+        if pod.reason == NOT_ADMITTED or _pulls(pod) is not None:
             continue
         states = [state for status in pod.statuses for state in status.state.values()]
         texts = [facts.logs.get(pod.name, ""), *(state.message for state in states), pod.message]
@@ -113,7 +113,7 @@ def _host_path(facts: Facts) -> Iterator[Finding]:
 
 def _unexpected(facts: Facts) -> Iterator[Finding]:
     for pod in facts.reservation_pods:
-        if pod.reason == "UnexpectedAdmissionError":
+        if pod.reason == NOT_ADMITTED:
             yield pod_finding(
                 pod,
                 f"the kubelet of node '{pod.node}' refused reservation pod {pod.name}.",
