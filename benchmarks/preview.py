@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import simulator
-from benchmarks.projects import Cost, empty, environment, full, pulumi
+from benchmarks.projects import Cost, constants, empty, environment, full, pulumi
 from benchmarks.result import Result, of_pairs, rounds, tell
 
 PREVIEW_GOAL = 1.2
@@ -34,6 +34,9 @@ def _measure(folder: Path) -> Iterator[Result]:
     everything = full(folder / "full", variables, control_plane.kubeconfig)
     for project in (everything, nothing):
         pulumi(project, variables, "up", "--yes", "--skip-preview")
+    ready = constants(folder / "constants", variables, everything)
+    # It would compare two things otherwise.
+    pulumi(ready, variables, "preview", "--expect-no-changes")
 
     def preview(project: Path) -> Cost:
         return pulumi(project, variables, "preview")
@@ -48,11 +51,17 @@ def _measure(folder: Path) -> Iterator[Result]:
         ("full stack", "empty program"),
         PREVIEW_GOAL,
     )
+    yield from _compare(
+        "Preview of the same resources as constants over an empty program",
+        lambda: preview(ready),
+        lambda: preview(nothing),
+        ("constants", "empty program"),
+    )
     yield from _compare("No-op up over a preview", up, lambda: preview(everything), ("up", "preview"), UP_GOAL)
 
 
 def _compare(
-    name: str, first: Callable[[], Cost], second: Callable[[], Cost], what: tuple[str, str], goal: float
+    name: str, first: Callable[[], Cost], second: Callable[[], Cost], what: tuple[str, str], goal: float | None = None
 ) -> Iterator[Result]:
     pairs = [(first(), second()) for _ in range(rounds(7, 2))]
     yield of_pairs(name, [(a.wall_s, b.wall_s) for a, b in pairs], what, goal=goal)

@@ -1,6 +1,7 @@
 """Pulumi projects on a simulator, and what one command of theirs costs."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -66,6 +67,18 @@ def full(folder: Path, variables: Mapping[str, str], kubeconfig: Path) -> Path:
     return project
 
 
+def constants(folder: Path, variables: Mapping[str, str], stack: Path) -> Path:
+    """The program of a stack that is up replaced by one that has all resources ready: it registers them."""
+    folder.mkdir()
+    project = _project(folder / "project", "kai-anywhere", folder)
+    state = output_of(["pulumi", "stack", "export", "--stack", "jetson", "--cwd", str(stack)], variables)
+    (folder / "state.json").write_text(state, encoding="utf-8")
+    shutil.copy(Path(__file__).with_name("constants_program.py"), folder / "__main__.py")
+    shutil.copy(stack / "Pulumi.jetson.yaml", project)
+    pulumi(project, variables, "stack", "select", "jetson")
+    return project
+
+
 def _project(folder: Path, name: str, program: Path) -> Path:
     folder.mkdir()
     runtime = {"name": "python", "options": {"virtualenv": sys.prefix}}
@@ -94,3 +107,11 @@ def run(command: list[str], variables: Mapping[str, str]) -> Cost:
     if process.returncode != 0:
         sys.exit(f"{' '.join(command[:2])} failed:\n{output}")
     return Cost(took, usage.ru_utime + usage.ru_stime)
+
+
+def output_of(command: list[str], variables: Mapping[str, str]) -> str:
+    """What a command writes; exits with its words where it fails."""
+    done = subprocess.run(command, check=False, env=dict(variables), capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command[:3])} failed:\n{done.stderr}")
+    return done.stdout
