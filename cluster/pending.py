@@ -66,6 +66,41 @@ def kubelet_says(pod: Pod) -> str:
     return _waits(pod.init_statuses) or _waits(pod.statuses)
 
 
+def kubectl_says(pod: Pod) -> str:
+    """A pod's state in a word, as kubectl's column STATUS has it (Kubernetes v1.36 printers.go, printPod).
+
+    The phase alone says Running of a pod whose container ends again and again.
+    """
+    if pod.deleted and not pod.ended:
+        return "Unknown" if pod.reason == "NodeLost" else "Terminating"
+    said = pod.reason or pod.phase or "Unknown"
+    if any(condition.reason == "SchedulingGated" for condition in pod.conditions):
+        said = "SchedulingGated"
+    sidecars = {container.name for container in pod.init_containers if container.restart_policy == "Always"}
+    for index, status in enumerate(pod.init_statuses):
+        end = status.state.get("terminated")
+        if (end is not None and end.exit_code == 0) or (status.name in sidecars and status.started):
+            continue
+        word = _word(status)
+        said = f"Init:{index}/{len(pod.init_containers)}" if word in {"", "PodInitializing"} else f"Init:{word}"
+        if pod.since("Initialized") is None:
+            return said
+        break
+    for status in reversed(pod.statuses):
+        said = _word(status) or said
+    if said == "Completed" and any(status.ready and "running" in status.state for status in pod.statuses):
+        return "NotReady" if pod.since("Ready") is None else "Running"
+    return said
+
+
+def _word(status: ContainerStatus) -> str:
+    """Why a container waits, or how it ended; empty where it runs."""
+    waiting, end = status.state.get("waiting"), status.state.get("terminated")
+    if waiting is not None and waiting.reason:
+        return waiting.reason
+    return "" if end is None else end.reason or f"ExitCode:{end.exit_code}"
+
+
 def _waits(statuses: Iterable[ContainerStatus]) -> str:
     for status in statuses:
         waiting = status.state.get("waiting")

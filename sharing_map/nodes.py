@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
 
 from cluster.access.answers import Node, Pod
-from cluster.pending import kubelet_says
+from cluster.pending import kubectl_says, kubelet_says
 from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, MigStrategy
 from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, FractionShare, MemoryShare, WholeGpus
@@ -192,6 +192,7 @@ def _reservation(pod: Pod) -> Reservation:
     return Reservation(
         name=pod.name,
         phase=Fact(value=pod.phase, proof=f"{pod_name(pod)} status.phase", since=pod.since("Ready") or pod.created),
+        kubectl_status=kubectl_says(pod),
         waits=kubelet_says(pod) or None,
         device=Fact(
             value=uuid or written_by_kai or None,
@@ -238,8 +239,8 @@ def _group_remarks(gpus: Sequence[Gpu]) -> Iterator[str]:
             yield f"GPU group {gpu.group} has no reservation pod: KAI's binder deletes its running pods."
         elif gpu.reservation.ended:
             yield (
-                f"The reservation pod {gpu.reservation.name} has ended ({gpu.reservation.phase.value}), and KAI makes "
-                f"no other: nothing holds the GPU of group {gpu.group}, and it may be given to somebody else."
+                f"The reservation pod {gpu.reservation.name} has ended ({gpu.reservation.kubectl_status}), and KAI "
+                f"makes no other: nothing holds the GPU of group {gpu.group}, and it may be given to somebody else."
             )
         elif gpu.reservation.device.value is None:
             yield f"The reservation pod {gpu.reservation.name} has not answered yet which GPU it has."

@@ -36,6 +36,9 @@ class Share(_Part):
     state: Fact[Literal["running", "starting", "binding", "ending"]] = Field(
         description="`binding`: KAI's scheduler has decided, its binder is at it. `ending`: the pod is being deleted."
     )
+    kubectl_status: str = Field(
+        description="What kubectl says of it, such as `CrashLoopBackOff` of a pod whose `state` is `running`."
+    )
     asks: Fact[str] = Field(description="What the pod asks for, in words.")
     mib: int | None = Field(description="MiB that it takes of each of its GPUs; null for other kinds of sharing.")
     gpus: float | None = Field(description="What its queue is charged, in GPUs; null where that is not known.")
@@ -47,6 +50,9 @@ class Reservation(_Part):
 
     name: str
     phase: Fact[str]
+    kubectl_status: str = Field(
+        description="What kubectl says of it, such as `CrashLoopBackOff` of a pod whose `phase` is `Running`."
+    )
     waits: str | None = Field(description="Why its container does not run, in the kubelet's words.")
     device: Fact[str | None] = Field(
         description="The GPU's UUID, as the pod told it; its index where only that is known; null: not answered yet."

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cluster.access.answers import Node, Pod
+from cluster.pending import kubectl_says
 from cluster.snapshot import NODES, PODS, BindRequest, Snapshot
 from gpu_sharing.arithmetic import charged_gpus, part_mib, portion, read_label, shared_mib
 from gpu_sharing.request import (
@@ -138,6 +139,7 @@ def share(user: User, shared: int | None) -> Share:
         name=user.pod.name,
         queue=user.queue,
         state=state(user),
+        kubectl_status=kubectl_says(user.pod),
         asks=asks(user),
         mib=mib_of(user.request, shared),
         gpus=charged(user.request, shared),

@@ -251,6 +251,8 @@ class ContainerStatus(Answer):
 
     name: str = ""
     ready: bool = False
+    started: bool | None = None
+    """Of a sidecar: whether what runs after it may begin."""
     restarts: int = Field(default=0, alias="restartCount")
     state: dict[str, ContainerState] = {}
     """By `waiting`, `running` or `terminated`; one of them."""

@@ -20,7 +20,10 @@ from operations.status.words import (
     known,
     missing,
     others,
+    runs,
     short_proof,
+    silent,
+    state,
     summary,
 )
 from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
@@ -266,12 +269,9 @@ def _group(gpu: Gpu, status: Status) -> Markup:
     if held is None:
         return joined(f"{group}, without a reservation pod.")
     if held.device.value is None:
-        waits = f" ({clean(held.waits)})" if held.waits else ""
-        return joined(
-            f"{group}: {held.name} is {clean(held.phase.value)}{waits} and has not answered yet: ",
-            _proof(held.device, status),
-        )
-    return joined(f"{group} is {device(held.device.value)}: ", _proof(held.device, status, whole=True))
+        return joined(f"{group}: {held.name} has not answered yet ({silent(held)}): ", _proof(held.device, status))
+    now = "" if runs(held) else f", and its reservation pod is {clean(held.kubectl_status)} now"
+    return joined(f"{group} is {device(held.device.value)}{now}: ", _proof(held.device, status, whole=True))
 
 
 def _others(node: NodeStatus, status: Status) -> Markup:
@@ -286,7 +286,7 @@ def _shares(caption: str, shares: Sequence[Share], status: Status) -> Markup:
             "tr",
             element("th", clean(f"{share.namespace}/{share.name}"), scope="row"),
             element("td", clean(share.asks.value), element("div", _proof(share.asks, status), class_="proof")),
-            element("td", share.state.value, element("div", _proof(share.state, status), class_="proof")),
+            element("td", state(share), element("div", _proof(share.state, status), class_="proof")),
             element("td", clean(share.queue or "none")),
         )
         for share in shares

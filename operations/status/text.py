@@ -17,7 +17,10 @@ from operations.status.words import (
     known,
     missing,
     others,
+    runs,
     short_proof,
+    silent,
+    state,
     summary,
 )
 from sharing_map.report import Fact, Gpu, NodeStatus, PendingPod, QueueStatus, Share, Status
@@ -137,9 +140,9 @@ def _device(gpu: Gpu, status: Status) -> str:
     if held is None:
         return "GPU not known, no reservation pod"
     if held.device.value is None:
-        why = f": {clean(held.waits)}" if held.waits else ""
-        return f"GPU not answered yet by {held.name} ({held.phase.value}{_since(held.phase, status)}{why})"
-    return f"{device(held.device.value)}, told by {held.name}{_since(held.device, status)}"
+        return f"GPU not answered yet by {held.name} ({silent(held, age(status.taken, held.phase.since))})"
+    now = "" if runs(held) else f", now {clean(held.kubectl_status)}"
+    return f"{device(held.device.value)}, told by {held.name}{_since(held.device, status)}{now}"
 
 
 def _shares(shares: Sequence[Share], status: Status, width: int) -> Iterator[Text]:
@@ -148,7 +151,9 @@ def _shares(shares: Sequence[Share], status: Status, width: int) -> Iterator[Tex
     name_width = min(_WIDEST_NAME, width // 3, max(map(cell_len, names), default=0))
     asks_width = min(_WIDEST_NAME, max((len(share.asks.value) for share in shares), default=0))
     for name, share in zip(names, shares, strict=True):
-        columns = f"{clean(share.asks.value):<{asks_width}}  {share.state.value}{_since(share.state, status)}"
+        # Since when a container ends again and again, nothing says.
+        since = _since(share.state, status) if (said := state(share)) == share.state.value else ""
+        columns = f"{clean(share.asks.value):<{asks_width}}  {said}{since}"
         queue = f", queue {clean(share.queue)}" if share.queue else ""
         yield _line(f"    {name:<{name_width}}  {columns}{queue}", (f"  ({short_proof(share.asks)})", "dim"))
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TypeVar
 
-from sharing_map.report import Fact, Gpu, NodeStatus, Status
+from sharing_map.report import Fact, Gpu, NodeStatus, Reservation, Share, Status
 
 _UNLIMITED = -1
+_WELL = "Running"
 
 T = TypeVar("T")
 
@@ -98,6 +99,25 @@ def gpus(value: float | None) -> str:
 def known(pods: int | None) -> str:
     """A number of pods; a dash where nobody knows it."""
     return "-" if pods is None else str(pods)
+
+
+def state(share: Share) -> str:
+    """How far a pod has come, and of one that has begun what kubectl says: its containers may end again and again."""
+    begun = share.state.value == "running" and share.kubectl_status != _WELL
+    return clean(share.kubectl_status) if begun else share.state.value
+
+
+def silent(held: Reservation, old: str = "") -> str:
+    """Why a reservation pod has not answered, as far as it is said, and how old it is."""
+    # Nothing says since when the containers of a pod that has begun are as they are.
+    since = f" {old}" if old and (runs(held) or held.phase.value == "Pending") else ""
+    why = (held.waits or "").removeprefix(held.kubectl_status).removeprefix(": ")
+    return clean(f"{held.kubectl_status}{since}{f': {why}' if why else ''}")
+
+
+def runs(held: Reservation) -> bool:
+    """Whether nothing is to be said of a reservation pod that has answered."""
+    return held.kubectl_status == _WELL
 
 
 def short_proof(fact: Fact[T]) -> str:

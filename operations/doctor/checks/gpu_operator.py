@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from cluster.pending import kubectl_says
 from cluster.preflight.findings import helm_puts_back
 from manifests.gpu_operator import RELEASE
 from manifests.node_labels import DEVICE_PLUGIN_CONFIG
@@ -104,7 +105,7 @@ def _plugin_not_ready(facts: Facts) -> Iterator[Finding]:
             continue
         pod = pods.get(node.name)
         seen = (
-            f"Pod {pod.namespace}/{pod.name}: {pod.phase}, not ready"
+            f"Pod {pod.namespace}/{pod.name}: {kubectl_says(pod)}, not ready"
             if pod
             else f"no pod of DaemonSet {plugin.namespace}/{plugin.name} is on {node.name}"
         )

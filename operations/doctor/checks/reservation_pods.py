@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import partial
 
 from cluster.access.answers import Pod
+from cluster.pending import kubectl_says
 from gpu_sharing.request import gpu_groups
 from manifests.reservation_index import WRITTEN_BY_KAI
 from operations.doctor.check import Check, Finding, Subject, of_group, of_node, of_pod
@@ -77,7 +78,7 @@ def _no_uuid(facts: Facts) -> Iterator[Finding]:
             last = output.splitlines()[-3:]
             yield pod_finding(
                 pod,
-                f"reservation pod {pod.name} on node '{pod.node}' does not say its GPU ({pod.phase or 'no phase'}).",
+                f"reservation pod {pod.name} on node '{pod.node}' does not say its GPU ({kubectl_says(pod)}).",
                 f"Pod {pod.namespace}/{pod.name}: no annotation {WRITTEN_BY_KAI}",
                 *(f"log: {line.strip()}" for line in last),
                 *facts.events_of("Pod", pod.namespace, pod.name),

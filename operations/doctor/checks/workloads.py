@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from cluster.access.answers import Pod
+from cluster.pending import kubectl_says
 from operations.doctor.check import Finding, Subject, of_deployment
 from operations.doctor.facts import DaemonSet, Deployment, Facts
 
@@ -85,7 +86,7 @@ def _evidence(facts: Facts, deployment: Deployment) -> Iterator[str]:
         if condition.status != "True" and condition.message:
             yield f"condition {condition.type}={condition.status}: {condition.message}"
     for pod in facts.pods_of(deployment)[:3]:
-        yield f"Pod {pod.namespace}/{pod.name}: {pod.phase or 'unknown'}{f' on {pod.node}' if pod.node else ''}"
+        yield f"Pod {pod.namespace}/{pod.name}: {kubectl_says(pod)}{f' on {pod.node}' if pod.node else ''}"
         yield from ends(pod)
         yield from facts.events_of("Pod", pod.namespace, pod.name)
 

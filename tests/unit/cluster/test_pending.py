@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from cluster.access.answers import ContainerStatus, Pod
-from cluster.pending import kubelet_says, said_of, scheduler_says
+from cluster.pending import kubectl_says, kubelet_says, said_of, scheduler_says
 from cluster.snapshot import BindRequest, PodGroup
 
 _UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -71,3 +73,42 @@ def test_on_its_node_a_pod_waits_in_the_kubelets_words_alone() -> None:
 def test_containers_that_run_say_nothing() -> None:
     assert kubelet_says(_pod(node="jetson-1")) == ""
     assert kubelet_says(_pod(node="jetson-1", waiting={"reason": "ContainerCreating"})) == "ContainerCreating"
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({}, "Running"),
+        ({"containerStatuses": [{"state": {"running": {}}, "ready": True}]}, "Running"),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}, "CrashLoopBackOff"),
+        ({"containerStatuses": [{"state": {"terminated": {"reason": "Error", "exitCode": 1}}}]}, "Error"),
+        ({"containerStatuses": [{"state": {"terminated": {"exitCode": 137}}}]}, "ExitCode:137"),
+        (
+            {
+                "containerStatuses": [
+                    {"state": {"terminated": {"reason": "Completed", "exitCode": 0}}},
+                    {"state": {"running": {}}, "ready": True},
+                ]
+            },
+            "NotReady",
+        ),
+        ({"initContainerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}, "Init:ErrImagePull"),
+        ({"initContainerStatuses": [{"name": "proxy", "started": True, "state": {"running": {}}}]}, "Running"),
+        ({"initContainerStatuses": [{"state": {"running": {}}}]}, "Init:0/1"),
+        ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
+        ({"phase": "Succeeded"}, "Succeeded"),
+        ({"phase": ""}, "Unknown"),
+        ({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}, "SchedulingGated"),
+    ],
+)
+def test_a_pod_is_called_what_kubectl_calls_it(status: dict[str, Any], said: str) -> None:
+    spec = {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]}
+    metadata = {"name": "a", "namespace": "robots"}
+    pod = Pod.model_validate({"metadata": metadata, "spec": spec, "status": {"phase": "Running"} | status})
+    assert kubectl_says(pod) == said
+
+
+def test_a_pod_that_is_being_deleted_is_terminating_unless_it_has_ended() -> None:
+    metadata = {"name": "a", "namespace": "robots", "deletionTimestamp": "2026-11-03T09:59:00Z"}
+    for status, said in (({"phase": "Running"}, "Terminating"), ({"phase": "Succeeded"}, "Succeeded")):
+        assert kubectl_says(Pod.model_validate({"metadata": metadata, "status": status})) == said

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from cluster.access.lists import Unseen
 from cluster.snapshot import NODES
+from operations.status.page import page
 from operations.status.text import bar, lines
 from operations.status.words import age
 from sharing_map.report import Gpu, Share, Status
@@ -52,6 +53,24 @@ def test_the_example_of_the_guide_is_what_is_printed() -> None:
     )
     [example] = [block.text for block in blocks(ROOT / "docs" / "status.md", "text")]
     assert _printed(status, 120) == example
+
+
+def test_a_pod_whose_container_ends_again_and_again_is_called_what_kubectl_calls_it() -> None:
+    held, told, user = reservation("g", uuid=None), reservation("h"), share("a", "g")
+    for crashes in (held, told, user):
+        waits = {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}
+        crashes["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": waits}}]
+    status = status_of(nodes=[gpu_node("jetson-1", gpus=2)], pods=[held, told, user, share("b", "h")])
+    printed = _printed(status, 120)
+    name = held["metadata"]["name"]
+    assert f"GPU not answered yet by {name} (CrashLoopBackOff: back-off 5m0s); group g" in printed
+    assert f"GPU-1111, told by {told['metadata']['name']} 2d, now CrashLoopBackOff; group h" in printed
+    assert "robots/a  30000 MiB  CrashLoopBackOff, queue robots" in printed
+    assert "robots/b  30000 MiB  running 2d, queue robots" in printed
+    html = page(status)
+    assert f"GPU group g: {name} has not answered yet (CrashLoopBackOff: back-off 5m0s): " in html
+    assert "GPU group h is GPU-1111, and its reservation pod is CrashLoopBackOff now: " in html
+    assert "<td>CrashLoopBackOff<div" in html
 
 
 def test_a_node_pool_stands_at_its_node_and_in_the_sum() -> None:
