@@ -21,7 +21,8 @@ def _stale(facts: Facts) -> Iterator[Finding]:
     requested = {group for request in facts.snapshot.bind_requests for group in request.groups}
     for pod in facts.reservation_pods:
         group = pod.labels[GPU_GROUP]
-        if group not in used | requested and not facts.is_young(pod) and not pod.deleted:
+        stays = not (pod.ended or pod.deleted or facts.is_young(pod))
+        if stays and group not in used | requested:
             yield pod_finding(
                 pod,
                 f"reservation pod {pod.name} holds a GPU of node '{pod.node}' for nobody.",

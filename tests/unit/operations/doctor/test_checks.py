@@ -120,6 +120,13 @@ def test_a_reservation_pod_is_judged_before_kai_deletes_it(
     assert named == ({code} if code else set())
 
 
+def test_a_reservation_pod_that_has_ended_holds_nothing_and_for_nobody(api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    do.reservation("left")(world)
+    world.one("pods", "gpu-reservation-2")["status"].update(phase="Failed", reason="Evicted")
+    assert fired(world.diagnosis(api, tmp_path)) == {}
+
+
 def test_nobody_is_told_to_remove_a_webhook_whose_server_is_only_switched_off(api: ApiServer, tmp_path: Path) -> None:
     world = world_of(jetson)
     do.answers(ready=False)(world)
