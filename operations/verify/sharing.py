@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cluster.access.answers import Pod
+from cluster.access.answers import Node, Pod
 from cluster.errors import ClusterUnreachableError
 from cluster.pending import said_of
 from cluster.snapshot import Snapshot, read_snapshot
@@ -65,11 +65,13 @@ def planned(snapshot: Snapshot, settings: StackSettings, node: str, queue: str) 
     Raises:
         OperationError: the nodes or pods could not be read.
     """
+    if why := next((_left_out(live) for live in snapshot.nodes if live.name == node), ""):
+        return why
     scene = scene_of_cluster(snapshot, settings, None)
     packing = place([machine.node for machine in scene.machines], _running(scene), (), scene.strategy)
     use = next((use for use in packing.nodes if use.node.name == node), None)
     if use is None:
-        return "KAI places no pod there: it is not Ready, cordoned, in another node pool, or has no memory label."
+        return "KAI places no pod there: it is in another node pool, or has no memory label."
     if use.node.shared_mib is None:
         return f"KAI places no pod with {GPU_MEMORY} there: the node has no label {MEMORY_LABEL}."
     free = max((gpu.free_mib for gpu in use.gpus if gpu.whole is None), default=0)
@@ -83,6 +85,15 @@ def planned(snapshot: Snapshot, settings: StackSettings, node: str, queue: str) 
     queue_says = next((why.text for why in refused if why.reason in _OF_QUEUES), "")
     hostname = next(machine.labels.get(_HOSTNAME, node) for machine in scene.machines if machine.node.name == node)
     return Trial(node, hostname, request, min(most, running + 1), min(most, running), queue_says)
+
+
+def _left_out(node: Node) -> str:
+    """Why nothing is tried on a node, though the pods tolerate every taint; empty for no reason."""
+    if node.unschedulable:
+        return f"left out: the node is cordoned. Once it is back: kubectl uncordon {node.name}."
+    if node.conditions.get("Ready", "True") != "True":
+        return "left out: the node is not Ready, so no pod starts there."
+    return ""
 
 
 def _running(scene: Scene) -> list[Workload]:

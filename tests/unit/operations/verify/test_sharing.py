@@ -106,6 +106,23 @@ def test_where_no_pod_would_run_nothing_is_shown_and_so_nothing_holds(
 
 
 @pytest.mark.parametrize(
+    ("spec", "ready", "says"),
+    [
+        ({"unschedulable": True}, "True", "left out: the node is cordoned. "),
+        ({}, "Unknown", "left out: the node is not Ready, "),
+    ],
+)
+def test_no_pod_is_started_on_a_node_that_is_cordoned_or_not_ready(  # noqa: PLR0913, PLR0917 - a table
+    kai: Kai, cluster: Cluster, settings: StackSettings, spec: Json, ready: str, says: str
+) -> None:
+    kai.nodes[0]["spec"] = spec
+    kai.nodes[0]["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    [step] = _verified(cluster, settings)
+    assert (step.outcome, step.says.startswith(says)) == (Outcome.SKIPPED, True)
+    assert kai.pods == []
+
+
+@pytest.mark.parametrize(
     ("kernel", "cuda", "tag"),
     [
         ("5.15.148-tegra", "its own CUDA 12", "jetpack-6"),
