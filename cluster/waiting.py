@@ -173,7 +173,7 @@ def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> 
         if without:
             return f"no nvidia.com/gpu on {first_of(without)}"
         gpu_nodes = [node for node in nodes if node.labels.get("nvidia.com/gpu.present") == "true"]
-        if gpu_nodes and not any(node.gpus or node.slices for node in gpu_nodes):
+        if gpu_nodes and not any(node.gpus or node.slices or node.time_slices for node in gpu_nodes):
             return f"no nvidia.com/gpu on any of {first_of(sorted(node.name for node in gpu_nodes))}"
         return None
 

@@ -16,6 +16,8 @@ from gpu_sharing.quantities import MIB, QuantityError, quantity
 SCHEDULER = "kai-scheduler"
 """`schedulerName` of KAI's pods, unless its Config says otherwise (KAI v0.17.0 pkg/common/constants)."""
 GPU = "nvidia.com/gpu"
+TIME_SLICE = "nvidia.com/gpu.shared"
+"""What the device plugin advertises in place of GPUs where it slices time with `renameByDefault`. No GPU to KAI."""
 MIG_PREFIX = "nvidia.com/mig-"
 GPU_MEMORY = "gpu-memory"
 """MiB, without a unit."""

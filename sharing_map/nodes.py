@@ -7,7 +7,7 @@ from cluster.access.answers import Node, Pod
 from cluster.pending import kubectl_says, kubelet_says
 from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, MigStrategy
-from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, FractionShare, MemoryShare, WholeGpus
+from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, TIME_SLICE, FractionShare, MemoryShare, WholeGpus
 from manifests import reservation_index
 from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, TIME_SLICING_POOL
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
@@ -84,8 +84,9 @@ def _gpu_count(node: Node) -> Fact[int]:
 
 
 def _advertised(node: Node) -> Fact[int]:
-    proof = f"Node {node.name} status.allocatable[{', '.join((GPU, *sorted(node.slices)))}]"
-    return Fact(value=node.devices + sum(node.slices.values()), proof=proof)
+    slices = (*sorted(node.slices), *((TIME_SLICE,) if node.time_slices else ()))
+    proof = f"Node {node.name} status.allocatable[{', '.join((GPU, *slices))}]"
+    return Fact(value=node.devices + sum(node.slices.values()) + node.time_slices, proof=proof)
 
 
 def _sharing(node: Node, count: int) -> Fact[Sharing]:
@@ -93,15 +94,24 @@ def _sharing(node: Node, count: int) -> Fact[Sharing]:
     allocatable = f"{where} status.allocatable[{GPU}]"
     if node.labels.get(FRONTEND_ALLOWED) == "true":
         return Fact(value="remote", proof=f"{where} metadata.labels[{FRONTEND_ALLOWED}]")
-    if node.labels.get(KAI_NODE_POOL) == TIME_SLICING_POOL:
-        return Fact(value="time-slicing", proof=f"{where} metadata.labels[{KAI_NODE_POOL}]")
-    if GPU_COUNT in node.labels and node.gpus > count > 0:
-        return Fact(value="time-slicing", proof=f"{allocatable} is more than metadata.labels[{GPU_COUNT}]")
+    if field := _time_sliced_by(node, count):
+        return Fact(value="time-slicing", proof=f"{where} {field}")
     if node.mig in {MigStrategy.SINGLE, MigStrategy.MIXED}:
         return Fact(value="mig", proof=f"{where} metadata.labels[{MIG_STRATEGY}]")
     if count or node.gpus:
         return Fact(value="kai", proof=allocatable)
     return Fact(value="none", proof=allocatable)
+
+
+def _time_sliced_by(node: Node, count: int) -> str:
+    """What of a node says that the device plugin slices its time; empty for nothing."""
+    if node.labels.get(KAI_NODE_POOL) == TIME_SLICING_POOL:
+        return f"metadata.labels[{KAI_NODE_POOL}]"
+    if node.time_slices and not node.gpus:
+        return f"status.allocatable[{TIME_SLICE}]"
+    if GPU_COUNT in node.labels and node.gpus > count > 0:
+        return f"status.allocatable[{GPU}] is more than metadata.labels[{GPU_COUNT}]"
+    return ""
 
 
 def _gpus(  # noqa: PLR0913 - what is known of the node
@@ -208,7 +218,7 @@ def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, shared: int | No
     if sharing == "kai" and shared is None:
         why = f"is '{label}', which is no number of MiB" if label else "is missing"
         yield f"The label {MEMORY_LABEL} {why}: KAI places no pod with {GPU_MEMORY} here."
-    if count and not node.gpus and not node.slices:
+    if count and not (node.gpus or node.slices or node.time_slices):
         yield f"The device plugin advertises no {GPU}, so KAI places nothing here."
     if sharing == "kai" and count > node.gpus > 0:
         yield (

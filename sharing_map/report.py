@@ -92,7 +92,10 @@ class NodeStatus(_Part):
     pool: Fact[str | None] = Field(description="Its node pool: KAI places pods of that pool alone there.")
     sharing: Fact[Sharing]
     gpu_count: Fact[int] = Field(description="Physical GPUs.")
-    advertised: Fact[int] = Field(description="Allocatable `nvidia.com/gpu`; with MIG's strategy `mixed`, slices too.")
+    advertised: Fact[int] = Field(
+        description="Allocatable `nvidia.com/gpu`; with MIG's strategy `mixed`, slices too, and "
+        "`nvidia.com/gpu.shared`."
+    )
     memory_label: Fact[str | None] = Field(description="MiB of one GPU, as the label says it.")
     shared_mib: int | None = Field(description="What KAI shares of each GPU: the label, rounded down to 100 MiB.")
     gpus: tuple[Gpu, ...]
@@ -115,7 +118,8 @@ class NodeStatus(_Part):
     @property
     def has_gpus(self) -> bool:
         """Whether there is anything to show of its GPUs."""
-        return bool(self.gpu_count.value or self.gpus or self.other_pods or self.remarks)
+        sliced = self.sharing.value == "time-slicing"
+        return bool(self.gpu_count.value or self.gpus or self.other_pods or self.remarks or sliced)
 
 
 class PendingPod(_Part):

@@ -12,6 +12,7 @@ from gpu_sharing.request import (
     GPU,
     GPU_FRACTION,
     GPU_MEMORY,
+    TIME_SLICE,
     FractionShare,
     GpuRequest,
     MemoryShare,
@@ -98,7 +99,8 @@ class View:
             request, problem = self.snapshot.request_of(pod).gpu, ""
         except RequestError as error:
             request, problem = None, str(error)
-        if request is None and not self.snapshot.of_kai(pod):
+        has_slices = pod.time_slices > 0
+        if request is None and not has_slices and not self.snapshot.of_kai(pod):
             return
         bind_request = self.snapshot.bind_request_of(pod)
         binding = bind_request if bind_request is not None and bind_request.open and not pod.node else None
@@ -113,7 +115,7 @@ class View:
             # A label alone makes no pod one of a queue.
             queue=(self.snapshot.queue_of(pod) or None) if self.snapshot.of_kai(pod) else None,
         )
-        if request is None and not problem:
+        if request is None and not problem and not has_slices:
             self.idle.append(user)
             return
         self.users.append(user)
@@ -178,6 +180,8 @@ def asks(user: User) -> Fact[str]:
         case MigSlices(slices=slices):
             words = ", ".join(f"{amount} {name}" for name, amount in slices)
             field_ = "spec.containers"
+        case None if not user.problem and pod.time_slices:
+            words, field_ = f"{pod.time_slices} {TIME_SLICE}", "spec.containers"
         case None:
             pass
     return Fact(value=words, proof=f"{user.where} {field_}", since=pod.metadata_writes.get(annotation) or pod.created)

@@ -10,7 +10,7 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, Field
 from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, MigStrategy
 from gpu_sharing.quantities import MIB, quantity
-from gpu_sharing.request import GPU, MIG_PREFIX
+from gpu_sharing.request import GPU, MIG_PREFIX, TIME_SLICE
 from manifests.node_labels import GPU_COUNT, MIG_STRATEGY
 
 T = TypeVar("T")
@@ -191,6 +191,11 @@ class Node(Answer):
         return {name: count for name, count in slices.items() if count}
 
     @property
+    def time_slices(self) -> int:
+        """Allocatable replicas of its GPUs that the device plugin advertises under a name that KAI does not know."""
+        return _devices(self.allocatable.get(TIME_SLICE, 0))
+
+    @property
     def mig(self) -> MigStrategy | None:
         """By which MIG strategy KAI places pods here; None where its GPUs are not divided for it (IsMIGEnabled).
 
@@ -342,6 +347,12 @@ class Pod(Answer):
     def gpus(self) -> int:
         """How many `nvidia.com/gpu` its containers have."""
         return sum(_whole(container.limits.get(GPU, 0)) for container in self.containers)
+
+    @property
+    def time_slices(self) -> int:
+        """How many replicas of GPUs its containers have where these have a name of their own."""
+        limits = [container.limits[TIME_SLICE] for container in self.containers if TIME_SLICE in container.limits]
+        return sum(map(_whole, limits))
 
     def as_manifest(self) -> dict[str, Any]:
         """What a pod asks for, as it stands in a manifest: what `gpu_sharing.request` reads."""

@@ -15,7 +15,7 @@ from gpu_sharing.arithmetic import read_label, shared_mib
 from gpu_sharing.model import Node, Pod, Strategy, Workload
 from gpu_sharing.quantities import quantity
 from gpu_sharing.queues import Queue
-from gpu_sharing.request import RequestError, gpu_groups
+from gpu_sharing.request import TIME_SLICE, RequestError, gpu_groups
 from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
 from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
@@ -43,6 +43,9 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
     machines = []
     for node in snapshot.nodes:
         if not node.devices and GPU_MEMORY not in node.labels and not node.slices:
+            continue
+        if node.time_slices and not node.gpus:
+            remarks.append(f"{node.name} is left out: it is time-sliced as {TIME_SLICE}, which is no GPU to KAI.")
             continue
         if pool := node.labels.get(snapshot.pool_label):
             remarks.append(f"{node.name} is left out: it is in the node pool '{pool}'.")

@@ -80,7 +80,7 @@ def _no_plugin(facts: Facts) -> Iterator[Finding]:
     if not facts.gpu_nodes or any(policy.device_plugin is False for policy in facts.cluster_policies):
         return
     # Some distributions have it as a program of the host (Bottlerocket): what it advertises shows that it is there.
-    if _plugin(facts) is None and not any(node.gpus or node.slices for node in facts.gpu_nodes):
+    if _plugin(facts) is None and not any(node.gpus or node.slices or node.time_slices for node in facts.gpu_nodes):
         daemon_sets = [
             daemon_set for daemon_set in facts.daemon_sets if daemon_set.namespace == facts.operator_namespace
         ]

@@ -16,8 +16,6 @@ from manifests.node_labels import GPU_COUNT, GPU_MEMORY, PLATFORM, TIME_SLICING_
 from operations.doctor.check import Check, Finding, Severity, Subject, of_node
 from operations.doctor.facts import Facts, Source
 
-_SHARED = "nvidia.com/gpu.shared"
-"""What the device plugin advertises in place of GPUs where it slices time with `renameByDefault`."""
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -64,7 +62,7 @@ def _pressure(facts: Facts) -> Iterator[Finding]:
 
 def _no_gpu(facts: Facts) -> Iterator[Finding]:
     for node in facts.gpu_nodes:
-        if not (node.gpus or node.slices or node.allocatable.get(_SHARED, "0") != "0"):
+        if not (node.gpus or node.slices or node.time_slices):
             yield _node_finding(
                 node,
                 f"node '{node.name}' has a GPU and advertises none.",

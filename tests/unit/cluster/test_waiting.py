@@ -180,9 +180,10 @@ def test_of_nodes_where_the_operator_found_a_gpu_one_is_enough(
     assert _missing(gpus_advertised(frozenset(), operator_namespace="gpu-operator"), cluster) == missing
 
 
-def test_mig_slices_are_gpus_that_are_advertised(api: ApiServer, cluster: Cluster) -> None:
+@pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"])
+def test_slices_are_gpus_that_are_advertised(resource: str, api: ApiServer, cluster: Cluster) -> None:
     mixed = node("mixed", gpus=0, labels={"nvidia.com/gpu.present": "true"})
-    mixed["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
+    mixed["status"]["allocatable"][resource] = "7"
     api.serve("/api/v1/nodes", {"items": [mixed]})
     assert _missing(gpus_advertised(frozenset(), operator_namespace="gpu-operator"), cluster) is None
 

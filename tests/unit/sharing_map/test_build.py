@@ -7,7 +7,7 @@ import pytest
 from cluster.access.lists import Unseen
 from cluster.snapshot import NODES, PODS
 from sharing_map.report import NodeStatus, Status
-from testbed.shared_gpus import CREATED, Manifest, frontend, gpu_node, pod, reservation, share
+from testbed.shared_gpus import CREATED, Manifest, frontend, gpu_node, pod, queue, reservation, share
 from tests.unit.sharing_map.clusters import status_of
 
 _CREATED = datetime(2026, 11, 1, 10, tzinfo=UTC)
@@ -127,6 +127,32 @@ def test_a_pod_with_whole_gpus_leaves_nothing_of_them() -> None:
     train = pod("train", node="x86-1", limits={"nvidia.com/gpu": "2"})
     node = _only_node(status_of(nodes=[gpu_node("x86-1", gpus=3, memory_mib=46068)], pods=[train]))
     assert [(gpu.use, gpu.free_mib) for gpu in node.gpus] == [("whole", 0), ("whole", 0), ("free", 46000)]
+
+
+def test_time_slices_under_a_name_of_their_own_are_shown_and_charged_to_no_queue() -> None:
+    node = gpu_node("x86-1", gpus=0, memory_mib=None)
+    node["metadata"]["labels"]["nvidia.com/gpu.count"] = "1"
+    node["status"]["allocatable"] |= {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "4"}
+    others = pod("a", node="x86-1", limits={"nvidia.com/gpu.shared": "1"}, queue=None)
+    others["spec"]["schedulerName"] = "default-scheduler"
+    of_kai = pod("b", node="x86-1", limits={"nvidia.com/gpu.shared": "2"})
+    late = pod("c", node=None, limits={"nvidia.com/gpu.shared": "1"}, phase="Pending")
+    status = status_of(nodes=[node], pods=[others, of_kai, late], queues=[queue("robots", used="0")])
+    shown = _only_node(status)
+    assert (shown.sharing.value, shown.advertised.value, shown.remarks) == ("time-slicing", 4, ())
+    assert shown.sharing.proof == "Node x86-1 status.allocatable[nvidia.com/gpu.shared]"
+    assert [(each.name, each.asks.value, each.mib) for each in shown.other_pods] == [
+        ("a", "1 nvidia.com/gpu.shared", None),
+        ("b", "2 nvidia.com/gpu.shared", None),
+    ]
+    assert [each.asks and each.asks.value for each in status.pending] == ["1 nvidia.com/gpu.shared"]
+    assert [(each.used.value, each.difference) for each in status.queues] == [(0, None)]
+
+
+def test_a_node_that_advertises_time_slices_and_no_count_is_one_with_gpus() -> None:
+    node = gpu_node("x86-1", gpus=0, memory_mib=None)
+    node["status"]["allocatable"]["nvidia.com/gpu.shared"] = "4"
+    assert _only_node(status_of(nodes=[node])).has_gpus
 
 
 def test_whole_gpus_of_pods_that_are_not_kais_are_taken_too_but_not_annotations() -> None:

@@ -194,7 +194,13 @@ def test_a_pod_with_scheduling_gates_does_not_wait_for_kai(api: ApiServer, tmp_p
     assert fired(world.diagnosis(api, tmp_path)) == {}
 
 
-def test_a_device_plugin_that_is_a_program_of_the_host_is_not_missing(api: ApiServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/gpu.shared"])
+def test_a_device_plugin_that_is_a_program_of_the_host_is_not_missing(
+    resource: str, api: ApiServer, tmp_path: Path
+) -> None:
     world = world_of(jetson)
+    for node in world.lists["nodes"]:
+        if gpus := node["status"]["allocatable"].pop("nvidia.com/gpu", None):
+            node["status"]["allocatable"][resource] = gpus
     do.remove("daemonsets", "nvidia-device-plugin-daemonset")(world)
     assert "KA0305" not in fired(world.diagnosis(api, tmp_path))

@@ -199,6 +199,13 @@ def test_the_label_of_node_pools_is_the_one_that_kais_config_says() -> None:
     assert scene.remarks == ("out is left out: it is in the node pool 'b'.",)
 
 
+def test_a_node_whose_time_slices_have_a_name_of_their_own_is_left_out() -> None:
+    sliced = _node("out").model_copy(update={"devices": 0, "allocatable": {"nvidia.com/gpu.shared": "4"}})
+    scene = _scene(nodes=(_node(), sliced))
+    assert [machine.node.name for machine in scene.machines] == ["n"]
+    assert scene.remarks == ("out is left out: it is time-sliced as nvidia.com/gpu.shared, which is no GPU to KAI.",)
+
+
 def test_a_plan_says_that_it_counts_no_claims_of_dra() -> None:
     claiming = _pod("p", mib="", node="n", scheduler="default-scheduler", spec={"resourceClaims": [{"name": "gpu"}]})
     assert _scene(claiming).remarks == ("1 pod with DRA claims (resource.k8s.io): GPUs among these are not counted.",)
