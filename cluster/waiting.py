@@ -127,7 +127,7 @@ def _release_lacks(cluster: Cluster, namespace: str, release: str) -> str | None
             return lacks
     for daemon_set in cluster.daemon_sets(namespace=namespace):
         if daemon_set.release == (namespace, release) and (missing := _waits_for_nodes(cluster, daemon_set)):
-            return f"DaemonSet '{daemon_set.name}': {missing}{_said_by_pods(cluster, namespace, daemon_set.name)}"
+            return f"DaemonSet '{daemon_set.name}': {missing}{_said_by_pods(cluster, daemon_set)}"
     return None
 
 
@@ -212,21 +212,26 @@ def _lacks(cluster: Cluster, deployment: Deployment) -> str | None:
         lacks = f"{deployment.updated} of {deployment.desired} replicas are up to date"
     else:
         return None
-    return f"{lacks}{_said_by_pods(cluster, deployment.namespace, deployment.name)}"
+    return f"{lacks}{_said_by_pods(cluster, deployment)}"
 
 
-def _said_by_pods(cluster: Cluster, namespace: str, workload: str, *, most: int | None = _MOST_WORDS) -> str:
+def _said_by_pods(cluster: Cluster, workload: Deployment | DaemonSet, *, most: int | None = _MOST_WORDS) -> str:
     """Why a pod of a Deployment or DaemonSet does not run, as the end of a sentence; empty while nobody says so.
 
     Minutes of `0 of 1 replicas are available` would hide what Kubernetes has known since the first second.
     """
     try:
-        pods = cluster.pods(namespace=namespace)
+        pods = cluster.pods(namespace=workload.namespace)
     except ClusterError:
         return ""
     for pod in pods:
-        # A Deployment's pods are made by a ReplicaSet that has its name and a hash.
-        if workload in {pod.owner, pod.owner.rpartition("-")[0]}:
+        # A Deployment's pods are made by a ReplicaSet that has its name and a hash. A DaemonSet may be called so too.
+        made = (
+            (pod.owner.rpartition("-")[0], "Deployment")
+            if pod.owner_kind == "ReplicaSet"
+            else (pod.owner, pod.owner_kind)
+        )
+        if made == (workload.name, type(workload).__name__):
             for statement in said_of(pod):
                 if statement.words not in _STARTING:
                     return f"; pod {pod.name}: {' '.join(statement.words.split())[:most]}"
@@ -249,7 +254,7 @@ def backend_ready(gvirtus: GvirtusSettings, name: str) -> Condition:
         lacks = _not_rolled_out(cluster, backend)
         leaving = deployments.keys() - gvirtus.backends.keys() - {None}
         no_gpu = f"Insufficient {gvirtus.backends[name].gpu_resource}"
-        if lacks and leaving and no_gpu in _said_by_pods(cluster, gvirtus.namespace, name, most=None):
+        if lacks and leaving and no_gpu in _said_by_pods(cluster, backend, most=None):
             return None
         return lacks
 

@@ -293,6 +293,7 @@ class Pod(Answer):
     """Since when it is being deleted."""
     owner: str = Field(default="", validation_alias=AliasPath("metadata", "ownerReferences", 0, "name"))
     """The name of what made it, such as a ReplicaSet."""
+    owner_kind: str = Field(default="", validation_alias=AliasPath("metadata", "ownerReferences", 0, "kind"))
     metadata_writes: Annotated[dict[str, datetime], BeforeValidator(_metadata_writes)] = Field(
         default={}, validation_alias=AliasPath("metadata", "managedFields")
     )

@@ -288,10 +288,19 @@ _BACKEND = {"image": "registry.example.com/gvirtus:1", "node": "x86-1"}
 _UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}]
 
 
-def _pod(owner: str, waiting: dict[str, str] | None = None, **status: Any) -> dict[str, Any]:  # noqa: ANN401 - a status
+def _pod(
+    owner: str,
+    waiting: dict[str, str] | None = None,
+    kind: str = "ReplicaSet",
+    **status: Any,  # noqa: ANN401 - a status
+) -> dict[str, Any]:
     containers = [{"name": "main", "state": {"waiting": waiting}}] if waiting else []
     return {
-        "metadata": {"name": f"{owner}-x", "namespace": "gpu-operator", "ownerReferences": [{"name": owner}]},
+        "metadata": {
+            "name": f"{owner}-x",
+            "namespace": "gpu-operator",
+            "ownerReferences": [{"kind": kind, "name": owner}],
+        },
         "status": status | {"containerStatuses": containers},
     }
 
@@ -312,6 +321,9 @@ def _pod(owner: str, waiting: dict[str, str] | None = None, **status: Any) -> di
         pytest.param([_pod("gpu-operator-7", {"reason": "ContainerCreating"})], "", id="it starts"),
         pytest.param([_pod("gpu-operator-7")], "", id="nothing is said"),
         pytest.param([_pod("gpu-operator-worker-7", {"reason": "CrashLoopBackOff"})], "", id="another Deployment's"),
+        pytest.param(
+            [_pod("gpu-operator-worker", {"reason": "CrashLoopBackOff"}, "DaemonSet")], "", id="a DaemonSet's"
+        ),
         pytest.param([_pod("", {"reason": "CrashLoopBackOff"})], "", id="nobody's"),
         pytest.param(
             [_pod("gpu-operator-7", {"reason": "E", "message": "x" * 300})],
@@ -333,7 +345,7 @@ def test_a_daemon_set_that_is_waited_for_tells_why_its_pod_does_not_run(api: Api
     _release(api, deployments=[], daemon_sets=[_WORKER(desired=1, ready=0)])
     ready = [{"type": "Ready", "status": "True"}]
     api.serve("/api/v1/nodes", {"items": [{"metadata": {"name": "node-1"}, "status": {"conditions": ready}}]})
-    api.serve(_PODS, {"items": [_pod("nfd-worker", {"reason": "ErrImagePull"})]})
+    api.serve(_PODS, {"items": [_pod("nfd-worker", {"reason": "ErrImagePull"}, "DaemonSet")]})
     missing = _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster)
     assert missing == "DaemonSet 'nfd-worker': it is ready on 0 of 1 nodes; pod nfd-worker-x: ErrImagePull"
 
