@@ -4,7 +4,9 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -35,6 +37,8 @@ METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 """What is accepted where an object's metadata is enough; of a list with `List` in it."""
 _BUSY_TRIES = 5
 """Of a request for which the API server has no room now, and says when to come again; kubectl tries ten times."""
+_EXPIRED_TRIES = 3
+"""Of a list whose continue token has expired on the way: etcd was compacted, by default every five minutes."""
 _PAGE = 500
 """Objects per answer to a list, as kubectl asks for them: a large cluster's objects are never in memory all at once."""
 
@@ -43,6 +47,10 @@ T = TypeVar("T")
 
 class NotFoundError(ClusterError):
     """The API server has nothing at a path."""
+
+
+class _ExpiredError(ClusterUnreachableError):
+    """The API server knows no more where a list was to go on (410)."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +156,11 @@ class Connection:
         params: dict[str, str] | None = None,
         accept: str = JSON,
     ) -> list[T]:
-        return [item for page in self._pages(path, kind, params=params or {}, accept=accept) for item in page]
+        for _ in range(_EXPIRED_TRIES - 1):
+            # Begun anew: what was read is of a moment that the API server has forgotten.
+            with suppress(_ExpiredError):
+                return list(chain.from_iterable(self._pages(path, kind, params=params or {}, accept=accept)))
+        return list(chain.from_iterable(self._pages(path, kind, params=params or {}, accept=accept)))
 
     def _pages(self, path: str, kind: type[T], *, params: dict[str, str], accept: str) -> Iterator[list[T]]:
         after: dict[str, str] = {}
@@ -199,9 +211,8 @@ class Connection:
                     "Use a context with cluster-admin rights: the program creates cluster-wide policies and namespaces."
                 )
             case code:
-                raise ClusterUnreachableError(
-                    f"The cluster at {self.server} answered {method} {path} with status {code}."
-                )
+                kind = _ExpiredError if code == httpx2.codes.GONE else ClusterUnreachableError
+                raise kind(f"The cluster at {self.server} answered {method} {path} with status {code}.")
         try:
             # By the model at once: most of a large answer is skipped, and never becomes a Python object.
             return parse(response.content)

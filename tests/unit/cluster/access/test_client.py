@@ -370,6 +370,28 @@ def _plugin(folder: Path, script: str) -> dict[str, object]:
     return {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": str(program)}}
 
 
+@pytest.mark.parametrize(("expired", "says"), [(1, ["a", "b"]), (2, ["a", "b"]), (9, None)])
+def test_a_list_whose_continue_token_has_expired_is_begun_anew_twice(expired: int, says: list[str] | None) -> None:
+    requests: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        token = request.url.params.get("continue", "")
+        requests.append(token)
+        if token and requests.count(token) <= expired:
+            return httpx2.Response(410, json={"kind": "Status", "reason": "Expired"})
+        names = ["b"] if token else ["a"]
+        metadata = {} if token else {"continue": "more"}
+        return httpx2.Response(200, json={"items": [node(name) for name in names], "metadata": metadata})
+
+    cluster = connected(answer)
+    if says is None:
+        with pytest.raises(ClusterUnreachableError, match="with status 410"):
+            cluster.nodes()
+    else:
+        assert list(cluster.nodes()) == says
+    assert requests == ["", "more"] * min(expired + 1, 3)
+
+
 def test_a_login_program_gives_the_token(api: ApiServer, tmp_path: Path) -> None:
     content = kubeconfig(api.url)
     content["users"][0]["user"] = _plugin(tmp_path, """echo '{"status": {"token": "from-a-program"}}'""")
