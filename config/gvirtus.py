@@ -4,11 +4,11 @@ import re
 from enum import StrEnum, unique
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.images import DigestImage, PinnedImage, PullSecrets
-from config.model import Labels, Name, NodeName, Settings
+from config.model import AMOUNT_WITH_UNIT, Labels, Name, NodeName, Settings
 from config.reservation import Carrier
 
 FRONTENDS_NAMESPACE = "gvirtus-frontends"
@@ -49,18 +49,30 @@ def _cpu(value: str) -> str:
     return value
 
 
-def _memory(value: str) -> str:
-    if not _MEMORY.fullmatch(value):
-        raise PydanticCustomError(
-            "quantity",
-            "not a Kubernetes quantity of memory such as '500Mi' or '2Gi' (no unit has a B; 'm' is 1/1000 of a byte)",
-        )
-    return value
+def _memory(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int) or _MEMORY.fullmatch(str(value)):
+        return value
+    meant = _meant(str(value))
+    raise PydanticCustomError(
+        "quantity",
+        "not a Kubernetes quantity of memory such as '500Mi' or '2Gi' (no unit has a B; 'm' is 1/1000 of a byte{meant}",
+        {"meant": f"). Write '{meant}' if that is what you meant." if meant else ")"},
+    )
+
+
+def _meant(value: str) -> str:
+    """The quantity that was probably meant; empty where nobody can tell."""
+    match = AMOUNT_WITH_UNIT.fullmatch(" ".join(value.split()))
+    if match is None:
+        return ""
+    unit = match["unit"].upper().replace("I", "i").removesuffix("B")
+    quantity = match["number"] + (unit if match["unit"] else "Mi")
+    return quantity if _MEMORY.fullmatch(quantity) else ""
 
 
 BackendName = Annotated[str, AfterValidator(_service_name), Field(title="name")]
 Cpu = Annotated[str, AfterValidator(_cpu), Field(title="Kubernetes quantity")]
-Memory = Annotated[str, AfterValidator(_memory), Field(title="Kubernetes quantity")]
+Memory = Annotated[str, BeforeValidator(_memory), Field(title="Kubernetes quantity")]
 
 
 class GvirtusBackend(Settings):

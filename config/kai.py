@@ -1,11 +1,12 @@
 """Settings of the KAI scheduler and its queues."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum, unique
 from types import MappingProxyType
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.charts import ChartName, ChartSettings, ImageSettings, release_line, text_without_quotes
@@ -59,13 +60,29 @@ LEAST_NV_FRACTIONS_DRIVER = 615
 """Major version of the first NVIDIA driver with CUDA's memory limits (kai-gpu-fractioning, README)."""
 
 
+_MEMORY = re.compile(r"\s*(?P<number>\d{1,9}(\.\d{1,3})?) ?(?P<unit>[KkMGgTt])((?P<binary>i)B?|B)?\s*", re.ASCII)
+"""'m' is 1/1000 of a CPU."""
+
+
 def _amount(value: float) -> float:
     if value < 0 and value != -1:
         raise PydanticCustomError("queue_amount", "not an amount: write 0 or more, or -1, which is without limit")
     return value
 
 
-Amount = Annotated[float, Field(ge=-1), AfterValidator(_amount)]
+def _without_unit(value: object) -> object:
+    match = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return value
+    unit = (1024 if match["binary"] else 1000) ** ("KMGT".index(match["unit"].upper()) + 1)
+    raise PydanticCustomError(
+        "queue_amount_unit",
+        "not a plain number of GPUs, millicpus or MB (10^6 bytes): as memory, '{value}' is {megabytes}",
+        {"value": value, "megabytes": f"{float(match['number']) * unit / 1e6:.15g}"},
+    )
+
+
+Amount = Annotated[float, Field(ge=-1), BeforeValidator(_without_unit), AfterValidator(_amount)]
 """Of a resource; -1 is without limit."""
 
 

@@ -113,7 +113,8 @@ _BYTES_PER_MIB = 1024 * 1024
 _NOT_MIB_FROM = 1024 * 1024
 """KAI itself reads a label from 1048576 on as bytes (scheduler node_info, v0.17.0); no GPU has a TiB."""
 _BYTES_FROM = 1024**3
-_WITH_UNIT = re.compile(r"(?P<number>\d{1,18}(\.\d{1,18})?) ?(?P<unit>[KMGT]?i?B?)", re.IGNORECASE | re.ASCII)
+AMOUNT_WITH_UNIT = re.compile(r"(?P<number>\d{1,18}(\.\d{1,18})?) ?(?P<unit>[KMGT]?i?B?)", re.IGNORECASE | re.ASCII)
+"""Memory as people write it."""
 _SEPARATOR = re.compile(r"(?<=\d)[,'_ ](?=\d{3}(?!\d))")
 """As in 122,880."""
 _MIB_PER_UNIT = {
@@ -128,7 +129,7 @@ _MIB_PER_UNIT = {
 def _mib(value: object) -> object:
     mistake: tuple[str, float] | None = None
     if isinstance(value, str):
-        match = _WITH_UNIT.fullmatch(_SEPARATOR.sub("", " ".join(value.split())))
+        match = AMOUNT_WITH_UNIT.fullmatch(_SEPARATOR.sub("", " ".join(value.split())))
         if match:
             unit = match["unit"][:1].lower()
             mistake = f"'{value}' is not a plain number", float(match["number"]) * _MIB_PER_UNIT.get(unit, 1)

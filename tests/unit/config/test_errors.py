@@ -60,7 +60,7 @@ def test_a_required_section_is_named(section: str) -> None:
         ("kai.timeout_seconds", "600", "valid integer"),
         ("kai.timeout_seconds", 600.0, "valid integer"),
         ("kai.timeout_seconds", "10m", "valid integer: write digits alone, without a unit"),
-        ("kai.queues.research.memory.quota", "8Gi", "valid number: write digits alone, without a unit"),
+        ("kai.queues.research.memory.quota", "8Gi", "as memory, '8Gi' is 8589.934592"),
         ("kai.images.pull_secrets", "login", "must be a list: `- item` lines below this key, or [item]"),
         ("kai.images.registry", "https://registry.example.com", ": leave out https://"),
         ("kai.queues.research.gpu.quota", "1", "valid number"),

@@ -174,6 +174,10 @@ def test_backends_and_the_admission_server_have_a_namespace_each() -> None:
         ("cpu", "half", "not a Kubernetes quantity"),
         ("memory", "2 GB", "not a Kubernetes quantity"),
         *[("memory", odd, "such as '500Mi' or '2Gi'") for odd in ("500m", "0", "0Gi", "2048")],
+        *[
+            ("memory", given, f"Write '{meant}' if that is what you meant.")
+            for given, meant in (("128 GB", "128G"), ("2gib", "2Gi"), ("500m", "500M"), ("2048", "2048Mi"), (8, "8Mi"))
+        ],
         ("cpu", "2Gi", "such as '500m' or '2'"),
         ("gpu_resource", "amd.com/gpu", "match pattern"),
         ("node", "Node_1", "not a Kubernetes object name"),

@@ -60,6 +60,18 @@ def test_a_quota_above_the_limit_is_refused(quota: float, limit: float) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("128GB", "MB (10^6 bytes): as memory, '128GB' is 128000"),
+        ("128 GiB", "MB (10^6 bytes): as memory, '128 GiB' is 137438.953472"),
+        ("500m", "write digits alone"),
+    ],
+)
+def test_memory_with_a_unit_is_told_in_mb(value: str, says: str) -> None:
+    assert_refused(_queues(a={"memory": {"limit": value}}), "kai.queues.a.memory.limit", says, found=value)
+
+
 @pytest.mark.parametrize(("quota", "limit"), [(2, 2), (100, -1), (-1, -1), (0, 0)])
 def test_a_quota_within_the_limit_is_accepted(quota: float, limit: float) -> None:
     share = parse(_queues(a={"gpu": {"quota": quota, "limit": limit}})).kai.queues["a"].gpu
