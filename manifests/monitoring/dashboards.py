@@ -5,6 +5,7 @@ the same in v0.17.0 and in the sources of August 2026, between which the pinned 
 etc/default-counters.csv of 4.5.3-4.8.2; the GPU Operator v26.7 brings 4.8.4.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,9 @@ from config.stack import StackSettings
 
 _WIDTH, _HEIGHT = 24, 8
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_METRIC = re.compile(r"\b(?:kai_|DCGM_)\w+")
+_OF_CLUSTER = '{cluster=~"$cluster"}'
+"""Where several clusters write to one Prometheus, each with a label of its own. `.*` takes series without it too."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,8 @@ def _tegra(settings: StackSettings) -> bool:
 
 
 def dashboard(name: str, title: str, panels: tuple[Panel, ...]) -> dict[str, Any]:
-    """A dashboard, of a Prometheus that its reader chooses."""
+    """A dashboard, of a Prometheus and of clusters that its reader chooses."""
+    first = next(iter(_METRIC.findall(panels[0].queries[0][0])))
     return {
         "uid": f"kai-anywhere-{name}",
         "title": title,
@@ -159,9 +164,28 @@ def dashboard(name: str, title: str, panels: tuple[Panel, ...]) -> dict[str, Any
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
         "templating": {
-            "list": [{"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"}]
+            "list": [
+                {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"},
+                _cluster(f"label_values({first}, cluster)"),
+            ]
         },
         "panels": _laid_out(panels),
+    }
+
+
+def _cluster(query: str) -> dict[str, Any]:
+    return {
+        "name": "cluster",
+        "label": "Cluster",
+        "type": "query",
+        "datasource": dict(_SOURCE),
+        "query": query,
+        "refresh": 2,
+        "sort": 1,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
     }
 
 
@@ -184,7 +208,7 @@ def _laid_out(panels: tuple[Panel, ...]) -> list[dict[str, Any]]:
                 "targets": [
                     {
                         "refId": chr(ord("A") + index),
-                        "expr": expression,
+                        "expr": _METRIC.sub(lambda name: name[0] + _OF_CLUSTER, expression),
                         "legendFormat": legend,
                         "datasource": dict(_SOURCE),
                         "instant": instant,

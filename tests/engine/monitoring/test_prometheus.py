@@ -57,12 +57,12 @@ def test_prometheus_loads_the_alerts_of_both_ways(stack: Any, promtool: Path, tm
 
 
 def _expressions() -> Iterator[tuple[str, str]]:
-    """Every query of every dashboard, with what it is for."""
+    """Every query of every dashboard, as Grafana asks it for all clusters, with what it is for."""
     for stack in (monitoring(), monitoring_full()):
         for name, dashboard in dashboards.of(parse(stack)).items():
             for panel in dashboard["panels"]:
                 for target in panel["targets"]:
-                    yield f"{name}: {panel['title']}", target["expr"]
+                    yield f"{name}: {panel['title']}", target["expr"].replace("$cluster", ".*")
 
 
 def test_prometheus_understands_every_expression_of_a_dashboard(promtool: Path, tmp_path: Path) -> None:
@@ -305,6 +305,24 @@ def test_nodes_of_the_same_name_in_two_clusters_are_two_to_the_alerts_and_the_da
     assert "SUCCESS" in _test(promtool, tmp_path, [{**_case("", twice, []), "alert_rule_test": [], **asked}])
 
 
+def test_a_dashboard_is_of_the_cluster_that_its_reader_chooses_or_of_all_also_without_a_label(
+    promtool: Path, tmp_path: Path
+) -> None:
+    [panel] = [each for each in dashboards.of(parse(monitoring()))["sharing"]["panels"] if each["title"] == "Allocated"]
+    name, asked = "kai_anywhere_node_gpu_memory_allocated_bytes", panel["targets"][0]["expr"]
+    series = [(f'{name}{{cluster="a"}}', "1x60"), (f'{name}{{cluster="b"}}', "2x60"), (name, "4x60")]
+    tests = [
+        {
+            "expr": asked.replace("$cluster", chosen),
+            "eval_time": "30m",
+            "exp_samples": [{"labels": "{}", "value": number}],
+        }
+        for chosen, number in ((".*", 7), ("a", 1), ("(a|b)", 3))
+    ]
+    case = {**_case("", series, []), "alert_rule_test": [], "promql_expr_test": tests}
+    assert "SUCCESS" in _test(promtool, tmp_path, [case])
+
+
 def test_an_exporter_that_never_read_the_cluster_is_not_said_to_have_read_it_long_ago(
     promtool: Path, tmp_path: Path
 ) -> None:
@@ -342,7 +360,7 @@ def test_rates_of_a_dashboard_have_samples_at_the_longest_interval(promtool: Pat
     [longest] = [
         limit.le for limit in MonitoringSettings.model_fields["interval_seconds"].metadata if isinstance(limit, Le)
     ]
-    rates = {expression for _, expression in _expressions() if "rate(kai_podgroups" in expression}
+    rates = {expression for panel, expression in _expressions() if panel == "kai: Pod groups scheduled"}
     [rate] = rates
     case = {
         "interval": f"{longest}s",

@@ -1,6 +1,7 @@
 """The exporter's objects: least privilege, one way to be scraped, dashboards that Grafana finds."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -95,6 +96,17 @@ def test_every_panel_asks_the_prometheus_that_its_reader_chose() -> None:
     for panel in _panels():
         assert panel["datasource"]["uid"] == "${datasource}"
         assert panel["targets"]
+
+
+def test_every_metric_of_a_panel_is_of_the_clusters_that_its_reader_chose() -> None:
+    for dashboard in dashboards.of(parse(monitoring_full())).values():
+        _, cluster = dashboard["templating"]["list"]
+        assert (cluster["name"], cluster["allValue"]) == ("cluster", ".*")
+        for panel in dashboard["panels"]:
+            for target in panel["targets"]:
+                names = re.findall(r"\b(?:kai|DCGM)_\w+(.?)", target["expr"])
+                assert names
+                assert target["expr"].count('{cluster=~"$cluster"}') == len(names), target["expr"]
 
 
 def test_the_pull_secrets_and_the_interval_are_the_settings() -> None:
