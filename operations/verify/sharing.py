@@ -71,7 +71,7 @@ def planned(snapshot: Snapshot, settings: StackSettings, node: str, queue: str) 
     packing = place([machine.node for machine in scene.machines], _running(scene), (), scene.strategy)
     use = next((use for use in packing.nodes if use.node.name == node), None)
     if use is None:
-        return "KAI places no pod there: it is in another node pool, or has no memory label."
+        return "KAI places no pod there: it is in another node pool, time-sliced, or has no memory label."
     if use.node.shared_mib is None:
         return f"KAI places no pod with {GPU_MEMORY} there: the node has no label {MEMORY_LABEL}."
     free = max((gpu.free_mib for gpu in use.gpus if gpu.whole is None), default=0)
