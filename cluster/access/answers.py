@@ -309,6 +309,7 @@ class Pod(Answer):
     init_containers: list[PodContainer] = Field(default=[], validation_alias=AliasPath("spec", "initContainers"))
     node_selector: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "nodeSelector"))
     tolerations: list[dict[str, Any]] = Field(default=[], validation_alias=AliasPath("spec", "tolerations"))
+    affinity: dict[str, dict[str, Any]] = Field(default={}, validation_alias=AliasPath("spec", "affinity"))
     overhead: dict[str, str] = Field(default={}, validation_alias=AliasPath("spec", "overhead"))
     resources: dict[str, Any] = Field(default={}, validation_alias=AliasPath("spec", "resources"))
     """Requests and limits of the pod as a whole."""
@@ -343,6 +344,11 @@ class Pod(Answer):
     def since(self, condition: str) -> datetime | None:
         """Since when a condition of this type holds; None where it does not."""
         return next((each.since for each in self.conditions if (each.type, each.status) == (condition, "True")), None)
+
+    @property
+    def insists_on_nodes(self) -> bool:
+        """Whether its affinity keeps it off nodes; what it only prefers does not."""
+        return any("requiredDuringSchedulingIgnoredDuringExecution" in terms for terms in self.affinity.values())
 
     @property
     def gpus(self) -> int:

@@ -20,7 +20,7 @@ from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
 from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
 from operations.plan.workloads import PRIORITIES, TRAIN, accepted, is_preemptible
-from operations.status.words import not_counted
+from operations.status.words import count, not_counted
 
 
 def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placement: Strategy | None) -> Scene:
@@ -119,6 +119,7 @@ class _Pods:
     remarks: list[str] = field(default_factory=list)
     _accepted: dict[str, frozenset[str] | None] = field(default_factory=dict)
     _unknown: set[str] = field(default_factory=set)
+    _insisting: int = 0
 
     @cached_property
     def _unseen(self) -> Collection[str]:
@@ -135,6 +136,9 @@ class _Pods:
             planned = [read for pod in pods if (read := self._pod(pod)) is not None]
             if planned:
                 yield self._workload(self.snapshot.group_of(pods[0]), pods[0], planned)
+        if self._insisting:
+            who = f"{count(self._insisting, 'pod')} that {'waits' if self._insisting == 1 else 'wait'}"
+            self.remarks.append(f"Of {who} a required affinity is not looked at.")
 
     def _workload(self, group: PodGroup | None, pod: LivePod, planned: list[Pod]) -> Workload:
         of_kai = self.snapshot.of_kai(pod)
@@ -181,6 +185,7 @@ class _Pods:
         if self.snapshot.reserves(pod):
             # Those that share its GPU are counted.
             request = replace(request, gpu=None)
+        self._insisting += node is None and pod.insists_on_nodes
         # Who runs is not placed anew.
         return Pod(name, request, self._may_run_on(pod) if node is None else None, node, groups)
 

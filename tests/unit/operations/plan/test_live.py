@@ -14,7 +14,7 @@ from operations.exit_status import ExitStatus
 from operations.plan.live import scene_of_cluster
 from operations.plan.machines import Scene
 from operations.plan.report import PlanReport, plan, status, text
-from testbed.stacks import jetson, parse
+from testbed.stacks import Json, jetson, parse
 
 _QUEUE = {"metadata": {"name": "default-queue"}, "spec": {"resources": {"gpu": {"quota": 0, "limit": 0.75}}}}
 _GPU = {"nvidia.com/gpu.memory": "131072", "nvidia.com/gpu.count": "1"}
@@ -204,6 +204,15 @@ def test_a_node_whose_time_slices_have_a_name_of_their_own_is_left_out() -> None
     scene = _scene(nodes=(_node(), sliced))
     assert [machine.node.name for machine in scene.machines] == ["n"]
     assert scene.remarks == ("out is left out: it is time-sliced as nvidia.com/gpu.shared, which is no GPU to KAI.",)
+
+
+def test_a_plan_says_that_it_looks_at_no_affinity_of_pods_that_wait() -> None:
+    insists: Json = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}}
+    prefers: Json = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}}
+    runs, waits = _pod("old", node="n", group="g", spec=insists), _pod("new", spec=insists)
+    groups = (_group("pg-new"), _group("pg-likes"))
+    scene = _scene(runs, waits, _pod("likes", spec=prefers), pod_groups=groups)
+    assert scene.remarks == ("Of 1 pod that waits a required affinity is not looked at.",)
 
 
 def test_a_plan_says_that_it_counts_no_claims_of_dra() -> None:
