@@ -12,6 +12,7 @@ from gpu_sharing.placement import place
 from gpu_sharing.request import gpu_groups
 from manifests.node_labels import GPU_MEMORY
 from operations.doctor.check import of_pod
+from operations.doctor.checks.workloads import ends
 from operations.doctor.diagnosis import Diagnosis, Judged
 from operations.doctor.facts import Facts, Source
 from operations.errors import OperationError
@@ -156,7 +157,10 @@ def _clause(pod: Pod, sentence: str) -> str:
 
 
 def _statements(facts: Facts, pod: Pod) -> Iterator[str]:
-    """What the cluster says of a pod: conditions, its group, its bind request, its containers, its events."""
+    """What the cluster says of a pod: how it ended, conditions, its group and bind request, containers, events."""
+    if pod.reason or pod.message:
+        yield f"status: {pod.reason}: {pod.message}"
+    yield from ends(pod)
     for condition in pod.conditions:
         if condition.status == "False" and condition.message:
             yield f"condition {condition.type}=False ({condition.reason}): {condition.message}"
@@ -171,15 +175,19 @@ def _statements(facts: Facts, pod: Pod) -> Iterator[str]:
         if (request.namespace, request.pod) == (pod.namespace, pod.name):
             answer = f"{request.phase}: {request.reason}" if request.reason else request.phase or "no answer yet"
             yield f"BindRequest {request.name} to node {request.node}: {answer}"
-    if pod.reason or pod.message:
-        yield f"status: {pod.reason}: {pod.message}"
-    yield from (
-        f"container {status.name}: {state.reason}: {state.message}"
-        for status in (*pod.init_statuses, *pod.statuses)
-        for kind, state in status.state.items()
-        if kind != "running" and (state.reason or state.message)
-    )
+    yield from _containers(pod)
     yield from facts.events_of("Pod", pod.namespace, pod.name)
+
+
+def _containers(pod: Pod) -> Iterator[str]:
+    """What is said of containers that do not run, beyond how they ended."""
+    for status in (*pod.init_statuses, *pod.statuses):
+        for kind, state in status.state.items():
+            # How one ended that did not end well is said already.
+            reason = "" if kind == "terminated" and state.exit_code else state.reason
+            words = ": ".join(filter(None, (reason, state.message)))
+            if kind != "running" and words:
+                yield f"container {status.name}: {words}"
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,18 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from cluster.access.answers import Pod
-from cluster.pending import scheduler_says
+from cluster.pending import kubectl_says, scheduler_says
 from manifests.node_labels import GPU_MEMORY
 from operations.doctor.check import SUPPRESS, Check, Finding, Severity, Subject, of_node, of_pod, of_queue
 from operations.doctor.checks.queues import queue_of
+from operations.doctor.checks.workloads import ends
 from operations.doctor.facts import NOT_ADMITTED, Facts, Source
 from operations.doctor.requests import asks_for_share, objection_to
 
 _NOT_SYNCED = "gpu memory count on the node was not synced"
 _NAMES = re.compile(r"[a-z0-9][a-z0-9.-]*[a-z0-9]")
 _NODES = 20
+_AGAIN = {"CrashLoopBackOff", "Init:CrashLoopBackOff"}
 
 
 def _finding(pod: Pod, what: str, *evidence: str, nodes: Iterable[str] = (), queue: str = "") -> Finding:
@@ -176,7 +178,9 @@ def _other_start(facts: Facts) -> Iterator[Finding]:
     for pod, evidence in _not_starting(facts):
         of_gpu = pod.scheduler == facts.scheduler_name or pod.gpus or asks_for_share(pod)
         if of_gpu and pod.namespace not in ours and not any(text in line for text in _KNOWN for line in evidence):
-            yield _finding(pod, f"pod {pod.namespace}/{pod.name} does not start on node '{pod.node}'.", *evidence)
+            does = "ends again and again" if kubectl_says(pod) in _AGAIN else "does not start"
+            what = f"pod {pod.namespace}/{pod.name} {does} on node '{pod.node}'."
+            yield _finding(pod, what, *evidence, *ends(pod))
 
 
 _check = partial(Check, needs={Source.PODS, Source.EVENTS})
@@ -319,8 +323,9 @@ CHECKS = (
         _other_start,
         severity=Severity.WARNING,
         needs={Source.PODS, Source.EVENTS, Source.CONFIG},
-        symptom="The pod is on its node, and its containers do not start.",
-        cause="The evidence says it: an image, a volume, a missing ConfigMap.",
+        symptom="The pod is on its node, and its containers do not start, or end again and again.",
+        cause="The evidence says it: an image, a volume, a missing ConfigMap, or how a container ended. `OOMKilled` is "
+        "a memory limit that is too low, or, where the GPU has no memory of its own, the machine's.",
         remedy="kubectl --namespace {namespace} describe pod {name}",
         source="Kubernetes: container states",
     ),

@@ -144,6 +144,32 @@ def test_a_container_that_does_not_start_says_why(api: ApiServer, tmp_path: Path
     )
 
 
+_KILLED = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2026-10-01T10:00:00Z"}}
+_HOW = "OOMKilled (status 137), restarts: "
+
+
+def test_a_pod_that_ended_is_told_how(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    statuses = [{"name": "main", "state": _KILLED}]
+    world.lists["pods"].append(pod("ended", node="jetson-1", phase="Failed", containerStatuses=statuses))
+    verdict = _why(world, "ended", api, tmp_path)
+    assert verdict.sentence == f"Pod default/ended is Failed on node jetson-1: {_HOW}0"
+    assert verdict.evidence[0] == f"container main ended at 2026-10-01 10:00 UTC: {_HOW}0"
+
+
+def test_a_pod_that_ends_again_and_again_is_told_how_it_ended_last(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    waits = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
+    statuses = [{"name": "main", "restartCount": 7, "state": waits, "lastState": _KILLED}]
+    world.lists["pods"].append(pod("loops", node="jetson-1", phase="Running", containerStatuses=statuses))
+    verdict = _why(world, "loops", api, tmp_path)
+    assert verdict.sentence == (
+        "Pod default/loops is Running and not ready because it ends again and again on node 'jetson-1'."
+    )
+    assert (verdict.code, verdict.evidence[0]) == ("KA0712", "container main: CrashLoopBackOff: back-off 5m0s")
+    assert verdict.evidence[1] == f"container main ended at 2026-10-01 10:00 UTC: {_HOW}7"
+
+
 @pytest.mark.parametrize(
     ("name", "namespace", "hint"),
     [("arms", "default", "Did you mean 'arm'?"), ("arm", "other", "add --namespace default"), ("x", "default", "")],
