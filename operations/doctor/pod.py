@@ -2,12 +2,13 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cluster.access.answers import Pod
 from cluster.pending import said_of, scheduler_says
-from gpu_sharing.model import NodeUse
+from gpu_sharing.model import NodeUse, Reason
 from gpu_sharing.placement import place
 from gpu_sharing.request import gpu_groups
 from manifests.node_labels import GPU_MEMORY
@@ -21,6 +22,12 @@ from operations.plan.live import scene_of_cluster
 _GENERIC = "KA0705"
 """The check that says no more than that a pod waits."""
 _NODES = 5
+_KEEPING_OFF = {"NoSchedule", "NoExecute"}
+_OTHERWISE = "Wait until others end, or ask for less: `kai-anywhere plan --live` says what would fit."
+_OF_NODES = (
+    "Compare its node selector and tolerations with the labels and taints of the nodes. One that is cordoned takes no "
+    "pods: kubectl uncordon NODE"
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
             sentence=f"{subject} because {_clause(pod, why.sentence)}",
             evidence=(*why.free, *statements),
             code=_GENERIC,
-            remedy="Wait until others end, or ask for less: `kai-anywhere plan --live` says what would fit.",
+            remedy=why.remedy,
         )
     describe = f"kubectl --namespace {pod.namespace} describe pod {pod.name}"
     if not statements:
@@ -192,9 +199,10 @@ def _containers(pod: Pod) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _NoRoom:
-    """Why KAI can't place a pod, as a sentence, and what is free on each node."""
+    """Why KAI can't place a pod, as a sentence, with what to do, and what is free on each node."""
 
     sentence: str
+    remedy: str
     free: tuple[str, ...]
 
 
@@ -213,14 +221,27 @@ def _arithmetic(facts: Facts, pod: Pod) -> _NoRoom | None:
     packing = place([machine.node for machine in scene.machines], workloads, scene.queues, scene.strategy)
     for waiting in packing.pending:
         if waiting.pod.name == name:
-            return _NoRoom(waiting.why.text, tuple(_free(use) for use in packing.nodes[:_NODES]))
+            remedy = _OF_NODES if waiting.why.reason is Reason.NODE_SELECTION else _OTHERWISE
+            return _NoRoom(waiting.why.text, remedy, tuple(_free(use, facts) for use in packing.nodes[:_NODES]))
     return None
 
 
-def _free(use: NodeUse) -> str:
+def _free(use: NodeUse, facts: Facts) -> str:
+    node = facts.nodes[use.node.name]
+    taints = [taint for taint in node.taints if taint.get("effect") in _KEEPING_OFF]
+    off = "cordoned, " if node.unschedulable else f"tainted ({_words(taints[0])}), " if taints else ""
+    return f"Node {node.name}: {off}{_left(use)}"
+
+
+def _words(taint: Mapping[str, Any]) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"
+
+
+def _left(use: NodeUse) -> str:
     if use.node.has_mig:
-        return f"Node {use.node.name}: KAI gives no fractions there (MIG strategy {use.node.mig})"
+        return f"KAI gives no fractions there (MIG strategy {use.node.mig})"
     if use.node.shared_mib is None:
-        return f"Node {use.node.name}: no label {GPU_MEMORY}, so how much it has left is not known"
+        return f"no label {GPU_MEMORY}, so how much it has left is not known"
     left = ", ".join(f"{gpu.free_mib} MiB" for gpu in use.gpus) or "no GPU"
-    return f"Node {use.node.name}: {left} left of {use.node.shared_mib} MiB that KAI shares of each GPU"
+    return f"{left} left of {use.node.shared_mib} MiB that KAI shares of each GPU"

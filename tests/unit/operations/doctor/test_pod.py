@@ -8,6 +8,7 @@ import pytest
 from operations.doctor.diagnosis import diagnose
 from operations.doctor.pod import PodVerdict, explain, find_pod
 from operations.errors import OperationError
+from testbed.stacks import Json
 from tests.support.api_server import ApiServer
 from tests.support.doctor import RESERVATION, World, fraction, pod, pod_group, well
 
@@ -57,6 +58,31 @@ def test_a_pod_that_does_not_fit_is_told_what_is_left_where(api: ApiServer, tmp_
     assert verdict.sentence.startswith("Pod default/waits is Pending because it asks for 30720 MiB; jetson-1 has")
     assert any("left of 122800 MiB that KAI shares of each GPU" in line for line in verdict.evidence)
     assert any("no nodes with enough resources" in line for line in verdict.evidence)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (
+            {"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]},
+            "Node jetson-1: cordoned, 92080 MiB left of",
+        ),
+        (
+            {"taints": [{"key": "site", "value": "b", "effect": "NoSchedule"}]},
+            "Node jetson-1: tainted (site=b:NoSchedule), 92080 MiB left of",
+        ),
+    ],
+)
+def test_a_pod_that_no_node_takes_is_told_to_look_at_the_nodes_and_not_to_wait(
+    spec: Json, says: str, api: ApiServer, tmp_path: Path
+) -> None:
+    world = well()
+    world.one("nodes", "jetson-1")["spec"] = spec
+    _waiting(world, "no nodes with enough resources were found")
+    verdict = _why(world, "waits", api, tmp_path)
+    assert verdict.sentence.endswith("jetson-1 is not a node that it accepts.")
+    assert verdict.remedy.startswith("Compare its node selector and tolerations with the labels and taints")
+    assert verdict.evidence[0].startswith(says)
 
 
 def test_what_is_left_is_no_number_where_kai_gives_no_share(api: ApiServer, tmp_path: Path) -> None:
