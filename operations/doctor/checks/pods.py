@@ -176,7 +176,7 @@ def _start(texts: tuple[str, ...], what: str) -> Callable[[Facts], Iterator[Find
 def _other_start(facts: Facts) -> Iterator[Finding]:
     ours = {facts.kai_namespace, facts.operator_namespace, *(pod.namespace for pod in facts.reservation_pods)}
     for pod, evidence in _not_starting(facts):
-        of_gpu = pod.scheduler == facts.scheduler_name or pod.gpus or asks_for_share(pod)
+        of_gpu = pod.scheduler == facts.scheduler_name or pod.gpus or pod.time_slices or asks_for_share(pod)
         if of_gpu and pod.namespace not in ours and not any(text in line for text in _KNOWN for line in evidence):
             does = "ends again and again" if kubectl_says(pod) in _AGAIN else "does not start"
             what = f"pod {pod.namespace}/{pod.name} {does} on node '{pod.node}'."

@@ -120,6 +120,17 @@ def test_a_reservation_pod_is_judged_before_kai_deletes_it(
     assert named == ({code} if code else set())
 
 
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/gpu.shared"])
+def test_a_pod_of_another_scheduler_with_a_gpu_that_does_not_start_is_named(
+    resource: str, api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    fails = do.plain_pod("configmap not found")
+    fails["spec"]["containers"][0]["resources"] = {"limits": {resource: "1"}}
+    do.one_more(fails)(world)
+    assert list(fired(world.diagnosis(api, tmp_path))) == ["KA0712"]
+
+
 def test_a_reservation_pod_that_has_ended_holds_nothing_and_for_nobody(api: ApiServer, tmp_path: Path) -> None:
     world = world_of(jetson)
     do.reservation("left")(world)
