@@ -196,6 +196,15 @@ class Node(Answer):
         return _devices(self.allocatable.get(TIME_SLICE, 0))
 
     @property
+    def keeps_off(self) -> list[str]:
+        """Its taints that keep pods off, as kubectl writes them."""
+        return [
+            f"{taint.get('key')}{f'={value}' if (value := taint.get('value')) else ''}:{taint['effect']}"
+            for taint in self.taints
+            if taint.get("effect") in {"NoSchedule", "NoExecute"}
+        ]
+
+    @property
     def mig(self) -> MigStrategy | None:
         """By which MIG strategy KAI places pods here; None where its GPUs are not divided for it (IsMIGEnabled).
 

@@ -2,9 +2,8 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from cluster.access.answers import Pod
 from cluster.pending import said_of, scheduler_says
@@ -22,7 +21,6 @@ from operations.plan.live import scene_of_cluster
 _GENERIC = "KA0705"
 """The check that says no more than that a pod waits."""
 _NODES = 5
-_KEEPING_OFF = {"NoSchedule", "NoExecute"}
 _OTHERWISE = "Wait until others end, or ask for less: `kai-anywhere plan --live` says what would fit."
 _OF_NODES = (
     "Compare its node selector and tolerations with the labels and taints of the nodes. One that is cordoned takes no "
@@ -228,14 +226,8 @@ def _arithmetic(facts: Facts, pod: Pod) -> _NoRoom | None:
 
 def _free(use: NodeUse, facts: Facts) -> str:
     node = facts.nodes[use.node.name]
-    taints = [taint for taint in node.taints if taint.get("effect") in _KEEPING_OFF]
-    off = "cordoned, " if node.unschedulable else f"tainted ({_words(taints[0])}), " if taints else ""
+    off = "cordoned, " if node.unschedulable else f"tainted ({node.keeps_off[0]}), " if node.keeps_off else ""
     return f"Node {node.name}: {off}{_left(use)}"
-
-
-def _words(taint: Mapping[str, Any]) -> str:
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint.get('key')}{value}:{taint.get('effect')}"
 
 
 def _left(use: NodeUse) -> str:

@@ -17,6 +17,7 @@ from gpu_sharing.quantities import quantity
 from gpu_sharing.queues import Queue
 from gpu_sharing.request import TIME_SLICE, RequestError, gpu_groups
 from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
+from manifests.wording import first_of
 from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
 from operations.plan.workloads import PRIORITIES, TRAIN, accepted, is_preemptible
@@ -41,6 +42,7 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
     platform = settings.platform if settings else None
     unified = {*platform.jetsons, *platform.unified_memory_nodes} if platform else set()
     machines = []
+    tainted: dict[str, list[str]] = {}
     for node in snapshot.nodes:
         if not node.devices and GPU_MEMORY not in node.labels and not node.slices:
             continue
@@ -55,9 +57,14 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
             remarks.append(
                 f"{node.name} is {'cordoned' if node.unschedulable else 'not Ready'}: nothing is placed there."
             )
+        elif node.keeps_off:
+            tainted.setdefault(", ".join(node.keeps_off), []).append(node.name)
         if node.devices and not node.gpus:
             remarks.append(f"{node.name} gets pods with remote GPUs alone: it is a frontend of them.")
         machines.append(_machine(node, unified))
+    remarks += [
+        f"Only pods that tolerate {taints} are placed on {first_of(names)}." for taints, names in tainted.items()
+    ]
     read = _Pods(snapshot, machines)
     strategy = Strategy(settings.kai.scheduler.placement.value) if settings else Strategy.BINPACK
     return Scene(

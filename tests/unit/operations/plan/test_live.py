@@ -230,6 +230,15 @@ def test_who_runs_on_a_cordoned_node_stays_and_nobody_joins_him() -> None:
     assert _scene(nodes=(gone,)).remarks == ("n is not Ready: nothing is placed there.",)
 
 
+def test_taints_that_keep_pods_off_are_said_once_for_all_nodes_that_have_them() -> None:
+    off = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    prefers = {"key": "k", "effect": "PreferNoSchedule"}
+    nodes = (_node("a", taints=[off, prefers]), _node("b", taints=[off]), _node("c", taints=[prefers]))
+    assert _scene(nodes=nodes).remarks == (
+        "Only pods that tolerate nvidia.com/gpu=present:NoSchedule are placed on a, b.",
+    )
+
+
 def test_a_node_without_a_gpu_is_not_shown() -> None:
     plain = _node("cpu", {}).model_copy(update={"devices": 0})
     assert [machine.node.name for machine in _scene(nodes=(plain, _node())).machines] == ["n"]
