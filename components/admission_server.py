@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_kubernetes import Provider
 
 from cluster import waiting
 from components import tokens
@@ -28,7 +27,7 @@ class AdmissionServerArgs:
     """
 
     settings: StackSettings
-    provider: Provider
+    provider: pulumi.ProviderResource
 
 
 class AdmissionServer(pulumi.ComponentResource):

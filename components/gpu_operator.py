@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pulumi
-from pulumi_kubernetes import Provider
 
 from cluster import waiting
 from components import tokens
@@ -27,7 +26,7 @@ class GpuOperatorArgs:
     """
 
     settings: StackSettings
-    provider: Provider
+    provider: pulumi.ProviderResource
     depends_on: Dependencies = field(default=())
 
 

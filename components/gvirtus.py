@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
-from pulumi_kubernetes import Provider
 
 from cluster import waiting
 from components import tokens
@@ -29,7 +28,7 @@ class GvirtusArgs:
     """
 
     settings: StackSettings
-    provider: Provider
+    provider: pulumi.ProviderResource
     labeller: Labeller
     depends_on: Dependencies = field(default=())
     server: Dependencies = field(default=())

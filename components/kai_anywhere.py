@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pulumi
-from pulumi_kubernetes import Provider
 
 from components import tokens
 from components.admission_server import AdmissionServer, AdmissionServerArgs
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gvirtus import Gvirtus, GvirtusArgs
 from components.kai_scheduler import KaiScheduler, KaiSchedulerArgs
-from components.kubernetes import Labeller
+from components.kubernetes import Labeller, cluster_provider
 from components.monitoring import Monitoring, MonitoringArgs
 from components.node_labels import NodeLabels, NodeLabelsArgs
 from components.pod_guard import PodGuard, PodGuardArgs
@@ -105,16 +104,10 @@ class KaiAnywhere(pulumi.ComponentResource):
 
     def _install(self, name: str, args: KaiAnywhereArgs) -> "Hosts | None":
         settings = args.settings
-        provider = Provider(
+        provider = cluster_provider(
             f"{name}-cluster",
-            # Not the settings' own kubeconfig and context: they name another cluster on another day or machine
-            # (cluster/access/binding.py).
             kubeconfig=args.kubeconfig,
-            # Preflight compares it with the cluster behind the context on the next run.
-            cluster_identifier=args.cluster_uid,
-            # Without it a ConfigMap whose content changes is deleted and made anew: no pod gets a remote GPU meanwhile,
-            # and no new pod starts that mounts it.
-            enable_config_map_mutable=True,
+            cluster_uid=args.cluster_uid,
             opts=pulumi.ResourceOptions(parent=self),
         )
         labeller = Labeller(provider, args.kubeconfig, together=args.few_resources)

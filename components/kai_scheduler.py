@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import pulumi
-from pulumi_kubernetes import Provider
 
 from cluster import waiting
 from components import tokens
@@ -24,7 +23,7 @@ class KaiSchedulerArgs:
     """
 
     settings: StackSettings
-    provider: Provider
+    provider: pulumi.ProviderResource
     depends_on: Dependencies = field(default=())
 
 

@@ -1,16 +1,17 @@
-"""Registers manifests and Helm releases.
+"""Registers manifests, Helm releases, and the provider that brings them to the cluster.
 
-Both are registered by their type token. The SDK's class of a core kind takes the same mapping, but importing its
+All are registered by their type token. The SDK's class of a core kind takes the same mapping, but importing its
 package costs every preview 0.6 s, an eighth of its whole time, for types that nothing here uses; that of a release
-brings an HTTP client and all of YAML, a tenth of what the program's imports cost.
+brings an HTTP client and all of YAML, a tenth of what the program's imports cost; that of the provider another tenth,
+and it does not know what newer providers need.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import pulumi
-from pulumi_kubernetes import Provider
 
 from cluster.ownership.deployed_state import RELEASE
 from components import tokens
@@ -35,6 +36,40 @@ _GROUPS = frozenset({"", "apps", "batch", "policy"})
 """Of Kubernetes' own that have no dot."""
 
 
+_UPSERT = {"upsertExistingObjects": "true"}
+"""What is there already is applied to, as it is after a run that was killed, or where KAI makes it first: preflight has
+refused what is not ours by then.
+
+Symptom without it: `resource "default" already exists` in each first `up`, of the SchedulingShard that KAI's chart
+makes. Affected: the provider from 4.29 on (pulumi-kubernetes#2926); 4.25, which this project pins, takes no notice of
+it. Upstream means both.
+"""
+
+
+def cluster_provider(
+    name: str, *, kubeconfig: str, cluster_uid: str | None, opts: pulumi.ResourceOptions
+) -> pulumi.ProviderResource:
+    """The provider of the stack's cluster.
+
+    Args:
+        name: its logical name.
+        kubeconfig: the connection that is bound to the cluster: not the settings' own kubeconfig and context, which
+            name another one on another day or machine (cluster/access/binding.py).
+        cluster_uid: the identity, with which preflight compares the cluster of the next run; None without a cluster.
+        opts: its parent.
+    """
+    props = {
+        "kubeconfig": kubeconfig,
+        "clusterIdentifier": cluster_uid,
+        # Without it a ConfigMap whose content changes is deleted and made anew: no pod gets a remote GPU meanwhile, and
+        # no new pod starts that mounts it.
+        "enableConfigMapMutable": "true",
+        **_UPSERT,
+    }
+    pinned = pulumi.ResourceOptions(version=version("pulumi-kubernetes"))
+    return pulumi.ProviderResource("kubernetes", name, props, pulumi.ResourceOptions.merge(opts, pinned))
+
+
 def this_stack() -> str:
     """The stack as its field managers name it."""
     return f"{pulumi.get_project()}/{pulumi.get_stack()}"
@@ -56,7 +91,7 @@ class Registrar:
         self,
         component: pulumi.ComponentResource,
         name: str,
-        provider: Provider,
+        provider: pulumi.ProviderResource,
         waits_for: Mapping[str, Callable[[], Dependencies]] | None = None,
     ) -> None:
         """Register below a component.
@@ -133,7 +168,7 @@ class Labeller:
         together: whether the engine finds this program's own provider, so that many nodes can be one resource.
     """
 
-    provider: Provider
+    provider: pulumi.ProviderResource
     kubeconfig: str
     together: bool
 

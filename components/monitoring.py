@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_kubernetes import Provider
 
 from components import tokens
 from components.kubernetes import Registrar
@@ -21,7 +20,7 @@ class MonitoringArgs:
     """
 
     settings: StackSettings
-    provider: Provider
+    provider: pulumi.ProviderResource
 
 
 class Monitoring(pulumi.ComponentResource):

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import pulumi
-from pulumi_kubernetes import Provider
 
 from components import tokens
 from components.kubernetes import Dependencies, Registrar
@@ -22,7 +21,7 @@ class PodGuardArgs:
     """
 
     settings: StackSettings
-    provider: Provider
+    provider: pulumi.ProviderResource
     depends_on: Dependencies = field(default=())
 
 

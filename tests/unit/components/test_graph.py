@@ -34,6 +34,8 @@ from tests.unit.components.programs import CLUSTER_UID, KUBECONFIG, PROVIDER, pr
 
 _SIGNATURE, _SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
 """How Pulumi's wire format marks a value, and a secret."""
+_SWITCHES = {"enableConfigMapMutable": "true", "upsertExistingObjects": "true"}
+"""Of the provider: a ConfigMap is changed in its place, and an object that is there already is applied to."""
 _TOP = "KaiAnywhere:kai-anywhere"
 _COMPONENTS = {
     "NodeLabels:node-labels",
@@ -327,7 +329,7 @@ def test_node_labels_take_fields_back_that_somebody_edited() -> None:
 
 
 def test_the_provider_knows_the_cluster_by_its_identity_alone() -> None:
-    expected = {"clusterIdentifier": CLUSTER_UID, "kubeconfig": KUBECONFIG, "enableConfigMapMutable": "true"}
+    expected = {"clusterIdentifier": CLUSTER_UID, "kubeconfig": KUBECONFIG} | _SWITCHES
     stack = changed(jetson(), "cluster.kubeconfig", "/etc/kubernetes/admin.conf")
     for each in (jetson(), changed(stack, "cluster.context", "edge")):
         assert preview(each).by_key[PROVIDER].inputs == expected
@@ -335,7 +337,7 @@ def test_the_provider_knows_the_cluster_by_its_identity_alone() -> None:
 
 def test_a_preview_without_a_cluster_has_no_identity_and_contacts_nothing() -> None:
     inputs = preview(jetson(), cluster_uid=None).by_key[PROVIDER].inputs
-    assert inputs == {"kubeconfig": "~/.kai-anywhere/clusters/none", "enableConfigMapMutable": "true"}
+    assert inputs == {"kubeconfig": "~/.kai-anywhere/clusters/none"} | _SWITCHES
 
 
 def test_a_webhook_stack_has_the_server_instead_of_the_policy() -> None:
