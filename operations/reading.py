@@ -9,8 +9,8 @@ from cluster.access.client import Cluster
 from cluster.errors import ClusterUnreachableError
 from config.stack import StackSettings
 from operations.errors import OperationError
-from operations.stack_file import read_settings
-from operations.target import ROOT, folder, names_cluster
+from operations.stack_file import project_of, read_settings
+from operations.target import ROOT, folder, names_cluster, own_project
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,11 @@ def open_place(stack: str | None, context: str | None = None) -> Iterator[Place]
         yield Place(cluster, settings, simulated)
     finally:
         cluster.close()
+
+
+def qualified_name(place: Place, stack: str) -> str:
+    """A stack as project/name, as its field managers have it: a simulator's project is always this checkout's."""
+    return f"{project_of(ROOT if place.simulated else own_project())}/{stack}"
 
 
 def hosts_without_cluster(stack: str | None, context: str | None) -> StackSettings | None:

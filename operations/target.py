@@ -82,7 +82,7 @@ def open_target(stack: str, *, start: bool = True, simulator_only: bool = False)
     if settings.hosts_alone and simulator_only:
         say(f"Stack '{stack}' prepares hosts alone: on the simulator, nothing is left of it.")
     if own_cluster(settings) and not simulator_only:
-        project = _own_project()
+        project = own_project()
         environment = toolchain.environment(_programs(project))
         if chosen := own_kubeconfig():
             # Not every shell expands `make up KUBECONFIG=~/.kube/config`, and the Kubernetes provider does not either.
@@ -127,7 +127,7 @@ def alone(stack: str) -> Iterator[Path]:
         ) from error
 
 
-def _own_project() -> Path:
+def own_project() -> Path:
     """The folder of the Pulumi.yaml that is run on a cluster of one's own: a team's, or this checkout's.
 
     Raises:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Annotated
 
 import typer
-import yaml
 from rich.console import Console
 
 import toolchain
@@ -26,8 +25,8 @@ from operations.doctor.report import exit_status, pod_report, report
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.options import stack_name
-from operations.reading import Place, hosts_without_cluster, open_place
-from operations.target import ROOT
+from operations.reading import Place, hosts_without_cluster, open_place, qualified_name
+from operations.target import own_project
 from toolchain.programs import LANGUAGE_PYTHON, PULUMI
 
 _AGAIN_SECONDS = 2.0
@@ -170,7 +169,7 @@ def _console() -> Console:
 
 def facts_of(place: Place, stack: str | None, namespace: str = "") -> Facts:
     """Everything that checks ask for, of the cluster and of what the stack says; a namespace, if one is asked about."""
-    name = f"{yaml.safe_load((ROOT / 'Pulumi.yaml').read_text(encoding='utf-8'))['name']}/{stack}" if stack else ""
+    name = qualified_name(place, stack) if stack else ""
     return read_facts(place.cluster, place.settings, name, namespace)
 
 
@@ -187,7 +186,7 @@ def hosts_of(stack: str, settings: StackSettings) -> dict[str, HostReport]:
     # It brings all of Pulumi, which other commands need not wait for.
     from operations.doctor.hosts.asking import ask  # noqa: PLC0415
 
-    return ask(settings, read_secrets(stack, settings.hosts, ROOT, environment), environment)
+    return ask(settings, read_secrets(stack, settings.hosts, own_project(), environment), environment)
 
 
 def _and_hosts(read: Callable[[], Facts], stack: str, settings: StackSettings) -> Callable[[], Facts]:

@@ -18,10 +18,11 @@ from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.fleet import operator as operator_objects
 from operations.fleet import table
-from operations.fleet.file import Operator, read_fleet
+from operations.fleet.file import read_fleet
 from operations.fleet.order import Outcome, Step, judge, step_called, steps
 from operations.fleet.report import Report
 from operations.fleet.states import read_sites
+from operations.stack_file import project_of
 from operations.stacks import COMMIT, FLEET_FILE, check_stack_name, listed
 from operations.target import ROOT, open_target
 
@@ -114,7 +115,8 @@ def operator_command(
     operator = read_fleet(folder).operator
     if operator is None:
         raise OperationError(f"{FLEET_FILE} has no section `operator`: docs/fleets.md shows one.")
-    typer.echo(_objects(operator, _steps(folder), commit), nl=False)
+    made = operator_objects.objects(operator, project_of(folder), _steps(folder), commit)
+    typer.echo(yaml.safe_dump_all(made, sort_keys=False, explicit_start=True, width=120), nl=False)
 
 
 @app.command()
@@ -149,11 +151,6 @@ def _has_fleet(folder: Path) -> bool:
 
 def _steps(folder: Path) -> tuple[Step, ...]:
     return steps(read_fleet(folder), listed(folder))
-
-
-def _objects(operator: Operator, every: tuple[Step, ...], commit: str) -> str:
-    made = operator_objects.objects(operator, every, commit)
-    return yaml.safe_dump_all(made, sort_keys=False, explicit_start=True, width=120)
 
 
 def _outcomes(results: Path) -> Mapping[str, Outcome]:

@@ -19,11 +19,12 @@ _CONTAINER = "pulumi"
 """The container of a workspace's pod in which Pulumi runs."""
 
 
-def objects(operator: Operator, every: Sequence[Step], commit: str) -> list[dict[str, Any]]:
+def objects(operator: Operator, project: str, every: Sequence[Step], commit: str) -> list[dict[str, Any]]:
     """A Stack for each site; a site waits until all of the wave before it are at the same commit.
 
     Args:
         operator: where it finds what it updates.
+        project: by whose name pulumi keeps the sites' states.
         every: all waves.
         commit: of the repository.
 
@@ -33,7 +34,7 @@ def objects(operator: Operator, every: Sequence[Step], commit: str) -> list[dict
     stacks = []
     before: Sequence[str] = ()
     for step in every:
-        stacks += [_stack(operator, site, step.name, before, commit) for site in step.sites]
+        stacks += [_stack(operator, site, step.name, before, project=project, commit=commit) for site in step.sites]
         before = step.sites
     return stacks
 
@@ -53,10 +54,12 @@ def object_name(site: str) -> str:
     return name
 
 
-def _stack(operator: Operator, site: str, wave: str, before: Sequence[str], commit: str) -> dict[str, Any]:
+def _stack(  # noqa: PLR0913 - what differs from site to site, and what does not
+    operator: Operator, site: str, wave: str, before: Sequence[str], *, project: str, commit: str
+) -> dict[str, Any]:
     name = object_name(site)
     spec: dict[str, Any] = {
-        "stack": f"{operator.organization}/{PROJECT}/{site}",
+        "stack": f"{operator.organization}/{project}/{site}",
         "projectRepo": operator.repository,
         "commit": commit,
         "backend": operator.backend,

@@ -5,9 +5,9 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.bases import PROJECT
 from config.hosts import HostSettings
 from operations.doctor.hosts.answer import HostLookError
+from operations.stack_file import project_of
 
 
 def read_secrets(
@@ -37,10 +37,10 @@ def read_secrets(
             f"pulumi can't decrypt the secrets of stack '{stack}': {lines[-1] if lines else 'it said nothing'}. Log in "
             "to the stack's backend, and give its passphrase: PULUMI_CONFIG_PASSPHRASE"
         )
-    config = json.loads(result.stdout)
+    config, prefix = json.loads(result.stdout), project_of(project)
     secrets: dict[str, str] = {}
     for name, node in sorted(nodes_by_secret.items()):
-        entry = config.get(f"{PROJECT}:{name}", {})
+        entry = config.get(f"{prefix}:{name}", {})
         if not entry.get("value"):
             raise HostLookError(
                 f"the secret '{name}', which host '{node}' needs, is not set. Store it: pulumi config set --secret "

@@ -96,7 +96,7 @@ def _objects() -> list[dict[str, Any]]:
         image="pulumi/pulumi:3.259.0-nonroot",
     )
     fleet = FleetFile(canary="berlin", waves=[Wave(name="all", sites=["*"])], operator=operator)
-    return objects(operator, steps(fleet, ["berlin", "eu-1", "us-1"]), "0" * 40)
+    return objects(operator, "kai-anywhere", steps(fleet, ["berlin", "eu-1", "us-1"]), "0" * 40)
 
 
 def _tried(server: httpx2.Client, stack: dict[str, Any]) -> httpx2.Response:

@@ -1,12 +1,13 @@
 """Which cluster the commands look at that change nothing."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from operations.errors import OperationError
-from operations.reading import hosts_without_cluster, open_place
+from operations.reading import hosts_without_cluster, open_place, qualified_name
 from testbed.stacks import STACK_FILES, of_hosts_alone
 from tests.support.api_server import ApiServer, kubeconfig, write_kubeconfig
 
@@ -57,6 +58,21 @@ def test_a_stack_without_a_cluster_and_without_a_simulator_is_told_how_to_get_on
     with pytest.raises(OperationError, match=r"has no simulator that runs. Start it with `make up STACK=jetson`"):
         open_place("jetson").__enter__()
     assert not (checkout / ".simulator").exists(), "looking makes nothing"
+
+
+def test_a_stack_has_the_name_of_the_project_that_is_run(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", write_kubeconfig(checkout / "config", kubeconfig(api.url)))
+    (checkout / "Pulumi.yaml").write_text("name: kai-anywhere\nruntime: python\n", encoding="utf-8")
+    with open_place("jetson") as place:
+        assert qualified_name(place, "jetson") == "kai-anywhere/jetson"
+        theirs = tmp_path_factory.mktemp("theirs")
+        (theirs / "Pulumi.yaml").write_text("name: gpus\nruntime: yaml\n", encoding="utf-8")
+        (checkout / ".project").symlink_to(theirs)
+        assert qualified_name(place, "jetson") == "gpus/jetson"
+        simulated = replace(place, simulated=True)
+        assert qualified_name(simulated, "jetson") == "kai-anywhere/jetson", "it runs this checkout's project"
 
 
 def test_hosts_alone_have_no_simulator_but_the_cluster_that_is_named(

@@ -10,14 +10,16 @@ from typer.testing import CliRunner, Result
 
 from operations.__main__ import app
 from operations.doctor.checks import CHECKS, OF_HOSTS_ALONE
+from operations.doctor.commands import hosts_of
 from operations.doctor.facts import Source
 from operations.doctor.hosts.answer import HostLookError, HostReport
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
-from testbed.stacks import STACK_FILES, jetson, of_hosts_alone
+from testbed.stacks import STACK_FILES, jetson, of_hosts_alone, parse
 from tests.support.api_server import ApiServer, kubeconfig, write_kubeconfig
 from tests.support.doctor import PATHS, World, fraction, pod_group, unschedulable, well
 from tests.support.hosts.examinations import jetson_examination, reports
+from tests.support.hosts.settings import jetson_with_host
 
 _REPORTS = "operations.doctor.commands.hosts_of"
 
@@ -309,6 +311,25 @@ def test_hosts_alone_that_can_not_be_asked_are_a_warning_with_the_reason(
     assert (bool(rack), result.exit_code) == (True, ExitStatus.WARNINGS)
     assert "pulumi can't decrypt the secrets" in result.stdout
     assert "Nothing is wrong in what could be looked at in the hosts of stack 'rack': 0 checks done" in result.stdout
+
+
+def test_the_secrets_of_hosts_are_those_of_the_project_that_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "Pulumi.yaml").write_text("name: gpus\nruntime: yaml\n", encoding="utf-8")
+    (tmp_path / ".project").symlink_to(theirs)
+    pulumi = tmp_path / "pulumi"
+    answer = json.dumps({"gpus:lab-key": {"value": "a key", "secret": True}})
+    pulumi.write_text(f"#!/bin/sh\ncase \"$*\" in *'--cwd {theirs}') echo '{answer}';; *) echo '{{}}';; esac\n")
+    pulumi.chmod(0o755)
+    asked: list[object] = []
+    monkeypatch.setattr("operations.target.ROOT", tmp_path)
+    monkeypatch.setattr("toolchain.environment", lambda _: {"PATH": f"{tmp_path}:/bin"})
+    monkeypatch.setattr("operations.doctor.hosts.asking.ask", lambda _, secrets, __: asked.append(secrets))
+    hosts_of("rack", parse(jetson_with_host()))
+    assert asked == [{"lab-key": "a key"}]
 
 
 def test_hosts_alone_whose_cluster_is_named_are_looked_at_with_it(

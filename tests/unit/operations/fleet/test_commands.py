@@ -177,6 +177,13 @@ def test_an_operators_stack_waits_for_all_of_the_wave_before_it(folder: Path) ->
     assert {each["spec"]["repoDir"] for each in made.values()} == {"gpu"}
 
 
+def test_an_operators_stacks_are_those_of_the_folders_own_project(folder: Path) -> None:
+    (folder / "fleet.yaml").write_text(TEXT + OPERATOR, encoding="utf-8")
+    (folder / "Pulumi.yaml").write_text("name: gpus\nruntime: yaml\n", encoding="utf-8")
+    first = next(yaml.safe_load_all(_operator(folder)))
+    assert first["spec"]["stack"] == "organization/gpus/berlin"
+
+
 def test_an_operators_stack_names_its_secrets_and_holds_none(folder: Path) -> None:
     (folder / "fleet.yaml").write_text(TEXT + OPERATOR, encoding="utf-8")
     first = next(yaml.safe_load_all(_operator(folder)))
