@@ -67,9 +67,10 @@ def review(stack: Stack = "jetson", out: Out = Path("review"), *, on_simulator: 
         raise OperationError(f"pulumi preview failed (status {status}); the reason is above.")
 
 
-def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
+def drift(stack: Stack = "jetson", out: Out = Path("review"), folder: Folder = "") -> None:
     """Compare the cluster with the program, and judge the state; where anything is wrong, write issue.md and fail."""
     redactor = Redactor(environment_secrets(os.environ))
+    occasion = _occasion(stack, folder=folder)
     for left_over in ("issue.md", _IN_STEP):
         (out / left_over).unlink(missing_ok=True)
     with open_target(stack) as target:
@@ -86,7 +87,7 @@ def drift(stack: Stack = "jetson", out: Out = Path("review")) -> None:
             typer.echo(f"The {'simulator' if target.simulated else 'cluster'} is as stack '{stack}' says.")
         (out / _IN_STEP).touch()
         return
-    _write(out / "issue.md", drift_issue(record, _occasion(stack, status), redactor))
+    _write(out / "issue.md", drift_issue(record, replace(occasion, status=status), redactor))
     if status == _NO_CHANGES_EXPECTED:
         raise OperationError(f"The cluster is not as stack '{stack}' says; {out / 'issue.md'} tells the differences.")
     raise OperationError(f"The check of stack '{stack}' failed (status {status}); the reason is above.")
@@ -107,6 +108,8 @@ def post(  # noqa: PLR0913 - all by name
 ) -> None:
     """Write the comment on the pull request, or open, update or close the issue of drift; on GitHub, in a job."""
     github = _github()
+    occasion = _occasion(stack, folder=folder)
+    issue = marker("drift", stack, occasion.folder)
     try:
         if pull_request is not None and head and (current := github.head(pull_request)) != head:
             # The run of an older push, or one that was run again, would replace the comment of the newest.
@@ -115,21 +118,19 @@ def post(  # noqa: PLR0913 - all by name
                 f"request is {current}. The run of that one writes the comment."
             )
         elif pull_request is not None and skipped:
-            address = github.update_comment(pull_request, skipped_comment(_occasion(stack, folder=folder)))
+            address = github.update_comment(pull_request, skipped_comment(occasion))
             typer.echo(address or f"Stack '{stack}' was skipped, and no comment of it is there.")
         elif pull_request is not None:
-            typer.echo(
-                github.put_comment(pull_request, _comment(github, pull_request, _occasion(stack, folder=folder), out))
-            )
+            typer.echo(github.put_comment(pull_request, _comment(github, pull_request, occasion, out)))
         elif (out / "issue.md").exists():
-            body = _read(out / "issue.md", marker("drift", stack))
-            typer.echo(github.put_issue(f"Drift: the cluster is not as stack {stack} says", body))
+            body = _read(out / "issue.md", issue)
+            typer.echo(github.put_issue(f"Drift: the cluster is not as stack {occasion.place} says", body))
         elif not (out / _IN_STEP).exists():
             raise OperationError(
                 f"There is nothing to post in {out}: `kai-anywhere drift` did not come to its end. It said why."
             )
         else:
-            typer.echo(github.close_issue(marker("drift", stack)) or "No issue of drift is open.")
+            typer.echo(github.close_issue(issue) or "No issue of drift is open.")
     except GitHubError as error:
         raise OperationError(str(error)) from error
 

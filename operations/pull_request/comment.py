@@ -39,10 +39,19 @@ class Occasion:
     log_url: str = ""
     folder: str = ""
 
+    @property
+    def place(self) -> str:
+        """The stack with its folder: several folders of a repository may each have one of the name."""
+        return _place(self.stack, self.folder)
+
 
 def marker(kind: str, stack: str, folder: str = "") -> str:
     """The invisible line by which a comment or an issue is found again."""
-    return f"<!-- kai-anywhere:{kind}:{f'{folder}/' if folder else ''}{stack} -->"
+    return f"<!-- kai-anywhere:{kind}:{_place(stack, folder)} -->"
+
+
+def _place(stack: str, folder: str) -> str:
+    return f"{folder}/{stack}" if folder else stack
 
 
 def preview_comment(record: Record, occasion: Occasion, redactor: Redactor) -> str:
@@ -59,7 +68,7 @@ def skipped_comment(occasion: Occasion) -> str:
     """What replaces an older comment where there are no credentials any more."""
     return (
         f"{marker('preview', occasion.stack, occasion.folder)}\n"
-        f"### Preview of {markdown.code(occasion.stack)}: skipped\n"
+        f"### Preview of {markdown.code(occasion.place)}: skipped\n"
         "\nNo credentials are configured for this stack, so nothing is known of what would change. docs/teams.md tells "
         "which are needed.\n"
     )
@@ -69,7 +78,7 @@ def retired_comment(occasion: Occasion) -> str:
     """What replaces the comment of a stack that the pull request does not concern any more."""
     return (
         f"{marker('preview', occasion.stack, occasion.folder)}\n"
-        f"### Preview of {markdown.code(occasion.stack)}: not concerned any more\n"
+        f"### Preview of {markdown.code(occasion.place)}: not concerned any more\n"
         "\nAn older push of this pull request concerned this stack. What it changes now does not.\n"
     )
 
@@ -110,7 +119,7 @@ def preview_body(
         limit: most bytes of the text.
         first: sections that come before all others.
     """
-    head = f"### Preview of {markdown.code(occasion.stack)}: {_headline(record)}\n"
+    head = f"### Preview of {markdown.code(occasion.place)}: {_headline(record)}\n"
     blocking = sum(finding.blocks for finding in record.findings)
     if blocking:
         head += f"\n**{_many(blocking, 'policy finding')} must be solved before this can be deployed.**\n"
@@ -136,7 +145,7 @@ def drift_issue(record: Record, occasion: Occasion, redactor: Redactor) -> str:
     """Drift: what was changed outside of Pulumi, and what an `up` that asks the cluster would do about it."""
     found = bool(record.drifted or record.steps)
     what = f"{_many(len(record.drifted), 'resource')} changed outside of Pulumi" if found else "the check failed"
-    head = f"{marker('drift', occasion.stack)}\n### {markdown.code(occasion.stack)}: {what}\n"
+    head = f"{marker('drift', occasion.stack, occasion.folder)}\n### {markdown.code(occasion.place)}: {what}\n"
     if not record.complete:
         head += "\n**The check did not come to its end: what stands here is incomplete.**\n"
     head += (

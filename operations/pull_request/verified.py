@@ -107,7 +107,7 @@ def posted_comment(verified: Verified, report: Report | str, occasion: Occasion,
         occasion: this run; its status is not looked at.
         redactor: hides once more what looks like a secret.
     """
-    head = f"{marker('preview', occasion.stack, occasion.folder)}\n### Preview of {markdown.code(occasion.stack)}\n"
+    head = f"{marker('preview', occasion.stack, occasion.folder)}\n### Preview of {markdown.code(occasion.place)}\n"
     own = (
         *_people(report, redactor),
         markdown.Section("Checked by the code of the base branch", [_judged(verified, report)], 2_000),

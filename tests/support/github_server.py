@@ -102,7 +102,8 @@ class _Handler(Handler):
         comments = re.search(r"/issues/(\d+)/comments$", self.path)
         content = self._content()
         post = self.server_state.add(content["body"], pull_request=int(comments[1]) if comments else None)
-        self._answer(201, post | content)
+        post.update(content)
+        self._answer(201, post)
 
     def do_PATCH(self) -> None:
         """A change of one."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -242,6 +243,31 @@ def test_a_site_is_updated_by_its_name(job: Job) -> None:
     assert (done.returncode, done.stdout) == (0, "fleet update eu-1\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "part", "step"), [("preview", "stacks", "list"), ("rollout-wave", "approval", "begin")]
+)
+def test_what_jobs_leave_for_others_has_the_folders_own_name_where_a_run_is_for_several(
+    job: Job, name: str, part: str, step: str
+) -> None:
+    _program(job, "echo []")
+    places = []
+    for folder in ("clusters", "clusters/prod", "clusters-prod", "clusters"):
+        done = job.run(script(jobs(name)[part], step), FOLDER=folder, BASE="0" * 40, WAVE="pilots")
+        assert done.returncode == 0, done.stderr
+        places.append(job.outputs()["place"])
+    assert len({*places}) == 3
+    assert places[0] == places[3]
+    assert all(re.fullmatch("[0-9a-f]{8}", place) for place in places), "as names of artifacts have to be"
+
+
+@pytest.mark.parametrize("step", ["Compare", "Tell"])
+def test_drift_is_told_with_the_folder(job: Job, step: str) -> None:
+    _program(job, 'echo "$*"')
+    done = job.run(script(jobs("drift")["drift"], step), STACK="prod", FOLDER="clusters")
+    assert done.stdout.endswith(" --stack prod --folder clusters\n")
+    assert jobs("drift")["drift"]["env"]["FOLDER"] == "${{ inputs.folder }}"
+
+
 def test_a_list_that_can_t_be_made_fails_the_job(job: Job) -> None:
     _program(job, "exit 1")
     assert job.run(script(jobs("drift")["stacks"], "list"), FOLDER="stacks/.").returncode == 1
@@ -251,16 +277,18 @@ def test_a_list_that_can_t_be_made_fails_the_job(job: Job) -> None:
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is on GitHub's machines, and not here")
 def test_every_stack_gets_its_comment_also_after_one_that_fails(job: Job) -> None:
     _program(job, 'echo "$*"; case "$*" in *"--stack bad"*) exit 1;; esac')
-    (job.folder / "review" / "preview-prod").mkdir(parents=True)
-    (job.folder / "review" / "preview-test").mkdir()
-    (job.folder / "review" / "preview-test" / "skipped").touch()
+    (job.folder / "review" / "preview-0123abcd-prod").mkdir(parents=True)
+    (job.folder / "review" / "preview-0123abcd-test").mkdir()
+    (job.folder / "review" / "preview-0123abcd-test" / "skipped").touch()
     comment = script(jobs("preview")["comment"], "Comment")
-    done = job.run(comment, STACKS='["bad", "prod", "test"]', PULL_REQUEST="7", HEAD="c0ffee", FOLDER="clusters")
+    run = {"PULL_REQUEST": "7", "HEAD": "c0ffee", "FOLDER": "clusters", "PLACE": "0123abcd"}
+    done = job.run(comment, STACKS='["bad", "prod", "test"]', **run)
     assert done.returncode == 1
+    options = "--pull-request 7 --head c0ffee --folder clusters"
     assert done.stdout.splitlines() == [
-        "post --stack bad --pull-request 7 --head c0ffee --folder clusters --out review/preview-bad",
-        "post --stack prod --pull-request 7 --head c0ffee --folder clusters --out review/preview-prod",
-        "post --stack test --pull-request 7 --head c0ffee --folder clusters --out review/preview-test --skipped",
+        f"post --stack bad {options} --out review/preview-0123abcd-bad",
+        f"post --stack prod {options} --out review/preview-0123abcd-prod",
+        f"post --stack test {options} --out review/preview-0123abcd-test --skipped",
         "retire --pull-request 7 --folder clusters",
     ]
 

@@ -172,14 +172,15 @@ def test_the_gate_decides_on_a_wave_and_a_site_that_fails_does_not() -> None:
     assert wave["update"]["strategy"]["fail-fast"] is False
     assert wave["update"]["strategy"]["max-parallel"] == "${{ inputs.parallel }}"
     assert "continue-on-error" not in wave["gate"]
-    assert wave["gate"]["needs"] == "update"
+    assert wave["gate"]["needs"] == ["approval", "update"]
     assert wave["gate"]["if"].startswith("${{ !cancelled()"), "also after sites that failed"
     upload = _step(wave["update"], "actions/upload-artifact")
     assert (upload["if"], upload["with"]["name"]) == (
         "${{ !cancelled() }}",
-        "rollout-${{ inputs.wave }}-${{ matrix.stack }}",
+        "rollout-${{ needs.approval.outputs.place }}-${{ inputs.wave }}-${{ matrix.stack }}",
     )
-    assert _step(wave["gate"], "actions/download-artifact")["with"]["pattern"] == "rollout-${{ inputs.wave }}-*"
+    pattern = "rollout-${{ needs.approval.outputs.place }}-${{ inputs.wave }}-*"
+    assert _step(wave["gate"], "actions/download-artifact")["with"]["pattern"] == pattern
 
 
 def test_a_wave_waits_for_the_reviewers_of_its_environment_and_a_site_has_credentials_that_previews_never_get() -> None:
@@ -260,13 +261,13 @@ def test_what_one_job_leaves_for_the_other_is_events_and_no_text_to_post() -> No
     preview, comment = jobs("preview")["preview"], jobs("preview")["comment"]
     events, skipped = [step for step in steps(preview) if step.get("uses", "").startswith("actions/upload-artifact@")]
     assert events["with"]["path"] == "review/preview.json"
-    assert events["with"]["name"] == "preview-${{ matrix.stack }}"
+    assert events["with"]["name"] == "preview-${{ needs.stacks.outputs.place }}-${{ matrix.stack }}"
     assert events["if"] == "${{ !cancelled() && steps.credentials.outputs.configured == 'true' }}"
     # Where it is left, nothing of the pull request has run.
     assert skipped["with"]["path"] == "${{ runner.temp }}/skipped"
     assert skipped["if"] == "${{ !cancelled() && steps.credentials.outputs.configured == 'false' }}"
     download = _step(comment, "actions/download-artifact")
-    assert download["with"] == {"pattern": "preview-*", "path": "review"}
+    assert download["with"] == {"pattern": "preview-${{ needs.stacks.outputs.place }}-*", "path": "review"}
     # Into a folder of its own: nothing of the base branch's code can be overwritten.
     assert not (ROOT / "review" / "__init__.py").exists()
     assert download["continue-on-error"] is True

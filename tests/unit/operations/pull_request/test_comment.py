@@ -1,7 +1,8 @@
 """The comment: what it says, its bounds, and that texts of others stay texts."""
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,6 +100,13 @@ def test_a_drift_issue_tells_what_was_changed_outside_of_pulumi() -> None:
     assert "- spec.replicas: 1\n+ spec.replicas: 9" in text
     assert "- `delete` `kubernetes:apps/v1:Deployment` `gone`" in text
     assert "`pulumi up --refresh` makes it so again" in text, "without a look at the cluster, up finds nothing to do"
+
+
+@pytest.mark.parametrize("render", [preview_comment, drift_issue])
+def test_a_stack_is_named_with_its_folder(render: Callable[[Record, Occasion, Redactor], str]) -> None:
+    text = render(record(summary()), replace(OCCASION, folder="clusters/lab"), Redactor())
+    assert "clusters/lab/jetson -->" in text.splitlines()[0]
+    assert "`clusters/lab/jetson`" in text.splitlines()[1]
 
 
 def test_a_check_that_failed_claims_no_drift() -> None:

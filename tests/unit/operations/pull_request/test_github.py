@@ -155,6 +155,18 @@ class TestThePostCommand:
         self._post(tmp_path)
         assert server.posts[0]["state"] == "closed"
 
+    def test_stacks_of_one_name_in_two_folders_have_two_issues(self, server: GitHubServer, tmp_path: Path) -> None:
+        for folder in ("clusters", "lab/jetson"):
+            (tmp_path / "issue.md").write_text(f"{marker('drift', 'jetson', folder)}\nx", encoding="utf-8")
+            self._post(tmp_path, "--folder", f"./{folder}")
+        assert [post["title"] for post in server.posts] == [
+            "Drift: the cluster is not as stack clusters/jetson says",
+            "Drift: the cluster is not as stack lab/jetson/jetson says",
+        ]
+        (tmp_path / "issue.md").rename(tmp_path / "no-drift")
+        self._post(tmp_path, "--folder", "clusters")
+        assert [post["state"] for post in server.posts] == ["closed", "open"]
+
     def test_a_check_that_did_not_end_closes_nothing(self, server: GitHubServer, tmp_path: Path) -> None:
         server.add(f"{marker('drift', 'jetson')}\nx")
         with pytest.raises(OperationError, match="did not come to its end"):
