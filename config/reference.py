@@ -57,6 +57,19 @@ class Setting:
     only_with: str | None
 
 
+BASE = Setting(
+    key=f"{_PROJECT}:{BASE_KEY}",
+    shape="value",
+    type="file in the folder bases",
+    description="The file whose settings hold where the stack's own say nothing. Stands beside kai-anywhere:settings.",
+    required=False,
+    default=None,
+    examples=("bases/jetson.yaml",),
+    only_with=None,
+)
+"""The one other key of a stack, which is none of its settings."""
+
+
 class UnknownSettingError(Exception):
     """A key that no setting has; the text names near ones."""
 
@@ -119,6 +132,8 @@ def find(key: str) -> tuple[Setting, ...]:
     Raises:
         UnknownSettingError: if there is none.
     """
+    if key in {BASE.key, BASE_KEY}:
+        return (BASE,)
     parts = _parts(key)
     all_settings = settings()
     exact = tuple(setting for setting in all_settings if _is_called(setting, parts))

@@ -8,12 +8,14 @@ import typer
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from config.bases import Inherited, Layer
-from config.reference import Setting, UnknownSettingError, find, inside, settings, text_of
+from config.reference import BASE, Setting, UnknownSettingError, find, inside, settings, text_of
 from operations.exit_status import ExitStatus
 from operations.options import stack_name
 from operations.settings.page import anchor
 from operations.stack_file import check_project, read_layers, read_settings
 from operations.target import ROOT
+
+_PAGE_OF_BASES = "docs/fleets.md#a-base-and-a-few-lines-for-each-site"
 
 app = typer.Typer(name="settings", no_args_is_help=True, help="Look settings up: type, default, and what they are for.")
 
@@ -146,7 +148,7 @@ def _explained(setting: Setting) -> str:
         "Type": setting.type,
         "Default": _default(setting),
         "Example": ", ".join(map(text_of, setting.examples)),
-        "Page": f"docs/settings.md#{anchor(setting)}",
+        "Page": f"docs/settings.md#{anchor(setting)}" if setting != BASE else _PAGE_OF_BASES,
     }
     lines = [f"{setting.key}\n", *(f"  {name + ':':<11}{fact}" for name, fact in facts.items() if fact)]
     lines += ["", *(f"  {line}".rstrip() for line in setting.description.splitlines())]

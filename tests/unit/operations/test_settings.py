@@ -65,6 +65,18 @@ def test_a_union_is_explained_by_variant() -> None:
     assert "platform.driver_library_path" not in x86
 
 
+@pytest.mark.parametrize("key", ["kai-anywhere:base", "base"])
+def test_the_key_beside_the_settings_is_explained_too(key: str) -> None:
+    text = _explained(key)
+    assert text.startswith("kai-anywhere:base\n")
+    page, _, chapter = re.findall(r"Page: +docs/(\S+)", text)[0].partition("#")
+    assert f"## {chapter.replace('-', ' ')}" in (ROOT / "docs" / page).read_text(encoding="utf-8").lower().replace(
+        ",", ""
+    )
+    assert "bases/jetson.yaml" in text
+    assert json.loads(_run("explain", key, "--json").stdout)[0]["key"] == "kai-anywhere:base"
+
+
 def test_an_unknown_key_ends_with_the_status_of_wrong_usage_and_names_near_keys() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "operations", "settings", "explain", "kai.cdi_enable"],
