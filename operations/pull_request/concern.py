@@ -8,7 +8,7 @@ from operations.errors import OperationError
 from operations.pull_request.verified import Changes
 from operations.stacks import concerned, seen_from
 
-_PLACE = re.compile(r"[\w.-]+(/[\w.-]+)*")
+_PLACE = re.compile(r"[\w. -]+(/[\w. -]+)*")
 _OF_A_STACK = re.compile(r"Pulumi\.(.+)\.yaml")
 
 

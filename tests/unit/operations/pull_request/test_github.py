@@ -156,12 +156,12 @@ class TestThePostCommand:
         assert server.posts[0]["state"] == "closed"
 
     def test_stacks_of_one_name_in_two_folders_have_two_issues(self, server: GitHubServer, tmp_path: Path) -> None:
-        for folder in ("clusters", "lab/jetson"):
+        for folder in ("clusters", "our lab/jetson"):
             (tmp_path / "issue.md").write_text(f"{marker('drift', 'jetson', folder)}\nx", encoding="utf-8")
             self._post(tmp_path, "--folder", f"./{folder}")
         assert [post["title"] for post in server.posts] == [
             "Drift: the cluster is not as stack clusters/jetson says",
-            "Drift: the cluster is not as stack lab/jetson/jetson says",
+            "Drift: the cluster is not as stack our lab/jetson/jetson says",
         ]
         (tmp_path / "issue.md").rename(tmp_path / "no-drift")
         self._post(tmp_path, "--folder", "clusters")
@@ -291,7 +291,7 @@ class TestTheCommentsOfStacksThatAreNotConcernedAnyMore:
         server.changed_files = 4000
         assert self._retired(server) == []
 
-    @pytest.mark.parametrize("folder", ["../other", "/etc", "a b", "-->"])
+    @pytest.mark.parametrize("folder", ["../other", "/etc", "a\nb", "-->"])
     def test_what_is_no_folder_of_the_repository_is_refused(self, folder: str) -> None:
         done = CliRunner().invoke(app, ["retire", "--pull-request", "7", "--folder", folder])
         assert isinstance(done.exception, OperationError)
