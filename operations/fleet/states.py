@@ -14,6 +14,7 @@ from operations.errors import OperationError
 from operations.fleet.report import HistoryEntry, Site, site_of
 from operations.stack_file import project_of, read_settings
 from operations.target import ROOT, folder, own_cluster
+from toolchain.programs import PULUMI
 
 _AT_ONCE = 8
 _SECONDS = 120
@@ -31,7 +32,7 @@ def read_sites(names: Sequence[str], stacks: Path, waves: Mapping[str, str]) -> 
     Raises:
         ToolchainError: if there is no pulumi.
     """
-    environment = toolchain.environment(toolchain.ENGINE)
+    environment = toolchain.environment((PULUMI,))
     tags = tags_of(ROOT)
 
     def read(name: str) -> Site:

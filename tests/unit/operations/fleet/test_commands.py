@@ -1,9 +1,10 @@
 """`kai-anywhere fleet`: what its commands print, and what they leave."""
 
 import json
+import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from operations.fleet.states import tags_of
 from testbed.stacks import ROOT, Json, jetson
 from tests.support.releases import git
 from tests.unit.operations.fleet.test_order import SITES, TEXT
+from toolchain import programs
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OPERATOR = """
@@ -365,6 +367,19 @@ def test_the_json_is_of_the_documented_form(folder: Path) -> None:
     assert by_name["berlin"]["last"]["result"] == "failed"
     assert by_name["eu-2"] == by_name["eu-2"] | {"unread": None, "resources": 0, "last": None}
     assert "lab-key" not in done.stdout
+
+
+@pytest.mark.usefixtures("_pulumi")
+def test_the_states_take_nothing_but_pulumi(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[toolchain.Program] = []
+
+    def environment(wanted: Iterable[toolchain.Program]) -> dict[str, str]:
+        asked.extend(wanted)
+        return dict(os.environ)
+
+    monkeypatch.setattr(toolchain, "environment", environment)
+    _run("status", "--folder", folder)
+    assert asked == [programs.PULUMI], "without the Kubernetes provider, which takes minutes to build"
 
 
 @pytest.mark.usefixtures("_pulumi")
