@@ -127,7 +127,9 @@ class GitHub:
 
     def previews(self, pull_request: int, folder: str) -> list[tuple[str, str, str]]:
         """Our comments about previews of a folder's stacks: stack, address in the interface, text."""
-        ours = re.compile(re.escape(marker("preview", "STACK", folder)).replace("STACK", f"({STACK_NAME.pattern})"))
+        # No folder has a line break in its name.
+        before, after = map(re.escape, marker("preview", "\n", folder).split("\n"))
+        ours = re.compile(f"{before}({STACK_NAME.pattern}){after}")
         posts = self._pages(f"{self._base}/issues/{pull_request}/comments", {}, _POSTS)
         return [
             (match[1], post.url, post.body)

@@ -262,6 +262,13 @@ class TestTheCommentsOfStacksThatAreNotConcernedAnyMore:
         assert self._retired(server) == []
         assert _bodies(server) == before
 
+    def test_a_folder_may_have_any_name(self, server: GitHubServer) -> None:
+        server.posts.clear()
+        for stack in ("prod", "test"):
+            server.add(f"{marker('preview', stack, 'STACKS')}\nplan of {stack}", pull_request=7)
+        server.files = [{"filename": "STACKS/Pulumi.prod.yaml", "status": "modified"}]
+        assert self._retired(server, "--folder", "STACKS") == ["test"]
+
     def test_the_roots_stacks_have_a_marker_without_a_folder(self, server: GitHubServer) -> None:
         server.posts.clear()
         for stack in ("prod", "test"):
