@@ -22,6 +22,7 @@ from pulumi.runtime.proto import analyzer_pb2_grpc
 
 from operations.engine_events import Finding
 from operations.policy_check.configuration import PACK, Pack, configured
+from operations.target import ROOT
 
 START_SECONDS = 120.0
 JUDGE_SECONDS = 300.0
@@ -33,13 +34,14 @@ class NotJudgedError(Exception):
 
 
 def findings(
-    resources: Iterable[Mapping[str, Any]], settings: dict[str, Any], pack: Pack = PACK
+    resources: Iterable[Mapping[str, Any]], settings: dict[str, Any], stack: str, pack: Pack = PACK
 ) -> tuple[Finding, ...]:
     """What the pack objects to.
 
     Args:
         resources: each with `type`, `name` and `inputs`.
         settings: those of the stack, from a file that the plan's author did not write.
+        stack: its name, which exceptions may be for.
         pack: this checkout's.
 
     Raises:
@@ -51,7 +53,7 @@ def findings(
         with _running(pack, settings) as analyzer:
             for resource in resources:
                 name, token = resource["name"], resource["type"]
-                urn = f"urn:pulumi:plan::plan::{token}::{name}"
+                urn = f"urn:pulumi:{stack}::plan::{token}::{name}"
                 request = proto.AnalyzeRequest(type=token, properties=_struct(resource["inputs"]), urn=urn, name=name)
                 answer = analyzer.Analyze(request, timeout=max(deadline - time.monotonic(), 0.0))
                 judged += [_finding(diagnostic, urn) for diagnostic in answer.diagnostics]
@@ -72,6 +74,8 @@ def _running(pack: Pack, settings: dict[str, Any]) -> Iterator[analyzer_pb2_grpc
                 subprocess.Popen(
                     [pack.executable],
                     env={"PATH": path},
+                    # The base branch's exceptions lie beside its stacks' files; a job may work anywhere.
+                    cwd=ROOT,
                     stdout=subprocess.PIPE,
                     # A line of the plan in its log could be a command to the runner of the job.
                     stderr=subprocess.DEVNULL,

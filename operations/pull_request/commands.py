@@ -188,7 +188,7 @@ def _judged(changes: Changes, read: report.Report, stack: str) -> Verified:
         why = f"the base branch has no stack `{stack}` yet, and so no settings that say what may have privilege"
         return Verified(changes, None, why)
     try:
-        findings = base_pack.findings(resources, raw_settings(file))
+        findings = base_pack.findings(resources, raw_settings(file), stack)
     except (base_pack.NotJudgedError, OperationError) as error:
         return Verified(changes, None, str(error))
     return Verified(changes, findings, resources=len(resources))

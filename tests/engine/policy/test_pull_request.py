@@ -133,8 +133,8 @@ def test_the_comment_of_a_whole_installation_fits(
     plan = report.read(handed_on, fresh.name)
     resources = plan.resources()
     assert len(resources) == record_of(plan.events).registered > 15
-    assert base_pack.findings(resources, jetson()) == ()
-    refused = base_pack.findings(resources, x86())
+    assert base_pack.findings(resources, jetson(), fresh.name) == ()
+    refused = base_pack.findings(resources, x86(), fresh.name)
     assert {finding.urn.rsplit("::", 1)[-1] for finding in refused} >= {"reservation-policy", "reservation-namespace"}
 
 

@@ -242,11 +242,23 @@ def test_thousands_of_findings_and_files_leave_room_for_what_the_base_branch_say
 def test_the_base_branchs_pack_judges_the_plan() -> None:
     good = {"type": POD, "name": "good", "inputs": {"kind": "ConfigMap", "data": {"a": "b"}}}
     bad = {"type": POD, "name": "web", "inputs": PRIVILEGED}
-    found = base_pack.findings([good, bad], jetson())
+    found = base_pack.findings([good, bad], jetson(), "jetson")
     assert {(each.policy, each.level, each.urn.rsplit("::", 1)[-1]) for each in found} == {
         ("privilege", "mandatory", "web")
     }
     assert "rule:   privileged" in found[0].message
+
+
+@pytest.mark.parametrize(("stack", "refused"), [("jetson", False), ("x86", True)])
+def test_the_base_branchs_exceptions_are_in_force_for_their_stacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack: str, *, refused: bool
+) -> None:
+    accepted = {"rule": "privileged", "kind": "Pod", "name": "web", "value": True, "stacks": ["jetson"]}
+    accepted |= {"who": "platform team", "why": "a test", "until": "2099-01-01"}
+    (tmp_path / "policy-exceptions.yaml").write_text(json.dumps([accepted]), encoding="utf-8")
+    monkeypatch.setattr(base_pack, "ROOT", tmp_path)
+    bad = {"type": POD, "name": "web", "inputs": PRIVILEGED}
+    assert bool(base_pack.findings([bad], jetson(), stack)) is refused
 
 
 def _pack(folder: Path, script: str) -> Pack:
@@ -258,12 +270,12 @@ def _pack(folder: Path, script: str) -> Pack:
 
 def test_a_plan_that_can_not_be_handed_to_the_pack_is_told_not_passed() -> None:
     with pytest.raises(base_pack.NotJudgedError, match="can't be handed to the pack"):
-        base_pack.findings([{"type": POD, "name": "web", "inputs": {"a": 10**400}}], jetson())
+        base_pack.findings([{"type": POD, "name": "web", "inputs": {"a": 10**400}}], jetson(), "jetson")
 
 
 def test_a_pack_that_does_not_answer_is_told_not_passed(tmp_path: Path) -> None:
     with pytest.raises(base_pack.NotJudgedError, match=r"did not answer \(UNAVAILABLE\)"):
-        base_pack.findings([], jetson(), _pack(tmp_path, "echo 1; exec sleep 600"))
+        base_pack.findings([], jetson(), "jetson", _pack(tmp_path, "echo 1; exec sleep 600"))
 
 
 def test_the_pack_gets_nothing_of_the_jobs_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +283,7 @@ def test_the_pack_gets_nothing_of_the_jobs_environment(tmp_path: Path, monkeypat
     told = tmp_path / "environment"
     pack = _pack(tmp_path, f"env > '{told}'\nexec cat /dev/null")
     with pytest.raises(base_pack.NotJudgedError, match="the pack did not start"):
-        base_pack.findings([], jetson(), pack)
+        base_pack.findings([], jetson(), "jetson", pack)
     text = told.read_text(encoding="utf-8")
     assert "PATH=" in text
     assert TOKEN not in text
