@@ -147,7 +147,9 @@ def own_project() -> Path:
 
 def _programs(project: Path) -> tuple[toolchain.Program, ...]:
     """What the engine needs to run a project."""
-    runtime = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8")).get("runtime")
+    content = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8"))
+    # One that is no mapping is refused by pulumi, which says why.
+    runtime = content.get("runtime") if isinstance(content, dict) else None
     # With options it is a mapping.
     runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
     return (*toolchain.ENGINE, *toolchain.YAML) if runtime == "yaml" else toolchain.ENGINE

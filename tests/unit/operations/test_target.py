@@ -10,7 +10,7 @@ from operations.errors import OperationError
 from operations.init.files import TEMPLATES
 from operations.target import ROOT, folder, open_target
 from testbed.stacks import STACK_FILES, of_hosts_alone
-from toolchain.programs import KUBERNETES_PROVIDER, LANGUAGE_PYTHON, LANGUAGE_YAML, PULUMI
+from toolchain.programs import ENGINE, KUBERNETES_PROVIDER, LANGUAGE_PYTHON, LANGUAGE_YAML, PULUMI
 
 PROGRAMS = (PULUMI, LANGUAGE_PYTHON, LANGUAGE_YAML, KUBERNETES_PROVIDER)
 
@@ -76,6 +76,12 @@ def test_a_teams_own_project_is_run_in_the_place_of_this_one(
 def test_a_project_in_yaml_gets_its_language_with_options_too(tmp_path: Path, runtime: str) -> None:
     (tmp_path / "Pulumi.yaml").write_text(f"name: a\nruntime: {runtime}\n", encoding="utf-8")
     assert LANGUAGE_YAML in target._programs(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n"])
+def test_what_is_wrong_with_a_project_that_is_no_mapping_is_left_to_pulumi_to_say(tmp_path: Path, text: str) -> None:
+    (tmp_path / "Pulumi.yaml").write_text(text, encoding="utf-8")
+    assert target._programs(tmp_path) == ENGINE
 
 
 def test_removing_a_stack_starts_no_simulator_to_remove_it_from(
