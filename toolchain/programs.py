@@ -13,7 +13,8 @@ from toolchain.recipe import ModuleFile, Recipe
 # renovate: datasource=go depName=github.com/pulumi/pulumi/pkg/v3
 PULUMI_VERSION = "3.259.0"
 # Also pinned in pyproject.toml as the SDK `pulumi-kubernetes`. The newest provider that is published as a Go module
-# too, so that a download and a build are the same version.
+# too, so that a download and a build are the same version. With 4.32.0, built by hand from its repository, stacks were
+# installed, adopted, recovered, rolled back and upgraded by their tests all the same (2026-11-26).
 KUBERNETES_PROVIDER_VERSION = "4.25.0"
 # The last sdk releases that contain the language host; later ones made it a module that is not published.
 LANGUAGE_HOST_BUILT_VERSION = "3.78.1"

@@ -4,6 +4,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated
 
 import typer
@@ -45,8 +46,10 @@ def init(  # noqa: PLR0913, PLR0917 - one option for each thing that can be chos
             f"{place} is in the checkout of kai-anywhere itself. Nothing was written. Give a folder elsewhere."
         )
     files = contents(choices)
-    write(place, files)
-    typer.echo(f"Wrote into {place}:\n" + "\n".join(f"  {path}" for path in files))
+    written = write(place, files)
+    typer.echo(f"Wrote into {place}:\n" + "\n".join(f"  {path}" for path in written))
+    for path in sorted(files.keys() - set(written)):
+        typer.echo(f"{path} was there already and is as it was. Ours would have said:\n{indent(files[path], '  ')}")
     typer.echo(_next(choices, place))
 
 

@@ -15,6 +15,8 @@ TEMPLATES = ROOT / "templates"
 SLUG = "example/kai-anywhere"
 """Stands in the templates, and in the documentation, for owner and name of this repository."""
 REPOSITORY = f"https://github.com/{SLUG}"
+COMMON = frozenset(map(PurePosixPath, ("README.md", ".gitignore")))
+"""What a repository that GitHub has made holds already, and what nothing else depends on: theirs stays as it is."""
 
 _SOURCE = re.compile(rf"(?P<host>github\.com/)?{re.escape(SLUG)}")
 _STACK_FILE = re.compile(r"Pulumi\.([a-z0-9]+)\.yaml")
@@ -76,14 +78,18 @@ def _stack(text: str, choices: Choices) -> str:
     return text
 
 
-def write(folder: Path, files: Mapping[PurePosixPath, str]) -> None:
-    """Write files that are not there yet; where one of them is, write none.
+def write(folder: Path, files: Mapping[PurePosixPath, str]) -> Sequence[PurePosixPath]:
+    """Write files that are not there yet; where one beside `COMMON` is, write none.
+
+    Returns:
+        What was written.
 
     Raises:
         OperationError: if one of them exists, or the folder can't be written.
     """
     existing = [path for path in files if _exists(folder / path)]
-    if existing:
+    new = [path for path in files if path not in existing]
+    if existing := [path for path in existing if path not in COMMON]:
         named = ", ".join(map(str, existing))
         raise OperationError(
             f"{folder} has {named} already. Nothing was written. Give a folder without "
@@ -92,18 +98,19 @@ def write(folder: Path, files: Mapping[PurePosixPath, str]) -> None:
         )
     written: list[Path] = []
     try:
-        for path, text in files.items():
+        for path in new:
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("x", encoding="utf-8", newline="\n") as file:
                 written.append(target)
-                file.write(text)
+                file.write(files[path])
     except OSError as error:
         for target in written:
             target.unlink(missing_ok=True)
         raise OperationError(
             f"{folder} can't be written: {error.strerror}: {error.filename}. No file was left there."
         ) from error
+    return new
 
 
 def _exists(path: Path) -> bool:

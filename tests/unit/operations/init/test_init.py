@@ -172,7 +172,7 @@ def test_the_written_project_is_no_template_any_more(way: Way) -> None:
     assert written.keys() == of_template.keys() - {"template"}
 
 
-@pytest.mark.parametrize("there", ["Pulumi.prod.yaml", ".github/workflows/daily.yml", "README.md"])
+@pytest.mark.parametrize("there", ["Pulumi.prod.yaml", ".github/workflows/daily.yml"])
 def test_nothing_is_overwritten_and_nothing_else_written(tmp_path: Path, there: str) -> None:
     file = tmp_path / there
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -182,6 +182,24 @@ def test_nothing_is_overwritten_and_nothing_else_written(tmp_path: Path, there: 
     assert there in str(done.exception)
     assert "Nothing was written" in str(done.exception)
     assert _files(tmp_path) == {there: "theirs"}
+
+
+def test_a_repository_that_has_a_readme_and_a_gitignore_keeps_them_and_is_told_what_ours_say(tmp_path: Path) -> None:
+    theirs = {"README.md": "theirs", ".gitignore": "*.log"}
+    for name, text in theirs.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = _init(tmp_path)
+    assert done.exit_code == 0, done.output
+    assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in theirs} == theirs
+    assert (tmp_path / "Pulumi.prod.yaml").is_file()
+    wrote = done.output.partition("was there already")[0]
+    assert "  Pulumi.prod.yaml\n" in wrote
+    assert "  README.md\n" not in wrote
+    assert (
+        ".gitignore was there already and is as it was. Ours would have said:\n  .venv/\n  __pycache__/\n"
+        in done.output
+    )
+    assert "README.md was there already and is as it was. Ours would have said:\n  # GPU sharing" in done.output
 
 
 def test_a_link_that_leads_nowhere_is_not_followed(tmp_path: Path) -> None:
