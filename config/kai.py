@@ -61,7 +61,7 @@ LEAST_NV_FRACTIONS_DRIVER = 615
 
 
 _MEMORY = re.compile(r"\s*(?P<number>\d{1,9}(\.\d{1,3})?) ?(?P<unit>[KkMGgTt])((?P<binary>i)B?|B)?\s*", re.ASCII)
-"""'m' is 1/1000 of a CPU."""
+"""Memory with a unit. A small `m` is none: it is 1/1000 of a CPU."""
 
 
 def _amount(value: float) -> float:

@@ -45,6 +45,7 @@ def node_status(name: str, view: View) -> NodeStatus:
         name=name,
         ready=ready,
         cordoned=Fact(value=node.unschedulable, proof=f"{where} spec.unschedulable"),
+        taints=Fact(value=tuple(node.keeps_off), proof=f"{where} spec.taints"),
         platform=_label(node, PLATFORM),
         architecture=node.architecture,
         pool=pool,

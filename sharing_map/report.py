@@ -87,6 +87,9 @@ class NodeStatus(_Part):
     name: str
     ready: Fact[bool | None] = Field(description="null: the node could not be read, or is gone.")
     cordoned: Fact[bool]
+    taints: Fact[tuple[str, ...]] = Field(
+        description="Those that keep pods off which do not tolerate them, as kubectl writes them."
+    )
     platform: Fact[str | None] = Field(description="`tegra` or `x86`, where a stack labelled the node.")
     architecture: str
     pool: Fact[str | None] = Field(description="Its node pool: KAI places pods of that pool alone there.")

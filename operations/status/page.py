@@ -224,6 +224,7 @@ def _free(node: NodeStatus) -> str:
         parts = [missing(node)]
     parts += ["NOT READY"] if node.ready.value is False else []
     parts += ["CORDONED"] if node.cordoned.value else []
+    parts += ["tainted"] if node.taints.value and node.ready.value and not node.cordoned.value else []
     parts += [clean(f"node pool '{node.pool.value}'")] if node.pool.value else []
     free = [max(0, gpu.free_mib) for gpu in node.gpus if gpu.free_mib is not None]
     if free and node.sharing.value == "kai":
@@ -239,6 +240,7 @@ def _facts(node: NodeStatus, status: Status) -> Markup:
     facts: list[tuple[str, str, Markup]] = [
         ("Ready", "yes" if node.ready.value else "no", _proof(node.ready, status)),
         ("Cordoned", "yes" if node.cordoned.value else "no", _proof(node.cordoned, status)),
+        ("Taints", ", ".join(node.taints.value) or "none", _proof(node.taints, status)),
         ("Platform", node.platform.value or "not labelled", _proof(node.platform, status)),
         ("Node pool", node.pool.value or "none", _proof(node.pool, status)),
         ("Sharing", node.sharing.value, _proof(node.sharing, status)),

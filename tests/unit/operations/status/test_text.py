@@ -73,6 +73,27 @@ def test_a_pod_whose_container_ends_again_and_again_is_called_what_kubectl_calls
     assert "<td>CrashLoopBackOff<div" in html
 
 
+def test_a_node_says_what_pods_must_tolerate_to_be_placed_there() -> None:
+    tainted, cordoned = gpu_node("jetson-1"), gpu_node("jetson-2")
+    tainted["spec"]["taints"] = [
+        {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+        {"key": "lab", "effect": "PreferNoSchedule"},
+    ]
+    unschedulable = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    cordoned["spec"] |= {"unschedulable": True, "taints": [unschedulable]}
+    status = status_of(nodes=[tainted, cordoned, gpu_node("jetson-3")])
+    assert [node.taints.value for node in status.nodes] == [
+        ("nvidia.com/gpu=present:NoSchedule",),
+        ("node.kubernetes.io/unschedulable:NoSchedule",),
+        (),
+    ]
+    printed, shown = _printed(status, 150), str(page(status))
+    assert printed.count("for pods that tolerate") == 1, "CORDONED says it of the other one"
+    assert "ready 2d, for pods that tolerate nvidia.com/gpu=present:NoSchedule, 1 GPU" in printed
+    assert shown.count("tainted") == 1
+    assert "nvidia.com/gpu=present:NoSchedule" in shown
+
+
 def test_a_node_pool_stands_at_its_node_and_in_the_sum() -> None:
     pooled = gpu_node("jetson-1", labels={"kai.scheduler/node-pool": "b\x1b"})
     printed = _printed(status_of(nodes=[pooled]), 120)
