@@ -80,3 +80,33 @@ def test_of_a_program_that_panics_the_reason_is_shown_and_not_where_it_was(tmp_p
     assert "    panic: no space left on device\n" in message
     assert "main.main" not in message
     assert message.endswith("If it stays so, forget the simulator with `make reset`, then start anew.")
+
+
+def _racing(tmp_path: Path, times: int) -> tuple[Supervisor, list[str]]:
+    """A supervisor of a program that ends by a race that many times, and then runs; and what it reports."""
+    layout, said = Layout.of(tmp_path), list[str]()
+    layout.logs.mkdir()
+    tries = tmp_path / "tries"
+    script = (
+        'echo x >> "$0"; [ $(wc -l < "$0") -gt "$1" ] && exec sleep 60; '
+        "echo 'fatal error: concurrent map read and map write'; exit 2"
+    )
+    supervisor = Supervisor(layout, Records(ports=Ports(etcd=1, etcd_peers=2, api_server=3, egress=4)), said.append)
+    supervisor.ensure(Command("kwok", ("/bin/sh", "-c", script, str(tries), str(times))))
+    return supervisor, said
+
+
+def test_a_program_that_ends_by_a_race_within_it_is_started_once_more(tmp_path: Path) -> None:
+    supervisor, said = _racing(tmp_path, times=1)
+    try:
+        supervisor.wait("kwok", lambda: (tmp_path / "tries").read_text() == "x\nx\n", "kwok ready")
+    finally:
+        supervisor.stop("kwok")
+    assert said[0] == "kwok ended by a race within it: started again"
+
+
+def test_a_program_that_ends_so_twice_is_a_failure_with_its_words(tmp_path: Path) -> None:
+    supervisor, _ = _racing(tmp_path, times=9)
+    with pytest.raises(SimulatorError, match=r"(?s)kwok stopped right after its start.*fatal error: concurrent map"):
+        supervisor.wait("kwok", lambda: False, "kwok ready")
+    assert (tmp_path / "tries").read_text() == "x\nx\n"
