@@ -119,6 +119,11 @@ class NodeStatus(_Part):
         return is_open and self.advertised.value > 0
 
     @property
+    def to_tolerate(self) -> tuple[str, ...]:
+        """Taints that are worth a word: those of a node that takes no pods at all, or is gone, say nothing more."""
+        return self.taints.value if self.ready.value and not self.cordoned.value else ()
+
+    @property
     def has_gpus(self) -> bool:
         """Whether there is anything to show of its GPUs."""
         sliced = self.sharing.value == "time-slicing"

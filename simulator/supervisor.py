@@ -22,7 +22,7 @@ _PORT_TAKEN = "address already in use"
 """EADDRINUSE as Go's and Python's programs write it, on Linux and macOS."""
 _RACE = "fatal error: concurrent map"
 """A race within a program, which then ends: kwok v0.8.0 does now and then where it starts beside objects that are there
-already. Started again, it goes on. Not known upstream."""
+already. Started again, it goes on. No report of it was found upstream."""
 
 Report = Callable[[str], None]
 """Takes one line of progress."""

@@ -224,7 +224,7 @@ def _free(node: NodeStatus) -> str:
         parts = [missing(node)]
     parts += ["NOT READY"] if node.ready.value is False else []
     parts += ["CORDONED"] if node.cordoned.value else []
-    parts += ["tainted"] if node.taints.value and node.ready.value and not node.cordoned.value else []
+    parts += ["tainted"] if node.to_tolerate else []
     parts += [clean(f"node pool '{node.pool.value}'")] if node.pool.value else []
     free = [max(0, gpu.free_mib) for gpu in node.gpus if gpu.free_mib is not None]
     if free and node.sharing.value == "kai":

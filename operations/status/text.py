@@ -92,8 +92,8 @@ def _node(node: NodeStatus, status: Status, width: int) -> Iterator[Text]:
         traits.append(f"{ready}{_since(node.ready, status)}")
     if node.cordoned.value:
         traits.append("CORDONED")
-    elif node.taints.value and node.ready.value:
-        traits.append(f"for pods that tolerate {', '.join(node.taints.value)}")
+    if node.to_tolerate:
+        traits.append(f"for pods that tolerate {', '.join(node.to_tolerate)}")
     if node.pool.value:
         traits.append(f"node pool '{node.pool.value}'")
     if node.ready.value is not None:
