@@ -87,6 +87,7 @@ def _racing(tmp_path: Path, times: int) -> tuple[Supervisor, list[str]]:
     layout, said = Layout.of(tmp_path), list[str]()
     layout.logs.mkdir()
     tries = tmp_path / "tries"
+    tries.touch()
     script = (
         'echo x >> "$0"; [ $(wc -l < "$0") -gt "$1" ] && exec sleep 60; '
         "echo 'fatal error: concurrent map read and map write'; exit 2"
