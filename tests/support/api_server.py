@@ -2,10 +2,12 @@
 
 import json
 import ssl
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -77,6 +79,7 @@ class ApiServer:
         applies: answers to server-side applies, by path; every other one is taken.
         creates: answers to what is created, by path; every other object is taken as it is.
         asked: requests so far.
+        events: what watches of a path are told, in JSON; None ends one.
     """
 
     url: str
@@ -84,6 +87,12 @@ class ApiServer:
     applies: dict[str, Answer] = field(default_factory=dict)
     creates: dict[str, Answer] = field(default_factory=dict)
     asked: list[Request] = field(default_factory=list)
+    events: dict[str, SimpleQueue[bytes | None]] = field(default_factory=lambda: defaultdict(SimpleQueue))
+
+    def tell(self, path: str, change: str, name: str) -> None:
+        """Tell a watch of a path of a change (`ADDED`, `MODIFIED` or `DELETED`) of an object."""
+        event = {"type": change, "object": {"metadata": {"name": name, "resourceVersion": "8"}}}
+        self.events[path].put(json.dumps(event).encode() + b"\n")
 
     def serve(self, path: str, document: object) -> None:
         """Answer a path with a JSON document."""
@@ -194,12 +203,22 @@ def running(tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
         def do_GET(self) -> None:
             self._answer(state.answers, Answer(404, b'{"kind":"Status","code":404}'))
 
+        def _tell(self, events: SimpleQueue[bytes | None]) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.flush()
+            while event := events.get():
+                self.wfile.write(event)
+
         def _answer(self, answers: Mapping[str, Answer], otherwise: Answer) -> None:
             parts = urlsplit(self.path)
             headers = {name.lower(): value for name, value in self.headers.items()}
             state.asked.append(Request(parts.path, parse_qs(parts.query), headers, self.command))
             token = state.asked[-1].query.get("continue")
             answer = answers.get(f"{parts.path}?continue={token[0]}" if token else parts.path, otherwise)
+            if answer.status < 400 and "watch" in state.asked[-1].query:
+                self._tell(state.events[parts.path])
+                return
             self.answer(answer.status, answer.body, {"Content-Type": "application/json"})
 
     with serving(ApiHandler, tls) as port:

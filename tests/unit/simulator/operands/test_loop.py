@@ -1,75 +1,133 @@
-"""The loop of the emulated operators: when it looks at the cluster, and when it only asks whether anything changed."""
+"""The loop of the emulated operators: when it looks at the cluster, and when it asks for nothing."""
 
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simulator.operands import loop
-from tests.support.api_server import ApiServer
+from testbed.waiting import eventually
+from tests.support.api_server import DEPLOYMENTS, ApiServer
 
-NAMESPACES, NODES, DAEMON_SETS = "/api/v1/namespaces", "/api/v1/nodes", "/apis/apps/v1/daemonsets"
+NODES, ACCOUNTS, DAEMON_SETS = "/api/v1/nodes", "/api/v1/serviceaccounts", "/apis/apps/v1/daemonsets"
+RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
+_QUIET_SECONDS = 0.3
+"""Longer than anything here takes."""
 
 
 class _EndError(Exception):
     """Ends the loop, which a person's Ctrl-C or `simulator down` ends otherwise."""
 
 
+class Loop:
+    """The loop in a thread.
+
+    Attributes:
+        steps: how often it has looked at the cluster.
+    """
+
+    def __init__(self, api: ApiServer) -> None:
+        self.steps = 0
+        self.ending = False
+        self._api = api
+
+    def settle(self) -> int:
+        """Wait until it asks for nothing; how often it has looked until then."""
+        steps = -1
+        while steps != self.steps:
+            steps = self.steps
+            time.sleep(_QUIET_SECONDS)
+        return steps
+
+    def end(self, thread: threading.Thread) -> None:
+        """End it at its next look."""
+        self.ending = True
+        self._api.tell(NODES, "MODIFIED", "jetson-1")
+        thread.join(10)
+        assert not thread.is_alive()
+
+
 @pytest.fixture
-def rounds(api: ApiServer, config_path: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-    """Run the loop; before each further round an action. The result: how often the nodes were listed in each."""
-    api.serve(NODES, {"metadata": {}, "items": []})
+def running(api: ApiServer, config_path: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
+    for path in (NODES, ACCOUNTS, DAEMON_SETS, DEPLOYMENTS):
+        api.serve(path, {"metadata": {"resourceVersion": "7"}, "items": []})
+    monkeypatch.setattr(loop, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(loop, "AGAIN_SECONDS", 0.05)
+    made, step = Loop(api), loop.step
 
-    def run(*actions: Callable[[], None]) -> list[int]:
-        counts: list[int] = []
-        pauses: Iterator[Callable[[], None]] = iter(actions)
+    def counted(client: Any, webhooks: Any, behaviours: Sequence[loop.Behaviour]) -> list[str]:  # noqa: ANN401
+        if made.ending:
+            raise _EndError
+        complaints = list(step(client, webhooks, behaviours))
+        made.steps += 1
+        return complaints
 
-        def pause(_: float) -> None:
-            counts.append(len([request for request in api.asked if request.path == NODES]) - sum(counts))
-            action = next(pauses, None)
-            if action is None:
-                raise _EndError
-            action()
-
-        monkeypatch.setattr(time, "sleep", pause)
-        with pytest.raises(_EndError):
+    def run() -> None:
+        with pytest.RaisesGroup(_EndError):
             loop.run(Path(config_path))
-        return counts
 
-    return run
-
-
-def _revision(api: ApiServer, revision: str) -> Callable[[], None]:
-    return lambda: api.serve(NAMESPACES, {"metadata": {"resourceVersion": revision}, "items": []})
-
-
-def _nothing() -> None:
-    return
+    monkeypatch.setattr(loop, "step", counted)
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.end(thread)
 
 
-def test_a_cluster_in_which_nothing_changes_is_looked_at_once(api: ApiServer, rounds: Callable[..., list[int]]) -> None:
-    _revision(api, "7")()
-    assert rounds(_nothing, _nothing) == [1, 0, 0]
+def test_a_cluster_in_which_nothing_changes_is_asked_for_nothing(running: Loop, api: ApiServer) -> None:
+    assert running.settle() > 0
+    api.answers.update(dict.fromkeys({request.path for request in api.asked}, api.answers[NODES]))
+    running.settle()
+    asked = len(api.asked)
+    time.sleep(_QUIET_SECONDS)
+    assert len(api.asked) == asked
 
 
-def test_any_write_to_the_store_makes_it_look_again(api: ApiServer, rounds: Callable[..., list[int]]) -> None:
-    _revision(api, "7")()
-    assert rounds(_nothing, _revision(api, "8"), _nothing) == [1, 0, 1, 0]
-
-
-def test_what_could_not_be_done_is_tried_again_without_any_write(
-    api: ApiServer, rounds: Callable[..., list[int]]
+@pytest.mark.parametrize(("path", "change"), [(NODES, "ADDED"), (ACCOUNTS, "MODIFIED"), (NODES, "DELETED")])
+def test_any_change_of_what_it_looks_at_makes_it_look_again(
+    running: Loop, api: ApiServer, path: str, change: str
 ) -> None:
-    _revision(api, "7")()
+    before = running.settle()
+    api.tell(path, change, "x")
+    assert running.settle() == before + 1
+
+
+def test_a_kind_that_the_cluster_comes_to_know_is_looked_at(running: Loop, api: ApiServer) -> None:
+    before = running.settle()
+    api.serve(RULES, {"metadata": {"resourceVersion": "7"}, "items": []})
+    assert running.settle() == before + 1
+    api.tell(RULES, "ADDED", "x")
+    assert running.settle() == before + 2
+
+
+def test_a_watch_that_ended_is_begun_where_it_was(running: Loop, api: ApiServer) -> None:
+    before = running.settle()
+    api.tell(NODES, "ADDED", "x")
+    api.events[NODES].put(None)
+    assert running.settle() == before + 1
+    watches = [request.query["resourceVersion"] for request in api.asked if "watch" in request.query]
+    assert watches[-1] == ["8"]
+
+
+def test_a_watch_that_is_too_old_begins_with_a_look(running: Loop, api: ApiServer) -> None:
+    before = running.settle()
+    api.events[NODES].put(b'{"type": "ERROR", "object": {"kind": "Status", "code": 410}}\n')
+    api.events[NODES].put(None)
+    assert running.settle() > before
+    watches = [request.query["resourceVersion"] for request in api.asked if "watch" in request.query]
+    assert watches[-1] == ["7"]
+
+
+def test_what_could_not_be_done_is_tried_again_without_any_change(running: Loop, api: ApiServer) -> None:
+    running.settle()
+    served = api.answers[DAEMON_SETS]
     api.fail(DAEMON_SETS, 500)
-
-    def mend() -> None:
-        api.serve(DAEMON_SETS, {"metadata": {}, "items": []})
-
-    assert rounds(_nothing, mend, _nothing) == [1, 1, 1, 0]
-
-
-def test_where_the_revision_cant_be_read_it_looks_every_time(api: ApiServer, rounds: Callable[..., list[int]]) -> None:
-    api.fail(NAMESPACES, 403)
-    assert rounds(_nothing) == [1, 1]
+    api.tell(NODES, "MODIFIED", "jetson-1")
+    before = running.steps
+    eventually(lambda: running.steps > before + 3)
+    api.answers[DAEMON_SETS] = served
+    running.settle()
