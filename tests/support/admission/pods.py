@@ -96,17 +96,18 @@ def served(port: int, bundle: bytes, server: Deployment) -> x509.Certificate:
 
 
 class Load:
-    """Pods created one after the other, dry-run, until the block ends.
+    """Pods created one after the other, dry-run, until the block ends: without a pause, or with one.
 
     Attributes:
         answered: how many requests were answered.
         failures: the answers that were no pod with the overrides.
     """
 
-    def __init__(self, api: httpx2.Client) -> None:
+    def __init__(self, api: httpx2.Client, *, pause_s: float = 0) -> None:
         self.answered = 0
         self.failures: list[str] = []
         self._api = api
+        self._pause_s = pause_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -124,3 +125,4 @@ class Load:
             if answer.status_code != httpx2.codes.CREATED or not is_mutated(answer.json()):
                 self.failures.append(answer.text)
             self.answered += 1
+            self._stop.wait(self._pause_s)
