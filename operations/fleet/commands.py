@@ -116,7 +116,8 @@ def operator_command(
     if operator is None:
         raise OperationError(f"{FLEET_FILE} has no section `operator`: docs/fleets.md shows one.")
     made = operator_objects.objects(operator, project_of(folder), _steps(folder), commit)
-    typer.echo(yaml.safe_dump_all(made, sort_keys=False, explicit_start=True, width=120), nl=False)
+    text = yaml.safe_dump_all(made, sort_keys=False, explicit_start=True, width=120)
+    typer.echo(operator_objects.how_to_apply(operator) + text, nl=False)
 
 
 @app.command()

@@ -4,6 +4,7 @@ Its kind Stack of pulumi.com/v1, as version 2 of the operator has it. What is no
 default; above all `destroyOnFinalize` is not: who deletes an object leaves the site as it is.
 """
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ _FOLDER = "/var/run/kai-anywhere"
 _KUBECONFIG, _PASSPHRASE = "kubeconfig", "passphrase"
 _CONTAINER = "pulumi"
 """The container of a workspace's pod in which Pulumi runs."""
+_LONGEST_MANAGER = 128
+"""Letters that the API server takes of a field manager's name."""
 
 
 def objects(operator: Operator, project: str, every: Sequence[Step], commit: str) -> list[dict[str, Any]]:
@@ -37,6 +40,28 @@ def objects(operator: Operator, project: str, every: Sequence[Step], commit: str
         stacks += [_stack(operator, site, step.name, before, project=project, commit=commit) for site in step.sites]
         before = step.sites
     return stacks
+
+
+def how_to_apply(operator: Operator) -> str:
+    """How the objects come into a cluster, as comments of YAML.
+
+    The names are those of sites alone, and two fleets may have a site of the same name. Applied by the server, in the
+    name of its fleet, an object is refused where another fleet has it; by the client, it would take the other one over.
+    """
+    return (
+        "# The API server refuses it where another fleet has an object of the same name: docs/fleets.md.\n"
+        f"# kubectl apply --server-side --field-manager={shlex.quote(field_manager(operator))} -f FILE\n"
+    )
+
+
+def field_manager(operator: Operator) -> str:
+    """By whose name the API server keeps what a fleet has applied."""
+    return _fleet(operator)[-_LONGEST_MANAGER:]
+
+
+def _fleet(operator: Operator) -> str:
+    """The place of the stacks' files, which no two fleets have in common."""
+    return operator.repository if operator.folder is None else f"{operator.repository} {operator.folder}"
 
 
 def object_name(site: str) -> str:
@@ -80,7 +105,14 @@ def _stack(  # noqa: PLR0913 - what differs from site to site, and what does not
     return {
         "apiVersion": "pulumi.com/v1",
         "kind": "Stack",
-        "metadata": {"name": name, "namespace": operator.namespace, "labels": labels},
+        "metadata": {
+            "name": name,
+            "namespace": operator.namespace,
+            "labels": labels,
+            # A value that no two fleets have in common: without one, the API server sees no conflict between objects of
+            # which one only says more, such as its folder.
+            "annotations": {"kai-anywhere.io/fleet": _fleet(operator)},
+        },
         "spec": spec,
     }
 

@@ -19,7 +19,7 @@ import yaml
 
 import simulator
 from operations.fleet.file import FleetFile, Operator, Wave
-from operations.fleet.operator import objects
+from operations.fleet.operator import field_manager, objects
 from operations.fleet.order import steps
 from testbed.inventory import connect
 from testbed.waiting import eventually
@@ -88,13 +88,15 @@ def version(request: pytest.FixtureRequest, server: httpx2.Client, tmp_path: Pat
     eventually(lambda: server.get(f"{DEFINITIONS}/{name}").status_code == 404)
 
 
-def _objects() -> list[dict[str, Any]]:
-    operator = Operator(
-        repository="https://git.example.com/clusters.git",
-        folder="gpu",
-        backend="s3://states?region=eu-central-1",
-        image="pulumi/pulumi:3.259.0-nonroot",
-    )
+OPERATOR = Operator(
+    repository="https://git.example.com/clusters.git",
+    folder="gpu",
+    backend="s3://states?region=eu-central-1",
+    image="pulumi/pulumi:3.259.0-nonroot",
+)
+
+
+def _objects(operator: Operator = OPERATOR) -> list[dict[str, Any]]:
     fleet = FleetFile(canary="berlin", waves=[Wave(name="all", sites=["*"])], operator=operator)
     return objects(operator, "kai-anywhere", steps(fleet, ["berlin", "eu-1", "us-1"]), "0" * 40)
 
@@ -122,6 +124,38 @@ def test_version_2_would_refuse_an_object_that_is_wrong(server: httpx2.Client, v
     assert stack["spec"][field]
     stack["spec"][field] = {"spec": {"podTemplat": {}}} if field == "workspaceTemplate" else [{"nam": 1}]
     assert _tried(server, stack).status_code in {400, 422}
+
+
+def _applied(server: httpx2.Client, operator: Operator, version: str) -> httpx2.Response:
+    """Apply a site's object as the file says it: by the server, in the name of the fleet."""
+    [_, stack, _] = _objects(operator)
+    stack["spec"] = {key: value for key, value in stack["spec"].items() if version != "v1.16.0" or key not in SINCE_2}
+    return server.patch(
+        f"{STACKS}/{stack['metadata']['name']}",
+        params={"fieldManager": field_manager(operator)},
+        headers={"Content-Type": "application/apply-patch+yaml"},
+        content=json.dumps(stack),
+    )
+
+
+@pytest.mark.parametrize("version", ["v1.16.0", "v2.9.0"], indirect=True)
+@pytest.mark.parametrize(
+    "change",
+    [{"repository": "https://git.example.com/labs.git"}, {"folder": None}, {"folder": "lab"}],
+    ids=["another repository", "its root", "another folder"],
+)
+def test_a_second_fleet_with_a_site_of_the_same_name_takes_nothing_over(
+    server: httpx2.Client, version: str, change: dict[str, str | None]
+) -> None:
+    for _ in range(2):
+        applied = _applied(server, OPERATOR, version)
+        assert applied.is_success, applied.text
+    refused = _applied(server, OPERATOR.model_copy(update=change), version)
+    assert refused.status_code == 409, refused.text
+    causes = {cause["field"]: cause["message"] for cause in refused.json()["details"]["causes"]}
+    assert causes[".metadata.annotations.kai-anywhere.io/fleet"] == f'conflict with "{field_manager(OPERATOR)}"'
+    stack = server.get(f"{STACKS}/kai-anywhere-eu-1").json()
+    assert (stack["spec"]["projectRepo"], stack["spec"]["repoDir"]) == (OPERATOR.repository, OPERATOR.folder)
 
 
 @pytest.mark.parametrize("version", ["v1.16.0"], indirect=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -198,6 +199,22 @@ def test_an_operators_stack_names_its_secrets_and_holds_none(folder: Path) -> No
     assert variables["KUBECONFIG"]["literal"]["value"] == f"{mount['mountPath']}/{volume['secret']['items'][0]['path']}"
     assert mount["readOnly"] is True
     assert "destroyOnFinalize" not in first["spec"], "who deletes the object leaves the site as it is"
+
+
+def test_an_operators_file_says_how_it_is_applied_without_taking_over_another_fleets_objects(folder: Path) -> None:
+    (folder / "fleet.yaml").write_text(TEXT + OPERATOR, encoding="utf-8")
+    text = _operator(folder)
+    command = "kubectl apply --server-side --field-manager='https://git.example.com/clusters.git gpu' -f FILE"
+    assert text.splitlines()[1] == f"# {command}"
+    for made in yaml.safe_load_all(text):
+        assert made["metadata"]["annotations"] == {"kai-anywhere.io/fleet": "https://git.example.com/clusters.git gpu"}
+
+
+def test_a_field_managers_name_is_one_that_the_api_server_takes(folder: Path) -> None:
+    (folder / "fleet.yaml").write_text(TEXT + OPERATOR.replace("clusters.git", f"{'a' * 200}.git"), encoding="utf-8")
+    [_, *said] = shlex.split(_operator(folder).splitlines()[1], comments=False)
+    [manager] = [word.removeprefix("--field-manager=") for word in said if word.startswith("--field-manager=")]
+    assert (len(manager), manager[-8:]) == (128, ".git gpu")
 
 
 def _operator(folder: Path) -> str:
