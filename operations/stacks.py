@@ -60,7 +60,8 @@ def listed(folder: Path) -> list[str]:
     """The stacks that have a file in a folder.
 
     Raises:
-        OperationError: if there is none, the name of one is none of a stack, or pulumi would read another file.
+        OperationError: if there is none, the name of one is none of a stack or another's too, or pulumi would read
+            another file.
     """
     names = stack_names(folder)
     if not names:
@@ -69,6 +70,7 @@ def listed(folder: Path) -> list[str]:
         )
     if (project := folder / "Pulumi.yaml").is_file():
         check_project(project)
+    by_environment: dict[str, str] = {}
     for name in names:
         # In a repository of others a link may lead anywhere, so nothing here follows it. Pulumi does.
         if (file := folder / f"Pulumi.{name}.yaml").is_symlink():
@@ -78,6 +80,12 @@ def listed(folder: Path) -> list[str]:
             )
         check_stack_name(name, " Rename its file.")
         # GitHub's environments have the same name in capitals.
+        if (other := by_environment.setdefault(name.lower(), name)) != name:
+            raise OperationError(
+                f"The stacks '{other}' and '{name}' differ in capitals alone: GitHub takes the environments of both "
+                "for one, so one would be updated with the credentials of the other. Rename one of them: pulumi stack "
+                "rename, and its file."
+            )
         if name.lower().endswith(ROLLOUT):
             raise OperationError(
                 f"The stack '{name}' can't end in '{ROLLOUT}': previews of it would get the environment '{name}', "

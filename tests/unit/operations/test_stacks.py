@@ -133,6 +133,17 @@ def test_a_stack_that_would_take_the_credentials_of_another_ones_rollout_is_refu
     )
 
 
+def test_two_stacks_that_would_have_one_environment_are_refused(tmp_path: Path) -> None:
+    for name in ("Berlin", "berlin", "paris"):
+        (tmp_path / f"Pulumi.{name}.yaml").write_text("config: {}\n", encoding="utf-8")
+    with pytest.raises(OperationError) as refused:
+        listed(tmp_path)
+    assert str(refused.value) == (
+        "The stacks 'Berlin' and 'berlin' differ in capitals alone: GitHub takes the environments of both for one, so "
+        "one would be updated with the credentials of the other. Rename one of them: pulumi stack rename, and its file."
+    )
+
+
 def test_a_stack_that_only_begins_like_a_rollout_is_listed(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.rollout-1.yaml").write_text("config: {}\n", encoding="utf-8")
     assert listed(tmp_path) == ["rollout-1"]
