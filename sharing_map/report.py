@@ -33,8 +33,9 @@ class Share(_Part):
     namespace: str
     name: str
     queue: str | None = Field(description="KAI's queue; null where the pod names none.")
-    state: Fact[Literal["running", "starting", "binding", "ending"]] = Field(
-        description="`binding`: KAI's scheduler has decided, its binder is at it. `ending`: the pod is being deleted."
+    state: Fact[Literal["running", "starting", "binding", "ending", "unknown"]] = Field(
+        description="`binding`: KAI's scheduler has decided, its binder is at it. `ending`: the pod is being deleted. "
+        "`unknown`: its node no longer tells."
     )
     kubectl_status: str = Field(
         description="What kubectl says of it, such as `CrashLoopBackOff` of a pod whose `state` is `running`."

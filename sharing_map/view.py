@@ -24,7 +24,7 @@ from gpu_sharing.request import (
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from sharing_map.report import Fact, Share
 
-State = Literal["running", "starting", "binding", "ending"]
+State = Literal["running", "starting", "binding", "ending", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,8 @@ def state(user: User) -> Fact[State]:
     if pod.phase == "Running":
         since = pod.since("Ready") or pod.since("PodScheduled")
         return Fact[State](value="running", proof=f"{user.where} status.phase", since=since)
+    if pod.phase == "Unknown":
+        return Fact[State](value="unknown", proof=f"{user.where} status.phase")
     return Fact[State](value="starting", proof=f"{user.where} spec.nodeName", since=pod.since("PodScheduled"))
 
 

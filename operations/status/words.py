@@ -103,7 +103,7 @@ def known(pods: int | None) -> str:
 
 def state(share: Share) -> str:
     """How far a pod has come, and of one that has begun what kubectl says: its containers may end again and again."""
-    begun = share.state.value == "running" and share.kubectl_status != _WELL
+    begun = share.state.value in {"running", "unknown"} and share.kubectl_status != _WELL
     return clean(share.kubectl_status) if begun else share.state.value
 
 

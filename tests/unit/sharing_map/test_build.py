@@ -334,6 +334,13 @@ def test_a_pod_that_is_being_deleted_holds_its_share_until_it_is_gone() -> None:
     assert (gpu.taken_mib, gpu.shares[0].state.value) == (30000, "ending")
 
 
+def test_a_pod_of_which_its_node_tells_no_more_holds_its_share_and_is_not_said_to_start() -> None:
+    lost = share("a", "g", phase="Unknown")
+    [gpu] = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), lost])).gpus
+    [only] = gpu.shares
+    assert (gpu.taken_mib, only.state.value, only.state.proof) == (30000, "unknown", "Pod robots/a status.phase")
+
+
 def test_nothing_is_called_free_where_pods_could_not_be_read() -> None:
     status = status_of(nodes=[gpu_node("jetson-1")], unseen=[Unseen("pods", "refused")])
     assert [(gpu.use, gpu.free_mib) for gpu in _only_node(status).gpus] == [("unknown", None)]

@@ -73,6 +73,12 @@ def test_a_pod_whose_container_ends_again_and_again_is_called_what_kubectl_calls
     assert "<td>CrashLoopBackOff<div" in html
 
 
+def test_a_pod_of_which_its_node_tells_no_more_is_called_what_kubectl_calls_it() -> None:
+    status = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), share("a", "g", phase="Unknown")])
+    assert "robots/a  30000 MiB  Unknown, queue robots" in _printed(status, 120)
+    assert "<td>Unknown<div" in page(status)
+
+
 def test_a_node_says_what_pods_must_tolerate_to_be_placed_there() -> None:
     tainted, cordoned = gpu_node("jetson-1"), gpu_node("jetson-2")
     tainted["spec"]["taints"] = [
