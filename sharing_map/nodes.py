@@ -74,13 +74,16 @@ def _label(node: Node, label: str) -> Fact[str | None]:
 
 
 def _gpu_count(node: Node) -> Fact[int]:
-    """As KAI counts them (node_info.go, GetNumberOfGPUsInNode): by the label, else what is allocatable."""
-    if node.gpu_count is not None:
+    """As KAI counts them (node_info.go, GetNumberOfGPUsInNode): by the label, else what is allocatable.
+
+    Of a node that advertises GPUs, a label that is 0 is wrong, and KAI shares them all the same.
+    """
+    if node.gpu_count is not None and (node.gpu_count or not node.gpus):
         fact = _label(node, GPU_COUNT)
         return Fact(value=node.gpu_count, proof=fact.proof, since=fact.since)
     return Fact(
         value=min(node.gpus, MOST_GPUS),
-        proof=f"Node {node.name} status.allocatable[{GPU}], without a label {GPU_COUNT}",
+        proof=f"Node {node.name} status.allocatable[{GPU}], without GPUs in the label {GPU_COUNT}",
     )
 
 

@@ -112,23 +112,27 @@ def _labels(node: Node) -> str:
 
 def _no_count(facts: Facts) -> Iterator[Finding]:
     for node in facts.kai_gpu_nodes:
-        if GPU_COUNT not in node.labels and node.gpus:
+        if node.gpus and not node.gpu_count:
+            label = node.labels.get(GPU_COUNT)
+            state = "is missing" if label is None else f"is '{label}', and it advertises {node.gpus}"
             yield _node_finding(
                 node,
-                f"node '{node.name}': the label {GPU_COUNT} is missing.",
-                f"Node {node.name}: {GPU_COUNT}=missing, allocatable nvidia.com/gpu={node.gpus}",
+                f"node '{node.name}': the label {GPU_COUNT} {state}.",
+                f"Node {node.name}: {GPU_COUNT}={'missing' if label is None else label}, "
+                f"allocatable nvidia.com/gpu={node.gpus}",
             )
 
 
 def _sliced(facts: Facts) -> Iterator[Finding]:
     for node in facts.kai_gpu_nodes:
-        count = node.labels.get(GPU_COUNT, "")
+        count = node.gpu_count
         replicas = node.labels.get("nvidia.com/gpu.replicas")
-        if count.isdecimal() and node.gpus > int(count):
+        # A label that is 0 or no number is another check's: KAI then gives no GPU away twice for it.
+        if count and node.gpus > count:
             yield _node_finding(
                 node,
                 f"node '{node.name}' advertises {node.gpus} GPUs and has {count}: KAI would promise its memory "
-                f"{node.gpus // max(int(count), 1)} times.",
+                f"{node.gpus // count} times.",
                 f"allocatable nvidia.com/gpu={node.gpus}, label {GPU_COUNT}={count}"
                 + (f", nvidia.com/gpu.replicas={replicas}" if replicas else ""),
             )
@@ -344,7 +348,7 @@ CHECKS = (
         cause=f"Somebody changed or removed a label that the stack gives, such as `{PLATFORM}`.",
         remedy="Put them back: `kai-anywhere repair --stack {stack}`.",
         source="this program: manifests/node_labels.py",
-        explains=("KA0306", "KA0504", "KA0505", "KA0508"),
+        explains=("KA0306", "KA0406", "KA0504", "KA0505", "KA0508"),
     ),
     _check(
         "KA0410",
@@ -412,7 +416,8 @@ CHECKS = (
         severity=Severity.WARNING,
         needs={Source.NODES, Source.SHARDS},
         symptom="None by itself. With time slicing nobody notices that GPUs are counted more than once.",
-        cause=f"The label `{GPU_COUNT}` is missing: GPU Feature Discovery does not run on the node.",
+        cause=f"The label `{GPU_COUNT}` is missing, 0 or no number: GPU Feature Discovery does not run on the node, or "
+        "somebody else wrote it.",
         remedy="List the node in the stack, or look at GPU Feature Discovery's pod on it.",
         source="KAI v0.17.0 pkg/scheduler/api/node_info/gpu_sharing_node_info.go",
     ),

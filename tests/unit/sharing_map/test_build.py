@@ -472,6 +472,12 @@ def test_gpus_are_counted_by_what_is_advertised_where_the_label_is_no_number(cou
     assert len(_only_node(status_of(nodes=[node])).gpus) == 2
 
 
+def test_a_gpu_that_is_advertised_is_one_where_the_label_says_none() -> None:
+    status = status_of(nodes=[gpu_node("jetson-1", labels={"nvidia.com/gpu.count": "0"})], pods=[share("a", "g")])
+    assert (status.summary.gpus, status.summary.shared_mib) == (1, 131000)
+    assert (status.summary.taken_mib, status.summary.free_mib) == (30000, 101000)
+
+
 def test_memory_of_gpus_that_the_device_plugin_does_not_advertise_is_not_free() -> None:
     away = gpu_node("jetson-2", memory_mib=262144, advertised=0)
     told = status_of(nodes=[gpu_node("jetson-1"), away], pods=[share("a", "g", node="jetson-2")]).summary

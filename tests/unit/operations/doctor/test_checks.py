@@ -180,6 +180,19 @@ def test_a_memory_of_which_nothing_is_shared_is_found(label: str, api: ApiServer
     )
 
 
+@pytest.mark.parametrize("label", ["0", "-1", "two"])
+def test_a_count_of_no_gpus_beside_a_gpu_is_not_taken_for_time_slicing(
+    label: str, api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    do.label("nvidia.com/gpu.count", label)(world)
+    [problem] = world.diagnosis(api, tmp_path).problems
+    assert (problem.cause.check.code, [each.check.code for each in problem.symptoms]) == ("KA0411", ["KA0406"])
+    assert problem.symptoms[0].finding.what == (
+        f"node 'jetson-1': the label nvidia.com/gpu.count is '{label}', and it advertises 1."
+    )
+
+
 @pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared"])
 def test_a_node_that_advertises_slices_alone_advertises_its_gpu(resource: str, api: ApiServer, tmp_path: Path) -> None:
     world = world_of(jetson)
