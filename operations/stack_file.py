@@ -72,6 +72,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
+        check_endings(path.parent)
         stacks = ", ".join(stack_names(path.parent))
         raise OperationError(
             f"There is no {path.name}, so no such stack.\nStacks: {stacks}. Name one of them; with make: STACK=name."
@@ -101,6 +102,22 @@ def content_of(text: str, file: str) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get("config", {}), dict):
         raise OperationError(f"{file} is not a stack file: it needs a mapping `config`: docs/settings.md shows one.")
     return content
+
+
+def check_endings(folder: Path) -> None:
+    """Whether the files of a folder's project and stacks end as everything here has it.
+
+    Pulumi takes Pulumi.yml where there is no Pulumi.yaml, and of stacks the files that end as the project's (3.259).
+
+    Raises:
+        OperationError: if one ends otherwise.
+    """
+    others = (*folder.glob("Pulumi.yml"), *sorted(folder.glob("Pulumi.*.yml")))
+    if names := [file.name for file in others if not file.with_suffix(".yaml").exists()]:
+        raise OperationError(
+            f"{folder} has {', '.join(names)}: nothing here reads files that end in .yml. Let the project's file and "
+            "those of all its stacks end in .yaml; pulumi reads those of one ending only."
+        )
 
 
 def check_project(file: Path) -> None:

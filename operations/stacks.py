@@ -15,7 +15,7 @@ from config.bases import FOLDER, from_folder
 from config.installs import Installs
 from config.stack import StackConfigError
 from operations.errors import OperationError
-from operations.stack_file import check_project, content_of, raw_settings, resolved, stack_names
+from operations.stack_file import check_endings, check_project, content_of, raw_settings, resolved, stack_names
 
 FLEET_FILE = "fleet.yaml"
 """Says in which order sites are updated (operations/fleet/), and nothing of what a stack is."""
@@ -61,8 +61,9 @@ def listed(folder: Path) -> list[str]:
 
     Raises:
         OperationError: if there is none, the name of one is none of a stack or another's too, or pulumi would read
-            another file.
+            other files.
     """
+    check_endings(folder)
     names = stack_names(folder)
     if not names:
         raise OperationError(

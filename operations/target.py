@@ -20,6 +20,7 @@ from operations import kai_programs
 from operations.errors import OperationError
 from operations.stack_file import (
     SIMULATED_MEMORY_MIB,
+    check_endings,
     check_project,
     for_simulator,
     read_settings,
@@ -136,6 +137,7 @@ def own_project() -> Path:
     theirs = ROOT / PROJECT_LINK
     if not theirs.is_symlink():
         return ROOT
+    check_endings(theirs.resolve())
     if not (theirs / "Pulumi.yaml").is_file():
         raise OperationError(
             f"{theirs} leads to {theirs.readlink()}, which has no Pulumi.yaml. Let it lead to the folder of your "

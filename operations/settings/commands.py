@@ -12,7 +12,7 @@ from config.reference import BASE, Setting, UnknownSettingError, find, inside, s
 from operations.exit_status import ExitStatus
 from operations.options import stack_name
 from operations.settings.page import anchor
-from operations.stack_file import check_project, read_layers, read_settings
+from operations.stack_file import check_endings, check_project, read_layers, read_settings
 from operations.target import ROOT
 
 _PAGE_OF_BASES = "docs/fleets.md#a-base-and-a-few-lines-for-each-site"
@@ -67,6 +67,7 @@ def show(
 ) -> None:
     """Print a stack's settings as they are in force, each with the file in which it stands."""
     file = (folder or ROOT) / f"Pulumi.{stack}.yaml"
+    check_endings(file.parent)
     if (project := file.parent / "Pulumi.yaml").is_file():
         check_project(project)
     layers = read_layers(file)

@@ -57,6 +57,12 @@ def test_a_file_without_settings_says_where_to_copy_them_from(tmp_path: Path) ->
         read_settings(file)
 
 
+def test_a_stack_file_of_another_ending_is_named_where_the_stack_is_not_found(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.berlin.yml").write_text("config: {}\n", encoding="utf-8")
+    with pytest.raises(OperationError, match=r"has Pulumi\.berlin\.yml: nothing here reads"):
+        read_settings(tmp_path / "Pulumi.berlin.yaml")
+
+
 def test_changed_settings_leave_everything_else_as_it_was() -> None:
     content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")
     changed = with_settings(content | {"encryptionsalt": "v1:x"}, {"kai": {"namespace": "other"}})

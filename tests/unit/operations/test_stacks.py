@@ -114,6 +114,34 @@ def test_a_second_project_as_json_is_refused_since_pulumi_prefers_it(repository:
         listed(folder)
 
 
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        (["Pulumi.yml", "Pulumi.rome.yml"], "Pulumi.yml, Pulumi.rome.yml"),
+        (["Pulumi.yml"], "Pulumi.yml"),
+        (["Pulumi.yaml", "Pulumi.rome.yml"], "Pulumi.rome.yml"),
+    ],
+)
+def test_files_that_end_in_yml_are_refused_since_pulumi_reads_those_of_one_ending(
+    repository: Path, files: list[str], named: str
+) -> None:
+    folder = repository / "clusters"
+    for file in files:
+        (folder / file).write_text("name: x\n", encoding="utf-8")
+    with pytest.raises(OperationError) as refused:
+        listed(folder)
+    assert str(refused.value) == (
+        f"{folder} has {named}: nothing here reads files that end in .yml. Let the project's file and those of all its "
+        "stacks end in .yaml; pulumi reads those of one ending only."
+    )
+
+
+def test_files_that_pulumi_passes_over_are_nothing_to_speak_of(repository: Path) -> None:
+    for file in ("Pulumi.yaml", "Pulumi.yml", "Pulumi.prod.yml"):
+        (repository / "clusters" / file).write_text("name: x\n", encoding="utf-8")
+    assert listed(repository / "clusters") == NAMES
+
+
 @pytest.mark.parametrize("content", [b"a: [", b"\xff"])
 def test_a_project_that_can_t_be_read_is_named(repository: Path, content: bytes) -> None:
     (repository / "clusters" / "Pulumi.yaml").write_bytes(content)

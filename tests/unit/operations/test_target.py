@@ -64,7 +64,10 @@ def test_a_teams_own_project_is_run_in_the_place_of_this_one(
         text.write("stackConfigDir: hidden\n")
     with pytest.raises(OperationError, match="says `stackConfigDir: hidden`: pulumi would"), open_target("jetson"):
         pytest.fail("pulumi would read another file than the settings are from")
-    (theirs / "Pulumi.yaml").unlink()
+    (theirs / "Pulumi.yaml").rename(theirs / "Pulumi.yml")
+    with pytest.raises(OperationError, match=r"has Pulumi\.yml: nothing here reads"), open_target("jetson"):
+        pytest.fail("pulumi would read files that end as it does")
+    (theirs / "Pulumi.yml").unlink()
     with (
         pytest.raises(OperationError, match=r"which has no Pulumi\.yaml\. Let it lead to the folder"),
         open_target("jetson"),
