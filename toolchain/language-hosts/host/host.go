@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/blang/semver"
 	"github.com/pulumi/pulumi/pkg/v3/codegen/schema"
@@ -60,7 +61,7 @@ func serve(engine string, made func(base Base) (pulumirpc.LanguageRuntimeServer,
 		<-ctx.Done()
 		close(stop)
 	}()
-	if err := rpcutil.Healthcheck(ctx, engine, 0, cancel); err != nil {
+	if err := rpcutil.Healthcheck(ctx, engine, time.Second, cancel); err != nil {
 		return err
 	}
 	handle, err := rpcutil.ServeWithOptions(rpcutil.ServeOptions{
