@@ -1,6 +1,9 @@
-"""What a person made before the stack came: refused, or adopted by a setting and given back on destroy."""
+"""What a person made before the stack came: refused, or adopted by a setting and given back on destroy.
 
-from collections.abc import Iterator
+One stack, which the tests below take through its life in their order.
+"""
+
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,52 +19,62 @@ from testbed.stacks import ROOT, Json, changed, jetson, x86
 from testbed.waiting import eventually
 from tests.engine.stack.test_faults import refused
 
-_QUEUE = "/apis/scheduling.run.ai/v2/queues/default-queue"
-_NAMESPACE = "/api/v1/namespaces/gpu-operator"
-_NODE = "/api/v1/nodes/jetson-1"
+_QUEUE, _OTHER_QUEUE = (f"/apis/scheduling.run.ai/v2/queues/{name}" for name in ("default-queue", "robots"))
+_NAMESPACE, _OTHER_NAMESPACE = (f"/api/v1/namespaces/{name}" for name in ("gpu-operator", "kai-scheduler"))
+"""The others are those whose marks somebody takes off."""
+_UNTOUCHED, _CHANGED, _CHANGED_BEFORE_A_REFRESH = (f"/api/v1/nodes/jetson-{number}" for number in (1, 2, 3))
+_NODES = (_UNTOUCHED, _CHANGED, _CHANGED_BEFORE_A_REFRESH)
 _MEMORY = "nvidia.com/gpu.memory"
 _MINE: Json = {
     "displayName": "mine",
     "priority": 5,
     "resources": {"gpu": {"quota": 7, "limit": 8, "overQuotaWeight": 2}},
 }
-_ADOPTED = ["Queue/default-queue", "Namespace/gpu-operator", "Node/jetson-1"]
+_ADOPTED = [
+    "Queue/default-queue",
+    "Queue/robots",
+    "Namespace/gpu-operator",
+    "Namespace/kai-scheduler",
+    *(f"Node/jetson-{number}" for number in (1, 2, 3)),
+]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def cluster(cluster: simulator.ControlPlane) -> simulator.ControlPlane:
+    """The module's simulator, with a Jetson for each thing that happens to one."""
+    return simulator.up(cluster.folder, nodes=dict.fromkeys(("jetson-2", "jetson-3"), simulator.NodeKind.JETSON))
+
+
+@pytest.fixture(scope="module")
 def stack(
-    tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str], by_hand: None
-) -> Iterator[Stack]:
-    """A Jetson stack that was never deployed, beside what a person made; what a test deployed is removed."""
-    assert by_hand is None
-    made = Stack(tmp_path, stack_settings(jetson(), cluster), engine_environment)
-    yield made
-    if any(not resource["type"].startswith("pulumi:") for resource in made.resources()):
-        made.run("destroy", "--yes", "--skip-preview", "--run-program")
+    tmp_path_factory: pytest.TempPathFactory,
+    cluster: simulator.ControlPlane,
+    engine_environment: dict[str, str],
+    before: Json,
+) -> Stack:
+    """A Jetson stack beside what a person made; the second test deploys it."""
+    assert before
+    nodes = {f"jetson-{number}": {"gpu_memory_mib": 122880, "gpu_count": 1} for number in (1, 2, 3)}
+    settings = changed(stack_settings(jetson(), cluster), "platform.tegra_nodes", nodes)
+    return Stack(tmp_path_factory.mktemp("first") / "stack", settings, engine_environment, name="first")
 
 
-@pytest.fixture
-def by_hand(api: httpx2.Client) -> Iterator[None]:
-    """A queue and a namespace that somebody made, and a label that somebody gave to the Jetson."""
+@pytest.fixture(scope="module")
+def before(api: httpx2.Client) -> Json:
+    """Queues and namespaces that somebody made, labels that somebody gave to the Jetsons: what they are by then."""
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for file in (ROOT / "simulator/charts/kai-scheduler/crds").glob("*.yaml"):
         for definition in yaml.safe_load_all(file.read_text(encoding="utf-8")):
             api.post(definitions, json=definition)
-    queue = {
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": "default-queue"},
-        "spec": _MINE,
-    }
-    eventually(lambda: _post(api, _QUEUE.rpartition("/")[0], queue).status_code in {201, 409})
-    _post(api, "/api/v1/namespaces", {"metadata": {"name": "gpu-operator", "labels": {"team": "robots"}}})
-    _post(api, f"{_NAMESPACE}/secrets", {"metadata": {"name": "site"}})
-    _label(api, "30000")
-    yield
-    for path in (_QUEUE, _NAMESPACE):
-        api.delete(path)
-    _label(api, None)
-    eventually(lambda: api.get(_NAMESPACE).status_code == httpx2.codes.NOT_FOUND)
+    for path in (_QUEUE, _OTHER_QUEUE):
+        eventually(partial(_has_queue, api, path))
+    for path in (_NAMESPACE, _OTHER_NAMESPACE):
+        folder, _, name = path.rpartition("/")
+        _post(api, folder, {"metadata": {"name": name, "labels": {"team": "robots"}}})
+        _post(api, f"{path}/secrets", {"metadata": {"name": "site"}})
+    for node in _NODES:
+        _label(api, node, "30000")
+    return {path: _content(api, path) for path in (_QUEUE, _OTHER_QUEUE, _NAMESPACE, _OTHER_NAMESPACE, *_NODES)}
 
 
 def test_what_is_there_stops_up_and_is_left_as_it_is(stack: Stack, cluster: simulator.ControlPlane) -> None:
@@ -75,8 +88,7 @@ def test_what_is_there_stops_up_and_is_left_as_it_is(stack: Stack, cluster: simu
     )
 
 
-def test_what_is_adopted_is_given_back_on_destroy(stack: Stack, api: httpx2.Client) -> None:
-    before = {path: _content(api, path) for path in (_QUEUE, _NAMESPACE, _NODE)}
+def test_what_is_adopted_becomes_as_the_stack_says(stack: Stack, api: httpx2.Client) -> None:
     stack.settings = changed(stack.settings, "cluster.adopt", _ADOPTED)
     stack.up()
     assert _content(api, _QUEUE)["spec"] == _MINE | {
@@ -84,86 +96,13 @@ def test_what_is_adopted_is_given_back_on_destroy(stack: Stack, api: httpx2.Clie
         "parentQueue": "default-parent-queue",
         "resources": {kind: {"quota": 0, "limit": -1, "overQuotaWeight": 1} for kind in ("gpu", "cpu", "memory")},
     }
-    assert _content(api, _NODE)["metadata"]["labels"][_MEMORY] == "122880"
+    assert [_memory(api, node) for node in _NODES] == ["122880"] * 3
     assert set(stack.up().changes) == {"same"}
     assert set(stack.refresh().changes) == {"same"}
 
-    without_program = stack.destroy(expect=None)
-    assert without_program.code != 0
-    assert "run pulumi destroy --run-program" in without_program.output
-    assert _content(api, _NODE)["metadata"]["labels"][_MEMORY] == "122880"
-
-    stack.run("destroy", "--yes", "--skip-preview", "--run-program")
-    assert [r["type"] for r in stack.resources()] == []
-    assert _content(api, _QUEUE) == before[_QUEUE]
-    namespace = _content(api, _NAMESPACE)
-    assert namespace == before[_NAMESPACE]
-    assert api.get(f"{_NAMESPACE}/secrets/site").status_code == httpx2.codes.OK
-    labels = _content(api, _NODE)["metadata"]["labels"]
-    assert labels[_MEMORY] == "30000"
-    assert "kai-anywhere.io/platform" not in labels
-
-
-def test_what_somebody_changed_meanwhile_is_his(stack: Stack, api: httpx2.Client) -> None:
-    stack.settings = changed(stack.settings, "cluster.adopt", _ADOPTED)
-    stack.up()
-    _label(api, "40000")
-    # A node taken out of the stack gets its labels back in the same way.
-    stack.run("destroy", "--yes", "--skip-preview", "--run-program")
-    assert _content(api, _NODE)["metadata"]["labels"][_MEMORY] == "40000"
-
-
-def test_what_is_adopted_stays_its_owners_though_its_marks_were_taken_off_before_a_refresh(
-    stack: Stack, api: httpx2.Client
-) -> None:
-    before = _content(api, _NAMESPACE)
-    stack.settings = changed(stack.settings, "cluster.adopt", _ADOPTED)
-    stack.up()
-    for path in (_QUEUE, _NAMESPACE):
-        # As `kubectl replace` does with a manifest of its own.
-        _change(api, path, {"metadata": {"annotations": None}})
-    _change(api, _QUEUE, {"spec": {"resources": {"gpu": {"quota": 3}}}})
-    _label(api, "40000")
-    stack.refresh()
-    stack.run("destroy", "--yes", "--skip-preview", "--run-program")
-    assert _content(api, _NAMESPACE) == before
-    assert api.get(f"{_NAMESPACE}/secrets/site").status_code == httpx2.codes.OK
-    assert _content(api, _QUEUE)["spec"] == changed(_MINE, "resources.gpu.quota", 3)
-    assert _content(api, _NODE)["metadata"]["labels"][_MEMORY] == "40000"
-
-
-def test_updates_leave_of_what_is_adopted_all_that_is_not_the_stacks(stack: Stack, api: httpx2.Client) -> None:
-    before = {path: _content(api, path) for path in (_QUEUE, _NAMESPACE)}
-    stack.settings = changed(stack.settings, "cluster.adopt", _ADOPTED)
-    stack.up()
-    since = {"metadata": {"labels": {"cost-centre": "7"}}}
-    for _ in range(2):
-        # The provider takes over what kubectl wrote, at each update, and removes what the program does not say.
-        _change(api, _QUEUE, {"spec": {"resources": {"gpu": {"quota": 3}}}})
-        _change(api, _NAMESPACE, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}})
-        assert stack.up("--refresh").changed == {"kai-scheduler-queue-default-queue", "gpu-operator-namespace"}
-        assert _content(api, _QUEUE)["spec"]["priority"] == _MINE["priority"]
-        assert _content(api, _QUEUE)["spec"]["resources"]["gpu"]["quota"] == 0
-        labels = _content(api, _NAMESPACE)["metadata"]["labels"]
-        assert labels["team"] == "robots"
-        assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
-        _change(api, _NAMESPACE, since)
-    stack.run("destroy", "--yes", "--skip-preview", "--run-program")
-    assert _content(api, _QUEUE) == before[_QUEUE]
-    assert _content(api, _NAMESPACE) == changed(before[_NAMESPACE], "metadata.labels.cost-centre", "7")
-
-
-@pytest.fixture
-def first(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Iterator[Stack]:
-    """Another team's stack, up in the same cluster."""
-    made = Stack(tmp_path / "first", stack_settings(jetson(), cluster), engine_environment, name="first")
-    made.up()
-    yield made
-    made.destroy()
-
 
 def test_a_second_stack_in_other_namespaces_takes_nothing_of_the_first(
-    first: Stack,
+    stack: Stack,
     api: httpx2.Client,
     cluster: simulator.ControlPlane,
     tmp_path: Path,
@@ -186,20 +125,95 @@ def test_a_second_stack_in_other_namespaces_takes_nothing_of_the_first(
             "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard' belongs to another stack of this program, "
             "'kai-anywhere/first'"
         ),
+        # One that the first made, and one that it adopted.
+        "Queue 'default-parent-queue' belongs to another stack of this program, 'kai-anywhere/first'",
         "Queue 'default-queue' belongs to another stack of this program, 'kai-anywhere/first'",
     ):
         assert words in run.output
     assert inventory(api) == before
     assert [r["type"] for r in second.resources() if not r["type"].startswith("pulumi:")] == []
-    assert set(first.up().changes) == {"same"}
+    assert set(stack.up().changes) == {"same"}
+
+
+def test_updates_leave_of_what_is_adopted_all_that_is_not_the_stacks(stack: Stack, api: httpx2.Client) -> None:
+    since = {"metadata": {"labels": {"cost-centre": "7"}}}
+    for _ in range(2):
+        # The provider takes over what kubectl wrote, at each update, and removes what the program does not say.
+        _change(api, _QUEUE, {"spec": {"resources": {"gpu": {"quota": 3}}}})
+        _change(api, _NAMESPACE, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}})
+        assert stack.up("--refresh").changed == {"kai-scheduler-queue-default-queue", "gpu-operator-namespace"}
+        assert _content(api, _QUEUE)["spec"]["priority"] == _MINE["priority"]
+        assert _content(api, _QUEUE)["spec"]["resources"]["gpu"]["quota"] == 0
+        labels = _content(api, _NAMESPACE)["metadata"]["labels"]
+        assert labels["team"] == "robots"
+        assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+        _change(api, _NAMESPACE, since)
+
+
+def test_a_destroy_without_the_program_is_refused_and_gives_nothing_back(stack: Stack, api: httpx2.Client) -> None:
+    without_program = stack.destroy(expect=None)
+    assert without_program.code != 0
+    assert "run pulumi destroy --run-program" in without_program.output
+    assert [_memory(api, node) for node in _NODES] == ["122880"] * 3
+
+
+@pytest.fixture(scope="module")
+def destroyed(stack: Stack, api: httpx2.Client) -> Stack:
+    """The stack, gone after somebody changed what it had adopted: some of it before a refresh, some after."""
+    for path in (_OTHER_QUEUE, _OTHER_NAMESPACE):
+        # As `kubectl replace` does with a manifest of its own.
+        _change(api, path, {"metadata": {"annotations": None}})
+    _change(api, _OTHER_QUEUE, {"spec": {"resources": {"gpu": {"quota": 3}}}})
+    _label(api, _CHANGED_BEFORE_A_REFRESH, "40000")
+    stack.refresh()
+    _label(api, _CHANGED, "40000")
+    stack.run("destroy", "--yes", "--skip-preview", "--run-program")
+    return stack
+
+
+def test_what_is_adopted_is_given_back_on_destroy(destroyed: Stack, api: httpx2.Client, before: Json) -> None:
+    assert [r["type"] for r in destroyed.resources()] == []
+    assert _content(api, _QUEUE) == before[_QUEUE]
+    # With what was written since.
+    assert _content(api, _NAMESPACE) == changed(before[_NAMESPACE], "metadata.labels.cost-centre", "7")
+    assert api.get(f"{_NAMESPACE}/secrets/site").status_code == httpx2.codes.OK
+    assert _memory(api, _UNTOUCHED) == "30000"
+    assert "kai-anywhere.io/platform" not in _content(api, _UNTOUCHED)["metadata"]["labels"]
+
+
+@pytest.mark.usefixtures("destroyed")
+def test_what_somebody_changed_meanwhile_is_his(api: httpx2.Client) -> None:
+    # A node taken out of the stack gets its labels back in the same way.
+    assert _memory(api, _CHANGED) == "40000"
+
+
+@pytest.mark.usefixtures("destroyed")
+def test_what_is_adopted_stays_its_owners_though_its_marks_were_taken_off_before_a_refresh(
+    api: httpx2.Client, before: Json
+) -> None:
+    assert _content(api, _OTHER_NAMESPACE) == before[_OTHER_NAMESPACE]
+    assert api.get(f"{_OTHER_NAMESPACE}/secrets/site").status_code == httpx2.codes.OK
+    assert _content(api, _OTHER_QUEUE)["spec"] == changed(_MINE, "resources.gpu.quota", 3)
+    assert _memory(api, _CHANGED_BEFORE_A_REFRESH) == "40000"
+
+
+def _has_queue(api: httpx2.Client, path: str) -> bool:
+    """Make it, as soon as the API server knows what a queue is."""
+    folder, _, name = path.rpartition("/")
+    queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": _MINE}
+    return _post(api, folder, queue).status_code in {201, 409}
 
 
 def _post(api: httpx2.Client, path: str, document: Json) -> httpx2.Response:
     return api.post(path, params={"fieldManager": "kubectl-create"}, json=document)
 
 
-def _label(api: httpx2.Client, value: str | None) -> None:
-    _change(api, _NODE, {"metadata": {"labels": {_MEMORY: value}}}, manager="kubectl-label")
+def _label(api: httpx2.Client, node: str, value: str) -> None:
+    _change(api, node, {"metadata": {"labels": {_MEMORY: value}}}, manager="kubectl-label")
+
+
+def _memory(api: httpx2.Client, node: str) -> object:
+    return _content(api, node)["metadata"]["labels"].get(_MEMORY)
 
 
 def _change(api: httpx2.Client, path: str, patch: Json, *, manager: str = "kubectl-edit") -> None:
