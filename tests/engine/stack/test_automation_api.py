@@ -2,7 +2,6 @@
 
 import os
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,25 +12,15 @@ from manifests.node_labels import GPU_MEMORY
 from manifests.versions import KAI_SCHEDULER
 from testbed.inventory import connect
 from testbed.simulated import stack_settings
-from testbed.stacks import ROOT, STACKS, changed, jetson
+from testbed.stacks import ROOT, Json, changed, jetson, x86
 from tests.support.many_nodes import MANY, NODES, ONE, add, with_nodes
-
-
-@pytest.fixture(params=["many-jetsons", "x86"])
-def kind(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 @pytest.fixture
 def stack(
-    tmp_path: Path,
-    cluster: simulator.ControlPlane,
-    engine_environment: dict[str, str],
-    kind: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[auto.Stack]:
-    """A stack whose program runs inside the test process."""
+    tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> auto.Stack:
+    """An x86 stack whose program runs inside the test process."""
     # The Automation API looks for `pulumi` on the PATH of the process itself, and the engine there for the provider of
     # many nodes' labels.
     monkeypatch.setenv("PATH", os.pathsep.join([str(ROOT / "package"), engine_environment["PATH"]]))
@@ -41,50 +30,57 @@ def stack(
         work_dir=str(tmp_path),
         env_vars={"PULUMI_BACKEND_URL": state.as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""},
         project_settings=auto.ProjectSettings(name="kai-anywhere", runtime="python"),
-        stack_settings={"inline": auto.StackSettings(config={"kai-anywhere:settings": _settings(kind, cluster)})},
     )
     made = auto.create_stack("inline", "kai-anywhere", _run_program, opts=options)
-    yield made
-    made.destroy()
+    _set(made, stack_settings(x86(), cluster))
+    return made
 
 
-def _settings(kind: str, cluster: simulator.ControlPlane) -> dict[str, object]:
-    if kind == "x86":
-        return stack_settings(STACKS[kind](), cluster)
-    add(cluster)
-    return stack_settings(with_nodes(jetson()), cluster)
+def _set(stack: auto.Stack, settings: Json) -> None:
+    stack.workspace.save_stack_settings("inline", auto.StackSettings(config={"kai-anywhere:settings": settings}))
 
 
 def _run_program() -> None:
     runpy.run_path(str(ROOT / "__main__.py"))
 
 
-def test_up_installs_the_stack_and_a_second_up_changes_nothing(
-    stack: auto.Stack, cluster: simulator.ControlPlane, kind: str
+def _types(stack: auto.Stack) -> list[str]:
+    return [each["type"] for each in (stack.export_stack().deployment or {}).get("resources", [])]
+
+
+def test_up_installs_the_stack_and_follows_its_settings_and_destroy_removes_it(
+    stack: auto.Stack, cluster: simulator.ControlPlane
 ) -> None:
     first = stack.up()
     assert (first.summary.resource_changes or {})[auto.OpType.CREATE] > 15
-    jetsons = NODES if kind == "many-jetsons" else []
-    assert first.outputs["platform"].value == ("tegra" if jetsons else "x86")
-    assert sorted(first.outputs["tegra_nodes"].value) == sorted(jetsons)
-    types = [each["type"] for each in (stack.export_stack().deployment or {})["resources"]]
-    assert [each for each in types if each in {MANY, ONE}] == [MANY] * bool(jetsons)
+    assert first.outputs["platform"].value == "x86"
+    assert first.outputs["tegra_nodes"].value == []
     assert first.outputs["kai_version"].value == KAI_SCHEDULER.version.removeprefix("v")
+    assert {MANY, ONE}.isdisjoint(_types(stack))
     assert set(stack.preview().change_summary) == {auto.OpType.SAME}
     assert set(stack.up().summary.resource_changes or {}) == {"same"}
+    policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
     with connect(cluster) as api:
-        policies = api.get("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies").json()["items"]
-        memory = {
-            node: api.get(f"/api/v1/nodes/{node}").json()["metadata"]["labels"].get(GPU_MEMORY) for node in jetsons
-        }
-    assert len(policies) == (2 if jetsons else 0)
-    assert memory == {node: str(28672 + number) for number, node in enumerate(jetsons)}
+        assert api.get(policies).json()["items"] == []
 
-
-@pytest.mark.parametrize("kind", ["x86"], indirect=True)
-def test_a_wrong_setting_is_an_error_of_the_api_with_the_same_text(stack: auto.Stack, kind: str) -> None:
-    settings = changed(STACKS[kind](), "cluster.distribution", "k4s")
-    content = auto.StackSettings(config={"kai-anywhere:settings": settings})
-    stack.workspace.save_stack_settings("inline", content)
+    _set(stack, changed(x86(), "cluster.distribution", "k4s"))
     with pytest.raises(auto.CommandError, match=r"kai-anywhere:settings\.cluster\.distribution"):
         stack.preview()
+
+    add(cluster)
+    _set(stack, stack_settings(with_nodes(jetson()), cluster))
+    outputs = stack.up().outputs
+    assert outputs["platform"].value == "tegra"
+    assert sorted(outputs["tegra_nodes"].value) == sorted(NODES)
+    assert outputs["kai_version"].value == KAI_SCHEDULER.version.removeprefix("v")
+    assert [each for each in _types(stack) if each in {MANY, ONE}] == [MANY]
+    with connect(cluster) as api:
+        assert len(api.get(policies).json()["items"]) == 2
+        labels = {node: api.get(f"/api/v1/nodes/{node}").json()["metadata"]["labels"] for node in NODES}
+    assert {node: labels[node][GPU_MEMORY] for node in NODES} == {
+        node: str(28672 + number) for number, node in enumerate(NODES)
+    }
+    assert set(stack.up().summary.resource_changes or {}) == {"same"}
+
+    stack.destroy()
+    assert _types(stack) == []
