@@ -42,14 +42,12 @@ def _with_the_program(tmp_path: Path, environment: dict[str, str]) -> Stack:
 
 
 @pytest.mark.parametrize("name", stack_names(ROOT))
-def test_a_shipped_stack_is_previewed(name: str, tmp_path: Path, engine_environment: dict[str, str]) -> None:
+def test_a_shipped_stack_is_previewed(
+    name: str, cluster: simulator.ControlPlane, tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
     path = ROOT / f"Pulumi.{name}.yaml"
-    control_plane = simulator.up(tmp_path / "simulator", nodes=target._nodes(read_settings(path)))
-    try:
-        settings = _here(raw_settings(path), control_plane)
-        preview = Stack(tmp_path / "stack", settings, engine_environment).preview()
-    finally:
-        simulator.reset(control_plane.folder)
+    simulator.up(cluster.folder, nodes=target._nodes(read_settings(path)))
+    preview = Stack(tmp_path / "stack", _here(raw_settings(path), cluster), engine_environment).preview()
     assert preview.changes.keys() == {"create"}
     assert preview.changes["create"] > 15
 
@@ -93,33 +91,36 @@ def test_single_keys_are_set_as_the_page_of_settings_says(tmp_path: Path, engine
     assert "wrong" not in output
 
 
-@pytest.mark.parametrize(
-    ("setting", "says", "way_out"),
-    [
+def test_what_pulumi_writes_as_another_type_is_refused_with_the_way_out(
+    tmp_path: Path, engine_environment: dict[str, str]
+) -> None:
+    wrong = (
         (
-            "kai-anywhere:settings.kai.queues.robots.gpu.quota 0.5",
+            "kai-anywhere:settings.kai.queues.robots.gpu.quota",
+            "0.5",
             "run pulumi config rm --path, then pulumi config set --path with --type float",
             "pulumi config rm --path {key}; pulumi config set --path {key} {value} --type float",
         ),
         (
-            "kai-anywhere:settings.kai.scheduler.args.v 4",
+            "kai-anywhere:settings.kai.scheduler.args.v",
+            "4",
             "pulumi config set --path does so with --type string",
             "pulumi config set --path {key} {value} --type string",
         ),
-    ],
-)
-def test_what_pulumi_writes_as_another_type_is_refused_with_the_way_out(
-    setting: str, says: str, way_out: str, tmp_path: Path, engine_environment: dict[str, str]
-) -> None:
-    key, value = setting.split()
+    )
     stack = _with_the_program(tmp_path, engine_environment)
-    shell(f"pulumi config set --path {key} {value}", stack.folder, stack.environment)
+    for key, value, _, _ in wrong:
+        shell(f"pulumi config set --path {key} {value}", stack.folder, stack.environment)
     output = stack.run("preview", expect=None).output
-    assert key in output
-    assert says in output
-    shell(way_out.format(key=key, value=value), stack.folder, stack.environment)
+    for key, _, says, _ in wrong:
+        _, found, after = output.partition(key)
+        assert found
+        assert says in after.partition("kai-anywhere:settings.")[0], key
+    for key, value, _, way_out in wrong:
+        shell(way_out.format(key=key, value=value), stack.folder, stack.environment)
     output = stack.run("preview", expect=None).output
-    assert key not in output
+    for key, *_ in wrong:
+        assert key not in output
     assert "no-kubeconfig" in output
 
 
