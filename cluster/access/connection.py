@@ -139,7 +139,8 @@ class Connection:
             ) from error
         except (ConfigError, ValueError, OSError, httpx2.InvalidURL) as error:
             raise ClusterError(
-                f"The address or the certificates of context '{chosen.name}' can't be used: {error}\n"
+                f"The address or the certificates of context '{chosen.name}' can't be used: "
+                f"{_missing_files(chosen) or error}\n"
                 f"Check them with: kubectl --kubeconfig {chosen.file} config view"
             ) from error
         return cls(chosen, http, timeout_seconds)
@@ -304,3 +305,11 @@ def objection_of(response: httpx2.Response) -> Objection | None:
 
 def _not_understood(path: str, error: ValueError) -> ClusterError:
     return ClusterError(f"The cluster's answer to GET {path} is not what Kubernetes 1.30 or later sends: {error}")
+
+
+def _missing_files(chosen: ChosenContext) -> str:
+    """The files of certificates that a context names and that are not there: OpenSSL does not say which it missed."""
+    cluster, user = chosen.config.cluster, chosen.config.user
+    named = [cluster.certificate_auth, *((user.client_cert, user.client_key) if user else ())]
+    files = (Path(chosen.config.abs_file(name)) for name in named if name)
+    return ", ".join(f"there is no {file}" for file in files if not file.exists())

@@ -281,6 +281,16 @@ def test_an_address_that_is_none_is_an_error_with_the_way_out(tmp_path: Path) ->
         _connect(kubeconfig("https://board:port"), tmp_path)
 
 
+def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
+    written = kubeconfig("https://127.0.0.1:1")
+    written["clusters"][0]["cluster"] = {"server": "https://127.0.0.1:1"}
+    written["users"][0]["user"] = {"client-certificate": "other/client.crt", "client-key": "other/client.key"}
+    with pytest.raises(ClusterError) as refused:
+        _connect(written, tmp_path)
+    folder = tmp_path / "other"
+    assert f"can't be used: there is no {folder}/client.crt, there is no {folder}/client.key\n" in str(refused.value)
+
+
 def test_a_server_with_an_unknown_certificate_authority_is_not_trusted(tmp_path: Path) -> None:
     with running(certificate()[0]) as api:
         make_healthy(api)
