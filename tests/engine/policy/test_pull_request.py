@@ -17,13 +17,14 @@ from testbed.inventory import connect
 from testbed.simulated import stack_settings
 from testbed.stacks import Json, changed, jetson, parse, without, x86
 
+_QUEUE = {"gpu": {"quota": 1, "limit": -1, "over_quota_weight": 1}}
 PATCH = {"Content-Type": "application/merge-patch+json"}
 
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[[Json], Stack]) -> Stack:
     """A Jetson stack that is deployed."""
-    made = new_stack(jetson())
+    made = new_stack(changed(jetson(), "kai.queues.old", _QUEUE))
     made.up()
     return made
 
@@ -64,10 +65,12 @@ def test_a_stack_that_is_as_it_should_be_has_nothing_to_tell(stack: Stack, tmp_p
     ]
 
 
-def test_what_a_pull_request_changes_is_shown_value_by_value(stack: Stack, tmp_path: Path) -> None:
+def test_what_a_pull_request_changes_is_shown_value_by_value_and_a_deletion_stands_out(
+    stack: Stack, tmp_path: Path
+) -> None:
     settings = changed(stack.settings, "platform.tegra_nodes.jetson-1.gpu_memory_mib", 61440)
     settings = changed(settings, "kai.queues.robots.gpu.quota", 2)
-    stack.settings = changed(settings, "kai.queues.new", {"gpu": {"quota": 1, "limit": -1, "over_quota_weight": 1}})
+    stack.settings = without(changed(settings, "kai.queues.new", _QUEUE), "kai.queues.old")
     status, text = comment(stack, tmp_path)
     assert status == 0
     assert "1 to be created, 2 to be updated" in text
@@ -82,13 +85,9 @@ def test_what_a_pull_request_changes_is_shown_value_by_value(stack: Stack, tmp_p
     )
     assert "- spec.resources.gpu.quota: 1\n+ spec.resources.gpu.quota: 2" in text
     assert "- `create` `kubernetes:scheduling.run.ai/v2:Queue` `kai-scheduler-queue-new`" in text
-
-
-def test_a_deletion_stands_out(stack: Stack, tmp_path: Path) -> None:
-    stack.settings = without(stack.settings, "kai.queues.robots")
-    _, text = comment(stack, tmp_path)
+    # A deletion stands out.
     assert "**1 to be deleted**" in text
-    assert "- `delete` `kubernetes:scheduling.run.ai/v2:Queue` `kai-scheduler-queue-robots`" in text
+    assert "- `delete` `kubernetes:scheduling.run.ai/v2:Queue` `kai-scheduler-queue-old`" in text
 
 
 @pytest.mark.usefixtures("judged_as_x86")
