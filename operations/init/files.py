@@ -17,6 +17,8 @@ SLUG = "example/kai-anywhere"
 REPOSITORY = f"https://github.com/{SLUG}"
 COMMON = frozenset(map(PurePosixPath, ("README.md", ".gitignore")))
 """What a repository that GitHub has made holds already, and what nothing else depends on: theirs stays as it is."""
+_OTHER_PROJECTS = tuple(map(PurePosixPath, ("Pulumi.yml", "Pulumi.json")))
+"""By which names pulumi takes a project besides ours."""
 
 _SOURCE = re.compile(rf"(?P<host>github\.com/)?{re.escape(SLUG)}")
 _STACK_FILE = re.compile(r"Pulumi\.([a-z0-9]+)\.yaml")
@@ -85,10 +87,12 @@ def write(folder: Path, files: Mapping[PurePosixPath, str]) -> Sequence[PurePosi
         What was written.
 
     Raises:
-        OperationError: if one of them exists, or the folder can't be written.
+        OperationError: if one of them exists, or another project, or the folder can't be written.
     """
     existing = [path for path in files if _exists(folder / path)]
     new = [path for path in files if path not in existing]
+    # Another project's, in the place of which pulumi would read ours, or the other way round.
+    existing += [path for path in _OTHER_PROJECTS if _exists(folder / path)]
     if existing := [path for path in existing if path not in COMMON]:
         named = ", ".join(map(str, existing))
         raise OperationError(

@@ -172,7 +172,7 @@ def test_the_written_project_is_no_template_any_more(way: Way) -> None:
     assert written.keys() == of_template.keys() - {"template"}
 
 
-@pytest.mark.parametrize("there", ["Pulumi.prod.yaml", ".github/workflows/daily.yml"])
+@pytest.mark.parametrize("there", ["Pulumi.prod.yaml", ".github/workflows/daily.yml", "Pulumi.yml", "Pulumi.json"])
 def test_nothing_is_overwritten_and_nothing_else_written(tmp_path: Path, there: str) -> None:
     file = tmp_path / there
     file.parent.mkdir(parents=True, exist_ok=True)
