@@ -30,6 +30,8 @@ _ENGINE = "tests/engine"
 _STACK = f"{_ENGINE}/stack"
 _ADMISSION = f"{_ENGINE}/admission"
 _HERE = "tests/faults"
+_ONE = f"{_STACK}/test_faults.py::TestOneInstallation"
+_INTERRUPTED = f"{_HERE}/test_interrupts.py::TestOneInstallation"
 _DEPLOYED = f"{_STACK}/test_recovery.py::TestADeployedStack"
 _KILLED = f"{_STACK}/test_recovery.py::test_a_run_killed_between_objects_goes_on_where_it_was"
 
@@ -61,8 +63,9 @@ FAULTS: tuple[Fault, ...] = (
         "`up` names the half-done release and its remedy; there is never a second release. Where it was killed while "
         "pods start, nothing is half done, and the next `up` goes on.",
         (
-            f"{_HERE}/test_interrupts.py::test_where_pods_never_start_up_names_them_and_a_run_that_was_killed_there_goes_on",
-            f"{_STACK}/test_faults.py::test_a_run_killed_inside_helm_is_explained_and_its_remedy_lets_the_next_run_converge",
+            f"{_INTERRUPTED}::test_where_pods_never_start_up_names_them_and_a_run_that_was_killed_there_goes_on",
+            f"{_ONE}::test_a_run_killed_inside_the_first_release_is_explained_with_its_remedy",
+            f"{_ONE}::test_a_run_killed_inside_the_last_release_is_explained_and_its_remedy_lets_the_next_run_converge",
             f"{_STACK}/test_rollback.py::test_a_killed_installation_is_healed_and_up_goes_on",
         ),
     ),
@@ -80,9 +83,9 @@ FAULTS: tuple[Fault, ...] = (
         "Ctrl-C, once and twice",
         "Once: the run ends in order, without a lock or a half-done release. Twice: as a kill.",
         (
-            f"{_HERE}/test_interrupts.py::test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges",
-            f"{_HERE}/test_interrupts.py::test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps",
-            f"{_HERE}/test_interrupts.py::test_a_release_that_ended_while_its_run_was_killed_is_undone_by_rollback",
+            f"{_INTERRUPTED}::test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges",
+            f"{_INTERRUPTED}::test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps",
+            f"{_INTERRUPTED}::test_a_release_that_ended_while_its_run_was_killed_is_undone_by_rollback",
             "tests/unit/operations/test_terminal.py::test_pulumi_ends_by_itself_after_ctrl_c_and_the_sentence_comes_after_it",
         ),
     ),
@@ -91,7 +94,7 @@ FAULTS: tuple[Fault, ...] = (
         "Two runs at once",
         "One ends well, the other is told who works on the stack.",
         (
-            f"{_STACK}/test_recovery.py::test_two_runs_at_once_one_ends_and_the_other_is_told",
+            f"{_DEPLOYED}::test_two_runs_at_once_one_ends_and_the_other_is_told",
             f"{_STACK}/test_s3_state.py::test_two_at_once_one_is_told_who_works_on_the_stack",
         ),
     ),
@@ -155,7 +158,7 @@ FAULTS: tuple[Fault, ...] = (
         "The run goes on or fails; the next one converges.",
         (
             f"{_HERE}/test_interrupts.py::test_a_server_that_dies_mid_run_and_returns_leaves_nothing_noted_that_is_not_there",
-            f"{_STACK}/test_faults.py::test_what_an_operator_does_not_make_and_a_killed_api_server_only_cost_another_run",
+            f"{_ONE}::test_what_an_operator_does_not_make_and_a_killed_api_server_only_cost_another_run",
         ),
     ),
     Fault(
@@ -183,7 +186,7 @@ FAULTS: tuple[Fault, ...] = (
         (
             f"{_STACK}/test_cluster_identity.py::test_our_commands_refuse_the_other_cluster_and_name_it",
             f"{_STACK}/test_cluster_identity.py::test_an_up_with_refresh_under_the_other_context_is_refused_and_forgets_nothing",
-            f"{_STACK}/test_faults.py::test_a_deployed_stack_keeps_to_its_cluster_and_a_second_one_takes_nothing_of_it",
+            f"{_ONE}::test_it_keeps_to_its_cluster_and_a_second_stack_takes_nothing_of_it",
         ),
     ),
     Fault(
@@ -328,7 +331,7 @@ FAULTS: tuple[Fault, ...] = (
         "The second takes nothing of the first; what one destroys, the other keeps.",
         (
             f"{_STACK}/test_first_contact.py::test_a_second_stack_in_other_namespaces_takes_nothing_of_the_first",
-            f"{_STACK}/test_faults.py::test_a_deployed_stack_keeps_to_its_cluster_and_a_second_one_takes_nothing_of_it",
+            f"{_ONE}::test_it_keeps_to_its_cluster_and_a_second_stack_takes_nothing_of_it",
         ),
     ),
     Fault(

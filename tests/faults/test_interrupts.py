@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -13,7 +13,7 @@ import simulator
 from testbed.engine import Run, Stack
 from testbed.inventory import connect
 from testbed.simulated import kill, stack_settings, start
-from testbed.stacks import changed, jetson
+from testbed.stacks import Json, changed, jetson
 from testbed.waiting import eventually
 from tests.support.helm_hooks import held, with_hook
 from tests.support.rollback import rollback_of
@@ -25,54 +25,92 @@ _GRACE_S = 10.0
 """How long a server is away: longer than one request, shorter than a client's patience."""
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path / "simulator") as control_plane:
-        yield control_plane
-
-
-@pytest.fixture
-def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Stack:
-    settings = with_hook(stack_settings(jetson(), cluster), tmp_path)
-    return Stack(tmp_path / "stack", settings, engine_environment)
-
-
 def _locks(stack: Stack) -> list[Path]:
     return list((stack.folder / "state/.pulumi/locks").rglob("*.json"))
 
 
+def _revisions(api: httpx2.Client, selector: str = "") -> list[Json]:
+    """The Secrets of Helm's revisions."""
+    items: list[Json] = api.get("/api/v1/secrets", params={"labelSelector": f"owner=helm{selector}"}).json()["items"]
+    return items
+
+
+def _half_done(api: httpx2.Client, release: str) -> bool:
+    """Whether Helm is at work on a release's installation."""
+    return bool(_revisions(api, f",status=pending-install,name={release}"))
+
+
+def _status(api: httpx2.Client, release: str) -> str:
+    """The status of a release's newest revision."""
+    newest = max(_revisions(api, f",name={release}"), key=lambda each: int(each["metadata"]["labels"]["version"]))
+    return str(newest["metadata"]["labels"]["status"])
+
+
 def _releases(api: httpx2.Client) -> set[str]:
     """The status of every revision of a Helm release."""
-    items = api.get("/api/v1/secrets", params={"labelSelector": "owner=helm"}).json()["items"]
-    return {item["metadata"]["labels"]["status"] for item in items}
+    return {item["metadata"]["labels"]["status"] for item in _revisions(api)}
 
 
-def test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges(
-    stack: Stack, cluster: simulator.ControlPlane
-) -> None:
-    half_done = {"labelSelector": "owner=helm,status=pending-install"}
-    with connect(cluster) as api:
+class TestOneInstallation:
+    """An installation that is interrupted in one way after the other, until the last run converges.
+
+    Each run comes to where the next test interrupts it, so that the one before has cost no more than another run.
+    """
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def stack(new_stack: Callable[[Json], Stack], tmp_path_factory: pytest.TempPathFactory) -> Stack:
+        """Helm waits in both its releases, where a test holds their hooks."""
+        made = new_stack(jetson())
+        folder = tmp_path_factory.mktemp("charts")
+        for release in ("gpu-operator", "kai-scheduler"):
+            made.settings = with_hook(made.settings, folder, release)
+        return made
+
+    def test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps(
+        self, stack: Stack, api: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         with held(api), stack.started() as run:
-            eventually(lambda: api.get(_SECRETS, params=half_done).json()["items"], within_s=180)
+            eventually(lambda: _half_done(api, "gpu-operator"), within_s=180)
             run.send_signal(signal.SIGINT)
-            output, _ = run.communicate(timeout=300)
+            time.sleep(0.2)
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=300)
         assert run.returncode != 0
-        assert "Traceback" not in output
-        assert _locks(stack) == []
-        assert not {status for status in _releases(api) if status.startswith("pending")}
-        stack.up()
-        assert set(stack.up().changes) == {"same"}
-        assert _releases(api) <= {"deployed", "superseded"}
+        stack.run("cancel", "--yes")
+        refused = stack.up(expect=None)
+        if "Helm release 'gpu-operator' is 'pending-install'" in refused.output:
+            assert api.delete(f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1").status_code == httpx2.codes.OK
+        elif refused.code != 0:
+            _undone(stack, refused, monkeypatch)
+        else:  # Helm had the time to end it in order; the next test begins anew.
+            assert set(stack.up().changes) == {"same"}
+            assert _releases(api) <= {"deployed", "superseded"}
+            rollback_of(stack, monkeypatch)()
 
+    def test_a_release_that_ended_while_its_run_was_killed_is_undone_by_rollback(
+        self, stack: Stack, api: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with held(api), stack.up_until_killed():
+            eventually(lambda: _half_done(api, "gpu-operator"), within_s=180)
+        # As Helm does when it is interrupted, which a second Ctrl-C may or may not let it do.
+        ended = {"metadata": {"labels": {"status": "failed"}}}
+        headers = {"Content-Type": "application/merge-patch+json"}
+        secret = f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1"
+        api.patch(secret, json=ended, headers=headers).raise_for_status()
+        stack.run("cancel", "--yes")
+        _undone(stack, stack.up(expect=None), monkeypatch)
+        assert _releases(api) == set()
 
-def test_where_pods_never_start_up_names_them_and_a_run_that_was_killed_there_goes_on(
-    stack: Stack, cluster: simulator.ControlPlane
-) -> None:
-    stack.settings = changed(stack_settings(jetson(), cluster), "gpu_operator.timeout_seconds", 30)
-    # Without KWOK no pod becomes ready, as where an image can't be pulled.
-    kill(cluster, "kwok")
-    waited = "Waited 30 s for the pods of Helm release 'gpu-operator' in namespace 'gpu-operator' without success: "
-    with connect(cluster) as api:
+    def test_where_pods_never_start_up_names_them_and_a_run_that_was_killed_there_goes_on(
+        self, stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client
+    ) -> None:
+        good = stack.settings
+        # Without KWOK no pod becomes ready, as where an image can't be pulled; the hook's would not either.
+        without_hook = changed(good, "gpu_operator.chart.source", str(simulator.chart_path("gpu-operator")))
+        stack.settings = changed(without_hook, "gpu_operator.timeout_seconds", 30)
+        kill(cluster, "kwok")
+        waited = "Waited 30 s for the pods of Helm release 'gpu-operator' in namespace 'gpu-operator' without success: "
         failed = stack.up(expect=None)
         assert failed.code != 0
         assert f"{waited}Deployment 'gpu-operator': 0 of 1 replicas are available." in failed.output
@@ -85,25 +123,22 @@ def test_where_pods_never_start_up_names_them_and_a_run_that_was_killed_there_go
         assert _releases(api) == {"deployed"}
         simulator.up(cluster.folder)
         stack.run("cancel", "--yes")
+        stack.settings = without_hook
+
+    def test_ctrl_c_inside_helm_ends_the_release_in_order_and_the_next_run_converges(
+        self, stack: Stack, api: httpx2.Client
+    ) -> None:
+        with held(api), stack.started() as run:
+            eventually(lambda: _half_done(api, "kai-scheduler"), within_s=180)
+            assert _status(api, "gpu-operator") == "deployed", "what was killed while pods started went on"
+            run.send_signal(signal.SIGINT)
+            output, _ = run.communicate(timeout=300)
+        assert run.returncode != 0
+        assert "Traceback" not in output
+        assert _locks(stack) == []
+        assert not {status for status in _releases(api) if status.startswith("pending")}
         stack.up()
         assert set(stack.up().changes) == {"same"}
-        assert _releases(api) == {"deployed"}
-
-
-def test_a_release_that_ended_while_its_run_was_killed_is_undone_by_rollback(
-    stack: Stack, cluster: simulator.ControlPlane, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    half_done = {"labelSelector": "owner=helm,status=pending-install"}
-    with connect(cluster) as api:
-        with held(api), stack.up_until_killed():
-            eventually(lambda: api.get(_SECRETS, params=half_done).json()["items"], within_s=180)
-        # As Helm does when it is interrupted, which a second Ctrl-C may or may not let it do.
-        ended = {"metadata": {"labels": {"status": "failed"}}}
-        headers = {"Content-Type": "application/merge-patch+json"}
-        secret = f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1"
-        api.patch(secret, json=ended, headers=headers).raise_for_status()
-        stack.run("cancel", "--yes")
-        _undone(stack, stack.up(expect=None), monkeypatch)
         assert _releases(api) <= {"deployed", "superseded"}
 
 
@@ -113,37 +148,17 @@ def _undone(stack: Stack, refused: Run, monkeypatch: pytest.MonkeyPatch) -> None
     assert "'gpu-operator' is installed in namespace 'gpu-operator', but not known" in refused.output
     assert "undo what it made, and run it again: kai-anywhere rollback" in refused.output
     rollback_of(stack, monkeypatch)()
-    stack.up()
-    assert set(stack.up().changes) == {"same"}
-
-
-def test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps(
-    stack: Stack, cluster: simulator.ControlPlane, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    half_done = {"labelSelector": "owner=helm,status=pending-install"}
-    with connect(cluster) as api:
-        with held(api), stack.started() as run:
-            eventually(lambda: api.get(_SECRETS, params=half_done).json()["items"], within_s=180)
-            run.send_signal(signal.SIGINT)
-            time.sleep(0.2)
-            run.send_signal(signal.SIGINT)
-            run.communicate(timeout=300)
-        assert run.returncode != 0
-        stack.run("cancel", "--yes")
-        refused = stack.up(expect=None)
-        if "Helm release 'gpu-operator' is 'pending-install'" in refused.output:
-            assert api.delete(f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1").status_code == httpx2.codes.OK
-            stack.up()
-        elif refused.code != 0:
-            _undone(stack, refused, monkeypatch)
-        assert set(stack.up().changes) == {"same"}
-        assert _releases(api) <= {"deployed", "superseded"}
 
 
 @pytest.mark.parametrize("server", ["kube-apiserver", "etcd"])
 def test_a_server_that_dies_mid_run_and_returns_leaves_nothing_noted_that_is_not_there(
-    stack: Stack, cluster: simulator.ControlPlane, server: str
+    tmp_path: Path, engine_environment: dict[str, str], server: str
 ) -> None:
+    with start(tmp_path / "simulator") as own:
+        _dies_and_returns(Stack(tmp_path / "stack", stack_settings(jetson(), own), engine_environment), own, server)
+
+
+def _dies_and_returns(stack: Stack, cluster: simulator.ControlPlane, server: str) -> None:
     with connect(cluster) as api, stack.started() as run:
         path = "/api/v1/namespaces/kai-resource-reservation"
         eventually(lambda: api.get(path).status_code == httpx2.codes.OK, within_s=180)

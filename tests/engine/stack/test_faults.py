@@ -1,6 +1,6 @@
 """Bad input and faults on the real engine: a clear error, nothing half-registered, and the next run converges."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -19,14 +19,9 @@ from tests.support.helm_hooks import held, with_hook
 
 
 @pytest.fixture
-def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Iterator[Stack]:
-    """A Jetson stack that was never deployed; what a test deployed is removed."""
-    made = Stack(tmp_path, stack_settings(jetson(), cluster), engine_environment)
-    good = made.settings
-    yield made
-    made.settings = good
-    if made.resources():
-        made.destroy()
+def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Stack:
+    """A Jetson stack that was never deployed."""
+    return Stack(tmp_path, stack_settings(jetson(), cluster), engine_environment)
 
 
 def refused(stack: Stack, settings: Json, cluster: simulator.ControlPlane, *says: str) -> Run:
@@ -118,70 +113,92 @@ def test_every_finding_of_preflight_is_listed_at_once(stack: Stack, cluster: sim
             eventually(lambda: api.get(f"{namespaces}/kai-scheduler").status_code == httpx2.codes.NOT_FOUND)
 
 
-def test_a_deployed_stack_keeps_to_its_cluster_and_a_second_one_takes_nothing_of_it(
-    stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path, engine_environment: dict[str, str]
-) -> None:
-    stack.up()
-    with start(tmp_path / "other") as other:
-        kubeconfig = cluster.kubeconfig.read_text(encoding="utf-8")
-        cluster.kubeconfig.write_text(other.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
-        try:
-            run = stack.up(expect=None)
-            preview = stack.preview(expect=None)
-        finally:
-            cluster.kubeconfig.write_text(kubeconfig, encoding="utf-8")
-        for refusal in (run, preview):
-            assert refusal.code != 0
-            assert "this stack was deployed to the cluster" in refusal.output
-        with connect(other) as api:
-            assert not any(item.startswith("Namespace//kai") for item in inventory(api))
+class TestOneInstallation:
+    """An installation that is stopped in one way after the other, until a run ends well; then the stack that is up.
 
-    good = stack.settings
-    stack.settings = changed(good, "cluster.kubeconfig", str(kubeconfig_for_nobody(tmp_path, cluster)))
-    alone = stack.preview(expect=None)
-    assert alone.code != 0
-    assert "No answer from the cluster" in alone.output
-    stack.settings = good
+    Where a test says what is to be done, the next one's run shows that it helped: it comes to where that one stops it.
+    """
 
-    second = Stack(tmp_path / "second", stack_settings(x86(), cluster), engine_environment)
-    run = second.up(expect=None)
-    assert run.code != 0
-    assert "Helm release 'kai-scheduler' is installed in namespace 'kai-scheduler', but not known" in run.output
-    assert [r["type"] for r in second.resources() if not r["type"].startswith("pulumi:")] == []
-    assert set(stack.up().changes) == {"same"}
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def stack(new_stack: Callable[[Json], Stack], tmp_path_factory: pytest.TempPathFactory) -> Stack:
+        """Helm waits in both its releases, where a test holds their hooks."""
+        made = new_stack(jetson())
+        folder = tmp_path_factory.mktemp("charts")
+        for release in ("gpu-operator", "kai-scheduler"):
+            made.settings = with_hook(made.settings, folder, release)
+        return made
 
+    def test_a_run_killed_inside_the_first_release_is_explained_with_its_remedy(
+        self, stack: Stack, cluster: simulator.ControlPlane
+    ) -> None:
+        kill(cluster, "operands")  # for the next test; of this one's run nothing asks for them
+        _killed_inside_helm_and_explained(stack, cluster, "gpu-operator")
 
-def test_what_an_operator_does_not_make_and_a_killed_api_server_only_cost_another_run(
-    tmp_path: Path, engine_environment: dict[str, str]
-) -> None:
-    with start(tmp_path / "simulator") as own:
-        kill(own, "operands")
-        settings = changed(stack_settings(jetson(), own), "gpu_operator.timeout_seconds", 30)
-        stack = Stack(tmp_path / "stack", settings, engine_environment)
+    def test_what_an_operator_does_not_make_and_a_killed_api_server_only_cost_another_run(
+        self, stack: Stack, cluster: simulator.ControlPlane
+    ) -> None:
+        good = stack.settings
+        stack.settings = changed(good, "gpu_operator.timeout_seconds", 30)
         run = stack.up(expect=None)
         assert run.code != 0
         assert "Waited 30 s for RuntimeClass 'nvidia' without success" in run.output
         assert "The GPU Operator makes it from its ClusterPolicy." in run.output
-        assert not any(r["outputs"].get("name") == "kai-scheduler" for r in stack.resources() if "outputs" in r)
+        names = {r["outputs"].get("name") for r in stack.resources() if "outputs" in r}
+        assert "gpu-operator" in names, "the remedy let this run install it"
+        assert "kai-scheduler" not in names
         for process in ("kube-apiserver", "etcd", "kube-controller-manager", "kwok"):
-            kill(own, process)
+            kill(cluster, process)
         run = stack.up(expect=None)
         assert run.code != 0
         assert "No answer from the cluster" in run.output
-        simulator.up(own.folder)
+        simulator.up(cluster.folder)
+        stack.settings = good
+
+    def test_a_run_killed_inside_the_last_release_is_explained_and_its_remedy_lets_the_next_run_converge(
+        self, stack: Stack, cluster: simulator.ControlPlane
+    ) -> None:
+        _killed_inside_helm_and_explained(stack, cluster, "kai-scheduler")
         stack.up()
         assert set(stack.up().changes) == {"same"}
 
+    def test_it_keeps_to_its_cluster_and_a_second_stack_takes_nothing_of_it(
+        self, stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path, engine_environment: dict[str, str]
+    ) -> None:
+        with start(tmp_path / "other") as other:
+            kubeconfig = cluster.kubeconfig.read_text(encoding="utf-8")
+            cluster.kubeconfig.write_text(other.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
+            try:
+                run = stack.up(expect=None)
+                preview = stack.preview(expect=None)
+            finally:
+                cluster.kubeconfig.write_text(kubeconfig, encoding="utf-8")
+            for refusal in (run, preview):
+                assert refusal.code != 0
+                assert "this stack was deployed to the cluster" in refusal.output
+            with connect(other) as api:
+                assert not any(item.startswith("Namespace//kai") for item in inventory(api))
 
-@pytest.mark.parametrize("release", ["gpu-operator", "kai-scheduler"])
-def test_a_run_killed_inside_helm_is_explained_and_its_remedy_lets_the_next_run_converge(
-    tmp_path: Path, engine_environment: dict[str, str], release: str
-) -> None:
-    with start(tmp_path / "simulator") as own, connect(own) as api:
-        settings = with_hook(stack_settings(jetson(), own), tmp_path, release)
-        stack = Stack(tmp_path / "stack", settings, engine_environment)
-        secrets = f"/api/v1/namespaces/{release}/secrets"
-        half_done = {"labelSelector": "owner=helm,status=pending-install"}
+        good = stack.settings
+        stack.settings = changed(good, "cluster.kubeconfig", str(kubeconfig_for_nobody(tmp_path, cluster)))
+        alone = stack.preview(expect=None)
+        assert alone.code != 0
+        assert "No answer from the cluster" in alone.output
+        stack.settings = good
+
+        second = Stack(tmp_path / "second", stack_settings(x86(), cluster), engine_environment)
+        run = second.up(expect=None)
+        assert run.code != 0
+        assert "Helm release 'kai-scheduler' is installed in namespace 'kai-scheduler', but not known" in run.output
+        assert [r["type"] for r in second.resources() if not r["type"].startswith("pulumi:")] == []
+        assert set(stack.up().changes) == {"same"}
+
+
+def _killed_inside_helm_and_explained(stack: Stack, cluster: simulator.ControlPlane, release: str) -> None:
+    """An `up` that is killed while Helm installs a release; what the next ones say, done."""
+    secrets = f"/api/v1/namespaces/{release}/secrets"
+    half_done = {"labelSelector": "owner=helm,status=pending-install"}
+    with connect(cluster) as api:
         with held(api), stack.up_until_killed():
             eventually(lambda: api.get(f"/apis/batch/v1/namespaces/{release}/jobs/{HOOK}").is_success, within_s=240)
             assert api.get(secrets, params=half_done).json()["items"]
@@ -194,5 +211,3 @@ def test_a_run_killed_inside_helm_is_explained_and_its_remedy_lets_the_next_run_
         remedy = f"kubectl --namespace {release} delete secret sh.helm.release.v1.{release}.v1"
         assert remedy in run.output
         assert api.delete(f"{secrets}/{remedy.rsplit(maxsplit=1)[-1]}").status_code == httpx2.codes.OK
-        stack.up()
-        assert set(stack.up().changes) == {"same"}

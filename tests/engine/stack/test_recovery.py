@@ -7,7 +7,7 @@ S3 is in test_s3_state.py. What `kai-anywhere rollback` does is in test_rollback
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -18,8 +18,8 @@ from operations import engine
 from operations.target import Target
 from testbed.engine import Stack
 from testbed.inventory import connect, inventory
-from testbed.simulated import kill, stack_settings, start
-from testbed.stacks import ROOT, changed, jetson, parse
+from testbed.simulated import kill
+from testbed.stacks import ROOT, Json, changed, jetson, parse
 from testbed.waiting import eventually
 
 GUIDE = (ROOT / "docs" / "recovery.md").read_text(encoding="utf-8")
@@ -28,15 +28,10 @@ BLOCKS = {title: blocks[0] for title, text in _CHAPTERS if (blocks := re.findall
 """The commands of each chapter."""
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path / "simulator") as control_plane:
-        yield control_plane
-
-
-@pytest.fixture
-def stack(tmp_path: Path, cluster: simulator.ControlPlane, engine_environment: dict[str, str]) -> Stack:
-    return Stack(tmp_path / "stack", stack_settings(jetson(), cluster), engine_environment)
+@pytest.fixture(scope="module")
+def stack(new_stack: Callable[[Json], Stack]) -> Stack:
+    """One installation, which is killed and goes on, and then suffers what a stack that is up can suffer."""
+    return new_stack(jetson())
 
 
 def follow(stack: Stack, chapter: str, home: Path | None = None) -> str:
@@ -80,20 +75,17 @@ def exists(api: httpx2.Client, path: str) -> Callable[[], bool]:
     return lambda: api.get(path).status_code == httpx2.codes.OK
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/api/v1/namespaces/kai-resource-reservation",
-        "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/kai-anywhere-reservation-overrides",
-    ],
-    ids=["at-its-first-object", "between-objects"],
-)
-def test_a_run_killed_between_objects_goes_on_where_it_was(
-    stack: Stack, cluster: simulator.ControlPlane, path: str
-) -> None:
+def test_a_run_killed_between_objects_goes_on_where_it_was(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    queue = "/apis/scheduling.run.ai/v2/queues/edge"
     with connect(cluster) as api:
         with stack.up_until_killed():
-            eventually(exists(api, path), within_s=180)
+            eventually(exists(api, "/api/v1/namespaces/kai-resource-reservation"), within_s=180)
+        assert not exists(api, queue)(), "it was killed among its first objects"
+        assert "the stack is currently locked" in stack.up(expect=None).output
+        stack.run("cancel", "--yes")
+        # It goes on, past both releases of Helm, up to where it is killed once more.
+        with stack.up_until_killed():
+            eventually(exists(api, queue), within_s=180)
         assert "the stack is currently locked" in stack.up(expect=None).output
         follow(stack, "A run was killed")
         after = inventory(api)
@@ -107,20 +99,11 @@ class TestADeployedStack:
 
     @pytest.fixture(scope="class")
     @staticmethod
-    def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-        with start(tmp_path_factory.mktemp("deployed") / "simulator") as control_plane:
-            yield control_plane
-
-    @pytest.fixture(scope="class")
-    @staticmethod
-    def deployed(
-        tmp_path_factory: pytest.TempPathFactory,
-        cluster: simulator.ControlPlane,
-        engine_environment: dict[str, str],
-    ) -> Stack:
-        made = Stack(tmp_path_factory.mktemp("stack") / "own", stack_settings(jetson(), cluster), engine_environment)
-        made.up()
-        return made
+    def deployed(stack: Stack) -> Stack:
+        """The stack that the test above has left up, or one that is, where that test alone was not run."""
+        if not stack.resources():
+            stack.up()
+        return stack
 
     def test_a_run_killed_while_helm_upgrades_is_repaired(
         self, deployed: Stack, cluster: simulator.ControlPlane
@@ -141,6 +124,25 @@ class TestADeployedStack:
             assert remedy == "sh.helm.release.v1.kai-scheduler.v2"
             assert api.delete(f"{secrets}/{remedy}").status_code == httpx2.codes.OK
         deployed.up()
+        converged(deployed, cluster)
+
+    def test_two_runs_at_once_one_ends_and_the_other_is_told(
+        self, deployed: Stack, cluster: simulator.ControlPlane
+    ) -> None:
+        kill(cluster, "kwok")  # so that Helm waits, with the first
+        deployed.settings = changed(deployed.settings, "kai.scheduler.args", {"v": "6"})
+        at_work = {"labelSelector": "owner=helm,status=pending-upgrade"}
+        with deployed.started() as first, connect(cluster) as api:
+            eventually(
+                lambda: api.get("/api/v1/namespaces/kai-scheduler/secrets", params=at_work).json()["items"],
+                within_s=180,
+            )
+            second = deployed.up(expect=None)
+            simulator.up(cluster.folder)
+            output, _ = first.communicate(timeout=600)
+        assert first.returncode == 0, output
+        assert second.code != 0
+        assert "the stack is currently locked" in second.output
         converged(deployed, cluster)
 
     def test_a_state_put_back_from_an_older_one_catches_up(
@@ -188,23 +190,6 @@ class TestADeployedStack:
             follow(deployed, "The cluster is not as the program says")
             assert api.get("/apis/scheduling.run.ai/v2/queues/robots").status_code == httpx2.codes.OK
         converged(deployed, cluster)
-
-
-def test_two_runs_at_once_one_ends_and_the_other_is_told(stack: Stack, cluster: simulator.ControlPlane) -> None:
-    command = ["pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", stack.name]
-    with subprocess.Popen(
-        [*command, "--cwd", str(stack.folder)],
-        env=stack.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as first:
-        with connect(cluster) as api:
-            eventually(exists(api, "/api/v1/namespaces/kai-resource-reservation"), within_s=180)
-        second = stack.up(expect=None)
-        assert first.wait(timeout=600) == 0
-    assert second.code != 0
-    assert "the stack is currently locked" in second.output
-    converged(stack, cluster)
 
 
 def test_every_chapter_with_commands_is_executed_here() -> None:
