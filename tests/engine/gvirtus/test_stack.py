@@ -30,7 +30,7 @@ def before(api: httpx2.Client) -> set[str]:
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[[Json], Stack], before: set[str]) -> Stack:
-    """The stack, up; every test but the last leaves it so."""
+    """The stack, up; what a test changed, it takes out of the settings, and the next `up` out of the cluster."""
     assert before
     made = new_stack(gvirtus())
     assert made.up().changes["create"] > 30
@@ -168,7 +168,6 @@ def test_another_image_changes_that_backend_alone_and_not_its_address(stack: Sta
         assert pod["spec"]["containers"][0]["image"] == "gvirtus/gvirtus:other"
     finally:
         stack.settings = before
-        stack.up()
 
 
 def test_a_backend_taken_out_is_unknown_to_pods_and_one_put_in_is_known(stack: Stack, api: httpx2.Client) -> None:
@@ -194,7 +193,6 @@ def test_a_backend_taken_out_is_unknown_to_pods_and_one_put_in_is_known(stack: S
         assert "there is no GPU backend 'gpu-b'" in answer("gpu-b").json()["message"]
     finally:
         stack.settings = before
-        stack.up()
 
 
 def test_a_backend_with_another_name_takes_over_the_only_gpu_of_its_node(stack: Stack, api: httpx2.Client) -> None:
@@ -214,7 +212,6 @@ def test_a_backend_with_another_name_takes_over_the_only_gpu_of_its_node(stack: 
         eventually(lambda: on("jetson-1") == {"new"}, within_s=PATIENT_S)
     finally:
         stack.settings = before
-        stack.up()
 
 
 @pytest.mark.usefixtures("stack")
