@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -43,6 +44,8 @@ from simulator.operands.world import (
 
 PAUSE_SECONDS = 0.2
 """Between two steps: changes come together, and one look sees them all."""
+LOOK_SECONDS = 30.0
+"""At the latest there is a step after this, should a watch have gone silent."""
 AGAIN_SECONDS = 1.0
 """Until a watch that ended begins anew, as one of a kind that the cluster does not know yet."""
 
@@ -104,13 +107,13 @@ async def _run(kubeconfig: Path, behaviours: Sequence[Behaviour]) -> None:
     changed = asyncio.Event()
     _log("playing the operators' pods")
     watching = AsyncClient(config=KubeConfig.from_file(kubeconfig), trust_env=False)
-    # A watch that fails in a way nobody foresaw ends the process: whoever started it then says so.
     with api.client(kubeconfig) as client, serving() as webhooks:
         async with asyncio.TaskGroup() as watches:
             for resource in _OBSERVED:
                 watches.create_task(_follow(watching, resource, changed))
             while True:
-                await changed.wait()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), LOOK_SECONDS)
                 changed.clear()
                 complaints = await asyncio.to_thread(lambda: frozenset(step(client, webhooks, behaviours)))
                 for complaint in sorted(complaints - complained):
@@ -136,10 +139,12 @@ async def _follow(client: AsyncClient, resource: Any, changed: asyncio.Event) ->
             changed.set()
             async for _ in untyped.watch(resource, resource_version=listed.resourceVersion, **_everywhere(resource)):
                 changed.set()
-        except httpx2.HTTPError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next watch begins with a look
             if not _is_unknown(error):
                 # Nobody knows what has changed since.
                 changed.set()
+                if not isinstance(error, httpx2.HTTPError):
+                    _log(f"the watch of {resource.__name__} begins anew: {error!r}")
         await asyncio.sleep(AGAIN_SECONDS)
 
 
@@ -224,7 +229,7 @@ def _everywhere(resource: type) -> dict[str, str]:
     return {"namespace": "*"} if issubclass(resource, NamespacedResource) else {}
 
 
-def _is_unknown(error: httpx2.HTTPError) -> bool:
+def _is_unknown(error: Exception) -> bool:
     """Whether the cluster does not know the kind. It says so in plain text, of which lightkube makes no ApiError.
 
     An error that a watch is told, such as that it is too old, is one without a response (lightkube 1.0).

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.support.api_server import DEPLOYMENTS, ApiServer
 NODES, ACCOUNTS, DAEMON_SETS = "/api/v1/nodes", "/api/v1/serviceaccounts", "/apis/apps/v1/daemonsets"
 RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
 _QUIET_SECONDS = 0.3
-"""Longer than anything here takes."""
+"""Longer than any of the pauses here."""
 
 
 class _EndError(Exception):
@@ -35,19 +35,26 @@ class Loop:
         self._api = api
 
     def settle(self) -> int:
-        """Wait until it asks for nothing; how often it has looked until then."""
-        steps = -1
-        while steps != self.steps:
-            steps = self.steps
-            time.sleep(_QUIET_SECONDS)
-        return steps
+        """Wait for a moment without a step; how often it has looked until then."""
+        eventually(lambda: self.steps > 0 and _still(lambda: self.steps))
+        return self.steps
+
+    def looks_again(self, before: int) -> None:
+        """Wait until it has looked since."""
+        eventually(lambda: self.steps > before)
 
     def end(self, thread: threading.Thread) -> None:
         """End it at its next look."""
         self.ending = True
         self._api.tell(NODES, "MODIFIED", "jetson-1")
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
+
+
+def _still(count: Callable[[], int]) -> bool:
+    before = count()
+    time.sleep(_QUIET_SECONDS)
+    return count() == before
 
 
 @pytest.fixture
@@ -79,12 +86,9 @@ def running(api: ApiServer, config_path: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_cluster_in_which_nothing_changes_is_asked_for_nothing(running: Loop, api: ApiServer) -> None:
-    assert running.settle() > 0
-    api.answers.update(dict.fromkeys({request.path for request in api.asked}, api.answers[NODES]))
     running.settle()
-    asked = len(api.asked)
-    time.sleep(_QUIET_SECONDS)
-    assert len(api.asked) == asked
+    api.answers.update(dict.fromkeys({request.path for request in api.asked}, api.answers[NODES]))
+    eventually(lambda: _still(lambda: len(api.asked)))
 
 
 @pytest.mark.parametrize(("path", "change"), [(NODES, "ADDED"), (ACCOUNTS, "MODIFIED"), (NODES, "DELETED")])
@@ -93,41 +97,62 @@ def test_any_change_of_what_it_looks_at_makes_it_look_again(
 ) -> None:
     before = running.settle()
     api.tell(path, change, "x")
-    assert running.settle() == before + 1
+    running.looks_again(before)
+    running.settle()
 
 
 def test_a_kind_that_the_cluster_comes_to_know_is_looked_at(running: Loop, api: ApiServer) -> None:
     before = running.settle()
     api.serve(RULES, {"metadata": {"resourceVersion": "7"}, "items": []})
-    assert running.settle() == before + 1
+    running.looks_again(before)
+    before = running.settle()
     api.tell(RULES, "ADDED", "x")
-    assert running.settle() == before + 2
+    running.looks_again(before)
 
 
 def test_a_watch_that_ended_is_begun_where_it_was(running: Loop, api: ApiServer) -> None:
     before = running.settle()
     api.tell(NODES, "ADDED", "x")
     api.events[NODES].put(None)
-    assert running.settle() == before + 1
-    watches = [request.query["resourceVersion"] for request in api.asked if "watch" in request.query]
-    assert watches[-1] == ["8"]
+    running.looks_again(before)
+    eventually(lambda: _watches(api)[-1:] == ["8"])
 
 
-def test_a_watch_that_is_too_old_begins_with_a_look(running: Loop, api: ApiServer) -> None:
+@pytest.mark.parametrize(
+    "told",
+    [b'{"type": "ERROR", "object": {"kind": "Status", "code": 410}}\n', b'{"type": "ADDED", "obj\n'],
+    ids=["too old", "no JSON"],
+)
+def test_a_watch_that_can_not_go_on_begins_anew_with_a_look(running: Loop, api: ApiServer, told: bytes) -> None:
     before = running.settle()
-    api.events[NODES].put(b'{"type": "ERROR", "object": {"kind": "Status", "code": 410}}\n')
+    watches = len(_watches(api))
+    api.events[NODES].put(told)
     api.events[NODES].put(None)
-    assert running.settle() > before
-    watches = [request.query["resourceVersion"] for request in api.asked if "watch" in request.query]
-    assert watches[-1] == ["7"]
+    running.looks_again(before)
+    eventually(lambda: _watches(api)[watches:] == ["7"])
+
+
+def test_silence_does_not_last_for_ever(running: Loop, monkeypatch: pytest.MonkeyPatch, api: ApiServer) -> None:
+    before = running.settle()
+    monkeypatch.setattr(loop, "LOOK_SECONDS", 0.05)
+    api.tell(NODES, "MODIFIED", "jetson-1")
+    running.looks_again(before + 3)
 
 
 def test_what_could_not_be_done_is_tried_again_without_any_change(running: Loop, api: ApiServer) -> None:
-    running.settle()
+    before = running.settle()
     served = api.answers[DAEMON_SETS]
     api.fail(DAEMON_SETS, 500)
     api.tell(NODES, "MODIFIED", "jetson-1")
-    before = running.steps
-    eventually(lambda: running.steps > before + 3)
+    running.looks_again(before + 3)
     api.answers[DAEMON_SETS] = served
     running.settle()
+
+
+def _watches(api: ApiServer) -> list[str]:
+    """From which version each watch of the nodes began."""
+    return [
+        request.query["resourceVersion"][0]
+        for request in api.asked
+        if request.path == NODES and "watch" in request.query
+    ]
