@@ -1,17 +1,24 @@
 """The main job: a stack's whole life on the real engine, the real Kubernetes provider and a real API server."""
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import httpx2
 import pytest
 
 import simulator
+from cluster.access.client import Cluster
+from cluster.errors import ClusterError
+from cluster.waiting import wait_for, webhook_answers
+from manifests.kai import queues
 from testbed.engine import Stack
 from testbed.inventory import inventory, left_behind
-from testbed.stacks import STACKS, Json, changed
+from testbed.stacks import STACKS, Json, changed, parse
 from testbed.waiting import eventually
 
 KINDS = ("jetson", "x86")
+_QUEUES = "/apis/scheduling.run.ai/v2/queues"
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -77,6 +84,7 @@ def test_what_was_edited_and_deleted_by_hand_is_found_and_repaired(stack: Stack,
         assert api.get(overrides).json()["spec"] == overriding is not None
 
 
+@pytest.mark.parametrize("kind", ["jetson"], indirect=True)
 def test_a_repair_leaves_what_a_chart_and_a_person_wrote_beside_the_stack(stack: Stack, api: httpx2.Client) -> None:
     shard, namespace = "/apis/kai.scheduler/v1/schedulingshards/default", "/api/v1/namespaces/kai-scheduler"
     part, ours = "app.kubernetes.io/part-of", "kai-anywhere"
@@ -109,17 +117,51 @@ def test_every_gpu_node_advertises_its_gpus_and_no_other_node_does(stack: Stack,
     assert gpus["jetson-1"] == (1 if "tegra_nodes" in stack.settings["platform"] else 0)
 
 
+@pytest.mark.parametrize("kind", ["x86"], indirect=True)
 def test_queues_exist_and_follow_the_settings(stack: Stack, api: httpx2.Client) -> None:
-    queues = "/apis/scheduling.run.ai/v2/queues"
     before = stack.settings
     stack.settings = changed(before, "kai.queues", {"night": {"parent": "default-parent-queue", "gpu": {"quota": 2}}})
     assert stack.up().changes["create"] == 1
-    found = {q["metadata"]["name"]: q["spec"] for q in api.get(queues).json()["items"]}
+    found = {q["metadata"]["name"]: q["spec"] for q in api.get(_QUEUES).json()["items"]}
     assert set(found) == {"default-parent-queue", "default-queue", "night"}
     assert found["night"]["parentQueue"] == "default-parent-queue"
     assert found["night"]["resources"]["gpu"] == {"quota": 2, "limit": -1, "overQuotaWeight": 1}
+    # The next run says it.
     stack.settings = before
-    stack.up()
+
+
+@pytest.mark.parametrize("kind", ["jetson"], indirect=True)
+def test_queues_wait_for_a_webhook_that_does_not_answer(stack: Stack, api: httpx2.Client) -> None:
+    """KAI's emulated webhook, which the API server really calls."""
+    assert "kai-queue-validation-v2" in _webhooks(api)
+    settings = parse(stack.settings)
+    manifest = next(iter(queues(settings).values()))
+    condition = webhook_answers(manifest, causes="Because.")
+    with closing(Cluster.connect(settings.cluster)) as connection:
+        assert condition.missing(connection) is None
+        before = api.get(f"{_QUEUES}/{manifest['metadata']['name']}").json()["metadata"]["resourceVersion"]
+
+        _scale_queue_controller(api, 0)
+        eventually(lambda: condition.missing(connection) is not None)
+        with pytest.raises(ClusterError) as caught:
+            wait_for(connection, condition, timeout_seconds=2, report=lambda _: None)
+        assert 'failed calling webhook "queue-validation.kai.scheduler"' in str(caught.value)
+        assert "last heard: " in str(caught.value)
+
+        opened = threading.Event()
+
+        def wait() -> None:
+            wait_for(connection, condition, timeout_seconds=120, report=lambda _: None)
+            opened.set()
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert not opened.wait(2)
+        _scale_queue_controller(api, 1)
+        waiting.join()
+        assert opened.is_set()
+        after = api.get(f"{_QUEUES}/{manifest['metadata']['name']}").json()["metadata"]["resourceVersion"]
+        assert after == before, "a dry run stores nothing"
 
 
 @pytest.mark.parametrize("kind", ["jetson"], indirect=True)
@@ -173,32 +215,18 @@ class TestTegra:
             "kai-anywhere-reservation-overrides",
         ]
 
-    def test_a_node_taken_out_of_the_stack_loses_our_labels(
+    def test_a_node_taken_out_loses_our_labels_and_one_that_left_the_cluster_too_is_not_made_again(
         self, stack: Stack, api: httpx2.Client, cluster: simulator.ControlPlane
     ) -> None:
-        simulator.up(cluster.folder, nodes={"jetson-2": simulator.NodeKind.JETSON})
+        stays, leaves = "/api/v1/nodes/jetson-2", "/api/v1/nodes/jetson-3"
+        simulator.up(cluster.folder, nodes=dict.fromkeys(("jetson-2", "jetson-3"), simulator.NodeKind.JETSON))
         one = stack.settings
-        two = one["platform"]["tegra_nodes"] | {"jetson-2": {"gpu_memory_mib": 61440}}
-        stack.settings = changed(one, "platform.tegra_nodes", two)
+        more = {"jetson-2": {"gpu_memory_mib": 61440}, "jetson-3": {"gpu_memory_mib": 61440}}
+        stack.settings = changed(one, "platform.tegra_nodes", one["platform"]["tegra_nodes"] | more)
         stack.up()
-        node = "/api/v1/nodes/jetson-2"
-        assert api.get(node).json()["metadata"]["labels"]["nvidia.com/gpu.memory"] == "61440"
-        stack.settings = one
-        stack.up()
-        labels = api.get(node).json()["metadata"]["labels"]
-        assert {"nvidia.com/gpu.memory", "nvidia.com/gpu.count", "kai-anywhere.io/platform"}.isdisjoint(labels)
-        assert not any(value == "false" for key, value in labels.items() if key.startswith("nvidia.com/gpu.deploy."))
-        api.delete(node)
-
-    def test_a_node_that_left_the_cluster_and_the_settings_is_not_made_again(
-        self, stack: Stack, api: httpx2.Client, cluster: simulator.ControlPlane
-    ) -> None:
-        simulator.up(cluster.folder, nodes={"jetson-3": simulator.NodeKind.JETSON})
-        one = stack.settings
-        two = one["platform"]["tegra_nodes"] | {"jetson-3": {"gpu_memory_mib": 61440}}
-        stack.settings = changed(one, "platform.tegra_nodes", two)
-        stack.up()
-        api.delete("/api/v1/nodes/jetson-3").raise_for_status()
+        for node in (stays, leaves):
+            assert api.get(node).json()["metadata"]["labels"]["nvidia.com/gpu.memory"] == "61440"
+        api.delete(leaves).raise_for_status()
         stack.settings = one
         refused = stack.up(expect=None)
         assert refused.code != 0
@@ -206,7 +234,11 @@ class TestTegra:
         assert refused.changed == frozenset()
         stack.refresh()
         stack.up()
-        assert api.get("/api/v1/nodes/jetson-3").status_code == httpx2.codes.NOT_FOUND
+        assert api.get(leaves).status_code == httpx2.codes.NOT_FOUND
+        labels = api.get(stays).json()["metadata"]["labels"]
+        assert {"nvidia.com/gpu.memory", "nvidia.com/gpu.count", "kai-anywhere.io/platform"}.isdisjoint(labels)
+        assert not any(value == "false" for key, value in labels.items() if key.startswith("nvidia.com/gpu.deploy."))
+        api.delete(stays)
 
 
 @pytest.mark.parametrize("kind", ["x86"], indirect=True)
@@ -244,10 +276,31 @@ class TestX86:
         assert "kai.scheduler/node-pool" not in api.get(node).json()["metadata"]["labels"]
 
 
-def test_destroy_leaves_nothing_behind(stack: Stack, api: httpx2.Client, before: set[str]) -> None:
+def test_destroy_leaves_nothing_behind_and_nobody_blocked(stack: Stack, api: httpx2.Client, before: set[str]) -> None:
     stack.destroy()
+    assert not {name for name in _webhooks(api) if name != "kai-anywhere"}
+    mine = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "mine"}, "spec": {}}
+    made = api.post(_QUEUES, json=mine)
+    assert made.status_code == httpx2.codes.CREATED, made.text
+    api.delete(f"{_QUEUES}/mine").raise_for_status()
     assert [r["type"] for r in stack.resources()] == []
     eventually(lambda: left_behind(api, before) == set())
+
+
+def _webhooks(api: httpx2.Client) -> set[str]:
+    """Names of the webhook configurations that are KAI's or ours."""
+    return {
+        item["metadata"]["name"]
+        for kind in ("mutating", "validating")
+        for item in api.get(f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations").json()["items"]
+        if "kai" in item["metadata"]["name"]
+    }
+
+
+def _scale_queue_controller(api: httpx2.Client, replicas: int) -> None:
+    path = "/apis/apps/v1/namespaces/kai-scheduler/deployments/queue-controller"
+    headers = {"Content-Type": "application/merge-patch+json"}
+    api.patch(path, json={"spec": {"replicas": replicas}}, headers=headers).raise_for_status()
 
 
 def by_hand(api: httpx2.Client, path: str, patch: object) -> None:
