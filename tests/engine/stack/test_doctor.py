@@ -20,6 +20,13 @@ from toolchain.programs import HELM
 
 _KAI = "/apis/apps/v1/namespaces/kai-scheduler/deployments"
 _BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/kai-anywhere-reservation-overrides"
+_MADE_BY_CHARTS = [
+    ("KA0302", "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"),
+    ("KA0202", f"{_KAI}/kai-operator"),
+    ("KA0203", "/apis/kai.scheduler/v1/configs/kai-config"),
+    ("KA0211", "/apis/kai.scheduler/v1/schedulingshards/default"),
+]
+"""What `doctor` says without it, and what it is."""
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -85,15 +92,7 @@ def test_a_binding_of_the_overrides_that_is_gone_is_found_and_repaired(
     eventually(lambda: _problems(stack, cluster) == {})
 
 
-@pytest.mark.parametrize(
-    ("code", "gone"),
-    [
-        ("KA0302", "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"),
-        ("KA0202", f"{_KAI}/kai-operator"),
-        ("KA0203", "/apis/kai.scheduler/v1/configs/kai-config"),
-        ("KA0211", "/apis/kai.scheduler/v1/schedulingshards/default"),
-    ],
-)
+@pytest.mark.parametrize(("code", "gone"), _MADE_BY_CHARTS)
 def test_what_a_chart_made_is_put_back_whole_by_the_command_that_the_remedy_names(
     code: str, gone: str, stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client
 ) -> None:
@@ -113,6 +112,12 @@ def test_what_a_chart_made_is_put_back_whole_by_the_command_that_the_remedy_name
     helm = toolchain.install(toolchain.CHARTS)[HELM]
     subprocess.run([helm, "--kubeconfig", str(cluster.kubeconfig), *command], check=True, capture_output=True)
     eventually(lambda: _problems(stack, cluster) == {})
+    assert api.get(gone).raise_for_status().json()["spec"] == before
+
+
+def test_the_stack_has_nothing_to_add_to_what_was_put_back(stack: Stack, api: httpx2.Client) -> None:
+    gone = [path for _, path in _MADE_BY_CHARTS]
+    before = [api.get(path).raise_for_status().json()["spec"] for path in gone]
     # The stack's own label on the chart's shard went with it.
     assert stack.up("--refresh").changed <= {"kai-scheduler-shard"}
-    assert api.get(gone).raise_for_status().json()["spec"] == before
+    assert [api.get(path).raise_for_status().json()["spec"] for path in gone] == before
