@@ -124,15 +124,28 @@ class Reading:
 
     @functools.cached_property
     def _switched_on(self) -> tuple[_Scene, ...]:
-        """With each switch of the chart on that can be on together with those before it."""
+        """With each switch of the chart on; if it refuses all at once, each that can be on with those before it."""
         values = self._release.values
-        for path, default in leaves(self._chart.values):
-            if default is False and not value_at(self._release.values, path):
+        switches = [
+            path
+            for path, default in leaves(self._chart.values)
+            if default is False and not value_at(self._release.values, path)
+        ]
+        every = functools.reduce(lambda more, path: _put(more, path, True), switches, values)
+        if self._renders(every):
+            values = every
+        else:
+            for path in switches:
                 more = _put(values, path, True)
-                with suppress(RenderingError):
-                    self._render(more, self._circumstances[0])
+                if self._renders(more):
                     values = more
         return tuple(self._scene(values, circumstances) for circumstances in self._circumstances)
+
+    def _renders(self, values: Mapping[str, Any]) -> bool:
+        with suppress(RenderingError):
+            self._render(values, self._circumstances[0])
+            return True
+        return False
 
     def _scene(self, values: Mapping[str, Any], circumstances: Circumstances) -> _Scene:
         first, second = (self._render(values, circumstances) for _ in range(2))

@@ -173,6 +173,19 @@ def test_a_value_that_the_chart_judges_itself_is_read(helm: Helm, folder: Path) 
     assert Reading(helm, read_chart(folder), release, KUBERNETES_VERSION).problem(("mode",)) is None
 
 
+def test_a_value_behind_one_of_two_switches_that_exclude_each_other_is_read(helm: Helm, folder: Path) -> None:
+    with (folder / "values.yaml").open("a", encoding="utf-8") as values:
+        values.write("\nfirst: false\nother: false\n")
+    (folder / "templates" / "switches.yaml").write_text(
+        '{{- if and .Values.first .Values.other }}{{ fail "first or other" }}{{ end }}\n'
+        "{{- if .Values.first }}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: map}\n"
+        "data: {text: '{{ .Values.behind }}'}\n{{- end }}\n",
+        encoding="utf-8",
+    )
+    release = HelmRelease("kai", "kai", kai.release(SETTINGS["Pulumi.jetson.yaml"]).source, {"behind": "it"}, 60)
+    assert Reading(helm, read_chart(folder), release, KUBERNETES_VERSION).problem(("behind",)) is None
+
+
 def test_values_that_helm_refuses_are_told_with_helms_words(helm: Helm, folder: Path) -> None:
     (folder / "templates" / "judge.yaml").write_text('{{ fail "this release needs a licence" }}', encoding="utf-8")
     report = check(read_chart(folder), {"jetson": SETTINGS["Pulumi.jetson.yaml"]}, FACTS, helm)
