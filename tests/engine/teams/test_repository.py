@@ -99,6 +99,7 @@ def _environment(folder: Path, way: Way) -> dict[str, str]:
         "PATH": f"{folder / 'clone' / '.venv' / 'bin'}:{path}",
         "PULUMI_BACKEND_URL": f"{(folder / 'state').as_uri()}?metadata=skip",
         "PULUMI_CONFIG_PASSPHRASE": "",
+        "PIP_NO_COMPILE": "1",  # Python compiles what is imported
         # The component is a plugin, which is fetched from the Git server.
         "PULUMI_SKIP_UPDATE_CHECK": "true",
     }
@@ -181,6 +182,7 @@ def _fetching(folder: Path) -> dict[str, str]:
     command_plugin.install(plugins / "resource-command-v1.2.1")
     kubernetes = plugins / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
     kubernetes.mkdir()
+    (folder / "home" / "logs").touch()  # a file: pulumi writes no logs then
     [provider] = toolchain.install([KUBERNETES_PROVIDER]).values()
     (kubernetes / provider.name).symlink_to(provider)
     path = toolchain.environment((*toolchain.ENGINE, *toolchain.YAML))["PATH"]
