@@ -103,9 +103,14 @@ def load_yaml(text: str) -> Any:  # noqa: ANN401 - YAML
     try:
         return loader.get_single_data()
     except (ScannerError, ParserError) as error:
-        raise yaml.YAMLError(f"{error}\n{_FORM}".replace(f'in "{loader.name}", ', "in ")) from None
+        raise yaml.YAMLError(f"{reason(error)}\n{_FORM}") from None
     except RecursionError:
         raise yaml.YAMLError("it is nested too deep") from None
+
+
+def reason(error: Exception) -> str:
+    """What PyYAML says of a text, without its name for one that is no file: `in "<unicode string>", line 1`."""
+    return str(error).replace('in "<unicode string>", ', "in ")
 
 
 def dump_yaml(content: object) -> str:

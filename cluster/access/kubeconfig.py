@@ -59,9 +59,10 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
     names = [chosen] if kubeconfig else [name for name in chosen.split(os.pathsep) if name]
     files = {name: _read(name) for name in names if Path(os.path.expanduser(name)).is_file()}
     if not files:
+        folder = next((name for name in names if Path(os.path.expanduser(name)).is_dir()), None)
+        problem = f"{folder} is a folder, not a kubeconfig." if folder else f"No kubeconfig at {chosen}."
         raise ClusterUnreachableError(
-            f"No kubeconfig at {chosen}.\n"
-            "Set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that kubectl can use."
+            f"{problem}\nSet cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that kubectl can use."
         )
     current = [config.current_context for config, _ in files.values() if config.current_context]
     context = context or next(iter(current), None)
@@ -102,7 +103,8 @@ def in_cluster(folder: str = SERVICE_ACCOUNT) -> ChosenContext:
 def _read(name: str) -> tuple[KubeConfig, Mapping[str, Any]]:
     path = Path(os.path.expanduser(name))
     try:
-        content = _sections(yaml.safe_load(path.read_text(encoding="utf-8")))
+        with path.open(encoding="utf-8") as file:
+            content = _sections(yaml.safe_load(file))
         return KubeConfig.from_dict(content, path), content
     except (ConfigError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OSError) as error:
         raise ClusterError(

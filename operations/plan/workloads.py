@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from config.gvirtus import FRONTEND_ALLOWED
 from config.kai import DEFAULT_QUEUE
+from config.yaml_text import reason
 from gpu_sharing.model import Pod, Workload
 from gpu_sharing.queues import QUEUE_LABEL, Queue
 from gpu_sharing.request import SCHEDULER, RequestError, pod_request
@@ -168,7 +169,7 @@ def _documents(text: str, file: str) -> Iterator[Mapping[str, Any]]:
                     raise OperationError(f"{file} holds {listed!r}, which is no Kubernetes object.")
     # PyYAML itself raises others for dates and numbers that are none, and where mappings stand in each other too deep.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise OperationError(f"{file} is not YAML: {error}") from error
+        raise OperationError(f"{file} is not YAML: {reason(error)}") from error
 
 
 def _name(document: Mapping[str, Any]) -> str:

@@ -58,6 +58,12 @@ def test_the_home_folder_of_nobody_holds_no_kubeconfig(monkeypatch: pytest.Monke
         choose_context("~no-such-user/.kube/config")
 
 
+def test_a_folder_is_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path))
+    with pytest.raises(ClusterUnreachableError, match=f"^{tmp_path} is a folder, not a kubeconfig"):
+        choose_context()
+
+
 def test_a_file_in_the_settings_wins_over_the_environment(two_files: tuple[str, str]) -> None:
     assert choose_context(two_files[1]).name == "lab"
 
@@ -75,6 +81,14 @@ def test_a_file_that_is_no_mapping_is_no_kubeconfig(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with pytest.raises(ClusterError, match=r"can't be read: it is not a mapping"):
         choose_context()
+
+
+def test_what_is_wrong_with_a_files_yaml_is_said_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config").write_text("contexts: [", encoding="utf-8")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(ClusterError, match="can't be read") as caught:
+        choose_context()
+    assert f'in "{tmp_path / "config"}", line 1' in str(caught.value)
 
 
 def test_a_pod_reaches_its_cluster_by_what_the_kubelet_gave_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

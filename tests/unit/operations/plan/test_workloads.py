@@ -167,8 +167,9 @@ def test_a_file_without_pods_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["a: [", "a: 2026-13-01", f"a: {'1' * 5000}", "a: " + "[" * 3000])
 def test_a_file_that_is_no_yaml_is_refused(text: str) -> None:
-    with pytest.raises(OperationError, match=r"pods.yaml is not YAML"):
+    with pytest.raises(OperationError, match=r"pods.yaml is not YAML") as caught:
         read_workloads(text, "pods.yaml", _MACHINES, ())
+    assert "unicode string" not in str(caught.value), "a person wrote a file"
 
 
 @pytest.mark.parametrize(
