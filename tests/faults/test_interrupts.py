@@ -15,7 +15,7 @@ from testbed.inventory import connect
 from testbed.simulated import kill, stack_settings, start
 from testbed.stacks import Json, changed, jetson
 from testbed.waiting import eventually
-from tests.support.helm_hooks import held, with_hook
+from tests.support.helm_hooks import held, with_hooks
 from tests.support.rollback import rollback_of
 
 pytestmark = pytest.mark.engine
@@ -62,9 +62,7 @@ class TestOneInstallation:
     def stack(new_stack: Callable[[Json], Stack], tmp_path_factory: pytest.TempPathFactory) -> Stack:
         """Helm waits in both its releases, where a test holds their hooks."""
         made = new_stack(jetson())
-        folder = tmp_path_factory.mktemp("charts")
-        for release in ("gpu-operator", "kai-scheduler"):
-            made.settings = with_hook(made.settings, folder, release)
+        made.settings = with_hooks(made.settings, tmp_path_factory.mktemp("charts"))
         return made
 
     def test_ctrl_c_twice_is_a_kill_and_the_page_of_recovery_helps(

@@ -28,7 +28,6 @@ spec:
         - name: main
           image: registry.example.com/hook@sha256:0000000000000000000000000000000000000000000000000000000000000000
 """
-_SETTINGS = {"gpu-operator": "gpu_operator", "kai-scheduler": "kai"}
 _POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 _BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 
@@ -46,11 +45,13 @@ def write_hook(chart: Path, when: str, *, delete: str = "before-hook-creation,ho
     (chart / "templates" / "hook-of-a-test.yaml").write_text(text, encoding="utf-8")
 
 
-def with_hook(settings: Json, folder: Path, release: str = "gpu-operator") -> Json:
-    """The stack with a copy of a release's chart, which has a hook after its objects."""
-    chart = shutil.copytree(simulator.chart_path(release), folder / release)
-    write_hook(chart, "post-install")
-    return changed(settings, f"{_SETTINGS[release]}.chart.source", str(chart))
+def with_hooks(settings: Json, folder: Path) -> Json:
+    """The stack with copies of both releases' charts, each with a hook after its objects."""
+    for release, section in (("gpu-operator", "gpu_operator"), ("kai-scheduler", "kai")):
+        chart = shutil.copytree(simulator.chart_path(release), folder / release)
+        write_hook(chart, "post-install")
+        settings = changed(settings, f"{section}.chart.source", str(chart))
+    return settings
 
 
 @contextmanager
