@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,13 @@ from tests.support.checkout import shell
 from tests.support.docs import blocks, command
 from tests.support.git_server import HOST, git_server
 from tests.support.releases import ADDRESS, NEW_LABEL, NEWER, OLDER, git, instead, released
-from toolchain.programs import KUBERNETES_PROVIDER, KUBERNETES_PROVIDER_VERSION, LANGUAGE_PYTHON, PACKAGE_HOST
+from toolchain.programs import (
+    KUBERNETES_PROVIDER,
+    KUBERNETES_PROVIDER_VERSION,
+    LANGUAGE_PYTHON,
+    LANGUAGE_YAML,
+    PACKAGE_HOST,
+)
 
 STACK = "prod"
 INSTALL = (
@@ -144,7 +151,7 @@ def _is_upgraded(team: Team, way: Way, api: httpx2.Client) -> None:
 
     line, until, after = _upgrade(way)
     team.changes_one_line(line)
-    shown = team.types(f"{until}pulumi preview --diff --stack {STACK}")
+    shown = team.types(until.replace("pulumi preview", "pulumi preview --diff"))
     assert re.search(r"~ \d+ to update", shown)
     assert not re.search(r"\d+ to replace|(?m:^\s*-+\s*kubernetes:)", shown), "an upgrade uninstalls nothing"
     assert re.search(rf'{re.escape(NEW_LABEL)}"?\s*: "newer"', shown)
@@ -171,9 +178,30 @@ def test_the_component_by_version_is_installed_and_upgraded_by_one_line(
     with git_server(tmp_path / "server") as server:
         (server.folder / "example").mkdir()
         git(product, "clone", "--quiet", "--bare", ".", str(server.folder / "example" / "kai-anywhere.git"))
-        own = team(Way.COMPONENT, f"https://{HOST}/example/kai-anywhere", _fetching(tmp_path) | server.variables)
+        environment = _fetching(tmp_path)
+        plugins = Path(environment["PULUMI_HOME"]) / "plugins"
+        _for_the_built_yaml_host(plugins, product)
+        own = team(Way.COMPONENT, f"https://{HOST}/example/kai-anywhere", environment | server.variables)
         _lives(own, Way.COMPONENT, api)
         assert HOST in server.asked
+    for version in (OLDER, NEWER):
+        fetched = plugins / f"resource-{HOST}_example_kai-anywhere.git_package-{version}" / "package" / "venv"
+        assert fetched.is_dir(), "each version was fetched and has an environment of its own"
+        assert not fetched.is_symlink()
+
+
+def _for_the_built_yaml_host(plugins: Path, product: Path) -> None:
+    """Lay both versions where a YAML host with an older engine inside (1.25 has 3.206) looks for their schema.
+
+    The engine fetches and installs each version as everywhere; that host would do so once more, in half a minute.
+    """
+    yaml_host = LANGUAGE_YAML
+    if toolchain.install_located([yaml_host])[yaml_host].origin is not toolchain.Origin.BUILT:
+        return
+    for version in (OLDER, NEWER):
+        folder = plugins / f"resource-{HOST}_example_kai-anywhere.git-{version}"
+        git(product, "clone", "--quiet", "--branch", version, ".", str(folder))
+        (folder / "package" / "venv").symlink_to(sys.prefix)
 
 
 def _fetching(folder: Path) -> dict[str, str]:
