@@ -54,6 +54,7 @@ _HERE = "the product is a Git repository here, with two tags"
 _FEWER = "without the packages of the tests"
 _HOSTS_ALONE = "test_a_stack_of_hosts_alone_is_made_as_the_page_says"
 _ANSWERED = "the question of `pulumi up` is answered with yes"
+_SAME = "the test of the guides runs it: docs/jetson.md has the same"
 _PULLED = "the chart is made here: the official one needs the internet"
 
 _IMAGES = "engine/charts/test_images.py"
@@ -80,11 +81,11 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         ),
         (
             'eval "$(make env)"',
-            RunBy(_README, "test_the_third_step_works_on_a_cluster_of_ones_own"),
+            RunBy(_README, "test_the_steps_on_a_cluster_of_ones_own_are_those_of_the_jetson_page", _SAME),
         ),
         (
             "pulumi up",
-            RunBy(_README, "test_the_third_step_works_on_a_cluster_of_ones_own", _ANSWERED),
+            RunBy(_README, "test_the_steps_on_a_cluster_of_ones_own_are_those_of_the_jetson_page", _SAME),
         ),
     ],
     "docs/commands.md": [
