@@ -105,6 +105,10 @@ class Reading:
 
     def is_default(self, path: ValuePath) -> bool:
         """Whether the chart renders the same without the value."""
+        value = value_at(self._release.values, path)
+        if value is not None and repr(value_at(self._chart.values, path)) == repr(value):
+            # Helm puts the same in its place.
+            return True
         return all(self._same(scene, _put(scene.values, path, _UNSET)) for scene in self._plain)
 
     @functools.cache  # noqa: B019 - as many as there are stacks
