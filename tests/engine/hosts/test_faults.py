@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from socket import socket
 
 import pytest
 
 from testbed.hosts.machines import chatty, content, hold, jetson, with_sudo, x86
-from testbed.hosts.sshd import Machine, Sshd, needs_sshd
+from testbed.hosts.sshd import Machine, Sshd, needs_sshd, serving
 from testbed.hosts.stacks import LOGIN_KEY, HostsStack, another_key, ssh_host, tegra_stack
 from testbed.stacks import Json, changed, without
 from testbed.waiting import eventually
@@ -77,58 +78,61 @@ def test_a_host_that_is_not_what_the_stack_says_is_left_alone_and_the_next_run_g
     assert content(other.root) == before[1]
 
 
-def test_a_host_that_does_not_answer_is_a_bounded_error_and_gone_leaves_it(server: Sshd, tmp_path: Path) -> None:
-    machine = jetson(server)
-    stack = _stack(tmp_path, {"jetson-1": ssh_host(server, machine)}, server)
-    stack.up()
-    configured = content(machine.root)
-    server.stop()
-    failed = stack.destroy(expect=1)
-    assert "failed attempts" in failed.output
-    assert stack.resources(), "a host that could not be restored must not be forgotten"
-    stack.settings = changed(
-        changed(stack.settings, "hosts.jetson-1.gone", True),
-        "platform.tegra_nodes.jetson-1",
-        {"gpu_memory_mib": 20480},
-    )
-    stack.up()
-    stack.destroy()
-    assert stack.resources() == []
-    assert content(machine.root) == configured
-
-
-def test_a_host_that_was_never_reached_can_be_declared_gone(server: Sshd, tmp_path: Path) -> None:
-    server.stop()
-    stack = _stack(tmp_path, {"jetson-1": ssh_host(server, jetson(server))}, server)
-    assert "failed attempts" in stack.up(expect=1).output
-    stack.settings = changed(
-        changed(stack.settings, "hosts.jetson-1.gone", True),
-        "platform.tegra_nodes.jetson-1",
-        {"gpu_memory_mib": 20480},
-    )
-    stack.up()
-    stack.destroy()
-    assert stack.resources() == []
-
-
-@pytest.mark.parametrize("reboots", [False, True], ids=["connection-cut", "host-reboots"])
-def test_a_host_that_is_lost_mid_command_is_an_error_and_the_next_run_converges(
-    server: Sshd, tmp_path: Path, *, reboots: bool
+def test_hosts_that_answer_no_more_or_never_did_are_bounded_errors_and_gone_leaves_them(
+    server: Sshd, tmp_path: Path
 ) -> None:
-    machine = jetson(server)
-    held = hold(machine)
-    stack = _stack(tmp_path, {"jetson-1": ssh_host(server, machine)}, server)
-    with _beside(lambda: stack.up(expect=1)):
-        eventually(held.with_suffix(".reached").exists, within_s=120)
-        if reboots:
-            server.stop()
-        else:
+    machines = {name: jetson(server) for name in ("answered", "never-reached")}
+    hosts = {name: ssh_host(server, machine) for name, machine in machines.items()}
+    with socket() as nobody:
+        # Taken, so that nobody else listens there.
+        nobody.bind(("", 0))
+        hosts["never-reached"]["ssh"]["port"] = nobody.getsockname()[1]
+        stack = _stack(tmp_path, hosts, server)
+        failed = stack.up("--continue-on-error", expect=1)
+        assert "failed attempts" in failed.output
+        assert not list(machines["never-reached"].home.iterdir())
+        configured = content(machines["answered"].root)
+        assert configured != content(machines["never-reached"].root)
+        server.stop()
+        failed = stack.destroy(expect=1)
+        assert "failed attempts" in failed.output
+        assert _configured(stack) == {"answered"}, "a host that could not be restored must not be forgotten"
+        for name in hosts:
+            stack.settings = changed(
+                changed(stack.settings, f"hosts.{name}.gone", True),
+                f"platform.tegra_nodes.{name}",
+                {"gpu_memory_mib": 20480},
+            )
+        stack.up()
+        stack.destroy()
+    assert stack.resources() == []
+    assert content(machines["answered"].root) == configured
+
+
+def _configured(stack: HostsStack) -> set[str]:
+    """The hosts that a stack knows as configured."""
+    names = (str(each["urn"]).rsplit("::", 1)[1] for each in stack.resources())
+    return {name.removeprefix("hosts-").removesuffix("-configured") for name in names if name.endswith("-configured")}
+
+
+def test_hosts_that_are_lost_mid_command_are_an_error_and_the_next_run_converges(server: Sshd, tmp_path: Path) -> None:
+    with serving(tmp_path / "rebooting") as rebooting:
+        machines = {"cut": jetson(server), "reboots": jetson(rebooting)}
+        hosts = {"cut": ssh_host(server, machines["cut"]), "reboots": ssh_host(rebooting, machines["reboots"])}
+        hosts["reboots"]["ssh"]["private_key_secret"] = "rebooting-key"
+        held = [hold(machine) for machine in machines.values()]
+        stack = _stack(tmp_path, hosts, server, **{"rebooting-key": rebooting.private_key})
+        with _beside(lambda: stack.up(expect=1)):
+            for each in held:
+                eventually(each.with_suffix(".reached").exists, within_s=120)
             server.cut()
-    held.unlink()
-    if reboots:
-        server.start()
-    assert stack.up().changed >= {"hosts-jetson-1-configured"}
-    assert stack.up().changed == frozenset()
+            rebooting.stop()
+        assert _configured(stack) == set()
+        for each in held:
+            each.unlink()
+        rebooting.start()
+        assert stack.up().changed >= {"hosts-cut-configured", "hosts-reboots-configured"}
+        assert stack.up().changed == frozenset()
 
 
 def test_a_host_that_reboots_while_it_is_dialled_is_waited_for(server: Sshd, tmp_path: Path) -> None:
