@@ -183,7 +183,8 @@ def test_a_bucket_that_fails_for_longer_than_it_is_retried_ends_the_run_and_the_
     anna: Person, server: Aws, tmp_path: Path
 ) -> None:
     """The lock and the first checkpoint are written; then nothing is, to the end of the run."""
-    # pulumi tries each checkpoint for 20 s, one after the other, and a part has several.
+    # pulumi (3.259, backend/diy/state.go) tries each checkpoint for half a minute, one after the other, and a part has
+    # several.
     anna = replace(anna, environment={**anna.environment, "PARTS": "1"})
     up(anna)
     before = server.objects()[".pulumi/stacks/team/jetson.json"]

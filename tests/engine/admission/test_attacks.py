@@ -23,6 +23,8 @@ from tests.support.admission.pods import Load, plain_pod, post
 _SECONDS = 12.0
 _PODS = 10
 """Pods that others create while an attack runs."""
+_PAUSE_S = 0.05
+"""Between them: without one, these pods and not the attack would have the processor."""
 _TENANT = "default"
 
 
@@ -49,7 +51,7 @@ def test_an_attack_on_the_port_neither_ends_the_server_nor_keeps_others_from_the
     attacked = server.replicas[0]
     server.service.backends = [attacked.port]
     try:
-        with attack(kind, attacked.port, seconds=_SECONDS) as over, Load(api) as load:
+        with attack(kind, attacked.port, seconds=_SECONDS) as over, Load(api, pause_s=_PAUSE_S) as load:
             eventually(lambda: load.answered >= _PODS)
             begin = time.monotonic()
             assert attacked.ask("/healthz") == (httpx2.codes.OK, "ok\n")
