@@ -7,12 +7,14 @@ import pytest
 
 from manifests.objects import ChartReference, HelmRelease
 from manifests.versions import KAI_SCHEDULER
+from operations.charts.files import Chart
 from operations.charts.helm import Circumstances, Definitions, Helm, RenderingError, fields, objects
 from operations.charts.update import Report, with_every_option
-from operations.charts.values import leaves
+from operations.charts.values import Reading, leaves
 from operations.errors import OperationError
 from operations.stack_file import read_stack_file, settings_of, with_settings
 from testbed.stacks import STACK_FILES
+from toolchain.programs import KUBERNETES_VERSION
 
 
 def test_every_option_goes_with_whatever_a_stack_calls_its_nodes() -> None:
@@ -25,6 +27,17 @@ def test_every_option_goes_with_whatever_a_stack_calls_its_nodes() -> None:
 def test_values_are_followed_to_their_ends() -> None:
     values = {"a": {"b": 1, "c": {}}, "d": [{"e": 2}]}
     assert list(leaves(values)) == [(("a", "b"), 1), (("a", "c"), {}), (("d",), [{"e": 2}])]
+
+
+def test_a_value_that_is_the_charts_own_default_needs_no_rendering() -> None:
+    chart = Chart(Path("chart"), "kai-scheduler", "1.0.0", {"a": {"b": 1, "c": "1", "d": True}}, "")
+    values = {"a": {"b": 1, "c": 1, "d": 1, "e": None}}
+    release = HelmRelease("kai-scheduler", "kai-scheduler", ChartReference("unused", None, None), values, 60)
+    reading = Reading(Helm(Path("/no/such/helm")), chart, release, KUBERNETES_VERSION)
+    assert reading.is_default(("a", "b"))
+    for another_type_or_none in "cde":
+        with pytest.raises(FileNotFoundError, match="/no/such/helm"):
+            reading.is_default(("a", another_type_or_none))
 
 
 def test_an_object_that_a_config_map_carries_counts_as_itself() -> None:
