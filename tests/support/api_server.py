@@ -89,9 +89,9 @@ class ApiServer:
     asked: list[Request] = field(default_factory=list)
     events: dict[str, SimpleQueue[bytes | None]] = field(default_factory=lambda: defaultdict(SimpleQueue))
 
-    def tell(self, path: str, change: str, name: str) -> None:
+    def tell(self, path: str, change: str, name: str, **metadata: object) -> None:
         """Tell a watch of a path of a change (`ADDED`, `MODIFIED` or `DELETED`) of an object."""
-        event = {"type": change, "object": {"metadata": {"name": name, "resourceVersion": "8"}}}
+        event = {"type": change, "object": {"metadata": {"name": name, "resourceVersion": "8", **metadata}}}
         self.events[path].put(json.dumps(event).encode() + b"\n")
 
     def serve(self, path: str, document: object) -> None:
