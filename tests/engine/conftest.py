@@ -18,17 +18,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker("engine")
 
 
-@pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    """One simulator for the whole run; a test leaves no more in it than it found."""
-    folder = tmp_path_factory.mktemp("simulator")
-    yield simulator.up(folder)
-    simulator.reset(folder)
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    """A simulator of the module's own, for tests that install a stack."""
+    """A simulator of the module's own: one for all is idle most of the time, which costs more than starts."""
     with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
         yield control_plane
 

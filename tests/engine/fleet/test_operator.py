@@ -66,12 +66,11 @@ def _from_module(version: str, folder: Path) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def server(control_plane: simulator.ControlPlane) -> Iterator[httpx2.Client]:
+def server(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
     """The API server, with the namespace of the objects."""
-    with connect(control_plane) as api:
+    with connect(cluster) as api:
         api.post("/api/v1/namespaces", json={"metadata": {"name": NAMESPACE}})
         yield api
-        api.delete(f"/api/v1/namespaces/{NAMESPACE}")
 
 
 @pytest.fixture

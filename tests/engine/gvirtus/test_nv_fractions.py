@@ -20,8 +20,8 @@ REAL_GPU = {"nvidia.com/gpu.present": "true"}
 
 
 @pytest.fixture(scope="module")
-def api(control_plane: simulator.ControlPlane) -> Iterator[httpx2.Client]:
-    """The cluster with the frontends' policies in force; all of it is gone afterwards."""
+def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
+    """The cluster with the frontends' policies in force."""
     assert SETTINGS.gvirtus is not None
     assert SETTINGS.gvirtus.frontends is not None
     manifests = [
@@ -31,20 +31,14 @@ def api(control_plane: simulator.ControlPlane) -> Iterator[httpx2.Client]:
         frontends.guard_policy(SETTINGS, SETTINGS.gvirtus.frontends),
         deny_binding(frontends.GUARD),
     ]
-    with connect(control_plane) as connected:
-        made: list[str] = []
-        try:
-            made += [post(connected, manifest) for manifest in manifests]
-            account = f"/api/v1/namespaces/{TEAM}/serviceaccounts/default"
-            eventually(lambda: connected.get(account).status_code == httpx2.codes.OK)
-            eventually(lambda: selector(create(connected, unlabelled(pod(resources=GPU))).json()) == REAL_GPU)
-            eventually(lambda: not create(connected, on_the_frontend(unlabelled(pod(resources=GPU)))).is_success)
-            yield connected
-        finally:
-            for path in reversed(made):
-                connected.delete(path)
-            for path in made:
-                eventually(lambda path=path: connected.get(path).status_code == httpx2.codes.NOT_FOUND)  # type: ignore[misc]
+    with connect(cluster) as connected:
+        for manifest in manifests:
+            post(connected, manifest)
+        account = f"/api/v1/namespaces/{TEAM}/serviceaccounts/default"
+        eventually(lambda: connected.get(account).status_code == httpx2.codes.OK)
+        eventually(lambda: selector(create(connected, unlabelled(pod(resources=GPU))).json()) == REAL_GPU)
+        eventually(lambda: not create(connected, on_the_frontend(unlabelled(pod(resources=GPU)))).is_success)
+        yield connected
 
 
 def asks(key: str) -> Json:

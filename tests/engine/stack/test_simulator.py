@@ -38,8 +38,8 @@ NODE_FEATURE_RULE = create_global_resource("nfd.k8s-sigs.io", "v1alpha1", "NodeF
 
 
 @pytest.fixture
-def client(control_plane: simulator.ControlPlane) -> Iterator[Client]:
-    with api.client(control_plane.kubeconfig) as connected:
+def client(cluster: simulator.ControlPlane) -> Iterator[Client]:
+    with api.client(cluster.kubeconfig) as connected:
         yield connected
 
 
@@ -109,8 +109,8 @@ def gone(client: Client, resource: type[GlobalResource], name: str) -> bool:
     return False
 
 
-def test_every_node_is_ready_and_none_has_a_gpu_yet(control_plane: simulator.ControlPlane, client: Client) -> None:
-    seen = simulator.status(control_plane.folder)
+def test_every_node_is_ready_and_none_has_a_gpu_yet(cluster: simulator.ControlPlane, client: Client) -> None:
+    seen = simulator.status(cluster.folder)
     assert seen.running
     assert {node.name: (node.kind, node.ready, node.gpus) for node in seen.nodes} == {
         "jetson-1": ("jetson", True, 0),
@@ -118,7 +118,7 @@ def test_every_node_is_ready_and_none_has_a_gpu_yet(control_plane: simulator.Con
         "cpu-1": ("cpu", True, 0),
     }
     assert gpus(client, "x86-1") is None
-    assert seen.version == control_plane.version == "v1.36.3"
+    assert seen.version == cluster.version == "v1.36.3"
 
 
 def test_the_jetson_looks_as_gfd_leaves_it(client: Client) -> None:
