@@ -10,6 +10,7 @@ import sys
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 import simulator
 import toolchain
@@ -44,6 +45,8 @@ _PANELS = {
     "Pull requests, drift and many clusters": (review, policy, drift, fleet_app, stacks, post, retire),
     "Releases of this program": (release, docs_site),
 }
+_WIDTH_OF_TABLES = 80
+"""Columns of a terminal, below which the help's tables would cut the names of options."""
 _REFUSALS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR}
 )
@@ -51,6 +54,7 @@ _REFUSALS = frozenset(
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None if Console().width < _WIDTH_OF_TABLES else "rich",
 )
 for panel, commands in _PANELS.items():
     for command in commands:

@@ -42,8 +42,14 @@ Stack = Annotated[
     typer.Option("--stack", callback=stack_name, help="A stack: its cluster or simulator, and what should be there."),
 ]
 Context = Annotated[str | None, typer.Option("--context", help="A context of the kubeconfig.")]
-Only = Annotated[list[Category] | None, typer.Option("--only", help="A category of checks; repeatable.")]
-Skip = Annotated[list[Category] | None, typer.Option("--skip", help="A category to leave out; repeatable.")]
+Only = Annotated[
+    list[Category] | None,
+    typer.Option("--only", metavar="CATEGORY", help=f"A category of checks, repeatable: {', '.join(Category)}."),
+]
+Skip = Annotated[
+    list[Category] | None,
+    typer.Option("--skip", metavar="CATEGORY", help="A category of checks to leave out; repeatable."),
+]
 Wait = Annotated[
     int, typer.Option("--wait", metavar="SECONDS", help="Look again until nothing fails, at most so long.", min=0)
 ]

@@ -19,6 +19,16 @@ from operations.exit_status import ExitStatus
 from operations.stack_file import stack_names
 from testbed.stacks import ROOT, STACK_FILES
 
+_EVERY_HELP = """
+import sys, typer
+from operations.__main__ import app
+def show(command, *words):
+    app([*words, "--help"], standalone_mode=False)
+    for name, inner in getattr(command, "commands", {}).items():
+        show(inner, *words, name)
+show(typer.main.get_command(app))
+"""
+
 
 def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -39,6 +49,21 @@ def test_the_page_of_commands_groups_them_as_the_help_does() -> None:
     assert len(commands) > 20
     for name, command in commands.items():
         assert name in written[command.rich_help_panel], name
+
+
+@pytest.mark.parametrize("columns", ["0", "40", "80"])
+def test_a_narrow_terminal_cuts_nothing_of_any_help(columns: str) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", _EVERY_HELP],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": columns},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "--machine-memory-mib" in shown
+    assert "--remove-definitions" in shown
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
 
 
 @pytest.mark.parametrize("command", ["up", "repair", "preview", "down", "preflight", "images"])
