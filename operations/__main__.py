@@ -5,6 +5,7 @@
 
 import errno
 import io
+import os
 import signal
 import sys
 from typing import Annotated
@@ -86,11 +87,24 @@ def options(
     """Fractional GPU sharing with the KAI scheduler: install it, and look at it."""
 
 
+def _open_closed_streams() -> None:
+    """Let what was closed before the command began (`>&-`) lead nowhere.
+
+    Python has None in its place, and the next file that is opened would get its number: pulumi would write into that.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8"))
+
+
 def main() -> None:
     """Run a command; a failure is a text on stderr, not a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         # As bin/kai-anywhere leaves it while modules are imported: an interrupt then ends the process, without words.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What others write into a cluster may have letters that the locale's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -72,6 +72,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
+        if path.is_symlink():
+            raise OperationError(f"{path.name} leads to {path.readlink()}, which is not there.") from error
         check_endings(path.parent)
         stacks = ", ".join(stack_names(path.parent))
         raise OperationError(

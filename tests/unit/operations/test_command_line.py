@@ -98,6 +98,20 @@ def test_a_full_disk_is_told_where_the_output_goes() -> None:
     assert done.stderr.startswith("The output can't be written or read: No space left on device.")
 
 
+@pytest.mark.parametrize(
+    ("words", "closed", "status"),
+    [
+        ("plan --gpu-memory-mib 1000 --request-mib 100", ">&-", ExitStatus.WELL),
+        ("init folder --stack prod --repository https://github.com/e/k", "<&-", ExitStatus.COULD_NOT_RUN),
+    ],
+)
+def test_a_stream_that_is_closed_is_no_traceback(words: str, closed: str, status: ExitStatus, tmp_path: Path) -> None:
+    shell = f"exec {ROOT}/bin/kai-anywhere {words} {closed}"
+    done = subprocess.run(["/bin/sh", "-c", shell], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+
+
 def test_a_folder_that_is_a_file_is_told_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for out in ("file", "file/within"):

@@ -63,6 +63,12 @@ def test_a_stack_file_of_another_ending_is_named_where_the_stack_is_not_found(tm
         read_settings(tmp_path / "Pulumi.berlin.yaml")
 
 
+def test_a_stack_file_that_is_a_link_to_nowhere_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.prod.yaml").symlink_to("stacks/prod.yaml")
+    with pytest.raises(OperationError, match=r"^Pulumi\.prod\.yaml leads to stacks/prod\.yaml, which is not there\.$"):
+        read_stack_file(tmp_path / "Pulumi.prod.yaml")
+
+
 def test_changed_settings_leave_everything_else_as_it_was() -> None:
     content = read_stack_file(STACK_FILES / "Pulumi.jetson.yaml")
     changed = with_settings(content | {"encryptionsalt": "v1:x"}, {"kai": {"namespace": "other"}})
