@@ -32,9 +32,21 @@ def root() -> Path:
 
 
 def location() -> Path:
-    """The folder that KAI_ANYWHERE_CACHE names, or the user's own."""
-    chosen = os.environ.get(LOCATION_VARIABLE)
-    return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_cache_path("kai-anywhere")
+    """The folder that KAI_ANYWHERE_CACHE names, or the user's own.
+
+    Raises:
+        ToolchainError: the user has none.
+    """
+    if chosen := os.environ.get(LOCATION_VARIABLE):
+        return Path(os.path.expanduser(chosen)).absolute()
+    try:
+        return platformdirs.user_cache_path("kai-anywhere")
+    except RuntimeError as error:
+        raise ToolchainError(
+            "There is no folder for the programs that are fetched.",
+            why="HOME is not set, and the user has no account that tells it.",
+            remedy=f"export HOME, or choose a folder: export {LOCATION_VARIABLE}=/a/folder/of/yours",
+        ) from error
 
 
 def entry_name(name: str, version: str, *content: object) -> str:

@@ -64,8 +64,7 @@ def look_up(program: Program) -> Present | PassedOver | None:
 
 def plugin_folder() -> Path:
     """The folder into which `pulumi plugin install` lays the Kubernetes provider."""
-    home = os.environ.get("PULUMI_HOME")
-    base = Path(home) if home else Path.home() / ".pulumi"
+    base = Path(os.environ.get("PULUMI_HOME") or os.path.expanduser("~/.pulumi"))
     return base / "plugins" / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
 
 

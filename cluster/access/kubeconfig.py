@@ -1,6 +1,7 @@
 """Finds the kubeconfig and context that a stack means, as kubectl does."""
 
 import os
+import shlex
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,7 +58,7 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
     """
     chosen = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     names = [chosen] if kubeconfig else [name for name in chosen.split(os.pathsep) if name]
-    files = {name: _read(name) for name in names if Path(os.path.expanduser(name)).is_file()}
+    files = {name: _read(name) for name in names if _is_file(name)}
     if not files:
         folder = next((name for name in names if Path(os.path.expanduser(name)).is_dir()), None)
         problem = f"{folder} is a folder, not a kubeconfig." if folder else f"No kubeconfig at {chosen}."
@@ -100,12 +101,28 @@ def in_cluster(folder: str = SERVICE_ACCOUNT) -> ChosenContext:
     return ChosenContext("in-cluster", folder, single, {})
 
 
+def _is_file(name: str) -> bool:
+    try:
+        return Path(os.path.expanduser(name)).is_file()
+    except PermissionError:
+        raise _forbidden(name) from None
+
+
+def _forbidden(name: str) -> ClusterError:
+    return ClusterError(
+        f"The kubeconfig {name} can't be read: you lack the right to it.\n"
+        f'Name a copy that is yours: sudo install -m 600 -o "$USER" {shlex.quote(os.path.expanduser(name))} COPY'
+    )
+
+
 def _read(name: str) -> tuple[KubeConfig, Mapping[str, Any]]:
     path = Path(os.path.expanduser(name))
     try:
         with path.open(encoding="utf-8") as file:
             content = _sections(yaml.safe_load(file))
         return KubeConfig.from_dict(content, path), content
+    except PermissionError:
+        raise _forbidden(name) from None
     except (ConfigError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OSError) as error:
         raise ClusterError(
             f"The kubeconfig {name} can't be read: {error}\nCheck it with: kubectl --kubeconfig {name} config view"

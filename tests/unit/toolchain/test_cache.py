@@ -9,12 +9,25 @@ from types import SimpleNamespace
 import pytest
 from filelock import FileLock
 
-from toolchain import ToolchainError, cache
+from toolchain import ToolchainError, cache, path_lookup
 
 
 def _program(folder: Path, name: str = "tool", content: str = "#!/bin/sh\n") -> None:
     (folder / name).write_text(content)
     (folder / name).chmod(0o755)
+
+
+def test_a_user_without_a_home_hears_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "PULUMI_HOME", "XDG_CACHE_HOME", cache.LOCATION_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert not path_lookup.plugin_folder().exists()
+    with pytest.raises(ToolchainError, match="HOME is not set"):
+        cache.location()
 
 
 def test_an_entry_is_filled_once_and_then_reused(cache_root: Path) -> None:

@@ -1,5 +1,6 @@
 """Which kubeconfig and context a stack means."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -62,6 +63,21 @@ def test_a_folder_is_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("KUBECONFIG", str(tmp_path))
     with pytest.raises(ClusterUnreachableError, match=f"^{tmp_path} is a folder, not a kubeconfig"):
         choose_context()
+
+
+@pytest.mark.parametrize("step", ["stat", "open"], ids=["its folder is closed", "it is its owner's alone"])
+def test_a_kubeconfig_without_the_right_to_it_is_told_with_the_way_to_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    file = tmp_path / "k3s.yaml"
+    file.touch()
+    # Root would read it whatever its mode is.
+    monkeypatch.setattr(Path, step, refuse)
+    with pytest.raises(ClusterError, match=rf'{file} can.t be read: you lack.*\n.* -o "\$USER" {file} COPY$'):
+        choose_context(str(file))
 
 
 def test_a_file_in_the_settings_wins_over_the_environment(two_files: tuple[str, str]) -> None:
