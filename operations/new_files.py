@@ -1,4 +1,4 @@
-"""Files that a command makes anew: never over one that is there, and for their owner alone."""
+"""Files that a command makes: whole, or not at all."""
 
 import os
 from collections.abc import Iterator
@@ -46,3 +46,23 @@ def new_file(file: Path, *, option: str) -> Iterator[BinaryIO]:
         raise OperationError(f"{file} exists. Choose another name with {option}.") from error
     except OSError as error:
         raise OperationError(f"{file} can't be written: {error.strerror}. Choose another one with {option}.") from error
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a text, in the place of what was there: on a full disk that stays, and who reads meanwhile sees no half.
+
+    Raises:
+        OSError: the file can't be written.
+    """
+    place = file.resolve()
+    if place.exists() and not place.is_file():
+        # A pipe, or a folder, which is told.
+        place.write_text(text, encoding="utf-8")
+        return
+    half = place.with_name(f"{place.name}.new")
+    try:
+        half.write_text(text, encoding="utf-8")
+        half.replace(place)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise

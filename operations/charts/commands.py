@@ -11,6 +11,7 @@ from operations.charts.files import read_chart
 from operations.charts.helm import Helm
 from operations.charts.registry import Registries
 from operations.errors import OperationError
+from operations.new_files import write_whole
 from operations.options import Stack
 from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
 from operations.target import ROOT
@@ -57,7 +58,7 @@ def images(
     content = stack_images.lock(stack, all_images)
     file = lock or ROOT / f"images.{stack}.lock.json"
     try:
-        file.write_text(content, encoding="utf-8")
+        write_whole(file, content)
     except OSError as error:
         raise OperationError(f"{file} can't be written: {error.strerror}. Choose another one with --lock.") from error
     typer.echo(content if as_json else stack_images.table(all_images), nl=not as_json)

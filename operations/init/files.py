@@ -112,7 +112,7 @@ def write(folder: Path, files: Mapping[PurePosixPath, str]) -> Sequence[PurePosi
         for target in written:
             target.unlink(missing_ok=True)
         raise OperationError(
-            f"{folder} can't be written: {error.strerror}: {error.filename}. No file was left there."
+            f"{error.filename or folder} can't be written: {error.strerror}. No file was left in {folder}."
         ) from error
     return new
 

@@ -12,6 +12,7 @@ from rich.console import Console, Group
 from cluster.snapshot import read_snapshot
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
+from operations.new_files import write_whole
 from operations.options import Context, Stack
 from operations.reading import Place, open_place
 from operations.status.page import page
@@ -67,7 +68,7 @@ def _read(place: Place) -> Status:
 def _show(read: Status, *, html: Path | None, as_json: bool) -> None:
     if html is not None:
         try:
-            html.write_text(page(read), encoding="utf-8")
+            write_whole(html, page(read))
         except OSError as error:
             raise OperationError(f"{html} can't be written: {error.strerror}. Choose another file.") from error
         typer.echo(f"Written to {html}.")

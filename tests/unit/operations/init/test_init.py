@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -214,6 +215,17 @@ def test_a_folder_that_can_not_be_written_keeps_nothing(tmp_path: Path) -> None:
     assert isinstance(done.exception, OperationError)
     assert "can't be written" in str(done.exception)
     assert _files(tmp_path) == {".github": ""}
+
+
+def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Path.open
+
+    def full(self: Path, mode: str = "r", *more: Any, **how: Any) -> Any:  # noqa: ANN401 - as it is
+        return opened(Path("/dev/full"), "w", *more, **how) if mode == "x" else opened(self, mode, *more, **how)
+
+    monkeypatch.setattr(Path, "open", full)
+    told = str(_init(tmp_path).exception)
+    assert told == f"{tmp_path} can't be written: No space left on device. No file was left in {tmp_path}."
 
 
 def test_the_checkout_of_the_program_is_no_place_for_it() -> None:
