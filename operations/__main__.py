@@ -105,6 +105,9 @@ def main() -> None:
         # As bin/kai-anywhere leaves it while modules are imported: an interrupt then ends the process, without words.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _open_closed_streams()
+    if os.environ.get("COLUMNS") == "0":
+        # Somebody who does not know it, such as a job without a terminal; in no columns nothing would be printed.
+        del os.environ["COLUMNS"]
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What others write into a cluster may have letters that the locale's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")

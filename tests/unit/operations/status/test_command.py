@@ -87,6 +87,14 @@ def test_in_a_pipe_no_line_is_cut(run: Callable[..., _Done], monkeypatch: pytest
         assert "one more pod can get 11,000 MiB at most.\n" in shown
 
 
+def test_a_terminal_of_no_columns_is_one_of_unknown_width(
+    run: Callable[..., _Done], environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment["COLUMNS"] = "0"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "8 pods with GPUs, 2 Pending." in run().stdout
+
+
 def test_json_keeps_to_its_schema(run: Callable[..., _Done]) -> None:
     done = run("--json")
     assert (done.returncode, done.stderr) == (0, "")
