@@ -218,7 +218,12 @@ def changed_files(folder: Path, base: str) -> frozenset[PurePosixPath] | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         _unsure(f"git can't be asked ({type(error).__name__})")
         return None
-    if done.returncode != 0 or place.returncode != 0:
+    if place.returncode != 0:
+        # Such as a checkout of another user, which a job in a container has.
+        reason, *_ = place.stderr.splitlines() or ["it does not say why"]
+        _unsure(f"git can't be asked here ({reason})")
+        return None
+    if done.returncode != 0:
         _unsure(f"git has no commit {base} here")
         return None
     prefix = PurePosixPath(place.stdout.rstrip("\n"))

@@ -305,6 +305,17 @@ def test_outside_of_a_repository_every_stack_is_taken(tmp_path: Path) -> None:
     assert "so every stack is taken" in why
 
 
+def test_a_checkout_of_another_user_is_told_in_gits_words(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = _git(repository, "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    # Whoever runs this may have allowed it.
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    names, why = _listed(repository, base)
+    assert names == NAMES
+    assert why.startswith("git can't be asked here (fatal: detected dubious ownership in repository at ")
+
+
 _OTHERS = ["README.md", "/Makefile", "inner/Pulumi.prod.yaml", "bases/inner/a.yaml", "/bases/a.yaml", "bases/a.txt"]
 
 
