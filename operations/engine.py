@@ -30,6 +30,7 @@ _ENCRYPTED = (
     "Give the stack's passphrase; for a new stack, choose one and keep it: export PULUMI_CONFIG_PASSPHRASE, or "
     "PULUMI_CONFIG_PASSPHRASE_FILE with the name of a file that holds it."
 )
+_FORBIDDEN = "Give your user the right to the file that pulumi names: a run as root may have made it."
 _CTRL_C = "^C received"
 
 
@@ -203,9 +204,16 @@ def select_stack(target: Target) -> None:
     if result.returncode != 0:
         raise OperationError(
             f"pulumi can't open the stack '{target.stack}': {result.stderr.strip()}\n"
-            + (_ENCRYPTED if "passphrase" in result.stderr else "Log in to a backend first: pulumi login --local")
+            + _remedy(result.stderr, "Log in to a backend first: pulumi login --local")
         )
     _free(target)
+
+
+def _remedy(said: str, login: str) -> str:
+    """What to do where pulumi does not open a state: mostly a login is missing."""
+    if "passphrase" in said:
+        return _ENCRYPTED
+    return _FORBIDDEN if "permission denied" in said else login
 
 
 def check_protection(target: Target) -> None:
@@ -258,7 +266,7 @@ def checkpoint(target: Target) -> Checkpoint:
     if result.returncode != 0:
         raise OperationError(
             f"The state of stack '{target.stack}' can't be read: {result.stderr.strip()}\n"
-            + (_ENCRYPTED if "passphrase" in result.stderr else "Log in to the backend that holds it.")
+            + _remedy(result.stderr, "Log in to the backend that holds it.")
         )
     return read_export(result.stdout, target.stack)
 

@@ -59,6 +59,10 @@ def test_a_kubeconfig_that_is_not_there_is_told_before_a_login_is_asked_for(
             "for a new stack, choose one and keep it: export PULUMI_CONFIG_PASSPHRASE, or",
         ),
         ("error: PULUMI_ACCESS_TOKEN must be set for login", "Log in to a backend first: pulumi login --local"),
+        (
+            'error: read ".pulumi/meta.yaml": stat /home/me/state/.pulumi/meta.yaml: permission denied',
+            "Give your user the right to the file that pulumi names: a run as root may have made it.",
+        ),
     ],
 )
 def test_a_stack_that_can_not_be_opened_has_the_remedy_of_its_cause(
