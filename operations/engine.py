@@ -100,6 +100,12 @@ def pulumi(target: Target, *arguments: str) -> None:
         # On a terminal pulumi takes Ctrl-C as a key, so that nobody else hears of it, and ends as after an error.
         if status != 0 and log.exists() and _CTRL_C in log.read_text(encoding="utf-8", errors="replace"):
             raise KeyboardInterrupt
+    if status < 0:
+        short = " The system does so where memory runs short." if -status == signal.SIGKILL else ""
+        raise OperationError(
+            f"pulumi {arguments[0]} was ended by a signal: {signal.strsignal(-status)}.{short} "
+            "The same command goes on from what is there."
+        )
     if status != 0:
         # A host's connection fails inside the command provider, whose words the program never sees.
         hosts = " What errors of hosts mean: docs/hosts.md, When it fails." if target.settings.hosts else ""

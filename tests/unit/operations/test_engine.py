@@ -40,6 +40,22 @@ def test_where_pulumi_can_not_ask_its_failure_names_what_agrees(
     assert ("PULUMI_SKIP_CONFIRMATIONS=true agrees" in str(caught.value)) is told, "make has no option --yes"
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("KILL", "Killed. The system does so where memory runs short. The same"), ("PIPE", "Broken pipe. The same")],
+)
+def test_a_killed_pulumi_is_told_as_that_since_it_gave_no_reason(
+    name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "pulumi"
+    program.write_text(f"#!/bin/sh\nkill -{name} $$\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    target = Target("jetson", parse(jetson()), tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
+    with pytest.raises(OperationError, match=rf"^pulumi up was ended by a signal: {told} command goes on from what"):
+        pulumi(target, "up")
+
+
 @pytest.mark.parametrize("command", [up, destroy])
 def test_a_kubeconfig_that_is_not_there_is_told_before_a_login_is_asked_for(
     command: Callable[[Target], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
