@@ -79,7 +79,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise OperationError(
             f"There is no {path.name}, so no such stack.\nStacks: {stacks}. Name one of them; with make: STACK=name."
             if stacks
-            else f"There is no {path.name}, and no other file of a stack, in {path.parent}."
+            else f"There is no {path.name}, and no other file of a stack, in {path.parent.absolute()}."
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
@@ -117,8 +117,8 @@ def check_endings(folder: Path) -> None:
     others = (*folder.glob("Pulumi.yml"), *sorted(folder.glob("Pulumi.*.yml")))
     if names := [file.name for file in others if not file.with_suffix(".yaml").exists()]:
         raise OperationError(
-            f"{folder} has {', '.join(names)}: nothing here reads files that end in .yml. Let the project's file and "
-            "those of all its stacks end in .yaml; pulumi reads those of one ending only."
+            f"{folder.absolute()} has {', '.join(names)}: nothing here reads files that end in .yml. Let the project's "
+            "file and those of all its stacks end in .yaml; pulumi reads those of one ending only."
         )
 
 

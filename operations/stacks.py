@@ -67,7 +67,7 @@ def listed(folder: Path) -> list[str]:
     names = stack_names(folder)
     if not names:
         raise OperationError(
-            f"There is no file Pulumi.<stack>.yaml in {folder}. Give the folder that has the stacks' files."
+            f"There is no file Pulumi.<stack>.yaml in {folder.absolute()}. Give the folder that has the stacks' files."
         )
     if (project := folder / "Pulumi.yaml").is_file():
         check_project(project)

@@ -71,8 +71,8 @@ def read_fleet(folder: Path) -> FleetFile:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise OperationError(
-            f"There is no {FLEET_FILE} in {folder}. It says which site is updated first, and which waves follow: "
-            "docs/fleets.md shows one."
+            f"There is no {FLEET_FILE} in {folder.absolute()}. It says which site is updated first, and which "
+            "waves follow: docs/fleets.md shows one."
         ) from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise OperationError(f"{FLEET_FILE} is not YAML: {error}") from error

@@ -297,6 +297,13 @@ def test_a_base_that_git_can_t_tell_of_means_every_stack(repository: Path, base:
     assert (json.loads(done.stdout), done.stderr) == (NAMES, why)
 
 
+def test_this_folder_is_told_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (["stacks"], ["fleet", "plan", "--folder", "."]):
+        told = str(CliRunner().invoke(app, command).exception)
+        assert f" in {tmp_path}." in told, "`in ..` would be another folder"
+
+
 def test_outside_of_a_repository_every_stack_is_taken(tmp_path: Path) -> None:
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "Pulumi.prod.yaml").touch()
