@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -49,7 +50,18 @@ _PANELS = {
 _WIDTH_OF_TABLES = 80
 """Columns of a terminal, below which the help's tables would cut the names of options."""
 _REFUSALS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR}
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOTDIR,
+        errno.EEXIST,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+    }
 )
 
 app = typer.Typer(
@@ -99,6 +111,14 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8"))
 
 
+def _folder_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def main() -> None:
     """Run a command; a failure is a text on stderr, not a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
@@ -123,6 +143,9 @@ def main() -> None:
         sys.stderr.write(f"{error}\n")
         sys.exit(ExitStatus.COULD_NOT_RUN)
     except OSError as error:
+        if _folder_is_gone():
+            sys.stderr.write("The folder in which this runs was removed. Change into one that is there.\n")
+            sys.exit(ExitStatus.COULD_NOT_RUN)
         if error.errno not in _REFUSALS:
             raise
         where = error.filename or "The output"

@@ -121,6 +121,25 @@ def test_a_folder_that_is_a_file_is_told_without_a_traceback(tmp_path: Path) -> 
         assert "choose another place" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "command", ["stacks", "init --stack a --platform x86 --distribution k3s --repository https://github.com/e/k"]
+)
+def test_a_folder_that_was_removed_under_the_command_is_told(command: str, tmp_path: Path) -> None:
+    shell = f'mkdir here && cd here && rmdir "$PWD" && exec {ROOT}/bin/kai-anywhere {command}'
+    done = subprocess.run(["/bin/sh", "-c", shell], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == ExitStatus.COULD_NOT_RUN
+    assert done.stderr.endswith("The folder in which this runs was removed. Change into one that is there.\n")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("folder", ["loop", "x" * 300])
+def test_a_folder_that_no_system_opens_is_told_without_a_traceback(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    done = _run("fleet", "plan", "--folder", str(tmp_path / folder))
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.endswith("choose another place.\n")
+
+
 def test_a_lock_file_that_can_not_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("operations.charts.commands.ROOT", STACK_FILES)
     monkeypatch.setattr("operations.charts.commands.Helm.installed", lambda: None)
