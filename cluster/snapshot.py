@@ -22,14 +22,15 @@ _KAI = "/apis/scheduling.run.ai"
 
 
 class QueueResource(Answer):
-    """What a queue may have of one resource; -1 stands for no limit, in `quota` too.
+    """What a queue may have of one resource; -1 stands for no limit, in `quota` too, and what is not said is 0 to KAI.
 
-    Source: KAI v0.17.0 pkg/apis/scheduling/v2/queue_types.go. GPUs are counted in GPUs, of which fractions are parts.
+    Source: KAI v0.17.0 pkg/apis/scheduling/v2/resources.go, docs/queues. GPUs are counted in GPUs, of which fractions
+    are parts.
     """
 
     quota: float = 0
-    limit: float = -1
-    over_quota_weight: float = Field(default=1, alias="overQuotaWeight")
+    limit: float = 0
+    over_quota_weight: float = Field(default=0, alias="overQuotaWeight")
 
 
 class Queue(Answer):

@@ -138,11 +138,16 @@ def _over_limit(facts: Facts) -> Iterator[Finding]:
 
 def _closed(facts: Facts) -> Iterator[Finding]:
     for queue in facts.snapshot.queues:
-        if queue.gpu.limit == 0:
+        resources = {"gpu": queue.gpu, "cpu": queue.cpu, "memory": queue.memory}
+        closed = {name: "limit" in said.model_fields_set for name, said in resources.items() if not said.limit}
+        if closed:
             yield Finding(
                 _subject(queue),
-                f"queue '{queue.name}' has a GPU limit of 0: no pod in it ever gets a GPU.",
-                (f"Queue {queue.name}: spec.resources.gpu.limit=0",),
+                f"queue '{queue.name}' has a limit of 0 for {', '.join(closed)}: no pod in it that asks for it runs.",
+                tuple(
+                    f"Queue {queue.name}: spec.resources.{name}.limit {'is 0' if is_said else 'is missing, which is 0'}"
+                    for name, is_said in closed.items()
+                ),
                 about=frozenset({of_queue(queue.name)}),
                 reach=frozenset({of_queue(queue.name)}),
             )
@@ -211,14 +216,14 @@ CHECKS = (
     ),
     Check(
         "KA0607",
-        "A queue may use no GPU",
+        "A queue may use nothing of a resource",
         _closed,
         severity=Severity.WARNING,
         needs=_WITH_QUEUES,
         symptom="Pods in the queue stay Pending with `OverLimit`.",
-        cause="Its GPU limit is 0; -1 stands for no limit.",
-        remedy="Set the limit in the stack, or -1: kubectl edit queue {name}",
-        source="KAI v0.17.0 pkg/apis/scheduling/v2/queue_types.go",
+        cause="A limit of it, of GPUs, cores or memory, is 0, or is missing: the same to KAI. -1 stands for no limit.",
+        remedy="Set each limit in the stack, or -1: kubectl edit queue {name}",
+        source="KAI v0.17.0 pkg/apis/scheduling/v2/resources.go, docs/queues",
         explains={"KA0606"},
     ),
     Check(

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.access.client import Cluster
 from cluster.errors import ClusterUnreachableError, LoginError
-from cluster.snapshot import read_snapshot
+from cluster.snapshot import Queue, read_snapshot
 from tests.support.api_server import Answer, ApiServer, node
 
 _QUEUES = "/apis/scheduling.run.ai/v2/queues"
@@ -54,6 +54,13 @@ def test_nodes_pods_and_what_kai_keeps_are_read(api: ApiServer, cluster: Cluster
     assert (failed.pod, failed.gpu_groups, failed.phase, failed.reason) == ("a", ["g"], "Failed", "no answer")
     assert snapshot.pod_groups == ()
     assert snapshot.unseen == ()
+
+
+def test_what_a_queue_does_not_say_is_nothing_as_kai_reads_it() -> None:
+    said = {"metadata": {"name": "robots"}, "spec": {"resources": {"gpu": {"quota": 2}}}}
+    queue = Queue.model_validate(said)
+    assert (queue.gpu.quota, queue.gpu.limit, queue.gpu.over_quota_weight) == (2, 0, 0)
+    assert (queue.cpu.quota, queue.cpu.limit, queue.cpu.over_quota_weight) == (0, 0, 0)
 
 
 def test_what_the_user_may_not_read_is_named_and_the_rest_is_read(api: ApiServer, cluster: Cluster) -> None:

@@ -219,7 +219,7 @@ CASES: Final[Mapping[str, Case]] = {
         do.reservation_status(phase="Failed", reason="Evicted", message="memory is low"),
         both(do.reservation_status(phase="Failed", reason="Evicted"), do.reservation(GROUP)),
     ),
-    "KA0601": Case(do.clear("queues"), lambda world: world.lists.update(queues=[named("only")]), "KA0105"),
+    "KA0601": Case(do.clear("queues"), both(do.clear("queues"), do.queue("only")), "KA0105"),
     "KA0602": Case(do.queue("child", "gone", quota=1), do.queue("child", "default-parent-queue", quota=1)),
     "KA0603": Case(do.waits("", queue="gone"), do.waits("", queue="robots"), "KA0706"),
     "KA0604": Case(do.waits("", queue="default-parent-queue"), do.waits("", queue="default-queue"), "KA0706"),

@@ -1,7 +1,7 @@
 """What is changed of a cluster that is well, so that one check of `doctor` fires, or almost does."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -90,7 +90,13 @@ def discovered(name: str, memory: str) -> Break:
 
 
 def queue(name: str, parent: str = "", **gpu: float) -> Break:
-    spec = {"resources": {"gpu": gpu}} | ({"parentQueue": parent} if parent else {})
+    plenty = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    return queue_of(name, parent, gpu={"quota": 0, "limit": -1, "overQuotaWeight": 1} | gpu, cpu=plenty, memory=plenty)
+
+
+def queue_of(name: str, parent: str = "", **resources: Mapping[str, float]) -> Break:
+    """A queue that says so much and no more."""
+    spec = {"resources": resources} | ({"parentQueue": parent} if parent else {})
     return lambda world: world.lists["queues"].append(named(name) | {"spec": spec})
 
 

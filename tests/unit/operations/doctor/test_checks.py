@@ -228,3 +228,12 @@ def test_a_device_plugin_that_is_a_program_of_the_host_is_not_missing(
             node["status"]["allocatable"][resource] = gpus
     do.remove("daemonsets", "nvidia-device-plugin-daemonset")(world)
     assert "KA0305" not in fired(world.diagnosis(api, tmp_path))
+
+
+def test_a_limit_that_a_queue_does_not_say_is_no_limit_of_none(api: ApiServer, tmp_path: Path) -> None:
+    """KAI takes what is missing for 0 (docs/queues of v0.17.0): pods that request cores or memory never run there."""
+    world = well()
+    do.queue_of("mine", gpu={"quota": 2})(world)
+    closed = fired(world.diagnosis(api, tmp_path))["KA0607"].finding
+    assert "'mine' has a limit of 0 for gpu, cpu, memory:" in closed.what
+    assert "Queue mine: spec.resources.cpu.limit is missing, which is 0" in closed.evidence
