@@ -79,8 +79,11 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
         advertised.add(node.advertised.value, node.name)
         remarks.add(len(node.remarks), node.name)
         total.add(_bytes(node.can_share_mib), node.name)
-        if all(gpu.use != "unknown" for gpu in node.gpus):
-            in_use.add(sum(gpu.in_use for gpu in node.gpus), node.name)
+        if any(gpu.use == "unknown" for gpu in node.gpus):
+            continue
+        in_use.add(sum(gpu.in_use for gpu in node.gpus), node.name)
+        # Of other nodes' memory nobody keeps account, whichever of their pods KAI has put on a GPU.
+        if node.sharing.value == "kai":
             allocated.add(_sum(gpu.taken_mib for gpu in node.gpus), node.name)
             left = [None if gpu.free_mib is None else max(0, gpu.free_mib) for gpu in node.gpus]
             free.add(_sum(left), node.name)

@@ -101,6 +101,24 @@ def test_what_is_told_is_what_status_says() -> None:
     assert ("x86-2",) not in said["kai_anywhere_node_gpu_memory_bytes"], "nothing keeps account of it there"
 
 
+def test_memory_of_a_node_that_kai_does_not_share_is_neither_free_nor_allocated_whoever_has_some_of_it() -> None:
+    """As `kai-anywhere status` counts: a share from before its time was sliced, and all of what MIG takes for a GPU."""
+    sliced = gpu_node("x86-1", gpus=2, advertised=8, memory_mib=46068)
+    mig = gpu_node("x86-2", gpus=2, memory_mib=46068, labels={"nvidia.com/mig.strategy": "single"})
+    mig["metadata"]["labels"]["node-role.kubernetes.io/mig-enabled"] = "true"
+    pods = [
+        *(reservation("g", node="x86-1"), share("a", "g", node="x86-1", mib=20000)),
+        pod("train", node="x86-2", limits={"nvidia.com/gpu": "1"}),
+    ]
+    status = status_of(nodes=[sliced, mig], pods=pods)
+    said = ours(status)
+    assert (status.summary.taken_mib, status.summary.free_mib, status.summary.largest_free_mib) == (0, 0, 0)
+    for name in ("allocated", "free", "largest_free"):
+        assert said[f"kai_anywhere_node_gpu_memory_{name}_bytes"] == {}, name
+    assert said["kai_anywhere_node_gpus_in_use"] == {("x86-1",): 1, ("x86-2",): 1}
+    assert said["kai_anywhere_gpu_group_memory_free_bytes"] == {("g", "x86-1"): 26000 * _MIB}
+
+
 def test_the_most_that_one_more_pod_gets_is_nothing_on_a_node_that_takes_none() -> None:
     """As the summary of `kai-anywhere status` says it."""
     cordoned = gpu_node("jetson-2", memory_mib=262144)
