@@ -9,7 +9,7 @@ from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, MigStrategy
 from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, TIME_SLICE, FractionShare, MemoryShare, WholeGpus
 from manifests import reservation_index
-from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, TIME_SLICING_POOL
+from manifests.node_labels import GPU_COUNT, GPU_PRESENT, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, TIME_SLICING_POOL
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from sharing_map.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
 from sharing_map.view import User, View, pod_name, share
@@ -76,8 +76,11 @@ def _label(node: Node, label: str) -> Fact[str | None]:
 def _gpu_count(node: Node) -> Fact[int]:
     """As KAI counts them (node_info.go, GetNumberOfGPUsInNode): by the label, else what is allocatable.
 
-    Of a node that advertises GPUs, a label that is 0 is wrong, and KAI shares them all the same.
+    Of a node that advertises GPUs, a label that is 0 is wrong, and KAI shares them all the same. A frontend has none,
+    whatever its label says.
     """
+    if node.labels.get(FRONTEND_ALLOWED) == "true":
+        return Fact(value=0, proof=f"Node {node.name} metadata.labels[{FRONTEND_ALLOWED}]")
     if node.gpu_count is not None and (node.gpu_count or not node.gpus):
         fact = _label(node, GPU_COUNT)
         return Fact(value=node.gpu_count, proof=fact.proof, since=fact.since)
@@ -219,10 +222,13 @@ def _reservation(pod: Pod) -> Reservation:
 def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, shared: int | None, pool: str | None) -> Iterator[str]:
     """What does not fit together on the node itself."""
     label, count = node.labels.get(MEMORY_LABEL), _gpu_count(node).value
-    if sharing == "kai" and shared is None:
-        why = f"is '{label}', which is no number of MiB" if label else "is missing"
+    if sharing == "kai" and not shared:
+        said = "which is no number of MiB" if shared is None else "of which KAI shares nothing"
+        why = f"is '{label}', {said}" if label else "is missing"
         yield f"The label {MEMORY_LABEL} {why}: KAI places no pod with {GPU_MEMORY} here."
-    if count and not (node.gpus or node.slices or node.time_slices):
+    # The GPU Operator marks a node by its PCI devices: long before anything counts its GPUs.
+    has_some = count or (node.labels.get(GPU_PRESENT) == "true" and sharing != "remote")
+    if has_some and not (node.gpus or node.slices or node.time_slices):
         yield f"The device plugin advertises no {GPU}, so KAI places nothing here."
     if sharing == "kai" and count > node.gpus > 0:
         yield (

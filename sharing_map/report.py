@@ -109,7 +109,7 @@ class NodeStatus(_Part):
     @property
     def can_share_mib(self) -> int | None:
         """What KAI can share of its GPUs together; None where it shares none, or that is not known."""
-        if self.sharing.value != "kai" or self.shared_mib is None:
+        if self.sharing.value != "kai" or not self.shared_mib:
             return None
         return self.shared_mib * min(self.gpu_count.value, self.advertised.value)
 

@@ -7,8 +7,7 @@ from cluster.access.answers import Node
 from cluster.preflight.findings import Finding
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
-from manifests.gvirtus.frontends import GPU_PRESENT
-from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
+from manifests.node_labels import GPU_PRESENT, NVIDIA_PCI_DEVICE, node_labels
 from manifests.wording import first_of
 
 

@@ -7,8 +7,7 @@ from cluster.preflight.findings import Finding
 from config.kai import LEAST_NV_FRACTIONS_DRIVER, NOT_ON_SHARED_MEMORY, GpuSharingMode
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
-from manifests.gvirtus.frontends import GPU_PRESENT
-from manifests.node_labels import GPU_MEMORY
+from manifests.node_labels import GPU_MEMORY, GPU_PRESENT
 
 ISOLATOR_WEBHOOK = "kai-resource-isolator-mutating"
 """The MutatingWebhookConfiguration of Project HAMi's chart (1.1.0), by which KAI's own tests know it too."""

@@ -23,14 +23,12 @@ from manifests.cel import literal
 from manifests.gvirtus.backends import BACKEND_ALLOWED
 from manifests.gvirtus.injection import ENABLED_LABEL
 from manifests.gvirtus.policy import namespaces_left_alone
-from manifests.node_labels import NVIDIA_PCI_DEVICE, PLATFORM, PLATFORM_TEGRA
+from manifests.node_labels import GPU_PRESENT, NVIDIA_PCI_DEVICE, PLATFORM, PLATFORM_TEGRA
 from manifests.objects import Manifest, namespace, unprivileged
 from manifests.versions import DEVICE_PLUGIN_IMAGE
 from manifests.wording import first_of
 from pod_checks import table
 
-GPU_PRESENT = "nvidia.com/gpu.present"
-"""The GPU Operator's mark of a node with a GPU."""
 DEVICE_PLUGIN = "gvirtus-device-plugin"
 ROLES = "kai-anywhere-gvirtus-roles"
 PLACEMENT = "kai-anywhere-gvirtus-placement"

@@ -68,10 +68,11 @@ ALERTS = (
     ),
     Alert(
         "KaiAnywhereNoGpuAdvertised",
-        "kai_anywhere_node_gpus > 0 and kai_anywhere_node_gpus_advertised == 0",
+        # Of nodes without GPUs there is nothing. How many there are is often not known before the first is advertised.
+        "kai_anywhere_node_gpus_advertised == 0",
         10,
         "warning",
-        "{{ $labels.node }} has {{ $value }} GPUs and advertises none: KAI places nothing there.",
+        "{{ $labels.node }} has GPUs and advertises none: KAI places nothing there.",
         "troubleshooting.md#ka0403",
     ),
     Alert(

@@ -18,8 +18,7 @@ from cluster.preflight.unified_memory import gpu_memory, judge_unified_memory, r
 from config.kai import GpuSharingMode
 from config.stack import StackSettings
 from manifests import reservation
-from manifests.gvirtus.frontends import GPU_PRESENT
-from manifests.node_labels import GPU_MEMORY, NVIDIA_PCI_DEVICE
+from manifests.node_labels import GPU_MEMORY, GPU_PRESENT, NVIDIA_PCI_DEVICE
 from manifests.ownership import owner
 from operations.doctor.check import Severity
 from operations.doctor.checks import CHECKS

@@ -120,12 +120,9 @@ _FIRING: Mapping[str, tuple[Sequence[tuple[str, str]], Mapping[str, str], str]] 
         "A pod of queue q waits for 30m 0s, for: scheduler.",
     ),
     "KaiAnywhereNoGpuAdvertised": (
-        [
-            ('kai_anywhere_node_gpus{node="jetson-1"}', "1x60"),
-            ('kai_anywhere_node_gpus_advertised{node="jetson-1"}', "0x60"),
-        ],
+        [('kai_anywhere_node_gpus_advertised{node="jetson-1"}', "0x60")],
         {"node": "jetson-1"},
-        "jetson-1 has 1 GPUs and advertises none: KAI places nothing there.",
+        "jetson-1 has GPUs and advertises none: KAI places nothing there.",
     ),
     "KaiAnywhereGpuMemoryUnknown": (
         [('kai_anywhere_node_info{node="jetson-1",sharing="kai"}', "1x60")],
@@ -237,6 +234,20 @@ def test_a_node_that_is_gone_or_tells_of_no_gpu_has_none_that_is_promised_twice(
     status = status_of(nodes=[silent], pods=[train, reservation("g", node="old"), share("a", "g", node="old")])
     case = _case("KaiAnywhereGpuPromisedTwice", _series_of(metrics(status)), [])
     assert "SUCCESS" in _test(promtool, tmp_path, [case])
+
+
+@pytest.mark.parametrize("memory", [None, 50])
+def test_a_node_without_what_kai_needs_is_an_alert_before_anything_counts_its_gpus(
+    memory: int | None, promtool: Path, tmp_path: Path
+) -> None:
+    marked = gpu_node("x86-1", gpus=0, memory_mib=None, labels={"nvidia.com/gpu.present": "true"})
+    del marked["metadata"]["labels"]["nvidia.com/gpu.count"]
+    status = status_of(nodes=[marked, gpu_node("jetson-1", memory_mib=memory)])
+    cases = {"KaiAnywhereNoGpuAdvertised": "x86-1", "KaiAnywhereGpuMemoryUnknown": "jetson-1"}
+    for name, node in cases.items():
+        with pytest.raises(AssertionError) as said:
+            _test(promtool, tmp_path, [_case(name, _series_of(metrics(status)), [])])
+        assert [each for each in ("x86-1", "jetson-1") if f'node="{each}"' in str(said.value)] == [node]
 
 
 def test_no_alert_fires_where_all_is_well(promtool: Path, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """What manifests/gvirtus/frontends.py says in CEL, said once more in Python: the judge of what an API server makes."""
 
 from config.gvirtus import FRONTEND_ALLOWED
-from manifests.gvirtus.frontends import GPU_PRESENT
 from manifests.gvirtus.injection import ENABLED_LABEL
+from manifests.node_labels import GPU_PRESENT
 from manifests.objects import Manifest
 
 

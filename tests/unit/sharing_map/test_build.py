@@ -404,6 +404,33 @@ def test_a_device_plugin_that_advertises_nothing_is_a_remark() -> None:
     assert node.remarks == ("The device plugin advertises no nvidia.com/gpu, so KAI places nothing here.",)
 
 
+def test_a_gpu_that_only_the_operator_has_found_is_a_remark() -> None:
+    """As doctor says it (KA0403): nothing counts the GPUs of a node whose driver or device plugin is not up."""
+    marked = gpu_node("x86-1", gpus=0, memory_mib=None, labels={"nvidia.com/gpu.present": "true"})
+    del marked["metadata"]["labels"]["nvidia.com/gpu.count"]
+    node = _only_node(status_of(nodes=[marked]))
+    assert node.remarks == ("The device plugin advertises no nvidia.com/gpu, so KAI places nothing here.",)
+    assert node.has_gpus
+    marked["metadata"]["labels"]["nvidia.com/gpu.present"] = "false"
+    assert not _only_node(status_of(nodes=[marked])).has_gpus
+
+
+@pytest.mark.parametrize("label", ["0", "50", "1048576"])
+def test_memory_of_which_kai_shares_nothing_is_a_remark(label: str) -> None:
+    """As doctor says it (KA0404); the third is bytes to KAI."""
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1", labels={"nvidia.com/gpu.memory": label})]))
+    [remark] = node.remarks
+    assert remark.startswith(f"The label nvidia.com/gpu.memory is '{label}', of which KAI shares nothing:")
+    assert node.can_share_mib is None
+
+
+def test_a_frontend_of_remote_gpus_has_none_whatever_is_labelled() -> None:
+    marked = gpu_node("cpu-1", gpus=2, labels={"gvirtus.io/frontend.allowed": "true", "nvidia.com/gpu.present": "true"})
+    told = status_of(nodes=[marked])
+    assert (told.summary.gpu_nodes, told.summary.gpus) == (0, 0)
+    assert _only_node(told).remarks == ()
+
+
 def test_a_frontend_of_remote_gpus_has_none_and_shows_who_uses_them() -> None:
     remote = pod("remote", node="cpu-1", limits={"nvidia.com/gpu": "1"})
     busy = status_of(nodes=[frontend("cpu-1")], pods=[remote])
