@@ -132,11 +132,18 @@ def _gpus(  # noqa: PLR0913 - what is known of the node
 ) -> tuple[list[Gpu], list[Share]]:
     """The GPUs of a node, those that are shared first; and the pods of which nothing says which GPU they have."""
     on_group: dict[str, list[User]] = defaultdict(list)
+    held = {pod.labels[GPU_GROUP] for pod in reservations}
     whole: list[User] = []
     others: list[User] = []
     for user in users:
-        if isinstance(user.request, MemoryShare | FractionShare) and user.groups:
-            for group in user.groups[:MOST_GPUS]:
+        # Anybody may label pods with any groups; those that KAI made have a reservation pod.
+        groups = [
+            group
+            for group in user.groups[:MOST_GPUS]
+            if group in held or group in on_group or len(on_group) < MOST_GPUS
+        ]
+        if isinstance(user.request, MemoryShare | FractionShare) and groups:
+            for group in groups:
                 on_group[group].append(user)
         # Whoever names the node himself may ask for any number of GPUs, and has none of them before he runs. Of a node
         # that tells of no GPU nothing says that the pod has one.
@@ -157,8 +164,8 @@ def _gpus(  # noqa: PLR0913 - what is known of the node
     # Of several of one group, one that has not ended.
     holders = {pod.labels[GPU_GROUP]: pod for pod in sorted(reservations, key=lambda pod: not pod.ended)}
     left = max(0, usable - len(on_group) - len(taken))
-    groups = on_group.keys() | _without_pods(reservations, on_group)[:left]
-    gpus = [_shared(group, holders.get(group), on_group.get(group, []), shared) for group in sorted(groups)] + taken
+    shown = on_group.keys() | _without_pods(reservations, on_group)[:left]
+    gpus = [_shared(group, holders.get(group), on_group.get(group, []), shared) for group in sorted(shown)] + taken
     rest = {"time-slicing": _unmeasured("time-sliced"), "mig": _unmeasured("mig")}.get(sharing) or _measured(
         "free", shared
     )

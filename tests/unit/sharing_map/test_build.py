@@ -450,6 +450,18 @@ def test_mig_slices_are_what_a_device_plugin_advertises_too() -> None:
     assert (node.sharing.value, node.advertised.value, node.remarks) == ("mig", 6, ())
 
 
+def test_labels_of_many_pods_make_no_more_gpu_groups_than_a_node_has_gpus_and_hide_none_of_kais() -> None:
+    def many(name: str) -> Manifest:
+        labels = {f"runai-gpu-group/{number}": f"{name}-{number}" for number in range(128)}
+        return pod(name, annotations={"gpu-memory": "1"}, labels=labels)
+
+    pods = [*map(many, ["a", "b", "c"]), reservation("zz"), share("z", "zz")]
+    node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=pods))
+    assert len(node.gpus) == 128 + 1
+    assert [each.name for gpu in node.gpus if gpu.group == "zz" for each in gpu.shares] == ["z"]
+    assert [each.name for each in node.other_pods] == ["b", "c"]
+
+
 def test_labels_of_one_pod_make_no_more_gpu_groups_than_a_node_has_gpus() -> None:
     labels = {f"runai-gpu-group/{number}": f"g{number}" for number in range(20_000)}
     many = pod("a", annotations={"gpu-fraction": "0.5"}, labels=labels)
