@@ -7,10 +7,13 @@ from cluster.access.answers import Pod
 from cluster.snapshot import PodGroup, Queue
 from config.kai import DEFAULT_QUEUE as NO_QUEUE
 from gpu_sharing.queues import QUEUE_LABEL
+from manifests.wording import first_of
 from operations.doctor.check import Check, Finding, Severity, Subject, of_pod, of_queue
 from operations.doctor.facts import Facts, Source
 
 _WITH_QUEUES = frozenset({Source.QUEUES, Source.KINDS})
+_SHOWN = 10
+"""Queues of a circle whose parents are evidence."""
 
 
 def _subject(queue: Queue) -> Subject:
@@ -36,6 +39,26 @@ def _orphans(facts: Facts) -> Iterator[Finding]:
                 (f"Queues: {', '.join(sorted(names))}",),
                 about=frozenset({of_queue(queue.name)}),
                 reach=frozenset({of_queue(queue.name)}),
+            )
+
+
+def _circles(facts: Facts) -> Iterator[Finding]:
+    queues = {queue.name: queue for queue in facts.snapshot.queues}
+    judged: set[str] = set()
+    for queue in facts.snapshot.queues:
+        path: list[str] = []
+        name = queue.name
+        while name in queues and name not in judged:
+            judged.add(name)
+            path.append(name)
+            name = queues[name].parent
+        if name in path:
+            circle = path[path.index(name) :]
+            yield Finding(
+                _subject(queues[name]),
+                f"queue '{name}' is below itself: the parents of {first_of(circle)} lead in a circle.",
+                tuple(f"Queue {each}: spec.parentQueue={queues[each].parent}" for each in circle[:_SHOWN]),
+                about=frozenset(map(of_queue, circle)),
             )
 
 
@@ -191,6 +214,21 @@ CHECKS = (
         remedy="Make the parent again, or give the queue another one: kubectl edit queue {name}",
         source="KAI v0.17.0 pkg/scheduler/cache/cluster_info",
         explains={"KA0603", "KA0705", "KA0706"},
+    ),
+    Check(
+        "KA0609",
+        "A queue is below itself",
+        _circles,
+        needs=_WITH_QUEUES,
+        symptom="KAI's scheduler stops at the first pod that is submitted to such a queue, or to one below it: no pod "
+        "is placed any more, in any queue, and nothing says why.",
+        cause="The parents of some queues lead back to them. KAI's admission lets that pass, and its scheduler goes "
+        "from parent to parent without an end.",
+        remedy="Give one of them another parent, or none: kubectl edit queue {name}. Then restart the scheduler, which "
+        "may not come back by itself: kubectl --namespace {kai_namespace} rollout restart "
+        "deployment/{scheduler}-default",
+        source="KAI v0.17.0 pkg/scheduler/plugins/proportion/proportion.go, pkg/admission/webhook/queuehooks; tried",
+        explains={"KA0604", "KA0705", "KA0706"},
     ),
     Check(
         "KA0603",

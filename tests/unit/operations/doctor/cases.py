@@ -230,6 +230,7 @@ CASES: Final[Mapping[str, Case]] = {
         both(do.queue("top", quota=1), do.queue("below", "top", quota=2)),
         both(do.queue("top", quota=2), do.queue("below", "top", quota=2)),
     ),
+    "KA0609": Case(both(do.queue("a", "b"), do.queue("b", "a")), both(do.queue("a"), do.queue("b", "a"))),
     "KA0701": Case(
         do.one_more(do.fraction_of_other_scheduler()), do.one_more(do.fraction_of_other_scheduler(), phase="Succeeded")
     ),

@@ -237,3 +237,15 @@ def test_a_limit_that_a_queue_does_not_say_is_no_limit_of_none(api: ApiServer, t
     closed = fired(world.diagnosis(api, tmp_path))["KA0607"].finding
     assert "'mine' has a limit of 0 for gpu, cpu, memory:" in closed.what
     assert "Queue mine: spec.resources.cpu.limit is missing, which is 0" in closed.evidence
+
+
+def test_a_circle_of_queues_is_one_finding_and_a_queue_below_it_none(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    for name, parent in {"leaf": "x", "x": "y", "y": "z", "z": "x", "itself": "itself"}.items():
+        do.queue(name, parent)(world)
+    problems = world.diagnosis(api, tmp_path).problems
+    circles = {each.cause.finding.subject.name: each.cause.finding for each in problems}
+    assert {each.cause.check.code for each in problems} == {"KA0609"}
+    assert circles.keys() == {"itself", "x"}
+    assert circles["x"].what == "queue 'x' is below itself: the parents of x, y, z lead in a circle."
+    assert "Queue z: spec.parentQueue=x" in circles["x"].evidence
