@@ -274,8 +274,12 @@ def _group_remarks(gpus: Sequence[Gpu]) -> Iterator[str]:
 
 
 def _surplus_remarks(gpus: Sequence[Gpu], reservations: Sequence[Pod]) -> Iterator[str]:
-    """Reservation pods beyond the node's GPUs."""
+    """Reservation pods beyond the node's GPUs, or beyond one of a group."""
     shown = {gpu.group for gpu in gpus}
+    holding = Counter(pod.labels[GPU_GROUP] for pod in reservations if not (pod.ended or pod.deleted))
+    for group, times in sorted(holding.items()):
+        if times > 1:
+            yield f"GPU group {group} has {times} reservation pods: each holds a GPU, and KAI counts one."
     for pod in reservations:
         if (group := pod.labels[GPU_GROUP]) not in shown and not pod.ended:
             goes = "is being deleted" if pod.deleted else "is not needed"

@@ -50,7 +50,7 @@ class _Family:
 def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
     info = _Family(
         "kai_anywhere_node_info",
-        "A node with GPUs and how they are shared: kai, time-slicing, mig",
+        "A node with GPUs and how they are shared: kai, time-slicing, mig; none while nothing tells of them",
         *("node", "platform", "architecture", "sharing"),
     )
     ready = _Family("kai_anywhere_node_ready", "Whether the node is ready", "node")

@@ -404,6 +404,16 @@ def test_a_device_plugin_that_advertises_nothing_is_a_remark() -> None:
     assert node.remarks == ("The device plugin advertises no nvidia.com/gpu, so KAI places nothing here.",)
 
 
+@pytest.mark.parametrize(("goes", "times"), [({}, 1), ({"deletionTimestamp": CREATED}, 0)])
+def test_several_reservation_pods_of_one_group_are_a_remark_until_they_go(goes: Manifest, times: int) -> None:
+    """As doctor says it (KA0511): the free GPU that KAI counts is held."""
+    second = reservation("g", uuid="GPU-2222")
+    second["metadata"] |= {"name": "second", **goes}
+    pods = [reservation("g"), second, share("a", "g")]
+    remarks = _only_node(status_of(nodes=[gpu_node("jetson-1", gpus=2)], pods=pods)).remarks
+    assert remarks == ("GPU group g has 2 reservation pods: each holds a GPU, and KAI counts one.",) * times
+
+
 def test_a_gpu_that_only_the_operator_has_found_is_a_remark() -> None:
     """As doctor says it (KA0403): nothing counts the GPUs of a node whose driver or device plugin is not up."""
     marked = gpu_node("x86-1", gpus=0, memory_mib=None, labels={"nvidia.com/gpu.present": "true"})
