@@ -74,7 +74,7 @@ def kubectl_says(pod: Pod) -> str:
     if pod.deleted and not pod.ended:
         return "Unknown" if pod.reason == "NodeLost" else "Terminating"
     said = pod.reason or pod.phase or "Unknown"
-    if any(condition.reason == "SchedulingGated" for condition in pod.conditions):
+    if pod.gated:
         said = "SchedulingGated"
     sidecars = {container.name for container in pod.init_containers if container.restart_policy == "Always"}
     for index, status in enumerate(pod.init_statuses):

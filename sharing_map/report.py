@@ -138,6 +138,7 @@ class PendingPod(_Part):
     name: str
     queue: str | None
     node: str | None = Field(description="Where it waits for its containers; null while it is not scheduled.")
+    gated: bool = Field(description="Whether scheduling gates hold it back: no scheduler looks for a node yet.")
     asks: Fact[str] | None = Field(description="null: it asks for no GPU.")
     created: datetime | None
     reasons: tuple[Fact[str], ...] = Field(

@@ -18,6 +18,7 @@ def pending_pods(view: View) -> Iterator[PendingPod]:
             name=user.pod.name,
             queue=user.queue,
             node=user.pod.node or None,
+            gated=user.pod.gated,
             asks=asks(user) if user.request is not None or user.problem or user.pod.time_slices else None,
             created=user.pod.created,
             reasons=tuple(_reasons(user, view)),

@@ -223,10 +223,13 @@ def waits_for(pod: PendingPod) -> str:
     """Whom a pod waits for.
 
     `node`: it has a node, and its containers do not run. `binder`: KAI's binder is at it, or could not bind it.
-    `scheduler`: the scheduler says why it finds no place. `nobody`: nothing says why yet.
+    `scheduler`: the scheduler says why it finds no place. `gate`: whoever gave it scheduling gates has not taken them
+    away. `nobody`: nothing says why yet.
     """
     if pod.node is not None:
         return "node"
+    if pod.gated:
+        return "gate"
     for reason in pod.reasons:
         return _SAID_BY[reason.proof.partition(" ")[0]]
     return "nobody"

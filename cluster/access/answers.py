@@ -345,10 +345,14 @@ class Pod(Answer):
         return self.phase in {"Succeeded", "Failed"}
 
     @property
+    def gated(self) -> bool:
+        """Whether scheduling gates hold it back."""
+        return any(condition.reason == "SchedulingGated" for condition in self.conditions)
+
+    @property
     def may_be_placed(self) -> bool:
         """Whether a scheduler looks for a node for it: not where it is being deleted, or has scheduling gates."""
-        gated = any(condition.reason == "SchedulingGated" for condition in self.conditions)
-        return not (self.node or self.deleted or gated)
+        return not (self.node or self.deleted or self.gated)
 
     def since(self, condition: str) -> datetime | None:
         """Since when a condition of this type holds; None where it does not."""

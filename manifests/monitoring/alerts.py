@@ -60,7 +60,9 @@ ALERTS = (
     ),
     Alert(
         "KaiAnywherePodPending",
-        "max without (namespace, pod) (time() - kai_anywhere_pod_pending_since_timestamp_seconds) > 900",
+        # Who gave a pod scheduling gates wants it to wait.
+        "max without (namespace, pod) "
+        '(time() - kai_anywhere_pod_pending_since_timestamp_seconds{reason!="gate"}) > 900',
         1,
         "warning",
         "A pod of queue {{ $labels.queue }} waits for {{ $value | humanizeDuration }}, for: {{ $labels.reason }}.",

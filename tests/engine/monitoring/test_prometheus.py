@@ -250,6 +250,12 @@ def test_a_node_without_what_kai_needs_is_an_alert_before_anything_counts_its_gp
         assert [each for each in ("x86-1", "jetson-1") if f'node="{each}"' in str(said.value)] == [node]
 
 
+def test_a_pod_that_somebody_holds_back_with_a_gate_is_no_alert(promtool: Path, tmp_path: Path) -> None:
+    labels = 'namespace="a",pod="b",queue="q",reason="gate"'
+    gated = [(f"kai_anywhere_pod_pending_since_timestamp_seconds{{{labels}}}", "0x60")]
+    assert "SUCCESS" in _test(promtool, tmp_path, [_case("KaiAnywherePodPending", gated, [])])
+
+
 def test_no_alert_fires_where_all_is_well(promtool: Path, tmp_path: Path) -> None:
     down = frontend("cpu-3")
     down["status"]["conditions"][1]["status"] = "Unknown"

@@ -195,6 +195,13 @@ def test_pods_that_wait_are_counted_by_whom_they_wait_for() -> None:
     assert len(since) == 5
 
 
+def test_a_pod_with_scheduling_gates_waits_for_whoever_gave_them() -> None:
+    gated = waiting("gated")
+    gated["status"]["conditions"][0] |= {"reason": "SchedulingGated", "message": "Scheduling is blocked"}
+    said = ours(status_of(nodes=[gpu_node("jetson-1")], pods=[gated, waiting("full")]))
+    assert said["kai_anywhere_pods_pending"] == {("robots", "gate"): 1, ("robots", "scheduler"): 1}
+
+
 def test_nothing_is_called_free_or_waiting_where_pods_could_not_be_read() -> None:
     said = ours(status_of(nodes=[gpu_node("jetson-1")], unseen=[Unseen("pods", "refused")]))
     assert said["kai_anywhere_unreadable"] == {("pods",): 1}
