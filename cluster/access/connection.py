@@ -304,7 +304,12 @@ def objection_of(response: httpx2.Response) -> Objection | None:
 
 
 def _not_understood(path: str, error: ValueError) -> ClusterError:
-    return ClusterError(f"The cluster's answer to GET {path} is not what Kubernetes 1.30 or later sends: {error}")
+    why = str(error)
+    if isinstance(error, ValidationError):
+        # The first that is wrong, in one line: it is all that is shown of an answer where others could be read.
+        first = error.errors(include_url=False, include_input=False)[0]
+        why = ": ".join([*([".".join(map(str, first["loc"]))] if first["loc"] else []), first["msg"]])
+    return ClusterError(f"The cluster's answer to GET {path} is not what Kubernetes 1.30 or later sends: {why}")
 
 
 def _missing_files(chosen: ChosenContext) -> str:

@@ -100,3 +100,6 @@ def test_an_answer_that_is_no_list_is_an_error_that_names_the_path(api: ApiServe
     assert snapshot.nodes == ()
     assert [each.what for each in snapshot.unseen] == ["nodes"]
     assert "/api/v1/nodes" in snapshot.unseen[0].why
+    assert snapshot.unseen[0].why.endswith("items.0.metadata.name: Field required")
+    api.answers["/api/v1/nodes"] = Answer(200, b"<html>")
+    assert read_snapshot(cluster).unseen[0].why.endswith("Invalid JSON: expected value at line 1 column 1")
