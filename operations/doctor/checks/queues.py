@@ -36,7 +36,7 @@ def _orphans(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 _subject(queue),
                 f"queue '{queue.name}' has the parent '{queue.parent}', which is not there.",
-                (f"Queues: {', '.join(sorted(names))}",),
+                (f"Queues: {first_of(sorted(names))}",),
                 about=frozenset({of_queue(queue.name)}),
                 reach=frozenset({of_queue(queue.name)}),
             )
@@ -104,7 +104,7 @@ def _unknown(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 subject,
                 f"{subject} is submitted to queue '{queue}', which is not there.",
-                (where, f"Queues: {', '.join(sorted(names))}"),
+                (where, f"Queues: {first_of(sorted(names))}"),
                 about=pods,
                 reach=pods,
             )
@@ -118,7 +118,7 @@ def _parents(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 subject,
                 f"{subject} is submitted to queue '{queue}', which has queues below it: KAI runs pods in leaves only.",
-                (where, f"queues below '{queue}': {', '.join(leaves)}"),
+                (where, f"queues below '{queue}': {first_of(leaves)}"),
                 about=pods,
                 reach=pods,
             )

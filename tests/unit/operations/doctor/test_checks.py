@@ -249,3 +249,13 @@ def test_a_circle_of_queues_is_one_finding_and_a_queue_below_it_none(api: ApiSer
     assert circles.keys() == {"itself", "x"}
     assert circles["x"].what == "queue 'x' is below itself: the parents of x, y, z lead in a circle."
     assert "Queue z: spec.parentQueue=x" in circles["x"].evidence
+
+
+def test_of_many_queues_evidence_names_ten(api: ApiServer, tmp_path: Path) -> None:
+    """Their parent was deleted: each is a finding, and none lists all the others."""
+    world = well()
+    for number in range(300):
+        do.queue(f"team-{number:03}", "departed")(world)
+    orphans = [each.cause.finding for each in world.diagnosis(api, tmp_path).problems]
+    assert len(orphans) == 300
+    assert max(len(line) for each in orphans for line in each.evidence) < 200
