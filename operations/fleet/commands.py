@@ -28,7 +28,12 @@ from operations.target import ROOT, open_target
 
 app = typer.Typer(name="fleet", no_args_is_help=True, help="Many clusters, one stack each: order, roll-out, states.")
 
-Folder = Annotated[Path, typer.Option("--folder", help="The folder with the files Pulumi.<site>.yaml and fleet.yaml.")]
+Folder = Annotated[
+    Path,
+    typer.Option(
+        "--folder", help="The folder with the files Pulumi.<site>.yaml and fleet.yaml.", show_default="this checkout"
+    ),
+]
 _MOST_WAVES = 6
 """The canary and five waves: the jobs of rollout.yml."""
 _MOST_SITES = 256

@@ -18,7 +18,9 @@ def policy(
     stack: Annotated[
         list[str] | None, typer.Option("--stack", help="A stack; every stack of the checkout without it.")
     ] = None,
-    pack: Annotated[Path, typer.Option(help="The pack's executable.")] = policy_check.PACK.executable,
+    pack: Annotated[
+        Path, typer.Option(help="The pack's executable.", show_default="policy/run of this checkout")
+    ] = policy_check.PACK.executable,
     pack_config: Annotated[
         Path | None, typer.Option(help="For --policy-pack-config; by default made of the stack's settings.")
     ] = None,

@@ -64,6 +64,8 @@ def test_a_narrow_terminal_cuts_nothing_of_any_help(columns: str) -> None:
     assert "--machine-memory-mib" in shown
     assert "--remove-definitions" in shown
     assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+    # A path is cut wherever it is long.
+    assert str(ROOT) not in shown
 
 
 @pytest.mark.parametrize("command", ["up", "repair", "preview", "down", "preflight", "images"])
