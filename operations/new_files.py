@@ -1,6 +1,7 @@
 """Files that a command makes: whole, or not at all."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,14 +56,17 @@ def write_whole(file: Path, text: str) -> None:
         OSError: the file can't be written.
     """
     place = file.resolve()
-    if place.exists() and not place.is_file():
-        # A pipe, or a folder, which is told.
+    if (place.exists() and not place.is_file()) or not os.access(place.parent, os.W_OK):
+        # A pipe; or a file that is the user's where no other can be made.
         place.write_text(text, encoding="utf-8")
         return
-    half = place.with_name(f"{place.name}.new")
+    half = place.with_name(f".{place.name}.{os.getpid()}")
+    half.touch(exist_ok=False)
     try:
+        if place.exists():
+            shutil.copymode(place, half)
         half.write_text(text, encoding="utf-8")
         half.replace(place)
     except BaseException:
-        half.unlink(missing_ok=True)
+        half.unlink()
         raise
