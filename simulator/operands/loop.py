@@ -183,7 +183,7 @@ def _world(observed: Observed, webhooks: Endpoint) -> World:
 
 
 def _carry_out(client: Client, change: Change) -> None:
-    untyped: Any = client  # as in _list
+    untyped: Any = client  # its overloads ask for a class known when this is written
     match change:
         case Apply(manifest, manager):
             metadata = manifest["metadata"]
