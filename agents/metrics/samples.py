@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -23,7 +23,7 @@ def metrics(status: Status) -> Iterator[Metric]:
     yield from _pods(shares[:MOST_PODS])
     left_out = _Family("kai_anywhere_pods_left_out", "Pods without samples of their own, beyond the most there may be")
     if status.summary.pending is not None:
-        yield from _pending(status.pending)
+        yield from _pending(status.pending, {queue.name for queue in status.queues})
         left_out.add(max(0, len(shares) - MOST_PODS) + max(0, len(status.pending) - MOST_PODS))
     unreadable = _Family("kai_anywhere_unreadable", "1 for what the API server refuses to the exporter", "what")
     for resource in status.unseen:
@@ -199,7 +199,7 @@ def _pods(shares: Iterable[_Placed]) -> Iterator[Metric]:
     yield from (memory.family, gpus.family)
 
 
-def _pending(pending: Sequence[PendingPod]) -> Iterator[Metric]:
+def _pending(pending: Sequence[PendingPod], queues: Collection[str]) -> Iterator[Metric]:
     counts = _Family(
         "kai_anywhere_pods_pending", "Pods that wait, by queue and by whom they wait for", "queue", "reason"
     )
@@ -208,8 +208,10 @@ def _pending(pending: Sequence[PendingPod]) -> Iterator[Metric]:
         "When a pod that waits was created, Unix time",
         *("namespace", "pod", "queue", "reason"),
     )
-    for (queue, reason), pods in sorted(Counter((pod.queue or "", waits_for(pod)) for pod in pending).items()):
-        counts.add(pods, queue, reason)
+    # A pod may name any queue: each name that is no queue's would be a series of its own.
+    waiting = Counter((pod.queue if pod.queue in queues else "", waits_for(pod)) for pod in pending)
+    for (queue, reason), pods in sorted(waiting.items()):
+        counts.add(pods, queue or "", reason)
     for pod in pending[:MOST_PODS]:
         created = pod.created.timestamp() if pod.created else None
         since.add(created, pod.namespace, pod.name, pod.queue or "", waits_for(pod))

@@ -182,6 +182,7 @@ def test_pods_that_wait_are_counted_by_whom_they_wait_for() -> None:
         nodes=[gpu_node("jetson-1")],
         pods=[reservation("g"), starting, silent, unbound, waiting("full"), waiting("fuller")],
         bind_requests=[request],
+        queues=[queue("robots")],
     )
     said = ours(status)
     assert said["kai_anywhere_pods_pending"] == {
@@ -199,7 +200,15 @@ def test_a_pod_with_scheduling_gates_waits_for_whoever_gave_them() -> None:
     gated = waiting("gated")
     gated["status"]["conditions"][0] |= {"reason": "SchedulingGated", "message": "Scheduling is blocked"}
     said = ours(status_of(nodes=[gpu_node("jetson-1")], pods=[gated, waiting("full")]))
-    assert said["kai_anywhere_pods_pending"] == {("robots", "gate"): 1, ("robots", "scheduler"): 1}
+    assert said["kai_anywhere_pods_pending"] == {("", "gate"): 1, ("", "scheduler"): 1}
+
+
+def test_pods_that_name_queues_of_their_own_making_are_counted_together() -> None:
+    pods = [waiting(f"waiting-{number}") for number in range(9)]
+    for pod_of_tenant in pods[1:]:
+        pod_of_tenant["metadata"]["labels"]["kai.scheduler/queue"] = pod_of_tenant["metadata"]["name"]
+    said = ours(status_of(nodes=[gpu_node("jetson-1")], pods=pods, queues=[queue("robots")]))
+    assert said["kai_anywhere_pods_pending"] == {("robots", "scheduler"): 1, ("", "scheduler"): 8}
 
 
 def test_nothing_is_called_free_or_waiting_where_pods_could_not_be_read() -> None:
