@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import simulator
-from benchmarks.projects import Cost, constants, empty, environment, full, pulumi
+from benchmarks.projects import Cost, constants, empty, environment, full, one_object, pulumi
 from benchmarks.result import Result, of_pairs, rounds, tell
 
 PREVIEW_GOAL = 1.2
@@ -32,7 +32,8 @@ def _measure(folder: Path) -> Iterator[Result]:
     control_plane = simulator.up(folder / "simulator", report=lambda _: None)
     nothing = empty(folder / "empty", variables)
     everything = full(folder / "full", variables, control_plane.kubeconfig)
-    for project in (everything, nothing):
+    one = one_object(folder / "one", variables, control_plane.kubeconfig)
+    for project in (everything, nothing, one):
         pulumi(project, variables, "up", "--yes", "--skip-preview")
     ready = constants(folder / "constants", variables, everything)
     # It would compare two things otherwise.
@@ -56,6 +57,12 @@ def _measure(folder: Path) -> Iterator[Result]:
         lambda: preview(ready),
         lambda: preview(nothing),
         ("constants", "empty program"),
+    )
+    yield from _compare(
+        "Preview of one ConfigMap over an empty program",
+        lambda: preview(one),
+        lambda: preview(nothing),
+        ("one ConfigMap", "empty program"),
     )
     yield from _compare("No-op up over a preview", up, lambda: preview(everything), ("up", "preview"), UP_GOAL)
 

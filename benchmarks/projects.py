@@ -52,6 +52,15 @@ def empty(folder: Path, variables: Mapping[str, str]) -> Path:
     return project
 
 
+def one_object(folder: Path, variables: Mapping[str, str], kubeconfig: Path) -> Path:
+    """A stack of one ConfigMap on a simulator."""
+    project = _project(folder, "one", folder)
+    shutil.copy(Path(__file__).with_name("one_object_program.py"), project / "__main__.py")
+    pulumi(project, variables, "stack", "init", "jetson")
+    pulumi(project, variables, "config", "set", "kubeconfig", str(kubeconfig), "--stack", "jetson")
+    return project
+
+
 def full(folder: Path, variables: Mapping[str, str], kubeconfig: Path) -> Path:
     """The Jetson stack of the testbed, on a simulator, with its stand-in charts."""
     project = _project(folder, "kai-anywhere", ROOT)
