@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.access.answers import NodeMetadata
+from cluster.access.answers.nodes import NodeMetadata
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError
 from cluster.ownership.giving_back import GIVEN_BACK, MANAGER_MAX, not_of_siblings

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from cluster.access.answers import ContainerStatus, Pod
+from cluster.access.answers.pods import ContainerStatus, Pod
 from cluster.snapshot import BindRequest, PodGroup
 
 

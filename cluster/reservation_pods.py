@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.access.answers import Node, Objection
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.server import Objection
 from cluster.access.client import Cluster
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings

@@ -7,7 +7,9 @@ from functools import cached_property
 
 from pydantic import AliasPath, Field
 
-from cluster.access.answers import Answer, Condition, Node, Pod
+from cluster.access.answers.answer import Answer, Condition
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.access.lists import Reader, Unseen
 from gpu_sharing.queues import QUEUE_LABEL

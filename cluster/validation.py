@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cluster.access.answers import Objection
+from cluster.access.answers.server import Objection
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError
 from cluster.preflight.first_contact import planned_labels

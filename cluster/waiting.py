@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.access.answers import DaemonSet, Deployment
+from cluster.access.answers.objects import DaemonSet, Deployment
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.pending import said_of

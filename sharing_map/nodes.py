@@ -3,7 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
 
-from cluster.access.answers import Node, Pod
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
 from cluster.pending import kubectl_says, kubelet_says
 from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, MigStrategy

@@ -4,7 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from cluster.access.answers import Node, Pod
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
 from cluster.pending import kubectl_says
 from cluster.snapshot import NODES, PODS, BindRequest, Snapshot
 from gpu_sharing.arithmetic import charged_gpus, part_mib, portion, read_label, shared_mib

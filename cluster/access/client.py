@@ -11,26 +11,19 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from cluster.access.answers import (
-    AccessReview,
-    Answer,
+from cluster.access.answers.answer import Answer
+from cluster.access.answers.nodes import Node, NodeMetadata
+from cluster.access.answers.objects import (
     DaemonSet,
     Deployment,
-    DiscoveredGroup,
-    Event,
     HelmRevision,
     Installed,
     LiveObject,
     Namespace,
-    Node,
-    NodeMetadata,
-    Objection,
-    Page,
-    Pod,
     PullSecret,
-    Resources,
-    Version,
 )
+from cluster.access.answers.pods import Event, Pod
+from cluster.access.answers.server import AccessReview, DiscoveredGroup, Objection, Page, Resources, Version
 from cluster.access.connection import ADMISSION_SECONDS, JSON, METADATA, Connection, NotFoundError, objection_of
 from cluster.errors import ClusterError
 from config.cluster import POLICIES_SINCE

@@ -15,7 +15,7 @@ from lightkube.config import client_adapter
 from lightkube.core.exceptions import ConfigError
 from pydantic import ValidationError
 
-from cluster.access.answers import Objection, Page, Status
+from cluster.access.answers.server import Objection, Page, Status
 from cluster.access.kubeconfig import ChosenContext, choose_context, in_cluster
 from cluster.access.login import LoginProgram
 from cluster.access.proxies import proxy_of

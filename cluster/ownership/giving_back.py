@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cluster.access.answers import FieldOwner
+from cluster.access.answers.answer import FieldOwner
 from cluster.access.client import Cluster
 from manifests.objects import Manifest
 from manifests.ownership import BEFORE, FIELD_MANAGER, beside, kept_values, owned, stack_of, to_give_back

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import yaml
 from pydantic import AliasPath, Field
 
-from cluster.access.answers import Answer, HelmRevision, ObjectMetadata
+from cluster.access.answers.answer import Answer
+from cluster.access.answers.objects import HelmRevision, ObjectMetadata
 from cluster.access.client import Cluster
 from cluster.ownership.leftovers import PROVIDER, Leftover, kinds, leftover
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from pydantic import AliasPath, Field
 
-from cluster.access.answers import Answer, FieldOwner, HelmRevision, LiveObject, Node, ObjectMetadata
+from cluster.access.answers.answer import Answer, FieldOwner
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.objects import HelmRevision, LiveObject, ObjectMetadata
 from cluster.access.client import Cluster, object_path
 from cluster.access.lists import Reader
 from manifests.objects import Manifest

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from cluster.access.answers import Version
+from cluster.access.answers.server import Version
 from cluster.policy_switches import switch_on
 from cluster.preflight.findings import Finding
 from config.cluster import OLDEST_KUBERNETES, POLICIES_SINCE, minor_version

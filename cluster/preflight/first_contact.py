@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.access.answers import LiveObject, Node
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.objects import LiveObject
 from cluster.access.client import Cluster
 from cluster.access.lists import at_once
 from cluster.ownership.deployed_state import DeployedState

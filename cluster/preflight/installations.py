@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cluster.access.answers import Installed
+from cluster.access.answers.objects import Installed
 from cluster.access.client import Cluster
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.findings import Finding

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from cluster.preflight.findings import Finding
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY
 from manifests.ownership import owner, stack_of

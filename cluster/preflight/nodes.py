@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterator, Mapping
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from cluster.preflight.findings import Finding
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.access.answers import HelmRevision, LiveObject, Namespace, Node, Version
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.objects import HelmRevision, LiveObject, Namespace
+from cluster.access.answers.server import Version
 from cluster.access.client import Cluster
 from cluster.access.connection import UP_TIMEOUT_SECONDS
 from cluster.access.kubeconfig import ChosenContext

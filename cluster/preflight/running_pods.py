@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from cluster.access.answers import Pod
+from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.ownership.deployed_state import DeployedState

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from cluster.preflight.findings import Finding
 from config.kai import LEAST_NV_FRACTIONS_DRIVER, NOT_ON_SHARED_MEMORY, GpuSharingMode
 from config.sharing import TimeSlicingProfile

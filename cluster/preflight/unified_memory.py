@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from cluster.access.answers import Node, Pod
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.preflight.findings import Finding

@@ -10,7 +10,11 @@ from typing import Any
 from pydantic import AliasPath, Field
 
 from cluster import snapshot
-from cluster.access.answers import Answer, Condition, Container, Event, HelmRevision, Node, Pod, Version
+from cluster.access.answers.answer import Answer, Condition
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.objects import Container, HelmRevision
+from cluster.access.answers.pods import Event, Pod
+from cluster.access.answers.server import Version
 from cluster.access.lists import Unseen
 from cluster.snapshot import Snapshot
 from config.stack import StackSettings

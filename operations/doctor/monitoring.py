@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import AliasPath, Field
 
-from cluster.access.answers import Answer
+from cluster.access.answers.answer import Answer
 
 
 class _Named(Answer):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cluster.access.answers import Pod
+from cluster.access.answers.pods import Pod
 from cluster.pending import said_of, scheduler_says
 from gpu_sharing.model import NodeUse, Reason
 from gpu_sharing.placement import place

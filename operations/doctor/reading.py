@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from cluster.access.answers import Event, HelmRevision, Pod
+from cluster.access.answers.objects import HelmRevision
+from cluster.access.answers.pods import Event, Pod
 from cluster.access.client import Cluster
 from cluster.access.lists import Reader, Unseen
 from cluster.preflight.prometheus_operator import read_missing_kinds
@@ -138,9 +139,8 @@ def _with_details(cluster: Cluster, reader: Reader, facts: Facts, namespace: str
         reader.objects(Source.EVENTS, f"/api/v1/namespaces/{place}/events", Event, params=warnings)
         for place in _event_namespaces(facts, namespace)
     ]
-    no_revisions: list[HelmRevision] = []
     releases = {
-        release: reader.ask(Source.RELEASES, no_revisions, cluster.helm_revisions, *release)
+        release: reader.ask(Source.RELEASES, list[HelmRevision](), cluster.helm_revisions, *release)
         for release in _releases(facts)
     }
     logs = {pod.name: reader.ask(Source.EVENTS, "", _log, cluster, pod) for pod in _silent(facts)[:_LOGS]}

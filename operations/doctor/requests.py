@@ -1,6 +1,6 @@
 """What pods ask of GPUs, from what the cluster says of them."""
 
-from cluster.access.answers import Pod
+from cluster.access.answers.pods import Pod
 from gpu_sharing.request import GPU_FRACTION, GPU_MEMORY, RequestError, pod_request
 
 

@@ -12,7 +12,7 @@ from lightkube.resources.core_v1 import Pod
 from rich import box
 from rich.table import Table
 
-from cluster.access.answers import Pod as ReadPod
+from cluster.access.answers.pods import Pod as ReadPod
 from cluster.pending import scheduler_says
 from gpu_sharing.request import GPU_MEMORY
 from operations.errors import OperationError

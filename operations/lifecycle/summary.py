@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich import box
 from rich.table import Table
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from config.reservation import Privilege
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings

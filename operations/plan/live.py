@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from cluster.access.answers import Node as LiveNode
-from cluster.access.answers import Pod as LivePod
+from cluster.access.answers.nodes import Node as LiveNode
+from cluster.access.answers.pods import Pod as LivePod
 from cluster.preflight.sharing import shares_memory
 from cluster.snapshot import NODES, POD_GROUPS, PODS, QUEUES, PodGroup, Snapshot
 from cluster.snapshot import Queue as LiveQueue

@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cluster.access.answers import Node, Objection, Pod
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
+from cluster.access.answers.server import Objection
 from cluster.access.client import Cluster
 from cluster.errors import ClusterUnreachableError
 from config.stack import StackSettings

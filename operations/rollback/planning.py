@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cluster.access.answers import HelmRevision
+from cluster.access.answers.objects import HelmRevision
 from cluster.ownership.deployed_state import RELEASE
 from cluster.ownership.leftovers import GROUPS
 from operations.engine import Checkpoint, Resource

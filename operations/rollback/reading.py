@@ -7,7 +7,8 @@ from functools import cached_property
 
 from pydantic import AliasPath, Field
 
-from cluster.access.answers import HelmRevision, ObjectMetadata, Pod
+from cluster.access.answers.objects import HelmRevision, ObjectMetadata
+from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.ownership.deployed_state import RELEASE, DeployedState
 from cluster.ownership.helm_hooks import Hook, hooks_of, left_by_hooks

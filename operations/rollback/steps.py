@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from cluster.access.answers import HelmRevision
+from cluster.access.answers.objects import HelmRevision
 from cluster.ownership.giving_back import give_back_values
 from cluster.ownership.leftovers import GROUPS, Leftover, OwnLabels, definitions
 from manifests.ownership import BEFORE, FIELD_MANAGER

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.ownership.deployed_state import DeployedState

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import simulator
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.reservation_pods import shared_nodes

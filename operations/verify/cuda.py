@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.access.answers import Node, Pod
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
 from gpu_sharing.request import GPU_MEMORY
 from manifests.objects import Manifest
 from operations import scratch

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from config.platform import TegraPlatform, ToolkitOwner, X86Platform
 from config.stack import StackSettings
 from operations.bundle.clean import Cleaner

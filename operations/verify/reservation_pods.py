@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.access.answers import Objection
+from cluster.access.answers.server import Objection
 from cluster.access.client import Cluster
 from cluster.reservation_pods import ask, differences_of, expectation, may_not_ask, own_container, word
 from config.stack import StackSettings

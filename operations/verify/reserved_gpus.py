@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cluster.access.answers import Pod
+from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from gpu_sharing.request import GPU_GROUP

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cluster.access.answers import Node, Pod
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
 from cluster.errors import ClusterUnreachableError
 from cluster.pending import said_of
 from cluster.snapshot import Snapshot, read_snapshot

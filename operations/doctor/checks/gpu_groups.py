@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cluster.access.answers import Pod
+from cluster.access.answers.pods import Pod
 from gpu_sharing.request import GPU_GROUP, gpu_groups
 from operations.doctor.check import Finding, Severity
 from operations.doctor.checks.reservation_pods import pod_finding, reservation_check

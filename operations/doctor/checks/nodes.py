@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from cluster.preflight import findings
 from cluster.preflight.first_contact import planned_labels
 from cluster.preflight.label_writers import SATURATED_MIB, judge_memory, judge_owners

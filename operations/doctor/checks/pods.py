@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from cluster.access.answers import Pod
+from cluster.access.answers.pods import Pod
 from cluster.pending import kubectl_says, scheduler_says
 from manifests.node_labels import GPU_MEMORY
 from operations.doctor.check import SUPPRESS, Check, Finding, Severity, Subject, of_node, of_pod, of_queue

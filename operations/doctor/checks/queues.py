@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cluster.access.answers import Pod
+from cluster.access.answers.pods import Pod
 from cluster.snapshot import PodGroup, Queue
 from config.kai import DEFAULT_QUEUE as NO_QUEUE
 from gpu_sharing.queues import QUEUE_LABEL

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 
-from cluster.access.answers import Pod
+from cluster.access.answers.pods import Pod
 from cluster.pending import kubectl_says
 from gpu_sharing.request import gpu_groups
 from manifests.reservation_index import WRITTEN_BY_KAI

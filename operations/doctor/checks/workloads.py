@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cluster.access.answers import Pod
+from cluster.access.answers.pods import Pod
 from cluster.pending import kubectl_says
 from operations.doctor.check import Finding, Subject, of_deployment
 from operations.doctor.facts import DaemonSet, Deployment, Facts

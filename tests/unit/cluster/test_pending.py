@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cluster.access.answers import ContainerStatus, Pod
+from cluster.access.answers.pods import ContainerStatus, Pod
 from cluster.pending import kubectl_says, kubelet_says, said_of, scheduler_says
 from cluster.snapshot import BindRequest, PodGroup
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from cluster import validation, waiting
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError
 from cluster.reservation_pods import shared_nodes

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from cluster.access.answers import Node, Pod
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
 from cluster.access.lists import Unseen
 from cluster.snapshot import BindRequest, Config, PodGroup, Queue, Snapshot
 from sharing_map.build import build

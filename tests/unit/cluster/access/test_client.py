@@ -15,7 +15,8 @@ import pytest
 import trustme
 
 from cluster.access import connection
-from cluster.access.answers import Deployment, HelmRevision, Version
+from cluster.access.answers.objects import Deployment, HelmRevision
+from cluster.access.answers.server import Version
 from cluster.access.client import Cluster, plural
 from cluster.errors import ClusterError, ClusterUnreachableError, LoginError
 from cluster.snapshot import read_snapshot

@@ -4,7 +4,8 @@ from threading import Barrier, Event, Timer
 
 import pytest
 
-from cluster.access.answers import Node, Pod
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.access.lists import Reader, at_once
 from cluster.errors import ClusterUnreachableError

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cluster.access.answers import LiveObject, Node
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.objects import LiveObject
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.first_contact import Contact, meet, planned_objects
 from manifests.ownership import field_manager

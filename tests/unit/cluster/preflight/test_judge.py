@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from cluster.access.answers import HelmRevision, Namespace, Node, Version
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.objects import HelmRevision, Namespace
+from cluster.access.answers.server import Version
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.findings import Finding
 from cluster.preflight.first_contact import meet

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.findings import Finding
 from cluster.preflight.first_contact import meet, planned_labels

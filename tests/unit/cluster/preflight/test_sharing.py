@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from cluster.access.client import Cluster
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.findings import Finding

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster.access.answers import Node, Pod
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.run import run_preflight

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from operations.lifecycle.summary import of_hosts, render
 from testbed.stacks import Json, jetson, never, operator_elsewhere, parse, rungs, time_slicing, unprivileged, x86
 

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from cluster.access.answers import Condition, Node, Pod
+from cluster.access.answers.answer import Condition
+from cluster.access.answers.nodes import Node
+from cluster.access.answers.pods import Pod
 from cluster.access.lists import Unseen
 from cluster.snapshot import BindRequest, Config, PodGroup, Queue, Snapshot
 from gpu_sharing.model import Strategy

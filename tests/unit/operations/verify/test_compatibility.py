@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cluster.access.answers import Node
+from cluster.access.answers.nodes import Node
 from operations import reading
 from operations.__main__ import app
 from operations.doctor.facts import Deployment, Facts

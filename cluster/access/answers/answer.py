@@ -1,0 +1,52 @@
+"""What the answers of the API server have in common: each is validated once, by its model."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from gpu_sharing.quantities import quantity
+
+
+class Answer(BaseModel, extra="ignore", frozen=True):
+    """An answer of the API server: the fields we read, with their types; it may hold more."""
+
+
+class FieldOwner(Answer):
+    """An entry of `metadata.managedFields`: who last wrote which fields."""
+
+    manager: str = ""
+    operation: str = ""
+    """`Apply` or `Update`."""
+    subresource: str = ""
+    time: datetime | None = None
+    """When it last wrote any of its fields."""
+    fields: dict[str, Any] = Field(default={}, alias="fieldsV1")
+
+    def owns_label(self, label: str) -> bool:
+        """Whether it wrote this label."""
+        labels = self.fields.get("f:metadata", {}).get("f:labels", {})
+        return f"f:{label}" in labels
+
+
+class Condition(Answer):
+    """What an object says of itself."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = Field(default=None, alias="lastTransitionTime")
+    """When the status changed last."""
+
+
+def whole(value: object) -> int:
+    """A quantity of devices as a number: the API server writes 1000 as `1k`."""
+    return int(quantity(str(value)))
+
+
+def release_of(annotations: Mapping[str, str], namespace: str) -> tuple[str, str] | None:
+    """Namespace and name of the Helm release that an object came with, by its annotations."""
+    name = annotations.get("meta.helm.sh/release-name")
+    return (annotations.get("meta.helm.sh/release-namespace", namespace), name) if name else None

@@ -1,0 +1,149 @@
+"""Objects of other kinds, as the API server answers: workloads, Helm's revisions, and any kind's metadata."""
+
+from typing import Any
+
+from pydantic import AliasPath, Field
+
+from cluster.access.answers.answer import Answer, Condition, FieldOwner, release_of
+
+
+class LiveObject(Answer):
+    """An object of any kind as it is now, and who wrote it."""
+
+    content: dict[str, Any]
+    owners: list[FieldOwner] = Field(
+        default=[], validation_alias=AliasPath("content", "metadata", "managedFields"), exclude=True
+    )
+    annotations: dict[str, str] = Field(
+        default={}, validation_alias=AliasPath("content", "metadata", "annotations"), exclude=True
+    )
+
+    @property
+    def managers(self) -> list[str]:
+        """Who wrote anything of it but its status, in the order of the API server."""
+        return list(dict.fromkeys(owner.manager for owner in self.owners if not owner.subresource))
+
+    @property
+    def release(self) -> tuple[str, str] | None:
+        """Namespace and name of the Helm release that it came with."""
+        return release_of(self.annotations, self.content["metadata"].get("namespace", ""))
+
+
+class ObjectMetadata(Answer):
+    """What an object of any kind is called, and who made it."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
+    uid: str = Field(default="", validation_alias=AliasPath("metadata", "uid"))
+    created: str = Field(default="", validation_alias=AliasPath("metadata", "creationTimestamp"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
+
+    @property
+    def release(self) -> tuple[str, str] | None:
+        """Namespace and name of the Helm release that it came with."""
+        return release_of(self.annotations, self.namespace)
+
+
+class Namespace(Answer):
+    """A namespace and its labels."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    uid: str = Field(validation_alias=AliasPath("metadata", "uid"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+
+
+class Container(Answer):
+    """A container of a pod template."""
+
+    image: str = ""
+
+
+class Installed(Answer):
+    """An object that says which Helm release it came with, if it came with one."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
+    labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    containers: list[Container] = Field(
+        default=[], validation_alias=AliasPath("spec", "template", "spec", "containers")
+    )
+
+    @property
+    def release(self) -> tuple[str, str] | None:
+        """Namespace and name of its Helm release."""
+        return release_of(self.annotations, self.namespace)
+
+
+class _Workload(Installed):
+    """What has a controller that makes its pods."""
+
+    generation: int = Field(default=0, validation_alias=AliasPath("metadata", "generation"))
+    observed: int = Field(default=0, validation_alias=AliasPath("status", "observedGeneration"))
+    """The generation that the status speaks of."""
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the controller has seen the last change, so that the status speaks of it."""
+        return self.observed >= self.generation
+
+
+class Deployment(_Workload):
+    """A Deployment's readiness."""
+
+    desired: int = Field(default=1, validation_alias=AliasPath("spec", "replicas"))
+    available: int = Field(default=0, validation_alias=AliasPath("status", "availableReplicas"))
+    updated: int = Field(default=0, validation_alias=AliasPath("status", "updatedReplicas"))
+    """Replicas of the present template."""
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+
+    @property
+    def rolled_out(self) -> bool:
+        """Whether all replicas of the present template were available once, whatever became of them since.
+
+        Its controller does not take that reason back before the template changes (Kubernetes v1.36
+        pkg/controller/deployment/progress.go), and where that goes back to an older one, not before a replica has it.
+        """
+        return (
+            self.is_observed
+            and self.updated >= self.desired
+            and any(
+                condition.type == "Progressing" and condition.reason == "NewReplicaSetAvailable"
+                for condition in self.conditions
+            )
+        )
+
+
+class DaemonSet(_Workload):
+    """A DaemonSet's readiness."""
+
+    desired: int = Field(default=0, validation_alias=AliasPath("status", "desiredNumberScheduled"))
+    """On how many nodes it belongs."""
+    ready: int = Field(default=0, validation_alias=AliasPath("status", "numberReady"))
+    """On how many of them its pod is ready."""
+
+
+class HelmRevision(Answer):
+    """One stored revision of a Helm release: the Secret's labels, never its content."""
+
+    secret: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
+    release: str = Field(default="", validation_alias=AliasPath("metadata", "labels", "name"))
+    version: int = Field(default=0, validation_alias=AliasPath("metadata", "labels", "version"))
+    status: str = Field(default="", validation_alias=AliasPath("metadata", "labels", "status"))
+    created: str = Field(default="", validation_alias=AliasPath("metadata", "creationTimestamp"))
+    uid: str = Field(default="", validation_alias=AliasPath("metadata", "uid"))
+    resource_version: str = Field(default="", validation_alias=AliasPath("metadata", "resourceVersion"))
+
+    @property
+    def half_done(self) -> bool:
+        """Whether Helm is at work on it, or was killed there: `pending-install`, `-upgrade` or `-rollback`."""
+        return self.status.startswith("pending-")
+
+
+class PullSecret(Answer):
+    """A Secret with the login of a registry, its content included."""
+
+    type: str = ""
+    data: dict[str, str] = Field(default={}, repr=False)
