@@ -16,8 +16,9 @@ fail() {
 # `timeout` bounds Python itself, and stands inside sudo: a login can't end a process of root. The agent's own limit
 # comes first, so that it rolls back.
 agent() {
-    as_root timeout -k 10 $((seconds + 15)) python3 -I "$0" "$@" --timeout "$seconds"
+    as_root timeout -k 10 $((seconds + 15)) python3 -I "$file" "$@" --timeout "$seconds"
 }
+file=$0
 
 command -v python3 >/dev/null ||
     fail 'python3 is missing. Install it (3.8 or later), then run pulumi up again.'
@@ -42,16 +43,35 @@ elif ! command -v sudo >/dev/null; then
     fail 'the login is not root, and sudo is missing. Install sudo, or log in as root.'
 # With -k, sudo forgets for this command that somebody said the password before. Where it remembers that for every
 # session (timestamp_type=global), it would not read the password, and the agent would get it as its document.
-elif sudo -k -n timeout 10 true 2>/dev/null; then
+elif said=$(sudo -k -n timeout 10 true 2>&1); then
     as_root() { sudo -k -n "$@"; }
+elif case $said in *'must have a tty'*) true ;; *) false ;; esac; then
+    fail "sudo wants a terminal (requiretty), which no run has. Write this into its rules there, with visudo:
+Defaults:$(id -un) !requiretty"
 elif [ "$secret" = password ]; then
     # Alone before anything else: sudo takes what follows a wrong password, the document, for another try.
-    printf '%s\n' "$password" | sudo -k -S -p '' timeout 10 true ||
+    said=$(printf '%s\n' "$password" | sudo -k -S -p '' timeout 10 true 2>&1) || {
+        printf '%s\n' "$said" >&2
+        case $said in *'not in the sudoers'* | *'is not allowed to'* | *'may not run sudo'*)
+            fail 'sudo takes the password, but does not let this login run everything as root. Add the login to the
+group sudo or wheel there, or write a rule for it with visudo.' ;;
+        esac
         fail "sudo refuses the password that hosts.$node.sudo_password_secret names. Store the right one."
+    }
     as_root() { { printf '%s\n' "$password" && cat; } | sudo -k -S -p '' "$@"; }
 else
+    printf '%s\n' "$said" >&2
     fail "sudo refuses without a password. Store the password with 'pulumi config set --secret NAME' and say
 hosts.$node.sudo_password_secret: NAME, or allow this login sudo without one."
+fi
+
+# A server that shares homes may give root no right to read them (NFS with root_squash): then root gets a copy.
+if ! as_root test -r "$0" </dev/null; then
+    copy=$(as_root mktemp -d /run/kai-anywhere-agent.XXXXXX </dev/null) ||
+        fail "root can't read $0 in this home, and no copy can be made for it in /run."
+    trap 'as_root rm -rf "$copy" </dev/null' EXIT
+    file=$copy/kai-host.pyz
+    as_root tee "$file" <"$0" >/dev/null || fail "root can't read $0 in this home, and $file can't be written."
 fi
 
 case $command in

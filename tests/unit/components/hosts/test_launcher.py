@@ -22,7 +22,7 @@ open("heard", "a").write(heard)
 print(command, sys.argv[2:], heard)
 sys.exit(int(open("status-" + command).read()) if __import__("os").path.exists("status-" + command) else 0)
 """
-_TOOLS = ("sh", "true", "cat", "timeout", "sha256sum", "id", "rm", "rmdir")
+_TOOLS = ("sh", "true", "cat", "timeout", "sha256sum", "id", "rm", "rmdir", "test", "tee")
 _SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 _LOGIN_SHELLS = [shell for shell in ("sh", "tcsh", "fish", "zsh") if shutil.which(shell)]
 
@@ -179,6 +179,55 @@ def test_a_refused_sudo_says_what_to_do(login: Login) -> None:
     assert "host jetson-1: sudo refuses without a password" in done.stderr
     assert "hosts.jetson-1.sudo_password_secret: NAME" in done.stderr
     assert not done.stdout
+
+
+@pytest.mark.parametrize("secret", ["sudo", None])
+def test_a_sudo_that_wants_a_terminal_is_told_from_one_that_wants_a_password(login: Login, secret: str | None) -> None:
+    login.is_no_administrator(password=None)
+    login.program("id", '[ "$1" = -un ] && echo jane || echo 1000')
+    login.program("sudo", "echo 'sudo: sorry, you must have a tty to run sudo' >&2; exit 1")
+    settings = login.commands.host.model_copy(update={"sudo_password_secret": secret})
+    done = login.run(replace(login.commands, host=settings).configure, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "sudo wants a terminal (requiretty)" in done.stderr
+    assert done.stderr.splitlines()[-1] == "Defaults:jane !requiretty"
+    assert "Store" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "jane is not in the sudoers file.  This incident will be reported.",
+        "Sorry, user jane is not allowed to execute '/usr/bin/timeout 10 true' as root on jetson-1.",
+        "Sorry, user jane may not run sudo on jetson-1.",
+    ],
+)
+def test_a_right_password_of_a_login_that_may_not_use_sudo_is_not_called_a_wrong_one(login: Login, said: str) -> None:
+    login.is_no_administrator(password=None)
+    refuse = '[ "$2" = -n ] && echo "sudo: a password is required" >&2 || cat <<END >&2'
+    login.program("sudo", f"{refuse}\n{said}\nEND\nexit 1")
+    done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert "does not let this login run everything as root" in done.stderr
+    assert "Store the right one" not in done.stderr
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_root_without_a_right_to_read_the_home_runs_a_copy_that_goes_again(login: Login, *, free: bool) -> None:
+    """As on an NFS server with root_squash, or in an encrypted home."""
+    login.is_no_administrator(password=_PASSWORD)
+    if free:
+        (login.home / "sudo-without-password").touch()
+    copies = login.home / "copies"
+    login.program("test", f'[ "$1" = -r ] && exit 1 || exec {shutil.which("test")} "$@"')
+    login.program("mktemp", f'[ "$1" = -d ] && {shutil.which("mkdir")} {copies} && echo {copies}')
+    login.program("python3", f'echo "$2" >> which; exec {sys.executable} "$@"')
+    for command in (login.commands.configure, login.commands.check("1"), login.commands.restore):
+        done = login.run(command, f"{_PASSWORD}\n{{}}\n")
+        assert done.returncode == 0, done.stderr
+        assert not copies.exists()
+    assert set((login.home / "which").read_text().splitlines()) == {f"{copies}/kai-host.pyz"}
 
 
 def test_a_host_without_python_says_so(login: Login) -> None:
