@@ -82,6 +82,13 @@ _SIGNS = (
     ("microk8s", "/var/snap/microk8s/current"),
 )
 _KUBEADM = ("/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeadm-flags.env")
+_K0S = "/var/lib/k0s"
+"""k0s brings a containerd of its own, with files of its own."""
+_ENDPOINTS = (
+    ("/var/lib/kubelet/kubeadm-flags.env", re.compile(r"""--container-runtime-endpoint[= ]["']?([^"'\s]+)""")),
+    ("/var/lib/kubelet/config.yaml", re.compile(r"""^containerRuntimeEndpoint:[ \t]*["']?([^"'\s#]+)""", re.MULTILINE)),
+)
+"""Where kubeadm says whom the kubelet asks for containers; an argument wins."""
 _SNAP_BASE = "/var/snap/k8s/common/lock/.containerd-base-dir"
 
 
@@ -117,7 +124,28 @@ def chosen(root: Root, distribution: str) -> Layout:
         if distribution in ("k3s", "rke2"):
             remedy += f" If its data-dir is another folder, put a link to that at /var/lib/rancher/{distribution}."
         raise HostError(f"The stack says {distribution}, but this host has signs of {listing}.", remedy)
-    return layout(root, distribution)
+    found = layout(root, distribution)
+    if distribution == "kubeadm":
+        _refuse_other_runtime(root, found, names)
+    return found
+
+
+def _refuse_other_runtime(root: Root, system: Layout, names: list[str]) -> None:
+    """Refuse a node whose containers are not the system's containerd's: one may be there for Docker alone."""
+    remedy = (
+        "Take the host out of `hosts`, and configure that runtime as the NVIDIA Container Toolkit's guide says; "
+        "nothing was changed."
+    )
+    if root.exists(_K0S) and not names:
+        raise HostError(f"{_K0S} exists: k0s runs containers with a containerd of its own, not the system's.", remedy)
+    said = [(path, match.group(1)) for path, found in _ENDPOINTS if (match := found.search(root.read_text(path) or ""))]
+    for path, endpoint in said[:1]:
+        socket = re.sub(r"^/var/run/", "/run/", endpoint[len("unix://") :] if "://" in endpoint else endpoint)
+        if socket != system.socket:
+            raise HostError(
+                f"The kubelet runs containers by {endpoint}, as {path} says, not by containerd at {system.socket}.",
+                remedy,
+            )
 
 
 def layout(root: Root, name: str) -> Layout:

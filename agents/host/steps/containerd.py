@@ -41,6 +41,10 @@ _PROGRAM = re.compile(r"""BinaryName\s*=\s*["']([^"']*)/nvidia-container-runtime
 _NVIDIA_IS_DEFAULT = re.compile(r"""^\s*default_runtime_name\s*=\s*["']nvidia["']""", re.MULTILINE)
 _SPOILT = "\ufffd"
 """What a byte that is no UTF-8 became in what a program printed."""
+_TEMPLATES = ("config-v3.toml.tmpl", "config.toml.tmpl")
+"""Of k3s and rke2, beside the configuration: somebody's own in the place of theirs."""
+_TAKES_RUNTIMES = re.compile(r"""template\s+["`]base["`]|ExtraRuntimes|nvidia""")
+"""What a template has that extends theirs, repeats theirs as a whole, or names the runtime itself."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ONLY_VERSION = re.compile(r"version = \d+\n")
 
@@ -65,7 +69,24 @@ def _own(context: Context) -> Step:
     present = finds_nvidia(context)
     if present and not context.owes_restart(context.layout.unit):
         return Step(NAME, f"{name} has found the nvidia runtime: {config} holds it")
+    if not present:
+        _refuse_deaf_template(context)
     return Step(NAME, f"{name} looks for the nvidia runtime when it starts", service=service.for_layout(context.layout))
+
+
+def _refuse_deaf_template(context: Context) -> None:
+    """Refuse a restart that brings nothing, since somebody's template leaves out the runtimes that are found."""
+    folder = context.layout.effective.rpartition("/")[0]
+    texts = {f"{folder}/{name}": context.tools.root.read_text(f"{folder}/{name}") for name in _TEMPLATES}
+    deaf = [path for path, text in texts.items() if text is not None and not _TAKES_RUNTIMES.search(text)]
+    # Which of two is read depends on the version.
+    if deaf and len(deaf) == sum(text is not None for text in texts.values()):
+        raise HostError(
+            f"{context.layout.name} makes {context.layout.effective} from {' or '.join(deaf)}, which leaves out the "
+            "runtimes that it finds.",
+            'Begin it with the line `{{ template "base" . }}` and keep only what you add, or remove it; nothing was '
+            "changed.",
+        )
 
 
 def finds_nvidia(context: Context) -> bool:

@@ -112,6 +112,69 @@ def test_a_k3s_with_a_data_dir_of_its_own_is_found_through_a_link_which_the_erro
     assert "k3s looks for the nvidia runtime" in k3s.run("check", desired=wanted).answer["steps"][1]["detail"]
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "named"),
+    [
+        ("/var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: unix:///var/run/crio/crio.sock\n", "crio.sock"),
+        (
+            "/var/lib/kubelet/kubeadm-flags.env",
+            'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/cri-dockerd.sock --v=2"\n',
+            "cri-dockerd.sock",
+        ),
+        ("/var/lib/k0s/kubelet.conf", "", "k0s"),
+    ],
+)
+def test_a_containerd_that_the_kubelet_does_not_ask_is_not_configured_for_it(
+    tmp_path: Path, path: str, text: str, named: str
+) -> None:
+    """A Jetson has one for Docker, which would take everything and serve no pod."""
+    host = prepare(tmp_path / "host", Board.JETPACK_6)
+    install_toolkit(host)
+    install_docker(host)
+    host.write(path, text)
+    before = host.snapshot()
+    run = host.run("configure", desired=desired(Board.JETPACK_6, distribution="kubeadm"))
+    assert run.code == 1
+    assert named in run.answer["error"]["message"]
+    assert "Take the host out of `hosts`" in run.answer["error"]["remedy"]
+    assert host.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "containerRuntimeEndpoint: unix:///var/run/containerd/containerd.sock\n",
+        'containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock" # ours\n',
+        'containerRuntimeEndpoint: ""\n',
+    ],
+)
+def test_however_the_kubelet_names_the_systems_containerd_it_is_the_one(tmp_path: Path, text: str) -> None:
+    host = prepare(tmp_path / "host", Board.JETPACK_6)
+    install_toolkit(host)
+    host.write("/var/lib/kubelet/config.yaml", text)
+    error = host.run("check", desired=desired(Board.JETPACK_6, distribution="kubeadm")).answer["error"]
+    assert error["message"] == "The containerd of kubeadm is not found in PATH.", "the kubelet is no reason to refuse"
+
+
+@pytest.mark.parametrize("names", [["config.toml.tmpl"], ["config.toml.tmpl", "config-v3.toml.tmpl"]])
+def test_a_template_that_leaves_out_the_runtimes_is_named_and_k3s_is_not_restarted(
+    k3s: HostRoot, serve: Serve, names: list[str]
+) -> None:
+    calls = serve(k3s, Distribution.K3S)
+    k3s.program("systemctl", f'echo "$@" >> {calls}')
+    folder = "/var/lib/rancher/k3s/agent/etc/containerd"
+    for name in names:
+        k3s.write(f"{folder}/{name}", "version = 3\n[debug]\n  level = 'debug'\n")
+    run = k3s.run("configure", desired=desired(Board.JETPACK_6))
+    assert run.code == 1
+    assert all(f"{folder}/{name}" in run.answer["error"]["message"] for name in names)
+    assert "nothing was changed" in run.answer["error"]["remedy"]
+    assert not calls.exists()
+    for extended in ('{{ template "base" . }}\n', "{{range $k, $v := .ExtraRuntimes}}{{end}}\n"):
+        k3s.write(f"{folder}/config.toml.tmpl", extended)
+        assert "looks for the nvidia runtime" in k3s.run("check", desired=desired(Board.JETPACK_6)).errors
+
+
 def test_the_operators_toolkit_beside_the_hosts_is_refused(k3s: HostRoot) -> None:
     k3s.write("/usr/local/nvidia/toolkit/nvidia-container-runtime", "", 0o755)
     run = k3s.run("configure", desired=desired(Board.JETPACK_6))
