@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _HOME = "/var/lib/kai-anywhere"
 FOLDER = f"{_HOME}/host"
 _JOURNAL = f"{FOLDER}/journal.json"
-_ORIGINALS = f"{FOLDER}/originals"
+ORIGINALS = f"{FOLDER}/originals"
 _VERSION = 2
 _READ = (1, _VERSION)
 """Version 1 does not tell what was written, nor where to."""
@@ -93,7 +93,7 @@ class Journal:
         except (ValueError, KeyError, TypeError) as error:
             raise HostError(
                 f"{_JOURNAL} is damaged ({error}).",
-                f"The originals lie in {_ORIGINALS}: put them back by hand, then remove {FOLDER}.",
+                f"The originals lie in {ORIGINALS}: put them back by hand, then remove {FOLDER}.",
             ) from error
 
     @property
@@ -112,7 +112,7 @@ class Journal:
         Raises:
             HostError: The contents or the journal can't be written; nothing was changed.
         """
-        files.make_folders(self.root.path(_ORIGINALS), 0o700)
+        files.make_folders(self.root.path(ORIGINALS), 0o700)
         for step, change in changes:
             target = self.root.target(change.path)
             self._note_folders(self.root.host_path(folder) for folder in files.missing_folders(target.parent))
@@ -145,7 +145,7 @@ class Journal:
         Raises:
             HostError: The content can't be written; nothing was changed.
         """
-        files.make_folders(self.root.path(_ORIGINALS), 0o700)
+        files.make_folders(self.root.path(ORIGINALS), 0o700)
         self.originals[original.path] = Original(
             original.path,
             original.step,
@@ -160,7 +160,7 @@ class Journal:
         Raises:
             HostError: The content can't be written; nothing was changed.
         """
-        files.make_folders(self.root.path(_ORIGINALS), 0o700)
+        files.make_folders(self.root.path(ORIGINALS), 0o700)
         self.originals[original.path] = replace(original, written=(self._store(content),))
 
     def forget(self, originals: Iterable[Original]) -> None:
@@ -212,6 +212,14 @@ class Journal:
         """
         return None if original.sha256 is None else self._stored(original, original.sha256)
 
+    def has_content_of(self, original: Original) -> bool:
+        """Whether `content_of` tells what was there."""
+        try:
+            self.content_of(original)
+        except HostError:
+            return False
+        return True
+
     def written_to(self, original: Original) -> bytes | None:
         """What this agent wrote last, None where the journal does not tell.
 
@@ -257,14 +265,14 @@ class Journal:
     def _store(self, content: bytes) -> str:
         sha256 = hashlib.sha256(content).hexdigest()
         # Private to root, whatever the file's mode: it may hold a registry's password.
-        files.replace(self.root.path(f"{_ORIGINALS}/{sha256}"), content, Owner(PRIVATE, os.geteuid(), os.getegid()))
+        files.replace(self.root.path(f"{ORIGINALS}/{sha256}"), content, Owner(PRIVATE, os.geteuid(), os.getegid()))
         return sha256
 
     def _stored(self, original: Original, sha256: str) -> bytes:
-        content = self.root.read_bytes(f"{_ORIGINALS}/{sha256}")
+        content = self.root.read_bytes(f"{ORIGINALS}/{sha256}")
         if content is None or _sha256(content) != sha256:
             raise HostError(
-                f"What is kept of {original.path} in {_ORIGINALS} is missing or damaged.",
+                f"What is kept of {original.path} in {ORIGINALS} is missing or damaged.",
                 f"Put {original.path} right by hand, then remove {FOLDER}.",
             )
         return content

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from agents.host.change import files, ownership
 from agents.host.change.configure import say, write
-from agents.host.change.journal import Journal
+from agents.host.change.journal import FOLDER, ORIGINALS, Journal
 from agents.host.change.lock import only_run
 from agents.host.change.plan import Step
+from agents.host.errors import HostError
 from agents.host.steps import containerd as step_containerd
 from agents.host.steps import docker as step_docker
 from agents.host.steps import service
@@ -49,7 +50,8 @@ def restore(tools: Tools, restored: Restored, *, stack: str | None = None) -> No
     nothing is put back.
 
     Raises:
-        HostError: A file can't be put back, or a runtime does not come up; running it again goes on from there.
+        HostError: A file can't be put back, or a runtime does not come up; running it again goes on from there. Or what
+            the journal keeps of a file is damaged; everything else is back then.
     """
     # There is nothing to guard, so that a host that was never changed stays untouched, even by a lock.
     if Journal.load(tools.root).is_absent:
@@ -63,8 +65,11 @@ def restore(tools: Tools, restored: Restored, *, stack: str | None = None) -> No
             restored.left_to = journal.stack
             say(f"stack {journal.stack} has configured this host since, so it is left as it is")
             return
+        damaged = [original.path for original in journal.originals.values() if not journal.has_content_of(original)]
         planned = [
-            (original, ownership.taken_back(tools.root, journal, original)) for original in journal.originals.values()
+            (original, ownership.taken_back(tools.root, journal, original))
+            for original in journal.originals.values()
+            if original.path not in damaged
         ]
         touched = {original.step for original, taken in planned if taken.edits(original)}
         # Before the first file changes, so that a kill does not lose the restart.
@@ -79,7 +84,18 @@ def restore(tools: Tools, restored: Restored, *, stack: str | None = None) -> No
                 service.by_name(tools, name).bring_up(tools, _RESTART_SECONDS)
                 restored.restarted.append(name)
             journal.restarted(name)
+        if damaged:
+            journal.forget([original for original, _ in planned])
+            raise _without(damaged)
         journal.close()
+
+
+def _without(damaged: list[str]) -> HostError:
+    paths = ", ".join(damaged)
+    return HostError(
+        f"What is kept of {paths} in {ORIGINALS} is missing or damaged. Everything else was taken back.",
+        f"Put {paths} right by hand, then remove {FOLDER}.",
+    )
 
 
 def _put_back(tools: Tools, original: Original, taken: TakenBack, restored: Restored) -> None:

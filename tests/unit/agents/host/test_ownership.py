@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.host.change import configure, ownership
+from agents.host.change import configure, ownership, restore
 from agents.host.change.journal import FOLDER, Journal
 from agents.host.change.plan import change
 from agents.host.commands import Deadline, Tools
+from agents.host.errors import HostError
 from agents.host.look.runtime import NVIDIA_FILE
 from agents.host.root import Root
 from agents.host.steps import cdi as step_cdi
@@ -280,3 +281,21 @@ def test_what_somebody_removed_stays_removed(host: Host) -> None:
     (note,) = host.take_back().values()
     assert not host.root.exists(_DOCKER)
     assert note == f"{_DOCKER} was removed by somebody else: left so"
+
+
+def test_of_a_lost_original_alone_is_said_that_it_is_lost_and_everything_else_is_taken_back(host: Host) -> None:
+    """Whoever follows the remedy removes the journal: nothing of the agent's may be left by then but what it names."""
+    host.configured(_MAIN, "version = 2\n", f"version = 2\n{_IMPORT}")
+    host.configured(_DOCKER, '{"debug": true}', _docker(runtimes={"nvidia": _RUNTIME}))
+    host.configured(_NVIDIA, None, _OURS_NVIDIA)
+    kept = Journal.load(host.root).originals[_DOCKER].sha256
+    host.root.path(f"{FOLDER}/originals/{kept}").unlink()
+    host.root.path("/run").mkdir()
+    for _ in range(2):
+        with pytest.raises(HostError) as caught:
+            restore.restore(Tools(host.root, Deadline(60)), restore.Restored())
+        assert f"What is kept of {_DOCKER} in" in caught.value.message
+        assert caught.value.remedy == f"Put {_DOCKER} right by hand, then remove {FOLDER}."
+        assert host.read(_DOCKER) == _docker(runtimes={"nvidia": _RUNTIME})
+        assert host.read(_MAIN) == "version = 2\n"
+        assert host.read(_NVIDIA) is None
