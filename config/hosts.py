@@ -24,7 +24,10 @@ _SECRET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
 _NUMBERS_ALONE = re.compile(r"([0-9]+|0[xX][0-9a-fA-F]*)(\.([0-9]+|0[xX][0-9a-fA-F]*))*")
 _ZONE = re.compile(r"[A-Za-z0-9._-]+")
-_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+# With the domain of a directory, as sssd and winbind spell it: `jane@corp.example.com`, `CORP\jane`.
+_USER = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9.-]{0,63}\\)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(@[A-Za-z0-9][A-Za-z0-9.-]{0,252})?"
+)
 _HOST_KEY = re.compile(
     r"(?P<kind>ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) (?P<key>[A-Za-z0-9+/]{40,1400}={0,2})"
     r"( [\x20-\x7e]{1,100})?"
@@ -70,7 +73,11 @@ def _machine(address: str) -> str:
 
 def _user(value: str) -> str:
     if not _USER.fullmatch(value):
-        raise PydanticCustomError("host_user", "not a login name: letters, digits, '.', '_' and '-'")
+        raise PydanticCustomError(
+            "host_user",
+            "not a login name: letters, digits, '.', '_' and '-', with the domain of a directory where it has one "
+            "('jane@corp.example.com', 'CORP\\jane')",
+        )
     return value
 
 
@@ -158,6 +165,16 @@ class SshEndpoint(Settings):
     """Name of the secret that holds the private key's password, if it has one."""
     password_secret: SecretName | None = None
     """Name of the secret that holds the account's password, instead of a private key."""
+
+    @model_validator(mode="after")
+    def _the_user_alone(self) -> Self:
+        if self.user.endswith(f"@{self.address}"):
+            raise PydanticCustomError(
+                "host_user",
+                "user '{user}' repeats the address: write the login name alone",
+                {"user": self.user},
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_way_to_log_in(self) -> Self:

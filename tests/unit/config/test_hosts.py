@@ -73,6 +73,8 @@ def test_what_a_connection_needs_is_required(key: str) -> None:
         *[("address", other, "not an address of one machine") for other in ("::", "ff02::1", "fe80::1%$(x)")],
         ("user", "ubuntu; reboot", "not a login name"),
         ("user", "-l", "not a login name"),
+        ("user", "-x\\jane", "not a login name"),
+        ("user", "jane@$(reboot)", "not a login name"),
         ("port", 0, "greater than or equal to 1"),
         ("port", 65536, "less than or equal to 65535"),
         ("host_key", "AAAAC3NzaC1lZDI1NTE5AAAAIBlFmcklCxzuuKgauv", "not a host's public key"),
@@ -86,6 +88,18 @@ def test_what_a_connection_needs_is_required(key: str) -> None:
 )
 def test_a_value_that_is_no_part_of_a_connection_is_refused(key: str, value: object, says: str) -> None:
     assert_refused(changed(jetson_with_host(), f"{_SSH}.{key}", value), f"{_SSH}.{key}", says, found=value)
+
+
+@pytest.mark.parametrize("user", ["jane@corp.example.com", "CORP\\jane", "_ops", "1001"])
+def test_the_login_of_a_directory_is_taken(user: str) -> None:
+    ssh = parse(changed(jetson_with_host(), f"{_SSH}.user", user)).hosts["jetson-1"].ssh
+    assert ssh is not None
+    assert ssh.user == user
+
+
+def test_a_user_with_the_address_behind_is_not_taken_for_a_login_of_a_directory() -> None:
+    settings = changed(jetson_with_host(), f"{_SSH}.user", "ubuntu@192.0.2.21")
+    assert_refused(changed(settings, f"{_SSH}.address", "192.0.2.21"), _SSH, "repeats the address")
 
 
 @pytest.mark.parametrize("key", [HOST_KEY, f"{HOST_KEY} root@jetson-1", _ECDSA_KEY])
