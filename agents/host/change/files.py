@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -134,7 +135,10 @@ def _sync(folder: Path) -> None:
 
 
 def _failed(path: Path, error: OSError) -> HostError:
-    return HostError(
-        f"{path} can't be changed: {error.strerror}. It is what it was.",
-        "See that the disk has room and the file system is writable, run as root, then run again.",
-    )
+    remedy = "See that the disk has room and the file system is writable, run as root, then run again."
+    if error.errno == errno.EPERM and os.geteuid() == 0:
+        remedy = (
+            f"Look whether it is immutable: `lsattr -d {path.parent} {path}` shows an `i` then. Ask who set it, take "
+            "it away with `chattr -i`, then run again."
+        )
+    return HostError(f"{path} can't be changed: {error.strerror}. It is what it was.", remedy)

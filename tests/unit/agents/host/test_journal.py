@@ -1,5 +1,6 @@
 """Originals: kept before the first change, given back byte for byte, and files that are old or new, never half."""
 
+import errno
 import json
 import os
 import stat
@@ -201,6 +202,23 @@ def test_a_full_disk_leaves_the_old_file_and_no_temporary_one(root: Root) -> Non
     assert "File too large" in done.stdout
     assert "It is what it was" in done.stdout
     assert root.path("/etc/kept").read_bytes() == b"\x00original\n"
+    assert [path.name for path in root.path("/etc").iterdir()] == ["kept"]
+
+
+def test_what_root_itself_may_not_replace_is_looked_at_for_immutability(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `chattr +i` has it; "run as root" helps nobody who is."""
+
+    def refused(_self: Path, _target: Path) -> Path:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Path, "replace", refused)
+    for user, told in ((0, "`lsattr -d"), (1000, "run as root")):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        with pytest.raises(HostError, match="Operation not permitted") as caught:
+            files.replace(root.path("/etc/kept"), b"new", _OWNER)
+        assert told in caught.value.remedy
     assert [path.name for path in root.path("/etc").iterdir()] == ["kept"]
 
 
