@@ -326,10 +326,13 @@ def test_containerd_1_repeats_a_registrys_password_for_root_alone(
     imported = 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]'
     host.write(_MAIN, MAIN_V2.replace("version = 2", imported), 0o644)
     registry = '[plugins."io.containerd.grpc.v1.cri".registry.configs."r.example.com".auth]\n  password = "hunter2"\n'
-    host.write("/etc/containerd/conf.d/50-site.toml", MAIN_V2 + registry, 0o600)
+    header = '[plugins."io.containerd.grpc.v1.cri".registry.headers]\n  X-JFrog-Art-Api = ["AKCp8hunter2"]\n'
+    host.write("/etc/containerd/conf.d/50-site.toml", MAIN_V2 + registry + header, 0o600)
     run = host.run("configure", desired=_BY_HOST)
     assert run.code == 0, run.errors
-    assert "hunter2" in host.read(_NVIDIA)
+    assert {'password = "hunter2"', 'X-JFrog-Art-Api = ["AKCp8hunter2"]'} <= set(
+        map(str.strip, host.read(_NVIDIA).splitlines())
+    )
     assert host.path(_NVIDIA).stat().st_mode & 0o777 == 0o600
     assert "hunter2" not in run.errors + json.dumps(run.answer)
     # As an earlier version of the agent left it.
@@ -342,6 +345,21 @@ def test_containerd_1_repeats_a_registrys_password_for_root_alone(
     assert (again.code, again.answer["restarted"]) == (0, []), again.errors
     assert host.path(_NVIDIA).stat().st_mode & 0o777 == 0o600
     assert host.run("check", desired=_BY_HOST).code == 0
+    restored = host.run("restore")
+    assert (restored.code, host.path(_NVIDIA).exists()) == (0, False)
+    assert "hunter2" not in restored.errors + json.dumps(restored.answer)
+
+
+@pytest.mark.parametrize("password", ["771771771", '["771771771"]', '{ a = "771771771" }'])
+def test_a_password_of_the_wrong_type_is_not_told_by_containerds_refusal(
+    containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path, password: str
+) -> None:
+    host = _host(tmp_path, programs, serve, containerd)
+    registry = f'[plugins."{CRI_V2}".registry.configs."r.example.com".auth]\n  password = {password}\n'
+    host.write(_MAIN, MAIN_V2 + registry)
+    for run in (host.run("check", desired=_BY_HOST), host.run("examine")):
+        assert "exited with 1" in json.dumps(run.answer)
+        assert "771771771" not in run.errors + json.dumps(run.answer)
 
 
 def test_containerd_1_gives_back_somebodys_drop_in_with_its_mode(

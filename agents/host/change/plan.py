@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 _SECRET_KEY = re.compile(
     r"""(?i)((?<![\w.-])[\w.-]*(?:passw|auth|token|secret|credential|(?:api|private)[_-]?key)[\w.-]*["']?\s*[=:]\s*).+$"""
 )
+_NO_VALUE = re.compile(r"(---|\+\+\+|@@) .*|.\s*(\[\[?[^\]]*\]\]?|[][{},]*)\s*")
+_KEY = re.compile(r"""(.\s*[\w.*/"'-]+\s*[=:]\s*)\S.*""")
+"""Lines of a diff: a table, a bracket or the like, and a key with its value."""
 _URL_LOGIN = re.compile(r"(://)[^/\s\"']+@")
 _READABLE = 0o644
+_OTHERS = 0o077
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class Change:
     before: bytes | None
     after: bytes | None
     owner: Owner
+    hidden: bool = False
+    """Whether it is for its owner alone, so that of its lines only the keys are shown."""
 
     @property
     def diff(self) -> str:
@@ -44,7 +50,7 @@ class Change:
             "/dev/null" if self.after is None else self.path,
             lineterm="",
         )
-        return "\n".join(_masked(line) for line in lines)
+        return "\n".join((_keys_alone if self.hidden else _masked)(line) for line in lines)
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ def private_change(root: Root, path: str, after: bytes) -> tuple[Change, ...]:
     before, owner = root.read_bytes(path), Owner(files.PRIVATE, os.geteuid(), os.getegid())
     if before == after and files.owner_of(root.target(path)) == owner:
         return ()
-    return (Change(path, before, after, owner),)
+    return (Change(path, before, after, owner, hidden=True),)
 
 
 def change_of(
@@ -107,7 +113,8 @@ def change_of(
     if before == after:
         return ()
     owner = files.owner_of(root.target(path)) or (files.owner_of(root.target(like)) if like else None)
-    return (Change(path, before, after, owner or Owner(_READABLE, os.geteuid(), os.getegid())),)
+    owner = owner or Owner(_READABLE, os.geteuid(), os.getegid())
+    return (Change(path, before, after, owner, hidden=not owner.mode & _OTHERS),)
 
 
 def _lines(content: bytes | None) -> list[str]:
@@ -116,3 +123,10 @@ def _lines(content: bytes | None) -> list[str]:
 
 def _masked(line: str) -> str:
     return _URL_LOGIN.sub(r"\1***@", _SECRET_KEY.sub(r"\1***", line))
+
+
+def _keys_alone(line: str) -> str:
+    if _NO_VALUE.fullmatch(line):
+        return line
+    key = _KEY.fullmatch(line)
+    return f"{key.group(1) if key else line[:1]}***"

@@ -6,7 +6,8 @@ files of another version than the main one may be ignored), so nothing is assume
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agents.host.errors import HostError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 CRI_V2 = "io.containerd.grpc.v1.cri"
 CRI_V3 = "io.containerd.cri.v1.runtime"
 _SHOWN = 5
+_CONVERTED = re.compile(r"(Can't convert ).*(\([^()]*\) to )", re.DOTALL)
+"""containerd 1.x tells a value that is of another type than it takes: perhaps a password in digits."""
 
 
 @dataclass(frozen=True)
@@ -183,10 +186,14 @@ def merged(tools: Tools, layout: Layout, staging: Path, candidate: Files) -> Eff
     config = staging / "config.toml"
     # An explicit empty list: newer versions print a default import folder that they do not load.
     config.write_bytes(imports.bytes_of(staged.moved(candidate.main, layout.config)))
-    finished = tools.check(
-        [program, "--config", str(config), "config", "dump"],
-        f"`containerd --config {layout.effective} config dump` says what is wrong with the files; nothing was changed.",
-    )
+    finished = tools.run([program, "--config", str(config), "config", "dump"])
+    if finished.code:
+        trouble = replace(finished, errors=_CONVERTED.sub(r"\1a value \2", finished.errors)).trouble
+        raise HostError(
+            f"`{' '.join(finished.command)}` exited with {finished.code}: {trouble}",
+            f"`containerd --config {layout.effective} config dump` says what is wrong with the files; nothing was "
+            "changed.",
+        )
     return Effective(finished.output, flatten(finished.output))
 
 

@@ -15,7 +15,7 @@ import pytest
 from agents.host.change import files
 from agents.host.change.files import Owner
 from agents.host.change.journal import FOLDER, Journal
-from agents.host.change.plan import Change, change
+from agents.host.change.plan import Change, change, private_change
 from agents.host.change.restore import Restored, restore
 from agents.host.commands import Deadline, Tools
 from agents.host.errors import HostError
@@ -239,6 +239,24 @@ def test_a_diff_masks_what_looks_secret() -> None:
     assert "+keep = 2" in diff
     assert "hunter" not in diff
     assert "proxy" in diff
+
+
+def test_of_a_file_for_its_owner_alone_a_diff_shows_the_keys(root: Root) -> None:
+    """A registry's header may have any name: `X-JFrog-Art-Api` holds Artifactory's key."""
+    text = (
+        'version = 2\n\n[plugins."cri".registry.headers]\n  X-JFrog-Art-Api = ["AKCp8hunter2"]\n'
+        '  more = [\n    "hunter2",\n  ]\n# hunter2\n{"debug": "hunter2"}\n'
+    )
+    root.path("/etc/kept").chmod(0o600)
+    for planned in (
+        *change(root, "/etc/kept", text.encode()),
+        *private_change(root, "/etc/new", text.encode()),
+        Change("/etc/kept", text.encode(), None, Owner(0o600, 0, 0), hidden=True),
+    ):
+        assert "hunter2" not in planned.diff
+        assert "version = ***" in planned.diff
+        assert '[plugins."cri".registry.headers]' in planned.diff
+        assert "X-JFrog-Art-Api = ***" in planned.diff
 
 
 def test_a_diff_masks_what_looks_secret_within_a_line_too() -> None:
