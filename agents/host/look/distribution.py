@@ -89,6 +89,15 @@ _ENDPOINTS = (
     ("/var/lib/kubelet/config.yaml", re.compile(r"""^containerRuntimeEndpoint:[ \t]*["']?([^"'\s#]+)""", re.MULTILINE)),
 )
 """Where kubeadm says whom the kubelet asks for containers; an argument wins."""
+_ARGUMENT = re.compile(r"""(?<!\S)["']?--(docker|container-runtime-endpoint)(?=["'\s]|$|=(?!false\b))""")
+_SETTING = re.compile(
+    r"""^(docker(?=:[ \t]*["']?true\b)|container-runtime-endpoint(?=:[ \t]*["']?[^"'\s]))""", re.MULTILINE
+)
+"""What takes k3s' and RKE2's own containerd away: in the unit, and in their file."""
+_OTHER_RUNTIME = (
+    "Take the host out of `hosts`, and configure that runtime as the NVIDIA Container Toolkit's guide says; nothing "
+    "was changed."
+)
 _SNAP_BASE = "/var/snap/k8s/common/lock/.containerd-base-dir"
 
 
@@ -116,7 +125,7 @@ def chosen(root: Root, distribution: str) -> Layout:
                 f"The Kubernetes distribution can't be told: there are signs of {listing}.",
                 "Install Kubernetes first, or name the distribution in the stack's settings.",
             )
-        return layout(root, names[0])
+        distribution = names[0]
     # kubeadm's files may lie beside another distribution's; a node to be joined has none yet.
     if distribution != "kubeadm" and distribution not in names:
         listing = " and ".join(names) if names else "no distribution"
@@ -127,24 +136,43 @@ def chosen(root: Root, distribution: str) -> Layout:
     found = layout(root, distribution)
     if distribution == "kubeadm":
         _refuse_other_runtime(root, found, names)
+    if found.mechanism is Mechanism.OWN:
+        _refuse_runtime_of_an_option(root, found)
     return found
 
 
 def _refuse_other_runtime(root: Root, system: Layout, names: list[str]) -> None:
     """Refuse a node whose containers are not the system's containerd's: one may be there for Docker alone."""
-    remedy = (
-        "Take the host out of `hosts`, and configure that runtime as the NVIDIA Container Toolkit's guide says; "
-        "nothing was changed."
-    )
     if root.exists(_K0S) and not names:
-        raise HostError(f"{_K0S} exists: k0s runs containers with a containerd of its own, not the system's.", remedy)
+        raise HostError(
+            f"{_K0S} exists: k0s runs containers with a containerd of its own, not the system's.", _OTHER_RUNTIME
+        )
     said = [(path, match.group(1)) for path, found in _ENDPOINTS if (match := found.search(root.read_text(path) or ""))]
     for path, endpoint in said[:1]:
         socket = re.sub(r"^/var/run/", "/run/", endpoint[len("unix://") :] if "://" in endpoint else endpoint)
         if socket != system.socket:
             raise HostError(
                 f"The kubelet runs containers by {endpoint}, as {path} says, not by containerd at {system.socket}.",
-                remedy,
+                _OTHER_RUNTIME,
+            )
+
+
+def _refuse_runtime_of_an_option(root: Root, own: Layout) -> None:
+    """Refuse a k3s or RKE2 that was told to leave its own containerd alone."""
+    places = (
+        *(
+            (f"{folder}/{own.unit}.service", _ARGUMENT)
+            for folder in ("/etc/systemd/system", "/usr/local/lib/systemd/system")
+        ),
+        (f"/etc/rancher/{own.name}/config.yaml", _SETTING),
+        *((path, _SETTING) for path in root.glob(f"/etc/rancher/{own.name}/config.yaml.d/*.yaml")),
+    )
+    for path, option in places:
+        match = option.search(root.read_text(path) or "")
+        if match:
+            raise HostError(
+                f"{path} has the option {match.group(1)}, so {own.name} runs containers without its own containerd.",
+                f"Take the option away and restart {own.unit}, which then pulls all images again. Or: {_OTHER_RUNTIME}",
             )
 
 

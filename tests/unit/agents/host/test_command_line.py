@@ -156,6 +156,34 @@ def test_however_the_kubelet_names_the_systems_containerd_it_is_the_one(tmp_path
     assert error["message"] == "The containerd of kubeadm is not found in PATH.", "the kubelet is no reason to refuse"
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "refused"),
+    [
+        ("/etc/systemd/system/k3s.service", "ExecStart=/usr/local/bin/k3s \\\n    server \\\n\t'--docker' \\\n", True),
+        ("/etc/systemd/system/k3s.service", "ExecStart=/usr/local/bin/k3s server --docker\n", True),
+        (
+            "/etc/systemd/system/k3s.service",
+            "ExecStart=/k3s server --container-runtime-endpoint=/run/crio.sock\n",
+            True,
+        ),
+        ("/etc/systemd/system/k3s.service", "ExecStart=/k3s server --docker=false --node-label=a=--docker\n", False),
+        ("/etc/rancher/k3s/config.yaml", "tls-san: [a]\ndocker: true\n", True),
+        ("/etc/rancher/k3s/config.yaml.d/docker.yaml", 'container-runtime-endpoint: "unix:///run/crio.sock"\n', True),
+        ("/etc/rancher/k3s/config.yaml", 'docker: false\n# docker: true\ncontainer-runtime-endpoint: ""\n', False),
+    ],
+)
+def test_a_k3s_that_was_told_to_use_docker_is_not_restarted_for_a_runtime(
+    k3s: HostRoot, path: str, text: str, *, refused: bool
+) -> None:
+    """Guides for Jetsons say `--docker`: k3s would be restarted at each run, and waited for in vain."""
+    k3s.write(path, text)
+    run = k3s.run("check", desired=desired(Board.JETPACK_6))
+    assert run.code == (1 if refused else 3), run.errors
+    if refused:
+        assert f"{path} has the option" in run.answer["error"]["message"]
+        assert "Take the option away and restart k3s" in run.answer["error"]["remedy"]
+
+
 @pytest.mark.parametrize("names", [["config.toml.tmpl"], ["config.toml.tmpl", "config-v3.toml.tmpl"]])
 def test_a_template_that_leaves_out_the_runtimes_is_named_and_k3s_is_not_restarted(
     k3s: HostRoot, serve: Serve, names: list[str]
