@@ -134,7 +134,7 @@ class GvirtusSettings(Settings):
     backends: Annotated[dict[BackendName, GvirtusBackend], Field(min_length=1)]
     """The backends by name; pods ask for one by this name."""
     default_backend: str | None = None
-    """What pods get that name no backend; where there is one backend alone, it is the default."""
+    """The backend of pods that name none. If there is only one backend, it is the default."""
     client_namespace_labels: Annotated[Labels, Field(examples=[{"example.com/team": "robots"}])] = {}
     """Namespaces whose labelled pods reach the backends; empty means any namespace."""
     pull_secrets: PullSecrets = ()

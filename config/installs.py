@@ -5,11 +5,11 @@ from enum import StrEnum, unique
 
 @unique
 class Installs(StrEnum):
-    """How much of a cluster is this stack's.
+    """What this stack installs.
 
-    `everything`: the hosts, if there are any, and what the cluster gets. `hosts`: only the machines under `hosts` are
-    prepared, and no cluster is asked: with SSH keys that nobody else needs, or for hundreds of machines, in several
-    stacks (docs/hosts.md#hosts-in-stacks-of-their-own). Other sections install nothing then.
+    `everything`: it prepares the hosts, if there are any, and installs what the cluster gets. `hosts`: it only prepares
+    the machines under `hosts`, and asks no cluster; other sections install nothing then. For SSH keys that nobody else
+    needs, or for hundreds of machines, in several stacks (docs/hosts.md#hosts-in-stacks-of-their-own).
     """
 
     EVERYTHING = "everything"

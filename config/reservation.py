@@ -41,7 +41,7 @@ class Privilege(StrEnum):
     `none` gets variables and a runtime class: the container toolkit injects libraries and devices. `devices` also reads
     the folder of the driver's libraries, and still gets its devices from the toolkit: a hostPath of /dev adds no
     device rule to a container that is not privileged. `privileged` needs nothing of the toolkit, and is the only rung
-    that was seen on a board.
+    that was seen to work on a Jetson, set up without this program.
     """
 
     PRIVILEGED = "privileged"

@@ -261,7 +261,8 @@ def test_the_defaults_are_the_reviewed_ones(golden: Golden) -> None:
 def test_what_the_comment_says_that_the_shipped_memory_serves_is_kais_arithmetic() -> None:
     text = (ROOT / "Pulumi.jetson.yaml").read_text(encoding="utf-8")
     said = re.findall(
-        r"# Shared in steps of 100: of (\d+) MiB (\d+), so four pods of (\d+) run, of (\d+) but three", text
+        r"# Shared in steps of 100: of (\d+) MiB KAI shares (\d+), so four pods of (\d+) run, but only three of (\d+)",
+        text,
     )
     for label, shared, four, three in said:
         assert shared_mib(int(label)) == int(shared)

@@ -320,6 +320,12 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy(_TEAMS, "test_pulumi_new_makes_the_same", but="the folder in place of its address"),
         ),
         (
+            "rm -rf Pulumi.*.yaml bases fleet.yaml",
+            RunBy(
+                "unit/operations/init/test_init.py", "test_a_checkout_works_on_the_stacks_of_a_repository_of_ones_own"
+            ),
+        ),
+        (
             "pulumi login 's3://kai-anywhere-state?region=eu-central-1' --non-interactive",
             RunBy(
                 _S3,

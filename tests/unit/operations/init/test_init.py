@@ -19,6 +19,7 @@ from operations.exit_status import ExitStatus
 from operations.init.choices import Way, checked
 from operations.init.files import SLUG, TEMPLATES, contents, of_version
 from operations.stack_file import read_settings
+from operations.target import own_project
 from operations.version import commit, project_version
 from policy.own_exceptions import parse
 from testbed.stacks import ROOT, Json
@@ -68,7 +69,7 @@ def test_the_repository_holds_only_what_is_the_teams(tmp_path: Path, way: str, o
     assert files.keys() == {*SHARED, "Pulumi.yaml", "README.md", *own}
     assert all(name in done.output for name in files)
     assert "pulumi stack init prod" in done.output
-    assert len(files["README.md"].splitlines()) in range(8, 13)
+    assert len(files["README.md"].splitlines()) in range(8, 15)
     text = "\n".join(files.values())
     assert not re.search(rf"(?<!my-){SLUG}", text), "nothing of the placeholder stays"
     assert "my-my-example" not in text
@@ -91,6 +92,25 @@ def test_the_command_of_the_guide_writes_what_the_guide_lists(tmp_path: Path) ->
         (ROOT / "docs" / "teams.md").read_text(encoding="utf-8").partition("| File | Holds |")[2].partition("\n\n")[0]
     )
     assert files - {"README.md", ".gitignore"} == set(re.findall(r"(?m)^\| `([^`]+)` \|", section))
+
+
+def test_a_checkout_works_on_the_stacks_of_a_repository_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout, theirs = tmp_path / "kai-anywhere", tmp_path / "clusters"
+    for file in ("Pulumi.yaml", "Pulumi.jetson.yaml", "fleet.yaml", "bases/jetson.yaml"):
+        (checkout / file).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / file).write_text("an example", encoding="utf-8")
+    assert _init(theirs).exit_code == 0
+    shell(command("teams.md", "rm -rf Pulumi.*.yaml bases fleet.yaml"), checkout)
+    assert {name for name in _files(checkout) if not name.startswith(".project/")} == {
+        "Pulumi.yaml",
+        "Pulumi.prod.yaml",
+        "policy-exceptions.yaml",
+    }
+    monkeypatch.setattr("operations.target.ROOT", checkout)
+    assert own_project() == theirs
+    assert read_settings(checkout / "Pulumi.prod.yaml") == read_settings(theirs / "Pulumi.prod.yaml")
 
 
 @pytest.mark.parametrize("distribution", [distribution.value for distribution in Distribution])
