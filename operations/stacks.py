@@ -31,7 +31,7 @@ _GIT_SECONDS = 120
 def stacks(
     *,
     folder: Annotated[Path, typer.Option(help="The folder with the files Pulumi.<stack>.yaml.")] = Path(),
-    base: Annotated[str, typer.Option(help="A commit: only the stacks that the changes since then may concern.")] = "",
+    base: Annotated[str, typer.Option(help="A commit: only stacks that the changes since then may concern.")] = "",
     hosts_alone: Annotated[
         bool, typer.Option("--hosts-alone", help="Only those that prepare hosts alone, and need no kubeconfig.")
     ] = False,

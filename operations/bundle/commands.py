@@ -70,7 +70,7 @@ def bundle(
         bool, typer.Option("--hosts", help="Ask the stack's hosts too, over SSH, as doctor does. Needs its passphrase.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="The archive; kai-anywhere-bundle-<time>.tar.gz in this folder without it.")
+        Path | None, typer.Option(help="The archive; by default kai-anywhere-bundle-<time>.tar.gz in this folder.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what is in it as JSON; its schema is docs/bundle.schema.json.")

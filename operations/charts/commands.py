@@ -40,7 +40,7 @@ def images(
     chart: Annotated[
         list[Path] | None, typer.Option(help="A chart's folder or archive, in place of what the stack says.")
     ] = None,
-    lock: Annotated[Path | None, typer.Option(help="Where to write them; images.STACK.lock.json without it.")] = None,
+    lock: Annotated[Path | None, typer.Option(help="The lock file; by default images.STACK.lock.json.")] = None,
     ask: Annotated[bool, typer.Option("--digests/--no-digests", help="Ask the registries for digests.")] = True,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what the lock file holds; its schema is docs/images.schema.json.")

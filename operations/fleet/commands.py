@@ -111,7 +111,7 @@ def gate(
 
 @app.command(name="operator")
 def operator_command(
-    commit: Annotated[str, typer.Option(help="Of the repository: the version that the sites get.")],
+    commit: Annotated[str, typer.Option(help="The repository's commit that the sites get.")],
     folder: Folder = ROOT,
 ) -> None:
     """Print the objects with which the Pulumi Kubernetes Operator updates the sites, wave by wave."""
@@ -128,7 +128,7 @@ def operator_command(
 @app.command()
 def status(
     *,
-    site: Annotated[list[str] | None, typer.Argument(help="Some sites; every one of the folder without them.")] = None,
+    site: Annotated[list[str] | None, typer.Argument(help="Sites; by default every one of the folder.")] = None,
     folder: Folder = ROOT,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print it as JSON; its schema is docs/fleet.schema.json.")

@@ -66,14 +66,18 @@ def plan(  # noqa: PLR0913 - every option of the command
     gpu_memory_mib: Annotated[
         int | None,
         typer.Option(
-            help="The label nvidia.com/gpu.memory of equal nodes.", min=1, max=LEAST_BYTES - 1, rich_help_panel=_NODES
+            help="Memory of a GPU on equal nodes, as their label nvidia.com/gpu.memory has it.",
+            min=1,
+            max=LEAST_BYTES - 1,
+            rich_help_panel=_NODES,
         ),
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(help="GPUs of each node; 1.", min=1, max=_MOST_GPUS, rich_help_panel=_NODES)
+        int | None, typer.Option(help="GPUs of each node; by default 1.", min=1, max=_MOST_GPUS, rich_help_panel=_NODES)
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option(help="Equal nodes; 1.", min=1, max=_MOST_NODES, rich_help_panel=_NODES)
+        int | None,
+        typer.Option(help="How many equal nodes; by default 1.", min=1, max=_MOST_NODES, rich_help_panel=_NODES),
     ] = None,
     machine_memory_mib: Annotated[
         int | None,
@@ -95,27 +99,29 @@ def plan(  # noqa: PLR0913 - every option of the command
         str | None, typer.Option(help="With --live: the kubeconfig's context.", rich_help_panel=_NODES)
     ] = None,
     request_mib: Annotated[
-        int | None, typer.Option(help="gpu-memory of equal pods.", min=1, rich_help_panel=_PODS)
+        int | None, typer.Option(help="What each of equal pods asks for, as gpu-memory.", min=1, rich_help_panel=_PODS)
     ] = None,
     fraction: Annotated[
-        float | None, typer.Option(help="gpu-fraction of equal pods, above 0 and below 1.", rich_help_panel=_PODS)
+        float | None, typer.Option(help="The same as gpu-fraction, above 0 and below 1.", rich_help_panel=_PODS)
     ] = None,
     pods: Annotated[
-        int | None, typer.Option(help="Equal pods; 1.", min=1, max=_MOST_PODS, rich_help_panel=_PODS)
+        int | None,
+        typer.Option(help="How many equal pods; by default 1.", min=1, max=_MOST_PODS, rich_help_panel=_PODS),
     ] = None,
     devices: Annotated[
         int | None,
-        typer.Option(help="GPUs of each pod (gpu-fraction-num-devices); 1.", min=1, rich_help_panel=_PODS),
+        typer.Option(help="GPUs of each pod (gpu-fraction-num-devices); by default 1.", min=1, rich_help_panel=_PODS),
     ] = None,
     queue: Annotated[
-        str | None, typer.Option(help=f"Queue of equal pods; {DEFAULT_QUEUE}.", rich_help_panel=_PODS)
+        str | None, typer.Option(help=f"Queue of equal pods; by default {DEFAULT_QUEUE}.", rich_help_panel=_PODS)
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="Kubernetes manifests.", exists=True, dir_okay=False, rich_help_panel=_PODS),
+        typer.Option(help="Kubernetes manifests of the pods.", exists=True, dir_okay=False, rich_help_panel=_PODS),
     ] = None,
     placement: Annotated[
-        Strategy | None, typer.Option(help="How KAI fills GPUs and nodes; with --stack, the stack says it.")
+        Strategy | None,
+        typer.Option(help="How KAI fills GPUs and nodes; by default as the stack or the cluster says, else binpack."),
     ] = None,
     require_all: Annotated[
         bool, typer.Option("--require-all", help="Exit status 3 where a pod stays Pending.")

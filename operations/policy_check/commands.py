@@ -16,13 +16,13 @@ from operations.target import ROOT, open_target
 def policy(
     *,
     stack: Annotated[
-        list[str] | None, typer.Option("--stack", help="A stack; every stack of the checkout without it.")
+        list[str] | None, typer.Option("--stack", help="A stack, repeatable; by default every stack of the checkout.")
     ] = None,
     pack: Annotated[
         Path, typer.Option(help="The pack's executable.", show_default="policy/run of this checkout")
     ] = policy_check.PACK.executable,
     pack_config: Annotated[
-        Path | None, typer.Option(help="For --policy-pack-config; by default made of the stack's settings.")
+        Path | None, typer.Option(help="The pack's configuration; by default made from the stack's settings.")
     ] = None,
     on_simulator: SimulatorOnly = False,
 ) -> None:

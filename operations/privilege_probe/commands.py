@@ -22,11 +22,12 @@ def probe_privilege(  # noqa: PLR0913 - every option of the command
     group: Annotated[
         list[int] | None,
         typer.Option(
-            help="A group of the device files; by default those of reservation.supplemental_groups, else 44.", min=1
+            help="A group of device files, repeatable; by default those of reservation.supplemental_groups, else 44.",
+            min=1,
         ),
     ] = None,
     image: Annotated[
-        str | None, typer.Option(help="KAI's resource reservation, in place of what the stack says.")
+        str | None, typer.Option(help="The image of KAI's reservation pods, in place of what the stack says.")
     ] = None,
     hosts: Annotated[
         bool,

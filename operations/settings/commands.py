@@ -27,7 +27,7 @@ AsJson = Annotated[
 @app.command()
 def explain(
     *,
-    key: Annotated[str, typer.Argument(help="Such as kai.queues, or hosts.jetson-1.ssh.port.")],
+    key: Annotated[str, typer.Argument(help="The setting, such as kai.queues or hosts.jetson-1.ssh.port.")],
     as_json: AsJson = False,
 ) -> None:
     """Print what one setting is for, its type and its default; of a section, what it has."""
@@ -59,8 +59,8 @@ def show(
             callback=stack_name, help="The stack: its settings stand in Pulumi.<stack>.yaml, and in its base."
         ),
     ],
-    folder: Annotated[Path | None, typer.Option(help="The folder with the file; without it, this checkout.")] = None,
-    defaults: Annotated[bool, typer.Option("--defaults", help="Also what no file says.")] = False,
+    folder: Annotated[Path | None, typer.Option(help="The folder with the file; by default this checkout.")] = None,
+    defaults: Annotated[bool, typer.Option("--defaults", help="Also defaults that no file says.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print it as JSON; its schema is docs/settings-show.schema.json.")
     ] = False,

@@ -35,10 +35,10 @@ def status(  # noqa: PLR0913 - the options of a command
     as_json: Annotated[
         bool, typer.Option("--json", help="Print it as JSON; its schema is docs/status.schema.json.")
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look every few seconds, until Ctrl-C.")] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write it as one page of HTML.")] = None,
     serve: Annotated[bool, typer.Option("--serve", help="Serve that page on 127.0.0.1, always fresh.")] = False,
-    port: Annotated[int, typer.Option("--port", help="For --serve; a free one without it.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option("--port", help="For --serve; 0 takes a free one.", min=0, max=65535)] = 0,
 ) -> None:
     """Show which pod has which share of which GPU, what is free, and what is Pending and why. Changes nothing."""
     chosen = [name for name, given in (("--watch", watch), ("--html", html), ("--serve", serve)) if given]

@@ -62,7 +62,7 @@ def verify(  # noqa: PLR0913 - every option of the command
     *,
     stack: Stack = "jetson",
     context: Context = None,
-    node: Annotated[list[str] | None, typer.Option(help="Verify these nodes alone.")] = None,
+    node: Annotated[list[str] | None, typer.Option(help="Verify only this node; repeatable.")] = None,
     only: Only = None,
     skip: Skip = None,
     wait: Wait = 0,
@@ -73,7 +73,7 @@ def verify(  # noqa: PLR0913 - every option of the command
         typer.Option(help="An image that adds vectors on these nodes and prints 'Test PASSED', for Jetsons."),
     ] = None,
     workload: Annotated[
-        bool, typer.Option("--workload/--no-workload", help="Whether to start pods; without, nothing is changed.")
+        bool, typer.Option("--workload/--no-workload", help="Whether to start pods; without pods nothing is changed.")
     ] = True,
     evidence: Annotated[
         Path | None,
