@@ -121,7 +121,7 @@ def plan(  # noqa: PLR0913 - every option of the command
     ] = None,
     placement: Annotated[
         Strategy | None,
-        typer.Option(help="How KAI fills GPUs and nodes; by default as the stack or the cluster says, else binpack."),
+        typer.Option(help="How KAI fills GPUs and nodes; by default as the stack says, else binpack."),
     ] = None,
     require_all: Annotated[
         bool, typer.Option("--require-all", help="Exit status 3 where a pod stays Pending.")
