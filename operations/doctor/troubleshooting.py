@@ -24,9 +24,9 @@ _ABOUT = {
 _INTRODUCTION = f"""\
 # Troubleshooting
 
-`kai-anywhere doctor` looks for everything on this page, on hosts with `--hosts`, and changes nothing. It prints causes
-with what follows from them, evidence, and what to do. `kai-anywhere doctor pod NAME` says in one sentence why a pod
-does not run. This page is made of the same checks (`operations/doctor/checks`): do not edit it.
+`kai-anywhere doctor` looks for everything on this page, on hosts only with `--hosts`. It changes nothing. It prints
+each cause with what follows from it, the evidence, and what to do. `kai-anywhere doctor pod NAME` says in one sentence
+why a pod does not run. This page is made of the same checks (`operations/doctor/checks`): do not edit it.
 
 ```bash
 kai-anywhere doctor --stack jetson
@@ -36,10 +36,10 @@ kai-anywhere doctor --stack jetson
 | --- | --- |
 | `--stack` | Compare with what a stack says, too. Without it, the cluster alone is looked at. |
 | `--hosts` | Ask the stack's hosts, too, over SSH as `pulumi up` does. Nothing is written there. |
-| `--only`, `--skip` | Look at one category, or leave one out. |
+| `--only`, `--skip` | Look at one category (below), or leave one out. |
 | `--suppress` | Do not report a code. For one object, annotate it: `{SUPPRESS}`, with commas between codes. |
 | `--fail-on warning` | Exit status 3 for warnings too; without it they give 4. |
-| `--wait` | Look again until nothing fails, for so many seconds at most. |
+| `--wait SECONDS` | Look again until nothing fails, at most this long. |
 | `--json` | Everything, for programs: [the schema](doctor.schema.json). |
 
 With fewer rights than it needs, it looks at what you may read, and names the checks that it could not do. The
@@ -47,8 +47,8 @@ With fewer rights than it needs, it looks at what you may read, and names the ch
 namespace; with events, KAI's pod groups and bind requests there it says more. What only a host knows, such as the files
 of its container runtime, is looked at with `--hosts`: [how](hosts.md#a-look-at-hosts).
 
-`repair` and `rollback` change the cluster that `KUBECONFIG` or the stack's settings name. Where neither does, they work
-on the stack's simulator.
+`repair` and `rollback` change the cluster that `KUBECONFIG` or the stack's settings name; without either, the stack's
+simulator. A stack of a repository of your own needs [a checkout with its files](teams.md#the-commands-on-your-machine).
 """
 
 

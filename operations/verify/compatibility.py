@@ -15,9 +15,9 @@ FOLDER = Path(__file__).parents[2] / "docs" / "evidence"
 _INTRODUCTION = """\
 # Compatibility
 
-What was seen to work, and where. Each row is a file of [evidence](evidence/README.md) that
-`kai-anywhere verify --evidence` wrote, and this page is made of them (`make reference`): do not edit it. A row says
-what was verified on that day with those versions, and nothing of others.
+What was verified, and where. Each row is a file of [evidence](evidence/README.md) that
+`kai-anywhere verify --evidence` wrote. `make reference` makes this page of them: do not edit it. A row holds for that
+day and those versions only.
 
 """
 _SEND = """\
@@ -30,8 +30,8 @@ Run it on your board and look through the file. Then open an issue with it, or a
 kai-anywhere verify --evidence evidence.json --board "Jetson AGX Orin 64GB" --jetpack "6.2 (L4T 36.4.3)"
 ```
 
-The file has versions and outcomes, and no names of nodes, addresses or secrets. What failed or was skipped helps as
-much as what held.
+The file has versions and outcomes, and no names of nodes, addresses or secrets. Failed and skipped outcomes are
+useful too.
 """
 _SIMULATED = (
     "No board: the nodes of these runs are records, no container ran, and KAI and the GPU Operator may be emulated."

@@ -207,7 +207,7 @@ CHECKS = (
         _both,
         severity=Severity.WARNING,
         needs={Source.PODS},
-        symptom="The application uses the remote GPU, and the local share is taken for nothing.",
+        symptom="The application uses the remote GPU, and holds the local share without using it.",
         cause=f"The pod has an annotation of KAI's and the label `{ENABLED_LABEL}`.",
         remedy="Remove one of them from the workload.",
         source="this program: manifests/gvirtus/injection.py",

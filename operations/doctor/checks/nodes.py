@@ -301,7 +301,7 @@ CHECKS = (
         "The stack and the nodes do not fit together well",
         _of_stack(_stack_nodes, fatal=False),
         severity=Severity.WARNING,
-        symptom="A Jetson that the stack does not list, or lists for something that does not suit it.",
+        symptom="A Jetson is not in the stack, or the stack names it for something that it can't do.",
         cause="A node has joined since the stack was written, or a profile names it.",
         remedy="Correct the stack's settings.",
         source="this program's preflight",

@@ -213,7 +213,7 @@ CHECKS = (
         "A reservation pod does not say its GPU",
         _no_uuid,
         symptom="Pods with a fraction stay Pending; the reservation pod has no UUID.",
-        cause="The pod does not get so far, or can't write its annotation; its log and its events say why.",
+        cause="The pod ends or hangs before it knows its GPU, or can't write its annotation; log and events say why.",
         remedy="kubectl --namespace {namespace} logs {name}. KAI deletes the pod after 40 s: raise allocationTimeout "
         "in its Config to look longer.",
         source="KAI v0.17.0 cmd/resourcereservation/app/app.go",
