@@ -109,13 +109,20 @@ def _expected(value: str | None, element: str, expression: Mapping[str, Any]) ->
         case "In":
             return value in values
         case "InRegexp":
-            return value is not None and any(re.search(pattern, value) for pattern in values)
+            return value is not None and any(_found(pattern, value) for pattern in values)
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
         case operator:
             raise UnsupportedRuleError(f"it tests {element} with {operator}")
+
+
+def _found(pattern: str, value: str) -> bool:
+    try:
+        return re.search(pattern, value) is not None
+    except re.error as error:  # NFD's are Go's, which knows what Python does not, such as \pL
+        raise UnsupportedRuleError(f"{pattern!r} is no expression of Python's: {error}") from error
 
 
 def _qualified(name: str) -> str:

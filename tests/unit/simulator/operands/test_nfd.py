@@ -55,7 +55,14 @@ def test_nfd_takes_back_only_its_own_labels(
 
 
 @pytest.mark.parametrize(
-    "unsupported", [rule(feature="cpu.cpuid"), rule(op="Gt"), rule(labelsTemplate="x"), rule(extendedResources={})]
+    "unsupported",
+    [
+        rule(feature="cpu.cpuid"),
+        rule(op="Gt"),
+        rule(op="InRegexp", name=r"\pL+"),
+        rule(labelsTemplate="x"),
+        rule(extendedResources={}),
+    ],
 )
 def test_a_rule_that_is_not_understood_is_refused_aloud(unsupported: Object) -> None:
     world = World(nodes=(node(NodeKind.JETSON),), deployments=(MASTER,), node_feature_rules=(unsupported,))
