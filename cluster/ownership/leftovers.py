@@ -15,6 +15,8 @@ from manifests.ownership import BEFORE, FIELD_MANAGER, key, owner
 
 PROVIDER = "pulumi-resource-kubernetes"
 """The field manager of whatever Pulumi's provider installs with Helm (Helm takes its program's name)."""
+HELM_OF_PROVIDER = "pulumi-kubernetes"
+"""The field manager of the Secrets in which that Helm notes its revisions."""
 GROUPS = ("kai.scheduler", "nfd.k8s-sigs.io", "nvidia.com", "scheduling.run.ai")
 """API groups whose CustomResourceDefinitions the charts of KAI and of the GPU Operator bring."""
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -13,6 +13,7 @@ from cluster.access.client import Cluster
 from cluster.ownership.deployed_state import RELEASE, DeployedState
 from cluster.ownership.helm_hooks import Hook, hooks_of, left_by_hooks
 from cluster.ownership.leftovers import (
+    HELM_OF_PROVIDER,
     Definition,
     Leftover,
     OwnLabels,
@@ -114,10 +115,10 @@ class StackInCluster:
 
     @cached_property
     def releases(self) -> Releases:
-        """The stack's own releases: those of its state, those that a killed run had begun, and what is half done.
+        """The stack's own releases: those of its state, those that a killed run had begun, and what its state lost.
 
-        The last are those of its names that Helm never came to an end with, in a namespace that the stack made. A whole
-        one that the state does not know was installed by somebody else.
+        The last are those of its names, in a namespace that the stack made, that Helm never came to an end with or that
+        Pulumi's provider installed. Another whole one that the state does not know was installed by somebody else.
         """
         begun = {
             (str(operation.resource.inputs.get("namespace")), str(operation.resource.inputs.get("name")))
@@ -125,9 +126,9 @@ class StackInCluster:
             if operation.resource.type == RELEASE
         }
         earlier = self._earlier.releases if self._earlier else frozenset()
-        return frozenset(self.state.releases | begun | earlier | set(self._half_installed(begun)))
+        return frozenset(self.state.releases | begun | earlier | set(self._forgotten(begun)))
 
-    def _half_installed(self, begun: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    def _forgotten(self, begun: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         for release in every_object.releases(self.target.settings).values():
             place = (release.namespace, release.name)
             if place in self.state.releases or place in begun:
@@ -136,7 +137,8 @@ class StackInCluster:
             live = self.cluster.find_object(namespace)
             if live is None or not any(manager.startswith(owner(self.name)) for manager in live.managers):
                 continue
-            if all(revision.half_done for revision in self.cluster.helm_revisions(*place)):
+            revisions = self.cluster.helm_revisions(*place)
+            if all(revision.half_done for revision in revisions) or any(map(_by_provider, revisions)):
                 yield place
 
     def half_done(self) -> tuple[list[HalfDone], list[HelmRevision]]:
@@ -256,6 +258,10 @@ class _PlacedConfig(ObjectMetadata):
 
 def _version(revision: HelmRevision) -> int:
     return revision.version
+
+
+def _by_provider(revision: HelmRevision) -> bool:
+    return any(entry.manager == HELM_OF_PROVIDER for entry in revision.owners)
 
 
 def _reserves(pod: Pod) -> bool:

@@ -135,6 +135,7 @@ class HelmRevision(Answer):
     created: str = Field(default="", validation_alias=AliasPath("metadata", "creationTimestamp"))
     uid: str = Field(default="", validation_alias=AliasPath("metadata", "uid"))
     resource_version: str = Field(default="", validation_alias=AliasPath("metadata", "resourceVersion"))
+    owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
 
     @property
     def half_done(self) -> bool:

@@ -1,5 +1,6 @@
 """`kai-anywhere rollback` on the real engine and API server: killed runs are healed, and nothing of ours stays."""
 
+import json
 import shlex
 import shutil
 from collections.abc import Callable
@@ -230,4 +231,19 @@ def test_a_release_that_somebody_uninstalled_stops_no_rollback(
     rollback()
     assert stack.resources() == []
     # Of the test before, and never the stack's.
+    eventually(lambda: left_behind(api, before) == {"ClusterRole//somebodys"})
+
+
+def test_what_a_lost_state_forgot_goes_whole_helm_releases_too(
+    stack: Stack, api: httpx2.Client, before: set[str], rollback: Command
+) -> None:
+    stack.up()
+    backup = stack.folder / "lost.json"
+    backup.write_text(json.dumps({"version": 3, "deployment": {}}), encoding="utf-8")
+    stack.run("stack", "import", "--file", str(backup))
+    refused = stack.up(expect=None).output
+    assert "Helm release 'kai-scheduler' is installed in namespace 'kai-scheduler', but not known to this" in refused
+    uid = api.get("/api/v1/namespaces/kube-system").json()["metadata"]["uid"]
+    rollback("--cluster", uid)
+    # Of a test before, and never the stack's.
     eventually(lambda: left_behind(api, before) == {"ClusterRole//somebodys"})

@@ -224,6 +224,21 @@ class TestRemoval:
         assert world.deleted[1:] == ["/apis/kai.scheduler/v1/configs/kai-config", f"{ROLE}/kai-binder"]
         assert world.calls == ["refresh", "destroy"]
 
+    @pytest.mark.parametrize(("manager", "goes"), [("pulumi-kubernetes", True), ("helm", False)])
+    def test_a_whole_release_that_a_lost_state_forgot_goes_where_pulumi_installed_it_in_our_namespace(
+        self, world: World, manager: str, goes: bool
+    ) -> None:
+        world.put("/api/v1/namespaces/kai-scheduler", managedFields=owned("kai-scheduler-namespace"))
+        path = world.revision("kai-scheduler", 1, "deployed")
+        world.objects[path]["metadata"]["managedFields"] = [{"manager": manager}]
+        world.put(f"{ROLE}/kai-binder", **of_helm("kai-scheduler"))
+        config = "/apis/kai.scheduler/v1/configs/kai-config"
+        world.put(config, spec={"namespace": "kai-scheduler"})
+        run(world, Choice(cluster=UID))
+        assert [each for each in (config, f"{ROLE}/kai-binder") if each in world.deleted] == (
+            [config, f"{ROLE}/kai-binder"] if goes else []
+        )
+
     def test_what_hooks_of_a_whole_release_made_and_helm_keeps_goes_after_it(self, world: World) -> None:
         world.remember([release("gpu-operator")])
         world.revision("gpu-operator", 1, "deployed", hooks=[_role("kept"), _role("theirs")])
