@@ -375,15 +375,23 @@ def judge_nodes_that_left(
 def judge_lost_labels(
     settings: StackSettings, nodes: Mapping[str, Node], state: DeployedState, stack: str, *, preview: bool
 ) -> Iterator[Finding]:
-    """Labels that went with the stack's GPU Operator, where it is to be installed again.
+    """Labels that the state has and the cluster has not: no run writes them without a refresh.
 
-    Symptom without it: the new one rolls its container toolkit out on Jetsons. The labels that keep it off are in the
-    state, so no run writes them.
+    They went with the stack's GPU Operator, or with a node that joined again under its name. Symptom without it, where
+    the operator is to be installed again: the new one rolls its container toolkit out on Jetsons.
     """
-    if not settings.gpu_operator.install or gpu_operator.RELEASE in {release for _, release in state.releases}:
-        return
+    installs = settings.gpu_operator.install and gpu_operator.RELEASE not in {release for _, release in state.releases}
+    planned = node_labels(settings)
     for name, labels in state.labels.items():
-        if lost := [label for label in labels if name in nodes and label not in nodes[name].labels]:
+        lost = [label for label in labels if name in nodes and label not in nodes[name].labels]
+        if lost and not installs and name in planned:
+            yield Finding(
+                f"node '{name}' lost labels that the stack gave it: {', '.join(lost)}. It joined again, or somebody "
+                "took them off.",
+                f"Only a refresh tells the stack, and then they are put back: pulumi up --refresh{_option(stack)}",
+                fatal=False,
+            )
+        elif lost and installs:
             yield Finding(
                 f"node '{name}' lost labels that the stack gave it, and this run would not write them again: "
                 f"{', '.join(lost)}.",

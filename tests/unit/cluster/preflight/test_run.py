@@ -312,6 +312,25 @@ def test_labels_that_went_with_the_gpu_operator_are_put_back_before_it_is_instal
     assert run_preflight(settings, refreshed, preview=False).warnings == ()
 
 
+def test_a_node_that_joined_again_without_the_stacks_labels_is_told_and_one_that_leaves_the_stack_is_not(
+    config_path: str, api: ApiServer
+) -> None:
+    settings = _settings(config_path)
+    ours = node_labels(settings)["jetson-1"]
+    bare = {label: value for label, value in ours.items() if label == NVIDIA_PCI_DEVICE}
+    nodes = [node(name) | {"metadata": {"name": name, "labels": bare}} for name in ("jetson-1", "leaves")]
+    api.serve("/api/v1/nodes", {"items": nodes})
+    _serve_namespaces(api, "gpu-operator")
+    revision = {"name": "gpu-operator", "version": "1", "status": "deployed"}
+    secret = {"metadata": {"name": "sh.helm.release.v1.gpu-operator.v1", "labels": revision}}
+    api.serve("/api/v1/namespaces/gpu-operator/secrets", {"items": [secret]})
+    releases, known = frozenset({("gpu-operator", "gpu-operator")}), frozenset({"Namespace/gpu-operator"})
+    state = DeployedState(True, UID, releases, known, labels={"jetson-1": ours, "leaves": ours})
+    warnings = run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
+    [warning] = [each for each in warnings if "lost labels" in each]
+    assert re.search("'jetson-1' lost labels .*nvidia.com/gpu.memory.*pulumi up --refresh --stack jetson", warning)
+
+
 def test_a_default_shard_that_is_gone_is_put_back_by_helm_before_it_is_made_again_empty(
     config_path: str, api: ApiServer
 ) -> None:
