@@ -27,7 +27,7 @@ from cluster.ownership.leftovers import (
 from gpu_sharing.request import SCHEDULER
 from manifests import every_object, kai, reservation
 from manifests.objects import Manifest
-from manifests.ownership import key, owner
+from manifests.ownership import key
 from operations.doctor.facts import KaiConfig
 from operations.engine import Checkpoint
 from operations.privilege_probe import ladder
@@ -117,8 +117,8 @@ class StackInCluster:
     def releases(self) -> Releases:
         """The stack's own releases: those of its state, those that a killed run had begun, and what its state lost.
 
-        The last are those of its names, in a namespace that the stack made, that Helm never came to an end with or that
-        Pulumi's provider installed. Another whole one that the state does not know was installed by somebody else.
+        The last are those of its names, in a namespace with its marks, that Helm never came to an end with; and whole
+        ones that Pulumi's provider installed in a namespace that the stack made. Somebody else installed any other.
         """
         begun = {
             (str(operation.resource.inputs.get("namespace")), str(operation.resource.inputs.get("name")))
@@ -134,12 +134,12 @@ class StackInCluster:
             if place in self.state.releases or place in begun:
                 continue
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.namespace}}
-            live = self.cluster.find_object(namespace)
-            if live is None or not any(manager.startswith(owner(self.name)) for manager in live.managers):
-                continue
-            revisions = self.cluster.helm_revisions(*place)
-            if all(revision.half_done for revision in revisions) or any(map(_by_provider, revisions)):
-                yield place
+            for marked in written_by(self.cluster, [namespace], self.name):
+                revisions = self.cluster.helm_revisions(*place)
+                # In a namespace that was adopted, another program of Pulumi's may have installed it.
+                is_made = marked.ours is None and not marked.others
+                if all(revision.half_done for revision in revisions) or (is_made and any(map(_by_provider, revisions))):
+                    yield place
 
     def half_done(self) -> tuple[list[HalfDone], list[HelmRevision]]:
         """The half-done revisions of the stack's own releases, and everybody else's."""

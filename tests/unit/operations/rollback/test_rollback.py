@@ -224,11 +224,19 @@ class TestRemoval:
         assert world.deleted[1:] == ["/apis/kai.scheduler/v1/configs/kai-config", f"{ROLE}/kai-binder"]
         assert world.calls == ["refresh", "destroy"]
 
-    @pytest.mark.parametrize(("manager", "goes"), [("pulumi-kubernetes", True), ("helm", False)])
-    def test_a_whole_release_that_a_lost_state_forgot_goes_where_pulumi_installed_it_in_our_namespace(
-        self, world: World, manager: str, goes: bool
+    @pytest.mark.parametrize(
+        ("manager", "before", "goes"),
+        [
+            ("pulumi-kubernetes", {}, True),
+            ("helm", {}, False),
+            ("pulumi-kubernetes", {"annotations": {BEFORE: json.dumps({"metadata": {}})}}, False),
+        ],
+        ids=["ours", "by helm", "in a namespace that was adopted"],
+    )
+    def test_a_whole_release_that_a_lost_state_forgot_goes_where_pulumi_installed_it_in_a_namespace_that_we_made(
+        self, world: World, manager: str, before: Json, goes: bool
     ) -> None:
-        world.put("/api/v1/namespaces/kai-scheduler", managedFields=owned("kai-scheduler-namespace"))
+        world.put("/api/v1/namespaces/kai-scheduler", managedFields=owned("kai-scheduler-namespace"), **before)
         path = world.revision("kai-scheduler", 1, "deployed")
         world.objects[path]["metadata"]["managedFields"] = [{"manager": manager}]
         world.put(f"{ROLE}/kai-binder", **of_helm("kai-scheduler"))
