@@ -320,7 +320,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             RunBy(_TEAMS, "test_pulumi_new_makes_the_same", but="the folder in place of its address"),
         ),
         (
-            "rm -rf Pulumi.*.yaml bases fleet.yaml",
+            "git rm --quiet Pulumi.jetson.yaml Pulumi.x86.yaml",
             RunBy(
                 "unit/operations/init/test_init.py", "test_a_checkout_works_on_the_stacks_of_a_repository_of_ones_own"
             ),

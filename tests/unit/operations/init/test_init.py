@@ -25,6 +25,7 @@ from policy.own_exceptions import parse
 from testbed.stacks import ROOT, Json
 from tests.support.checkout import shell
 from tests.support.docs import blocks, command
+from tests.support.releases import git
 from tests.support.terminal import CTRL_C, terminal
 
 REPOSITORY = "https://github.com/my-example/kai-anywhere"
@@ -94,23 +95,40 @@ def test_the_command_of_the_guide_writes_what_the_guide_lists(tmp_path: Path) ->
     assert files - {"README.md", ".gitignore"} == set(re.findall(r"(?m)^\| `([^`]+)` \|", section))
 
 
+_OWN_STACKS = command("teams.md", "git rm --quiet Pulumi.jetson.yaml Pulumi.x86.yaml")
+
+
+def _checkout(folder: Path) -> Path:
+    folder.mkdir()
+    for file in ("Pulumi.yaml", "Pulumi.jetson.yaml", "Pulumi.x86.yaml"):
+        (folder / file).write_text("an example", encoding="utf-8")
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "A version")
+    return folder
+
+
 def test_a_checkout_works_on_the_stacks_of_a_repository_of_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkout, theirs = tmp_path / "kai-anywhere", tmp_path / "clusters"
-    for file in ("Pulumi.yaml", "Pulumi.jetson.yaml", "fleet.yaml", "bases/jetson.yaml"):
-        (checkout / file).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / file).write_text("an example", encoding="utf-8")
+    checkout, theirs = _checkout(tmp_path / "kai-anywhere"), tmp_path / "clusters"
     assert _init(theirs).exit_code == 0
-    shell(command("teams.md", "rm -rf Pulumi.*.yaml bases fleet.yaml"), checkout)
-    assert {name for name in _files(checkout) if not name.startswith(".project/")} == {
-        "Pulumi.yaml",
-        "Pulumi.prod.yaml",
-        "policy-exceptions.yaml",
-    }
+    shell(_OWN_STACKS, checkout)
+    there = {"Pulumi.yaml", "Pulumi.prod.yaml", "policy-exceptions.yaml"}
+    assert {file.name for file in checkout.iterdir()} == there | {".git", ".project"}
     monkeypatch.setattr("operations.target.ROOT", checkout)
     assert own_project() == theirs
     assert read_settings(checkout / "Pulumi.prod.yaml") == read_settings(theirs / "Pulumi.prod.yaml")
+
+
+def test_a_checkout_whose_stack_files_somebody_edited_is_left_as_it_is(tmp_path: Path) -> None:
+    checkout = _checkout(tmp_path / "kai-anywhere")
+    assert _init(tmp_path / "clusters").exit_code == 0
+    (checkout / "Pulumi.jetson.yaml").write_text("an edit", encoding="utf-8")
+    before = {file.name for file in checkout.iterdir()}
+    shell(_OWN_STACKS, checkout, expect=1)
+    assert {file.name for file in checkout.iterdir()} == before
+    assert (checkout / "Pulumi.jetson.yaml").read_text(encoding="utf-8") == "an edit"
 
 
 @pytest.mark.parametrize("distribution", [distribution.value for distribution in Distribution])
