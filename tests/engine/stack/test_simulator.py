@@ -260,6 +260,29 @@ def test_a_killed_process_is_started_again_and_nothing_else_is(own_folder: Path,
     assert simulator.status(own_folder).running
 
 
+def test_the_jobs_that_waited_for_kwok_all_complete(own_folder: Path) -> None:
+    """It is told twice of each pod that is there at its start, the second time of one that has run meanwhile."""
+    plane = simulator.up(own_folder)
+    os.kill(pids(own_folder)["kwok"], signal.SIGKILL)
+    eventually(lambda: not simulator.status(own_folder).running)
+    count = 60  # one in ten was refused its second address, one in a hundred and fifty never ended
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/none"}]}
+    spec: Any = {"completions": count, "parallelism": count, "template": {"spec": pod}}
+    with api.client(plane.kubeconfig) as client:
+        client.create(made(Job, {"metadata": {"name": "waited"}, "spec": spec}), namespace="default")
+
+        def pods() -> list[Pod]:
+            return list(client.list(Pod, namespace="default", labels={"job-name": "waited"}))
+
+        eventually(lambda: len([pod for pod in pods() if pod.spec and pod.spec.nodeName]) == count)
+
+        simulator.up(own_folder)
+
+        eventually(lambda: {pod.status and pod.status.phase for pod in pods()} == {"Succeeded"})
+        client.delete(Job, "waited", namespace="default", cascade=CascadeType.BACKGROUND)
+    assert "may specify no more than one IP" not in Layout.of(own_folder).log("kwok").read_text(encoding="utf-8")
+
+
 def test_all_killed_at_once_come_back_with_the_data(own_folder: Path) -> None:
     plane = simulator.up(own_folder)
     with api.client(plane.kubeconfig) as client:
