@@ -43,6 +43,7 @@ from tests.support.gvirtus.cases import (
 )
 from tests.support.gvirtus.contract import ENDPOINTS, CarrierTests
 from tests.support.gvirtus.placement import place
+from tests.support.type_checks import type_checks
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
@@ -251,9 +252,9 @@ class TestFrontends:
         assert "stand for remote ones" in refused(api, wanted)
 
 
-def test_no_policy_has_type_errors(api: httpx2.Client) -> None:
-    policies = api.get("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies").json()["items"]
-    ours = {p["metadata"]["name"]: p["status"]["typeChecking"] for p in policies if "gvirtus" in p["metadata"]["name"]}
+@pytest.mark.usefixtures("api")
+def test_no_policy_has_type_errors(cluster: simulator.ControlPlane) -> None:
+    ours = {name: found for name, found in type_checks(cluster).items() if "gvirtus" in name}
     assert ours == {gvirtus_policy.REQUESTS: {}, gvirtus_frontends.GUARD: {}}
 
 

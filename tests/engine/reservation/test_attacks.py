@@ -23,6 +23,7 @@ from testbed.waiting import eventually
 from tests.policy.objects import changed
 from tests.support.pods.reservation_cases import ABOVE_BASELINE, NEAR, NODE, OVER_THE_ENTRYPOINT, as_binder_creates
 from tests.support.pods.twin import POLICIES
+from tests.support.type_checks import type_checks
 
 KAI = "kai-scheduler"
 BINDER = f"system:serviceaccount:{KAI}:binder"
@@ -402,14 +403,21 @@ class TestUpdates:
             assert api.delete(stored, params=DRY).is_success
 
 
-@pytest.mark.parametrize("of", [jetson(), never()])
-def test_the_guard_has_no_type_errors(api: httpx2.Client, of: Json) -> None:
-    policy = changed(guard_policy(parse(of)), "metadata.name", "only-checked")
-    made = _post(api, POLICIES, policy)
+def test_the_guard_has_no_type_errors_with_and_without_what_is_privileged(
+    api: httpx2.Client, cluster: simulator.ControlPlane
+) -> None:
+    policies = {
+        name: changed(guard_policy(parse(of)), "metadata.name", name)
+        for name, of in (("only-checked", jetson()), ("never", never()))
+    }
+    policies["wrong"] = changed(policies["never"], "spec.validations", [{"expression": "object.spec.absent == 1"}])
+    policies["wrong"] = changed(policies["wrong"], "metadata.name", "wrong")
+    for policy in policies.values():
+        _post(api, POLICIES, policy)
     try:
-        generation = made["metadata"]["generation"]
-        status = f"{POLICIES}/only-checked"
-        eventually(lambda: api.get(status).json().get("status", {}).get("observedGeneration") == generation)
-        assert api.get(status).json()["status"]["typeChecking"] == {}
+        found = type_checks(cluster)
+        assert found["only-checked"] == found["never"] == {}
+        assert "undefined field 'absent'" in str(found["wrong"])
     finally:
-        api.delete(f"{POLICIES}/only-checked")
+        for name in policies:
+            api.delete(f"{POLICIES}/{name}")

@@ -9,17 +9,16 @@ import json
 import random
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import httpx2
 import pytest
 
+import simulator
 from manifests import pod_guard
 from manifests.admission_objects import deny_binding
 from pod_checks import table
 from policy.stack_platform import stack_facts
 from testbed.inventory import connect
-from testbed.simulated import start
 from testbed.stacks import Json, jetson, parse, x86
 from testbed.waiting import eventually
 from tests.policy.objects import changed, reservation_pod, without
@@ -62,12 +61,13 @@ from tests.support.pods.twin import (
     prepare,
     unguarded,
 )
+from tests.support.type_checks import type_checks
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
     """A cluster with the twin of the Jetson stack, a guarded namespace, one without the label, and what was before."""
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane, connect(control_plane) as connected:
+    with connect(cluster) as connected:
         prepare(connected)
         yield connected
 
@@ -483,12 +483,9 @@ def test_a_message_about_very_much_is_cut(api: httpx2.Client) -> None:
     assert response.json()["message"].endswith("...")
 
 
-def test_the_policy_has_no_type_errors(api: httpx2.Client) -> None:
-    def checked() -> Any:  # noqa: ANN401 - JSON
-        return api.get(f"{POLICIES}/{pod_guard.POD_GUARD}").json().get("status", {}).get("typeChecking")
-
-    eventually(lambda: checked() is not None)
-    assert checked() == {}
+@pytest.mark.usefixtures("api")
+def test_the_policy_has_no_type_errors(cluster: simulator.ControlPlane) -> None:
+    assert type_checks(cluster)[pod_guard.POD_GUARD] == {}
 
 
 def test_a_pod_of_many_containers_is_judged_within_the_servers_budget(api: httpx2.Client) -> None:

@@ -17,6 +17,7 @@ from testbed.simulated import start
 from testbed.stacks import ROOT, Json, changed, jetson
 from testbed.waiting import eventually
 from tests.support.golden import Golden
+from tests.support.type_checks import type_checks
 from toolchain import install
 from toolchain.programs import KUBECTL
 
@@ -332,10 +333,9 @@ def test_in_other_namespaces_nothing_is_changed_and_nothing_is_refused(api: http
     assert container["securityContext"] == pod["spec"]["containers"][0]["securityContext"]
 
 
-def test_the_guard_has_no_type_errors(api: httpx2.Client) -> None:
-    policies = api.get("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies").json()["items"]
-    ours = [policy for policy in policies if policy["metadata"]["name"] == "kai-anywhere-reservation-guard"]
-    assert [policy["status"]["typeChecking"] for policy in ours] == [{}]
+@pytest.mark.usefixtures("api")
+def test_the_guard_has_no_type_errors(cluster: simulator.ControlPlane) -> None:
+    assert type_checks(cluster)["kai-anywhere-reservation-guard"] == {}
 
 
 @pytest.mark.usefixtures("api")
