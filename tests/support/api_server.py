@@ -1,11 +1,13 @@
 """A stand-in for kube-apiserver on loopback: real HTTP or HTTPS, answers by path, and what it was asked."""
 
+import base64
 import json
 import ssl
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -234,13 +236,19 @@ def certificate() -> tuple[ssl.SSLContext, bytes]:
     return context, authority.cert_pem.bytes()
 
 
+@cache
+def _authority() -> str:
+    """A certificate authority in base64: without one, the hundred of the machine are read for each connection."""
+    return base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
+
+
 def kubeconfig(server: str) -> dict[str, Any]:
     """A kubeconfig's content: one cluster, one user with a token, the context `loopback`."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "loopback",
-        "clusters": [{"name": "local", "cluster": {"server": server}}],
+        "clusters": [{"name": "local", "cluster": {"server": server, "certificate-authority-data": _authority()}}],
         "users": [{"name": "admin", "user": {"token": "let-me-in"}}],
         "contexts": [{"name": "loopback", "context": {"cluster": "local", "user": "admin"}}],
     }
