@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -116,8 +116,8 @@ def plan(  # noqa: PLR0913 - every option of the command
         str | None, typer.Option(help=f"Queue of equal pods; by default {DEFAULT_QUEUE}.", rich_help_panel=_PODS)
     ] = None,
     file: Annotated[
-        Path | None,
-        typer.Option(help="Kubernetes manifests of the pods.", exists=True, dir_okay=False, rich_help_panel=_PODS),
+        typer.FileBinaryRead | None,
+        typer.Option(help="Kubernetes manifests of the pods; - is standard input.", rich_help_panel=_PODS),
     ] = None,
     placement: Annotated[
         Strategy | None,
@@ -166,7 +166,7 @@ def plan(  # noqa: PLR0913 - every option of the command
     raise typer.Exit(report.status(answer, require_all=require_all))
 
 
-def _workloads(scene: Scene, file: Path | None, options: _PodOptions) -> tuple[tuple[Workload, ...], Scene]:
+def _workloads(scene: Scene, file: BinaryIO | None, options: _PodOptions) -> tuple[tuple[Workload, ...], Scene]:
     if not scene.machines:
         remarks = "".join(f"\n{remark}" for remark in scene.remarks)
         raise OperationError(
@@ -181,10 +181,10 @@ def _workloads(scene: Scene, file: Path | None, options: _PodOptions) -> tuple[t
     if file is None:
         return (options.workload(scene),), scene
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise OperationError(f"{file} can't be read: {error}") from error
-    read = read_workloads(text, file.name, scene.machines, scene.queues)
+        raise OperationError(f"{file.name} can't be read: {error}") from error
+    read = read_workloads(text, Path(str(file.name)).name, scene.machines, scene.queues)
     there = (pod.name for workload in scene.workloads for pod in workload.pods)
     return distinct(read.workloads, there), scene.with_remarks(read.remarks)
 

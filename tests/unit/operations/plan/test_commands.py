@@ -1,6 +1,9 @@
 """The command: what it prints, what it refuses, and its exit status."""
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from config.stack import StackConfigError
 from operations.errors import OperationError
 from operations.plan.commands import plan
 from operations.plan.report import PlanReport
-from testbed.stacks import STACK_FILES
+from testbed.stacks import ROOT, STACK_FILES
 from tests.support.api_server import ApiServer, node
 
 _GPU = ("--gpu-memory-mib", "131072")
@@ -89,6 +92,20 @@ def test_pods_of_one_name_are_several_pods(tmp_path: Path) -> None:
     assert [each["pod"] for each in gpu["shares"]] == ["trial-", "trial- (2)", "trial- (3)", "trial- (4)"]
     assert (answer["running"], answer["pending"], gpu["free_mib"]) == (4, 1, 11000)
     assert sum(share["mib"] for share in gpu["shares"]) == 120000
+
+
+def _piped(manifests: bytes) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "operations", "plan", *_GPU, "--json", "--file", "-"]
+    return subprocess.run(command, input=manifests, check=False, capture_output=True, cwd=ROOT, timeout=60)
+
+
+def test_manifests_come_through_a_pipe_too(tmp_path: Path) -> None:
+    file = tmp_path / "<stdin>"
+    shutil.copy(ROOT / "examples" / "sharing.yaml", file)
+    done = _piped(file.read_bytes())
+    assert json.loads(done.stdout) == _json(*_GPU, "--file", str(file))
+    assert b"<stdin> has no pods for KAI" in _piped(b"").stderr
+    assert b"<stdin> can't be read" in _piped(b"\xff").stderr
 
 
 def test_gpus_nodes_and_devices_multiply() -> None:
@@ -204,7 +221,7 @@ def _manifest(memory: str) -> str:
         ((*_GPU, "--fraction", "1"), "give a number above 0 and below 1"),
         ((*_GPU, "--request-mib", "0"), "Input should be greater than or equal to 1"),
         (("--gpu-memory-mib", "1048576", "--request-mib", "1"), "Input should be less than or equal to 1048575"),
-        ((*_GPU, "--file", "gone.yaml"), "'gone.yaml' does not exist"),
+        ((*_GPU, "--file", "gone.yaml"), "'gone.yaml': No such file or directory"),
         ((*_GPU, "--request-mib", "1", "--placement", "pile"), "'binpack', 'spread'"),
     ],
 )
