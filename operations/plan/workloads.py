@@ -183,8 +183,7 @@ def _workload(
 ) -> PodsOfFile | None:
     owner = _Object.model_validate(document)
     if owner.kind not in _KINDS:
-        spec = document.get("spec")
-        if isinstance(spec, dict) and {"template", "jobTemplate"} & spec.keys():
+        if _names_kai(document, set()):
             raise OperationError(f"{where}: this kind can't be planned. Those that can: {', '.join(_KINDS)}.")
         return None
     if owner.kind == "Pod":
@@ -226,6 +225,16 @@ def _workload(
         min_member=_min_member(owner, where),
     )
     return PodsOfFile((workload,), tuple(remarks))
+
+
+def _names_kai(value: object, seen: set[int]) -> bool:
+    """Whether a pod in it names KAI as its scheduler, at any depth; what YAML's aliases repeat is looked at once."""
+    if not isinstance(value, dict | list) or id(value) in seen:
+        return False
+    seen.add(id(value))
+    if isinstance(value, dict) and value.get("schedulerName") == SCHEDULER:
+        return True
+    return any(_names_kai(part, seen) for part in (value.values() if isinstance(value, dict) else value))
 
 
 def is_preemptible(preemptibility: str, priority: int) -> bool:

@@ -121,6 +121,23 @@ def test_a_pod_of_another_scheduler_is_left_out_and_named() -> None:
     )
 
 
+def test_what_else_a_chart_has_is_nothing_to_plan() -> None:
+    """A DaemonSet of another scheduler, and templates of no pods, once had the whole file refused."""
+    usual = {"metadata": {}, "spec": {"containers": [{"name": "main"}]}}
+    repeated: list[object] = []
+    for _ in range(100):
+        repeated = [repeated, repeated]
+    others = [
+        _owner("DaemonSet", {"template": usual}),
+        {"kind": "CronJob", "metadata": {"name": "x"}, "spec": {"jobTemplate": {"spec": {"template": usual}}}},
+        {"kind": "SealedSecret", "metadata": {"name": "x"}, "spec": {"template": {"type": "Opaque"}}},
+        {"kind": "Config", "spec": repeated},
+    ]
+    asked = _read(*others, _pod())
+    assert len(asked.workloads) == 1
+    assert asked.remarks == ()
+
+
 def test_what_is_not_looked_at_is_said() -> None:
     asked = _read(_pod(affinity={"nodeAffinity": {}}), _pod("two", priorityClassName="mine"))
     assert asked.remarks == (
@@ -142,6 +159,10 @@ def _annotated(value: object) -> dict[str, Any]:
         (_owner("Deployment", {"replicas": -1}), "replicas: Input should be greater than or equal to 0; found -1"),
         (_owner("Deployment", {"replicas": "3"}), "replicas: Input should be a valid integer"),
         (_owner("DaemonSet", {}), "this kind can't be planned. Those that can: Pod, Deployment"),
+        (
+            {"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": _spec()}}}}},
+            "this kind can't be planned",
+        ),
         (_owner("Job", {}, annotations={"kai.scheduler/min-member": "all"}), "is 'all': give a whole number above 0"),
         ({"metadata": {}}, "an object without a kind without a name: kind: Field required"),
         ("text", "which is no Kubernetes object"),
