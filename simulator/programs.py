@@ -149,8 +149,6 @@ _LEFT_OUT = (
     # No kubelet asks for a certificate.
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
-    # For clusters of more than a hundred nodes.
-    "ttl-controller",
 )
 """Controllers that have no work in a simulator, or none that is worth its price."""
 
