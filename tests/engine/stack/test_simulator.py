@@ -265,7 +265,7 @@ def test_the_jobs_that_waited_for_kwok_all_complete(own_folder: Path) -> None:
     plane = simulator.up(own_folder)
     os.kill(pids(own_folder)["kwok"], signal.SIGKILL)
     eventually(lambda: not simulator.status(own_folder).running)
-    count = 60  # one in ten was refused its second address, one in a hundred and fifty never ended
+    count = 60  # of 180, 38 were refused a second address, and one never ended
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/none"}]}
     spec: Any = {"completions": count, "parallelism": count, "template": {"spec": pod}}
     with api.client(plane.kubeconfig) as client:
