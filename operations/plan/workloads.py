@@ -183,7 +183,7 @@ def _workload(
 ) -> PodsOfFile | None:
     owner = _Object.model_validate(document)
     if owner.kind not in _KINDS:
-        if _names_kai(document, set()):
+        if _names_kai(document):
             raise OperationError(f"{where}: this kind can't be planned. Those that can: {', '.join(_KINDS)}.")
         return None
     if owner.kind == "Pod":
@@ -227,14 +227,22 @@ def _workload(
     return PodsOfFile((workload,), tuple(remarks))
 
 
-def _names_kai(value: object, seen: set[int]) -> bool:
-    """Whether a pod in it names KAI as its scheduler, at any depth; what YAML's aliases repeat is looked at once."""
-    if not isinstance(value, dict | list) or id(value) in seen:
-        return False
-    seen.add(id(value))
-    if isinstance(value, dict) and value.get("schedulerName") == SCHEDULER:
-        return True
-    return any(_names_kai(part, seen) for part in (value.values() if isinstance(value, dict) else value))
+def _names_kai(document: Mapping[str, Any]) -> bool:
+    """Whether a pod in it names KAI as its scheduler, at any depth. KAI's own Config names it too, and is no pod."""
+    left: list[object] = [document]
+    seen: set[int] = set()  # what YAML's aliases repeat is looked at once
+    while left:
+        value = left.pop()
+        if not isinstance(value, dict | list) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, list):
+            left += value
+        elif value.get("schedulerName") == SCHEDULER and "containers" in value:
+            return True
+        else:
+            left += value.values()
+    return False
 
 
 def is_preemptible(preemptibility: str, priority: int) -> bool:

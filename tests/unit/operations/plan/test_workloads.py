@@ -127,13 +127,16 @@ def test_what_else_a_chart_has_is_nothing_to_plan() -> None:
     repeated: list[object] = []
     for _ in range(100):
         repeated = [repeated, repeated]
-    others = [
+    deep = "kind: Deep\nspec: " + "[" * 400 + "]" * 400
+    documents = [
         _owner("DaemonSet", {"template": usual}),
         {"kind": "CronJob", "metadata": {"name": "x"}, "spec": {"jobTemplate": {"spec": {"template": usual}}}},
         {"kind": "SealedSecret", "metadata": {"name": "x"}, "spec": {"template": {"type": "Opaque"}}},
-        {"kind": "Config", "spec": repeated},
+        {"kind": "Config", "metadata": {"name": "x"}, "spec": {"global": {"schedulerName": "kai-scheduler"}}},
+        {"kind": "Repeated", "spec": repeated},
+        _pod(),
     ]
-    asked = _read(*others, _pod())
+    asked = read_workloads(f"{deep}\n---\n{yaml.safe_dump_all(documents)}", "pods.yaml", _MACHINES, _QUEUES)
     assert len(asked.workloads) == 1
     assert asked.remarks == ()
 
