@@ -51,6 +51,18 @@ class Terminal:
         while text not in self.shown:
             assert self._read(deadline), f"ended, or said nothing, without {text!r}:\n{self.shown}"
 
+    def asked(self, question: str) -> None:
+        """Wait until a question is shown and the command sleeps until it is answered.
+
+        Between the two Python has looked for signals for the last time and does not read yet: a Ctrl-C right then is
+        taken only with the next key. A person presses it again.
+        """
+        self.until(question)
+        command = psutil.Process(self.process.pid)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while command.status() != psutil.STATUS_SLEEPING:
+            assert time.monotonic() < deadline, f"never waited for an answer:\n{self.shown}"
+
     def press(self, keys: str) -> None:
         """Type."""
         os.write(self._master, keys.encode())

@@ -398,7 +398,7 @@ def test_a_person_at_a_terminal_is_asked_three_questions(tmp_path: Path) -> None
 def test_ctrl_c_at_a_question_ends_as_everywhere_else_and_writes_nothing(tmp_path: Path) -> None:
     words = [str(ROOT / "bin" / "kai-anywhere"), "init", "clusters", "--repository", REPOSITORY]
     with terminal(words, dict(os.environ), folder=tmp_path) as shown:
-        shown.until("Name of the stack")
+        shown.asked("Name of the stack")
         shown.press(CTRL_C)
         assert shown.status() == ExitStatus.INTERRUPTED
     assert shown.lines[-2].startswith("Interrupted.")
