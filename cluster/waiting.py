@@ -88,6 +88,8 @@ def release_rolled_out(namespace: str, release: str) -> Condition:
     A pod of a Deployment that fails after it was ready holds up no later `up`, nor does a node that is not Ready, for
     which Helm would wait. Of a DaemonSet's other nodes one may be without its pod, or a tenth: one broken node of a
     large cluster must not hold up every `up` either.
+
+    A release of which nothing is there fails at once: no run installs what the state says is there.
     """
     return Condition(
         what=f"the pods of Helm release '{release}' in namespace '{namespace}'",
@@ -122,12 +124,20 @@ def operands_rolled_out(namespace: str, names: Collection[str]) -> Condition:
 
 
 def _release_lacks(cluster: Cluster, namespace: str, release: str) -> str | None:
-    for deployment in cluster.deployments(namespace=namespace):
-        if deployment.release == (namespace, release) and (lacks := _not_rolled_out(cluster, deployment)):
+    deployments = [each for each in cluster.deployments(namespace=namespace) if each.release == (namespace, release)]
+    for deployment in deployments:
+        if lacks := _not_rolled_out(cluster, deployment):
             return lacks
-    for daemon_set in cluster.daemon_sets(namespace=namespace):
-        if daemon_set.release == (namespace, release) and (missing := _waits_for_nodes(cluster, daemon_set)):
+    daemon_sets = [each for each in cluster.daemon_sets(namespace=namespace) if each.release == (namespace, release)]
+    for daemon_set in daemon_sets:
+        if missing := _waits_for_nodes(cluster, daemon_set):
             return f"DaemonSet '{daemon_set.name}': {missing}{_said_by_pods(cluster, daemon_set)}"
+    if not deployments and not daemon_sets and not cluster.helm_revisions(namespace, release):
+        raise ClusterError(
+            f"Helm release '{release}' is not in namespace '{namespace}', though the stack's state says so: somebody "
+            "uninstalled it, or deleted the namespace.\nOnly a refresh tells the stack, and then it is installed anew: "
+            "pulumi up --refresh"
+        )
     return None
 
 

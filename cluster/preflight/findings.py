@@ -35,5 +35,5 @@ def helm_puts_back(release: str, namespace: str) -> str:
     return (
         f"Let Helm put it back: helm upgrade {release} CHART --namespace {namespace} --version VERSION --reuse-values, "
         f"with the chart and the version that helm list --namespace {namespace} shows. If that shows no {release}, "
-        "install it: `pulumi up`."
+        "install it: `pulumi up --refresh`."
     )

@@ -450,7 +450,7 @@ def judge_releases(
                 f"Helm release '{release}', which this stack installed in namespace '{namespace}', is not there any "
                 "more: somebody uninstalled it, or deleted the namespace.",
                 f"Only a refresh tells the stack, and then it is installed anew: pulumi up --refresh{option}. Without "
-                "it the run waits for what the release brings, and fails.",
+                "it the run fails.",
                 fatal=False,
             )
         settled = [revision for revision in revisions if not revision.half_done]

@@ -168,8 +168,13 @@ def test_the_way_back_takes_kai_out_and_leaves_fractions_and_queues(
     eventually(lambda: api.get(BINDER_DEPLOYMENT).status_code == httpx2.codes.NOT_FOUND)
     assert (_seen(api, RESERVATIONS), _seen(api, WORKLOADS)) == pods
 
+    before = stack.settings
+    stack.settings = changed(before, "kai.gpu_sharing_mode", "disabled")
+    as_the_state_says = stack.up(expect=None)
+    assert as_the_state_says.code != 0
+    assert "Helm release 'kai-scheduler' is not in namespace 'kai-scheduler'" in as_the_state_says.output
     older = older_kai(tmp_path / "kai-0.17", "v0.17.0")
-    stack.settings = changed(stack.settings, "kai.chart", {"source": str(older)})
+    stack.settings = changed(before, "kai.chart", {"source": str(older)})
     stack.up(*back.split()[2:])
     assert _spec(api)["admission"]["gpuSharing"] is True
     assert "gpuSharingMode" not in _spec(api)["global"]

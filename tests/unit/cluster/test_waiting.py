@@ -198,6 +198,10 @@ def test_gpus_are_advertised_once_every_such_node_has_them(api: ApiServer, clust
     assert "kubectl --namespace gpus get pods" in condition.causes
 
 
+_REVISIONS = "/api/v1/namespaces/gpu-operator/secrets"
+_REVISION = {"name": "sh.helm.release.v1.gpu-operator.v1", "labels": {"version": "1", "status": "deployed"}}
+
+
 def _release(api: ApiServer, *, deployments: list[Any] | None = None, daemon_sets: list[Any] | None = None) -> None:
     path = RELEASES["gpu-operator"]
     if deployments is not None:
@@ -246,6 +250,7 @@ def test_a_releases_deployments_must_have_rolled_out_once(
     api: ApiServer, cluster: Cluster, found: dict[str, Any], missing: str | None
 ) -> None:
     _release(api, deployments=[found])
+    api.serve(_REVISIONS, {"items": [{"metadata": _REVISION}]})
     condition = release_rolled_out("gpu-operator", "gpu-operator")
     assert _missing(condition, cluster) == missing
     assert condition.what == "the pods of Helm release 'gpu-operator' in namespace 'gpu-operator'"
@@ -278,6 +283,17 @@ def test_a_releases_daemon_set_waits_for_nodes_that_are_ready_but_for_a_few(  # 
     api.serve("/api/v1/nodes", {"items": nodes})
     missing = f"DaemonSet 'nfd-worker': it is ready on {ready} of {desired} nodes" if waits else None
     assert _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster) == missing
+
+
+def test_a_release_that_somebody_uninstalled_is_not_waited_for(api: ApiServer, cluster: Cluster) -> None:
+    condition = release_rolled_out("gpu-operator", "gpu-operator")
+    _release(api, deployments=[deployment("else", release="other")], daemon_sets=[])
+    api.serve(_REVISIONS, {"items": []})
+    with pytest.raises(ClusterError, match=r"(?s)Helm release 'gpu-operator' is not in .*: pulumi up --refresh$"):
+        wait_for(cluster, condition, timeout_seconds=60, report=_silent)
+    # Helm can note revisions elsewhere than in Secrets.
+    _release(api, deployments=[_OF()])
+    wait_for(cluster, condition, timeout_seconds=60, report=_silent)
 
 
 def test_a_daemon_set_whose_controller_has_not_seen_it_is_waited_for(api: ApiServer, cluster: Cluster) -> None:
