@@ -20,6 +20,17 @@ agent() {
 }
 file=$0
 
+# Whether these are the words in which sudo 1.9, or sudo-rs, keeps a login from running everything as root.
+forbidden() {
+    case $1 in
+        *'not in the sudoers'* | *'is not allowed to'* | *'may not run sudo'* | *"I'm afraid I can't do that"*) ;;
+        *) return 1 ;;
+    esac
+    printf '%s\n' "$1" >&2
+}
+may_not='sudo does not let this login run everything as root. Add the login to the group sudo or wheel there, or write a
+rule for it with visudo.'
+
 command -v python3 >/dev/null ||
     fail 'python3 is missing. Install it (3.8 or later), then run pulumi up again.'
 
@@ -48,16 +59,21 @@ elif said=$(sudo -k -n timeout 10 true 2>&1); then
 elif case $said in *'must have a tty'*) true ;; *) false ;; esac; then
     fail "sudo wants a terminal (requiretty), which no run has. Write this into its rules there, with visudo:
 Defaults:$(id -un) !requiretty"
+elif forbidden "$said"; then
+    # sudo-rs says so before it asks for a password.
+    fail "$may_not"
 elif [ "$secret" = password ]; then
     # Alone before anything else: sudo takes what follows a wrong password, the document, for another try.
     said=$(printf '%s\n' "$password" | sudo -k -S -p '' timeout 10 true 2>&1) || {
+        forbidden "$said" && fail "$may_not"
         printf '%s\n' "$said" >&2
-        case $said in *'not in the sudoers'* | *'is not allowed to'* | *'may not run sudo'*)
-            fail 'sudo takes the password, but does not let this login run everything as root. Add the login to the
-group sudo or wheel there, or write a rule for it with visudo.' ;;
-        esac
         fail "sudo refuses the password that hosts.$node.sudo_password_secret names. Store the right one."
     }
+    # Seen with 0.2.5, which Debian 13 has, and 0.2.6.
+    case $(sudo --version </dev/null 2>&1) in 'sudo-rs 0.2.'[0-6])
+        fail 'sudo-rs before 0.2.7 loses what follows the password. Upgrade it there, or allow this login sudo without a
+password.' ;;
+    esac
     as_root() { { printf '%s\n' "$password" && cat; } | sudo -k -S -p '' "$@"; }
 else
     printf '%s\n' "$said" >&2

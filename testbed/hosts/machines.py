@@ -114,6 +114,7 @@ while :; do
         -n) quiet=1 ;;
         -S) ;;
         -p) shift ;;
+        --version) echo "Sudo version 1.9.15p5"; exit ;;
         *) break ;;
     esac
     shift

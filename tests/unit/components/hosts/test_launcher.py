@@ -213,6 +213,30 @@ def test_a_right_password_of_a_login_that_may_not_use_sudo_is_not_called_a_wrong
     assert "Store the right one" not in done.stderr
 
 
+@pytest.mark.parametrize("secret", ["sudo", None])
+@pytest.mark.parametrize("name", ["sudo-rs", "sudo"])
+def test_sudo_rs_says_before_it_asks_that_a_login_may_not_use_it(login: Login, secret: str | None, name: str) -> None:
+    """In these words from 0.2.5 to 0.2.15; Ubuntu has it in the place of sudo since 25.10."""
+    login.is_no_administrator(password=None)
+    said = f"{name}: I'm sorry jane. I'm afraid I can't do that"
+    login.program("sudo", f"cat <<END >&2\n{said}\nEND\nexit 1")
+    settings = login.commands.host.model_copy(update={"sudo_password_secret": secret})
+    done = login.run(replace(login.commands, host=settings).configure, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{said}\nhost jetson-1: sudo does not let this login run everything as root. Add")
+    assert "Store" not in done.stderr
+
+
+@pytest.mark.parametrize("version", ["0.2.5", "0.2.6"])
+def test_a_sudo_rs_that_loses_what_follows_the_password_is_refused_by_name(login: Login, version: str) -> None:
+    login.is_no_administrator(password=None)
+    asks = 'case $* in *" -n "*) echo "sudo-rs: interactive authentication is required" >&2; exit 1 ;; esac'
+    login.program("sudo", f'[ "$1" = --version ] && echo "sudo-rs {version}" >&2 && exit\n{asks}\ncat >/dev/null')
+    done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("host jetson-1: sudo-rs before 0.2.7 loses what follows the password. Upgrade it")
+
+
 @pytest.mark.parametrize("free", [True, False])
 def test_root_without_a_right_to_read_the_home_runs_a_copy_that_goes_again(login: Login, *, free: bool) -> None:
     """As on an NFS server with root_squash, or in an encrypted home."""
