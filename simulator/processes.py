@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,21 +31,20 @@ def start(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -
     """
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        # Not subprocess.Popen: its object warns when it is dropped while the process lives, and these outlive us.
-        pid = os.posix_spawn(
-            arguments[0],
+        # Not os.posix_spawn: `setsid` is missing in a Python built for a glibc before 2.26, as uv's are.
+        process = subprocess.Popen(
             list(arguments),
-            environment,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_DUP2, descriptor, 1),
-                (os.POSIX_SPAWN_DUP2, descriptor, 2),
-            ],
-            setsid=True,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
         )
     finally:
         os.close(descriptor)
-    return Running(pid, _started(pid) or "")
+    # It outlives us: the object would warn of that when it is dropped, and wait for it whenever another one is made.
+    process.returncode = 0
+    return Running(process.pid, _started(process.pid) or "")
 
 
 def alive(process: Running) -> bool:

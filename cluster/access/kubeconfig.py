@@ -102,10 +102,15 @@ def in_cluster(folder: str = SERVICE_ACCOUNT) -> ChosenContext:
 
 
 def _is_file(name: str) -> bool:
+    path = Path(os.path.expanduser(name))
     try:
-        return Path(os.path.expanduser(name)).is_file()
+        # From Python 3.14 on, `is_file` says no where it may not look.
+        path.stat()
     except PermissionError:
         raise _forbidden(name) from None
+    except (OSError, ValueError):
+        return False
+    return path.is_file()
 
 
 def _forbidden(name: str) -> ClusterError:

@@ -27,21 +27,28 @@ _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 
 
 class Calls(NamedTuple):
-    """The numbers of the calls that are held. All but `uname` have what they name as their second argument."""
+    """The numbers of the calls that are held.
+
+    All but `uname` and `old_stat` have what they name as their second argument. `old_stat` is what a program built for
+    a glibc before 2.33 asks on x86-64, as uv's Python is; other machines have none.
+    """
 
     bind: int
     connect: int
     open: int
     stat: int
     uname: int
+    old_stat: int
 
 
+_NONE = 0xFFFFFFFF
+"""The number of no call."""
 _MACHINES = {
-    "x86_64": (0xC000003E, 317, Calls(bind=49, connect=42, open=257, stat=262, uname=63)),
-    "aarch64": (0xC00000B7, 277, Calls(bind=200, connect=203, open=56, stat=79, uname=160)),
+    "x86_64": (0xC000003E, 317, Calls(bind=49, connect=42, open=257, stat=262, uname=63, old_stat=4)),
+    "aarch64": (0xC00000B7, 277, Calls(bind=200, connect=203, open=56, stat=79, uname=160, old_stat=_NONE)),
 }
-"""Architecture, the number of the call `seccomp` there, and those of `bind`, `connect`, `openat`, `newfstatat` and
-`uname`."""
+"""Architecture, the number of the call `seccomp` there, and those of `bind`, `connect`, `openat`, `newfstatat`,
+`uname` and `stat`."""
 
 
 class _Program(ctypes.Structure):

@@ -34,6 +34,15 @@ def test_a_started_process_is_alive_in_a_session_of_its_own(sleeper: Running) ->
     assert os.getsid(sleeper.pid) == sleeper.pid != os.getsid(0)
 
 
+def test_a_python_built_for_an_old_glibc_starts_one_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As uv's are: their os.posix_spawn begins no session (Python 3.14.6, python-build-standalone of June 2026)."""
+    monkeypatch.delattr(os, "posix_spawn")
+    running = processes.start([sys.executable, "-c", SLEEPER], {}, tmp_path / "log")
+    assert os.getsid(running.pid) == running.pid
+    processes.stop(running)
+    assert not processes.alive(running)
+
+
 def test_a_stopped_process_is_gone(sleeper: Running) -> None:
     processes.stop(sleeper)
     assert not processes.alive(sleeper)

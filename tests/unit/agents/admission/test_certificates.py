@@ -4,6 +4,7 @@ import asyncio
 import base64
 import datetime as dt
 import itertools
+import os
 import socket
 import ssl
 import threading
@@ -133,6 +134,13 @@ class TestTheLiveContext:
             tls.load(pair)
             seen.append(handshake(tls, both))
         assert len(set(seen)) == 2
+
+    def test_a_python_built_for_an_old_glibc_serves_one_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+        pair = issue(now := dt.datetime.now(dt.UTC))
+        tls = LiveTls()
+        tls.load(pair)
+        assert handshake(tls, certificates.bundle([pair.certificate], now)) is not None
 
     def test_a_key_that_does_not_fit_leaves_the_served_pair_in_place(self) -> None:
         now = dt.datetime.now(dt.UTC)
