@@ -1,6 +1,6 @@
 """What is asked of pods, as data: the policy pack and the cluster's guard give the same verdict, as both read it here.
 
-Allowed values are those of Pod Security's baseline (k8s.io/pod-security-admission v0.36.3, policy/check_*.go) where it
+Allowed values are those of Pod Security's baseline (k8s.io/pod-security-admission v0.37.2, policy/check_*.go) where it
 has the check.
 """
 
@@ -14,8 +14,8 @@ CAPABILITY_NAMES = frozenset(_CAPABILITIES.split())
 _SYSCTLS = """
     kernel.shm_rmid_forced net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
     net.ipv4.ip_unprivileged_port_start net.ipv4.ping_group_range net.ipv4.tcp_fin_timeout
-    net.ipv4.tcp_keepalive_intvl net.ipv4.tcp_keepalive_probes net.ipv4.tcp_keepalive_time net.ipv4.tcp_rmem
-    net.ipv4.tcp_syncookies net.ipv4.tcp_wmem
+    net.ipv4.tcp_keepalive_intvl net.ipv4.tcp_keepalive_probes net.ipv4.tcp_keepalive_time net.ipv4.tcp_notsent_lowat
+    net.ipv4.tcp_rmem net.ipv4.tcp_slow_start_after_idle net.ipv4.tcp_syncookies net.ipv4.tcp_wmem
 """
 SYSCTL_NAMES = frozenset(_SYSCTLS.split())
 PROC_MOUNT_TYPES = frozenset({"Default"})
