@@ -18,7 +18,7 @@ from config.stack import StackSettings
 from manifests import every_object, gpu_operator, kai
 from manifests.node_labels import GPU_MEMORY, OPERAND_SWITCH, node_labels
 from manifests.objects import Manifest
-from manifests.ownership import before, key, owner, stack_of
+from manifests.ownership import BEFORE, before, kept_values, key, owner, stack_of
 
 _MEASURED = None
 """A label whose value is asked of the node's host later."""
@@ -80,6 +80,8 @@ def meet(
     adopted = dict(state.adopted)
     for name, live in sorted(unknown.items()):
         if _of_a_killed_run(live, settings, stack):
+            if (kept := _kept_beside(live, stack)) is not None:
+                adopted[name] = kept
             continue
         finding = _object(name, live, settings.cluster.adopt)
         if finding is not None:
@@ -88,6 +90,8 @@ def meet(
             adopted[name] = before(live.content, planned[name])
     for node, desired in labels.items():
         name = f"Node/{node}"
+        if node in nodes and (beside := _kept_beside(nodes[node], stack)) is not None:
+            adopted[name] = {"metadata": {"labels": _kept_labels(beside) | _kept_labels(adopted.get(name, {}))}}
         theirs = _their_labels(desired, nodes[node], state.labels.get(node, {}), stack) if node in nodes else {}
         if any(release == gpu_operator.RELEASE for _, release in state.releases):
             theirs = {name: value for name, value in theirs.items() if not _by_the_operator(nodes[node], name, value)}
@@ -97,8 +101,7 @@ def meet(
         if finding is not None:
             findings.append(finding)
             continue
-        kept = adopted.get(name, {}).get("metadata", {}).get("labels", {})
-        adopted[name] = {"metadata": {"labels": theirs | kept}}
+        adopted[name] = {"metadata": {"labels": theirs | _kept_labels(adopted.get(name, {}))}}
     findings.extend(judge_writers(nodes, labels, stack))
     findings.extend(_not_planned(settings.cluster.adopt, [*planned, *(f"Node/{node}" for node in labels)]))
     return Contact(tuple(findings), adopted)
@@ -129,6 +132,20 @@ def _of_a_killed_run(live: LiveObject, settings: StackSettings, stack: str) -> b
     if not any(map(stack_of, live.managers)):
         return live.release == (settings.kai.namespace, kai.RELEASE) and PROVIDER in live.managers
     return any(manager.startswith(owner(stack)) for manager in live.managers)
+
+
+def _kept_beside(live: LiveObject | Node, stack: str) -> dict[str, Any] | None:
+    """What the object held before the stack adopted it, by the stack's own annotation; None where it has none.
+
+    The state does not know it where the run that adopted was killed before it could note that down, or where an older
+    state was put back. Symptom without it: the next `destroy` deletes what was somebody's.
+    """
+    ours = any(entry.manager.startswith(owner(stack)) and entry.owns_annotation(BEFORE) for entry in live.owners)
+    return kept_values(live.annotations[BEFORE]) if ours and BEFORE in live.annotations else None
+
+
+def _kept_labels(kept: Mapping[str, Any]) -> dict[str, str]:
+    return dict(kept.get("metadata", {}).get("labels", {}))
 
 
 def _object(name: str, live: LiveObject, adopt: Sequence[str]) -> Finding | None:

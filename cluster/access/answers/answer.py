@@ -29,6 +29,11 @@ class FieldOwner(Answer):
         labels = self.fields.get("f:metadata", {}).get("f:labels", {})
         return f"f:{label}" in labels
 
+    def owns_annotation(self, annotation: str) -> bool:
+        """Whether it wrote this annotation."""
+        annotations = self.fields.get("f:metadata", {}).get("f:annotations", {})
+        return f"f:{annotation}" in annotations
+
 
 class Condition(Answer):
     """What an object says of itself."""

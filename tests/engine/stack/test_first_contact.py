@@ -3,6 +3,7 @@
 One stack, which the tests below take through its life in their order.
 """
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,17 @@ def test_what_is_there_stops_up_and_is_left_as_it_is(stack: Stack, cluster: simu
     )
 
 
-def test_what_is_adopted_becomes_as_the_stack_says(stack: Stack, api: httpx2.Client) -> None:
+def test_what_is_adopted_becomes_as_the_stack_says_though_a_run_was_killed_in_the_middle(
+    stack: Stack, api: httpx2.Client
+) -> None:
     stack.settings = changed(stack.settings, "cluster.adopt", _ADOPTED)
+    nothing = stack.folder / "nothing.json"
+    nothing.write_text(json.dumps({"version": 3, "deployment": {}}), encoding="utf-8")
+    with stack.up_until_killed():
+        eventually(lambda: [_memory(api, node) for node in _NODES] == ["122880"] * 3, within_s=180)
+    stack.run("cancel", "--yes")
+    # None of it was noted down: from here on the cluster alone tells what was there before, which the last tests ask.
+    stack.run("stack", "import", "--file", str(nothing))
     stack.up()
     assert _content(api, _QUEUE)["spec"] == _MINE | {
         "displayName": "default-queue",

@@ -9,7 +9,7 @@ from cluster.access.answers.nodes import Node
 from cluster.access.answers.objects import LiveObject
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.first_contact import Contact, meet, planned_objects
-from manifests.ownership import field_manager
+from manifests.ownership import BEFORE, field_manager, kept_text
 from testbed.stacks import STACKS, Json, changed, gvirtus_full, jetson, parse
 from tests.support.hosts.settings import jetson_with_host
 
@@ -95,6 +95,26 @@ def test_no_remedy_deletes_anything() -> None:
 def test_what_a_killed_run_of_this_stack_made_is_ours() -> None:
     manager = field_manager(STACK, "kai-scheduler-queue-default-queue")
     assert _meet(jetson(), {"Queue/default-queue": _live("kube-controller-manager", manager)}) == Contact((), {})
+
+
+_KEPT = {"spec": {"displayName": "mine"}}
+
+
+def _marked(manager: str, name: str = "default-queue", kept: Json = _KEPT) -> Json:
+    """Metadata of what a stack adopted, by the field manager of one of its resources."""
+    fields: Json = {"f:metadata": {"f:annotations": {f"f:{BEFORE}": {}}}}
+    return {
+        "name": name,
+        "annotations": {BEFORE: kept_text(kept)},
+        "managedFields": [{"manager": manager, "operation": "Apply", "fieldsV1": fields}],
+    }
+
+
+def test_what_a_killed_run_of_this_stack_adopted_stays_adopted() -> None:
+    """As with a state from before the adoption: nothing but the annotation tells what it held."""
+    metadata = _marked(field_manager(STACK, "kai-scheduler-queue-default-queue"))
+    live = LiveObject.model_validate({"content": {"metadata": metadata}})
+    assert _meet(jetson(), {"Queue/default-queue": live}) == Contact((), {"Queue/default-queue": _KEPT})
 
 
 _SHARD = "SchedulingShard/default"
@@ -190,6 +210,27 @@ def test_a_value_that_was_kept_once_is_not_replaced_by_a_later_one() -> None:
     nodes = _node({_MEMORY: "122880", count: "2"}, {field_manager(STACK, "x"): [_MEMORY], "me": [count]})
     adopted = _meet(_adopting("Node/jetson-1"), nodes=nodes, state=state).adopted
     assert adopted == {"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "30000", count: "2"}}}}
+
+
+def _marked_node(stack: str, kept: Mapping[str, str]) -> dict[str, Node]:
+    """A node whose labels a stack set, of which it adopted some."""
+    metadata = _marked(field_manager(stack, "node-labels"), "jetson-1", {"metadata": {"labels": dict(kept)}})
+    metadata["managedFields"][0]["fieldsV1"]["f:metadata"]["f:labels"] = {f"f:{label}": {} for label in kept}
+    return {"jetson-1": Node.model_validate({"metadata": metadata | {"labels": {_MEMORY: "122880"}}})}
+
+
+def test_a_node_that_a_killed_run_adopted_gets_its_labels_back_all_the_same() -> None:
+    adopted = _meet(jetson(), nodes=_marked_node(STACK, {_MEMORY: "30000"})).adopted
+    assert adopted == {"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "30000"}}}}
+    # Killed while it adopted one label more than the state knows of.
+    count = "nvidia.com/gpu.count"
+    known = DeployedState(deployed=True, adopted={"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "20000"}}}})
+    adopted = _meet(jetson(), nodes=_marked_node(STACK, {_MEMORY: "30000", count: "2"}), state=known).adopted
+    assert adopted == {"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "20000", count: "2"}}}}
+
+
+def test_what_another_stack_kept_beside_a_node_is_not_ours_to_give_back() -> None:
+    assert _meet(jetson(), nodes=_marked_node("team/edge", {"gvirtus.io/frontend.allowed": "false"})).adopted == {}
 
 
 @pytest.mark.parametrize("manager", [field_manager(STACK, "node-labels-jetson-1"), "pulumi-kubernetes-1234"])
