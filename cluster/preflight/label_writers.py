@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cluster.access.answers.nodes import Node
+from cluster.ownership.giving_back import GIVEN_BACK
 from cluster.preflight.findings import Finding
 from manifests.node_labels import GPU_COUNT, GPU_MEMORY
 from manifests.ownership import owner, stack_of
@@ -52,12 +53,15 @@ def judge_owners(node: Node, ours: Mapping[str, str | None], stack: str) -> Iter
 
 
 def _others(node: Node, label: str, stack: str) -> list[str]:
-    """Field managers that own a label and will write it again; other stacks are first contact's."""
+    """Field managers that own a label and will write it again; other stacks are first contact's.
+
+    Those that gave somebody's value back, ours or another stack's, wrote once.
+    """
     managers = dict.fromkeys(entry.manager for entry in node.owners if entry.owns_label(label))
     return [
         manager
         for manager in managers
-        if not manager.startswith((owner(stack), PERSON, RANDOM_MANAGER)) and stack_of(manager) is None
+        if not manager.startswith((owner(stack), PERSON, RANDOM_MANAGER, GIVEN_BACK)) and stack_of(manager) is None
     ]
 
 

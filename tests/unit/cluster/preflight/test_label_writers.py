@@ -6,6 +6,7 @@ import pytest
 
 from cluster.access.answers.nodes import Node
 from cluster.ownership.deployed_state import DeployedState
+from cluster.ownership.giving_back import GIVEN_BACK
 from cluster.preflight.findings import Finding
 from cluster.preflight.first_contact import meet, planned_labels
 from cluster.preflight.label_writers import judge_writers
@@ -80,7 +81,10 @@ def test_a_second_writer_is_named_whether_or_not_the_values_agree(value: str) ->
     assert "leave these labels of this node alone" in finding.remedy
 
 
-@pytest.mark.parametrize("manager", [_OURS, "kubectl-label", "kubectl-edit", "pulumi-kubernetes-1234", "other"])
+@pytest.mark.parametrize(
+    "manager",
+    [_OURS, f"{GIVEN_BACK}{_OURS}", "kubectl-label", "kubectl-edit", "pulumi-kubernetes-1234", "other"],
+)
 def test_only_who_writes_again_counts_and_only_for_labels_that_tell_of_a_gpu(manager: str) -> None:
     owned = ["kai-anywhere.io/platform"] if manager == "other" else [_MEMORY, _COUNT]
     assert _findings(jetson(), _node({_MEMORY: "122880", _COUNT: "1"}, {manager: owned})) == []
