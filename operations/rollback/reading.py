@@ -1,7 +1,7 @@
 """Reads what there is to undo: the state, and what the cluster has of the stack beside it. Changes nothing."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -117,8 +117,10 @@ class StackInCluster:
     def releases(self) -> Releases:
         """The stack's own releases: those of its state, those that a killed run had begun, and what its state lost.
 
-        The last are those of its names, in a namespace with its marks, that Helm never came to an end with; and whole
-        ones that Pulumi's provider installed in a namespace that the stack made. Somebody else installed any other.
+        What a killed run had begun stays in the state until it is told to forget that, and somebody may have installed
+        a release of that name since: only one that Pulumi's provider installed is ours. The last are those of its
+        names, in a namespace with its marks, that the provider's Helm never came to an end with; and whole ones that it
+        installed in a namespace that the stack made. Somebody else installed any other.
         """
         begun = {
             (str(operation.resource.inputs.get("namespace")), str(operation.resource.inputs.get("name")))
@@ -126,7 +128,8 @@ class StackInCluster:
             if operation.resource.type == RELEASE
         }
         earlier = self._earlier.releases if self._earlier else frozenset()
-        return frozenset(self.state.releases | begun | earlier | set(self._forgotten(begun)))
+        still_ours = {place for place in begun if _by_provider(self.cluster.helm_revisions(*place))}
+        return frozenset(self.state.releases | still_ours | earlier | set(self._forgotten(begun)))
 
     def _forgotten(self, begun: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         for release in every_object.releases(self.target.settings).values():
@@ -138,7 +141,7 @@ class StackInCluster:
                 revisions = self.cluster.helm_revisions(*place)
                 # In a namespace that was adopted, another program of Pulumi's may have installed it.
                 is_made = marked.ours is None and not marked.others
-                if all(revision.half_done for revision in revisions) or (is_made and any(map(_by_provider, revisions))):
+                if _by_provider(revisions) and (is_made or all(revision.half_done for revision in revisions)):
                     yield place
 
     def half_done(self) -> tuple[list[HalfDone], list[HelmRevision]]:
@@ -260,8 +263,11 @@ def _version(revision: HelmRevision) -> int:
     return revision.version
 
 
-def _by_provider(revision: HelmRevision) -> bool:
-    return any(entry.manager == HELM_OF_PROVIDER for entry in revision.owners)
+def _by_provider(revisions: Sequence[HelmRevision]) -> bool:
+    """Whether Pulumi's provider noted any of them, or Helm has none any more."""
+    return not revisions or any(
+        entry.manager == HELM_OF_PROVIDER for revision in revisions for entry in revision.owners
+    )
 
 
 def _reserves(pod: Pod) -> bool:

@@ -95,11 +95,21 @@ class TestHealing:
             lambda world: world.revision("kai-scheduler", 1, "pending-install"),
             lambda world: (
                 world.put("/api/v1/namespaces/kai-scheduler", managedFields=owned("kai-scheduler-namespace")),
-                world.revision("kai-scheduler", 1, "deployed"),
-                world.revision("kai-scheduler", 2, "pending-upgrade"),
+                world.revision_by_hand("kai-scheduler", 1, "deployed"),
+                world.revision_by_hand("kai-scheduler", 2, "pending-upgrade"),
+            ),
+            lambda world: (
+                world.put("/api/v1/namespaces/kai-scheduler", managedFields=owned("kai-scheduler-namespace")),
+                world.revision_by_hand("kai-scheduler", 1, "pending-install"),
             ),
         ],
-        ids=["another-name", "another-namespace", "a-namespace-that-is-not-ours", "a-whole-one-that-we-do-not-know"],
+        ids=[
+            "another-name",
+            "another-namespace",
+            "a-namespace-that-is-not-ours",
+            "a-whole-one-that-we-do-not-know",
+            "by-hand-in-our-namespace",
+        ],
     )
     def test_somebody_elses_is_named_and_left_alone(self, world: World, somebodys: Callable[[World], object]) -> None:
         world.remember([namespace("robots")])
@@ -246,6 +256,17 @@ class TestRemoval:
         assert [each for each in (config, f"{ROLE}/kai-binder") if each in world.deleted] == (
             [config, f"{ROLE}/kai-binder"] if goes else []
         )
+
+    def test_a_release_of_somebodys_stays_though_a_killed_run_had_once_begun_one_of_its_name(
+        self, world: World
+    ) -> None:
+        """What was begun stays in the state until it is told to forget that; ours is gone since."""
+        world.remember([release("kai-scheduler")], pending=[release("gpu-operator")])
+        theirs = world.revision_by_hand("gpu-operator", 1, "deployed")
+        world.put(f"{ROLE}/gpu-operator", **of_helm("gpu-operator"))
+        assert make_plan(stack_in(world), ALL).plan.removes_before == []
+        run(world)
+        assert {theirs, f"{ROLE}/gpu-operator"} <= world.objects.keys()
 
     def test_what_hooks_of_a_whole_release_made_and_helm_keeps_goes_after_it(self, world: World) -> None:
         world.remember([release("gpu-operator")])

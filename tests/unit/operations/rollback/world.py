@@ -101,14 +101,21 @@ class World:
     def revision(
         self, release: str, version: int, status: str, *, namespace: str = "", hooks: Iterable[Json] = ()
     ) -> str:
-        """A revision as Helm stores it; its data is asked for alone, for its hooks."""
+        """A revision as the provider's Helm stores it; its data is asked for alone, for its hooks."""
         namespace = namespace or release
         path = f"/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.{release}.v{version}"
         labels = {"owner": "helm", "name": release, "version": str(version), "status": status}
-        made = self.put(path, labels=labels, creationTimestamp="2026-11-23T12:00:00Z")
+        fields = [{"manager": "pulumi-kubernetes"}]
+        made = self.put(path, labels=labels, creationTimestamp="2026-11-23T12:00:00Z", managedFields=fields)
         stored = {"config": {"password": "secret"}, "hooks": [{"manifest": json.dumps(each)} for each in hooks]}
         packed = base64.b64encode(gzip.compress(json.dumps(stored).encode()))
         made["data"] = {"release": base64.b64encode(packed).decode()}
+        return path
+
+    def revision_by_hand(self, release: str, version: int, status: str) -> str:
+        """The same as Helm itself stores it."""
+        path = self.revision(release, version, status)
+        self.objects[path]["metadata"]["managedFields"] = [{"manager": "helm"}]
         return path
 
     def definition(self, group: str, plural: str, manager: str = "pulumi-resource-kubernetes") -> str:
