@@ -168,7 +168,8 @@ def _end(work: Rollback, plan: Plan, choice: Choice) -> int:
             typer.echo(f"   {line}")
         _go_on(work.stack, work, choice)
         return ExitStatus.FAILED
-    typer.echo(f"Everything that stack '{stack}' made is gone from the cluster at {plan.server}.")
+    made = "is known to have made" if work.stack.doubtful_releases else "made"
+    typer.echo(f"Everything that stack '{stack}' {made} is gone from the cluster at {plan.server}.")
     for line in plan.stays:
         typer.echo(f"Stays: {line.strip()}")
     typer.echo(

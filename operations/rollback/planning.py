@@ -91,6 +91,7 @@ def _with_removal(plan: Plan, stack: StackInCluster, choice: Choice, leftovers: 
         "stays": [
             *plan.stays,
             *_doubtful(leftovers),
+            *_doubtful_releases(stack),
             *_stays(stack, [] if choice.definitions else definitions),
         ],
         "unseen": leftovers.unseen,
@@ -127,6 +128,14 @@ def _doubtful(leftovers: Leftovers) -> Iterator[str]:
         yield (
             f"{leftover.name}, with fields of this stack's: {', '.join(leftover.others)} wrote it before, and nothing "
             "says what it held then. If nobody needs it, delete it by hand."
+        )
+
+
+def _doubtful_releases(stack: StackInCluster) -> Iterator[str]:
+    for namespace, release in sorted(stack.doubtful_releases):
+        yield (
+            f"Helm release {release} in namespace {namespace}: Pulumi installed it, and nothing says for whom. If the "
+            f"state of this stack was lost, and it is its own: helm uninstall {release} --namespace {namespace}"
         )
 
 

@@ -27,7 +27,7 @@ from cluster.ownership.leftovers import (
 from gpu_sharing.request import SCHEDULER
 from manifests import every_object, kai, reservation
 from manifests.objects import Manifest
-from manifests.ownership import key
+from manifests.ownership import key, owner, stack_of
 from operations.doctor.facts import KaiConfig
 from operations.engine import Checkpoint
 from operations.privilege_probe import ladder
@@ -136,13 +136,34 @@ class StackInCluster:
             place = (release.namespace, release.name)
             if place in self.state.releases or place in begun:
                 continue
-            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.namespace}}
-            for marked in written_by(self.cluster, [namespace], self.name):
+            for marked in written_by(self.cluster, [_namespace(release.namespace)], self.name):
                 revisions = self.cluster.helm_revisions(*place)
                 # In a namespace that was adopted, another program of Pulumi's may have installed it.
                 is_made = marked.ours is None and not marked.others
                 if _by_provider(revisions) and (is_made or all(revision.half_done for revision in revisions)):
                     yield place
+
+    @cached_property
+    def doubtful_releases(self) -> Releases:
+        """Whole releases of the stack's names that Pulumi's provider installed, where nothing says whose they are.
+
+        As after the state was lost, in a namespace that had been there before the stack.
+        """
+        if self._earlier:
+            return self._earlier.doubtful_releases
+        names = {(release.namespace, release.name) for release in every_object.releases(self.target.settings).values()}
+        return frozenset(
+            place
+            for place in names - self.releases
+            if (settled := [each for each in self.cluster.helm_revisions(*place) if not each.half_done])
+            and _by_provider(settled)
+            and not self._is_another_stacks(place[0])
+        )
+
+    def _is_another_stacks(self, namespace: str) -> bool:
+        live = self.cluster.find_object(_namespace(namespace))
+        stacks = {stack_of(manager) for manager in live.managers} if live else set()
+        return not stacks <= {None, stack_of(owner(self.name))}
 
     def half_done(self) -> tuple[list[HalfDone], list[HelmRevision]]:
         """The half-done revisions of the stack's own releases, and everybody else's."""
@@ -257,6 +278,10 @@ class StackInCluster:
 
 class _PlacedConfig(ObjectMetadata):
     place: str = Field(default="", validation_alias=AliasPath("spec", "namespace"))
+
+
+def _namespace(name: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def _version(revision: HelmRevision) -> int:

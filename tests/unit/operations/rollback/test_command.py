@@ -7,12 +7,13 @@ from contextlib import contextmanager
 import pytest
 from typer.testing import CliRunner, Result
 
+from manifests.ownership import BEFORE, field_manager
 from operations.__main__ import app
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.rollback.steps import Rollback
 from operations.target import Target
-from testbed.stacks import changed
+from testbed.stacks import Json, changed
 from tests.support.api_server import UID
 from tests.unit.operations.rollback.world import World, owned, release
 
@@ -77,6 +78,22 @@ def test_what_stays_is_told_as_it_is_at_the_end(world: World, command: Command) 
     output = command(answer="jetson").output
     assert "Stays: 1 CustomResourceDefinition of scheduling.run.ai, with 0 objects now" in output
     assert f"--remove-definitions --cluster {UID} does" in output, "the state forgot its cluster meanwhile"
+
+
+def test_a_release_that_a_lost_state_forgot_stays_where_the_namespace_was_adopted_and_is_named(
+    world: World, command: Command
+) -> None:
+    marks: Json = {"annotations": {BEFORE: "{}"}, "managedFields": owned("kai-scheduler-namespace")}
+    world.put("/api/v1/namespaces/kai-scheduler", **marks)
+    revision = world.revision("kai-scheduler", 1, "deployed")
+    world.put("/api/v1/namespaces/gpu-operator", managedFields=[{"manager": field_manager("team/edge", "namespace")}])
+    world.revision("gpu-operator", 1, "deployed")
+    output = command("--cluster", UID, answer="jetson").output
+    assert "Everything that stack 'jetson' is known to have made is gone" in output
+    assert "Stays: Helm release kai-scheduler in namespace kai-scheduler: Pulumi installed it" in output
+    assert "helm uninstall kai-scheduler --namespace kai-scheduler" in output
+    assert "Helm release gpu-operator" not in output, "it is another stack's"
+    assert revision in world.objects
 
 
 def test_healing_asks_for_no_name_and_removes_nothing(world: World, half_done: str, command: Command) -> None:
