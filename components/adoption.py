@@ -8,6 +8,7 @@ import pulumi
 
 from cluster.access.client import Cluster
 from cluster.access.connection import UP_TIMEOUT_SECONDS
+from cluster.ownership.another_stack import refuse_another_stacks
 from cluster.ownership.giving_back import give_back_values, keep_values_of_others
 from components import tokens
 from components.kubernetes import this_stack
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: ClusterSettings) -> pulumi.ResourceOptions:
     """Options for the component above everything: they reach the objects below it.
 
+    No object is made that another stack has made since preflight looked.
+
     Every update of an object keeps what others wrote beside the stack's fields. Symptom without it: KAI schedules by
     its defaults once a label of the SchedulingShard was repaired, since the spec is the chart's.
 
@@ -31,7 +34,7 @@ def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Cluste
     Args:
         name: the component's name.
         adopted: the kept values, by object.
-        cluster: where to give them back.
+        cluster: where.
     """
 
     def give_back(args: pulumi.ResourceHookArgs) -> None:
@@ -43,6 +46,11 @@ def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Cluste
         with _connected(cluster) as connection:
             keep_values_of_others(connection, _marked(dict(args.new_inputs or {}), args.name))
 
+    def refuse_others(args: pulumi.ResourceHookArgs) -> None:
+        with _connected(cluster) as connection:
+            refuse_another_stacks(connection, _marked(dict(args.new_inputs or {}), args.name))
+
+    before_create = pulumi.ResourceHook(f"take nothing of another stack's for {name}", refuse_others)
     before_update = pulumi.ResourceHook(f"keep what others wrote into what {name} changes", keep_others)
     before_delete = pulumi.ResourceHook(f"give back what {name} adopted: run pulumi destroy --run-program", give_back)
 
@@ -57,8 +65,9 @@ def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Cluste
             return pulumi.ResourceTransformationResult(props | together(nodes), args.opts)
         if "kind" not in props:
             return None
-        # Of a Node the provider only patches our labels.
-        hooks = pulumi.ResourceHookBinding(before_update=None if props["kind"] == "Node" else [before_update])
+        hooks = pulumi.ResourceHookBinding(before_create=[before_create])
+        if props["kind"] != "Node":  # Of a Node the provider only patches our labels.
+            hooks.before_update = [before_update]
         ours = pulumi.ResourceOptions(hooks=hooks)
         if (kept := adopted.get(key(props))) is not None:
             props = annotated(props, kept)

@@ -40,6 +40,7 @@ class Registration:
         retained: whether deleting it leaves what it stands for.
         ignored: inputs whose changes are ignored.
         secret_outputs: outputs that are secrets beyond those of its inputs.
+        hooks: what runs before it is made, by name.
         at: when it was registered, on the monotonic clock in seconds.
     """
 
@@ -53,6 +54,7 @@ class Registration:
     retained: bool = False
     ignored: frozenset[str] = frozenset()
     secret_outputs: frozenset[str] = frozenset()
+    hooks: tuple[str, ...] = ()
 
 
 class _RefusalError(grpc.RpcError):
@@ -138,6 +140,7 @@ class Graph(mocks.MockMonitor):
                     retained=bool(request.retainOnDelete),
                     ignored=frozenset(request.ignoreChanges),
                     secret_outputs=frozenset(request.additionalSecretOutputs),
+                    hooks=tuple(request.hooks.before_create),
                 )
             )
         return response

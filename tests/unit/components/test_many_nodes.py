@@ -117,6 +117,12 @@ def test_an_adopted_node_keeps_what_it_held_within_the_one_resource_and_no_hook_
     assert not registered.retained
 
 
+def test_right_before_each_object_is_made_its_stack_is_asked_once_more() -> None:
+    objects = [each for each in _registered(jetson()).registrations if "kind" in each.inputs]
+    assert {each.type.rpartition(":")[2] for each in objects} >= {"Namespace", "NodePatch", "Queue"}
+    assert {each.hooks for each in objects} == {("take nothing of another stack's for kai-anywhere",)}
+
+
 def test_the_state_tells_the_labels_and_what_was_adopted_of_the_one_resource() -> None:
     inputs = _registered(_jetsons(MANY_NODES + 1), adopted=ADOPTED).by_key[ALL].inputs
     former = {"nodes": apart(inputs)}
