@@ -10,7 +10,7 @@ from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, MigStrategy
 from gpu_sharing.request import GPU, GPU_GROUP, GPU_MEMORY, TIME_SLICE, FractionShare, MemoryShare, WholeGpus
 from manifests import reservation_index
-from manifests.node_labels import GPU_COUNT, GPU_PRESENT, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, TIME_SLICING_POOL
+from manifests.node_labels import GPU_COUNT, KAI_NODE_POOL, MIG_STRATEGY, PLATFORM, TIME_SLICING_POOL
 from manifests.node_labels import GPU_MEMORY as MEMORY_LABEL
 from sharing_map.report import Fact, Gpu, NodeStatus, Reservation, Share, Sharing, Use
 from sharing_map.view import User, View, pod_name, share
@@ -234,9 +234,7 @@ def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, shared: int | No
         said = "which is no number of MiB" if shared is None else "of which KAI shares nothing"
         why = f"is '{label}', {said}" if label else "is missing"
         yield f"The label {MEMORY_LABEL} {why}: KAI places no pod with {GPU_MEMORY} here."
-    # The GPU Operator marks a node by its PCI devices: long before anything counts its GPUs.
-    has_some = count or (node.labels.get(GPU_PRESENT) == "true" and sharing != "remote")
-    if has_some and not (node.gpus or node.slices or node.time_slices):
+    if node.tells_of_gpus and not (node.gpus or node.slices or node.time_slices):
         yield f"The device plugin advertises no {GPU}, so KAI places nothing here."
     if sharing == "kai" and count > node.gpus > 0:
         yield (

@@ -310,13 +310,9 @@ class Facts:
 
     @cached_property
     def gpu_nodes(self) -> tuple[Node, ...]:
-        """Nodes with a GPU of their own: marked by the GPU Operator, a Jetson of the stack, or told by the plugin."""
+        """Nodes with a GPU of their own, by what they tell of themselves, or as a Jetson of the stack."""
         jetsons = self.settings.platform.jetsons if self.settings else {}
-        return tuple(
-            node
-            for node in self.snapshot.nodes
-            if node.labels.get("nvidia.com/gpu.present") == "true" or node.name in jetsons or node.gpus
-        )
+        return tuple(node for node in self.snapshot.nodes if node.tells_of_gpus or node.name in jetsons)
 
     @cached_property
     def gpu_node_names(self) -> frozenset[str]:

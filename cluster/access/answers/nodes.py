@@ -10,7 +10,7 @@ from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, MigStrategy
 from gpu_sharing.quantities import MIB, quantity
 from gpu_sharing.request import GPU, MIG_PREFIX, TIME_SLICE
-from manifests.node_labels import GPU_COUNT, MIG_STRATEGY
+from manifests.node_labels import GPU_COUNT, GPU_PRESENT, MIG_STRATEGY
 
 _MOST_DEVICES = 16_000
 """Of one node: 16 GPUs with as many replicas as settings allow. A billion would exhaust the memory."""
@@ -117,6 +117,15 @@ class Node(Answer):
         """Its GPUs by the label by which KAI counts them, `MOST_GPUS` at most; None where KAI can't read it."""
         label = self.labels.get(GPU_COUNT, "")
         return min(int(label), MOST_GPUS) if label.isdecimal() and len(label) <= _MOST_DIGITS else None
+
+    @property
+    def tells_of_gpus(self) -> bool:
+        """Whether anything says that it has GPUs of its own: a frontend of remote GPUs has none, whatever is labelled.
+
+        The GPU Operator marks a node by its PCI devices: long before anything counts its GPUs.
+        """
+        is_frontend = self.labels.get(FRONTEND_ALLOWED) == "true"
+        return not is_frontend and bool(self.gpus or self.gpu_count or self.labels.get(GPU_PRESENT) == "true")
 
     @property
     def slices(self) -> dict[str, int]:

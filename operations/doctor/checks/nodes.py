@@ -12,7 +12,7 @@ from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.preflight.unified_memory import REMEDY, gpu_memory, judge_unified_memory, requested_mib
 from gpu_sharing.arithmetic import read_label, shared_mib
 from gpu_sharing.model import MigStrategy
-from manifests.node_labels import GPU_COUNT, GPU_MEMORY, PLATFORM, TIME_SLICING_POOL
+from manifests.node_labels import GPU_COUNT, GPU_MEMORY, GPU_PRESENT, PLATFORM, TIME_SLICING_POOL
 from operations.doctor.check import Check, Finding, Severity, Subject, of_node
 from operations.doctor.facts import Facts, Source
 
@@ -67,7 +67,8 @@ def _no_gpu(facts: Facts) -> Iterator[Finding]:
                 node,
                 f"node '{node.name}' has a GPU and advertises none.",
                 f"Node {node.name}: status.allocatable has no nvidia.com/gpu",
-                f"label nvidia.com/gpu.present={node.labels.get('nvidia.com/gpu.present', 'missing')}",
+                f"labels {GPU_PRESENT}={node.labels.get(GPU_PRESENT, 'missing')}, "
+                f"{GPU_COUNT}={node.labels.get(GPU_COUNT, 'missing')}",
             )
 
 

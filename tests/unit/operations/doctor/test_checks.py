@@ -200,6 +200,25 @@ def test_a_node_that_advertises_slices_alone_advertises_its_gpu(resource: str, a
     assert "KA0403" not in fired(world.diagnosis(api, tmp_path))
 
 
+def test_the_label_that_counts_gpus_alone_tells_of_one_that_is_not_advertised(api: ApiServer, tmp_path: Path) -> None:
+    """As `status` says it: its driver or device plugin is not up."""
+    world = world_of(jetson)
+    world.label("cpu-1", "nvidia.com/gpu.count", "2")
+    judged = fired(world.diagnosis(api, tmp_path))["KA0403"]
+    assert judged.finding.subject.name == "cpu-1"
+    assert judged.finding.evidence[1] == "labels nvidia.com/gpu.present=missing, nvidia.com/gpu.count=2"
+
+
+@pytest.mark.parametrize("label", ["nvidia.com/gpu.present", "nvidia.com/gpu.count"])
+def test_a_frontend_of_remote_gpus_has_no_gpu_whatever_is_labelled(label: str, api: ApiServer, tmp_path: Path) -> None:
+    """As for `status`."""
+    world = world_of(jetson)
+    do.allocatable("cpu-1", **{"nvidia.com/gpu": "8"})(world)
+    world.label("cpu-1", "gvirtus.io/frontend.allowed", "true")
+    world.label("cpu-1", label, {"nvidia.com/gpu.present": "true"}.get(label, "2"))
+    assert fired(world.diagnosis(api, tmp_path)) == {}
+
+
 def test_a_pod_with_several_gpus_is_looked_for_in_each_of_its_groups(api: ApiServer, tmp_path: Path) -> None:
     world = world_of(jetson)
     labels = {f"runai-gpu-group/{group}": group for group in (GROUP, "nobody")}
