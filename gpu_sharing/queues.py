@@ -99,13 +99,16 @@ class Ledger:
 
     def __init__(self, queues: Iterable[Queue], total: Amounts) -> None:
         self._accounts = {queue.name: _Account(queue) for queue in _rooted(queues)}
+        self._below: dict[str | None, list[_Account]] = {}
+        for _, account in sorted(self._accounts.items()):
+            self._below.setdefault(account.queue.parent, []).append(account)
         self._total = total
 
     def leaf(self, name: str) -> bool | None:
         """Whether pods can be submitted to a queue; None where there is no such queue."""
         if name not in self._accounts:
             return None
-        return all(account.queue.parent != name for account in self._accounts.values())
+        return name not in self._below
 
     def charge(self, queue: str, amounts: Amounts, *, preemptible: bool) -> None:
         """Add what a placed pod uses to its queue and to those above it."""
@@ -133,7 +136,12 @@ class Ledger:
         for name, amounts in requested.items():
             for account in self._up(name):
                 account.requested = add(account.requested, amounts)
-        self._divide_below(None, self._total)
+        parents: list[tuple[str | None, Amounts]] = [(None, self._total)]
+        for parent, total in parents:
+            level = self._below.get(parent, [])
+            for index in range(len(_RESOURCES)):
+                _divide(level, total[index], index)
+            parents += [(account.queue.name, (account.fair[0], account.fair[1], account.fair[2])) for account in level]
 
     def first(self, waiting: Mapping[str, Amounts]) -> str:
         """The leaf queue whose turn it is (queue_order.go).
@@ -141,28 +149,26 @@ class Ledger:
         Args:
             waiting: what the next pods of each leaf queue ask for; not empty.
         """
-        active = {account.queue.name for leaf in waiting for account in self._up(leaf)}
+        below: dict[str | None, list[str]] = {}
+        for name in sorted({account.queue.name for leaf in waiting for account in self._up(leaf)}):
+            below.setdefault(self._accounts[name].queue.parent, []).append(name)
+        best: dict[str | None, str] = {name: name for name in waiting}
 
-        def best(name: str | None) -> str:
-            if name in waiting:
-                return str(name)
-            below = {child: best(child) for child in sorted(active) if self._accounts[child].queue.parent == name}
-            return below[min(below, key=lambda child: _rank(self._accounts[child], waiting[below[child]], self._total))]
+        def rank(child: str) -> tuple[float, ...]:
+            return _rank(self._accounts[child], waiting[best[child]], self._total)
 
-        return best(None)
+        parents: list[str | None] = [None]
+        for parent in parents:
+            parents += [child for child in below[parent] if child not in waiting]
+        for parent in reversed(parents):
+            best[parent] = best[min(below[parent], key=rank)]
+        return best[None]
 
     def _up(self, name: str) -> Iterator[_Account]:
         account = self._accounts.get(name)
         while account is not None:
             yield account
             account = self._accounts.get(account.queue.parent or "")
-
-    def _divide_below(self, parent: str | None, total: Amounts) -> None:
-        level = [account for name, account in sorted(self._accounts.items()) if account.queue.parent == parent]
-        for index in range(len(_RESOURCES)):
-            _divide(level, total[index], index)
-        for account in level:
-            self._divide_below(account.queue.name, (account.fair[0], account.fair[1], account.fair[2]))
 
 
 def _rooted(queues: Iterable[Queue]) -> Iterator[Queue]:

@@ -58,15 +58,17 @@ def queue_tree(queues: Sequence[Queue], view: View, pending: Sequence[PendingPod
         children[queue.parent].append(queue)
     shown: set[str] = set()
 
-    def below(queue: Queue, depth: int) -> Iterator[tuple[Queue, int]]:
-        if queue.name not in shown:
-            shown.add(queue.name)
-            yield queue, depth
-            for child in children[queue.name]:
-                yield from below(child, depth + 1)
+    def below(top: Queue) -> Iterator[tuple[Queue, int]]:
+        left = [(top, 0)]
+        while left:
+            queue, depth = left.pop()
+            if queue.name not in shown:
+                shown.add(queue.name)
+                yield queue, depth
+                left += [(child, depth + 1) for child in reversed(children[queue.name])]
 
     tops = [queue for queue in queues if queue.parent not in by_name]
-    order = [entry for queue in (*tops, *queues) for entry in below(queue, 0)]
+    order = [entry for queue in (*tops, *queues) for entry in below(queue)]
     totals = _sums(order, own)
     for queue, depth in order:
         yield _queue(queue, depth, totals[queue.name], view)
@@ -74,12 +76,12 @@ def queue_tree(queues: Sequence[Queue], view: View, pending: Sequence[PendingPod
 
 def _sums(order: Sequence[tuple[Queue, int]], own: Mapping[str, _Usage]) -> Mapping[str, _Usage]:
     """What each queue has with all below it."""
-    total: dict[str, _Usage] = defaultdict(_Usage)
-    above: list[str] = []
-    for queue, depth in order:
-        above = [*above[:depth], queue.name]
-        for name in above:
-            total[name] += own.get(queue.name, _Usage())
+    total: dict[str, _Usage] = {}
+    at_depth: dict[int, _Usage] = defaultdict(_Usage)
+    # From the end, so that all below a queue came just before it.
+    for queue, depth in reversed(order):
+        total[queue.name] = own.get(queue.name, _Usage()) + at_depth.pop(depth + 1, _Usage())
+        at_depth[depth] += total[queue.name]
     return total
 
 

@@ -301,6 +301,14 @@ def test_a_queue_whose_parent_is_missing_or_below_itself_is_none(parents: tuple[
     assert [placed.pod.name for placed in packing.placed] == ["old", "in-well"]
 
 
+def test_however_many_queues_stand_below_each_other_pods_of_the_lowest_run() -> None:
+    """KAI's admission sets no bound. The pods of two queues ask whose turn it is."""
+    queues = [Queue(f"q{depth}", f"q{depth - 1}" if depth else None) for depth in range(2000)]
+    pods = [*_pods(MemoryShare(100), 2, queue="q1999"), *_pods(MemoryShare(100), 2, "beside", queue="beside")]
+    packing = place([_JETSON], pods, [*queues, Queue("beside", "q1000")])
+    assert _counts(packing) == (4, 0)
+
+
 def test_who_runs_on_a_node_that_kai_does_not_use_still_counts_in_his_queue() -> None:
     away = Workload((Pod("away", PodRequest(WholeGpus(1)), node="gone"),), "team")
     queues = [Queue("team", limit=(1.25, UNLIMITED, UNLIMITED))]

@@ -107,3 +107,9 @@ def test_a_pod_of_another_scheduler_uses_nothing_of_the_queue_that_its_label_nam
 def test_queues_below_each_other_or_below_none_that_is_there_are_all_shown() -> None:
     status = _with_queues(queue("a", "b"), queue("b", "a"), queue("robots", "gone"))
     assert [(each.name, each.depth) for each in status.queues] == [("robots", 0), ("a", 0), ("b", 1)]
+
+
+def test_however_many_queues_stand_below_each_other_all_are_shown() -> None:
+    """KAI's admission sets no bound."""
+    status = _with_queues(queue("q0"), *(queue(f"q{depth}", f"q{depth - 1}") for depth in range(1, 2000)))
+    assert [(each.name, each.depth) for each in status.queues] == [(f"q{depth}", depth) for depth in range(2000)]
