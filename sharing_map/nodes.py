@@ -36,7 +36,7 @@ def node_status(name: str, view: View) -> NodeStatus:
     sharing = _sharing(node, count.value)
     shared, pool = view.shared_mib(name), _label(node, view.snapshot.pool_label)
     # KAI gives away what is advertised, whatever the label says: a GPU that is not well is not.
-    usable = min(node.gpus, MOST_GPUS) if sharing.value == "kai" else count.value
+    usable = node.usable_gpus if sharing.value == "kai" else count.value
     if view.knows_pods:
         most = max(usable, count.value)
         gpus, others = _gpus(users, reservations, sharing.value, shared, usable=usable, most=most)
@@ -86,7 +86,7 @@ def _gpu_count(node: Node) -> Fact[int]:
         fact = _label(node, GPU_COUNT)
         return Fact(value=node.gpu_count, proof=fact.proof, since=fact.since)
     return Fact(
-        value=min(node.gpus, MOST_GPUS),
+        value=node.usable_gpus,
         proof=f"Node {node.name} status.allocatable[{GPU}], without GPUs in the label {GPU_COUNT}",
     )
 
@@ -117,7 +117,7 @@ def _time_sliced_by(node: Node, count: int) -> str:
         return f"metadata.labels[{KAI_NODE_POOL}]"
     if node.time_slices and not node.gpus:
         return f"status.allocatable[{TIME_SLICE}]"
-    if GPU_COUNT in node.labels and node.gpus > count > 0:
+    if GPU_COUNT in node.labels and node.usable_gpus > count > 0:
         return f"status.allocatable[{GPU}] is more than metadata.labels[{GPU_COUNT}]"
     return ""
 
@@ -236,12 +236,12 @@ def _remarks(node: Node, gpus: Sequence[Gpu], sharing: Sharing, shared: int | No
         yield f"The label {MEMORY_LABEL} {why}: KAI places no pod with {GPU_MEMORY} here."
     if node.tells_of_gpus and not (node.gpus or node.slices or node.time_slices):
         yield f"The device plugin advertises no {GPU}, so KAI places nothing here."
-    if sharing == "kai" and count > node.gpus > 0:
+    if sharing == "kai" and count > node.usable_gpus > 0:
         yield (
             f"It advertises {node.gpus} {GPU}, and the label {GPU_COUNT} is {node.labels[GPU_COUNT]}: KAI gives the "
             "memory of the same GPU away more than once. Both should be the number of GPUs."
         )
-    if sharing == "time-slicing" and node.gpus > count > 0 and not pool:
+    if sharing == "time-slicing" and node.usable_gpus > count > 0 and not pool:
         yield (
             f"It advertises {node.gpus} {GPU}, and the label {GPU_COUNT} is {count}: KAI takes each for a GPU of its "
             "own, and gives the same memory away more than once."

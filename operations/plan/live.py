@@ -83,7 +83,7 @@ def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
         Node(
             node.name,
             None if memory is None else shared_mib(memory),
-            node.devices,
+            node.usable_gpus or node.devices,
             node.gpu_count,
             node.slices,
             node.mig,

@@ -260,9 +260,9 @@ def _warnings(packing: Packing, nodes: Sequence[NodeReport]) -> Iterable[str]:
                 "multiples of a GPU's memory for one GPU: ask for less."
             )
         if node.gpu_count is not None and node.gpu_count != node.gpus > 0 and node.mig is None:
-            count = f"{node.gpu_count}{' or more' if node.gpu_count == MOST_GPUS else ''}"
+            gpus, count = (f"{number}{' or more' * (number == MOST_GPUS)}" for number in (node.gpus, node.gpu_count))
             yield (
-                f"{node.name} has {node.gpus} allocatable nvidia.com/gpu and the label nvidia.com/gpu.count={count}: "
+                f"{node.name} has {gpus} allocatable nvidia.com/gpu and the label nvidia.com/gpu.count={count}: "
                 "KAI gives the memory of the same GPU away more than once. Both should be the number of GPUs."
             )
     for report in nodes:

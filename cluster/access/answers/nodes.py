@@ -113,6 +113,11 @@ class Node(Answer):
         return 0 if self.labels.get(FRONTEND_ALLOWED) == "true" else self.devices
 
     @property
+    def usable_gpus(self) -> int:
+        """Those that KAI gives away, `MOST_GPUS` at most: what `gpu_count` is to be compared with."""
+        return min(self.gpus, MOST_GPUS)
+
+    @property
     def gpu_count(self) -> int | None:
         """Its GPUs by the label by which KAI counts them, `MOST_GPUS` at most; None where KAI can't read it."""
         label = self.labels.get(GPU_COUNT, "")

@@ -129,7 +129,7 @@ def _sliced(facts: Facts) -> Iterator[Finding]:
         count = node.gpu_count
         replicas = node.labels.get("nvidia.com/gpu.replicas")
         # A label that is 0 or no number is another check's: KAI then gives no GPU away twice for it.
-        if count and node.gpus > count:
+        if count and node.usable_gpus > count:
             yield _node_finding(
                 node,
                 f"node '{node.name}' advertises {node.gpus} GPUs and has {count}: KAI would promise its memory "
@@ -142,7 +142,7 @@ def _sliced(facts: Facts) -> Iterator[Finding]:
 def _fewer(facts: Facts) -> Iterator[Finding]:
     for node in facts.kai_gpu_nodes:
         by_slices = node.mig in {MigStrategy.SINGLE, MigStrategy.MIXED}
-        if not by_slices and (node.gpu_count or 0) > node.gpus > 0:
+        if not by_slices and (node.gpu_count or 0) > node.usable_gpus > 0:
             yield _node_finding(
                 node,
                 f"node '{node.name}' says that it has {node.labels[GPU_COUNT]} GPUs and advertises {node.gpus}: KAI "

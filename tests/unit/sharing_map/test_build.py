@@ -515,6 +515,12 @@ def test_a_node_that_says_to_have_billions_of_gpus_takes_no_memory_of_the_map(co
     assert len(_only_node(status_of(nodes=[node])).gpus) == 128
 
 
+def test_more_gpus_than_any_node_has_are_no_time_slicing_where_the_label_says_as_many() -> None:
+    node = gpu_node("x86-1", gpus=200, labels={"nvidia.com/gpu.count": "200"})
+    read = _only_node(status_of(nodes=[node]))
+    assert (read.sharing.value, len(read.gpus), read.remarks) == ("kai", 128, ())
+
+
 @pytest.mark.parametrize("count", ["", "two", "9" * 63])
 def test_gpus_are_counted_by_what_is_advertised_where_the_label_is_no_number(count: str) -> None:
     node = gpu_node("jetson-1", advertised=2, labels={"nvidia.com/gpu.count": count})

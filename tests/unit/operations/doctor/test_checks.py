@@ -15,6 +15,7 @@ from tests.support.doctor import GROUP, OLD, pod, well
 from tests.support.hosts.examinations import jetson_examination
 from tests.unit.operations.doctor import changes as do
 from tests.unit.operations.doctor.cases import CASES
+from tests.unit.operations.doctor.changes import both
 from tests.unit.operations.doctor.monitoring_cases import metrics
 from tests.unit.operations.doctor.worlds import fired, world_of
 
@@ -191,6 +192,14 @@ def test_a_count_of_no_gpus_beside_a_gpu_is_not_taken_for_time_slicing(
     assert problem.symptoms[0].finding.what == (
         f"node 'jetson-1': the label nvidia.com/gpu.count is '{label}', and it advertises 1."
     )
+
+
+def test_more_gpus_than_any_node_has_are_no_time_slicing_where_the_label_says_as_many(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    both(do.gpus("200"), do.label("nvidia.com/gpu.count", "200"))(world)
+    assert "KA0407" not in fired(world.diagnosis(api, tmp_path))
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared"])

@@ -283,6 +283,14 @@ def test_a_node_that_says_to_have_billions_of_gpus_takes_no_memory_of_the_plan()
     status = {"allocatable": {"nvidia.com/gpu": "4G"}}
     advertised = Node.model_validate({"metadata": {"name": "n", "labels": {}}, "status": status})
     assert advertised.devices == 16_000
+    [planned] = _plan(_pod("a"), nodes=(advertised,)).nodes
+    assert len(planned.gpus) == 128, "as many as status shows"
+
+
+def test_time_slices_beyond_every_number_of_gpus_are_told_as_more() -> None:
+    sliced = _node().model_copy(update={"devices": 16_000})
+    [warning] = _plan(nodes=(sliced,)).warnings
+    assert "has 128 or more allocatable nvidia.com/gpu and the label nvidia.com/gpu.count=1" in warning
 
 
 def test_unified_memory_has_its_second_column() -> None:
