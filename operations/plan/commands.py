@@ -180,11 +180,13 @@ def _workloads(scene: Scene, file: BinaryIO | None, options: _PodOptions) -> tup
         )
     if file is None:
         return (options.workload(scene),), scene
+    # Where it was closed before the command began, its name is a number.
+    name = file.name if isinstance(file.name, str) else "<stdin>"
     try:
         text = file.read().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise OperationError(f"{file.name} can't be read: {error}") from error
-    read = read_workloads(text, Path(str(file.name)).name, scene.machines, scene.queues)
+        raise OperationError(f"{name} can't be read: {error}") from error
+    read = read_workloads(text, Path(name).name, scene.machines, scene.queues)
     there = (pod.name for workload in scene.workloads for pod in workload.pods)
     return distinct(read.workloads, there), scene.with_remarks(read.remarks)
 

@@ -108,6 +108,14 @@ def test_manifests_come_through_a_pipe_too(tmp_path: Path) -> None:
     assert b"<stdin> can't be read" in _piped(b"\xff").stderr
 
 
+def test_standard_input_that_is_closed_has_no_pods_and_is_called_what_it_is() -> None:
+    command = [sys.executable, "-m", "operations", "plan", *_GPU, "--file", "-"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command], check=False, capture_output=True, cwd=ROOT, timeout=60
+    )
+    assert (done.returncode, done.stderr.partition(b" has no pods for KAI")[0]) == (1, b"<stdin>")
+
+
 def test_gpus_nodes_and_devices_multiply() -> None:
     answer = _json(*_GPU, "--gpus", "2", "--nodes", "3", "--request-mib", "65500", "--devices", "2", "--pods", "7")
     assert (answer["running"], answer["pending"]) == (6, 1)
