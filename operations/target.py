@@ -137,14 +137,15 @@ def own_project() -> Path:
     theirs = ROOT / PROJECT_LINK
     if not theirs.is_symlink():
         return ROOT
-    check_endings(theirs.resolve())
+    place = Path(os.path.realpath(theirs))
+    check_endings(place)
     if not (theirs / "Pulumi.yaml").is_file():
         raise OperationError(
             f"{theirs} leads to {theirs.readlink()}, which has no Pulumi.yaml. Let it lead to the folder of your "
             "project, or remove it."
         )
     check_project(theirs / "Pulumi.yaml")
-    return theirs.resolve()
+    return place
 
 
 def _programs(project: Path) -> tuple[toolchain.Program, ...]:
@@ -174,7 +175,7 @@ def own_kubeconfig() -> str | None:
     """KUBECONFIG, unless it names a simulator's: whoever exported that for kubectl still means the simulator."""
     chosen = os.environ.get("KUBECONFIG")
     simulators = (ROOT / ".simulator").resolve()
-    return None if chosen and Path(os.path.expanduser(chosen)).resolve().is_relative_to(simulators) else chosen
+    return None if chosen and Path(os.path.realpath(os.path.expanduser(chosen))).is_relative_to(simulators) else chosen
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ def init(  # noqa: PLR0913, PLR0917 - one option for each thing that can be chos
         repository=source,
         version=version or f"v{project_version()}",
     )
-    place = Path(os.path.expanduser(folder)).resolve()
+    # Path.resolve ends with a traceback where links lead in a circle.
+    place = Path(os.path.realpath(os.path.expanduser(folder)))
     if place.is_relative_to(ROOT):
         raise OperationError(
             f"{place} is in the checkout of kai-anywhere itself. Nothing was written. Give a folder elsewhere."

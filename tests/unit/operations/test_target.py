@@ -8,7 +8,7 @@ import pytest
 from operations import target
 from operations.errors import OperationError
 from operations.init.files import TEMPLATES
-from operations.target import ROOT, folder, open_target
+from operations.target import ROOT, folder, open_target, own_kubeconfig
 from testbed.stacks import STACK_FILES, of_hosts_alone
 from toolchain.programs import ENGINE, KUBERNETES_PROVIDER, LANGUAGE_PYTHON, LANGUAGE_YAML, PULUMI
 
@@ -47,6 +47,15 @@ def test_a_chosen_kubeconfig_means_the_readers_own_cluster(checkout: Path, monke
         assert target.environment["KUBECONFIG"] == "/home/reader/.kube/config:/etc/lab"
         assert "PULUMI_BACKEND_URL" not in target.environment, "the reader's own backend is used"
         assert target.settings.kai.chart.source is None, "the official chart"
+
+
+def test_a_kubeconfig_whose_links_lead_in_a_circle_is_the_readers_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads it then says that there is none."""
+    (tmp_path / "config").symlink_to("config")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    assert own_kubeconfig() == str(tmp_path / "config")
 
 
 @pytest.mark.usefixtures("programs_on_path")

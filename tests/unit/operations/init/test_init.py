@@ -255,6 +255,15 @@ def test_a_folder_that_can_not_be_written_keeps_nothing(tmp_path: Path) -> None:
     assert _files(tmp_path) == {".github": ""}
 
 
+@pytest.mark.parametrize("folder", ["circle", "circle/below"])
+def test_links_that_lead_in_a_circle_are_no_folder(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(tmp_path / "circle")
+    done = _init(tmp_path / folder)
+    assert isinstance(done.exception, OperationError)
+    assert "can't be written: Too many levels of symbolic links. No file was left" in str(done.exception)
+
+
 def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Path.open
 
