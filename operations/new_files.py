@@ -23,8 +23,29 @@ def check_new(file: Path, *, option: str) -> None:
     if file.exists():
         raise OperationError(f"{file} exists. Choose another name with {option}.")
     if not os.access(file.parent, os.W_OK | os.X_OK):
-        why = "it can't be written to" if file.parent.is_dir() else "there is no such folder"
-        raise OperationError(f"{file} can't be made in {file.parent}: {why}. Choose another one with {option}.")
+        raise _not_made(file, option=option)
+
+
+def check_writable(file: Path, *, option: str) -> None:
+    """Look whether `write_whole` can write the file, before the work that it is for.
+
+    Args:
+        file: to be written later.
+        option: that names it.
+
+    Raises:
+        OperationError: the file is a folder, or neither it nor its folder can be written to.
+    """
+    if file.is_dir():
+        raise OperationError(f"{file} is a folder. Choose a file with {option}.")
+    place = Path(os.path.realpath(file))
+    if not (os.access(place, os.W_OK) or os.access(place.parent, os.W_OK | os.X_OK)):
+        raise _not_made(place, option=option)
+
+
+def _not_made(file: Path, *, option: str) -> OperationError:
+    why = "it can't be written to" if file.parent.is_dir() else "there is no such folder"
+    return OperationError(f"{file} can't be made in {file.parent}: {why}. Choose another one with {option}.")
 
 
 @contextmanager
@@ -55,7 +76,7 @@ def write_whole(file: Path, text: str) -> None:
     Raises:
         OSError: the file can't be written.
     """
-    place = file.resolve()
+    place = Path(os.path.realpath(file))
     if (place.exists() and not place.is_file()) or not os.access(place.parent, os.W_OK):
         # A pipe; or a file that is the user's where no other can be made.
         place.write_text(text, encoding="utf-8")
@@ -67,6 +88,9 @@ def write_whole(file: Path, text: str) -> None:
             shutil.copymode(place, half)
         half.write_text(text, encoding="utf-8")
         half.replace(place)
-    except BaseException:
+    except BaseException as error:
         half.unlink()
+        if isinstance(error, OSError):
+            # A write tells of no file, and nobody knows the other one.
+            error.filename = str(file)
         raise

@@ -11,7 +11,7 @@ from operations.charts.files import read_chart
 from operations.charts.helm import Helm
 from operations.charts.registry import Registries
 from operations.errors import OperationError
-from operations.new_files import write_whole
+from operations.new_files import check_writable, write_whole
 from operations.options import Stack
 from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
 from operations.target import ROOT
@@ -52,11 +52,12 @@ def images(
         raise OperationError(
             f"Stack '{stack}' prepares hosts alone (installs: hosts), so no node pulls an image for it."
         )
+    file = lock or ROOT / f"images.{stack}.lock.json"
+    check_writable(file, option="--lock")
     all_images = stack_images.images(settings, chart or (), ROOT, Helm.installed())
     if ask:
         all_images = stack_images.with_digests(all_images, Registries(Crane.installed()).content)
     content = stack_images.lock(stack, all_images)
-    file = lock or ROOT / f"images.{stack}.lock.json"
     try:
         write_whole(file, content)
     except OSError as error:

@@ -18,6 +18,7 @@ from operations.__main__ import app
 from operations.exit_status import ExitStatus
 from operations.stack_file import stack_names
 from testbed.stacks import ROOT, STACK_FILES
+from tests.support.full_disk import room_for
 
 _EVERY_HELP = """
 import sys, typer
@@ -146,8 +147,10 @@ def test_a_lock_file_that_can_not_be_written_is_told(tmp_path: Path, monkeypatch
     monkeypatch.setattr("operations.charts.commands.ROOT", STACK_FILES)
     monkeypatch.setattr("operations.charts.commands.Helm.installed", lambda: None)
     monkeypatch.setattr("operations.charts.commands.stack_images.images", lambda *_: ())
-    done = CliRunner().invoke(app, ["images", "--no-digests", "--lock", str(tmp_path / "none" / "images.json")])
-    assert "images.json can't be written: No such file or directory. Choose another one" in str(done.exception)
+    with room_for(10):
+        done = CliRunner().invoke(app, ["images", "--no-digests", "--lock", str(tmp_path / "images.json")])
+    assert "images.json can't be written: File too large. Choose another one with --lock." in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_cache_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:

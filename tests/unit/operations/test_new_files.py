@@ -2,14 +2,13 @@
 
 import errno
 import os
-import resource
-import signal
 from pathlib import Path
 
 import pytest
 
 from operations.errors import OperationError
-from operations.new_files import new_file, write_whole
+from operations.new_files import check_writable, new_file, write_whole
+from tests.support.full_disk import room_for
 
 
 def test_what_could_not_be_written_to_its_end_is_not_left_there(tmp_path: Path) -> None:
@@ -32,16 +31,9 @@ def test_what_could_not_be_written_to_its_end_is_not_left_there(tmp_path: Path) 
 def test_a_full_disk_leaves_what_was_there_and_no_half_of_what_was_to_come(tmp_path: Path) -> None:
     file = tmp_path / "map.html"
     write_whole(file, "yesterday's")
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    # As a disk on which 1,000 bytes are left.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            write_whole(file, "today's " * 1000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-        signal.signal(signal.SIGXFSZ, before)
+    with room_for(1000), pytest.raises(OSError, match="File too large") as refused:
+        write_whole(file, "today's " * 1000)
+    assert refused.value.filename == str(file)
     assert [(each.name, each.read_text(encoding="utf-8")) for each in tmp_path.iterdir()] == [
         ("map.html", "yesterday's")
     ]
@@ -69,6 +61,23 @@ def test_where_no_file_can_be_made_the_one_that_is_there_is_written(
     monkeypatch.setattr(os, "access", lambda *_: False)
     write_whole(file, "text")
     assert (file.read_text(encoding="utf-8"), file.stat().st_ino) == ("text", number)
+
+
+def test_what_can_not_be_written_is_told_before_the_work_for_it(tmp_path: Path) -> None:
+    check_writable(tmp_path / "new", option="--lock")
+    (tmp_path / "old").write_text("old", encoding="utf-8")
+    check_writable(tmp_path / "old", option="--lock")
+    assert (tmp_path / "old").read_text(encoding="utf-8") == "old"
+    with pytest.raises(OperationError, match=r"there is no such folder. Choose another one with --lock."):
+        check_writable(tmp_path / "gone" / "new", option="--lock")
+    with pytest.raises(OperationError, match=r"is a folder. Choose a file with --lock."):
+        check_writable(tmp_path, option="--lock")
+
+
+def test_links_in_a_circle_are_no_place_for_a_text(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        write_whole(tmp_path / "circle" / "map.html", "text")
 
 
 def test_a_text_goes_through_links_and_into_pipes(tmp_path: Path) -> None:

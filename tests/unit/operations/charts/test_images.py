@@ -1,9 +1,18 @@
 """The images of a stack, from objects to the lock file; tests/engine/charts has them of whole charts."""
 
 import json
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from operations.__main__ import app
+from operations.charts import commands
+from operations.charts.helm import Helm
 from operations.charts.images import Image, lock, named, table, with_digests
 from operations.charts.registry import Content
+from operations.errors import OperationError
+from testbed.stacks import jetson, parse
 
 _DIGEST = "sha256:" + "a" * 64
 
@@ -83,3 +92,13 @@ def test_what_is_copied_is_named_by_its_digest_alone() -> None:
     }
     assert {name: Image(name, (), _DIGEST).pinned for name in pinned} == pinned
     assert Image("r.io/a/b:v1", ()).pinned == "r.io/a/b:v1"
+
+
+def test_a_lock_file_that_can_not_be_written_is_told_before_any_chart_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "read_settings", lambda _: parse(jetson()))
+    monkeypatch.setattr(Helm, "installed", lambda: pytest.fail("the work began"))
+    done = CliRunner().invoke(app, ["images", "--lock", str(tmp_path / "gone" / "lock.json")])
+    assert isinstance(done.exception, OperationError)
+    assert str(done.exception).endswith("there is no such folder. Choose another one with --lock.")
