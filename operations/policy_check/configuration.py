@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from operations.errors import OperationError
+from operations.new_files import write_whole
 
 _FOLDER = Path(__file__).resolve().parents[2] / "policy"
 SECTIONS = ("installs", "platform", "reservation", "gpu_operator", "kai", "gvirtus")
@@ -87,7 +88,7 @@ def configured(pack: Pack, settings: dict[str, Any], into: Path) -> Path:
             policies = [key for key, value in chosen.items() if isinstance(value, dict) and key in pack.canaries()]
             chosen = chosen | {key: {"stack": sections} | chosen[key] for key in policies}
     file = into / "policy-config.json"
-    file.write_text(json.dumps(chosen), encoding="utf-8")
+    write_whole(file, json.dumps(chosen))
     return file
 
 

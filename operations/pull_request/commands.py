@@ -13,6 +13,7 @@ from config.stack import StackConfigError
 from operations import engine
 from operations.engine_events import failed
 from operations.errors import OperationError
+from operations.new_files import write_whole
 from operations.options import SimulatorOnly, Stack
 from operations.pull_request import report
 from operations.pull_request import review as previews
@@ -217,7 +218,7 @@ def _occasion(stack: str, status: int = 0, *, folder: str = "") -> Occasion:
 
 def _write(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    write_whole(file, text)
     typer.echo(f"Wrote {file}")
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as page:

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field, ValidationError
 
 from operations.engine_events import Diagnostic, Line, State, Step, Summary
+from operations.new_files import write_whole
 from operations.redaction import Redactor
 
 LIMIT_BYTES = 4_000_000
@@ -78,7 +79,7 @@ def write(file: Path, stack: str, status: int, events: Sequence[Line], redactor:
         stack=stack, status=min(abs(status), _LIMIT_STATUS), events=tuple(_without_secrets(events, redactor))
     )
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(report.model_dump_json(by_alias=True, exclude_defaults=True), encoding="utf-8")
+    write_whole(file, report.model_dump_json(by_alias=True, exclude_defaults=True))
 
 
 def read(file: Path, stack: str) -> Report:

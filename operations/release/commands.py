@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -39,17 +40,30 @@ def release(
             "Commit them, or take them back: git status names them."
         )
     notes = notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
-    out.mkdir(parents=True, exist_ok=True)
-    archive = out / f"kai-anywhere-{version}.tar.gz"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        # Beside it, so that the folder gets all of them or, on a full disk, none.
+        with tempfile.TemporaryDirectory(prefix=".", dir=out) as beside:
+            written = [file.replace(out / file.name) for file in _files(Path(beside), version, notes)]
+    except OSError as error:
+        raise OperationError(
+            f"The files can't be written into {out}: {error.strerror}. Make room, or choose another folder with --out."
+        ) from error
+    for file in written:
+        typer.echo(f"Wrote {file}")
+
+
+def _files(folder: Path, version: str, notes: str) -> tuple[Path, ...]:
+    """Everything that is published, in the order in which it is told."""
+    archive = folder / f"kai-anywhere-{version}.tar.gz"
     _archive(archive, prefix=f"kai-anywhere-{version}/")
-    schemas = [Path(shutil.copyfile(schema, out / schema.name)) for schema in _SCHEMAS]
-    (out / NOTES).write_text(notes, encoding="utf-8")
-    bills = [_bill(out / f"{name}.cdx.json", content) for name, content in _bills()]
+    schemas = [Path(shutil.copyfile(schema, folder / schema.name)) for schema in _SCHEMAS]
+    bills = [_bill(folder / f"{name}.cdx.json", content) for name, content in _bills()]
     published = (archive, *schemas, *bills)
     sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in published)
-    (out / CHECKSUMS).write_text(sums, encoding="utf-8")
-    for file in (*published, out / CHECKSUMS, out / NOTES):
-        typer.echo(f"Wrote {file}")
+    (folder / CHECKSUMS).write_text(sums, encoding="utf-8")
+    (folder / NOTES).write_text(notes, encoding="utf-8")
+    return (*published, folder / CHECKSUMS, folder / NOTES)
 
 
 def _bills() -> list[tuple[str, object]]:

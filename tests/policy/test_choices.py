@@ -23,6 +23,7 @@ from policy.pack import ADVICE, policies
 from policy.stack_platform import UNKNOWN_PROGRAMS, stack_facts
 from testbed.stacks import ROOT
 from tests.policy.objects import UNKNOWN, Json, changed, pod
+from tests.support.full_disk import room_for
 
 POD = "kubernetes:core/v1:Pod"
 _TEGRA = {"platform": {"kind": "tegra", "tegra_nodes": {"jetson-1": {}}}}
@@ -110,6 +111,12 @@ class TestPlatform:
         (tmp_path / "ci.json").write_text(json.dumps(weak), encoding="utf-8")
         pack = type(PACK)(PACK.name, PACK.executable, PACK.canary, tmp_path / "ci.json")
         assert json.loads(configured(pack, _TEGRA, tmp_path).read_text(encoding="utf-8")) == weak
+
+    def test_a_full_disk_leaves_no_half_of_it_and_is_told_with_the_file(self, tmp_path: Path) -> None:
+        with room_for(10), pytest.raises(OSError, match="File too large") as refused:
+            configured(PACK, _TEGRA, tmp_path)
+        assert refused.value.filename == str(tmp_path / "policy-config.json")
+        assert list(tmp_path.iterdir()) == []
 
 
 class TestLevels:

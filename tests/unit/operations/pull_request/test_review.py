@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from operations.__main__ import app
 from operations.errors import OperationError
-from operations.pull_request import review
+from operations.pull_request import commands, review
 from operations.target import Target
 from testbed.stacks import jetson, parse
+from tests.support.full_disk import room_for
 
 
 @pytest.mark.parametrize(
@@ -30,3 +33,22 @@ def test_a_stack_that_is_not_in_the_backend_yet_is_told_with_what_makes_it(
     with pytest.raises(OperationError) as refused:
         review.preview(Target("berlin", parse(jetson()), tmp_path, {}, ()), tmp_path / "review")
     assert str(refused.value).startswith(says)
+
+
+def test_a_full_disk_leaves_no_half_of_what_is_posted_and_is_told_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OperationError("There is no such stack.")
+
+    monkeypatch.setattr(commands, "open_target", refuse)
+    command = ["review", "--stack", "gone", "--out", str(tmp_path)]
+    assert isinstance(CliRunner().invoke(app, command).exception, OperationError)
+    whole = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert list(map(len, whole.values())) == sorted(map(len, whole.values())), "the comment is longer, and comes later"
+    for name, left in (("preview.json", []), ("comment.md", ["preview.json"])):
+        with room_for(len(whole[name]) - 1):
+            error = CliRunner().invoke(app, command).exception
+        assert isinstance(error, OSError)
+        assert error.filename == str(tmp_path / name)
+        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {each: whole[each] for each in left}

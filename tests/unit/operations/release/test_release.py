@@ -17,6 +17,7 @@ from operations.release.commands import notes_of
 from operations.version import commit, programs_text, project_version
 from package.version import VERSION
 from testbed.stacks import ROOT
+from tests.support.full_disk import room_for
 from toolchain.install import Located, Origin
 from toolchain.programs import ALL, HELM, PULUMI
 
@@ -91,6 +92,20 @@ def test_a_release_has_archive_schemas_checksums_and_notes(tmp_path: Path, monke
         digest, name = line.split("  ")
         assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
     assert (out / "notes.md").read_text(encoding="utf-8") == f"of {tag}\n"
+
+
+@pytest.mark.parametrize("room", [1000, 100_000])
+def test_a_full_disk_leaves_no_file_of_a_release(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of them would be published for all: the archive that git did not end, or none but checksums."""
+    monkeypatch.setattr(release_module, "notes_of", lambda *_: "notes\n")
+    monkeypatch.setattr(release_module, "commit", lambda: "0123456789ab")
+    # Longer than the others, it would be the one that finds no room each time.
+    monkeypatch.setattr(release_module, "_archive", lambda file, **_: file.touch())
+    with room_for(room):
+        done = CliRunner().invoke(app, ["release", "--version", f"v{project_version()}", "--out", str(tmp_path)])
+    assert isinstance(done.exception, OperationError), done.output
+    assert str(done.exception).startswith(f"The files can't be written into {tmp_path}: File too large. Make room")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
