@@ -124,6 +124,7 @@ class Connection:
     def _of(cls, chosen: ChosenContext, timeout_seconds: float | None = None) -> Self:
         timeout = httpx2.Timeout(timeout_seconds or TIMEOUT_SECONDS)
         try:
+            _check_key(chosen)
             parameters = client_adapter.ConnectionParams(timeout=timeout).httpx_params(chosen.config)
             if isinstance(parameters["auth"], client_adapter.ExecAuth):
                 folder = Path(os.path.expanduser(chosen.file)).absolute().parent
@@ -244,12 +245,19 @@ class Connection:
                     params=params,
                     headers=sent,
                     content=body,
+                    extensions={"sni_hostname": name} if (name := self.chosen.tls_server_name) else None,
                     timeout=httpx2.Timeout(
                         timeout_seconds or self._timeout_seconds or TIMEOUT_SECONDS,
                         connect=UP_CONNECT_SECONDS if self._timeout_seconds else TIMEOUT_SECONDS,
                     ),
                 )
             )
+        except httpx2.LocalProtocolError:
+            # Its text quotes what can't be sent: the token.
+            raise LoginError(
+                f"The credentials of context '{self.context}' can't be used: the token has a character that no header "
+                f"can have, such as a line break at its end.\nCheck them with: {self.kubectl} auth whoami"
+            ) from None
         except httpx2.RequestError as error:
             raise ClusterUnreachableError(
                 f"No answer from the cluster at {self.server} (context '{self.context}' of {self.kubeconfig}): "
@@ -310,6 +318,12 @@ def _not_understood(path: str, error: ValueError) -> ClusterError:
         first = error.errors(include_url=False, include_input=False)[0]
         why = ": ".join([*([".".join(map(str, first["loc"]))] if first["loc"] else []), first["msg"]])
     return ClusterError(f"The cluster's answer to GET {path} is not what Kubernetes 1.30 or later sends: {why}")
+
+
+def _check_key(chosen: ChosenContext) -> None:
+    user = chosen.config.user
+    if user and (user.client_cert or user.client_cert_data) and not (user.client_key or user.client_key_data):
+        raise ConfigError("the client certificate is there without its key")
 
 
 def _missing_files(chosen: ChosenContext) -> str:

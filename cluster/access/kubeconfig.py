@@ -1,5 +1,6 @@
 """Finds the kubeconfig and context that a stack means, as kubectl does."""
 
+import copy
 import os
 import shlex
 import types
@@ -34,16 +35,24 @@ class ChosenContext:
     @property
     def proxy(self) -> str | None:
         """The proxy that the file names for the cluster; None where the environment decides."""
-        clusters = self.content.get("clusters", ())
-        return next(
-            (each["cluster"].get("proxy-url") for each in clusters if each["name"] == self.config.context.cluster), None
-        )
+        return self._of_cluster("proxy-url")
+
+    @property
+    def tls_server_name(self) -> str | None:
+        """The name that the API server's certificate is for, where it is reached by another one, as by a tunnel."""
+        return self._of_cluster("tls-server-name")
 
     @property
     def login(self) -> Mapping[str, Any]:
         """The program that the file names for the user; nothing where it names none."""
         users = self.content.get("users", ())
         return next((each["user"].get("exec") or {} for each in users if each["name"] == self.config.context.user), {})
+
+    def _of_cluster(self, key: str) -> str | None:
+        clusters = self.content.get("clusters", ())
+        return next(
+            (each["cluster"].get(key) for each in clusters if each["name"] == self.config.context.cluster), None
+        )
 
 
 def choose_context(kubeconfig: str | None = None, context: str | None = None) -> ChosenContext:
@@ -151,5 +160,9 @@ def _single(name: str, config: KubeConfig, context: str) -> SingleConfig:
                 f"The context '{context}' of {name} names {reference}.\n"
                 f"Correct it with: kubectl --kubeconfig {name} config set-context {context} --{kind} NAME"
             )
-    user = config.users[entry.user or ""]
-    return SingleConfig(context, entry, config.clusters[entry.cluster], user, Path(os.path.expanduser(name)))
+    file = Path(os.path.expanduser(name))
+    user = copy.copy(config.users[entry.user or ""])
+    # As kubectl reads them: an empty token is none, and the file of one is sought beside the kubeconfig.
+    user.token = user.token or None
+    user.token_file = str(file.parent / user.token_file) if user.token_file else None
+    return SingleConfig(context, entry, config.clusters[entry.cluster], user, file)

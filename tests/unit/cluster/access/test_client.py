@@ -1,10 +1,12 @@
 """What the client reads from a real HTTP server, and what it says of one that does not answer as Kubernetes does."""
 
+import base64
 import json
 import socket
 import ssl
 import stat
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +60,40 @@ def _fails(cluster: Cluster, ask: Callable[[Cluster], object] = Cluster.version)
 def test_the_token_of_the_context_is_sent(api: ApiServer, cluster: Cluster) -> None:
     cluster.version()
     assert [request.headers["authorization"] for request in api.asked] == ["Bearer let-me-in"]
+
+
+@pytest.mark.parametrize("token", ["let-me-in\n", "let\x00me-in"])
+def test_a_token_that_no_header_can_have_is_told_and_not_shown(token: str, api: ApiServer, tmp_path: Path) -> None:
+    """A kubeconfig whose token was written as a block (`token: |`) has a line break at its end."""
+    content = kubeconfig(api.url)
+    content["users"][0]["user"] = {"token": token}
+    error = _fails(_connect(content, tmp_path))
+    assert isinstance(error, LoginError)
+    assert "the token has a character that no header can have, such as a line break at its end" in str(error)
+    shown = "".join(traceback.format_exception(error))
+    assert "me-in" not in shown
+
+
+def test_an_empty_token_is_none(api: ApiServer, tmp_path: Path) -> None:
+    content = kubeconfig(api.url)
+    content["users"][0]["user"] = {"token": "", "tokenFile": ""}
+    cluster = _connect(content, tmp_path)
+    cluster.version()
+    cluster.close()
+    assert "authorization" not in api.asked[0].headers
+
+
+def test_the_file_of_a_token_is_sought_beside_the_kubeconfig(
+    api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    (tmp_path / "admin.token").write_text("from-a-file\n", encoding="utf-8")
+    content = kubeconfig(api.url)
+    content["users"][0]["user"] = {"tokenFile": "admin.token"}
+    cluster = _connect(content, tmp_path)
+    cluster.version()
+    cluster.close()
+    assert api.asked[0].headers["authorization"] == "Bearer from-a-file"
 
 
 def test_the_identity_is_the_uid_of_kube_system(cluster: Cluster) -> None:
@@ -264,6 +300,22 @@ def test_the_certificate_authority_of_the_context_is_trusted(tmp_path: Path) -> 
         assert cluster.uid() == UID
 
 
+def test_a_tunnel_to_the_cluster_is_trusted_by_the_name_that_the_kubeconfig_gives(tmp_path: Path) -> None:
+    """As kubectl does it (tls-server-name): the certificate is not for the address of the tunnel."""
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("board.example").configure_cert(context)
+    with running(context) as api:
+        make_healthy(api)
+        content = kubeconfig(api.url)
+        entry = content["clusters"][0]["cluster"]
+        entry["certificate-authority-data"] = base64.b64encode(authority.cert_pem.bytes()).decode()
+        assert "CERTIFICATE_VERIFY_FAILED" in str(_fails(_connect(content, tmp_path)))
+        entry["tls-server-name"] = "board.example"
+        cluster = _connect(content, tmp_path)
+        assert cluster.uid() == UID
+        cluster.close()
+
+
 def test_connections_do_not_set_the_protocols_of_the_tls_context_that_other_threads_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +342,13 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
         _connect(written, tmp_path)
     folder = tmp_path / "other"
     assert f"can't be used: there is no {folder}/client.crt, there is no {folder}/client.key\n" in str(refused.value)
+
+
+def test_a_certificate_without_its_key_is_told(tmp_path: Path) -> None:
+    written = kubeconfig("https://127.0.0.1:1")
+    written["users"][0]["user"] = {"client-certificate-data": "eA=="}
+    with pytest.raises(ClusterError, match="can't be used: the client certificate is there without its key"):
+        _connect(written, tmp_path)
 
 
 def test_a_server_with_an_unknown_certificate_authority_is_not_trusted(tmp_path: Path) -> None:
