@@ -36,6 +36,7 @@ from operations.rollback.commands import rollback
 from operations.settings.commands import app as settings_app
 from operations.stacks import stacks
 from operations.status.commands import status
+from operations.status.words import printable
 from operations.verify.commands import verify
 from operations.version import version_text
 from toolchain.progress import say
@@ -140,7 +141,8 @@ def main() -> None:
         simulator.SimulatorError,
         toolchain.ToolchainError,
     ) as error:
-        sys.stderr.write(f"{error}\n")
+        # It may quote what others wrote, into a cluster or into a file.
+        sys.stderr.writelines(f"{printable(line)}\n" for line in str(error).split("\n"))
         sys.exit(ExitStatus.COULD_NOT_RUN)
     except OSError as error:
         if _folder_is_gone():

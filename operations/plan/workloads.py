@@ -96,6 +96,10 @@ class _Object(_Read):
     metadata: _Metadata = _Metadata()
 
 
+class _Owner(_Read):
+    spec: _WorkloadSpec
+
+
 @dataclass(frozen=True)
 class PodsOfFile:
     """The workloads of a file.
@@ -162,7 +166,8 @@ def _documents(text: str, file: str) -> Iterator[Mapping[str, Any]]:
     try:
         for document in yaml.safe_load_all(text):
             is_list = isinstance(document, dict) and document.get("kind") == "List"
-            for listed in document.get("items") or () if is_list else (document,):
+            items = document.get("items") or () if is_list else (document,)
+            for listed in items if isinstance(items, Sequence) else (items,):
                 if isinstance(listed, dict):
                     yield listed
                 elif listed is not None:
@@ -189,7 +194,7 @@ def _workload(
     if owner.kind == "Pod":
         template, count = _Template.model_validate(document), 1
     else:
-        spec = _WorkloadSpec.model_validate(document.get("spec"))
+        spec = _Owner.model_validate(document).spec
         template, count = spec.template, spec.count(owner.kind)
     if template.spec.scheduler_name != SCHEDULER:
         remark = f"{where} is left out: its schedulerName is {template.spec.scheduler_name}, not {SCHEDULER}."

@@ -234,6 +234,18 @@ def test_letters_that_the_encoding_lacks_are_no_traceback(tmp_path: Path) -> Non
     assert "\\u65e5 1000" in done.stdout
 
 
+def test_nothing_that_an_error_quotes_commands_the_terminal(tmp_path: Path) -> None:
+    """Manifests may come from anybody."""
+    file = tmp_path / "pods.yaml"
+    pod = {"containers": [{"name": "main"}], "schedulerName": "kai-scheduler"}
+    metadata = {"name": "x", "annotations": {"gpu-memory": "\x1b[2J1000\r"}}
+    file.write_text(json.dumps({"kind": "Pod", "metadata": metadata, "spec": pod}), encoding="utf-8")
+    done = _run("plan", "--gpu-memory-mib", "131072", "--file", str(file))
+    assert done.stderr == (
+        "pods.yaml: Pod x: gpu-memory is ' [2J1000 ': give MiB as a whole number above 0, without a unit\n"
+    )
+
+
 def test_wrong_options_end_with_the_status_of_usage() -> None:
     done = _run("up", "--speed", "fast")
     assert done.returncode == ExitStatus.USAGE

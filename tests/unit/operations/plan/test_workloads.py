@@ -159,8 +159,9 @@ def _annotated(value: object) -> dict[str, Any]:
         (_annotated(100), "metadata.annotations.gpu-memory: Input should be a valid string; found 100"),
         (_annotated("4Gi"), "gpu-memory is '4Gi'"),
         (_pod(containers=[]), "spec.containers: List should have at least 1 item"),
-        (_owner("Deployment", {"replicas": -1}), "replicas: Input should be greater than or equal to 0; found -1"),
-        (_owner("Deployment", {"replicas": "3"}), "replicas: Input should be a valid integer"),
+        (_owner("Deployment", {"replicas": -1}), "spec.replicas: Input should be greater than or equal to 0; found -1"),
+        ({"kind": "Deployment", "metadata": {"name": "x"}}, "Deployment x: spec: Field required"),
+        (_owner("Deployment", {"replicas": "3"}), "spec.replicas: Input should be a valid integer"),
         (_owner("DaemonSet", {}), "this kind can't be planned. Those that can: Pod, Deployment"),
         (
             {"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": _spec()}}}}},
@@ -170,6 +171,7 @@ def _annotated(value: object) -> dict[str, Any]:
         ({"metadata": {}}, "an object without a kind without a name: kind: Field required"),
         ("text", "which is no Kubernetes object"),
         ({"kind": "List", "items": ["text"]}, "holds 'text', which is no Kubernetes object"),
+        ({"kind": "List", "items": 5}, "holds 5, which is no Kubernetes object"),
         (
             _pod(containers=[{"name": "main", "resources": {"limits": ["1"]}}]),
             "resources.limits: Input should be a valid",
