@@ -207,18 +207,20 @@ class Snapshot:
         return {(request.namespace, request.pod): request for request in self.bind_requests}
 
 
-def read_snapshot(cluster: Cluster, namespace: str = "") -> Snapshot:
+def read_snapshot(cluster: Cluster, namespace: str = "", *, whole: bool = False) -> Snapshot:
     """Read everything, several lists at a time.
 
     Args:
         cluster: where.
         namespace: whose pods, pod groups and bind requests are read where those of all namespaces may not be.
+        whole: whether a list at which the API server fails is an error: for who keeps what he has until he asks again,
+            or acts upon it.
 
     Raises:
         ClusterUnreachableError: if the API server does not answer.
         LoginError: if the login is not accepted.
     """
-    with Reader(cluster) as reader:
+    with Reader(cluster, whole=whole) as reader:
         nodes = reader.objects(NODES, "/api/v1/nodes", Node)
         pods = reader.objects(PODS, "/api/v1/pods", Pod, namespace=namespace)
         queues = reader.objects(QUEUES, f"{_KAI}/v2/queues", Queue)

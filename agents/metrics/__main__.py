@@ -26,7 +26,8 @@ def read(cluster: Cluster) -> Status:
     Raises:
         ClusterError: the cluster can't be read.
     """
-    return build(read_snapshot(cluster), context=cluster.context, server=cluster.server, simulated=False)
+    snapshot = read_snapshot(cluster, whole=True)
+    return build(snapshot, context=cluster.context, server=cluster.server, simulated=False)
 
 
 def main(arguments: Sequence[str]) -> int:

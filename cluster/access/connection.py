@@ -19,7 +19,7 @@ from cluster.access.answers.server import Objection, Page, Status
 from cluster.access.kubeconfig import ChosenContext, choose_context, in_cluster
 from cluster.access.login import LoginProgram
 from cluster.access.proxies import proxy_of
-from cluster.errors import ClusterError, ClusterUnreachableError, LoginError
+from cluster.errors import ClusterError, ClusterUnreachableError, LoginError, OneAnswerError
 from config.cluster import ClusterSettings
 
 TIMEOUT_SECONDS = 5
@@ -49,7 +49,7 @@ class NotFoundError(ClusterError):
     """The API server has nothing at a path."""
 
 
-class _ExpiredError(ClusterUnreachableError):
+class _ExpiredError(OneAnswerError):
     """The API server knows no more where a list was to go on (410)."""
 
 
@@ -213,8 +213,13 @@ class Connection:
                     "Use a context with cluster-admin rights: the program creates cluster-wide policies and namespaces."
                 )
             case code:
-                kind = _ExpiredError if code == httpx2.codes.GONE else ClusterUnreachableError
-                raise kind(f"The cluster at {self.server} answered {method} {path} with status {code}.")
+                answered = f"The cluster at {self.server} answered {method} {path} with status {code}."
+                if code == httpx2.codes.GONE:
+                    raise _ExpiredError(answered)
+                # Of a kind that it can't convert or decode; it has every other one.
+                raise (OneAnswerError if code == httpx2.codes.INTERNAL_SERVER_ERROR else ClusterUnreachableError)(
+                    answered
+                )
         try:
             # By the model at once: most of a large answer is skipped, and never becomes a Python object.
             return parse(response.content)

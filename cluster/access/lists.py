@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 from typing_extensions import override
 
 from cluster.access.client import Cluster
-from cluster.errors import ClusterError, ClusterUnreachableError, LoginError
+from cluster.errors import ClusterError, ClusterUnreachableError, LoginError, OneAnswerError
 
 _PARALLEL = 8
 
@@ -62,16 +62,18 @@ class Reader(AbstractContextManager["Reader"]):
         unseen: what could not be read, of what was called for so far.
     """
 
-    def __init__(self, cluster: Cluster, *, insists: bool = True) -> None:
+    def __init__(self, cluster: Cluster, *, insists: bool = True, whole: bool = False) -> None:
         """Ask nothing yet.
 
         Args:
             cluster: where.
             insists: whether no answer, or no login, is an error, and not noted down as a refusal is.
+            whole: whether it is one too where the API server answers and fails.
         """
         self.unseen: list[Unseen] = []
         self._cluster = cluster
         self._insists = insists
+        self._whole = whole
         self._pool = ThreadPoolExecutor(_PARALLEL)
 
     @override
@@ -85,7 +87,7 @@ class Reader(AbstractContextManager["Reader"]):
 
         Args:
             what: it is, in words.
-            otherwise: what the answer is where the API server refuses it.
+            otherwise: what the answer is where the API server refuses it, or fails at it.
             question: what asks, with its arguments.
             args: of the question.
             kwargs: of the question.
@@ -100,7 +102,8 @@ class Reader(AbstractContextManager["Reader"]):
             try:
                 return answer.result()
             except ClusterError as error:
-                if self._insists and isinstance(error, ClusterUnreachableError | LoginError):
+                silent = self._whole or not isinstance(error, OneAnswerError)
+                if self._insists and silent and isinstance(error, ClusterUnreachableError | LoginError):
                     raise
                 self.unseen.append(Unseen(what, str(error).splitlines()[0]))
                 return otherwise

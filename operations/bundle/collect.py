@@ -162,12 +162,12 @@ def _logs(
     report(f"Logs of {min(len(containers), LOGS)} containers")
 
     read = partial(cluster.log, lines=LOG_LINES, limit_bytes=_READ_BYTES)
-    with Reader(cluster) as reader:
+    # The API server asks the kubelets, and for one of a host that is off it is waited longer than for an answer.
+    with Reader(cluster, insists=False) as reader:
         answers = {
-            f"logs/{namespace}/{pod}.{container}{'.previous' if previous else ''}.log": reader.ask(
-                "logs", "", read, namespace, pod, container=container, previous=previous
-            )
+            name: reader.ask(name, "", read, namespace, pod, container=container, previous=previous)
             for namespace, pod, container, previous in containers[:LOGS]
+            for name in [f"logs/{namespace}/{pod}.{container}{'.previous' if previous else ''}.log"]
         }
         for name, answer in answers.items():
             if text := answer():

@@ -55,14 +55,18 @@ def status(  # noqa: PLR0913 - the options of a command
         if serve:
             _serve(place, port)
         elif watch:
-            watch_cluster(partial(_read, place), Console(force_interactive=redraws(sys.stdout)), as_json=as_json)
+            watch_cluster(
+                partial(_read, place, again=True), Console(force_interactive=redraws(sys.stdout)), as_json=as_json
+            )
         else:
             _show(_read(place), html=html, as_json=as_json)
 
 
-def _read(place: Place) -> Status:
+def _read(place: Place, *, again: bool = False) -> Status:
+    """The map; where it is read again and again, one with a gap does not take the place of a whole one."""
     cluster = place.cluster
-    return build(read_snapshot(cluster), context=cluster.context, server=cluster.server, simulated=place.simulated)
+    snapshot = read_snapshot(cluster, whole=again)
+    return build(snapshot, context=cluster.context, server=cluster.server, simulated=place.simulated)
 
 
 def _show(read: Status, *, html: Path | None, as_json: bool) -> None:
@@ -88,7 +92,7 @@ def _show(read: Status, *, html: Path | None, as_json: bool) -> None:
 
 def _serve(place: Place, port: int) -> None:
     try:
-        server = Server(Latest(partial(_read, place)), port)
+        server = Server(Latest(partial(_read, place, again=True)), port)
     except OSError as error:
         raise OperationError(f"Port {port} can't be had: {error.strerror}. Choose another --port.") from error
     with server:

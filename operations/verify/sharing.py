@@ -182,7 +182,7 @@ class Sharing:
             OperationError: the nodes or pods can't be read, or the pods do not go.
             ClusterError: the API server can't be asked.
         """
-        trial = planned(read_snapshot(self.scratch.cluster), self.settings, node, self.queue)
+        trial = planned(read_snapshot(self.scratch.cluster, whole=True), self.settings, node, self.queue)
         if isinstance(trial, str):
             return Step(name=NAME, place=node, outcome=Outcome.SKIPPED, says=trial)
         self.report(

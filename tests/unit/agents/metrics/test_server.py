@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,6 +16,7 @@ from agents.metrics.server import _MOST_CONNECTIONS, Server
 from cluster.errors import ClusterUnreachableError
 from sharing_map.report import Status
 from testbed.shared_gpus import gpu_node, reservation, share
+from tests.support.api_server import connected
 from tests.unit.sharing_map.clusters import TAKEN, status_of
 
 
@@ -184,3 +186,8 @@ def test_an_argument_that_it_does_not_know_is_refused(arguments: list[str], caps
         exporter.main(arguments)
     assert caught.value.code == 2
     assert "usage: python -m agents.metrics" in capsys.readouterr().err
+
+
+def test_a_list_at_which_the_api_server_fails_leaves_the_numbers_as_they_were() -> None:
+    with pytest.raises(ClusterUnreachableError, match="500"):
+        exporter.read(connected(lambda _: httpx2.Response(500)))

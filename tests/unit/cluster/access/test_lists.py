@@ -67,6 +67,23 @@ def test_an_answer_that_does_not_come_is_an_error_unless_nobody_insists(api: Api
     assert [each.what for each in reader.unseen] == ["pods"]
 
 
+@pytest.mark.parametrize("status", [410, 500])
+def test_a_list_at_which_the_api_server_fails_is_noted_down_and_the_rest_is_read(
+    status: int, api: ApiServer, cluster: Cluster
+) -> None:
+    """So it answers for a kind whose conversion webhook is away; who looks why nothing works, needs all others."""
+    api.fail(_PODS, status)
+    api.serve(_ROBOTS, {"items": []})
+    with Reader(cluster) as reader:
+        assert reader.objects("pods", _PODS, Pod)() == ()
+        assert reader.objects("pods of robots", _ROBOTS, Pod)() == ()
+    assert list(map(str, reader.unseen)) == [
+        f"pods: The cluster at {api.url} answered GET {_PODS} with status {status}."
+    ]
+    with Reader(cluster, whole=True) as reader, pytest.raises(ClusterUnreachableError, match=str(status)):
+        reader.objects("pods", _PODS, Pod)()
+
+
 def _fail_while_it_asks(cluster: Cluster, asked: list[str]) -> None:
     answered = Event()
     with Reader(cluster) as reader:

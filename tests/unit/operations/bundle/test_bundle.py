@@ -231,6 +231,29 @@ def test_what_the_user_may_not_read_is_listed(secretive: ApiServer, cluster: Clu
     assert "objects/nodes.json" in collected.files
 
 
+def test_a_host_that_is_off_costs_its_logs_and_not_the_bundle() -> None:
+    """The API server answers for its kubelet after 30 seconds."""
+    pods = [_pod("kai-scheduler", name) for name in ("binder", "off")]
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        match request.url.path:
+            case "/api/v1/namespaces/kai-scheduler/pods":
+                return httpx2.Response(200, json={"items": pods})
+            case "/api/v1/namespaces/kai-scheduler/pods/off/log":
+                raise httpx2.ReadTimeout("timed out")
+            case path if path.endswith("/log"):
+                return httpx2.Response(200, text="listening")
+            case _:
+                return httpx2.Response(200, json={"items": []})
+
+    collected = _collected(connected(answer))
+    assert collected.files["logs/kai-scheduler/binder.main.log"] == b"listening"
+    assert [line.partition(" from ")[0] for line in collected.left_out] == [
+        "logs/kai-scheduler/off.main.log: No answer",
+        "logs/kai-scheduler/off.main.previous.log: No answer",
+    ]
+
+
 def test_more_than_the_most_is_cut_and_listed(
     secretive: ApiServer, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

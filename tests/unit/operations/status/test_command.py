@@ -169,6 +169,22 @@ def test_serving_says_where_and_ends_with_an_interrupt(environment: dict[str, st
     assert (server.returncode, output, error) == (0, "", "")
 
 
+def test_a_list_at_which_the_api_server_fails_is_a_warning_and_is_waited_for_where_the_map_is_read_again(
+    api: ApiServer, run: Callable[..., _Done], environment: dict[str, str]
+) -> None:
+    api.fail(PODS, 500)
+    done = run()
+    assert (done.returncode, "8 pods" in done.stdout) == (ExitStatus.WARNINGS, False)
+    assert f"warning: pods could not be read: The cluster at {api.url} answered GET {PODS} with" in done.stderr
+    with subprocess.Popen(
+        [*_COMMAND, "--watch"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline().endswith("with status 500. Trying again.\n")
+        watching.send_signal(signal.SIGINT)
+        watching.communicate(timeout=30)
+
+
 def test_watching_ends_with_an_interrupt(environment: dict[str, str]) -> None:
     with subprocess.Popen(
         [*_COMMAND, "--watch"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
