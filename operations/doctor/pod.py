@@ -20,6 +20,8 @@ from operations.plan.live import scene_of_cluster
 
 _GENERIC = "KA0705"
 """The check that says no more than that a pod waits."""
+_NODE_OFF = "KA0401"
+"""The check that says that a node is not ready."""
 _NODES = 5
 _OTHERWISE = "Wait until others end, or ask for less: `kai-anywhere plan --live` says what would fit."
 _OF_NODES = (
@@ -75,12 +77,12 @@ def find_pod(facts: Facts, name: str, namespace: str) -> Pod:
 def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
     """Say in one sentence why a pod is as it is: by a check, else by KAI's arithmetic, else by what was said of it."""
     where = f"Pod {pod.namespace}/{pod.name}"
-    if _runs(pod):
+    if _runs(facts, pod):
         ended = "has succeeded" if pod.phase == "Succeeded" else "runs"
         groups = tuple(f"GPU group {group}" for group in gpu_groups(pod.as_manifest()))
         return PodVerdict(pod, runs=True, sentence=f"{where} {ended} on node {pod.node}.", evidence=groups)
     subject = f"{where} is {_state(pod)}"
-    cause = _cause(diagnosis, pod)
+    cause = _cause(diagnosis, pod) or _of_its_node(diagnosis, pod)
     statements = tuple(_statements(facts, pod))
     if cause is not None and cause[0].check.code != _GENERIC:
         return _of_check(pod, subject, *cause, statements)
@@ -126,8 +128,12 @@ def _of_check(pod: Pod, subject: str, cause: Judged, own: Judged, statements: It
     )
 
 
-def _runs(pod: Pod) -> bool:
-    ready = not pod.statuses or all(status.ready for status in pod.statuses)
+def _runs(facts: Facts, pod: Pod) -> bool:
+    # Of a host that is off the kubelet's last words stay as they are.
+    node = facts.nodes.get(pod.node)
+    is_off = node is not None and node.conditions.get("Ready", "True") != "True"
+    unready = any(condition.type == "Ready" and condition.status == "False" for condition in pod.conditions)
+    ready = not (is_off or unready) and all(status.ready for status in pod.statuses)
     return pod.phase == "Succeeded" or (pod.phase == "Running" and ready and pod.deleted is None)
 
 
@@ -150,6 +156,13 @@ def _cause(diagnosis: Diagnosis, pod: Pod) -> tuple[Judged, Judged] | None:
     ]
     # What says more than that the pod waits comes first.
     return min(causes, key=lambda pair: pair[0].check.code == _GENERIC, default=None)
+
+
+def _of_its_node(diagnosis: Diagnosis, pod: Pod) -> tuple[Judged, Judged] | None:
+    """That the pod's node is not ready, where that was found."""
+    judged = (result for problem in (*diagnosis.problems, *diagnosis.suppressed) for result in problem.all)
+    off = (each for each in judged if each.check.code == _NODE_OFF and each.finding.subject.name == pod.node)
+    return next(((each, each) for each in off), None)
 
 
 def _clause(pod: Pod, sentence: str) -> str:

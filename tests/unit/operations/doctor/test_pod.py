@@ -11,6 +11,7 @@ from operations.errors import OperationError
 from testbed.stacks import Json
 from tests.support.api_server import ApiServer
 from tests.support.doctor import RESERVATION, World, fraction, pod, pod_group, well
+from tests.unit.operations.doctor import changes as do
 
 
 def _why(world: World, name: str, api: ApiServer, folder: Path) -> PodVerdict:
@@ -35,6 +36,23 @@ def test_a_pod_that_runs_is_told_its_gpu_groups_and_no_other_label(api: ApiServe
     groups = {f"runai-gpu-group/{group}": group for group in ("g2", "g1")}
     world.lists["pods"].append(pod("two", node="jetson-1", labels=groups | {"runai-gpu-group-of": "somebody"}))
     assert _why(world, "two", api, tmp_path).evidence == ("GPU group g1", "GPU group g2")
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_pod_on_a_host_that_is_off_does_not_run_whatever_its_kubelet_said_last(
+    marked: bool, api: ApiServer, tmp_path: Path
+) -> None:
+    """Kubernetes marks such pods as not ready some time later; their containers stay as they were."""
+    world = well()
+    do.node_condition("Ready", "Unknown", "Kubelet stopped posting node status.")(world)
+    world.one("pods", "arm")["status"] |= {
+        "conditions": [{"type": "Ready", "status": "False" if marked else "True"}],
+        "containerStatuses": [{"name": "main", "ready": True, "state": {"running": {}}}],
+    }
+    verdict = _why(world, "arm", api, tmp_path)
+    assert verdict.sentence == "Pod default/arm is Running and not ready because node 'jetson-1' is not ready."
+    assert (verdict.runs, verdict.code) == (False, "KA0401")
+    assert verdict.evidence[0] == "condition Ready=Unknown: Kubelet stopped posting node status."
 
 
 def test_a_pod_waits_because_the_scheduler_is_off(api: ApiServer, tmp_path: Path) -> None:
