@@ -239,9 +239,9 @@ class Connection:
     ) -> httpx2.Response:
         """A GET, or with a body a server-side apply, unless a method is named; whatever the answer says."""
         method = method or ("GET" if body is None else "PATCH")
-        sent = {"Accept": accept} | dict(headers or {})
+        sent = [("Accept", accept), *(self.chosen.acts_as if headers is None else headers.items())]
         if body is not None:
-            sent["Content-Type"] = "application/apply-patch+yaml" if method == "PATCH" else JSON
+            sent.append(("Content-Type", "application/apply-patch+yaml" if method == "PATCH" else JSON))
         try:
             return self._patiently(
                 self._http.build_request(

@@ -4,10 +4,11 @@ import copy
 import os
 import shlex
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig, SingleConfig
@@ -35,24 +36,42 @@ class ChosenContext:
     @property
     def proxy(self) -> str | None:
         """The proxy that the file names for the cluster; None where the environment decides."""
-        return self._of_cluster("proxy-url")
+        return self._cluster.get("proxy-url")
 
     @property
     def tls_server_name(self) -> str | None:
         """The name that the API server's certificate is for, where it is reached by another one, as by a tunnel."""
-        return self._of_cluster("tls-server-name")
+        return self._cluster.get("tls-server-name")
 
     @property
     def login(self) -> Mapping[str, Any]:
         """The program that the file names for the user; nothing where it names none."""
-        users = self.content.get("users", ())
-        return next((each["user"].get("exec") or {} for each in users if each["name"] == self.config.context.user), {})
+        return self._user.get("exec") or {}
 
-    def _of_cluster(self, key: str) -> str | None:
-        clusters = self.content.get("clusters", ())
-        return next(
-            (each["cluster"].get(key) for each in clusters if each["name"] == self.config.context.cluster), None
-        )
+    @property
+    def acts_as(self) -> Sequence[tuple[str, str]]:
+        """The headers by which the user acts as somebody else, where the file says so (`as`, `as-groups`)."""
+        user = self._user
+        said = {
+            "Impersonate-User": [user.get("as")],
+            "Impersonate-Uid": [user.get("as-uid")],
+            "Impersonate-Group": user.get("as-groups") or [],
+        }
+        for key, values in (user.get("as-user-extra") or {}).items():
+            said[f"Impersonate-Extra-{quote(key, safe='')}"] = values
+        return [(name, str(value)) for name, values in said.items() for value in values if value]
+
+    @property
+    def _cluster(self) -> Mapping[str, Any]:
+        return self._entry("cluster", self.config.context.cluster)
+
+    @property
+    def _user(self) -> Mapping[str, Any]:
+        return self._entry("user", self.config.context.user)
+
+    def _entry(self, kind: str, name: str | None) -> Mapping[str, Any]:
+        """What the file says of a cluster or user."""
+        return next((each[kind] for each in self.content.get(f"{kind}s", ()) if each["name"] == name), {})
 
 
 def choose_context(kubeconfig: str | None = None, context: str | None = None) -> ChosenContext:

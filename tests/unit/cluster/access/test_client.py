@@ -7,7 +7,7 @@ import ssl
 import stat
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,25 @@ def test_an_empty_token_is_none(api: ApiServer, tmp_path: Path) -> None:
     cluster.version()
     cluster.close()
     assert "authorization" not in api.asked[0].headers
+
+
+def _impersonated(headers: Mapping[str, str]) -> dict[str, str]:
+    mark = "impersonate-"
+    return {name.removeprefix(mark): value for name, value in headers.items() if name.startswith(mark)}
+
+
+def test_who_acts_as_somebody_else_by_the_kubeconfig_does_so_here(api: ApiServer, tmp_path: Path) -> None:
+    """As kubectl does it: with a context for `sudo`, the user alone may do nothing."""
+    content = kubeconfig(api.url)
+    content["users"][0]["user"] |= {"as": "root", "as-groups": ["system:masters"], "as-user-extra": {"a/b": ["why"]}}
+    cluster = _connect(content, tmp_path)
+    cluster.version()
+    cluster.dry_run({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "y"}}, user="binder")
+    cluster.close()
+    assert [_impersonated(request.headers) for request in api.asked] == [
+        {"user": "root", "group": "system:masters", "extra-a%2fb": "why"},
+        {"user": "binder"},
+    ]
 
 
 def test_the_file_of_a_token_is_sought_beside_the_kubeconfig(
