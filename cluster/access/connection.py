@@ -224,7 +224,7 @@ class Connection:
             # By the model at once: most of a large answer is skipped, and never becomes a Python object.
             return parse(response.content)
         except ValueError as error:
-            raise _not_understood(path, error) from error
+            raise _not_understood(f"{method} {path}", error) from error
 
     def _send(  # noqa: PLR0913 - the parts of a request
         self,
@@ -316,13 +316,13 @@ def objection_of(response: httpx2.Response) -> Objection | None:
     )
 
 
-def _not_understood(path: str, error: ValueError) -> ClusterError:
+def _not_understood(request: str, error: ValueError) -> ClusterError:
     why = str(error)
     if isinstance(error, ValidationError):
         # The first that is wrong, in one line: it is all that is shown of an answer where others could be read.
         first = error.errors(include_url=False, include_input=False)[0]
         why = ": ".join([*([".".join(map(str, first["loc"]))] if first["loc"] else []), first["msg"]])
-    return ClusterError(f"The cluster's answer to GET {path} is not what Kubernetes 1.30 or later sends: {why}")
+    return ClusterError(f"The cluster's answer to {request} is not what Kubernetes 1.30 or later sends: {why}")
 
 
 def _check_key(chosen: ChosenContext) -> None:

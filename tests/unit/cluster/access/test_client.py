@@ -423,6 +423,13 @@ def test_an_answer_that_is_not_kubernetes_own_is_told(api: ApiServer, cluster: C
     assert "The cluster's answer to GET /version is not what Kubernetes 1.30 or later sends" in str(error)
 
 
+def test_the_question_of_rights_that_gets_no_answer_is_told_as_it_was_asked(api: ApiServer, cluster: Cluster) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    api.creates[path] = Answer(201, b"<html>")
+    error = _fails(cluster, lambda asked: asked.allows("list", "pods"))
+    assert f"The cluster's answer to POST {path} is not what" in str(error)
+
+
 @pytest.mark.parametrize(
     "items",
     [[{}], [{"metadata": {}}], ["node"], [{"metadata": {"name": "a"}, "status": {"capacity": {"memory": "much"}}}]],
