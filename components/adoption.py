@@ -1,5 +1,6 @@
 """What others wrote: kept beside the stack while it changes the object, and given back when it goes."""
 
+import functools
 from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -46,9 +47,13 @@ def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Cluste
         with _connected(cluster) as connection:
             keep_values_of_others(connection, _marked(dict(args.new_inputs or {}), args.name))
 
+    @functools.cache
+    def connection() -> Cluster:
+        # One for all that is made: one for each would be a login each, and a second of every first run.
+        return Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
+
     def refuse_others(args: pulumi.ResourceHookArgs) -> None:
-        with _connected(cluster) as connection:
-            refuse_another_stacks(connection, _marked(dict(args.new_inputs or {}), args.name))
+        refuse_another_stacks(connection(), _marked(dict(args.new_inputs or {}), args.name))
 
     before_create = pulumi.ResourceHook(f"take nothing of another stack's for {name}", refuse_others)
     before_update = pulumi.ResourceHook(f"keep what others wrote into what {name} changes", keep_others)
