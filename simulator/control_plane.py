@@ -276,7 +276,7 @@ def api_version(server: str, identities: Pki) -> str | None:
 
 def _choose_ports(previous: Records | None, user_port: int | None, report: Report) -> Ports:
     """The ports of last time where they are ours or free, else others; the API server's as the user wants it."""
-    fresh = ports.free_ports(4)
+    fresh = ports.free_ports(4, besides=user_port)
 
     def usable(process: str, port: int) -> bool:
         record = previous.processes.get(process) if previous else None

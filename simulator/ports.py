@@ -36,13 +36,17 @@ def is_free(port: int) -> bool:
         return True
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count: int, *, besides: int | None = None) -> list[int]:
     """Different loopback ports that nobody listens on, and that no outgoing connection will be given.
 
     A port that the kernel hands out (`bind` to port 0) may become the near end of anybody's connection before the
     server that it was meant for listens: seconds, on a busy machine.
+
+    Args:
+        count: how many.
+        besides: one that something else will have.
     """
-    candidates = random.sample(_CANDIDATES, len(_CANDIDATES))
+    candidates = (port for port in random.sample(_CANDIDATES, len(_CANDIDATES)) if port != besides)
     return list(itertools.islice(filter(is_free, candidates), count))
 
 

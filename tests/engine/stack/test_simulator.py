@@ -447,6 +447,13 @@ def test_no_free_port_is_one_that_the_kernel_gives_to_outgoing_connections() -> 
     assert not [port for port in free_ports(200) if first <= port <= last]
 
 
+def test_the_port_that_the_user_named_is_given_to_no_other_server() -> None:
+    [port] = free_ports(1)
+    others = free_ports(10_000, besides=port)
+    assert port not in others
+    assert len(others) > 9_000
+
+
 def test_kai_is_not_run_where_it_was_played(own_folder: Path, tmp_path: Path) -> None:
     before = pids(own_folder)
     with pytest.raises(simulator.SimulatorError, match="has emulated KAI so far"):

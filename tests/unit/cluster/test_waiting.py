@@ -22,6 +22,7 @@ from cluster.waiting import (
     wait_for,
     webhook_answers,
 )
+from config.gvirtus import FRONTEND_ALLOWED
 from testbed.stacks import changed, gvirtus, parse
 from tests.support.api_server import (
     QUEUE,
@@ -181,6 +182,12 @@ def test_of_nodes_where_the_operator_found_a_gpu_one_is_enough(
     nodes = [node(name, gpus=count, labels=found) for name, count in zip("ab", gpus, strict=True)]
     api.serve("/api/v1/nodes", {"items": [*nodes, node("plain", gpus=0)]})
     assert _missing(gpus_advertised(frozenset(), operator_namespace="gpu-operator"), cluster) == missing
+
+
+def test_a_frontend_that_somebody_marked_as_a_gpu_node_is_not_waited_for(api: ApiServer, cluster: Cluster) -> None:
+    marked = node("frontend", gpus=0, labels={"nvidia.com/gpu.present": "true", FRONTEND_ALLOWED: "true"})
+    api.serve("/api/v1/nodes", {"items": [marked]})
+    assert _missing(gpus_advertised(frozenset(), operator_namespace="gpu-operator"), cluster) is None
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"])
