@@ -1,6 +1,7 @@
 """What others wrote: kept beside the stack while it changes the object, and given back when it goes."""
 
 import functools
+import weakref
 from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -49,8 +50,11 @@ def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Cluste
 
     @functools.cache
     def connection() -> Cluster:
-        # One for all that is made: one for each would be a login each, and a second of every first run.
-        return Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
+        # One for all that is made: one for each would be a login each, and a second of every first run. It is closed
+        # with the program: a process of the Automation API runs many.
+        opened = Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
+        weakref.finalize(connection, opened.close)
+        return opened
 
     def refuse_others(args: pulumi.ResourceHookArgs) -> None:
         refuse_another_stacks(connection(), _marked(dict(args.new_inputs or {}), args.name))
