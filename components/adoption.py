@@ -2,7 +2,7 @@
 
 import functools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -48,13 +48,7 @@ def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Cluste
         with _connected(cluster) as connection:
             keep_values_of_others(connection, _marked(dict(args.new_inputs or {}), args.name))
 
-    @functools.cache
-    def connection() -> Cluster:
-        # One for all that is made: one for each would be a login each, and a second of every first run. It is closed
-        # with the program: a process of the Automation API runs many.
-        opened = Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)
-        weakref.finalize(connection, opened.close)
-        return opened
+    connection = one_connection(cluster)
 
     def refuse_others(args: pulumi.ResourceHookArgs) -> None:
         refuse_another_stacks(connection(), _marked(dict(args.new_inputs or {}), args.name))
@@ -84,6 +78,21 @@ def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Cluste
         return pulumi.ResourceTransformationResult(props, pulumi.ResourceOptions.merge(args.opts, ours))
 
     return pulumi.ResourceOptions(transformations=[keep])
+
+
+def one_connection(settings: ClusterSettings) -> Callable[[], Cluster]:
+    """Who gives a connection, always the same: one for each object would be a login each, and a second of a first run.
+
+    It is closed once nobody can ask for it any more: a process of the Automation API runs many programs.
+    """
+
+    @functools.cache
+    def connection() -> Cluster:
+        opened = Cluster.connect(settings, timeout_seconds=UP_TIMEOUT_SECONDS)
+        weakref.finalize(connection, opened.close)
+        return opened
+
+    return connection
 
 
 def _connected(settings: ClusterSettings) -> closing[Cluster]:
