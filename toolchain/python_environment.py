@@ -96,6 +96,8 @@ def _install(requirements: Path) -> int:
         errors="replace",
     )
     fetched = 0
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _interrupt_once)
     try:
         for line in process.stdout or ():
             if line.startswith("Collecting "):
@@ -106,7 +108,6 @@ def _install(requirements: Path) -> int:
         status = process.wait()
     except KeyboardInterrupt:
         # The terminal has told pip too, which says so in its own words; also when it is told again.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         process.wait()
         status = _INTERRUPTED
     shown.end()
@@ -117,6 +118,12 @@ def _install(requirements: Path) -> int:
     else:
         _say(f"Installed in {shown.duration}.")
     return status
+
+
+def _interrupt_once(*_: object) -> None:
+    """Interrupt this process at the first Ctrl-C; the second may come before the first is dealt with."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _say(line: str) -> None:
