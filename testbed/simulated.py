@@ -59,8 +59,16 @@ def _api_server(folder: Path) -> simulator.ControlPlane:
     supervisor.ensure(programs.etcd(installed, layout, identities, chosen))
     supervisor.wait("etcd", lambda: api.answers(f"{etcd}/health", identities, pki.ETCD_CLIENT), "etcd ready")
     supervisor.ensure(programs.api_server(installed, identities, chosen))
-    ready = f"{server}/readyz"
-    supervisor.wait("kube-apiserver", lambda: api.answers(ready, identities, pki.ADMINISTRATOR), "kube-apiserver ready")
+    # It makes its own namespaces and the Service of itself once it is ready, in its own time.
+    namespaces = [
+        f"{server}/api/v1/namespaces/{name}" for name in ("default", "kube-node-lease", "kube-public", "kube-system")
+    ]
+    urls = [f"{server}/readyz", *namespaces, f"{server}/api/v1/namespaces/default/services/kubernetes"]
+    supervisor.wait(
+        "kube-apiserver",
+        lambda: all(api.answers(url, identities, pki.ADMINISTRATOR) for url in urls),
+        "kube-apiserver ready",
+    )
     return simulator.ControlPlane(
         layout.folder, layout.kubeconfig, server, api_version(server, identities) or "unknown"
     )
