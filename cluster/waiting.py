@@ -9,7 +9,7 @@ from cluster.access.answers.objects import DaemonSet, Deployment
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.pending import said_of
-from config.gvirtus import FRONTEND_ALLOWED, GvirtusSettings
+from config.gvirtus import GvirtusSettings
 from manifests.gvirtus.backends import BACKEND_LABEL
 from manifests.node_labels import GPU_PRESENT
 from manifests.wording import first_of
@@ -183,12 +183,7 @@ def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> 
         without = sorted(node.name for node in nodes if node.gpus == 0 and node.name in named_nodes)
         if without:
             return f"no nvidia.com/gpu on {first_of(without)}"
-        gpu_nodes = [
-            node
-            for node in nodes
-            # A frontend of remote GPUs has none of its own, whoever marked it.
-            if node.labels.get(GPU_PRESENT) == "true" and node.labels.get(FRONTEND_ALLOWED) != "true"
-        ]
+        gpu_nodes = [node for node in nodes if node.labels.get(GPU_PRESENT) == "true" and not node.is_frontend]
         if gpu_nodes and not any(node.gpus or node.slices or node.time_slices for node in gpu_nodes):
             return f"no nvidia.com/gpu on any of {first_of(sorted(node.name for node in gpu_nodes))}"
         return None

@@ -3,7 +3,6 @@
 import functools
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pulumi
@@ -38,17 +37,14 @@ def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Cluste
         adopted: the kept values, by object.
         cluster: where.
     """
+    connection = one_connection(cluster)
 
     def give_back(args: pulumi.ResourceHookArgs) -> None:
         ours = _marked(dict(args.old_inputs or {}), args.name)
-        with _connected(cluster) as connection:
-            give_back_values(connection, annotated(ours, adopted[key(ours)]))
+        give_back_values(connection(), annotated(ours, adopted[key(ours)]))
 
     def keep_others(args: pulumi.ResourceHookArgs) -> None:
-        with _connected(cluster) as connection:
-            keep_values_of_others(connection, _marked(dict(args.new_inputs or {}), args.name))
-
-    connection = one_connection(cluster)
+        keep_values_of_others(connection(), _marked(dict(args.new_inputs or {}), args.name))
 
     def refuse_others(args: pulumi.ResourceHookArgs) -> None:
         refuse_another_stacks(connection(), _marked(dict(args.new_inputs or {}), args.name))
@@ -93,10 +89,6 @@ def one_connection(settings: ClusterSettings) -> Callable[[], Cluster]:
         return opened
 
     return connection
-
-
-def _connected(settings: ClusterSettings) -> closing[Cluster]:
-    return closing(Cluster.connect(settings, timeout_seconds=UP_TIMEOUT_SECONDS))
 
 
 def _marked(ours: "Manifest", name: str) -> "Manifest":

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from config.gvirtus import FRONTEND_ALLOWED
 from config.kai import GpuSharingMode
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
@@ -39,6 +40,11 @@ class Machine:
     taints: Sequence[Mapping[str, Any]] = ()
     unified: bool = False
     memory_mib: int | None = None
+
+    @property
+    def is_frontend(self) -> bool:
+        """Whether its GPUs are remote ones."""
+        return self.labels.get(FRONTEND_ALLOWED) == "true"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.preflight.unified_memory import REMEDY, sold_twice
-from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, GpuUse, NodeUse, Packing, Pod, Reason, Workload
 from gpu_sharing.nearest import nearest
 from gpu_sharing.placement import place
@@ -188,7 +187,7 @@ def _node(use: NodeUse, machine: Machine) -> NodeReport:
         name=use.node.name,
         label_mib=machine.label_mib,
         shared_mib=use.node.shared_mib,
-        fractions=not use.node.has_mig and machine.labels.get(FRONTEND_ALLOWED) != "true",
+        fractions=not (use.node.has_mig or machine.is_frontend),
         gpus=[_gpu(gpu) for gpu in use.gpus],
         slices={name: count for name, count in use.slices.items() if count},
         system_memory=system,

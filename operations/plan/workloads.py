@@ -286,7 +286,7 @@ def accepted(
             unknown |= missing
             missing = set()
         matches = all(machine.labels.get(key, value) == value for key, value in selector.items())
-        if machine.labels.get(FRONTEND_ALLOWED) == "true" and FRONTEND_ALLOWED not in selector:
+        if machine.is_frontend and FRONTEND_ALLOWED not in selector:
             continue
         if matches and not missing and all(_tolerated(taint, tolerations) for taint in machine.taints):
             names.add(machine.node.name)

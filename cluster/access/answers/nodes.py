@@ -108,9 +108,14 @@ class Node(Answer):
     """The same: type to message."""
 
     @property
+    def is_frontend(self) -> bool:
+        """Whether pods use remote GPUs here: it has none of its own, whatever is labelled."""
+        return self.labels.get(FRONTEND_ALLOWED) == "true"
+
+    @property
     def gpus(self) -> int:
-        """The devices that are GPUs of its own: a frontend of remote GPUs has none."""
-        return 0 if self.labels.get(FRONTEND_ALLOWED) == "true" else self.devices
+        """The devices that are GPUs of its own."""
+        return 0 if self.is_frontend else self.devices
 
     @property
     def usable_gpus(self) -> int:
@@ -125,12 +130,11 @@ class Node(Answer):
 
     @property
     def tells_of_gpus(self) -> bool:
-        """Whether anything says that it has GPUs of its own: a frontend of remote GPUs has none, whatever is labelled.
+        """Whether anything says that it has GPUs of its own.
 
         The GPU Operator marks a node by its PCI devices: long before anything counts its GPUs.
         """
-        is_frontend = self.labels.get(FRONTEND_ALLOWED) == "true"
-        return not is_frontend and bool(self.gpus or self.gpu_count or self.labels.get(GPU_PRESENT) == "true")
+        return not self.is_frontend and bool(self.gpus or self.gpu_count or self.labels.get(GPU_PRESENT) == "true")
 
     @property
     def slices(self) -> dict[str, int]:

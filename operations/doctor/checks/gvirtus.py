@@ -61,8 +61,7 @@ def _device(facts: Facts) -> Iterator[Finding]:
     settings = facts.settings
     named = settings.gvirtus.frontends.nodes if settings and settings.gvirtus and settings.gvirtus.frontends else ()
     for node in facts.snapshot.nodes:
-        marked = node.labels.get(FRONTEND_ALLOWED) == "true"
-        if (marked or node.name in named) and not node.devices:
+        if (node.is_frontend or node.name in named) and not node.devices:
             yield Finding(
                 Subject("Node", node.name, annotations=node.annotations),
                 f"node '{node.name}' is to use remote GPUs and advertises none.",
