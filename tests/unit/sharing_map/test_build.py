@@ -478,6 +478,17 @@ def test_labels_of_one_pod_make_no_more_gpu_groups_than_a_node_has_gpus() -> Non
     assert len(_only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[many])).gpus) == 128
 
 
+def test_pods_that_name_nodes_which_there_are_not_make_no_gpu_groups_of_their_own() -> None:
+    """Who creates pods names any number of nodes: with groups of their own, 128 times as much as the pods."""
+    labels = {f"runai-gpu-group/{number}": f"g{number}" for number in range(128)}
+    many = [pod(f"a{n}", node=f"no-{n}", annotations={"gpu-memory": "1"}, labels=labels) for n in range(20)]
+    read = status_of(nodes=[gpu_node("jetson-1")], pods=many).nodes
+    assert [len(node.gpus) for node in read] == [1] + [0] * 20
+    assert [each.name for node in read for each in node.other_pods] == [f"a{n}" for n in range(20)]
+    unseen = [Unseen(NODES, "refused")]
+    assert [len(node.gpus) for node in status_of(pods=many, unseen=unseen).nodes] == [128] * 20
+
+
 def test_the_operators_default_mig_strategy_makes_no_mig_node_of_gpus_without_mig() -> None:
     labels = {"nvidia.com/mig.capable": "false", "nvidia.com/mig.strategy": "single"}
     node = gpu_node("x86-1", memory_mib=15360, labels=labels)

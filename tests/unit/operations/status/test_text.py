@@ -156,7 +156,8 @@ def test_nodes_that_could_not_be_read_are_not_counted_as_none() -> None:
 
 
 def test_of_a_node_that_is_gone_no_number_is_said() -> None:
-    pods = [share("a", "g", node="old"), pod("train", node="old", limits={"nvidia.com/gpu": "1"})]
+    train = pod("train", node="old", limits={"nvidia.com/gpu": "1"})
+    pods = [reservation("g", node="old"), share("a", "g", node="old"), train]
     told = _printed(status_of(nodes=[gpu_node("jetson-1")], pods=pods))
     assert "old  is gone\n  what it says of itself is not known\n" in told
     assert "Pods whose GPU is not known:\n    robots/train  1 GPU  running 2d, queue robots" in told
@@ -190,7 +191,7 @@ def test_a_pod_whose_reason_nobody_says_is_not_passed_over() -> None:
 
 
 def _gpu(*mib: int, total: int | None = 100) -> Gpu:
-    made = status_of(pods=[share("a", "g")]).nodes[0].gpus[0].shares[0]
+    made = status_of(nodes=[gpu_node("jetson-1")], pods=[share("a", "g")]).nodes[0].gpus[0].shares[0]
     shares: tuple[Share, ...] = tuple(made.model_copy(update={"mib": each}) for each in mib)
     taken = sum(mib)
     free = None if total is None else total - taken
