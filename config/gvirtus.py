@@ -25,7 +25,7 @@ class BackendKind(StrEnum):
     GVIRTUS = "gvirtus"
     """Clients need a properties file with an IPv4 address, and an application linked against GVirtuS' libraries."""
     LUPINE = "lupine"
-    """Clients need one environment variable with a DNS name, and LUPINE's driver library in their image."""
+    """Clients need one environment variable with an address, and LUPINE's driver library in their image."""
 
 
 _BACKEND_NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")

@@ -51,13 +51,11 @@ def endpoints(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[st
 
     Args:
         gvirtus: the settings.
-        addresses: the ClusterIP of each backend's Service: GVirtuS' clients resolve no names.
+        addresses: the ClusterIP of each backend's Service. No names: GVirtuS' clients resolve none, and no client knows
+            whom it reached. A pod's resolver tries `NAME.NAMESPACE.svc` within `svc.cluster.local` first, where it is a
+            pod NAME of a Service NAMESPACE in a namespace `svc`, which is whoever's that may create namespaces.
     """
-    addressed = {}
-    for name, backend in sorted(gvirtus.backends.items()):
-        host = addresses[name] if backend.kind is BackendKind.GVIRTUS else f"{name}.{gvirtus.namespace}.svc"
-        addressed[name] = f"{host}:{service_port(backend)}"
-    return addressed
+    return {name: f"{addresses[name]}:{service_port(backend)}" for name, backend in sorted(gvirtus.backends.items())}
 
 
 def service_port(backend: GvirtusBackend) -> int:

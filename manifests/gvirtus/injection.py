@@ -3,7 +3,7 @@
 GVirtuS' frontend reads `GVIRTUS_CONFIG` before `$GVIRTUS_HOME/etc/properties.json` (src/frontend/Frontend.cpp, all
 branches checked), so nothing in the image changes: the file is an annotation of the pod, mounted by the downward API.
 By subPath, since every thread reads the file again, and one that changed would split a process over two backends.
-LUPINE's client needs one variable with a DNS name.
+LUPINE's client needs one variable with the address.
 """
 
 import json

@@ -15,7 +15,7 @@ from testbed.stacks import ROOT, Json, changed, gvirtus_webhook, parse
 
 NAMESPACE = "kai-resource-reservation"
 NODES = frozenset({"jetson-1"})
-ENDPOINTS = {"near": "10.96.0.10:9999", "far": "10.96.0.11:9998", "lupine": "lupine.gvirtus.svc:14833"}
+ENDPOINTS = {"near": "10.96.0.10:9999", "far": "10.96.0.11:9998", "lupine": "10.96.0.12:14833"}
 """Where the backends of `stack` answer."""
 
 

@@ -154,7 +154,7 @@ def test_the_outputs_tell_where_backends_answer(stack: Stack, api: httpx2.Client
     [top] = [r for r in stack.resources() if r["type"] == "kai-anywhere:index:KaiAnywhere"]
     assert top["outputs"]["gvirtus_backends"] == {
         "gpu-a": f"{address(api, 'gpu-a')}:9999",
-        "gpu-b": "gpu-b.gvirtus-system.svc:14833",
+        "gpu-b": f"{address(api, 'gpu-b')}:14833",
     }
 
 

@@ -68,7 +68,7 @@ def test_the_server_is_told_where_backends_answer(stack: Stack, api: httpx2.Clie
     def address(backend: str) -> str:
         return str(api.get(f"/api/v1/namespaces/gvirtus-system/services/{backend}").json()["spec"]["clusterIP"])
 
-    assert backends() == {"gpu-a": f"{address('gpu-a')}:9999", "gpu-b": "gpu-b.gvirtus-system.svc:14833"}
+    assert backends() == {"gpu-a": f"{address('gpu-a')}:9999", "gpu-b": f"{address('gpu-b')}:14833"}
     # A backend that moves changes what the server reads, and nothing of the server.
     stack.settings = changed(stack.settings, "gvirtus.backends.gpu-a.port", 34567)
     assert stack.up().changed == {"gvirtus-service-gpu-a", "gvirtus-webhook-backends"}

@@ -116,9 +116,7 @@ class CarrierTests:
         assert "command" not in container
         lupine = created(api, CASES["lupine"]())
         assert lupine["metadata"]["annotations"] == {"gvirtus.io/backend": "gpu-b"}
-        assert lupine["spec"]["containers"][0]["env"] == [
-            {"name": "LUPINE_SERVER", "value": "gpu-b.gvirtus-system.svc:14833"}
-        ]
+        assert lupine["spec"]["containers"][0]["env"] == [{"name": "LUPINE_SERVER", "value": "10.96.7.8:14833"}]
         assert not [v for v in lupine["spec"]["volumes"] if v["name"] == VOLUME]
 
     @pytest.mark.parametrize("value", ["false", "True", "1", ""])

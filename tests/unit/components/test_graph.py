@@ -223,7 +223,7 @@ def test_the_server_is_told_real_addresses_once_they_are_known(config_path: str)
     assert planned.by_key[key].inputs["metadata"]["namespace"] == "kai-anywhere"
     assert json.loads(done.by_key[key].inputs["data"]["gvirtus-endpoints.json"]) == {
         "gpu-a": f"{SERVICE_ADDRESS}:9999",
-        "gpu-b": "gpu-b.gvirtus-system.svc:14833",
+        "gpu-b": f"{SERVICE_ADDRESS}:14833",
     }
     for other, registered in planned.by_key.items():
         if "Policy" in other or "Webhook" in other:

@@ -81,7 +81,7 @@ def test_the_server_reads_the_backends_that_it_is_given(tmp_path: Path) -> None:
     (tmp_path / file).write_text(text, encoding="utf-8")
     assert EndpointsFile(tmp_path / file).current() == {
         "gpu-a": "10.96.7.7:9999",
-        "gpu-b": "gpu-b.gvirtus-system.svc:14833",
+        "gpu-b": "10.96.7.8:14833",
     }
 
 

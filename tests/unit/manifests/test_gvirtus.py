@@ -159,6 +159,13 @@ def test_the_services_port_can_be_another_one_than_the_programs() -> None:
     assert built.endpoints(remote, {"only": "10.0.0.1"})["only"] == "10.0.0.1:34567"
 
 
+def test_pods_are_told_no_name_that_a_namespace_of_somebody_else_could_answer() -> None:
+    """`gpu-b.gvirtus-system.svc` is first looked for as a pod of a namespace `svc`, by the search list of every pod."""
+    _, remote = _settings(gvirtus())
+    addresses = {"gpu-a": "10.96.7.7", "gpu-b": "10.96.7.8"}
+    assert built.endpoints(remote, addresses) == {"gpu-a": "10.96.7.7:9999", "gpu-b": "10.96.7.8:14833"}
+
+
 def test_only_pods_that_ask_reach_a_backend_and_it_reaches_nobody() -> None:
     _, remote = _settings(gvirtus())
     spec = built.network_policy(remote)["spec"]

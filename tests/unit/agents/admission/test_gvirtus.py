@@ -163,14 +163,14 @@ def test_a_mount_in_the_way_of_an_init_container_is_refused_too() -> None:
         mutate(pod)
 
 
-def test_lupine_is_one_variable_with_a_name() -> None:
+def test_lupine_is_one_variable_with_an_address() -> None:
     after = mutate(gvirtus_pod(**{"gvirtus.io/backend": "lupine"}))
     assert after["spec"] == {
         "containers": [
             {
                 "name": "app",
                 "image": "app:1",
-                "env": [{"name": "LUPINE_SERVER", "value": "lupine.gvirtus.svc:14833"}],
+                "env": [{"name": "LUPINE_SERVER", "value": "10.96.0.12:14833"}],
             }
         ]
     }
