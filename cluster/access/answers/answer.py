@@ -1,12 +1,28 @@
 """What the answers of the API server have in common: each is validated once, by its model."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from gpu_sharing.quantities import quantity
+
+_YEAR = re.compile(r"(?!0000)\d{4}-", re.ASCII)
+
+
+def written(time: object) -> str | None:
+    """A time as the API server says it, or None for one of a year that Python does not have.
+
+    Who may update an object writes any time into its `metadata.managedFields`, and a kubelet into the status of its
+    node and pods. The API server keeps it, and one pod would hide all others.
+    """
+    return time if isinstance(time, str) and _YEAR.match(time) else None
+
+
+Moment: TypeAlias = Annotated[datetime | None, BeforeValidator(written)]
+"""A time that others than the API server write."""
 
 
 class Answer(BaseModel, extra="ignore", frozen=True):
@@ -20,7 +36,7 @@ class FieldOwner(Answer):
     operation: str = ""
     """`Apply` or `Update`."""
     subresource: str = ""
-    time: datetime | None = None
+    time: Moment = None
     """When it last wrote any of its fields."""
     fields: dict[str, Any] = Field(default={}, alias="fieldsV1")
 
@@ -42,7 +58,7 @@ class Condition(Answer):
     status: str
     reason: str = ""
     message: str = ""
-    since: datetime | None = Field(default=None, alias="lastTransitionTime")
+    since: Moment = Field(default=None, alias="lastTransitionTime")
     """When the status changed last."""
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasPath, BeforeValidator, Field
 
-from cluster.access.answers.answer import Answer, FieldOwner, whole
+from cluster.access.answers.answer import Answer, FieldOwner, whole, written
 from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, MigStrategy
 from gpu_sharing.quantities import MIB, quantity
@@ -32,7 +32,9 @@ def _changes(conditions: object) -> object:
     """Conditions as a mapping of type to when the status changed last."""
     if not isinstance(conditions, list):
         return conditions
-    return {condition["type"]: since for condition in conditions if (since := condition.get("lastTransitionTime"))}
+    return {
+        condition["type"]: since for condition in conditions if (since := written(condition.get("lastTransitionTime")))
+    }
 
 
 def _messages(conditions: object) -> object:

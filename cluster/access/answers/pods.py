@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasPath, BeforeValidator, Field
 
-from cluster.access.answers.answer import Answer, Condition, whole
+from cluster.access.answers.answer import Answer, Condition, Moment, whole, written
 from gpu_sharing.request import GPU, TIME_SLICE
 
 
@@ -19,9 +19,9 @@ def _metadata_writes(managed_fields: object) -> object:
         metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
         for part in ("f:labels", "f:annotations"):
             for name in metadata.get(part) or ():
-                if entry.get("time"):
+                if time := written(entry.get("time")):
                     key = sys.intern(name.removeprefix("f:"))
-                    writes[key] = max(entry["time"], writes.get(key, ""))
+                    writes[key] = max(time, writes.get(key, ""))
     return writes
 
 
@@ -47,7 +47,7 @@ class ContainerState(Answer):
     reason: str = ""
     message: str = ""
     exit_code: int | None = Field(default=None, alias="exitCode")
-    ended: datetime | None = Field(default=None, alias="finishedAt")
+    ended: Moment = Field(default=None, alias="finishedAt")
 
 
 class ContainerStatus(Answer):

@@ -212,6 +212,30 @@ def test_it_follows_what_happens(exporter: Exporter, shared: httpx2.Client) -> N
     eventually(lambda: exporter.samples()["kai_anywhere_gpu_group_pods"] == {("g", "jetson-1"): 2})
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:01+01:00", "9999-12-31T23:59:59-05:00"])
+def test_a_pod_with_a_time_that_its_owner_made_up_hides_no_other(
+    exporter: Exporter, shared: httpx2.Client, time: str
+) -> None:
+    """The API server keeps it, and says it in UTC: in the year 0, or 10000."""
+    _make_pod(shared, share("late", "g", mib=1000))
+    path = "/api/v1/namespaces/robots/pods/late"
+    try:
+        pod = shared.get(path).json()
+        for entry in pod["metadata"]["managedFields"]:
+            entry.update(manager="somebody", time=time)
+        pod["metadata"]["labels"]["changed"] = "true"
+        # KWOK may say meanwhile that it runs.
+        del pod["metadata"]["resourceVersion"]
+        assert shared.put(path, json=pod).is_success
+        written = [entry["time"] for entry in shared.get(path).json()["metadata"]["managedFields"]]
+        assert any(each.startswith(("0000-", "10000-")) for each in written)
+        eventually(lambda: exporter.samples()["kai_anywhere_gpu_group_pods"] == {("g", "jetson-1"): 3})
+        assert exporter.samples()["kai_anywhere_unreadable"] == {}
+    finally:
+        assert shared.delete(path, params={"gracePeriodSeconds": "0"}).is_success
+    eventually(lambda: exporter.samples()["kai_anywhere_gpu_group_pods"] == {("g", "jetson-1"): 2})
+
+
 @pytest.mark.usefixtures("account")
 @pytest.mark.parametrize(
     ("method", "path", "expected"),

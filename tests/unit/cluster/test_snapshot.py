@@ -94,6 +94,36 @@ def test_a_long_list_is_read_page_by_page(api: ApiServer, cluster: Cluster) -> N
     assert asked == [{"limit": ["500"]}, {"limit": ["500"], "continue": ["next"]}]
 
 
+@pytest.mark.parametrize("time", ["0000-12-31T23:00:01Z", "10000-01-01T04:59:59Z"])
+def test_a_time_of_a_year_that_python_does_not_have_hides_nothing_else(
+    api: ApiServer, cluster: Cluster, time: str
+) -> None:
+    """Who may update a pod writes any into its managedFields, a kubelet into a status; the API server sends it so."""
+
+    def wrote(annotation: str, time: str) -> dict[str, object]:
+        return {"manager": "x", "time": time, "fieldsV1": {"f:metadata": {"f:annotations": {f"f:{annotation}": {}}}}}
+
+    odd = _pod("odd")
+    odd["metadata"] |= {"managedFields": [wrote("gpu-memory", time), wrote("note", "2026-11-02T10:00:00Z")]}  # type: ignore[operator]
+    jetson = node("jetson-1")
+    jetson["metadata"]["managedFields"] = [wrote("note", time)]
+    jetson["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": time}]
+    end = {"lastState": {"terminated": {"exitCode": 1, "finishedAt": time}}}
+    odd["status"] = {"conditions": jetson["status"]["conditions"], "containerStatuses": [end]}
+    api.serve("/api/v1/nodes", {"items": [jetson]})
+    api.serve("/api/v1/pods", {"items": [_pod("a"), odd]})
+    snapshot = read_snapshot(cluster)
+    assert snapshot.unseen == ()
+    assert [pod.name for pod in snapshot.pods] == ["a", "odd"]
+    assert list(snapshot.pods[1].metadata_writes) == ["note"]
+    assert [entry.time for entry in snapshot.nodes[0].owners] == [None]
+    assert (snapshot.nodes[0].conditions, snapshot.nodes[0].condition_changes) == ({"Ready": "True"}, {})
+    [condition], [status] = snapshot.pods[1].conditions, snapshot.pods[1].statuses
+    assert (condition.status, condition.since) == ("True", None)
+    assert status.end is not None
+    assert (status.end.exit_code, status.end.ended) == (1, None)
+
+
 def test_an_answer_that_is_no_list_is_an_error_that_names_the_path(api: ApiServer, cluster: Cluster) -> None:
     api.answers["/api/v1/nodes"] = Answer(200, json.dumps({"items": [{"metadata": {}}]}).encode())
     snapshot = read_snapshot(cluster)
