@@ -1,8 +1,8 @@
 """Objects of other kinds, as the API server answers: workloads, Helm's revisions, and any kind's metadata."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import AliasPath, Field
+from pydantic import AliasPath, BeforeValidator, Field
 
 from cluster.access.answers.answer import Answer, Condition, FieldOwner, release_of
 
@@ -124,13 +124,20 @@ class DaemonSet(_Workload):
     """On how many of them its pod is ready."""
 
 
+def _number(version: object) -> int:
+    """Which revision it is; 0 in a Secret that only looks like Helm's, as everybody may make one in his namespace."""
+    return int(version) if isinstance(version, str) and version.isdecimal() else 0
+
+
 class HelmRevision(Answer):
     """One stored revision of a Helm release: the Secret's labels, never its content."""
 
     secret: str = Field(validation_alias=AliasPath("metadata", "name"))
     namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
     release: str = Field(default="", validation_alias=AliasPath("metadata", "labels", "name"))
-    version: int = Field(default=0, validation_alias=AliasPath("metadata", "labels", "version"))
+    version: Annotated[int, BeforeValidator(_number)] = Field(
+        default=0, validation_alias=AliasPath("metadata", "labels", "version")
+    )
     status: str = Field(default="", validation_alias=AliasPath("metadata", "labels", "status"))
     created: str = Field(default="", validation_alias=AliasPath("metadata", "creationTimestamp"))
     uid: str = Field(default="", validation_alias=AliasPath("metadata", "uid"))

@@ -120,6 +120,18 @@ class TestHealing:
         heal(world)
         assert world.deleted == []
 
+    def test_a_secret_of_somebodys_that_only_looks_like_helms_keeps_nobody_from_healing(self, world: World) -> None:
+        world.remember([release("kai-scheduler")])
+        pending = world.revision("kai-scheduler", 2, "pending-upgrade")
+        labels = {"owner": "helm", "name": "kai-scheduler", "version": "one", "status": "pending-install"}
+        theirs = "/api/v1/namespaces/team/secrets/looks-like-it"
+        world.put(theirs, labels=labels, creationTimestamp="2026-11-23T12:00:00Z")
+        [told] = [each for each in make_plan(stack_in(world), HEAL).plan.stays if "in namespace team" in each]
+        assert told.endswith("is pending-install since 2026-11-23T12:00:00Z: it is not this stack's.")
+        heal(world)
+        assert world.deleted == [pending]
+        assert theirs in world.objects
+
     def test_what_hooks_left_goes_before_the_half_done_revision_that_lists_them(self, world: World) -> None:
         world.remember([namespace("gpu-operator")], pending=[release("gpu-operator")])
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "upgrade"}}
