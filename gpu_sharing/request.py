@@ -4,6 +4,7 @@ KAI v0.17.0 pkg/binder/plugins/gpusharing/gpu-request (validation) and pkg/sched
 `nvidia.com/container.NAME.*` are the annotations of v0.18 (docs/gpu-sharing).
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,11 @@ _OF_PODS = frozenset({"cpu", "memory"})
 _OF_CONTAINER = re.compile(
     r"nvidia\.com/container\.(?P<container>.+)\.(?P<key>gpu-memory\.request|gpu-memory\.limit|gpu-compute\.mode)"
 )
-_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_DIGITS, _HEX_DIGITS = r"[0-9](?:_?[0-9])*", r"[0-9a-fA-F](?:_?[0-9a-fA-F])*"
+_DECIMAL = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
+_HEXADECIMAL = re.compile(rf"[+-]?0[xX](?:_?{_HEX_DIGITS}(?:\.(?:{_HEX_DIGITS})?)?|\.{_HEX_DIGITS})[pP][+-]?{_DIGITS}")
+"""Go's floating-point numbers. KAI takes them all (strconv.ParseFloat): one that is not read here would be a share of
+which nobody is told."""
 _MIG_SLICE = re.compile(r"nvidia\.com/mig-(\d+)g\.\d+gb")
 
 
@@ -159,23 +164,37 @@ def _share(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> GpuShare 
 
 
 def _mib(value: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", value) or not int(value):
+    if not re.fullmatch(r"0*[0-9]{1,18}", value) or not (mib := int(value.lstrip("0") or 0)):
         raise RequestError(f"{GPU_MEMORY} is '{value}': give MiB as a whole number above 0, without a unit")
-    return int(value)
+    return mib
 
 
 def _fraction(value: str) -> float:
-    if not _DECIMAL.fullmatch(value) or not 0 < float(value) < 1:
+    plain = value.replace("_", "")
+    if _DECIMAL.fullmatch(value):
+        fraction = float(plain)
+    elif _HEXADECIMAL.fullmatch(value):
+        fraction = _of_hexadecimal(plain)
+    else:
+        fraction = 0
+    if not 0 < fraction < 1:
         raise RequestError(f"{GPU_FRACTION} is '{value}': give a number above 0 and below 1, such as '0.25'")
-    return float(value)
+    return fraction
+
+
+def _of_hexadecimal(value: str) -> float:
+    try:
+        return float.fromhex(value)
+    except OverflowError:
+        return math.inf
 
 
 def _devices(value: str | None) -> int:
     if value is None:
         return 1
-    if not re.fullmatch(r"[0-9]{1,9}", value) or not int(value):
+    if not re.fullmatch(r"0*[0-9]{1,9}", value) or not (devices := int(value.lstrip("0") or 0)):
         raise RequestError(f"{NUM_DEVICES} is '{value}': give a whole number above 0")
-    return int(value)
+    return devices
 
 
 def _mode(annotations: Mapping[str, str]) -> ComputeMode:

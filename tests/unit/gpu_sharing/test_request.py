@@ -62,6 +62,29 @@ def test_annotations_say_what_a_pod_shares(annotations: dict[str, str] | None, r
 
 
 @pytest.mark.parametrize(
+    ("spelling", "fraction"),
+    [
+        ("0x1p-1", 0.5),
+        ("0X.8P0", 0.5),
+        ("0x_1p-1_0", 2**-10),
+        ("0.2_5", 0.25),
+        ("2_5e-2", 0.25),
+        ("25e-0002", 0.25),
+        ("+.5", 0.5),
+        ("0x" + "0" * 100_000 + "1p-1", 0.5),
+    ],
+)
+def test_a_fraction_is_read_however_go_reads_it(spelling: str, fraction: float) -> None:
+    """KAI gives such a pod its share: nobody hides one by how it is written."""
+    assert pod_request(_pod({"gpu-fraction": spelling})).gpu == FractionShare(fraction)
+
+
+def test_zeros_in_front_hide_no_memory_and_no_devices() -> None:
+    annotations = {"gpu-memory": "0" * 100_000 + "30720", "gpu-fraction-num-devices": "0" * 100_000 + "2"}
+    assert pod_request(_pod(annotations)).gpu == MemoryShare(30720, devices=2)
+
+
+@pytest.mark.parametrize(
     ("annotations", "why"),
     [
         ({"gpu-memory": "4Gi"}, "gpu-memory is '4Gi': give MiB as a whole number above 0, without a unit"),
@@ -71,6 +94,21 @@ def test_annotations_say_what_a_pod_shares(annotations: dict[str, str] | None, r
         ({"gpu-fraction": "0"}, "gpu-fraction is '0'"),
         ({"gpu-fraction": "nan"}, "gpu-fraction is 'nan'"),
         ({"gpu-fraction": "500m"}, "gpu-fraction is '500m'"),
+        *[
+            ({"gpu-fraction": odd}, f"gpu-fraction is '{odd}'")
+            for odd in (
+                "0x.8",
+                "0_.5",
+                "_0.5",
+                "0.5_",
+                "0x_.8p0",
+                "0b1p-1",
+                "0x1p0",
+                "0x1p" + "9" * 30,
+                "5e-1e",
+                " 0.5",
+            )
+        ],
         ({"gpu-fraction": "0.5", "gpu-memory": "5"}, "gpu-memory and gpu-fraction in one pod"),
         ({"gpu-fraction-num-devices": "2"}, "gpu-fraction-num-devices without gpu-memory or gpu-fraction"),
         ({"mps": "true"}, "mps without gpu-memory or gpu-fraction"),
