@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from gpu_sharing.quantities import quantity
+from gpu_sharing.quantities import QuantityError, quantity
 
 _YEAR = re.compile(r"(?!0000)\d{4}-", re.ASCII)
 
@@ -63,8 +63,14 @@ class Condition(Answer):
 
 
 def whole(value: object) -> int:
-    """A quantity of devices as a number: the API server writes 1000 as `1k`."""
-    return int(quantity(str(value)))
+    """A quantity of devices as a number: the API server writes 1000 as `1k`.
+
+    0 for more than any machine has, such as `1e200`, which the API server takes of everybody: nobody gets them.
+    """
+    try:
+        return int(quantity(str(value)))
+    except QuantityError:
+        return 0
 
 
 def release_of(annotations: Mapping[str, str], namespace: str) -> tuple[str, str] | None:

@@ -212,6 +212,22 @@ def test_it_follows_what_happens(exporter: Exporter, shared: httpx2.Client) -> N
     eventually(lambda: exporter.samples()["kai_anywhere_gpu_group_pods"] == {("g", "jetson-1"): 2})
 
 
+def test_a_pod_that_asks_for_more_than_any_machine_has_ends_no_exporter(
+    exporter: Exporter, shared: httpx2.Client
+) -> None:
+    _make_pod(shared, pod("greedy", node=None, limits={"nvidia.com/gpu.shared": "1e200"}))
+    _make_pod(shared, share("late", "g", mib=1000))
+    try:
+        eventually(lambda: exporter.samples()["kai_anywhere_gpu_group_pods"] == {("g", "jetson-1"): 3})
+        assert exporter.process.poll() is None
+    finally:
+        for name in ("greedy", "late"):
+            assert shared.delete(
+                f"/api/v1/namespaces/robots/pods/{name}", params={"gracePeriodSeconds": "0"}
+            ).is_success
+    eventually(lambda: exporter.samples()["kai_anywhere_gpu_group_pods"] == {("g", "jetson-1"): 2})
+
+
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:01+01:00", "9999-12-31T23:59:59-05:00"])
 def test_a_pod_with_a_time_that_its_owner_made_up_hides_no_other(
     exporter: Exporter, shared: httpx2.Client, time: str

@@ -478,6 +478,17 @@ def test_labels_of_one_pod_make_no_more_gpu_groups_than_a_node_has_gpus() -> Non
     assert len(_only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[many])).gpus) == 128
 
 
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "cpu"])
+@pytest.mark.parametrize("scheduler", ["kai-scheduler", "default-scheduler"])
+def test_a_pod_that_asks_for_more_than_any_machine_has_hides_no_other(resource: str, scheduler: str) -> None:
+    """The API server takes it of everybody, and writes 1e200 so."""
+    greedy = pod("greedy", node=None, limits={resource: "100e198"}, phase="Pending")
+    greedy["spec"] |= {"schedulerName": scheduler}
+    status = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), share("a", "g"), greedy])
+    assert [each.name for gpu in status.nodes[0].gpus for each in gpu.shares] == ["a"]
+    assert [each.name for each in status.pending] == (["greedy"] if scheduler == "kai-scheduler" else [])
+
+
 def test_pods_that_name_nodes_which_there_are_not_make_no_gpu_groups_of_their_own() -> None:
     """Who creates pods names any number of nodes: with groups of their own, 128 times as much as the pods."""
     labels = {f"runai-gpu-group/{number}": f"g{number}" for number in range(128)}
