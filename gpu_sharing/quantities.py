@@ -4,11 +4,13 @@ import re
 from fractions import Fraction
 
 _NUMBER = re.compile(
-    r"(?P<number>[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?P<suffix>[eE][+-]?\d{1,2}|[numkMGTPE]|[KMGTPE]i)?",
+    r"(?P<sign>[+-]?)(?=\.?\d)0*(?P<whole>\d{0,40})(?:\.(?P<part>\d{0,40})\d*)?"
+    r"(?:[eE](?P<power>[+-]?)0*(?P<exponent>\d{1,2})|(?P<suffix>[numkMGTPE]|[KMGTPE]i))?",
     re.ASCII,
 )
-"""Kubernetes keeps 19 digits at most. Anybody's annotation may hold more: the power of ten of a long exponent is never
-done, and Python makes no number of thousands of digits."""
+"""Kubernetes keeps 19 digits at most, nine of them behind the point. Anybody's annotation may hold more: the power of
+ten of a long exponent is never done, and Python makes no number of thousands of digits. Zeros in front hide no amount,
+nor do digits behind."""
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 MIB = 1 << 20
@@ -31,8 +33,9 @@ def quantity(value: str | float) -> Fraction:
     parsed = _NUMBER.fullmatch(str(value))
     if parsed is None or isinstance(value, bool):
         raise QuantityError(f"'{value}' is not a Kubernetes quantity such as '500m', '2' or '2Gi'")
-    number, suffix = Fraction(parsed["number"]), parsed["suffix"] or ""
+    number = Fraction(f"{parsed['sign']}{parsed['whole'] or 0}.{parsed['part'] or 0}")
+    suffix = parsed["suffix"] or ""
     if suffix in _BINARY:
         return number * (1 << _BINARY[suffix])
-    exponent = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:] or 0)
+    exponent = _DECIMAL.get(suffix) or int(f"{parsed['power'] or ''}{parsed['exponent'] or 0}")
     return number * Fraction(10) ** exponent
