@@ -39,8 +39,8 @@ def node_status(name: str, view: View) -> NodeStatus:
     usable = node.usable_gpus if sharing.value == "kai" else count.value
     if view.knows_pods:
         most = max(usable, count.value)
-        is_gone = name not in view.nodes and view.knows_nodes
-        gpus, others = _gpus(users, reservations, sharing.value, shared, usable=usable, most=most, is_gone=is_gone)
+        has_none = view.knows_nodes and not most
+        gpus, others = _gpus(users, reservations, sharing.value, shared, usable=usable, most=most, has_none=has_none)
     else:
         gpus, others = [_unmeasured("unknown")] * usable, []
     return NodeStatus(
@@ -131,7 +131,7 @@ def _gpus(  # noqa: PLR0913 - what is known of the node
     *,
     usable: int,
     most: int,
-    is_gone: bool,
+    has_none: bool,
 ) -> tuple[list[Gpu], list[Share]]:
     """The GPUs of a node, those that are shared first; and the pods of which nothing says which GPU they have."""
     on_group: dict[str, list[User]] = defaultdict(list)
@@ -139,12 +139,12 @@ def _gpus(  # noqa: PLR0913 - what is known of the node
     whole: list[User] = []
     others: list[User] = []
     for user in users:
-        # Anybody may label pods with any groups, and name any number of nodes that there are not; those groups that KAI
-        # made have a reservation pod.
+        # Anybody may label pods with any groups, and name nodes that have no GPU or are not there at all; those groups
+        # that KAI made have a reservation pod.
         groups = [
             group
             for group in user.groups[:MOST_GPUS]
-            if group in held or (not is_gone and (group in on_group or len(on_group) < MOST_GPUS))
+            if group in held or (not has_none and (group in on_group or len(on_group) < MOST_GPUS))
         ]
         if isinstance(user.request, MemoryShare | FractionShare) and groups:
             for group in groups:

@@ -489,13 +489,15 @@ def test_a_pod_that_asks_for_more_than_any_machine_has_hides_no_other(resource: 
     assert [each.name for each in status.pending] == (["greedy"] if scheduler == "kai-scheduler" else [])
 
 
-def test_pods_that_name_nodes_which_there_are_not_make_no_gpu_groups_of_their_own() -> None:
+def test_pods_that_name_nodes_without_a_gpu_or_none_that_there_are_make_no_gpu_groups_of_their_own() -> None:
     """Who creates pods names any number of nodes: with groups of their own, 128 times as much as the pods."""
     labels = {f"runai-gpu-group/{number}": f"g{number}" for number in range(128)}
     many = [pod(f"a{n}", node=f"no-{n}", annotations={"gpu-memory": "1"}, labels=labels) for n in range(20)]
     read = status_of(nodes=[gpu_node("jetson-1")], pods=many).nodes
     assert [len(node.gpus) for node in read] == [1] + [0] * 20
     assert [each.name for node in read for each in node.other_pods] == [f"a{n}" for n in range(20)]
+    without = [gpu_node(f"no-{n}", gpus=0, memory_mib=None) for n in range(20)]
+    assert [len(node.gpus) for node in status_of(nodes=without, pods=many).nodes] == [0] * 20
     unseen = [Unseen(NODES, "refused")]
     assert [len(node.gpus) for node in status_of(pods=many, unseen=unseen).nodes] == [128] * 20
 
