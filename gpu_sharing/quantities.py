@@ -4,13 +4,14 @@ import re
 from fractions import Fraction
 
 _NUMBER = re.compile(
-    r"(?P<sign>[+-]?)(?=\.?\d)0*(?P<whole>\d{0,40})(?:\.(?P<part>\d{0,40})\d*)?"
-    r"(?:[eE](?P<power>[+-]?)0*(?P<exponent>\d{1,2})|(?P<suffix>[numkMGTPE]|[KMGTPE]i))?",
+    r"(?P<sign>[+-]?)(?=\.?\d)0*+(?P<whole>\d*+)(?:\.(?P<part>\d{0,40})\d*+)?"
+    r"(?:[eE](?P<power>[+-]?)(?=\d)0*+(?P<exponent>\d*+)|(?P<suffix>[numkMGTPE]|[KMGTPE]i))?",
     re.ASCII,
 )
 """Kubernetes keeps 19 digits at most, nine of them behind the point. Anybody's annotation may hold more: the power of
 ten of a long exponent is never done, and Python makes no number of thousands of digits. Zeros in front hide no amount,
 nor do digits behind."""
+_MOST_DIGITS, _MOST_EXPONENT_DIGITS = 40, 2
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 MIB = 1 << 20
@@ -19,6 +20,10 @@ MIB = 1 << 20
 
 class QuantityError(ValueError):
     """A text is no Kubernetes quantity."""
+
+
+class ImpossibleError(QuantityError):
+    """It is one that the API server takes, and no machine has: 1e200."""
 
 
 def quantity(value: str | float) -> Fraction:
@@ -33,6 +38,8 @@ def quantity(value: str | float) -> Fraction:
     parsed = _NUMBER.fullmatch(str(value))
     if parsed is None or isinstance(value, bool):
         raise QuantityError(f"'{value}' is not a Kubernetes quantity such as '500m', '2' or '2Gi'")
+    if len(parsed["whole"]) > _MOST_DIGITS or len(parsed["exponent"] or "") > _MOST_EXPONENT_DIGITS:
+        raise ImpossibleError(f"'{value}' is not a Kubernetes quantity of anything that there is")
     number = Fraction(f"{parsed['sign']}{parsed['whole'] or 0}.{parsed['part'] or 0}")
     suffix = parsed["suffix"] or ""
     if suffix in _BINARY:

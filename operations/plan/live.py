@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 
 from cluster.access.answers.nodes import Node as LiveNode
@@ -13,7 +14,7 @@ from cluster.snapshot import Queue as LiveQueue
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import read_label, shared_mib
 from gpu_sharing.model import Node, Pod, Strategy, Workload
-from gpu_sharing.quantities import quantity
+from gpu_sharing.quantities import ImpossibleError, quantity
 from gpu_sharing.queues import Queue
 from gpu_sharing.request import TIME_SLICE, RequestError, gpu_groups
 from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
@@ -87,8 +88,8 @@ def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
             node.gpu_count,
             node.slices,
             node.mig,
-            quantity(node.allocatable["cpu"]) if "cpu" in node.allocatable else None,
-            quantity(node.allocatable["memory"]) if "memory" in node.allocatable else None,
+            _allocatable(node, "cpu"),
+            _allocatable(node, "memory"),
         ),
         memory,
         node.labels,
@@ -97,6 +98,14 @@ def _machine(node: LiveNode, unified: Collection[str]) -> Machine:
         unified=node.name in unified or node.labels.get(PLATFORM) == PLATFORM_TEGRA or shares_memory(node) is not None,
         memory_mib=node.memory_mib or None,
     )
+
+
+def _allocatable(node: LiveNode, resource: str) -> Fraction | None:
+    """What pods may have of it; None where the kubelet does not say it, or says what no machine has."""
+    try:
+        return quantity(node.allocatable[resource])
+    except (KeyError, ImpossibleError):
+        return None
 
 
 def _queue(queue: LiveQueue) -> Queue:

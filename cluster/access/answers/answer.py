@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from gpu_sharing.quantities import QuantityError, quantity
+from gpu_sharing.quantities import ImpossibleError, quantity
 
 _YEAR = re.compile(r"(?!0000)\d{4}-", re.ASCII)
 
@@ -62,14 +62,14 @@ class Condition(Answer):
     """When the status changed last."""
 
 
-def whole(value: object) -> int:
-    """A quantity of devices as a number: the API server writes 1000 as `1k`.
+def whole(value: object, unit: int = 1) -> int:
+    """A quantity of devices, or of units of memory, as a number: the API server writes 1000 as `1k`.
 
     0 for more than any machine has, such as `1e200`, which the API server takes of everybody: nobody gets them.
     """
     try:
-        return int(quantity(str(value)))
-    except QuantityError:
+        return int(quantity(str(value)) // unit)
+    except ImpossibleError:
         return 0
 
 

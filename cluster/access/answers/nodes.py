@@ -8,7 +8,7 @@ from pydantic import AliasPath, BeforeValidator, Field
 from cluster.access.answers.answer import Answer, FieldOwner, whole, written
 from config.gvirtus import FRONTEND_ALLOWED
 from gpu_sharing.model import MOST_GPUS, MigStrategy
-from gpu_sharing.quantities import MIB, quantity
+from gpu_sharing.quantities import MIB
 from gpu_sharing.request import GPU, MIG_PREFIX, TIME_SLICE
 from manifests.node_labels import GPU_COUNT, GPU_PRESENT, MIG_STRATEGY
 
@@ -48,7 +48,7 @@ def _messages(conditions: object) -> object:
 
 def _mebibytes(value: object) -> int:
     """A quantity of memory as MiB: a kubelet reports `131072Ki`, a virtual one may report `100G`."""
-    return int(quantity(str(value)) // MIB)
+    return whole(value, MIB)
 
 
 def _devices(value: object) -> int:

@@ -124,6 +124,19 @@ def test_a_time_of_a_year_that_python_does_not_have_hides_nothing_else(
     assert (status.end.exit_code, status.end.ended) == (1, None)
 
 
+@pytest.mark.parametrize("resource", ["memory", "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"])
+def test_a_kubelet_that_says_what_no_machine_has_hides_no_other_node(
+    api: ApiServer, cluster: Cluster, resource: str
+) -> None:
+    odd, said = node("odd"), {resource: "100e198"}
+    odd["status"] |= {"capacity": said, "allocatable": said}
+    api.serve("/api/v1/nodes", {"items": [node("jetson-1"), odd]})
+    snapshot = read_snapshot(cluster)
+    assert snapshot.unseen == ()
+    read = snapshot.nodes[1]
+    assert (read.memory_mib, read.devices, read.gpu_capacity, read.time_slices, read.slices) == (0, 0, 0, 0, {})
+
+
 def test_an_answer_that_is_no_list_is_an_error_that_names_the_path(api: ApiServer, cluster: Cluster) -> None:
     api.answers["/api/v1/nodes"] = Answer(200, json.dumps({"items": [{"metadata": {}}]}).encode())
     snapshot = read_snapshot(cluster)

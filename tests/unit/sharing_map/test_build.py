@@ -480,9 +480,12 @@ def test_labels_of_one_pod_make_no_more_gpu_groups_than_a_node_has_gpus() -> Non
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "cpu"])
 @pytest.mark.parametrize("scheduler", ["kai-scheduler", "default-scheduler"])
-def test_a_pod_that_asks_for_more_than_any_machine_has_hides_no_other(resource: str, scheduler: str) -> None:
+@pytest.mark.parametrize("amount", ["100e198", "9" * 5000])
+def test_a_pod_that_asks_for_more_than_any_machine_has_hides_no_other(
+    resource: str, scheduler: str, amount: str
+) -> None:
     """The API server takes it of everybody, and writes 1e200 so."""
-    greedy = pod("greedy", node=None, limits={resource: "100e198"}, phase="Pending")
+    greedy = pod("greedy", node=None, limits={resource: amount}, phase="Pending")
     greedy["spec"] |= {"schedulerName": scheduler}
     status = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), share("a", "g"), greedy])
     assert [each.name for gpu in status.nodes[0].gpus for each in gpu.shares] == ["a"]

@@ -74,6 +74,13 @@ def test_who_runs_stays_where_he_is_and_who_waits_is_placed_beside_him() -> None
     assert (gpu.group, [share.pod for share in gpu.shares]) == ("abc", ["old", "new"])
 
 
+def test_a_kubelet_that_says_what_no_machine_has_is_taken_for_one_that_says_nothing() -> None:
+    node = _node()
+    node.allocatable.update({"cpu": "100e198", "memory": "100e198"})
+    [machine] = _scene(nodes=(node,)).machines
+    assert (machine.node.cpu, machine.node.memory) == (None, None)
+
+
 def test_five_pods_of_a_cluster_are_four_and_one() -> None:
     answer = _plan(*[_pod(f"p{number}") for number in range(5)])
     assert (answer.running, answer.pending) == (4, 1)
