@@ -13,6 +13,8 @@ from config.hosts import HostSettings
 _FOLDER = ".kai-anywhere"
 """Below the login's home, which several hosts may share."""
 _HASH_CHARACTERS = 16
+_JOURNAL = "/var/lib/kai-anywhere"
+"""What the agent's `restore` removes last (agents/host/change/journal.py)."""
 _ANOTHER_STACKS = 4
 """Exit status of the agent's `restore` (agents/host/cli.py)."""
 
@@ -67,13 +69,15 @@ class HostCommands:
     def restore(self) -> str:
         """Give the host its original files back, and remove the agent that was copied.
 
-        The files stay as they are where another stack has configured the host since.
+        The files stay as they are where another stack has configured the host since. Where neither the agent nor its
+        journal is there, all of that was done, by a run that was killed before it could note it.
         """
         gone = (
             f"host {self.node}: its agent is not at {self._path} any more. Raise hosts.{self.node}.revision and run "
             f"pulumi up, or set hosts.{self.node}.gone: true."
         )
         lines = [
+            f"[ -e {shlex.quote(self._path)} ] || [ -e {_JOURNAL} ] || exit 0",
             f"[ -e {shlex.quote(self._path)} ] || {{ echo {shlex.quote(gone)} >&2; exit 1; }}",
             self._verified,
             self._launch("restore", self.host.timeouts.configure_seconds)

@@ -135,6 +135,24 @@ def test_hosts_that_are_lost_mid_command_are_an_error_and_the_next_run_converges
         assert stack.up().changed == frozenset()
 
 
+def test_a_destroy_that_was_killed_before_it_noted_what_a_host_was_given_back_ends_with_the_next(
+    shared_server: Sshd, tmp_path: Path
+) -> None:
+    machine = jetson(shared_server)
+    before = content(machine.root)
+    stack = _stack(tmp_path, {"jetson-1": ssh_host(shared_server, machine)}, shared_server)
+    stack.up()
+    exported = stack.folder / "before-the-destroy.json"
+    stack.run("stack", "export", "--file", str(exported))
+    stack.destroy()
+    assert (content(machine.root), list(machine.home.iterdir())) == (before, [])
+    stack.run("stack", "import", "--file", str(exported))
+    assert _configured(stack) == {"jetson-1"}
+    stack.destroy()
+    assert stack.resources() == []
+    assert content(machine.root) == before
+
+
 def test_a_host_that_reboots_while_it_is_dialled_is_waited_for(server: Sshd, tmp_path: Path) -> None:
     machine = jetson(server)
     before = content(machine.root)

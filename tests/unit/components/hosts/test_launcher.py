@@ -369,11 +369,17 @@ def test_a_newer_agent_that_was_copied_does_not_hinder_the_one_that_configured(l
     assert login.run(login.commands.restore, f"{_PASSWORD}\n").stdout.startswith("restore ")
 
 
-def test_restoring_without_the_agent_says_what_to_do(login: Login) -> None:
+def test_restoring_without_the_agent_says_what_to_do_where_a_journal_has_something_to_take_back(login: Login) -> None:
     (login.home / login.commands.remote_agent).unlink()
-    done = login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n")
+    journal = login.home / "journal"
+    restore = login.commands.restore.replace("/var/lib/kai-anywhere", str(journal))
+    journal.mkdir()
+    done = login.run(restore, f"{_PASSWORD}\n{{}}\n")
     assert done.returncode == 1
     assert "Raise hosts.jetson-1.revision and run pulumi up, or set hosts.jetson-1.gone: true." in done.stderr
+    journal.rmdir()
+    done = login.run(restore, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_an_agent_that_hangs_is_ended(login: Login) -> None:
