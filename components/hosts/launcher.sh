@@ -67,7 +67,8 @@ elif [ "$secret" = password ]; then
     said=$(printf '%s\n' "$password" | sudo -k -S -p '' timeout 10 true 2>&1) || {
         forbidden "$said" && fail "$may_not"
         printf '%s\n' "$said" >&2
-        fail "sudo refuses the password that hosts.$node.sudo_password_secret names. Store the right one."
+        fail "sudo refuses the password that hosts.$node.sudo_password_secret names. Store the right one, then run
+pulumi up: pulumi destroy uses what the last pulumi up did."
     }
     # Seen with 0.2.5, which Debian 13 has, and 0.2.6.
     case $(sudo --version </dev/null 2>&1) in 'sudo-rs 0.2.'[0-6])

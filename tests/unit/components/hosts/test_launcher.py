@@ -159,6 +159,9 @@ def test_a_wrong_password_is_sudos_own_error_and_the_document_is_no_second_try(l
         assert (done.returncode, done.stdout) == (1, "")
         assert "sudo: 1 incorrect password attempt" in done.stderr
         assert "host jetson-1: sudo refuses the password that hosts.jetson-1.sudo_password_secret names" in done.stderr
+        assert (
+            "Store the right one, then run\npulumi up: pulumi destroy uses what the last pulumi up did." in done.stderr
+        )
     assert not (login.home / "heard").exists()
 
 
