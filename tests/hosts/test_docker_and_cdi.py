@@ -129,10 +129,23 @@ def test_a_docker_that_does_not_come_up_gets_its_old_configuration_back(host: Ho
     assert (run.answer["rolled_back"], run.answer["changed"]) == (True, False)
     assert run.answer["restarted"] == []
     assert "What was there before is back in force" in run.answer["error"]["message"]
-    assert host.read(_DOCKER) == '{"debug": true}\n'
     assert calls.read_text().splitlines() == ["restart docker"] * 2
+    assert host.snapshot() == before, "no later run comes that would take a journal or a folder away"
+
+
+def test_a_runtime_that_somebody_adds_after_a_roll_back_is_theirs(host: HostRoot) -> None:
+    host.write(_DOCKER, '{"debug": true}\n')
+    host.program("systemctl", f'read all < {host.path(_DOCKER)}\n[ "$all" = \'{{"debug": true}}\' ]')
+    assert host.run("configure", desired=_docker()).answer["rolled_back"] is True
+    host.program("systemctl", "exit 0")
+    by_hand = [str(host.programs / "nvidia-ctk"), "runtime", "configure", "--runtime", "docker"]
+    by_hand += ["--nvidia-runtime-path", "/usr/bin/nvidia-container-runtime", "--config", str(host.path(_DOCKER))]
+    subprocess.run(by_hand, check=True, capture_output=True, timeout=60)
+    theirs = host.snapshot()
+    assert "nvidia" in host.read(_DOCKER)
+    assert host.run("configure", desired=_docker()).answer["changed"] is False
     assert host.run("restore").code == 0
-    assert host.snapshot() == before
+    assert host.snapshot() == theirs
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from agents.host.steps import service
 from agents.host.steps import toolkit as step_toolkit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from agents.host.change.files import Owner
     from agents.host.change.journal import Original
@@ -137,7 +137,7 @@ def _no_staging(error: OSError) -> HostError:
 def _apply(context: Context, result: Result) -> None:
     tools, journal = context.tools, context.journal
     services = list({step.service.name: step.service for step in result.steps if step.service}.values())
-    owed = tuple(journal.pending)
+    owed, known = tuple(journal.pending), frozenset(journal.originals)
     changes = _begin(context, result.steps, services)
     written: list[tuple[Change, Owner]] = []
     attempted: list[Service] = []
@@ -155,13 +155,14 @@ def _apply(context: Context, result: Result) -> None:
             journal.restarted(service.name)
             result.restarted.append(service.name)
     except HostError as error:
+        if not changes:
+            raise
+        if written:
+            _roll_back(context, written, attempted, error)
+        # One that was not even tried still runs with what is back now.
+        _forget_this_run(context, known, {service.name for service in services}.difference(owed))
         if not written:
             raise
-        _roll_back(context, written, attempted, error)
-        for service in services:
-            # One that was not even tried still runs with what is back now.
-            if service.name not in owed:
-                journal.restarted(service.name)
         result.rolled_back = True
         raise RolledBackError(f"{error.message} What was there before is back in force.", error.remedy) from error
     journal.forget([original for original in _leftovers(context, result.steps) if _is_back(context, original)])
@@ -204,6 +205,17 @@ def _roll_back(
             f"{error.message} Rolling back failed too: {second.message}",
             "Run `restore` on the host; it knows the originals. " + error.remedy,
         ) from second
+
+
+def _forget_this_run(context: Context, known: Collection[str], restarts: Iterable[str]) -> None:
+    """Take what a run noted, and what is back now, out of the journal: what a file becomes later is somebody else's."""
+    journal = context.journal
+    for name in restarts:
+        journal.restarted(name)
+    new = [original for path, original in journal.originals.items() if path not in known]
+    journal.forget([original for original in new if _is_back(context, original)])
+    if not (journal.originals or journal.pending):
+        journal.close()
 
 
 def write(tools: Tools, planned: Change) -> None:
