@@ -457,3 +457,24 @@ def test_a_machine_that_has_not_joined_a_kubeadm_cluster_yet_is_prepared_too(
     done = host.run("configure", desired=wanted)
     assert (done.code, done.answer["changed"], done.answer["restarted"]) == (0, True, ["containerd"]), done.errors
     assert host.run("check", desired=wanted).code == 0
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "without its unit"])
+def test_a_containerd_that_can_not_be_started_any_more_does_not_keep_a_host_from_being_restored(
+    masked: bool, tmp_path: Path, programs: Mapping[Program, Path], serve: Serve
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], serve(host, Distribution.KUBEADM))
+    assert host.run("configure", desired=_WANTED).code == 0
+    if masked:
+        mask = host.path("/etc/systemd/system/containerd.service")
+        mask.parent.mkdir(parents=True)
+        mask.symlink_to("/dev/null")
+    else:
+        host.path("/usr/lib/systemd/system/containerd.service").unlink()
+    host.program("systemctl", "echo 'Unit containerd.service is masked, or not found.' >&2; exit 1")
+    restored = host.run("restore")
+    assert (restored.code, restored.answer["restarted"]) == (0, []), restored.errors
+    assert host.read("/etc/containerd/config.toml") == MAIN_V2
+    assert not host.path("/etc/containerd/conf.d").exists()
+    assert not host.path("/var/lib/kai-anywhere").exists()

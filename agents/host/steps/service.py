@@ -121,14 +121,14 @@ def by_name(tools: Tools, name: str) -> Service:
 
 
 def is_gone(tools: Tools, name: str) -> bool:
-    """Whether what is behind a service was removed since, or never was there, so that there is nothing to restart."""
+    """Whether what is behind a service was removed or masked since, or never was there: there is nothing to restart."""
     if name == "docker":
         return not has_docker(tools)
     service = by_name(tools, name)
     layout = distribution.layout(tools.root, service.distribution or "kubeadm")
-    if layout.mechanism is Mechanism.OWN:
-        return not _has_unit(tools, f"{name}.service")
-    return layout.program(tools, "containerd") is None
+    if service.restart[0] == "systemctl" and not _has_unit(tools, f"{name}.service"):
+        return True
+    return layout.mechanism is not Mechanism.OWN and layout.program(tools, "containerd") is None
 
 
 def _answers(path: str) -> bool:
