@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 
 _DOCKER_SOCKET = "/run/docker.sock"
 _DOCKER_UNIT = "docker.service"
-_UNIT_FOLDERS = (
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/run/systemd/generator.late",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-)
-"""Where systemd looks for units; the third one holds those of SysV scripts."""
 _PAUSE_SECONDS = 0.5
 _SECONDS = 10.0
 
@@ -94,7 +85,7 @@ def has_docker(tools: Tools) -> bool:
 
 
 def _has_unit(tools: Tools, name: str) -> bool:
-    units = [tools.root.path(f"{folder}/{name}") for folder in _UNIT_FOLDERS]
+    units = [tools.root.path(f"{folder}/{name}") for folder in distribution.UNIT_FOLDERS]
     # As `systemctl mask` leaves it, for good or until the next boot: systemd refuses to start it.
     if any(unit.is_symlink() and os.readlink(str(unit)) == os.devnull for unit in units):
         return False

@@ -156,6 +156,55 @@ def test_however_the_kubelet_names_the_systems_containerd_it_is_the_one(tmp_path
     assert error["message"] == "The containerd of kubeadm is not found in PATH.", "the kubelet is no reason to refuse"
 
 
+_STARTED = "ExecStart=/usr/bin/containerd"
+_OF_ANOTHER_FILE = f"[Service]\nExecStart=\n{_STARTED} \\\n  --log-level info --config=/opt/containerd/config.toml\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        (
+            ["containerd.service.d/10-theirs.conf", _OF_ANOTHER_FILE],
+            "/etc/systemd/system/containerd.service.d/10-theirs",
+        ),
+        (
+            ["containerd.service", f"{_STARTED} -c '/opt/containerd/config.toml'\n"],
+            "/etc/systemd/system/containerd.ser",
+        ),
+        (
+            ["containerd.service", "ExecStart=/bin/sh -c 'exec containerd -c /opt/c.toml'\n"],
+            "with the file /opt/c.toml,",
+        ),
+        (["containerd.service.d/10-theirs.conf", f"{_STARTED} --config /etc/containerd/config.toml\n"], ""),
+        (["containerd.service.d/10-theirs.conf", f"{_STARTED} --config /opt/a-link.toml\n"], ""),
+        (["containerd.service.d/10-theirs.conf", f"{_STARTED} --config $CONTAINERD_CONFIG\n"], ""),
+        (["containerd.service.d/10-theirs.conf", "ExecStart=/bin/sh -c 'exec containerd'\n"], ""),
+        (
+            ["containerd.service", _OF_ANOTHER_FILE, "containerd.service.d/10.conf", f"ExecStart=\n{_STARTED}\n"],
+            "",
+        ),
+    ],
+)
+def test_a_containerd_that_a_unit_starts_with_another_file_is_not_configured_in_vain(
+    tmp_path: Path, files: list[str], named: str
+) -> None:
+    host = prepare(tmp_path / "host", Board.JETPACK_6, Distribution.KUBEADM)
+    install_toolkit(host)
+    host.path("/opt").mkdir()
+    host.path("/opt/a-link.toml").symlink_to("/etc/containerd/config.toml")
+    for path, text in zip(files[::2], files[1::2], strict=True):
+        host.write(f"/etc/systemd/system/{path}", text)
+    before = host.snapshot()
+    run = host.run("configure", desired=desired(Board.JETPACK_6, distribution="kubeadm"))
+    message = run.answer["error"]["message"]
+    if named:
+        assert named in message
+        assert "so it does not read /etc/containerd/config.toml" in message
+    else:
+        assert message == "The containerd of kubeadm is not found in PATH.", "the unit is no reason to refuse"
+    assert host.snapshot() == before
+
+
 @pytest.mark.parametrize(
     ("path", "text", "refused"),
     [
