@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 PRIVATE = 0o600
-_ATTRIBUTES = ("security.selinux", "system.posix_acl_access")
-"""What a file's mode does not tell: SELinux' context, and who has rights of their own. With such an access list, the
-mode's group bits are the most that anybody in it has, and the group itself may have none."""
+_OF_THE_CONTENT = ("security.capability", "security.evm", "security.ima")
+"""Extended attributes that vouch for the bytes that were there. The others stay: SELinux' context, who has rights of
+their own, and what people note there. With such an access list, the mode's group bits are the most that anybody in it
+has, and the group itself may have none."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,14 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _keep_attributes(path: Path, descriptor: int) -> None:
-    for name in _ATTRIBUTES:
-        # Not every file has them, nor every file system.
+    names: list[str] = []
+    # Not every file has them, nor every file system.
+    with contextlib.suppress(OSError):
+        names = os.listxattr(str(path))
+    for name in names:
         with contextlib.suppress(OSError):
-            os.setxattr(descriptor, name, os.getxattr(str(path), name))
+            if name not in _OF_THE_CONTENT:
+                os.setxattr(descriptor, name, os.getxattr(str(path), name))
 
 
 def _sync(folder: Path) -> None:

@@ -153,6 +153,17 @@ def test_a_file_with_an_access_list_keeps_it_so_that_its_group_gets_no_right_mor
     assert _ACCESS_LIST not in os.listxattr(path), "what is made private is for nobody else"
 
 
+def test_a_file_keeps_what_somebody_noted_in_its_extended_attributes(root: Root) -> None:
+    path = root.path("/etc/kept")
+    try:
+        os.setxattr(path, "user.origin", b"the site's own tool")
+    except OSError as error:
+        pytest.skip(f"this file system has no such attributes: {error}")
+    (planned,) = change(root, "/etc/kept", b"new")
+    files.replace(path, b"new", planned.owner)
+    assert (path.read_bytes(), os.getxattr(path, "user.origin")) == (b"new", b"the site's own tool")
+
+
 def test_a_folder_that_is_made_has_its_mode_whatever_the_umask_and_one_that_is_there_keeps_its_own(root: Root) -> None:
     there = root.path("/etc/theirs")
     there.mkdir()
