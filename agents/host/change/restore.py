@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from agents.host.change.ownership import TakenBack
     from agents.host.commands import Tools
 
-_RESTART_SECONDS = 120.0
-
 
 @dataclass
 class Restored:
@@ -81,7 +79,8 @@ def restore(tools: Tools, restored: Restored, *, stack: str | None = None) -> No
                 say(f"there is no service {name} on this host: nothing to restart")
             else:
                 say(f"restarting {name}")
-                service.by_name(tools, name).bring_up(tools, _RESTART_SECONDS)
+                # A run has more than twice the time that the settings give to a restart (config/hosts.py).
+                service.by_name(tools, name).bring_up(tools, tools.deadline.seconds / 2)
                 restored.restarted.append(name)
             journal.restarted(name)
         if damaged:

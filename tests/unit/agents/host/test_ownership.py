@@ -17,6 +17,8 @@ from agents.host.steps import cdi as step_cdi
 from agents.host.steps import containerd as step_containerd
 from agents.host.steps import docker as step_docker
 from agents.host.steps import toolkit as step_toolkit
+from agents.host.steps.service import Service
+from config.hosts import HostTimeouts
 
 _DOCKER = "/etc/docker/daemon.json"
 _MAIN = "/etc/containerd/config.toml"
@@ -299,3 +301,20 @@ def test_of_a_lost_original_alone_is_said_that_it_is_lost_and_everything_else_is
         assert host.read(_DOCKER) == _docker(runtimes={"nvidia": _RUNTIME})
         assert host.read(_MAIN) == "version = 2\n"
         assert host.read(_NVIDIA) is None
+
+
+def test_a_runtime_that_is_slow_to_restart_has_as_long_to_be_given_back_as_the_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Root(str(tmp_path))
+    for folder in ("run", "var/lib", "usr/lib/systemd/system"):
+        (tmp_path / folder).mkdir(parents=True)
+    root.path("/usr/lib/systemd/system/docker.service").touch()
+    journal = Journal.load(root)
+    journal.begin([], ["docker"])
+    waited: list[float] = []
+    monkeypatch.setattr(Service, "bring_up", lambda _service, _tools, seconds: waited.append(seconds))
+    timeouts = HostTimeouts()
+    restore.restore(Tools(root, Deadline(timeouts.configure_seconds)), restore.Restored())
+    (seconds,) = waited
+    assert timeouts.restart_seconds <= seconds < timeouts.configure_seconds
