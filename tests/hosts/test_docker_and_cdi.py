@@ -117,6 +117,28 @@ def test_the_real_docker_accepts_what_is_written_and_refuses_what_it_does_not_kn
     assert written == theirs | {"default-runtime": "nvidia"}
 
 
+def test_a_key_that_docker_takes_twice_is_refused_since_only_the_last_would_stay(
+    host: HostRoot, programs: Mapping[Program, Path]
+) -> None:
+    host.real("dockerd", programs[DOCKERD])
+    runtimes = [f'"runtimes": {{"{name}": {{"path": "/opt/{name}"}}}}' for name in ("kata", "gvisor")]
+    host.write(_DOCKER, f'{{"userland-proxy": false, {", ".join(runtimes)}}}\n')
+    valid = [str(programs[DOCKERD]), "--validate", "--config-file", str(host.path(_DOCKER))]
+    subprocess.run(valid, check=True, capture_output=True, timeout=60)
+    before = host.snapshot()
+    refused = host.run("configure", desired=_docker())
+    assert refused.code == 1
+    assert f"{_DOCKER} has the key 'runtimes' twice" in refused.answer["error"]["message"]
+    assert host.snapshot() == before
+    host.write(_DOCKER, f'{{"userland-proxy": false, {runtimes[0]}}}\n')
+    assert host.run("configure", desired=_docker()).code == 0
+    assert json.loads(host.read(_DOCKER))["runtimes"].keys() == {"kata", "nvidia"}
+    edited = f"{{{runtimes[1]}, {host.read(_DOCKER).strip()[1:]}\n"
+    host.write(_DOCKER, edited)
+    assert host.run("restore").code == 0
+    assert host.read(_DOCKER) == edited, "what can't be taken apart stays"
+
+
 def test_a_docker_that_does_not_come_up_gets_its_old_configuration_back(host: HostRoot) -> None:
     host.write(_DOCKER, '{"debug": true}\n')
     before = host.snapshot()

@@ -47,6 +47,7 @@ def plan(context: Context) -> Step:
     content = before if before is not None and configuration == _parsed(before) else _text(configuration)
     changes = change_of(root, DOCKER_CONFIG, before, content)
     if changes:
+        _refuse_keys_twice(before or b"{}")
         _validate(context, content)
     restart = service.docker() if changes or owed else None
     return Step(NAME, "the nvidia runtime" + (" as default" if docker.default_runtime else ""), changes, restart)
@@ -62,7 +63,7 @@ def without_ours(original: bytes | None, written: bytes | None, current: bytes, 
         every: Whether its values go also where somebody has changed them since.
 
     Raises:
-        HostError: One of them is broken.
+        HostError: One of them is broken, or can't be written again.
     """
     former, now = _parsed(original), _parsed(current)
     ours = _parsed(written) if written is not None else _assumed(former, now)
@@ -71,9 +72,10 @@ def without_ours(original: bytes | None, written: bytes | None, current: bytes, 
     if left.get(_DEFAULT) == "nvidia" and runtime is not None:
         # Somebody made it the default: Docker does not start without it.
         left["runtimes"] = dict(left.get("runtimes", {}), nvidia=runtime)
-    if left == former:
-        return original
-    return current if left == now else _text(left)
+    if left == now and left != former:
+        return current
+    _refuse_keys_twice(current)
+    return original if left == former else _text(left)
 
 
 def needed_by_others(original: bytes | None, left: bytes | None) -> bool:
@@ -167,6 +169,24 @@ def _parsed(content: bytes | None) -> dict[str, Any]:
     if not isinstance(data, dict) or not isinstance(data.get("runtimes", {}), dict):
         raise HostError(f"{DOCKER_CONFIG} does not hold an object with `runtimes`.", "Repair it; nothing was changed.")
     return data
+
+
+def _refuse_keys_twice(content: bytes) -> None:
+    """Refuse what can't be written again: Docker joins what stands under one key twice, a parser takes the last."""
+    twice: list[str] = []
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in found]
+        twice.extend(name for name in names if names.count(name) > 1)
+        return dict(found)
+
+    json.loads(content.decode("utf-8"), object_pairs_hook=pairs)
+    if twice:
+        raise HostError(
+            f"{DOCKER_CONFIG} has the key {twice[0]!r} twice. Docker joins what both say; of one of them, nothing "
+            "would be left.",
+            "Write both under one key; nothing was changed.",
+        )
 
 
 def _text(data: dict[str, Any]) -> bytes:
