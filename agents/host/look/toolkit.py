@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import tomli  # Packed into the one file: Python has its own from 3.11 on only, and hosts have older ones.
+
 from agents.host.errors import HostError
 
 if TYPE_CHECKING:
@@ -64,8 +66,8 @@ def ignores_fractions(config: str | None) -> bool:
 
 def with_mode_of(text: str, other: str | None) -> str:
     """A configuration with the line of the mode that another one has; without any where that has none."""
-    span, other_span = _mode_line(text), _mode_line(other or "")
-    line = (other or "")[slice(*other_span)] if other_span else ""
+    span, other_span, mode = _mode_line(text), _mode_line(other or ""), mode_of(other)
+    line = (other or "")[slice(*other_span)] if other_span else f'mode = "{mode}"\n' if mode else ""
     return text if span is None else text[: span[0]] + line + text[span[1] :]
 
 
@@ -97,10 +99,13 @@ def refuse_two_owners(root: Root) -> None:
 
 
 def mode_of(config: str | None) -> str | None:
-    """The mode that a configuration says, None where it says none."""
-    section = _SECTION.search(config or "")
-    mode = _MODE.search(section.group(1)) if section else None
-    return mode.group(1) if mode else None
+    """The mode that a configuration says, however it is written; None where it says none."""
+    try:
+        section = tomli.loads(config or "").get("nvidia-container-runtime")
+    except tomli.TOMLDecodeError:
+        return None
+    mode = section.get("mode") if isinstance(section, dict) else None
+    return mode if isinstance(mode, str) else None
 
 
 def _mode_line(config: str) -> tuple[int, int] | None:

@@ -11,6 +11,7 @@ from agents.host.change.journal import FOLDER, Journal
 from agents.host.change.plan import change
 from agents.host.commands import Deadline, Tools
 from agents.host.errors import HostError
+from agents.host.look import toolkit
 from agents.host.look.runtime import NVIDIA_FILE
 from agents.host.root import Root
 from agents.host.steps import cdi as step_cdi
@@ -301,6 +302,25 @@ def test_of_a_lost_original_alone_is_said_that_it_is_lost_and_everything_else_is
         assert host.read(_DOCKER) == _docker(runtimes={"nvidia": _RUNTIME})
         assert host.read(_MAIN) == "version = 2\n"
         assert host.read(_NVIDIA) is None
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        '[nvidia-container-runtime] # theirs\nmode = "legacy"\n',
+        "nvidia-container-runtime.mode = 'legacy'\n",
+        'nvidia-container-runtime = { mode = "legacy" }\n',
+    ],
+)
+def test_the_toolkits_mode_goes_back_however_it_was_written(before: str, host: Host) -> None:
+    assert toolkit.mode_of(before) == "legacy"
+    ours = '[nvidia-container-runtime]\n  mode = "csv"\n'
+    host.configured(_TOOLKIT, before, ours)
+    host.write(_TOOLKIT, f"{ours}[theirs]\nkey = 1\n")
+    host.take_back()
+    left = host.read(_TOOLKIT)
+    assert toolkit.mode_of(left) == "legacy"
+    assert "key = 1" in str(left)
 
 
 def test_a_runtime_that_is_slow_to_restart_has_as_long_to_be_given_back_as_the_settings_say(
