@@ -6,6 +6,7 @@ pod. It prints how often it connected, and how often it was answered.
 
 import asyncio
 import json
+import signal
 import ssl
 import subprocess
 import sys
@@ -64,13 +65,14 @@ ATTACKS = {
 def attack(
     kind: str, port: int, *, seconds: float, pods: tuple[str, ...] = PODS
 ) -> Iterator[Callable[[], Counter[str]]]:
-    """Attack a port for as long as the block lasts, or some seconds; what is yielded waits for it and counts."""
+    """Attack a port for as long as the block lasts, or some seconds; what is yielded ends it and counts."""
     command = [sys.executable, "-m", "testbed.admission.attacks", kind, str(port), str(seconds), *pods]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
 
         def over() -> Counter[str]:
+            process.terminate()
             output, _ = process.communicate()
             return Counter(json.loads(output))
 
@@ -82,18 +84,21 @@ def attack(
 
 def main(kind: str, port: str, seconds: str, *pods: str) -> None:
     """Attack, then print what was counted."""
-    sys.stdout.write("begun\n")
-    sys.stdout.flush()
     counts: Counter[str] = Counter()
     asyncio.run(_attack(ATTACKS[kind], int(port), float(seconds), pods, counts))
     sys.stdout.write(json.dumps(counts) + "\n")
 
 
 async def _attack(kind: Attack, port: int, seconds: float, pods: tuple[str, ...], counts: Counter[str]) -> None:
-    clients = [_again_and_again(kind, port, pods[number % len(pods)], counts) for number in range(CONNECTIONS)]
-    with suppress(TimeoutError):
+    clients = asyncio.gather(
+        *(_again_and_again(kind, port, pods[number % len(pods)], counts) for number in range(CONNECTIONS))
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, clients.cancel)
+    sys.stdout.write("begun\n")
+    sys.stdout.flush()
+    with suppress(TimeoutError, asyncio.CancelledError):
         async with asyncio.timeout(seconds):
-            await asyncio.gather(*clients)
+            await clients
 
 
 async def _again_and_again(kind: Attack, port: int, pod: str, counts: Counter[str]) -> None:

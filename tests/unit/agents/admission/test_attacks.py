@@ -35,7 +35,7 @@ def test_an_attack_ends_no_server_takes_no_memory_beyond_its_limit_and_keeps_nob
     ) as process:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline())
-        with attack(kind, told["port"], seconds=2 * _SECONDS) as over:
+        with attack(kind, told["port"], seconds=10 * _SECONDS) as over:
             review = body(reservation_pod())
             latency = asyncio.run(load(told["port"], told["authorities"], review, per_second=5, seconds=_SECONDS))
             counts = over()
