@@ -294,7 +294,7 @@ def read_export(text: str, stack: str) -> Checkpoint:
         ) from None
 
 
-def settle_pending(target: Target, remembered: Checkpoint, *, forget: bool = True) -> None:
+def settle_pending(target: Target, remembered: Checkpoint) -> None:
     """Forget what a killed run had begun. It takes the state's lock, and so fails while another run is at work.
 
     Only the stack itself is refreshed, which asks no cluster.
@@ -302,14 +302,12 @@ def settle_pending(target: Target, remembered: Checkpoint, *, forget: bool = Tru
     Args:
         target: the stack.
         remembered: its state.
-        forget: without it, only the lock is tried.
 
     Raises:
         OperationError: if the lock is held, or pulumi fails.
     """
     roots = [f"--target={resource.urn}" for resource in remembered.resources if resource.type == STACK]
-    pending = "--clear-pending-creates" if forget else "--skip-pending-creates"
-    options = ["--yes", "--skip-preview", pending, *roots]
+    options = ["--yes", "--skip-preview", "--clear-pending-creates", *roots]
     _free(target)
     with _noted_interrupts() as interrupts:
         result = _ask(target, "refresh", "--stack", target.stack, *options)

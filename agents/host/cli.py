@@ -1,7 +1,7 @@
 """The command line. Whatever happens, stdout gets exactly one JSON object; everything else goes to stderr.
 
-Exit status: 0 done, 1 failed (the object has `error`), 2 bad input, 3 drift (`check`), 4 another stack's by now
-(`restore`).
+Exit status: 0 done, 1 failed (the object has `error`), 2 bad input, 3 drift (`check`) or something to take back
+(`untouched`), 4 another stack's by now (`restore`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from agents.host import desired
 from agents.host.change import configure, restore
+from agents.host.change.journal import Journal
 from agents.host.commands import Deadline, Tools
 from agents.host.errors import BadInputError, HostError
 from agents.host.look import examination, probe
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _DRIFT = 3
+_TOUCHED = 3
 _ANOTHER_STACKS = 4
 _DEFAULT_SECONDS = 600.0
 _MOST_SECONDS = 86400.0
@@ -82,13 +84,14 @@ def _run(arguments: Sequence[str], answer: dict[str, Any]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="kai-host.pyz", description="Prepares this host for shared GPUs.", add_help=False)
     commands = parser.add_subparsers(
-        metavar="probe|examine|configure|check|restore", required=True, dest="name", parser_class=_Parser
+        metavar="probe|examine|configure|check|untouched|restore", required=True, dest="name", parser_class=_Parser
     )
     for name, command, text in (
         ("probe", _probe, "say what this host is"),
         ("examine", _examine, "say what is wrong with it"),
         ("configure", _configure, "bring it to the document on stdin"),
         ("check", _check, "say whether it is what the document on stdin says"),
+        ("untouched", _untouched, "say whether there is nothing to take back; needs no rights"),
         ("restore", _restore, "take every change back"),
     ):
         subparser = commands.add_parser(name, help=text, add_help=False)
@@ -145,6 +148,11 @@ def _check(tools: Tools, _options: argparse.Namespace, answer: dict[str, Any]) -
     finally:
         answer.update(result.answer())
     return _DRIFT if answer["changed"] else 0
+
+
+def _untouched(tools: Tools, _options: argparse.Namespace, answer: dict[str, Any]) -> int:
+    answer["untouched"] = Journal(tools.root).is_absent
+    return 0 if answer["untouched"] else _TOUCHED
 
 
 def _restore(tools: Tools, options: argparse.Namespace, answer: dict[str, Any]) -> int:

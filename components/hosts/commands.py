@@ -8,13 +8,12 @@ the whole command.
 import shlex
 from dataclasses import dataclass
 
+from agents.host.change import journal
 from config.hosts import HostSettings
 
 _FOLDER = ".kai-anywhere"
 """Below the login's home, which several hosts may share."""
 _HASH_CHARACTERS = 16
-_JOURNAL = "/var/lib/kai-anywhere"
-"""What the agent's `restore` removes last (agents/host/change/journal.py)."""
 _ANOTHER_STACKS = 4
 """Exit status of the agent's `restore` (agents/host/cli.py)."""
 
@@ -77,7 +76,7 @@ class HostCommands:
             f"pulumi up, or set hosts.{self.node}.gone: true."
         )
         lines = [
-            f"[ -e {shlex.quote(self._path)} ] || [ -e {_JOURNAL} ] || exit 0",
+            f"[ -e {shlex.quote(self._path)} ] || [ -e {journal.HOME} ] || exit 0",
             f"[ -e {shlex.quote(self._path)} ] || {{ echo {shlex.quote(gone)} >&2; exit 1; }}",
             self._verified,
             self._launch("restore", self.host.timeouts.configure_seconds)

@@ -56,20 +56,22 @@ def connection(ssh: SshSettings, secrets: Mapping[str, pulumi.Output[str]]) -> C
     )
 
 
-def custom_timeouts(host: HostSettings, *, seconds: int) -> pulumi.CustomTimeouts:
+def custom_timeouts(host: HostSettings, *, seconds: int, delete_seconds: int | None = None) -> pulumi.CustomTimeouts:
     """The engine's own bound of an operation: every attempt to connect, then what runs there.
 
     Args:
         host: whose dial settings count.
         seconds: what the operation itself may take.
+        delete_seconds: the same of its deletion, where that is something else.
     """
-    seconds += _STARTING_SECONDS
+    more = _STARTING_SECONDS
     if host.ssh is not None:
         hops = 1 if host.ssh.bastion is None else 2
         dial = host.ssh.dial
-        seconds += hops * (dial.attempts * (dial.timeout_seconds + _LONGEST_PAUSE_SECONDS) + _HANDSHAKE_SECONDS)
-    bound = f"{seconds}s"
-    return pulumi.CustomTimeouts(create=bound, update=bound, delete=bound)
+        more += hops * (dial.attempts * (dial.timeout_seconds + _LONGEST_PAUSE_SECONDS) + _HANDSHAKE_SECONDS)
+    bound = f"{seconds + more}s"
+    deleted = bound if delete_seconds is None else f"{delete_seconds + more}s"
+    return pulumi.CustomTimeouts(create=bound, update=bound, delete=deleted)
 
 
 def command(  # noqa: PLR0913 - as of the provider's resource

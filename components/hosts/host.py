@@ -29,18 +29,21 @@ class HostArgs:
         plan: what the stack expects of it.
         agent: what runs there.
         secrets: by name.
-        prepared_before: whether the stack has prepared it in an earlier run; only asked of a host that is gone.
+        deployed: logical names of what earlier runs made; only needed of a host that is gone.
     """
 
     host: HostSettings
     plan: HostPlan
     agent: HostAgent
     secrets: Mapping[str, pulumi.Output[str]]
-    prepared_before: bool
+    deployed: frozenset[str]
 
 
 class Host(pulumi.ComponentResource):
     """Copy -> probe -> verdict -> configure and check; deleting it restores the host.
+
+    It is the probe that restores the host when it is deleted: a run that fails, or is killed, while it configures the
+    host has the probe in its state, and so `pulumi destroy` takes back what that run did.
 
     The verdict stands between probe and configure: the document that `configure` reads from stdin is an output of it,
     so a host that is not what the stack says fails before anything is changed there.
@@ -74,32 +77,41 @@ class Host(pulumi.ComponentResource):
     def _leave(self) -> None:
         """Keep a machine that does not exist any more in the state as it is, so that nothing contacts it.
 
-        Probe and copy have nothing to undo. What configured the host has: it is registered with its old inputs, and
-        retained when it is deleted later.
+        The copy has nothing to undo. The probe has: it is registered with its old inputs, and retained when it is
+        deleted later. So is what configured the host, which had it in earlier versions.
         """
         self.platform = pulumi.Output.from_input(None)
         self.gpu_memory_mib = pulumi.Output.from_input(self._args.plan.gpu_memory_mib)
         self.gpu_count = pulumi.Output.from_input(None)
         self.ready = []
-        if self._args.prepared_before:
-            opts = pulumi.ResourceOptions(parent=self, retain_on_delete=True, ignore_changes=["*"])
-            self._command(configured_name(self._name), self._commands.configure, opts)
+        opts = pulumi.ResourceOptions(parent=self, retain_on_delete=True, ignore_changes=["*"])
+        kept = {f"{self._name}-probe": self._commands.probe, f"{self._name}-configured": self._commands.configure}
+        for name, text in kept.items():
+            if name in self._args.deployed:
+                self._command(name, text, opts)
 
     def _prepare(self) -> None:
         limits = self._args.host.timeouts
         copied = self._copy()
-        probe = self._command(f"{self._name}-probe", self._commands.probe, self._opts(copied, limits.probe_seconds))
+        password = self._password()
+        probe = self._command(
+            f"{self._name}-probe",
+            self._commands.probe,
+            self._opts(copied, limits.probe_seconds, delete_seconds=2 * limits.configure_seconds),
+            delete=self._commands.restore,
+            stdin=password,
+        )
         # The provider makes outputs secret where an input is, and the connection is. The answer holds no secret.
         facts = pulumi.Output.unsecret(probe.stdout).apply(self._judge)
         self.platform = facts.apply(lambda host_facts: host_facts.platform)
         self.gpu_memory_mib = facts.apply(lambda host_facts: host_facts.gpu_memory_mib)
         self.gpu_count = facts.apply(lambda host_facts: host_facts.gpu_count)
-        stdin = self._stdin(facts)
+        document = facts.apply(lambda _: f"{self._args.plan.desired_text}\n")
+        stdin = document if password is None else pulumi.Output.concat(password, document)
         configured = self._command(
-            configured_name(self._name),
+            f"{self._name}-configured",
             self._commands.configure,
             self._opts([*copied, probe], 2 * limits.configure_seconds),
-            delete=self._commands.restore,
             stdin=stdin,
         )
         self.ready = [configured]
@@ -135,19 +147,16 @@ class Host(pulumi.ComponentResource):
             pulumi.info(f"host '{self._args.plan.node}': {note}", resource=self)
         return facts
 
-    def _stdin(self, facts: pulumi.Output[HostFacts]) -> pulumi.Output[str]:
-        desired = facts.apply(lambda _: f"{self._args.plan.desired_text}\n")
+    def _password(self) -> pulumi.Output[str] | None:
+        """The line that sudo reads; the probe needs it for the day on which it is deleted."""
         name = self._args.host.sudo_password_secret
-        return desired if name is None else pulumi.Output.concat(self._args.secrets[name], "\n", desired)
+        return None if name is None else pulumi.Output.concat(self._args.secrets[name], "\n")
 
-    def _opts(self, after: list[pulumi.Resource], seconds: int) -> pulumi.ResourceOptions:
+    def _opts(
+        self, after: list[pulumi.Resource], seconds: int, *, delete_seconds: int | None = None
+    ) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(
             parent=self,
             depends_on=after,
-            custom_timeouts=custom_timeouts(self._args.host, seconds=seconds),
+            custom_timeouts=custom_timeouts(self._args.host, seconds=seconds, delete_seconds=delete_seconds),
         )
-
-
-def configured_name(host: str) -> str:
-    """Logical name of what configures a host, from its component's."""
-    return f"{host}-configured"

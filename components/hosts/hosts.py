@@ -7,7 +7,7 @@ import pulumi
 
 from components import tokens
 from components.hosts.agent import build_host_agent
-from components.hosts.host import Host, HostArgs, configured_name
+from components.hosts.host import Host, HostArgs
 from components.stack_state import read_deployed_names
 from config.stack import StackSettings
 from manifests.hosts import HostPlatform, host_plans
@@ -50,12 +50,8 @@ class Hosts(pulumi.ComponentResource):
         registered: dict[str, Host] = {}
         plans = host_plans(args.settings)
         for node, plan in plans.items():
-            child = f"{name}-{node}"
-            registered[node] = Host(
-                child,
-                HostArgs(hosts[node], plan, agent, args.secrets, prepared_before=configured_name(child) in deployed),
-                pulumi.ResourceOptions(parent=self),
-            )
+            host_args = HostArgs(hosts[node], plan, agent, args.secrets, deployed)
+            registered[node] = Host(f"{name}-{node}", host_args, pulumi.ResourceOptions(parent=self))
         self.platforms = pulumi.Output.all(**{node: host.platform for node, host in registered.items()})
         # The label of a discrete GPU belongs to GPU Feature Discovery.
         self.gpu_memory_mib = {

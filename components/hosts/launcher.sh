@@ -40,13 +40,19 @@ if [ "$command" = probe ]; then
         shift
         set -- "$@" --libraries "$folder"
     done
-    agent probe "$@"
+    agent probe "$@" </dev/null
     exit
 fi
 
 password=
 [ "$secret" = none ] || IFS= read -r password
 IFS= read -r document || document=
+
+# Where nothing was changed, nobody needs sudo, which may be what kept a run from changing it.
+if [ "$command" = restore ] && [ "$(id -u)" != 0 ]; then
+    as_root() { "$@"; }
+    agent untouched </dev/null >/dev/null && exit
+fi
 
 if [ "$(id -u)" = 0 ]; then
     as_root() { "$@"; }

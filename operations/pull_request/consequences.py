@@ -239,16 +239,18 @@ def _chart(release: Mapping[str, object] | None) -> str:
 
 def _hosts(changes: Iterable[_Change], code: Callable[[object], str]) -> Iterable[str]:
     for change in changes:
-        name = change.urn.rsplit("::", 1)[-1]
-        if not (change.kind == "Command" and "kai-anywhere:index:Host$" in change.urn and name.endswith("-configured")):
+        if not (change.kind == "Command" and "kai-anywhere:index:Host$" in change.urn):
             continue
-        host = f"Host {code(name.removeprefix('hosts-').removesuffix('-configured'))}"
+        host, _, command = change.urn.rsplit("::", 1)[-1].removeprefix("hosts-").rpartition("-")
+        # The probe is what gives a host back, also one that a failed run has begun to configure.
+        if (change.new is None) != (command == "probe") or command not in {"probe", "configured"}:
+            continue
         if change.new is None:
-            yield f"{host} is given back: its container runtime restarts if what is taken back concerns it."
+            yield f"Host {code(host)} is given back: its container runtime restarts if what is taken back concerns it."
         elif change.old is None:
-            yield f"{host} is prepared: its container runtime restarts if its configuration changes."
+            yield f"Host {code(host)} is prepared: its container runtime restarts if its configuration changes."
         else:
-            yield f"{host} is configured anew: its container runtime restarts if its configuration changes."
+            yield f"Host {code(host)} is configured anew: its container runtime restarts if its configuration changes."
 
 
 def _guard(changes: Iterable[_Change]) -> Iterable[str]:

@@ -186,13 +186,6 @@ def _blockers(stack: StackInCluster, choice: Choice) -> Iterator[Blocker]:
             remedy="They would run on without a scheduler, and without what holds their GPUs for them. End them, or "
             "say --leave-pods: then they are left as they are.",
         )
-    for host in stack.half_configured_hosts():
-        yield Blocker(
-            what=f"a run was killed while it configured host '{host}' for the first time: nobody remembers how to give "
-            "its files back.",
-            remedy="Run `pulumi up` again, which ends that; then roll back. For a machine that is gone for good set "
-            f"hosts.{host}.gone: true.",
-        )
     if protected := [resource.name for resource in stack.remembered.resources if resource.protect]:
         yield Blocker(
             what=f"somebody protected {', '.join(shown(protected))}, so pulumi destroy refuses.",

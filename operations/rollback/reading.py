@@ -38,8 +38,8 @@ from operations.verify import sharing
 
 Releases = frozenset[tuple[str, str]]
 """Helm releases, each as namespace and name."""
-_HOST = re.compile(r"hosts-(.+)-configured")
-"""What configured a host, by its logical name in the program (components/hosts)."""
+_PROBED = re.compile(r"hosts-(.+)-probe")
+"""What asked a host, and gives it back when it is deleted, by its logical name in the program (components/hosts)."""
 _CONFIGS = "/apis/kai.scheduler/v1/configs"
 _CONFIG = "kai-config"
 """KAI's Config, which a hook of its chart makes: Helm does not know it."""
@@ -251,15 +251,12 @@ class StackInCluster:
 
     def hosts(self) -> list[str]:
         """Hosts that get their files back when their resource is deleted."""
-        matches = (_HOST.fullmatch(resource.name) for resource in self.remembered.resources if not resource.retained)
-        return sorted(match[1] for match in matches if match)
-
-    def half_configured_hosts(self) -> list[str]:
-        """Hosts that a killed run was configuring for the first time: nothing remembers how to give them back."""
-        begun = (operation.resource.name for operation in self.remembered.pending if operation.type == "creating")
-        matches = (_HOST.fullmatch(name) for name in begun)
-        hosts = self.target.settings.hosts
-        return sorted(match[1] for match in matches if match and match[1] in hosts and not hosts[match[1]].gone)
+        commands = [
+            resource.name
+            for resource in self.remembered.resources
+            if resource.type.startswith("command:") and not resource.retained
+        ]
+        return sorted(match[1] for match in map(_PROBED.fullmatch, commands) if match)
 
     def _manifests(self) -> Iterator[Manifest]:
         """Every object that the stack may have made: what its settings say, what it remembers, what it had begun."""

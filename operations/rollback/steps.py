@@ -41,7 +41,7 @@ class Rollback:
         """
         self._begin("ask the state's lock whether another run is at work")
         remembered = self.stack.remembered
-        engine.settle_pending(self.stack.target, remembered, forget=not self.stack.half_configured_hosts())
+        engine.settle_pending(self.stack.target, remembered)
         now = engine.checkpoint(self.stack.target)
         if {resource.urn for resource in now.resources} != {resource.urn for resource in remembered.resources}:
             raise OperationError("Another run changed the state since the plan was shown. Look at it again.")

@@ -64,6 +64,7 @@ def _host(
 
 
 def test_the_gpu_operators_file_outlives_every_later_run(host: HostRoot) -> None:
+    assert _untouched(host)
     assert host.run("configure", desired=_BY_HOST).code == 0
     assert host.run("configure", desired=_BY_OPERATOR).answer["restarted"] == ["containerd"]
     assert not host.path(_NVIDIA).exists()
@@ -72,10 +73,19 @@ def test_the_gpu_operators_file_outlives_every_later_run(host: HostRoot) -> None
         run = host.run("configure", desired=_BY_OPERATOR)
         assert (run.code, run.answer["changed"], run.answer["restarted"]) == (0, False, []), run.errors
         assert host.run("check", desired=_BY_OPERATOR).code == 0
+    assert not _untouched(host)
     assert host.run("restore").code == 0
     assert host.read(_NVIDIA) == _OPERATORS_FILE
     assert "conf.d/*.toml" in host.read(_MAIN), "the operator's file is imported through it"
     assert not host.path("/var/lib/kai-anywhere").exists()
+    assert _untouched(host)
+
+
+def _untouched(host: HostRoot) -> bool:
+    """Whether the agent says that it has nothing to take back."""
+    run = host.run("untouched")
+    assert run.code == (0 if run.answer["untouched"] else 3)
+    return bool(run.answer["untouched"])
 
 
 def test_the_gpu_operators_file_in_place_of_the_agents_is_left_alone_on_the_way_to_the_operator(

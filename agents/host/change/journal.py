@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from agents.host.change.plan import Change
     from agents.host.root import Root
 
-_HOME = "/var/lib/kai-anywhere"
-FOLDER = f"{_HOME}/host"
+HOME = "/var/lib/kai-anywhere"
+FOLDER = f"{HOME}/host"
 _JOURNAL = f"{FOLDER}/journal.json"
 ORIGINALS = f"{FOLDER}/originals"
 _VERSION = 2
@@ -99,7 +99,7 @@ class Journal:
     @property
     def is_absent(self) -> bool:
         """Whether this host was never changed, or everything was taken back."""
-        return not self.root.exists(_HOME)
+        return not self.root.exists(HOME)
 
     @property
     def is_empty(self) -> bool:
@@ -257,7 +257,7 @@ class Journal:
         """Remove what a killed run left where no journal tells of it: before its first note, or after its last."""
         shutil.rmtree(str(self.root.path(FOLDER)), ignore_errors=True)
         with contextlib.suppress(OSError):
-            self.root.path(_HOME).rmdir()
+            self.root.path(HOME).rmdir()
 
     def _note_folders(self, folders: Iterable[str]) -> None:
         self.folders[:0] = [folder for folder in folders if folder not in self.folders]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -67,7 +68,9 @@ def ignores_fractions(config: str | None) -> bool:
 def with_mode_of(text: str, other: str | None) -> str:
     """A configuration with the line of the mode that another one has; without any where that has none."""
     span, other_span, mode = _mode_line(text), _mode_line(other or ""), mode_of(other)
-    line = (other or "")[slice(*other_span)] if other_span else f'mode = "{mode}"\n' if mode else ""
+    # A string of JSON is one of TOML.
+    written = f"mode = {json.dumps(mode, ensure_ascii=False)}\n" if mode else ""
+    line = (other or "")[slice(*other_span)] if other_span else written
     return text if span is None else text[: span[0]] + line + text[span[1] :]
 
 

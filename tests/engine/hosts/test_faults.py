@@ -1,5 +1,6 @@
 """Hosts that can't be prepared: each is told by name, nothing changes there, and the next run converges."""
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,14 @@ def _stack(folder: Path, hosts: dict[str, Json], server: Sshd, **secrets: str) -
     return HostsStack(folder / "stack", tegra_stack(hosts), {LOGIN_KEY: server.private_key, **secrets})
 
 
-def test_each_host_that_refuses_is_told_by_name_and_the_others_are_prepared(
+def _never_in_force(machine: Machine) -> Machine:
+    """A machine on which `check` fails once it is configured, so that its `up` never ends well."""
+    script = '#!/bin/sh\ncase " $* " in *" check "*) exit 3 ;; esac\nexec {timeout} "$@"\n'
+    machine.program("timeout", script.format(timeout=shutil.which("timeout")))
+    return machine
+
+
+def test_each_host_that_refuses_is_told_by_name_the_others_are_prepared_and_destroy_gives_back_what_was_changed(
     shared_server: Sshd, tmp_path: Path
 ) -> None:
     server = shared_server
@@ -34,6 +42,7 @@ def test_each_host_that_refuses_is_told_by_name_and_the_others_are_prepared(
         "no-sudo": with_sudo(jetson(server), "another"),
         "wrong-sudo": with_sudo(jetson(server), "another"),
         "other-key": jetson(server),
+        "not-in-force": _never_in_force(jetson(server)),
     }
     hosts = {name: ssh_host(server, machine) for name, machine in machines.items()}
     bastion = {key: value for key, value in hosts["fit"]["ssh"].items() if key != "dial"}
@@ -45,13 +54,18 @@ def test_each_host_that_refuses_is_told_by_name_and_the_others_are_prepared(
     stack = _stack(tmp_path, hosts, server, **{_SUDO: _PASSWORD})
     output = stack.up("--continue-on-error", expect=1).output
     changed_hosts = {name for name, machine in machines.items() if content(machine.root) != before[name]}
-    assert changed_hosts == {"fit", "behind-bastion", "free-sudo"}
+    assert changed_hosts == {"fit", "behind-bastion", "free-sudo", "not-in-force"}
+    assert "host not-in-force: it was configured, but that is not in force" in output
     assert "host no-sudo: sudo refuses without a password" in output
     assert "incorrect password attempt" in output
     assert "Host key verification failed" in output
     assert _PASSWORD not in output
     assert "Traceback" not in output
     assert not list(machines["other-key"].home.iterdir()), "nothing is sent to a machine with another key"
+    stack.destroy()
+    assert stack.resources() == []
+    assert {name: content(machine.root) for name, machine in machines.items()} == before
+    assert [name for name, machine in machines.items() if list(machine.home.iterdir())] == [], "the agent must not stay"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +110,7 @@ def test_hosts_that_answer_no_more_or_never_did_are_bounded_errors_and_gone_leav
         server.stop()
         failed = stack.destroy(expect=1)
         assert "failed attempts" in failed.output
-        assert _configured(stack) == {"answered"}, "a host that could not be restored must not be forgotten"
+        assert _remembered(stack) == {"answered"}, "a host that could not be restored must not be forgotten"
         for name in hosts:
             stack.settings = changed(
                 changed(stack.settings, f"hosts.{name}.gone", True),
@@ -109,10 +123,10 @@ def test_hosts_that_answer_no_more_or_never_did_are_bounded_errors_and_gone_leav
     assert content(machines["answered"].root) == configured
 
 
-def _configured(stack: HostsStack) -> set[str]:
-    """The hosts that a stack knows as configured."""
+def _remembered(stack: HostsStack) -> set[str]:
+    """The hosts that a stack knows how to give back."""
     names = (str(each["urn"]).rsplit("::", 1)[1] for each in stack.resources())
-    return {name.removeprefix("hosts-").removesuffix("-configured") for name in names if name.endswith("-configured")}
+    return {name.removeprefix("hosts-").removesuffix("-probe") for name in names if name.endswith("-probe")}
 
 
 def test_hosts_that_are_lost_mid_command_are_an_error_and_the_next_run_converges(server: Sshd, tmp_path: Path) -> None:
@@ -127,7 +141,7 @@ def test_hosts_that_are_lost_mid_command_are_an_error_and_the_next_run_converges
                 eventually(each.with_suffix(".reached").exists, within_s=120)
             server.cut()
             rebooting.stop()
-        assert _configured(stack) == set()
+        assert _remembered(stack) == {"cut", "reboots"}, "what was begun there must be taken back by `destroy`"
         for each in held:
             each.unlink()
         rebooting.start()
@@ -147,7 +161,7 @@ def test_a_destroy_that_was_killed_before_it_noted_what_a_host_was_given_back_en
     stack.destroy()
     assert (content(machine.root), list(machine.home.iterdir())) == (before, [])
     stack.run("stack", "import", "--file", str(exported))
-    assert _configured(stack) == {"jetson-1"}
+    assert _remembered(stack) == {"jetson-1"}
     stack.destroy()
     assert stack.resources() == []
     assert content(machine.root) == before

@@ -47,7 +47,7 @@ def test_bad_arguments_are_an_object_too(arguments: tuple[str, ...]) -> None:
     remedy = json.loads(line)["error"]["remedy"]
     assert remedy.startswith("Usage: kai-host.pyz probe")
     if not arguments or arguments[0] != "probe":
-        assert "probe|examine|configure|check|restore" in remedy, "a usage says what there is"
+        assert "probe|examine|configure|check|untouched|restore" in remedy, "a usage says what there is"
     assert done.stderr
 
 

@@ -305,21 +305,22 @@ def test_of_a_lost_original_alone_is_said_that_it_is_lost_and_everything_else_is
 
 
 @pytest.mark.parametrize(
-    "before",
+    ("before", "mode"),
     [
-        '[nvidia-container-runtime] # theirs\nmode = "legacy"\n',
-        "nvidia-container-runtime.mode = 'legacy'\n",
-        'nvidia-container-runtime = { mode = "legacy" }\n',
+        ('[nvidia-container-runtime] # theirs\nmode = "legacy"\n', "legacy"),
+        ("nvidia-container-runtime.mode = 'legacy'\n", "legacy"),
+        ('nvidia-container-runtime = { mode = "legacy" }\n', "legacy"),
+        ("nvidia-container-runtime = { mode = 'of \"mine\" \\ é' }\n", 'of "mine" \\ é'),
     ],
 )
-def test_the_toolkits_mode_goes_back_however_it_was_written(before: str, host: Host) -> None:
-    assert toolkit.mode_of(before) == "legacy"
+def test_the_toolkits_mode_goes_back_however_it_was_written(before: str, mode: str, host: Host) -> None:
+    assert toolkit.mode_of(before) == mode
     ours = '[nvidia-container-runtime]\n  mode = "csv"\n'
     host.configured(_TOOLKIT, before, ours)
     host.write(_TOOLKIT, f"{ours}[theirs]\nkey = 1\n")
     host.take_back()
     left = host.read(_TOOLKIT)
-    assert toolkit.mode_of(left) == "legacy"
+    assert toolkit.mode_of(left) == mode
     assert "key = 1" in str(left)
 
 

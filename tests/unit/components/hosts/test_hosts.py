@@ -163,15 +163,20 @@ def test_stdin_is_the_sudo_password_and_the_document_in_one_line_each() -> None:
     assert password == "the value of lab-sudo"
     assert json.loads(document)["platform"] == "tegra"
     assert nothing == ""
-    assert "stdin" not in graph.by_key["Command:hosts-jetson-1-probe"].inputs
-    plain = graph_of_hosts(jetson_with_host()).by_key["Command:hosts-jetson-1-configured"].inputs["stdin"]
+    probes = graph.by_key["Command:hosts-jetson-1-probe"].inputs["stdin"]
+    assert rpc.is_rpc_secret(probes)
+    assert rpc.unwrap_rpc_secret(probes) == "the value of lab-sudo\n", "its deletion needs sudo, and no document"
+    without_sudo = graph_of_hosts(jetson_with_host())
+    plain = without_sudo.by_key["Command:hosts-jetson-1-configured"].inputs["stdin"]
     assert json.loads(plain)["platform"] == "tegra"
+    assert "stdin" not in without_sudo.by_key["Command:hosts-jetson-1-probe"].inputs
 
 
-def test_only_what_configures_has_something_to_undo() -> None:
+def test_what_gives_a_host_back_is_in_the_state_before_anything_changes_there() -> None:
     graph = graph_of_hosts(jetson_with_host(full_host()), first=True)
-    undone = {registered.key for registered in graph.registrations if "delete" in registered.inputs}
-    assert undone == {"Command:hosts-jetson-1-configured"}
+    probe, configured = (f"Command:hosts-jetson-1-{name}" for name in ("probe", "configured"))
+    assert {registered.key for registered in graph.registrations if "delete" in registered.inputs} == {probe}
+    assert probe in graph.by_key[configured].dependencies
 
 
 def test_the_same_stack_gives_the_same_inputs_unless_every_up_asks() -> None:
@@ -187,20 +192,18 @@ def test_the_same_stack_gives_the_same_inputs_unless_every_up_asks() -> None:
     assert {key for key in before if before[key] != after[key]} == {"Command:hosts-jetson-1-check"}
 
 
-@pytest.mark.parametrize("configured", [True, False])
-def test_a_host_that_is_gone_is_kept_as_it_is_if_it_was_ever_configured(*, configured: bool) -> None:
+@pytest.mark.parametrize("made", [(), ("agent", "probe"), ("agent", "probe", "configured")])
+def test_a_host_that_is_gone_is_kept_as_it_is_if_it_was_ever_reached(made: tuple[str, ...]) -> None:
     stack = changed(jetson_with_host(ssh_host(gone=True)), "platform.tegra_nodes.jetson-1", {"gpu_memory_mib": 32768})
-    urn = "urn:pulumi:test::kai-anywhere::command:remote:Command::hosts-jetson-1-configured"
-    state = {"outputs": {urn: {"type": "command:remote:Command", "outputs": {}}} if configured else {}}
+    urns = [f"urn:pulumi:test::kai-anywhere::command:remote:Command::hosts-jetson-1-{name}" for name in made]
+    state = {"outputs": {urn: {"type": "command:remote:Command", "outputs": {}} for urn in urns}}
     graph = graph_of_hosts(stack, state=state)
-    if not configured:
-        assert graph.below("Host:hosts-jetson-1") == set()
-        return
-    assert graph.below("Host:hosts-jetson-1") == {"Command:hosts-jetson-1-configured"}
-    kept = graph.by_key["Command:hosts-jetson-1-configured"]
-    assert kept.retained
-    assert kept.ignored == {"*"}
-    assert kept.key not in graph.by_key["NodePatch:node-labels-jetson-1"].dependencies
+    kept = {f"Command:hosts-jetson-1-{name}" for name in made if name != "agent"}
+    assert graph.below("Host:hosts-jetson-1") == kept
+    for command in (graph.by_key[key] for key in kept):
+        assert command.retained
+        assert command.ignored == {"*"}
+        assert command.key not in graph.by_key["NodePatch:node-labels-jetson-1"].dependencies
     assert _labels(graph, "jetson-1")["nvidia.com/gpu.memory"] == "32768"
 
 

@@ -17,10 +17,11 @@ from testbed.stacks import ROOT
 _PASSWORD = "correct horse; battery $staple 'quoted' \\n"
 _AGENT = """import sys
 command = sys.argv[1]
-heard = "" if command == "probe" else sys.stdin.read().strip()
+heard = sys.stdin.read().strip()
 open("heard", "a").write(heard)
 print(command, sys.argv[2:], heard)
-sys.exit(int(open("status-" + command).read()) if __import__("os").path.exists("status-" + command) else 0)
+usual = 3 if command == "untouched" else 0
+sys.exit(int(open("status-" + command).read()) if __import__("os").path.exists("status-" + command) else usual)
 """
 _TOOLS = ("sh", "true", "cat", "timeout", "sha256sum", "id", "rm", "rmdir", "test", "tee")
 _SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
@@ -47,6 +48,12 @@ class Login:
             check=False,
             timeout=60,
         )
+
+    @property
+    def heard(self) -> str:
+        """What the agent read from stdin so far."""
+        heard = self.home / "heard"
+        return heard.read_text(encoding="utf-8") if heard.exists() else ""
 
     def program(self, name: str, text: str) -> None:
         """Give the login a program, instead of the one that it has."""
@@ -111,6 +118,12 @@ _SSH = {
 }
 
 
+def test_the_probe_does_not_get_the_password(login: Login) -> None:
+    done = login.run(login.commands.probe, f"{_PASSWORD}\n")
+    assert (done.returncode, done.stdout) == (0, "probe ['--timeout', '60'] \n")
+    assert not login.heard
+
+
 def test_the_probe_is_told_the_folders_of_the_stack_whatever_is_in_their_names(login: Login) -> None:
     commands = replace(login.commands, library_folders=("/opt/a b", "/opt/it's; echo $HOME"))
     done = login.run(commands.probe)
@@ -162,7 +175,7 @@ def test_a_wrong_password_is_sudos_own_error_and_the_document_is_no_second_try(l
         assert (
             "Store the right one, then run\npulumi up: pulumi destroy uses what the last pulumi up did." in done.stderr
         )
-    assert not (login.home / "heard").exists()
+    assert not login.heard
 
 
 def test_a_login_without_sudo_is_told_so(login: Login) -> None:
@@ -249,7 +262,7 @@ def test_root_without_a_right_to_read_the_home_runs_a_copy_that_goes_again(login
     copies = login.home / "copies"
     login.program("test", f'[ "$1" = -r ] && exit 1 || exec {shutil.which("test")} "$@"')
     login.program("mktemp", f'[ "$1" = -d ] && {shutil.which("mkdir")} {copies} && echo {copies}')
-    login.program("python3", f'echo "$2" >> which; exec {sys.executable} "$@"')
+    login.program("python3", f'[ "$3" = untouched ] || echo "$2" >> which; exec {sys.executable} "$@"')
     for command in (login.commands.configure, login.commands.check("1"), login.commands.restore):
         done = login.run(command, f"{_PASSWORD}\n{{}}\n")
         assert done.returncode == 0, done.stderr
@@ -334,6 +347,19 @@ def test_restoring_takes_the_agent_away_once_it_succeeded(login: Login) -> None:
     (login.home / "status-restore").unlink()
     done = login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n")
     assert (done.returncode, done.stdout) == (0, "restore ['--stack', 'kai-anywhere/rack-1', '--timeout', '30'] \n")
+    assert not (login.home / ".kai-anywhere").exists()
+
+
+def test_a_host_on_which_nothing_was_changed_is_left_without_sudo(login: Login) -> None:
+    """Sudo may be what kept `pulumi up` from changing it; the host must be free to go all the same."""
+    login.is_no_administrator(password=None)
+    refused = login.run(login.commands.restore, f"{_PASSWORD}\n")
+    assert refused.returncode == 1
+    assert "sudo refuses" in refused.stderr
+    assert (login.home / ".kai-anywhere").exists()
+    (login.home / "status-untouched").write_text("0")
+    done = login.run(login.commands.restore, f"{_PASSWORD}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (login.home / ".kai-anywhere").exists()
 
 

@@ -215,8 +215,8 @@ def test_a_host_says_when_its_container_runtime_restarts(op: str, said: str) -> 
         metadata["urn"] = urn("Hosts$kai-anywhere:index:Host", "command:remote:Command", name)
         return found
 
-    told = read_events(lines(event("hosts-gpu-1-configured"), event("hosts-gpu-1-probe"), summary()))
-    assert sentences(told, Redactor()) == [said]
+    events = [event(f"hosts-gpu-1-{command}") for command in ("agent", "probe", "configured", "check")]
+    assert sentences(read_events(lines(*events, summary())), Redactor()) == [said]
 
 
 def test_a_workload_restarts_where_its_pods_change_and_not_where_its_size_does() -> None:

@@ -14,7 +14,6 @@ from operations.rollback.planning import Choice, make_plan
 from operations.rollback.steps import Rollback
 from testbed.stacks import Json
 from tests.support.api_server import UID
-from tests.support.hosts.settings import jetson_with_host
 from tests.unit.operations.rollback.world import KINDS, World, namespace, of_helm, owned, release, stack_in
 
 HEAL = Choice(only_heal=True)
@@ -215,20 +214,6 @@ class TestHealing:
         assert (plan.removes_before, plan.destroys, plan.blockers) == ((), {}, [])
         heal(world)
         assert (world.calls, world.applied) == (["refresh"], [])
-
-    def test_what_a_killed_run_began_on_a_host_is_not_forgotten(self, world: World) -> None:
-        world.settings = jetson_with_host()
-        [host] = world.settings["hosts"]
-        begun = {"urn": f"urn:x::command:remote:Command::hosts-{host}-configured", "type": "command:remote:Command"}
-        world.remember([namespace("kai-scheduler")], pending=[begun])
-        stack = stack_in(world)
-        [blocker] = make_plan(stack, ALL).plan.blockers
-        assert f"killed while it configured host '{host}' for the first time" in blocker.what
-        assert make_plan(stack, HEAL).plan.blockers == []
-        heal(world)
-        calls = (world.folder / "calls").read_text(encoding="utf-8")
-        assert "--skip-pending-creates" in calls
-        assert "--clear-pending-creates" not in calls
 
 
 class TestRemoval:
