@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from agents.host.errors import HostError
+from agents.host.look import units
 
 if TYPE_CHECKING:
     from agents.host.commands import Tools
@@ -94,20 +95,6 @@ _SETTING = re.compile(
     r"""^(docker(?=:[ \t]*["']?true\b)|container-runtime-endpoint(?=:[ \t]*["']?[^"'\s]))""", re.MULTILINE
 )
 """What takes k3s' and RKE2's own containerd away: in the unit, and in their file."""
-UNIT_FOLDERS = (
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/run/systemd/generator.late",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-)
-"""Where systemd looks for units, the first one wins; the third one holds those of SysV scripts."""
-_START = re.compile(r"^ExecStart[ \t]*=[ \t]*(\S.*)$", re.MULTILINE)
-_CONFIG = re.compile(
-    r"""(?:^|[\s/"'])containerd["']?(?:\s+\S+)*?\s+["']?(?:--config|-c)(?:=|\s+)["']?([^"'\s$]+)(?=["'\s]|$)"""
-)
-"""The option of a containerd that is started with a file of its own; one that a variable names can't be told."""
 _OTHER_RUNTIME = (
     "Take the host out of `hosts`, and configure that runtime as the NVIDIA Container Toolkit's guide says; nothing "
     "was changed."
@@ -169,32 +156,7 @@ def _refuse_other_runtime(root: Root, system: Layout, names: list[str]) -> None:
                 f"The kubelet runs containers by {endpoint}, as {path} says, not by containerd at {system.socket}.",
                 _OTHER_RUNTIME,
             )
-    _refuse_other_configuration(root, system)
-
-
-def _refuse_other_configuration(root: Root, system: Layout) -> None:
-    """Refuse a containerd that somebody's unit starts with another file: what is written would never be read."""
-    path, command = _start_of(root, system.unit)
-    said = _CONFIG.search(command)
-    if said and root.real(said.group(1)) != root.real(system.config):
-        raise HostError(
-            f"{path} starts {system.unit} with the file {said.group(1)}, so it does not read {system.config}.",
-            f"Put a link to {said.group(1)} at {system.config}, or take the option away and restart {system.unit}; "
-            "nothing was changed.",
-        )
-
-
-def _start_of(root: Root, unit: str) -> tuple[str, str]:
-    """The file that says last what a unit starts, and that command; drop-ins come after the unit, by their names."""
-    # Of drop-ins with one name, too, the first folder's wins.
-    places = [path for folder in reversed(UNIT_FOLDERS) for path in root.glob(f"{folder}/{unit}.service.d/*.conf")]
-    files = {path.rpartition("/")[2]: path for path in places}
-    units = [f"{folder}/{unit}.service" for folder in UNIT_FOLDERS if root.is_file(f"{folder}/{unit}.service")]
-    found = ("", "")
-    for path in [*units[:1], *(files[name] for name in sorted(files))]:
-        commands = _START.findall((root.read_text(path) or "").replace("\\\n", " "))
-        found = (path, commands[-1]) if commands else found
-    return found
+    units.refuse_other_configuration(root, system.unit, "containerd", ("--config", "-c"), system.config)
 
 
 def _refuse_runtime_of_an_option(root: Root, own: Layout) -> None:

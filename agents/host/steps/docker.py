@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict
 
 from agents.host.change.plan import Step, change_of
 from agents.host.errors import HostError
-from agents.host.look import toolkit
+from agents.host.look import toolkit, units
 from agents.host.look.runtime import DOCKER_CONFIG
 from agents.host.steps import ctk, service
 
@@ -32,6 +32,7 @@ def plan(context: Context) -> Step:
     root, tools = context.tools.root, context.tools
     _refuse_without_service(tools)
     toolkit.refuse_two_owners(root)
+    units.refuse_other_configuration(root, "docker", "dockerd", ("--config-file",), DOCKER_CONFIG)
     before = root.read_bytes(DOCKER_CONFIG)
     configuration = _with_former_default(context, _parsed(before))
     owed = context.owes_restart("docker")
@@ -162,7 +163,7 @@ def _parsed(content: bytes | None) -> dict[str, Any]:
         return {}
     try:
         data = json.loads(content.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HostError(
             f"{DOCKER_CONFIG} is not JSON: {error}.", "Repair it, or remove it if it is empty; nothing was changed."
         ) from error

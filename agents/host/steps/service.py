@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from agents.host.commands import Deadline
 from agents.host.desired import DISTRIBUTIONS
 from agents.host.errors import HostError
-from agents.host.look import distribution
+from agents.host.look import distribution, units
 from agents.host.look.distribution import Mechanism
 
 if TYPE_CHECKING:
     from agents.host.commands import Tools
 
 _DOCKER_SOCKET = "/run/docker.sock"
-_DOCKER_UNIT = "docker.service"
 _PAUSE_SECONDS = 0.5
 _SECONDS = 10.0
 
@@ -81,16 +80,7 @@ def docker() -> Service:
 
 def has_docker(tools: Tools) -> bool:
     """Whether there is a service to restart; a `docker` alone may be Docker's snap or Podman's stand-in."""
-    return _has_unit(tools, _DOCKER_UNIT)
-
-
-def _has_unit(tools: Tools, name: str) -> bool:
-    units = [tools.root.path(f"{folder}/{name}") for folder in distribution.UNIT_FOLDERS]
-    # As `systemctl mask` leaves it, for good or until the next boot: systemd refuses to start it.
-    if any(unit.is_symlink() and os.readlink(str(unit)) == os.devnull for unit in units):
-        return False
-    # In a prepared root, a link may lead nowhere.
-    return any(unit.is_symlink() or unit.exists() for unit in units)
+    return units.is_there(tools.root, "docker")
 
 
 def by_name(tools: Tools, name: str) -> Service:
@@ -117,7 +107,7 @@ def is_gone(tools: Tools, name: str) -> bool:
         return not has_docker(tools)
     service = by_name(tools, name)
     layout = distribution.layout(tools.root, service.distribution or "kubeadm")
-    if service.restart[0] == "systemctl" and not _has_unit(tools, f"{name}.service"):
+    if service.restart[0] == "systemctl" and not units.is_there(tools.root, name):
         return True
     return layout.mechanism is not Mechanism.OWN and layout.program(tools, "containerd") is None
 

@@ -279,7 +279,7 @@ def test_thor_with_a_toolkit_that_does_not_know_it_is_refused(tmp_path: Path) ->
     assert "1.17.6" in run.answer["error"]["message"]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"runtimes": []}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"runtimes": []}', "[" * 100_000])
 def test_a_broken_docker_configuration_is_an_error_and_stays(content: str, k3s: HostRoot) -> None:
     k3s.write("/etc/docker/daemon.json", content)
     install_docker(k3s)
@@ -287,6 +287,23 @@ def test_a_broken_docker_configuration_is_an_error_and_stays(content: str, k3s: 
     run = k3s.run("configure", desired=desired(Board.JETPACK_6, docker={"configure": True, "default_runtime": False}))
     assert run.code == 1
     assert "/etc/docker/daemon.json" in run.answer["error"]["message"]
+    assert k3s.snapshot() == before
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_docker_that_a_unit_starts_with_another_file_is_not_configured_in_vain(
+    k3s: HostRoot, *, refused: bool
+) -> None:
+    install_docker(k3s)
+    file = "/opt/daemon.json" if refused else "/etc/docker/daemon.json"
+    started = f"ExecStart=\nExecStart=/usr/bin/dockerd -H fd:// --config-file={file}\n"
+    k3s.write("/etc/systemd/system/docker.service.d/10-theirs.conf", started)
+    before = k3s.snapshot()
+    run = k3s.run("configure", desired=desired(Board.JETPACK_6, docker={"configure": True, "default_runtime": False}))
+    assert run.code == 1
+    message = run.answer["error"]["message"]
+    assert ("starts docker with the file /opt/daemon.json, so it does not read /etc/docker" in message) is refused
+    assert ("nvidia-ctk" in message) is not refused, "else only this toolkit, which fails, is a reason"
     assert k3s.snapshot() == before
 
 
