@@ -110,11 +110,15 @@ def test_the_real_docker_accepts_what_is_written_and_refuses_what_it_does_not_kn
     assert refused.code == 1
     assert "no-such-setting" in refused.answer["error"]["message"]
     assert host.snapshot() == before
-    host.write(_DOCKER, json.dumps(theirs))
+    # Docker takes a byte order mark too.
+    host.write(_DOCKER, f"\ufeff{json.dumps(theirs)}")
+    before = host.snapshot()
     assert host.run("configure", desired=_docker(default_runtime=True)).code == 0
     written = json.loads(host.read(_DOCKER))
     assert written.pop("runtimes").keys() == {"nvidia"}
     assert written == theirs | {"default-runtime": "nvidia"}
+    assert host.run("restore").code == 0
+    assert host.snapshot() == before
 
 
 def test_a_key_that_docker_takes_twice_is_refused_since_only_the_last_would_stay(

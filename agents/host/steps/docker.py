@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NAME = "docker"
 _DEFAULT = "default-runtime"
+_ENCODING = "utf-8-sig"
+"""Docker takes a byte order mark too (from 23.0 on)."""
 _Object = Dict[str, Any]
 
 
@@ -162,7 +164,7 @@ def _parsed(content: bytes | None) -> dict[str, Any]:
     if content is None:
         return {}
     try:
-        data = json.loads(content.decode("utf-8"))
+        data = json.loads(content.decode(_ENCODING))
     except (ValueError, RecursionError) as error:
         raise HostError(
             f"{DOCKER_CONFIG} is not JSON: {error}.", "Repair it, or remove it if it is empty; nothing was changed."
@@ -181,7 +183,7 @@ def _refuse_keys_twice(content: bytes) -> None:
         twice.extend(name for name in names if names.count(name) > 1)
         return dict(found)
 
-    json.loads(content.decode("utf-8"), object_pairs_hook=pairs)
+    json.loads(content.decode(_ENCODING), object_pairs_hook=pairs)
     if twice:
         raise HostError(
             f"{DOCKER_CONFIG} has the key {twice[0]!r} twice. Docker joins what both say; of one of them, nothing "
