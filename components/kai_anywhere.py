@@ -19,7 +19,7 @@ from components.reservation_overrides import ReservationOverrides, ReservationOv
 from components.verification import Verification, VerificationArgs
 from config.stack import StackSettings
 from config.validation import Validation
-from manifests.ownership import kept_text
+from manifests.ownership import BEFORE, kept_text
 
 if TYPE_CHECKING:
     from components.hosts.hosts import Hosts
@@ -90,9 +90,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         self.gpu_memory_mib = pulumi.Output.all(**memory).apply(
             lambda told: {node: mib for node, mib in dict(told).items() if mib is not None}
         )
-        # Not told by the stack: its next run reads it (cluster/ownership/deployed_state.py).
-        kept = {name: kept_text(values) for name, values in args.adopted.items()}
-        self.register_outputs(self.outputs | ({"adopted": pulumi.Output.from_input(kept)} if kept else {}))
+        self.register_outputs(self.outputs)
 
     def _prepare_hosts(self, args: KaiAnywhereArgs) -> "Hosts | None":
         if not args.settings.hosts:
@@ -108,7 +106,7 @@ class KaiAnywhere(pulumi.ComponentResource):
             f"{name}-cluster",
             kubeconfig=args.kubeconfig,
             cluster_uid=args.cluster_uid,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=self._remember(name, args.adopted)),
         )
         labeller = Labeller(provider, args.kubeconfig, together=args.few_resources)
         child_opts = pulumi.ResourceOptions(parent=self)
@@ -169,6 +167,13 @@ class KaiAnywhere(pulumi.ComponentResource):
         self.kai_version = kai.chart_version
         self.queues = kai.queues
         return hosts
+
+    def _remember(self, name: str, adopted: Mapping[str, Mapping[str, Any]]) -> list[pulumi.Resource]:
+        """What adopted objects held, in the state before any of them is written: the run may be killed right after."""
+        if not adopted:
+            return []
+        kept = {key: kept_text(values) for key, values in adopted.items()}
+        return [pulumi.Stash(f"{name}-adopted", input={BEFORE: kept}, opts=pulumi.ResourceOptions(parent=self))]
 
     @property
     def outputs(self) -> dict[str, pulumi.Output[Any]]:

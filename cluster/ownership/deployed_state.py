@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from manifests.many_nodes import MANY_NODE_LABELS, apart
 from manifests.ownership import BEFORE, kept_values, key
@@ -13,13 +13,18 @@ STACK = "pulumi:pulumi:Stack"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 """Types of resources, as Pulumi and its Kubernetes provider call them."""
 TOP = "kai-anywhere:index:KaiAnywhere"
-"""The component above everything, which remembers what was adopted.
+"""The component above everything, which remembers what was adopted in the states of earlier versions.
+
+It does so once a run has come to its end.
+"""
+_STASH = "pulumi:index:Stash"
+"""Pulumi's own resource that keeps a value: here what was adopted, from before the first of it is written.
 
 The annotation alone is no memory: who writes the object anew takes it off, and a refresh forgets it then.
 """
 _PROVIDER = "pulumi:providers:kubernetes"
 _OBJECT = "kubernetes:"
-_ENGINE_OWN = (STACK, "pulumi:providers:")
+_ENGINE_OWN = "pulumi:"
 
 
 class _Metadata(BaseModel, extra="ignore", frozen=True):
@@ -44,6 +49,10 @@ class _Top(BaseModel, extra="ignore", frozen=True):
     adopted: dict[str, str] = {}
 
 
+class _Stash(BaseModel, extra="ignore", frozen=True):
+    adopted: dict[str, str] = Field(default={}, validation_alias=AliasPath("input", BEFORE))
+
+
 @dataclass(frozen=True)
 class DeployedState:
     """What the stack remembers of its last `up`.
@@ -56,6 +65,7 @@ class DeployedState:
         labels: the labels that it gave to nodes, by node.
         patched: the nodes whose labels are resources of their own.
         adopted: what adopted objects held before, by object.
+        begun: the same of those that it does not know: a run was killed while it adopted them, or they left the stack.
     """
 
     deployed: bool = False
@@ -65,6 +75,7 @@ class DeployedState:
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     patched: frozenset[str] = frozenset()
     adopted: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    begun: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, resources: Iterable[tuple[str, Mapping[str, object]]]) -> Self:
@@ -93,9 +104,8 @@ class DeployedState:
             for content in written
             if BEFORE in content.metadata.annotations
         }
-        for outputs in (outputs for token, outputs in listed if token == TOP):
-            remembered = _Top.model_validate(outputs).adopted
-            adopted |= {name: kept_values(text) for name, text in remembered.items() if name in objects}
+        remembered = _remembered(listed)
+        adopted |= {name: kept for name, kept in remembered.items() if name in objects}
         return cls(
             deployed=any(not token.startswith(_ENGINE_OWN) for token, _ in listed),
             cluster_uid=min(identities, default=None),
@@ -108,7 +118,20 @@ class DeployedState:
             labels={content.metadata.name: content.metadata.labels for content in written if content.kind == "Node"},
             patched=patched,
             adopted=adopted,
+            begun={name: kept for name, kept in remembered.items() if name not in objects},
         )
+
+
+def _remembered(resources: Iterable[tuple[str, Mapping[str, object]]]) -> dict[str, dict[str, Any]]:
+    """What was adopted, and was to be."""
+    remembered: dict[str, str] = {}
+    for token, outputs in resources:
+        if token == TOP:
+            remembered |= _Top.model_validate(outputs).adopted
+        # A program around this one may keep values of its own.
+        if token == _STASH and isinstance(value := outputs.get("input"), dict) and BEFORE in value:
+            remembered |= _Stash.model_validate(outputs).adopted
+    return {name: kept_values(text) for name, text in remembered.items()}
 
 
 def _names(written: Iterable[str]) -> frozenset[str]:

@@ -80,7 +80,7 @@ def meet(
     adopted = dict(state.adopted)
     for name, live in sorted(unknown.items()):
         if _of_a_killed_run(live, settings, stack):
-            if (kept := _kept_beside(live, stack)) is not None:
+            if (kept := _kept(live, stack, state.begun.get(name))) is not None:
                 adopted[name] = kept
             continue
         finding = _object(name, live, settings.cluster.adopt)
@@ -90,8 +90,8 @@ def meet(
             adopted[name] = before(live.content, planned[name])
     for node, desired in labels.items():
         name = f"Node/{node}"
-        if node in nodes and (beside := _kept_beside(nodes[node], stack)) is not None:
-            adopted[name] = {"metadata": {"labels": _kept_labels(beside) | _kept_labels(adopted.get(name, {}))}}
+        if node in nodes and (kept := _kept(nodes[node], stack, state.begun.get(name))) is not None:
+            adopted[name] = {"metadata": {"labels": _kept_labels(kept) | _kept_labels(adopted.get(name, {}))}}
         theirs = _their_labels(desired, nodes[node], state.labels.get(node, {}), stack) if node in nodes else {}
         if any(release == gpu_operator.RELEASE for _, release in state.releases):
             theirs = {name: value for name, value in theirs.items() if not _by_the_operator(nodes[node], name, value)}
@@ -134,14 +134,17 @@ def _of_a_killed_run(live: LiveObject, settings: StackSettings, stack: str) -> b
     return any(manager.startswith(owner(stack)) for manager in live.managers)
 
 
-def _kept_beside(live: LiveObject | Node, stack: str) -> dict[str, Any] | None:
-    """What the object held before the stack adopted it, by the stack's own annotation; None where it has none.
+def _kept(live: LiveObject | Node, stack: str, begun: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What the object held before the stack adopted it; None where the stack did not.
 
-    The state does not know it where the run that adopted was killed before it could note that down, or where an older
-    state was put back. Symptom without it: the next `destroy` deletes what was somebody's.
+    By the stack's own annotation: the state does not know the object where the run that adopted was killed before it
+    could note that down, or where an older state was put back. Where somebody took the annotation off, by what that run
+    was about to adopt. Symptom without it: the next `destroy` deletes what was somebody's.
     """
-    ours = any(entry.manager.startswith(owner(stack)) and entry.owns_annotation(BEFORE) for entry in live.owners)
-    return kept_values(live.annotations[BEFORE]) if ours and BEFORE in live.annotations else None
+    ours = [entry for entry in live.owners if entry.manager.startswith(owner(stack))]
+    if BEFORE in live.annotations and any(entry.owns_annotation(BEFORE) for entry in ours):
+        return kept_values(live.annotations[BEFORE])
+    return begun if ours else None
 
 
 def _kept_labels(kept: Mapping[str, Any]) -> dict[str, str]:

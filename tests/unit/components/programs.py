@@ -1,6 +1,7 @@
 """The whole program of a stack as the recording monitor sees it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from cluster.access.binding import NO_CLUSTER
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
@@ -12,21 +13,27 @@ CLUSTER_UID = "a-cluster"
 KUBECONFIG = "~/.kai-anywhere/clusters/a-cluster"
 
 
-def preview(stack: Json, *, cluster_uid: str | None = CLUSTER_UID, deployed: bool = False) -> Graph:
+def preview(
+    stack: Json,
+    *,
+    cluster_uid: str | None = CLUSTER_UID,
+    deployed: bool = False,
+    adopted: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Graph:
     """A preview of a stack."""
-    return record(_program(stack, cluster_uid), deployed=deployed)
+    return record(_program(stack, cluster_uid, adopted or {}), deployed=deployed)
 
 
 def up(stack: Json, config_path: str) -> Graph:
     """An `up` of a stack on the cluster behind a kubeconfig."""
-    return record(_program(changed(stack, "cluster.kubeconfig", config_path), CLUSTER_UID), preview=False)
+    return record(_program(changed(stack, "cluster.kubeconfig", config_path), CLUSTER_UID, {}), preview=False)
 
 
-def _program(stack: Json, cluster_uid: str | None) -> Callable[[], None]:
+def _program(stack: Json, cluster_uid: str | None, adopted: Mapping[str, Mapping[str, Any]]) -> Callable[[], None]:
     settings = parse(stack)
     kubeconfig = KUBECONFIG if cluster_uid else NO_CLUSTER
 
     def program() -> None:
-        KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, cluster_uid, kubeconfig))
+        KaiAnywhere("kai-anywhere", KaiAnywhereArgs(settings, cluster_uid, kubeconfig, adopted=adopted))
 
     return program

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
+from cluster.ownership.deployed_state import DeployedState
 from manifests import every_object
 from testbed.stacks import (
     STACKS,
@@ -333,6 +334,16 @@ def test_the_provider_knows_the_cluster_by_its_identity_alone() -> None:
     stack = changed(jetson(), "cluster.kubeconfig", "/etc/kubernetes/admin.conf")
     for each in (jetson(), changed(stack, "cluster.context", "edge")):
         assert preview(each).by_key[PROVIDER].inputs == expected
+
+
+def test_what_is_adopted_stands_in_the_state_before_anything_of_the_cluster_is_written() -> None:
+    kept = {"Namespace/gpu-operator": {"metadata": {"labels": {"team": "robots"}}}}
+    graph = preview(jetson(), adopted=kept)
+    [stash] = graph.types & {"pulumi:index:Stash"}
+    remembered = graph.by_key[f"{stash.rpartition(':')[2]}:kai-anywhere-adopted"]
+    assert DeployedState.of([(stash, remembered.inputs)]).begun == kept
+    assert remembered.key in graph.by_key[PROVIDER].dependencies
+    assert "pulumi:index:Stash" not in preview(jetson()).types
 
 
 def test_a_preview_without_a_cluster_has_no_identity_and_contacts_nothing() -> None:

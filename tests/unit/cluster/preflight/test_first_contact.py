@@ -117,6 +117,23 @@ def test_what_a_killed_run_of_this_stack_adopted_stays_adopted() -> None:
     assert _meet(jetson(), {"Queue/default-queue": live}) == Contact((), {"Queue/default-queue": _KEPT})
 
 
+def test_what_a_killed_run_adopted_stays_adopted_though_somebody_took_the_annotation_off() -> None:
+    """The state alone tells what it held, from before it was written."""
+    manager = field_manager(STACK, "kai-scheduler-queue-default-queue")
+    state = DeployedState(begun={"Queue/default-queue": {}, "Node/jetson-1": {"metadata": {"labels": {_MEMORY: "3"}}}})
+    written = {"Queue/default-queue": _live("kubectl-create", manager)}
+    contact = _meet(jetson(), written, nodes=_node({_MEMORY: "122880"}, {manager: [_MEMORY]}), state=state)
+    assert contact == Contact((), state.begun)
+    # Killed before it wrote anything.
+    untouched = {"Queue/default-queue": _live("kubectl-create", **_QUEUE)}
+    contact = _meet(
+        _adopting("Queue/default-queue"), untouched, nodes=_node({_MEMORY: "122880"}, {"me": [_MEMORY]}), state=state
+    )
+    assert contact.adopted == {
+        "Queue/default-queue": {"spec": {"displayName": "mine", "resources": {"gpu": {"quota": 7, "limit": 8}}}}
+    }
+
+
 _SHARD = "SchedulingShard/default"
 
 

@@ -58,8 +58,13 @@ def test_what_was_adopted_is_remembered_beside_the_objects_as_long_as_they_are_t
     remembered = {"Namespace/gpu-operator": json.dumps(kept), "Queue/gone": "{}"}
     top = ("kai-anywhere:index:KaiAnywhere", {"adopted": remembered})
     refreshed = {"__inputs": {"kind": "Namespace", "metadata": {"name": "gpu-operator"}}}
-    state = DeployedState.of([top, ("kubernetes:core/v1:Namespace", refreshed)])
-    assert state.adopted == {"Namespace/gpu-operator": kept}, "a refresh forgot the annotation, which somebody took off"
+    stash = ("pulumi:index:Stash", {"input": {"kai-anywhere.io/before": remembered}})
+    others = ("pulumi:index:Stash", {"input": "a value of the program around this one"})
+    for by in (top, stash):
+        state = DeployedState.of([by, others, ("kubernetes:core/v1:Namespace", refreshed)])
+        assert state.adopted == {"Namespace/gpu-operator": kept}, "a refresh forgot the annotation, which somebody took"
+        assert state.begun == {"Queue/gone": {}}
+    assert not DeployedState.of([stash]).deployed, "nothing is in the cluster yet"
 
 
 def _settings(config_path: str, stack: Json | None = None) -> StackSettings:
