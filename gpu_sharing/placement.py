@@ -6,14 +6,14 @@ anything: pods that run are never moved or interrupted for others.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from gpu_sharing.arithmetic import UNLABELLED_MIB, charged_gpus
 from gpu_sharing.model import Node, Packing, Pending, Placed, Pod, Reason, Strategy, Why, Workload
 from gpu_sharing.node import MILLI, NodeState, amounts_of, whole_gpus
-from gpu_sharing.queues import NOTHING, Amounts, Ledger, Queue, add
+from gpu_sharing.queues import NOTHING, Amounts, Ledger, Queue, Turns, add
 from gpu_sharing.reasons import most_telling, queue_full
 from gpu_sharing.request import FractionShare, GpuShare, MemoryShare, PodRequest
 
@@ -101,11 +101,16 @@ class _Session:
         by_queue: dict[str | None, list[tuple[tuple[int, int, int], _Waiting]]] = {}
         for candidate in waiting:
             heappush(by_queue.setdefault(candidate.workload.queue, []), (candidate.key, candidate))
+        turns = Turns()
+        for name, heap in by_queue.items():
+            self._note(turns, name, heap)
         while by_queue:
-            queue = self._next({name: heap[0][1] for name, heap in by_queue.items()})
+            # Who keeps to no queue comes before all.
+            queue = None if None in by_queue else turns.first()
             _, turn = heappop(by_queue[queue])
             if self._attempt(turn) and turn.pods:
                 heappush(by_queue[queue], (turn.key, turn))
+            self._note(turns, queue, by_queue[queue])
             if not by_queue[queue]:
                 del by_queue[queue]
 
@@ -145,20 +150,14 @@ class _Session:
         self._pending += [Pending(pod, why) for pod in waiting.pods]
         return False
 
-    def _next(self, first: Mapping[str | None, _Waiting]) -> str | None:
-        """The queue whose turn it is; who keeps to none comes before all.
-
-        Args:
-            first: who is next, by queue.
-        """
-        if None in first or len(first) == 1:
-            return None if None in first else next(iter(first))
-        requested = {}
-        for queue, candidate in first.items():
-            requested[str(queue)] = NOTHING
-            for pod in candidate.batch:
-                requested[str(queue)] = add(requested[str(queue)], self._estimate(pod.request, self._smallest))
-        return self._ledger.first(requested)
+    def _note(self, turns: Turns, queue: str | None, heap: Sequence[tuple[object, _Waiting]]) -> None:
+        """Note what the next pods of a queue ask for."""
+        if queue is None:
+            return
+        requested = NOTHING
+        for pod in heap[0][1].batch if heap else ():
+            requested = add(requested, self._estimate(pod.request, self._smallest))
+        turns.set(self._ledger, queue, requested if heap else None)
 
     def _attempt(self, waiting: _Waiting) -> bool:
         """Place the next batch whole, or none of it; then all pods that are left stay Pending."""

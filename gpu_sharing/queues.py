@@ -3,9 +3,11 @@
 KAI v0.17.0 pkg/scheduler/plugins/proportion. Amounts are GPUs, millicpus and bytes, in this order.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 QUEUE_LABEL = "kai.scheduler/queue"
 """Label by which a pod names its queue (KAI v0.17.0 pkg/common/constants)."""
@@ -143,32 +145,73 @@ class Ledger:
                 _divide(level, total[index], index)
             parents += [(account.queue.name, (account.fair[0], account.fair[1], account.fair[2])) for account in level]
 
-    def first(self, waiting: Mapping[str, Amounts]) -> str:
-        """The leaf queue whose turn it is (queue_order.go).
+    def rank(self, queue: str, requested: Amounts) -> tuple[float, ...]:
+        """What decides whether it is a queue's turn before those beside it (queue_order.go).
 
         Args:
-            waiting: what the next pods of each leaf queue ask for; not empty.
+            queue: it.
+            requested: what the next pods below it ask for.
         """
-        below: dict[str | None, list[str]] = {}
-        for name in sorted({account.queue.name for leaf in waiting for account in self._up(leaf)}):
-            below.setdefault(self._accounts[name].queue.parent, []).append(name)
-        best: dict[str | None, str] = {name: name for name in waiting}
+        return _rank(self._accounts[queue], requested, self._total)
 
-        def rank(child: str) -> tuple[float, ...]:
-            return _rank(self._accounts[child], waiting[best[child]], self._total)
-
-        parents: list[str | None] = [None]
-        for parent in parents:
-            parents += [child for child in below[parent] if child not in waiting]
-        for parent in reversed(parents):
-            best[parent] = best[min(below[parent], key=rank)]
-        return best[None]
+    def path(self, queue: str) -> list[Queue]:
+        """A queue, and those above it."""
+        return [account.queue for account in self._up(queue)]
 
     def _up(self, name: str) -> Iterator[_Account]:
         account = self._accounts.get(name)
         while account is not None:
             yield account
             account = self._accounts.get(account.queue.parent or "")
+
+
+class Turns:
+    """Whose turn it is among the leaf queues that have pods waiting (queue_order.go).
+
+    A queue that had its turn is ranked anew, and those above it; nothing was charged to any other.
+    """
+
+    def __init__(self) -> None:
+        self._requested: dict[str, Amounts] = {}
+        self._below: dict[str | None, list[tuple[tuple[float, ...], str, int]]] = {}
+        """By parent: a heap, in which an entry counts if it is the newest of its queue."""
+        self._newest: dict[str, int] = {}
+        self._entries = itertools.count()
+
+    def set(self, ledger: Ledger, leaf: str, requested: Amounts | None) -> None:
+        """Note what the next pods of a leaf queue ask for, or that none wait any more.
+
+        Args:
+            ledger: what is charged by now.
+            leaf: the queue.
+            requested: None where none wait.
+        """
+        if requested is None:
+            del self._requested[leaf]
+        else:
+            self._requested[leaf] = requested
+        for queue in ledger.path(leaf):
+            best = self._best(queue.name)
+            if best is None:
+                del self._newest[queue.name]
+                continue
+            entry = self._newest[queue.name] = next(self._entries)
+            rank = ledger.rank(queue.name, self._requested[best])
+            heappush(self._below.setdefault(queue.parent, []), (rank, queue.name, entry))
+
+    def first(self) -> str | None:
+        """The leaf queue whose turn it is; None where none waits."""
+        return self._best(None)
+
+    def _best(self, name: str | None) -> str | None:
+        while name not in self._requested:
+            heap = self._below.get(name, [])
+            while heap and self._newest.get(heap[0][1]) != heap[0][2]:
+                heappop(heap)
+            if not heap:
+                return None
+            name = heap[0][1]
+        return name
 
 
 def _rooted(queues: Iterable[Queue]) -> Iterator[Queue]:
