@@ -12,6 +12,7 @@ from typing import Any
 from cluster.access.answers.nodes import NodeMetadata
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError
+from cluster.ownership.another_stack import another_stack, belongs_to
 from cluster.ownership.giving_back import GIVEN_BACK, MANAGER_MAX, not_of_siblings
 from manifests.objects import Manifest
 from manifests.ownership import BEFORE, kept_values, to_give_back
@@ -36,6 +37,9 @@ class Labelled:
 def set_labels(cluster: Cluster, nodes: Mapping[str, Manifest], *, manager: str) -> Labelled:
     """Have every node hold what its manifest says, and nothing else of this manager's.
 
+    A node that another stack has labelled since preflight looked is left to it, as every object is that is yet to be
+    made (components/adoption.py); the hooks there ask for one object, and here is the list of all.
+
     Args:
         cluster: where.
         nodes: name -> a Node with labels, and annotations where it was adopted.
@@ -51,9 +55,12 @@ def set_labels(cluster: Cluster, nodes: Mapping[str, Manifest], *, manager: str)
     def apply(name: str) -> str | None:
         if name not in live_nodes:
             return "the cluster has no node of this name"
+        manifest, live = nodes[name], live_nodes[name]
+        is_new = all(entry.manager != manager for entry in live.owners)
+        if is_new and (stack := another_stack(manifest, live.labels, live.owners, manager)) is not None:
+            return f"its label {belongs_to(stack)}"
         # With its UID, a node that goes meanwhile is not made by the request.
-        manifest = nodes[name]
-        ours = manifest | {"metadata": manifest["metadata"] | {"uid": live_nodes[name].uid}}
+        ours = manifest | {"metadata": manifest["metadata"] | {"uid": live.uid}}
         objection = cluster.apply_metadata(ours, manager=manager)
         return None if objection is None else objection.message
 

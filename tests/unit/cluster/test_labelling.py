@@ -73,6 +73,28 @@ def test_all_nodes_are_listed_once_and_a_node_that_is_not_there_is_named_and_not
     assert done.nodes == {"jetson-1"}
 
 
+def test_a_node_that_another_stack_labelled_meanwhile_is_left_to_it() -> None:
+    theirs = "kai-anywhere/kai-anywhere/other/node-labels"
+    server = _Server(
+        [
+            _live("jetson-1", {MEMORY: "9"}, theirs),
+            _live("jetson-2", {MEMORY: "28672"}, theirs),
+            _live("jetson-3", {"rack": "3"}, theirs),
+            _live("jetson-4", {MEMORY: "9"}, "kubectl"),
+            _live("jetson-5", {MEMORY: "9"}, theirs, SIBLING),
+        ]
+    )
+    # Whoever edited what is ours already: that is repaired.
+    server.nodes.append(_live("jetson-6", {MEMORY: "9"}, theirs))
+    server.nodes[-1]["metadata"]["managedFields"].append({"manager": MANAGER, "operation": "Apply", "fieldsV1": {}})
+    names = [f"jetson-{number}" for number in range(1, 7)]
+    done = set_labels(server.client, {name: _ours(name) for name in names}, manager=MANAGER)
+    assert {name for name, _, _ in server.applied} == done.nodes == set(names[1:])
+    [problem] = done.problems.values()
+    assert "its label belongs to another stack of this program, 'kai-anywhere/other'" in problem
+    assert "It was left as it is" in problem
+
+
 def test_nothing_is_asked_for_no_nodes() -> None:
     server = _Server([])
     set_labels(server.client, {}, manager=MANAGER)
