@@ -20,6 +20,7 @@ from cluster.errors import ClusterError
 from cluster.ownership.deployed_state import STACK, DeployedState
 from cluster.ownership.giving_back import DESTROYS
 from cluster.preflight.run import another_cluster, where
+from manifests.wording import first_of
 from operations.errors import OperationError
 from operations.stack_file import read_stack_file
 from operations.target import Target
@@ -172,10 +173,11 @@ def destroy(target: Target, *options: str) -> None:
 
     Raises:
         ClusterError: if there is no such kubeconfig or context.
-        OperationError: if the cluster is another one, or pulumi fails.
+        OperationError: if the cluster is another one, a killed run had begun something, or pulumi fails.
     """
     check_context(target)
     select_stack(target)
+    _refuse_what_was_begun(target)
     # What the stack adopted is given back by the program, whatever the settings say by now.
     program = ["--run-program"] if bind_cluster(target).adopted else []
     # Without it pulumi ends with the advice to run `pulumi stack rm`, which does not know where a simulator's state is.
@@ -184,6 +186,23 @@ def destroy(target: Target, *options: str) -> None:
     always = ["--refresh", *program]
     going = replace(target, environment=dict(target.environment) | {DESTROYS: "true"})
     pulumi(going, "destroy", "--stack", target.stack, *always, *(options or (*remove, *_unattended(target))))
+
+
+def _refuse_what_was_begun(target: Target) -> None:
+    """Stop before the state forgets what a killed run was making: with its refresh, pulumi does so without a word.
+
+    A simulator's stack goes all the same: nobody else has anything there.
+
+    Raises:
+        OperationError: a run was killed, or is at work.
+    """
+    begun = [operation.resource.name for operation in checkpoint(target).pending if operation.type == "creating"]
+    if begun and not target.simulated:
+        raise OperationError(
+            f"A run of stack '{target.stack}' was killed while it was making {first_of(begun)}, or is at work. Nothing "
+            "was changed: pulumi destroy would leave what there is of it, and forget it.\n"
+            f"Undo that too: kai-anywhere rollback --stack {target.stack}. Or let `pulumi up` come to its end first."
+        )
 
 
 def check_context(target: Target) -> None:

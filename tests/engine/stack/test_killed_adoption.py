@@ -10,9 +10,13 @@ import pytest
 
 import simulator
 from cluster.ownership.giving_back import DESTROYS
+from operations import engine
+from operations.errors import OperationError
+from operations.target import Target
 from testbed.engine import Stack
+from testbed.inventory import inventory
 from testbed.simulated import stack_settings
-from testbed.stacks import Json, changed, jetson
+from testbed.stacks import Json, changed, jetson, parse
 from testbed.waiting import eventually
 from tests.support.helm_hooks import held, with_hooks
 
@@ -47,14 +51,23 @@ def stack(
     return Stack(folder / "stack", settings, engine_environment)
 
 
-def test_what_it_adopted_stays_its_owners_though_its_marks_were_taken_off_before_a_refresh(
-    stack: Stack, api: httpx2.Client, before: Json
-) -> None:
+def test_down_says_what_it_can_not_see_and_changes_nothing(stack: Stack, api: httpx2.Client, before: Json) -> None:
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with held(api), stack.up_until_killed():
         eventually(lambda: api.get(f"{_NAMESPACE}/secrets", params=half_done).json()["items"], within_s=180)
     assert _marks(api, _NAMESPACE) != before
     stack.run("cancel", "--yes")
+    target = Target(stack.name, parse(stack.settings), stack.folder, stack.environment, ())
+    there, known = inventory(api), stack.resources()
+    with pytest.raises(OperationError, match="was making gpu-operator, or is at work"):
+        engine.destroy(target, "--yes", "--skip-preview")
+    assert stack.resources() == known
+    assert there - inventory(api) == set()
+
+
+def test_what_it_adopted_stays_its_owners_though_its_marks_were_taken_off_before_a_refresh(
+    stack: Stack, api: httpx2.Client, before: Json
+) -> None:
     # As `kubectl replace` does with a manifest of its own.
     for path in (_NAMESPACE, _NODE):
         _change(api, path, {"metadata": {"annotations": None}})

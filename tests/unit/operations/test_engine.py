@@ -177,3 +177,30 @@ esac
     assert asked[:1] == ["destroy"]
     assert ("--run-program" in asked) is adopted
     assert asked[-1] == "true", "the program is told that it need not wait for a cluster that is not well"
+
+
+@pytest.mark.parametrize(("operation", "refused"), [("creating", True), ("updating", False), ("deleting", False)])
+def test_what_a_killed_run_was_making_is_not_forgotten_by_down(
+    tmp_path: Path, config_path: str, monkeypatch: pytest.MonkeyPatch, operation: str, *, refused: bool
+) -> None:
+    release = {"urn": "urn:pulumi:a::b::c::gpu-operator", "type": "kubernetes:helm.sh/v3:Release"}
+    state = {"deployment": {"resources": [], "pending_operations": [{"resource": release, "type": operation}]}}
+    (tmp_path / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    program, asked = tmp_path / "pulumi", tmp_path / "asked"
+    program.write_text(f'#!/bin/sh\n[ "$1" = stack ] && exec cat {tmp_path}/state.json\necho "$@" >> {asked}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    settings = parse(changed(jetson(), "cluster.kubeconfig", config_path))
+
+    def down(*simulated: str) -> None:
+        destroy(Target("jetson", settings, tmp_path, {"PATH": f"{tmp_path}:/bin"}, simulated))
+
+    if refused:
+        with pytest.raises(OperationError, match="was making gpu-operator, or is at work") as caught:
+            down()
+        assert "kai-anywhere rollback --stack jetson" in str(caught.value)
+        assert not asked.exists(), "nothing was changed"
+        down("a simulator, of which nobody has anything")
+    else:
+        down()
+    assert "destroy" in asked.read_text(encoding="utf-8")
