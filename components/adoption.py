@@ -41,7 +41,9 @@ def sparing(name: str, adopted: Mapping[str, Mapping[str, Any]], cluster: Cluste
 
     def give_back(args: pulumi.ResourceHookArgs) -> None:
         ours = _marked(dict(args.old_inputs or {}), args.name)
-        give_back_values(connection(), annotated(ours, adopted[key(ours)]))
+        # A node that joined anew under its name holds nothing of ours, and has nothing to be given back.
+        if (kept := adopted.get(key(ours))) is not None:
+            give_back_values(connection(), annotated(ours, kept))
 
     def keep_others(args: pulumi.ResourceHookArgs) -> None:
         keep_values_of_others(connection(), _marked(dict(args.new_inputs or {}), args.name))

@@ -88,23 +88,34 @@ def meet(
             findings.append(finding)
         else:
             adopted[name] = before(live.content, planned[name])
-    for node, desired in labels.items():
-        name = f"Node/{node}"
-        if node in nodes and (kept := _kept(nodes[node], stack, state.begun.get(name))) is not None:
-            adopted[name] = {"metadata": {"labels": _kept_labels(kept) | _kept_labels(adopted.get(name, {}))}}
-        theirs = _their_labels(desired, nodes[node], state.labels.get(node, {}), stack) if node in nodes else {}
-        if any(release == gpu_operator.RELEASE for _, release in state.releases):
-            theirs = {name: value for name, value in theirs.items() if not _by_the_operator(nodes[node], name, value)}
-        if not theirs:
-            continue
-        finding = _labels(nodes[node], desired, theirs, stack, settings.cluster.adopt)
-        if finding is not None:
-            findings.append(finding)
-            continue
-        adopted[name] = {"metadata": {"labels": theirs | _kept_labels(adopted.get(name, {}))}}
+    for node in (nodes[name] for name in labels if name in nodes):
+        contact = _meet_node(node, labels[node.name], state, stack, settings.cluster.adopt)
+        findings += contact.findings
+        adopted.pop(f"Node/{node.name}", None)
+        adopted |= contact.adopted
     findings.extend(judge_writers(nodes, labels, stack))
     findings.extend(_not_planned(settings.cluster.adopt, [*planned, *(f"Node/{node}" for node in labels)]))
     return Contact(tuple(findings), adopted)
+
+
+def _meet_node(
+    node: Node, desired: Mapping[str, str | None], state: DeployedState, stack: str, adopt: Sequence[str]
+) -> Contact:
+    """Judge the labels of a node."""
+    name = f"Node/{node.name}"
+    ours, kept = state.labels.get(node.name, {}), state.adopted.get(name)
+    if kept is not None and not _is_written(node, stack):
+        # Another machine that joined under its name, or a cluster put back from before: it is adopted anew.
+        ours, kept, adopt = {}, None, (*adopt, name)
+    if (beside := _kept(node, stack, state.begun.get(name))) is not None:
+        kept = {"metadata": {"labels": _kept_labels(beside) | _kept_labels(kept or {})}}
+    theirs = _their_labels(desired, node, ours, stack)
+    if any(release == gpu_operator.RELEASE for _, release in state.releases):
+        theirs = {label: value for label, value in theirs.items() if not _by_the_operator(node, label, value)}
+    finding = _labels(node, desired, theirs, stack, adopt) if theirs else None
+    if theirs and finding is None:
+        kept = {"metadata": {"labels": theirs | _kept_labels(kept or {})}}
+    return Contact((finding,) if finding else (), {} if kept is None else {name: kept})
 
 
 def planned_labels(settings: StackSettings) -> dict[str, dict[str, str | None]]:
@@ -145,6 +156,11 @@ def _kept(live: LiveObject | Node, stack: str, begun: Mapping[str, Any] | None) 
     if BEFORE in live.annotations and any(entry.owns_annotation(BEFORE) for entry in ours):
         return kept_values(live.annotations[BEFORE])
     return begun if ours else None
+
+
+def _is_written(node: Node, stack: str) -> bool:
+    """Whether anything on a node is the stack's."""
+    return any(entry.manager.startswith((owner(stack), RANDOM_MANAGER)) for entry in node.owners)
 
 
 def _kept_labels(kept: Mapping[str, Any]) -> dict[str, str]:

@@ -23,8 +23,10 @@ from tests.engine.stack.test_faults import refused
 _QUEUE, _OTHER_QUEUE = (f"/apis/scheduling.run.ai/v2/queues/{name}" for name in ("default-queue", "robots"))
 _NAMESPACE, _OTHER_NAMESPACE = (f"/api/v1/namespaces/{name}" for name in ("gpu-operator", "kai-scheduler"))
 """The others are those whose marks somebody takes off."""
-_UNTOUCHED, _CHANGED, _CHANGED_BEFORE_A_REFRESH = (f"/api/v1/nodes/jetson-{number}" for number in (1, 2, 3))
-_NODES = (_UNTOUCHED, _CHANGED, _CHANGED_BEFORE_A_REFRESH)
+_JETSONS = [f"jetson-{number}" for number in range(1, 6)]
+_NODES = [f"/api/v1/nodes/{name}" for name in _JETSONS]
+_UNTOUCHED, _CHANGED, _CHANGED_BEFORE_A_REFRESH, _ANOTHER, _LABELLED_ANEW = _NODES
+"""The last two leave the cluster, and another machine joins under each one's name."""
 _MEMORY = "nvidia.com/gpu.memory"
 _MINE: Json = {
     "displayName": "mine",
@@ -36,14 +38,14 @@ _ADOPTED = [
     "Queue/robots",
     "Namespace/gpu-operator",
     "Namespace/kai-scheduler",
-    *(f"Node/jetson-{number}" for number in (1, 2, 3)),
+    *(f"Node/{name}" for name in _JETSONS),
 ]
 
 
 @pytest.fixture(scope="module")
 def cluster(cluster: simulator.ControlPlane) -> simulator.ControlPlane:
     """The module's simulator, with a Jetson for each thing that happens to one."""
-    return simulator.up(cluster.folder, nodes=dict.fromkeys(("jetson-2", "jetson-3"), simulator.NodeKind.JETSON))
+    return simulator.up(cluster.folder, nodes=dict.fromkeys(_JETSONS[1:], simulator.NodeKind.JETSON))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def stack(
 ) -> Stack:
     """A Jetson stack beside what a person made; the second test deploys it."""
     assert before
-    nodes = {f"jetson-{number}": {"gpu_memory_mib": 122880, "gpu_count": 1} for number in (1, 2, 3)}
+    nodes = {name: {"gpu_memory_mib": 122880, "gpu_count": 1} for name in _JETSONS}
     settings = changed(stack_settings(jetson(), cluster), "platform.tegra_nodes", nodes)
     return Stack(tmp_path_factory.mktemp("first") / "stack", settings, engine_environment, name="first")
 
@@ -96,7 +98,7 @@ def test_what_is_adopted_becomes_as_the_stack_says_though_a_run_was_killed_in_th
     nothing = stack.folder / "nothing.json"
     nothing.write_text(json.dumps({"version": 3, "deployment": {}}), encoding="utf-8")
     with stack.up_until_killed():
-        eventually(lambda: [_memory(api, node) for node in _NODES] == ["122880"] * 3, within_s=180)
+        eventually(lambda: [_memory(api, node) for node in _NODES] == ["122880"] * len(_NODES), within_s=180)
     stack.run("cancel", "--yes")
     # None of it was noted down: from here on the cluster alone tells what was there before, which the last tests ask.
     stack.run("stack", "import", "--file", str(nothing))
@@ -106,7 +108,7 @@ def test_what_is_adopted_becomes_as_the_stack_says_though_a_run_was_killed_in_th
         "parentQueue": "default-parent-queue",
         "resources": {kind: {"quota": 0, "limit": -1, "overQuotaWeight": 1} for kind in ("gpu", "cpu", "memory")},
     }
-    assert [_memory(api, node) for node in _NODES] == ["122880"] * 3
+    assert [_memory(api, node) for node in _NODES] == ["122880"] * len(_NODES)
     assert set(stack.up().changes) == {"same"}
     assert set(stack.refresh().changes) == {"same"}
 
@@ -160,11 +162,24 @@ def test_updates_leave_of_what_is_adopted_all_that_is_not_the_stacks(stack: Stac
         _change(api, _NAMESPACE, since)
 
 
+def test_a_node_that_joins_again_under_its_name_is_labelled_again(
+    stack: Stack, api: httpx2.Client, cluster: simulator.ControlPlane
+) -> None:
+    for node in (_ANOTHER, _LABELLED_ANEW):
+        api.delete(node).raise_for_status()
+    eventually(lambda: {api.get(node).status_code for node in (_ANOTHER, _LABELLED_ANEW)} == {404})
+    simulator.up(cluster.folder, nodes=dict.fromkeys(_JETSONS[-2:], simulator.NodeKind.JETSON))
+    _label(api, _LABELLED_ANEW, "50000")
+    stack.up("--refresh")
+    assert [_memory(api, node) for node in _NODES] == ["122880"] * len(_NODES)
+    assert set(stack.up().changes) == {"same"}
+
+
 def test_a_destroy_without_the_program_is_refused_and_gives_nothing_back(stack: Stack, api: httpx2.Client) -> None:
     without_program = stack.destroy(expect=None)
     assert without_program.code != 0
     assert "run pulumi destroy --run-program" in without_program.output
-    assert [_memory(api, node) for node in _NODES] == ["122880"] * 3
+    assert [_memory(api, node) for node in _NODES] == ["122880"] * len(_NODES)
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +210,12 @@ def test_what_is_adopted_is_given_back_on_destroy(destroyed: Stack, api: httpx2.
 def test_what_somebody_changed_meanwhile_is_his(api: httpx2.Client) -> None:
     # A node taken out of the stack gets its labels back in the same way.
     assert _memory(api, _CHANGED) == "40000"
+
+
+@pytest.mark.usefixtures("destroyed")
+def test_a_node_does_not_get_what_another_one_of_its_name_held(api: httpx2.Client) -> None:
+    assert _memory(api, _ANOTHER) is None
+    assert _memory(api, _LABELLED_ANEW) == "50000"
 
 
 @pytest.mark.usefixtures("destroyed")

@@ -246,6 +246,22 @@ def test_a_node_that_a_killed_run_adopted_gets_its_labels_back_all_the_same() ->
     assert adopted == {"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "20000", count: "2"}}}}
 
 
+def test_a_node_on_which_nothing_is_the_stacks_any_more_is_adopted_anew_with_what_it_holds_now() -> None:
+    """It joined again under its name, or the cluster was put back from before the stack came."""
+    state = DeployedState(
+        deployed=True,
+        labels={"jetson-1": {_MEMORY: "122880"}},
+        adopted={"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "30000"}}}},
+    )
+    assert _meet(jetson(), nodes=_node({}, {}), state=state) == Contact((), {})
+    now = _node({_MEMORY: "50000"}, {"kubectl-label": [_MEMORY]})
+    assert _meet(jetson(), nodes=now, state=state) == Contact(
+        (), {"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "50000"}}}}
+    )
+    theirs = _node({_MEMORY: "50000"}, {field_manager("team/edge", "node-labels"): [_MEMORY]})
+    _only(_meet(jetson(), nodes=theirs, state=state), "belongs to another stack of this program, 'team/edge'")
+
+
 def test_what_another_stack_kept_beside_a_node_is_not_ours_to_give_back() -> None:
     assert _meet(jetson(), nodes=_marked_node("team/edge", {"gvirtus.io/frontend.allowed": "false"})).adopted == {}
 
