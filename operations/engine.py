@@ -19,6 +19,7 @@ from cluster.access.kubeconfig import choose_context
 from cluster.errors import ClusterError
 from cluster.ownership.deployed_state import STACK, DeployedState
 from cluster.ownership.giving_back import DESTROYS
+from cluster.preflight.namespaces import judge_namespaces
 from cluster.preflight.run import another_cluster, where
 from manifests.wording import first_of
 from operations.errors import OperationError
@@ -178,8 +179,10 @@ def destroy(target: Target, *options: str) -> None:
     check_context(target)
     select_stack(target)
     _refuse_what_was_begun(target)
+    state = bind_cluster(target)
+    _refuse_what_others_made(target, state)
     # What the stack adopted is given back by the program, whatever the settings say by now.
-    program = ["--run-program"] if bind_cluster(target).adopted else []
+    program = ["--run-program"] if state.adopted else []
     # Without it pulumi ends with the advice to run `pulumi stack rm`, which does not know where a simulator's state is.
     remove = ["--remove"] if target.simulated else []
     # Helm fails at a release that somebody uninstalled; a refresh forgets it.
@@ -203,6 +206,24 @@ def _refuse_what_was_begun(target: Target) -> None:
             "was changed: pulumi destroy would leave what there is of it, and forget it.\n"
             f"Undo that too: kai-anywhere rollback --stack {target.stack}. Or let `pulumi up` come to its end first."
         )
+
+
+def _refuse_what_others_made(target: Target, state: DeployedState) -> None:
+    """Stop before a namespace goes that is somebody else's by now; pulumi knows it by its name alone.
+
+    Raises:
+        OperationError: there is one, or the cluster can't be asked.
+    """
+    names = sorted(name.removeprefix("Namespace/") for name in state.objects if name.startswith("Namespace/"))
+    if not names:
+        return
+    try:
+        with closing(Cluster.connect(target.settings.cluster)) as cluster:
+            namespaces = [namespace for name in names if (namespace := cluster.namespace(name)) is not None]
+    except ClusterError as error:
+        raise OperationError(f"{error}\nNothing was changed.") from error
+    if findings := list(judge_namespaces(namespaces, state)):
+        raise OperationError("Nothing was changed.\n" + "\n".join(map(str, findings)))
 
 
 def check_context(target: Target) -> None:

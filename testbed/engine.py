@@ -161,7 +161,7 @@ class Stack:
         command = ["pulumi", *arguments, "--non-interactive", "--cwd", str(self.folder)]
         if arguments[:2] != ("stack", "init"):
             command += ["--stack", self.name]
-        if arguments[0] not in {"stack", "cancel", "config"}:
+        if arguments[0] not in {"stack", "state", "cancel", "config"}:
             command += ["--event-log", str(log)]
         done = subprocess.run(command, env=self.environment, check=False, capture_output=True, text=True, timeout=600)
         output = (

@@ -104,7 +104,7 @@ def _meet_node(
     """Judge the labels of a node."""
     name = f"Node/{node.name}"
     ours, kept = state.labels.get(node.name, {}), state.adopted.get(name)
-    if kept is not None and not _is_written(node, stack):
+    if kept is not None and not _is_written(node):
         # Another machine that joined under its name, or a cluster put back from before: it is adopted anew.
         ours, kept, adopt = {}, None, (*adopt, name)
     if (beside := _kept(node, stack, state.begun.get(name))) is not None:
@@ -158,9 +158,9 @@ def _kept(live: LiveObject | Node, stack: str, begun: Mapping[str, Any] | None) 
     return begun if ours else None
 
 
-def _is_written(node: Node, stack: str) -> bool:
-    """Whether anything on a node is the stack's."""
-    return any(entry.manager.startswith((owner(stack), RANDOM_MANAGER)) for entry in node.owners)
+def _is_written(node: Node) -> bool:
+    """Whether a stack wrote anything on a node: this one, under whatever name it had then."""
+    return any(stack_of(entry.manager) or entry.manager.startswith(RANDOM_MANAGER) for entry in node.owners)
 
 
 def _kept_labels(kept: Mapping[str, Any]) -> dict[str, str]:

@@ -46,11 +46,13 @@ class ObjectMetadata(Answer):
 
 
 class Namespace(Answer):
-    """A namespace and its labels."""
+    """A namespace: its metadata."""
 
     name: str = Field(validation_alias=AliasPath("metadata", "name"))
     uid: str = Field(validation_alias=AliasPath("metadata", "uid"))
     labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
 
 
 class Container(Answer):

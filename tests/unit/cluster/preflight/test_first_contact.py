@@ -258,8 +258,8 @@ def test_a_node_on_which_nothing_is_the_stacks_any_more_is_adopted_anew_with_wha
     assert _meet(jetson(), nodes=now, state=state) == Contact(
         (), {"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "50000"}}}}
     )
-    theirs = _node({_MEMORY: "50000"}, {field_manager("team/edge", "node-labels"): [_MEMORY]})
-    _only(_meet(jetson(), nodes=theirs, state=state), "belongs to another stack of this program, 'team/edge'")
+    renamed = _node({_MEMORY: "122880"}, {field_manager("kai-anywhere/before", "node-labels"): [_MEMORY]})
+    assert _meet(jetson(), nodes=renamed, state=state).adopted == state.adopted
 
 
 def test_what_another_stack_kept_beside_a_node_is_not_ours_to_give_back() -> None:
