@@ -63,7 +63,9 @@ def make_plan(stack: StackInCluster, choice: Choice) -> Planned:
         pending=[f"{operation.resource.name} ({operation.type})" for operation in stack.remembered.pending],
         stays=list(_others(others)),
     )
-    if not choice.only_heal:
+    if choice.only_heal:
+        plan = plan.model_copy(update={"blockers": list(_ended(stack))})
+    else:
         plan = _with_removal(plan, stack, choice, leftovers)
     blockers = [*plan.blockers, *_binding(plan, stack, choice)]
     return Planned(plan.model_copy(update={"blockers": blockers}), tuple(half_done), leftovers)
@@ -190,6 +192,16 @@ def _blockers(stack: StackInCluster, choice: Choice) -> Iterator[Blocker]:
         yield Blocker(
             what=f"somebody protected {', '.join(shown(protected))}, so pulumi destroy refuses.",
             remedy=f"Ask who did, then: pulumi state unprotect --all --stack {stack.target.stack}",
+        )
+
+
+def _ended(stack: StackInCluster) -> Iterator[Blocker]:
+    """Releases whose making the state would forget, and that would be nobody's then."""
+    for namespace, release in sorted(stack.ended):
+        yield Blocker(
+            what=f"Helm came to its end with release {release} in namespace {namespace} while its run was killed: the "
+            "state does not know it, and there is nothing to heal.",
+            remedy=f"Undo what that run made, and run it again: kai-anywhere rollback --stack {stack.target.stack}",
         )
 
 

@@ -122,14 +122,28 @@ class StackInCluster:
         names, in a namespace with its marks, that the provider's Helm never came to an end with; and whole ones that it
         installed in a namespace that the stack made. Somebody else installed any other.
         """
-        begun = {
+        begun = self._begun
+        earlier = self._earlier.releases if self._earlier else frozenset()
+        still_ours = {place for place in begun if _by_provider(self.cluster.helm_revisions(*place))}
+        return frozenset(self.state.releases | still_ours | earlier | set(self._forgotten(begun)))
+
+    @cached_property
+    def ended(self) -> Releases:
+        """Those that a killed run had begun and Helm came to its end with: the state does not know them."""
+        return frozenset(
+            place
+            for place in self._begun & self.releases - self.state.releases
+            if any(not revision.half_done for revision in self.cluster.helm_revisions(*place))
+        )
+
+    @property
+    def _begun(self) -> set[tuple[str, str]]:
+        """What a killed run was making."""
+        return {
             (str(operation.resource.inputs.get("namespace")), str(operation.resource.inputs.get("name")))
             for operation in self.remembered.pending
             if operation.resource.type == RELEASE
         }
-        earlier = self._earlier.releases if self._earlier else frozenset()
-        still_ours = {place for place in begun if _by_provider(self.cluster.helm_revisions(*place))}
-        return frozenset(self.state.releases | still_ours | earlier | set(self._forgotten(begun)))
 
     def _forgotten(self, begun: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         for release in every_object.releases(self.target.settings).values():

@@ -97,6 +97,9 @@ class TestOneInstallation:
         secret = f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1"
         api.patch(secret, json=ended, headers=headers).raise_for_status()
         stack.run("cancel", "--yes")
+        # Healing would forget whose it is, and heal nothing.
+        refused = rollback_of(stack, monkeypatch)("--only-heal", expect=3).output
+        assert "Helm came to its end with release gpu-operator in namespace gpu-operator" in refused
         _undone(stack, stack.up(expect=None), monkeypatch)
         assert _releases(api) == set()
 

@@ -215,6 +215,17 @@ class TestHealing:
         heal(world)
         assert (world.calls, world.applied) == (["refresh"], [])
 
+    @pytest.mark.parametrize("status", ["deployed", "failed"])
+    def test_a_release_that_helm_ended_and_the_state_never_noted_is_not_forgotten(
+        self, world: World, status: str
+    ) -> None:
+        world.remember([namespace("gpu-operator")], pending=[release("gpu-operator")])
+        world.revision("gpu-operator", 1, status)
+        [blocker] = make_plan(stack_in(world), HEAL).plan.blockers
+        assert "Helm came to its end with release gpu-operator in namespace gpu-operator" in blocker.what
+        assert "kai-anywhere rollback --stack" in blocker.remedy
+        assert make_plan(stack_in(world), ALL).plan.blockers == [], "the whole rollback removes it"
+
 
 class TestRemoval:
     """What `pulumi destroy` does not see."""
