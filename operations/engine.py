@@ -199,7 +199,12 @@ def _refuse_what_was_begun(target: Target) -> None:
     Raises:
         OperationError: a run was killed, or is at work.
     """
-    begun = [operation.resource.name for operation in checkpoint(target).pending if operation.type == "creating"]
+    begun = [
+        operation.resource.name
+        for operation in checkpoint(target).pending
+        # A host is given back by what the state had before (components/hosts/host.py).
+        if operation.type == "creating" and operation.resource.type.startswith("kubernetes:")
+    ]
     if begun and not target.simulated:
         raise OperationError(
             f"A run of stack '{target.stack}' was killed while it was making {first_of(begun)}, or is at work. Nothing "

@@ -179,11 +179,23 @@ esac
     assert asked[-1] == "true", "the program is told that it need not wait for a cluster that is not well"
 
 
-@pytest.mark.parametrize(("operation", "refused"), [("creating", True), ("updating", False), ("deleting", False)])
-def test_what_a_killed_run_was_making_is_not_forgotten_by_down(
-    tmp_path: Path, config_path: str, monkeypatch: pytest.MonkeyPatch, operation: str, *, refused: bool
+_RELEASE = "kubernetes:helm.sh/v3:Release"
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "refused"),
+    [
+        (_RELEASE, "creating", True),
+        (_RELEASE, "updating", False),
+        (_RELEASE, "deleting", False),
+        # What configures a host: the state has what gives it back.
+        ("command:remote:Command", "creating", False),
+    ],
+)
+def test_what_a_killed_run_was_making_is_not_forgotten_by_down(  # noqa: PLR0913 - each says one thing
+    tmp_path: Path, config_path: str, monkeypatch: pytest.MonkeyPatch, kind: str, operation: str, *, refused: bool
 ) -> None:
-    release = {"urn": "urn:pulumi:a::b::c::gpu-operator", "type": "kubernetes:helm.sh/v3:Release"}
+    release = {"urn": "urn:pulumi:a::b::c::gpu-operator", "type": kind}
     state = {"deployment": {"resources": [], "pending_operations": [{"resource": release, "type": operation}]}}
     (tmp_path / "state.json").write_text(json.dumps(state), encoding="utf-8")
     program, asked = tmp_path / "pulumi", tmp_path / "asked"
