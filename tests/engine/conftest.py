@@ -7,7 +7,7 @@ import pytest
 
 import simulator
 import toolchain
-from testbed.engine import ASKS_NOBODY, Stack
+from testbed.engine import ASKS_NOBODY, Stack, without_logs
 from testbed.inventory import connect
 from testbed.simulated import stack_settings, start
 from testbed.stacks import Json
@@ -34,13 +34,8 @@ def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
 
 @pytest.fixture(scope="session")
 def engine_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which `pulumi`, its language host and the Kubernetes provider are found.
-
-    With a home of pulumi's own that takes no logs: it keeps 500 MB of them, so those of thousands of runs would take
-    the place of a person's own, and to write them is a tenth of a run's processor time (pulumi 3.259, pkg/logging).
-    """
-    home = tmp_path_factory.mktemp("pulumi-home")
-    (home / "logs").touch()
+    """The environment in which `pulumi`, its language host and the Kubernetes provider are found."""
+    home = without_logs(tmp_path_factory.mktemp("pulumi") / "home")
     return toolchain.environment(toolchain.ENGINE) | ASKS_NOBODY | {"PULUMI_HOME": str(home)}
 
 
