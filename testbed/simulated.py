@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
 import psutil
 import yaml
+from lightkube.resources.core_v1 import Namespace
 
 import simulator
 import toolchain
@@ -18,18 +20,70 @@ from simulator.errors import PortTakenError
 from simulator.files import write_private
 from simulator.layout import Layout
 from simulator.supervisor import Supervisor
+from testbed.made_once import made_once
 from testbed.stacks import Json, changed
 from testbed.waiting import eventually
 from toolchain.programs import ETCD, KUBE_APISERVER
 
+_OF_ONE_CLUSTER = (
+    b"/registry/namespaces/kube-system",  # its UID is the cluster's identity
+    b"/registry/configmaps/",  # the authority
+    b"/registry/leases/",  # who runs
+    b"/registry/serviceaccounts/default/",  # a start is over once it is there
+)
+"""What every cluster makes for itself, as the beginnings of etcd's keys."""
+
 
 @contextmanager
-def start(folder: Path, *, older: bool = False) -> Iterator[simulator.ControlPlane]:
+def start(folder: Path, *, older: bool = False, kai_programs: Path | None = None) -> Iterator[simulator.ControlPlane]:
     """A simulator of one's own; an older one has MutatingAdmissionPolicy v1beta1 alone."""
     try:
-        yield simulator.up(folder, older=older)
+        name = "older-simulator" if older else "simulator"
+        if first := made_once(name, lambda data: _write_first_start(data, older=older)):
+            layout = Layout.of(folder)
+            layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.copytree(first, layout.etcd)
+        plane = simulator.up(folder, older=older, kai_programs=str(kai_programs) if kai_programs else None)
+        with api.client(plane.kubeconfig) as client:
+            eventually(
+                lambda: any(each.metadata and each.metadata.name == "kube-system" for each in client.list(Namespace))
+            )
+        yield plane
     finally:
         simulator.reset(folder)
+
+
+def _write_first_start(data: Path, *, older: bool) -> None:
+    """Write the data of etcd after a first start, without what belongs to one cluster.
+
+    To write the hundreds of objects that every cluster has is half of what its start costs.
+    """
+    layout = Layout.of(data.with_suffix(".start"))
+    try:
+        simulator.up(layout.folder, older=older)
+        state = records.read(layout.records)
+        assert state is not None
+        for name, process in reversed(state.processes.items()):
+            if name != "etcd":
+                processes.stop(process.running)
+        _forget(_OF_ONE_CLUSTER, state.ports.etcd, pki.ensure(layout.pki))
+        simulator.down(layout.folder)
+        layout.etcd.rename(data)
+    finally:
+        simulator.reset(layout.folder)
+
+
+def _forget(beginnings: tuple[bytes, ...], port: int, identities: pki.Pki) -> None:
+    """Delete keys of an etcd: etcdserverpb.KV's DeleteRange, whose fields are the first key and the one behind."""
+    certificate, key = (file.read_bytes() for file in identities.client(pki.ETCD_CLIENT))
+    credentials = grpc.ssl_channel_credentials(identities.authority.read_bytes(), key, certificate)
+    with grpc.secure_channel(f"{ports.LOOPBACK}:{port}", credentials) as channel:
+        delete_range = channel.unary_unary(
+            "/etcdserverpb.KV/DeleteRange", request_serializer=bytes, response_deserializer=bytes
+        )
+        for first in beginnings:
+            behind = first[:-1] + bytes([first[-1] + 1])
+            delete_range(b"\x0a%c%b\x12%c%b" % (len(first), first, len(behind), behind))
 
 
 @contextmanager

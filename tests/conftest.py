@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import hypothesis.internal.observability  # noqa: F401
 import pytest
 from hypothesis import settings
 
+from testbed import made_once
 from testbed.stacks import ROOT
 from tests.support.api_server import ApiServer, kubeconfig, make_healthy, running, write_kubeconfig
 from tests.support.golden import Golden
@@ -46,6 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # Whether a property holds does not depend on how busy the machine is.
     settings.register_profile("tests", deadline=None)
     settings.load_profile("tests")
+    if made_once.FOLDER not in os.environ:
+        # Workers have the variables of the process that starts them.
+        os.environ[made_once.FOLDER] = folder = tempfile.mkdtemp(prefix="kai-anywhere-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 LONGEST = (

@@ -21,9 +21,9 @@ import simulator
 import toolchain
 from manifests.versions import KAI_SCHEDULER
 from simulator import NodeKind
-from testbed.engine import ASKS_NOBODY
+from testbed.engine import ASKS_NOBODY, without_logs
 from testbed.inventory import connect, mutating_webhooks
-from testbed.simulated import stack_settings
+from testbed.simulated import stack_settings, start
 from testbed.stacks import ROOT, Json, read_stack_file, without
 from tests.support.checkout import fresh, shell
 from tests.support.docs import blocks, command
@@ -84,13 +84,13 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     folder = tmp_path_factory.mktemp("reader")
     home = folder / "home"
     (home / ".kube").mkdir(parents=True)
-    control_plane = simulator.up(folder / "simulator", nodes=NODES)
-    try:
+    with start(folder / "simulator") as started:
+        control_plane = simulator.up(started.folder, nodes=NODES)
         (home / ".kube" / "config").write_bytes(control_plane.kubeconfig.read_bytes())
         environment = {
             "HOME": str(home),
             LOCATION_VARIABLE: str(root().parent),
-            "PULUMI_HOME": str(folder / "pulumi-home"),
+            "PULUMI_HOME": str(without_logs(folder / "pulumi-home")),
             "PULUMI_CONFIG_PASSPHRASE": "a passphrase of one's own",
             **ASKS_NOBODY,
         }
@@ -103,8 +103,6 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
             content["config"]["kai-anywhere:settings"] = settings
             made.file.write_text(yaml.safe_dump(content), encoding="utf-8")
             yield made
-    finally:
-        simulator.reset(control_plane.folder)
 
 
 @pytest.fixture(scope="module")

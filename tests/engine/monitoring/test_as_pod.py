@@ -7,14 +7,13 @@ import pytest
 from lightkube import codecs
 from prometheus_client.parser import text_string_to_metric_families
 
-import simulator
 from manifests.monitoring import objects as manifests
 from simulator import api
 from simulator.layout import Layout
 from simulator.pods import launcher
 from simulator.programs import OPERANDS
 from testbed.inventory import connect
-from testbed.simulated import kill
+from testbed.simulated import kill, start
 from testbed.stacks import changed, monitoring, parse
 from testbed.waiting import eventually
 
@@ -32,8 +31,7 @@ _GPU = "nvidia.com/gpu"
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
     """A simulator whose pods run, with the exporter as the stack makes it, and one GPU on jetson-1."""
     folder = tmp_path_factory.mktemp("exporter") / "simulator"
-    try:
-        control_plane = simulator.up(folder, kai_programs=str(tmp_path_factory.mktemp("programs")))
+    with start(folder, kai_programs=tmp_path_factory.mktemp("programs")) as control_plane:
         # It would say that a node without a device plugin has no GPU.
         kill(control_plane, OPERANDS)
         with connect(control_plane) as connected:
@@ -42,8 +40,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]
                 for each in manifests.objects(_SETTINGS).values():
                     client.create(codecs.from_dict(each.manifest))
             yield connected
-    finally:
-        simulator.reset(folder)
 
 
 def _advertise(connected: httpx2.Client) -> None:

@@ -28,6 +28,7 @@ from simulator.programs import PODS
 from testbed.admission.deployment import prepare, remove
 from testbed.admission.objects import reservation_pod
 from testbed.inventory import connect
+from testbed.simulated import start
 from testbed.stacks import parse, webhook
 from testbed.waiting import eventually
 from tests.support import pod_program
@@ -53,11 +54,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("pods") / "simulator"
-    try:
-        simulator.up(folder, kai_programs=str(programs))
+    with start(folder, kai_programs=programs):
         yield folder
-    finally:
-        simulator.reset(folder)
     assert running(folder) == [], "reset leaves nothing"
     assert not folder.exists()
 

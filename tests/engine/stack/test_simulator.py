@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,6 +29,7 @@ from simulator.control_plane import PROCESSES
 from simulator.layout import Layout
 from simulator.operands.device_plugin import RESOURCE
 from simulator.ports import LOOPBACK, free_ports
+from testbed.simulated import start
 from testbed.waiting import eventually
 
 Resource = TypeVar("Resource")
@@ -47,11 +47,8 @@ def client(cluster: simulator.ControlPlane) -> Iterator[Client]:
 def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A simulator that tests may break; each leaves it running."""
     folder = tmp_path_factory.mktemp("breakable") / "simulator"
-    begin = time.monotonic()
-    simulator.up(folder)
-    print(f"\nsimulator ready in {time.monotonic() - begin:.1f} s")  # noqa: T201 (told, not asserted: machines differ)
-    yield folder
-    simulator.reset(folder)
+    with start(folder):
+        yield folder
 
 
 def pids(folder: Path) -> dict[str, int]:
