@@ -38,8 +38,9 @@ def test_what_is_carried_in_is_all_that_is_needed(checkout: Path) -> None:
     # Inside: no environment yet.
     (checkout / ".venv").unlink()
     inside = command(PAGE, "export PIP_NO_INDEX=1 PIP_FIND_LINKS=$PWD/carry/wheels")
-    # An index that is nowhere: a package that was not carried would be missed.
-    environment = {"PYTHON": sys.executable, "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_NO_COMPILE": "1"}
+    # An index that is nowhere: a package that was not carried would be missed. For pip's `--no-compile` it is 0 that
+    # compiles nothing.
+    environment = {"PYTHON": sys.executable, "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_NO_COMPILE": "0"}
     output = shell(f"{inside}\npulumi version\nwhich pulumi-language-python", checkout, environment)
     assert re.search(r"(?m)^v3\.", output)
     assert list((checkout / ".venv" / "lib").glob("python*/site-packages/pulumi_kubernetes"))

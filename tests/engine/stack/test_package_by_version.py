@@ -19,7 +19,7 @@ import yaml
 import simulator
 import toolchain
 from package.version import VERSION
-from testbed.engine import ASKS_NOBODY, Stack
+from testbed.engine import ASKS_NOBODY, Stack, without_logs
 from testbed.hosts import command_plugin
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT
@@ -27,6 +27,7 @@ from tests.support.checkout import copy_tracked
 from tests.support.docs import blocks, command
 from tests.support.git_server import HOST, GitServer, git_server
 from tests.support.many_nodes import MANY, ONE, add, with_nodes
+from tests.support.wheels import from_wheels
 from toolchain.programs import (
     KUBERNETES_PROVIDER,
     KUBERNETES_PROVIDER_VERSION,
@@ -100,12 +101,11 @@ def _python_host(folder: Path) -> list[str]:
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     folder = tmp_path_factory.mktemp("by-version")
     environment = toolchain.environment((*toolchain.ENGINE, *toolchain.LANGUAGES))
-    plugins = folder / "home" / "plugins"
+    plugins = without_logs(folder / "home") / "plugins"
     # What the package needs besides: from Pulumi's servers, where they can be reached.
     command_plugin.install(plugins / "resource-command-v1.2.1")
     kubernetes = plugins / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
     kubernetes.mkdir()
-    (folder / "home" / "logs").touch()  # a file: pulumi writes no logs then
     [provider] = toolchain.install([KUBERNETES_PROVIDER]).values()
     (kubernetes / provider.name).symlink_to(provider)
     environment |= {
@@ -113,7 +113,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         "PULUMI_HOME": str(folder / "home"),
         "PULUMI_BACKEND_URL": folder.as_uri(),
         "PULUMI_CONFIG_PASSPHRASE": "",
-        "PIP_NO_COMPILE": "1",  # Python compiles what is imported
+        **from_wheels(),
         **ASKS_NOBODY,
     }
     environment.pop("KUBECONFIG", None)

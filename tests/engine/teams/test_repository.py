@@ -16,6 +16,7 @@ import toolchain
 from operations.init.choices import Way, checked
 from operations.init.files import TEMPLATES, contents, write
 from operations.version import project_version
+from testbed.engine import without_logs
 from testbed.hosts import command_plugin
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT
@@ -23,6 +24,7 @@ from tests.support.checkout import shell
 from tests.support.docs import blocks, command
 from tests.support.git_server import HOST, git_server
 from tests.support.releases import ADDRESS, NEW_LABEL, NEWER, OLDER, git, instead, released
+from tests.support.wheels import from_wheels
 from toolchain.programs import (
     KUBERNETES_PROVIDER,
     KUBERNETES_PROVIDER_VERSION,
@@ -106,7 +108,7 @@ def _environment(folder: Path, way: Way) -> dict[str, str]:
         "PATH": f"{folder / 'clone' / '.venv' / 'bin'}:{path}",
         "PULUMI_BACKEND_URL": f"{(folder / 'state').as_uri()}?metadata=skip",
         "PULUMI_CONFIG_PASSPHRASE": "",
-        "PIP_NO_COMPILE": "1",  # Python compiles what is imported
+        **from_wheels(),
         # The component is a plugin, which is fetched from the Git server.
         "PULUMI_SKIP_UPDATE_CHECK": "true",
     }
@@ -206,11 +208,10 @@ def _for_the_built_yaml_host(plugins: Path, product: Path) -> None:
 
 def _fetching(folder: Path) -> dict[str, str]:
     """For an engine that fetches packages: a home with the plugins that theirs need, and a host that starts them."""
-    plugins = folder / "home" / "plugins"
+    plugins = without_logs(folder / "home") / "plugins"
     command_plugin.install(plugins / "resource-command-v1.2.1")
     kubernetes = plugins / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
     kubernetes.mkdir()
-    (folder / "home" / "logs").touch()  # a file: pulumi writes no logs then
     [provider] = toolchain.install([KUBERNETES_PROVIDER]).values()
     (kubernetes / provider.name).symlink_to(provider)
     path = toolchain.environment((*toolchain.ENGINE, *toolchain.YAML))["PATH"]
