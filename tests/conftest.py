@@ -54,6 +54,33 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+_TIERS = {
+    "not engine": ("tests/unit", "tests/properties"),
+    "engine": ("tests/engine", "tests/hosts", "tests/cluster"),
+}
+"""The folders that have tests of one tier alone, by the option `-m` that says it."""
+
+
+def _is_of(path: Path, tier: str) -> bool:
+    return any(path.is_relative_to(ROOT / folder) for folder in _TIERS[tier])
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what has nothing of this tier: to import it takes each worker as long as all that it has."""
+    others = _TIERS.keys() - {config.option.markexpr}
+    return True if len(others) == 1 and _is_of(collection_path, *others) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse a test that its tier would not collect."""
+    tier = "engine" if item.get_closest_marker("engine") else "not engine"
+    [other] = _TIERS.keys() - {tier}
+    if _is_of(item.path, other):
+        raise pytest.UsageError(
+            f"{item.nodeid} is of the tier `{tier}`, and {', '.join(_TIERS[other])} are of the other."
+        )
+
+
 LONGEST = (
     "tests/engine/teams",
     "tests/faults",
