@@ -50,10 +50,6 @@ def test_a_second_up_changes_nothing(stack: Stack) -> None:
     assert set(stack.up().changes) == {"same"}
 
 
-def test_a_preview_after_up_shows_nothing_to_do(stack: Stack) -> None:
-    assert stack.preview("--expect-no-changes").changed == frozenset()
-
-
 def test_a_refresh_changes_nothing(stack: Stack) -> None:
     assert set(stack.refresh().changes) == {"same"}
 
