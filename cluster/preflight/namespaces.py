@@ -27,9 +27,9 @@ def judge_namespaces(namespaces: Iterable[Namespace], state: DeployedState) -> I
         yield Finding(
             f"namespace '{namespace.name}', which this stack made, was deleted, and made again by others ({by}): "
             "`pulumi destroy` would delete it with all that is in it.",
-            f"If nobody needs it, delete it: kubectl delete namespace {namespace.name}, then pulumi up --refresh. "
-            "Otherwise let the stack forget it, by its URN in pulumi stack --show-urns: pulumi state delete URN "
-            "--target-dependents. Then kai-anywhere rollback removes what else has this stack's marks.",
+            "Let the stack forget it, by its URN in pulumi stack --show-urns: pulumi state delete URN "
+            "--target-dependents. Then kai-anywhere rollback removes what else has this stack's marks. Or, if all that "
+            "is in it is yours and not needed, remove the namespace yourself; then pulumi up --refresh.",
         )
 
 
