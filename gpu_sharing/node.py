@@ -3,6 +3,7 @@
 KAI v0.17.0 pkg/scheduler/api/node_info, gpu_sharing and the plugins gpupack and gpuspread.
 """
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -35,6 +36,10 @@ class NodeState:
         self.cpu = Fraction(0)
         self.memory = Fraction(0)
         self._answers: dict[int, tuple[Why | None, bool]] = {}
+
+    def copy(self) -> "NodeState":
+        """One of the same node that changes apart from this one."""
+        return copy.deepcopy(self, {id(self.node): self.node})
 
     @property
     def count(self) -> int:

@@ -5,15 +5,14 @@ nodeplacement, priority, elastic and proportion. Rounds until nothing changes, a
 anything: pods that run are never moved or interrupted for others.
 """
 
-import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from gpu_sharing.arithmetic import UNLABELLED_MIB, charged_gpus
 from gpu_sharing.model import Node, Packing, Pending, Placed, Pod, Reason, Strategy, Why, Workload
 from gpu_sharing.node import MILLI, NodeState, amounts_of, whole_gpus
-from gpu_sharing.queues import NOTHING, Amounts, Ledger, Queue, Turns, add
+from gpu_sharing.queues import NOTHING, Amounts, Ledger, Queue, Turns, Used, add
 from gpu_sharing.reasons import most_telling, queue_full
 from gpu_sharing.request import FractionShare, GpuShare, MemoryShare, PodRequest
 
@@ -59,6 +58,21 @@ class _Waiting:
         """The order within a queue: priority, then who has fewer than he needs, then age (priority, elastic)."""
         above = (self.running > self.workload.min_member) - (self.running < self.workload.min_member)
         return (-self.workload.priority, above, self.order)
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What a gang finds that may have to be undone: only what it changes, since a cluster may have thousands of nodes.
+
+    Attributes:
+        placed: how many pods are placed.
+        used: of its queue, and of those above.
+        nodes: those that its pods came to, as they were.
+    """
+
+    placed: int
+    used: Used
+    nodes: dict[str, NodeState] = field(default_factory=dict)
 
 
 class _Session:
@@ -166,15 +180,14 @@ class _Session:
             text = f"Its workload runs with {workload.min_member} pods or none, and has {len(waiting.pods)}."
             self._pending += [Pending(pod, Why(Reason.GANG, text)) for pod in waiting.pods]
             return False
-        before = copy.deepcopy((self._nodes, self._ledger, self._placed)) if len(batch) > 1 else None
+        before = self._before(workload) if len(batch) > 1 else None
         why = self._objection(workload, batch)
         for count, pod in enumerate(batch):
-            why = why or self._place(workload, pod)
+            why = why or self._place(workload, pod, before)
             if why is None:
                 continue
             if before is not None:
-                self._nodes, self._ledger, self._placed = before
-                self._changes += 1
+                self._take_back(before)
                 text = f"Only {count} of the {len(batch)} pods that must run together have room. {why.text}"
                 why = Why(Reason.GANG, text)
             self._pending += [Pending(remaining, why) for remaining in waiting.pods]
@@ -182,6 +195,17 @@ class _Session:
         waiting.pods = waiting.pods[len(batch) :]
         waiting.running += len(batch)
         return True
+
+    def _before(self, workload: Workload) -> _Before:
+        used = {} if workload.queue is None else self._ledger.used_along(workload.queue)
+        return _Before(len(self._placed), used)
+
+    def _take_back(self, before: _Before) -> None:
+        """Undo what was placed since then."""
+        del self._placed[before.placed :]
+        self._nodes |= before.nodes
+        self._ledger.set_used(before.used)
+        self._changes += 1
 
     def _objection(self, workload: Workload, batch: Sequence[Pod]) -> Why | None:
         """Whether the queue has no room, whichever node is taken (IsJobOverQueueCapacity)."""
@@ -193,17 +217,17 @@ class _Session:
         over = self._ledger.objection(workload.queue, requested, preemptible=workload.preemptible)
         return None if over is None else queue_full(over)
 
-    def _place(self, workload: Workload, pod: Pod) -> Why | None:
+    def _place(self, workload: Workload, pod: Pod, before: _Before | None) -> Why | None:
         kind = self._kinds.setdefault((pod.request, pod.may_run_on), len(self._kinds))
         like = (kind, workload.queue, workload.preemptible)
         changes, why = self._refused.get(like, (-1, None))
         if why is None or changes != self._changes:
-            why = self._try(workload, pod, kind)
+            why = self._try(workload, pod, kind, before)
         if why is not None:
             self._refused[like] = (self._changes, why)
         return why
 
-    def _try(self, workload: Workload, pod: Pod, kind: int) -> Why | None:
+    def _try(self, workload: Workload, pod: Pod, kind: int, before: _Before | None) -> Why | None:
         fitting = [state for state in self._nodes.values() if state.why_not(pod, kind) is None]
         idle = [state.idle for state in self._nodes.values() if state.node.gpus]
         extremes = (min(idle, default=0), max(idle, default=0))
@@ -218,6 +242,8 @@ class _Session:
                 continue
             share = pod.request.gpu
             groups = state.choose_groups(share, self._strategy) if isinstance(share, GpuShare) else ()
+            if before is not None and state.node.name not in before.nodes:
+                before.nodes[state.node.name] = state.copy()
             self._run(workload, pod, state, groups)
             return None
         reasons += [why for state in self._nodes.values() if (why := state.why_not(pod, kind)) is not None]

@@ -20,6 +20,8 @@ _NO_SHARE_FACTOR = 1000
 
 Amounts = tuple[float, float, float]
 NOTHING: Amounts = (0.0, 0.0, 0.0)
+Used = Mapping[str, tuple[Amounts, Amounts]]
+"""What queues use by name, and how much of that is for pods that may not be interrupted."""
 
 
 def add(one: Amounts, other: Amounts) -> Amounts:
@@ -118,6 +120,16 @@ class Ledger:
             account.used = add(account.used, amounts)
             if not preemptible:
                 account.used_for_good = add(account.used_for_good, amounts)
+
+    def used_along(self, queue: str) -> Used:
+        """What a queue uses, and those above it, to be set again."""
+        return {account.queue.name: (account.used, account.used_for_good) for account in self._up(queue)}
+
+    def set_used(self, used: Used) -> None:
+        """Have queues use what they used then."""
+        for name, (all_of_it, for_good) in used.items():
+            account = self._accounts[name]
+            account.used, account.used_for_good = all_of_it, for_good
 
     def objection(self, queue: str, amounts: Amounts, *, preemptible: bool) -> Objection | None:
         """Why a queue, or one above it, has no room for so much (capacity_policy); None where it has."""

@@ -227,6 +227,39 @@ def test_a_gang_gets_the_room_that_others_leave_it() -> None:
     assert len(place(nodes, [kept], queues).pending) == 3
 
 
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_a_gang_without_room_leaves_everything_as_if_it_had_never_asked(strategy: Strategy) -> None:
+    nodes = [Node(f"n{number}", 131000, 2, 2) for number in range(4)]
+    shares: list[GpuRequest] = [FractionShare(0.5), WholeGpus(1), MemoryShare(30000)]
+    others = [workload for index, share in enumerate(shares) for workload in _pods(share, 2, f"pod{index}")]
+    # Enough for each gang and for the others, but not for what one would leave behind beside them.
+    quota = (10.0, UNLIMITED, UNLIMITED)
+    queues = [Queue("top", quota=quota), Queue("team", "top", quota=quota)]
+    theirs = [Workload(workload.pods, "team", preemptible=False) for workload in others]
+    gangs = [
+        Workload(_gang(share, count, count).pods, "team", priority=125, min_member=count, preemptible=False)
+        for share, count in zip(shares, (17, 9, 33), strict=True)
+    ]
+    packing, alone = (place(nodes, workloads, queues, strategy) for workloads in ([*gangs, *theirs], theirs))
+    assert (packing.placed, packing.nodes) == (alone.placed, alone.nodes)
+    assert _counts(packing) == (6, 59)
+
+
+def test_a_gang_keeps_only_the_nodes_that_it_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cluster of thousands of nodes a copy for each gang took minutes."""
+    kept, copied = [], NodeState.copy
+
+    def counted(state: NodeState) -> NodeState:
+        kept.append(state.node.name)
+        return copied(state)
+
+    monkeypatch.setattr(NodeState, "copy", counted)
+    nodes = [Node(f"n{number:02}", 131000, 1, 1) for number in range(50)]
+    gangs = [_gang(MemoryShare(60000), 4, 4, f"gang{number}") for number in range(3)]
+    assert _counts(place(nodes, gangs)) == (12, 0)
+    assert len(kept) == 6, "two pods on each node"
+
+
 def test_a_gang_with_too_few_pods_waits() -> None:
     [pending] = place([_JETSON], [_gang(MemoryShare(1), 1, 2)]).pending
     assert pending.why.text == "Its workload runs with 2 pods or none, and has 1."
