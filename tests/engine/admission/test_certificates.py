@@ -34,7 +34,7 @@ def test_certificates_of_two_minutes_rotate_and_expire_under_load_without_a_fail
     presented = set(first)
     bundles = {server.bundle()}
     # Two minutes without a pause would only take the processor from the tests beside it.
-    with Load(api, pause_s=0.1) as load:
+    with Load(api, pause_s=0.05) as load:
 
         def over() -> bool:
             bundle = server.bundle()
