@@ -297,8 +297,10 @@ def _texts(check: Check, fields: Sequence[str]) -> str:
     """The texts that the fields of box `b` give."""
     because = literal(f" ({check.rule}: {check.why}; {check.remedy})")
     if check.place is Place.ANNOTATIONS:
+        ends = [field.partition("*")[::2] for field in fields]
+        is_one = f"{literal(ends)}.exists(e, k.startsWith(e[0]) && k.endsWith(e[1]))"
         return (
-            f"{_short('b[1]', _ANNOTATIONS)}.filter(k, {literal(list(fields))}.exists(p, k.startsWith(p))"
+            f"{_short('b[1]', _ANNOTATIONS)}.filter(k, {is_one}"
             f" && [b[1].annotations[?k]].exists(v, {_bad(check.allowed, 'v')})).map(k,"
             f" b[0] + '.annotations[' + k + '] is ' + b[1].annotations[k] + {because})"
         )
@@ -380,6 +382,11 @@ def _lifted(settings: StackSettings, check: Check) -> list[str]:
             conditions.append(_fraction())
             if settings.kai.gpu_sharing_mode is GpuSharingMode.NV_FRACTIONS:
                 conditions.append(_container_memory())
+        case Unless.WRITTEN_BY_KAI:
+            conditions.append(
+                "object.kind == 'Pod' && request.operation == 'UPDATE'"
+                f" && request.userInfo.username == {literal(binder(settings))}"
+            )
         case Unless.GIVEN_BY_KAI:
             # Ephemeral containers come later, when KAI does not look any more.
             conditions.append(

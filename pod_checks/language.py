@@ -18,7 +18,7 @@ class Place(Enum):
     CONTEXTS = "the security contexts of the pod and of each container"
     HANDLERS = "the probes and lifecycle hooks of each container"
     VOLUMES = "each volume"
-    ANNOTATIONS = "annotations; fields are prefixes of their keys"
+    ANNOTATIONS = "annotations; fields are prefixes of their keys, and what they end with behind a `*`"
     ENVIRONMENT = "environment variables of each container; fields are their names"
 
 
@@ -87,6 +87,7 @@ class Unless(Enum):
     GPU_REQUESTED = (
         "a container of the pod requests a GPU, or the pod a fraction from KAI, by the annotations of the stack's mode"
     )
+    WRITTEN_BY_KAI = "KAI's binder writes it into a pod that is there"
     GIVEN_BY_KAI = "it is the container that gets the pod's fraction: KAI's webhook sets the variable anew"
 
 

@@ -32,6 +32,10 @@ SECCOMP_ANNOTATIONS = (
 )
 CDI_ANNOTATIONS = ("cdi.k8s.io/", "nvidia.cdi.k8s.io/")
 """Pod annotations with these prefixes inject CDI devices: by the runtime, and by NVIDIA's NRI plugin (toolkit 1.18)."""
+GIVEN_DEVICES = "nvidia.com/container.*.gpus.devices"
+"""Pod annotations by which NvFractions' daemon sets NVIDIA_VISIBLE_DEVICES of the container `*`, whatever scheduler the
+pod has and whatever the container says (kai-gpu-fractioning, fractiond/internal/plugin.go). KAI's webhook lets its
+binder alone write them, and sees no pod of another scheduler."""
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 VOLUME_DEVICES = "/var/run/nvidia-container-devices"
 """Mounts here name devices to the NVIDIA container runtime (`accept-nvidia-visible-devices-as-volume-mounts`)."""
@@ -249,10 +253,11 @@ CHECKS: tuple[Check, ...] = (
         name="injected_devices",
         rule="devices",
         place=Place.ANNOTATIONS,
-        fields=CDI_ANNOTATIONS,
+        fields=(*CDI_ANNOTATIONS, GIVEN_DEVICES),
         allowed=language.Absent(),
         why="the runtime injects devices that nobody requested",
         remedy=REQUEST_GPU,
+        unless=Unless.WRITTEN_BY_KAI,
     ),
     Check(
         name="node_names",

@@ -87,9 +87,9 @@ def _values(check: Check, document: Document) -> Iterator[tuple[Path, object]]:
 
 
 def _annotations(check: Check, document: Document) -> Iterator[tuple[Path, object]]:
-    prefixes = tuple(map(str.casefold, check.fields))
+    ends = [field.casefold().partition("*")[::2] for field in check.fields]
     for key, fields in document.keys.items():
-        if key.startswith(prefixes):
+        if any(key.startswith(first) and key.endswith(last) for first, last in ends):
             for field in fields:
                 # An empty one is there too.
                 yield field.path, (field.value or _EMPTY) if isinstance(check.allowed, language.Absent) else field.value
@@ -193,6 +193,8 @@ def _is_lifted(unless: Unless | None, path: Path, document: Document, stack: Sta
                 or any(requests_gpu(container.get("resources")) for _, container in pod.containers())
                 for pod in around
             )
+        case Unless.WRITTEN_BY_KAI:
+            return False
         case Unless.GIVEN_BY_KAI:
             return any(
                 container_path == path[: len(container_path)]

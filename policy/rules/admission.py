@@ -43,7 +43,10 @@ _ADDED = _ELSE_ADDED.union(
 )
 """What a table's check forbids is known by these words; probes are common, so they are none."""
 _ADDED_ANNOTATIONS = [
-    prefix.rstrip("/") for check in table.CHECKS if check.place is Place.ANNOTATIONS for prefix in check.fields
+    field.rpartition("*")[2].strip("/.")
+    for check in table.CHECKS
+    if check.place is Place.ANNOTATIONS
+    for field in check.fields
 ]
 _ADDS = re.compile(rf"\b({'|'.join(map(re.escape, sorted({*_ADDED, *_ADDED_ANNOTATIONS})))})\b", re.IGNORECASE)
 _ROLES = "rules|roleRef|subjects|aggregationRule"

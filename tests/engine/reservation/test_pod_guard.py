@@ -247,6 +247,25 @@ class TestAnnotationsOfOtherRequests:
         assert bound["spec"]["nodeName"] == "cpu-1"
         assert bound["metadata"]["annotations"] == {"note": "bound"}
 
+    @pytest.mark.parametrize("key", ["nvidia.cdi.k8s.io/container.app", "nvidia.com/container.app.gpus.devices"])
+    def test_kais_binder_alone_says_the_devices_of_a_pod_that_is_there(self, api: httpx2.Client, key: str) -> None:
+        pod = changed(plain(f"given-{key.count('gpus')}"), "spec.schedulingGates", [{"name": "example.com/wait"}])
+        path = f"{path_of(pod, GUARDED)}/{pod['metadata']['name']}"
+        post(api, path_of(pod, GUARDED), pod)
+        binder = MERGE | {"Impersonate-User": BINDER}
+        # Its rights take a moment to be in force.
+        eventually(lambda: api.patch(path, json={}, headers=binder).is_success)
+
+        def says(device: str, headers: dict[str, str] = MERGE) -> httpx2.Response:
+            return api.patch(path, json={"metadata": {"annotations": {key: device}}}, headers=headers)
+
+        assert denied(says("all"))
+        assert denied(create(api, changed(plain(), "metadata.annotations", {key: "all"}), user=BINDER))
+        assert says("GPU-1", binder).is_success
+        assert denied(says("GPU-2"))
+        assert api.patch(path, json={"metadata": {"labels": {"a": "b"}}}, headers=MERGE).is_success
+        assert api.get(path).json()["metadata"]["annotations"][key] == "GPU-1"
+
     def test_what_a_pod_had_before_refuses_no_status(self, api: httpx2.Client) -> None:
         pod = both(
             ("spec.schedulingGates", [{"name": "example.com/wait"}]),

@@ -209,7 +209,9 @@ CHANGES: list[Change] = [
     Change("raw_devices", "@.volumeDevices", [], allowed=True),
     Change("injected_devices", "metadata.annotations.cdi~k8s~io/x", "nvidia.com/gpu=all"),
     Change("injected_devices", "metadata.annotations.nvidia~cdi~k8s~io/container~app", "management.nvidia.com/gpu=all"),
+    Change("injected_devices", "metadata.annotations.nvidia~com/container~app~gpus~devices", "all"),
     Change("injected_devices", "metadata.annotations.example~com/cdi", "x", allowed=True),
+    Change("injected_devices", "metadata.annotations.nvidia~com/container~app~gpu-compute~mode", "x", allowed=True),
     Change("node_names", "spec.nodeName", "x86-1"),
     Change("node_names", "spec.nodeSelector", {"kubernetes.io/hostname": "x86-1"}, allowed=True),
     *[
