@@ -387,13 +387,13 @@ def _lifted(settings: StackSettings, check: Check) -> list[str]:
                 "object.kind == 'Pod' && request.operation == 'UPDATE'"
                 f" && request.userInfo.username == {literal(binder(settings))}"
             )
-        case Unless.GIVEN_BY_KAI:
+        case Unless.GIVEN_BY_KAI if settings.kai.gpu_sharing_mode is not GpuSharingMode.NV_FRACTIONS:
             # Ephemeral containers come later, when KAI does not look any more.
             conditions.append(
                 f"{_fraction()} && !b[0].contains('.ephemeralContainers[') && b[1].name == b[2].metadata.annotations"
                 f"[?{literal(table.FRACTION_CONTAINER)}].orValue(b[2].spec.containers[0].name)"
             )
-        case None:
+        case Unless.GIVEN_BY_KAI | None:
             pass
     match check.name:
         case "privileged":

@@ -88,7 +88,9 @@ class Unless(Enum):
         "a container of the pod requests a GPU, or the pod a fraction from KAI, by the annotations of the stack's mode"
     )
     WRITTEN_BY_KAI = "KAI's binder writes it into a pod that is there"
-    GIVEN_BY_KAI = "it is the container that gets the pod's fraction: KAI's webhook sets the variable anew"
+    GIVEN_BY_KAI = (
+        "it is the container that gets the pod's fraction: KAI's webhook sets the variable anew, but for NvFractions"
+    )
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,11 @@ FRACTION_CONTAINER = "gpu-fraction-container-name"
 """Annotation that names the container which gets the fraction; without it, the first one of `containers`."""
 CONTAINER_MEMORY = ("nvidia.com/container.", (".gpu-memory.request", ".gpu-memory.limit"))
 """What stands before and after a container's name in the annotations by which NvFractions is asked (KAI v0.18,
-docs/gpu-sharing). They count under `NV_FRACTIONS` alone: nothing says what another mode makes of them. KAI's webhook is
-not known to set the container's variable for them, so they lift no check of it."""
+docs/gpu-sharing). They count under `NV_FRACTIONS` alone: nothing says what another mode makes of them."""
 NV_FRACTIONS = "nv_fractions"
-"""The stack's `kai.gpu_sharing_mode` under which the driver holds pods to their memory."""
+"""The stack's `kai.gpu_sharing_mode` under which the driver holds pods to their memory. KAI's webhook then has another
+plugin, which leaves a container's variables as they are (KAI v0.18, cmd/admission/main.go): no request lifts a check of
+them."""
 GPU_RESOURCES = "nvidia[.]com/(gpu([.]shared)?|mig-[a-z0-9.-]+)"
 """The whole names of resources that are GPUs or parts of them; nobody has to have a resource of another name."""
 POSITIVE = "[+]?[0.]*[1-9].*"

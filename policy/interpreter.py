@@ -196,7 +196,7 @@ def _is_lifted(unless: Unless | None, path: Path, document: Document, stack: Sta
         case Unless.WRITTEN_BY_KAI:
             return False
         case Unless.GIVEN_BY_KAI:
-            return any(
+            return not stack.nv_fractions and any(
                 container_path == path[: len(container_path)]
                 for container_path in map(fraction_container, around)
                 if container_path

@@ -17,6 +17,7 @@ from tests.support.pods.corpus import (
     COMBINATIONS,
     FORBIDDEN,
     FORBIDDEN_TOGETHER,
+    GIVEN_ALONE,
     NEW,
     NV_FRACTIONS,
     REFUSED_UNDER_NV_FRACTIONS,
@@ -69,6 +70,16 @@ def test_annotations_of_nv_fractions_are_a_request_under_that_mode_alone(name: s
     for other in (x86(), changed(x86(), "kai.gpu_sharing_mode", "hami_core")):
         found = _of_pods(findings(POD, pod, stack_facts(json.dumps(other), {})))
         assert {finding.rule for finding in found} == {"devices"}
+
+
+@pytest.mark.parametrize("name", GIVEN_ALONE)
+def test_a_fraction_lifts_no_check_of_a_variable_that_kai_leaves_as_it_is(name: str) -> None:
+    pod = COMBINATIONS[name](plain())
+    under = stack_facts(json.dumps(changed(x86(), "kai.gpu_sharing_mode", "nv_fractions")), {})
+    [found] = _of_pods(findings(POD, pod, under))
+    assert found.path.endswith(".env[0].value")
+    for other in (x86(), changed(x86(), "kai.gpu_sharing_mode", "hami_core")):
+        assert _of_pods(findings(POD, pod, stack_facts(json.dumps(other), {}))) == []
 
 
 @pytest.mark.parametrize(("check", "change"), NEW, ids=lambda each: getattr(each, "name", ""))

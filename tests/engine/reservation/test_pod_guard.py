@@ -28,6 +28,7 @@ from tests.support.pods.corpus import (
     CONTAINER,
     FORBIDDEN,
     FORBIDDEN_TOGETHER,
+    GIVEN_ALONE,
     IMAGE,
     IN_EPHEMERAL,
     KINDS,
@@ -110,14 +111,15 @@ def test_pack_and_twin_agree_on_the_annotations_of_nv_fractions(api: httpx2.Clie
     post(api, POLICIES.removesuffix("policies") + "policybindings", deny_binding(name))
     eventually(lambda: not create(api, changed(plain(), "spec.hostPID", True), namespace).is_success)
     refused = set()
-    for each, asking in NV_FRACTIONS.items():
+    given = {name: COMBINATIONS[name] for name in GIVEN_ALONE}
+    for each, asking in (NV_FRACTIONS | given).items():
         for kind in KINDS:
             body = KINDS[kind](asking(plain()))
             response = create(api, body, namespace)
             assert response.is_success != bool(findings(body, facts)), f"{each} of {kind}: {response.text}"
             assert response.is_success or f"'{name}'" in response.json()["message"], response.text
             refused |= set() if response.is_success else {each}
-    assert refused == REFUSED_UNDER_NV_FRACTIONS
+    assert refused == REFUSED_UNDER_NV_FRACTIONS | given.keys()
 
 
 def test_every_check_of_the_table_is_in_the_corpus_as_refused_and_as_allowed() -> None:

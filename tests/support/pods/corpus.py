@@ -366,7 +366,9 @@ NV_FRACTIONS: dict[str, Callable[[Json], Json]] = {
 }
 """Requests by the annotations of NvFractions, which count where the stack says that mode."""
 REFUSED_UNDER_NV_FRACTIONS = NV_FRACTIONS.keys() - {"request", "limit", "init-container"}
-"""Those that ask for nothing, and a variable that nobody is known to set anew."""
+"""Those that ask for nothing, and a variable that nobody sets anew."""
+GIVEN_ALONE = ("fraction", "gpu-memory", "fraction-of-a-named-container")
+"""Combinations with a variable in the container that gets a fraction: for NvFractions KAI's webhook leaves it there."""
 
 REFUSED_BY_KUBERNETES = {
     "unmasked": both((f"{CONTAINER}.securityContext.procMount", "Unmasked")),
