@@ -389,9 +389,12 @@ def _lifted(settings: StackSettings, check: Check) -> list[str]:
             )
         case Unless.GIVEN_BY_KAI if settings.kai.gpu_sharing_mode is not GpuSharingMode.NV_FRACTIONS:
             # Ephemeral containers come later, when KAI does not look any more.
+            named, of = f"b[2].metadata.annotations[?{literal(table.FRACTION_CONTAINER)}]", literal(table.OF_CONTAINER)
+            annotations = _short("b[2].metadata", _ANNOTATIONS)
+            of_no_other = f"{annotations}.all(k, !k.startsWith({of}) || k.startsWith({of} + b[1].name + '.'))"
             conditions.append(
-                f"{_fraction()} && !b[0].contains('.ephemeralContainers[') && b[1].name == b[2].metadata.annotations"
-                f"[?{literal(table.FRACTION_CONTAINER)}].orValue(b[2].spec.containers[0].name)"
+                f"{_fraction()} && !b[0].contains('.ephemeralContainers[') && b[1].name == {named}"
+                f".orValue(b[2].spec.containers[0].name) && ({named}.hasValue() || {of_no_other})"
             )
         case Unless.GIVEN_BY_KAI | None:
             pass

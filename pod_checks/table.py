@@ -46,8 +46,12 @@ KAI_SCHEDULER = "kai-scheduler"
 FRACTIONS = frozenset({"gpu-fraction", "gpu-memory"})
 """KAI's own requests, as annotations of the pod (KAI v0.17.0, pkg/common/resources/gpu_sharing.go)."""
 FRACTION_CONTAINER = "gpu-fraction-container-name"
-"""Annotation that names the container which gets the fraction; without it, the first one of `containers`."""
-CONTAINER_MEMORY = ("nvidia.com/container.", (".gpu-memory.request", ".gpu-memory.limit"))
+"""Annotation that names the container which gets the fraction; without it, the first one of `containers`. KAI v0.18
+then takes the one that an annotation of `OF_CONTAINER` names (api/utilities/resources/gpu_sharing_container_ref.go):
+where that is another, it depends on KAI's version whose variable is set anew."""
+OF_CONTAINER = "nvidia.com/container."
+"""What stands before a container's name in annotations of NvFractions, which KAI v0.18 reads in every mode."""
+CONTAINER_MEMORY = (OF_CONTAINER, (".gpu-memory.request", ".gpu-memory.limit"))
 """What stands before and after a container's name in the annotations by which NvFractions is asked (KAI v0.18,
 docs/gpu-sharing). They count under `NV_FRACTIONS` alone: nothing says what another mode makes of them."""
 NV_FRACTIONS = "nv_fractions"

@@ -188,7 +188,7 @@ def _is_lifted(unless: Unless | None, path: Path, document: Document, stack: Sta
             return any(pod.spec.get("hostUsers") is False for pod in around)
         case Unless.GPU_REQUESTED:
             return any(
-                fraction_container(pod)
+                _asks_for_fraction(pod)
                 or (stack.nv_fractions and _asks_for_memory(pod))
                 or any(requests_gpu(container.get("resources")) for _, container in pod.containers())
                 for pod in around
@@ -198,24 +198,35 @@ def _is_lifted(unless: Unless | None, path: Path, document: Document, stack: Sta
         case Unless.GIVEN_BY_KAI:
             return not stack.nv_fractions and any(
                 container_path == path[: len(container_path)]
-                for container_path in map(fraction_container, around)
+                for container_path in map(_fraction_container, around)
                 if container_path
             )
 
 
-def fraction_container(pod: Pod) -> Path | None:
-    """The container that gets the pod's fraction, where KAI schedules it."""
+def _asks_for_fraction(pod: Pod) -> bool:
+    """Whether KAI schedules the pod and gives it a fraction."""
     annotations = dict_of(pod.metadata.get("annotations"))
     fractions = (annotations.get(name) for name in table.FRACTIONS)
-    if pod.spec.get("schedulerName") != table.KAI_SCHEDULER or not any(map(_is_positive, fractions)):
+    return pod.spec.get("schedulerName") == table.KAI_SCHEDULER and any(map(_is_positive, fractions))
+
+
+def _fraction_container(pod: Pod) -> Path | None:
+    """The container that gets the pod's fraction, where every KAI takes the same one."""
+    if not _asks_for_fraction(pod):
         return None
+    annotations = dict_of(pod.metadata.get("annotations"))
     # Ephemeral containers come later, when KAI does not look any more.
     by_name = {
         text_of(container.get("name")): path
         for path, container in pod.containers()
         if path[-2] != "ephemeralContainers"
     }
-    return by_name.get(text_of(annotations.get(table.FRACTION_CONTAINER, next(iter(by_name), ""))))
+    if table.FRACTION_CONTAINER in annotations:
+        return by_name.get(text_of(annotations[table.FRACTION_CONTAINER]))
+    first = next(iter(by_name), "")
+    own = f"{table.OF_CONTAINER}{first}."
+    is_another = any(key.startswith(table.OF_CONTAINER) and not key.startswith(own) for key in annotations)
+    return None if is_another else by_name.get(first)
 
 
 def _asks_for_memory(pod: Pod) -> bool:

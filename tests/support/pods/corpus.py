@@ -293,6 +293,10 @@ def _named(container: str) -> tuple[str, object]:
     return "metadata.annotations.gpu-fraction-container-name", container
 
 
+def _compute_mode(container: str) -> tuple[str, object]:
+    return f"metadata.annotations.nvidia~com/container~{container}~gpu-compute~mode", "time-slicing"
+
+
 COMBINATIONS: dict[str, Callable[[Json], Json]] = {
     "host-process": both(
         ("spec.hostNetwork", True), ("spec.securityContext.windowsOptions", {"hostProcess": True, "runAsUserName": "a"})
@@ -313,6 +317,15 @@ COMBINATIONS: dict[str, Callable[[Json], Json]] = {
     "fraction-of-a-named-container": both(
         ("spec.initContainers.0.env.0", _GIVEN[1]), _KAI, _HALF, _named("prepare"), _RUNTIME
     ),
+    "fraction-of-the-first-by-both-names": both(_GIVEN, _KAI, _HALF, _compute_mode("app"), _RUNTIME),
+    "fraction-of-a-container-by-both-names": both(
+        ("spec.initContainers.0.env.0", _GIVEN[1]), _KAI, _HALF, _named("prepare"), _compute_mode("prepare"), _RUNTIME
+    ),
+    "fraction-of-another-to-some": both(_VISIBLE, _KAI, _HALF, _compute_mode("prepare")),
+    "fraction-of-another-to-others": both(
+        ("spec.initContainers.0.env.0", _ALL_GPUS), _KAI, _HALF, _compute_mode("prepare")
+    ),
+    "fraction-of-another-with-a-runtime": both(_KAI, _HALF, _compute_mode("prepare"), _RUNTIME),
     "fraction-of-another": both(_GIVEN, _KAI, _HALF, _named("prepare")),
     "fraction-beside-it": both(("spec.initContainers.0.env.0", _GIVEN[1]), _KAI, _HALF),
     "fraction-of-nothing": both(_GIVEN, _KAI, ("metadata.annotations.gpu-fraction", "0"), _RUNTIME),
@@ -335,6 +348,8 @@ FORBIDDEN_TOGETHER = {
     "requested-another-resource": "devices",
     "more-than-requested": "devices",
     "nothing-requested-explicitly": "devices",
+    "fraction-of-another-to-some": "devices",
+    "fraction-of-another-to-others": "devices",
     "fraction-of-another": "devices",
     "fraction-beside-it": "devices",
     "fraction-of-nothing": "devices",
@@ -358,9 +373,7 @@ NV_FRACTIONS: dict[str, Callable[[Json], Json]] = {
     "init-container": both(_given_memory("prepare"), _KAI, _RUNTIME),
     "zero": both(_given_memory("app", "0"), _KAI, _RUNTIME),
     "no-container-of-the-pod": both(_given_memory("apps"), _KAI, _RUNTIME),
-    "compute-mode-alone": both(
-        ("metadata.annotations.nvidia~com/container~app~gpu-compute~mode", "time-slicing"), _KAI, _RUNTIME
-    ),
+    "compute-mode-alone": both(_compute_mode("app"), _KAI, _RUNTIME),
     "another-scheduler": both(_given_memory("app"), _RUNTIME),
     "with-a-variable": both(_given_memory("app"), _KAI, _RUNTIME, _VISIBLE),
 }

@@ -124,14 +124,10 @@ def test_every_list_that_a_check_goes_through_has_a_bound() -> None:
 
 
 def test_annotations_of_nv_fractions_lift_the_runtime_class_under_that_mode_alone() -> None:
-    spelling = "nvidia.com/container."
-
-    def judged_by(stack: Json) -> set[str]:
-        return {name for name, expression in _variables(stack).items() if spelling in expression}
-
-    assert judged_by(x86()) == {"injected_devices"}
-    under = changed(x86(), "kai.gpu_sharing_mode", "nv_fractions")
-    assert judged_by(under) == {"injected_devices", "runtime_classes"}
+    spelling = ".gpu-memory.request"
+    assert spelling not in json.dumps(_policy(x86()))
+    variables = _variables(changed(x86(), "kai.gpu_sharing_mode", "nv_fractions"))
+    assert {name for name, expression in variables.items() if spelling in expression} == {"runtime_classes"}
 
 
 def test_a_variable_uses_only_variables_before_it() -> None:
