@@ -1,4 +1,7 @@
-"""What a command shows as plain text: a console that writes nowhere, without colours."""
+"""What a command shows as plain text: a console that writes nowhere, without colours, and changes no text.
+
+A console obeys `[red]` and `:bed:` in what it prints, and an address such as `https://[fd00::bed:1]:6443` has both.
+"""
 
 import io
 
@@ -8,9 +11,9 @@ from rich.console import Console
 class PlainText(Console):
     """A console of a width; `text` is what was printed on it."""
 
-    def __init__(self, width: int, *, markup: bool = True) -> None:
+    def __init__(self, width: int) -> None:
         self._kept = io.StringIO()
-        super().__init__(file=self._kept, width=width, color_system=None, highlight=False, markup=markup)
+        super().__init__(file=self._kept, width=width, color_system=None, highlight=False, markup=False, emoji=False)
 
     @property
     def text(self) -> str:

@@ -109,15 +109,14 @@ def _show(state: Status) -> None:
     nodes = Table("Node", "Kind", "State", "nvidia.com/gpu", title="Nodes", title_justify="left")
     for node in state.nodes:
         nodes.add_row(node.name, node.kind or "not ours", "Ready" if node.ready else "not Ready", str(node.gpus))
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, markup=False, emoji=False)
     console.print(processes)
     if state.version is None:
-        console.print("No API server answers. Start it with: python -m simulator up", markup=False)
+        console.print("No API server answers. Start it with: python -m simulator up")
         return
     console.print(nodes)
     console.print(
-        f"Kubernetes {state.version}, kubeconfig {state.kubeconfig}\n\n{simulator.simulated(state.kai_programs)}",
-        markup=False,
+        f"Kubernetes {state.version}, kubeconfig {state.kubeconfig}\n\n{simulator.simulated(state.kai_programs)}"
     )
 
 

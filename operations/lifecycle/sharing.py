@@ -81,7 +81,7 @@ def table(pods: Sequence[Mapping[str, Any]], *, width: int) -> str:
         memory = (metadata.get("annotations") or {}).get(GPU_MEMORY, "-")
         node = pod["spec"].get("nodeName") or "-"
         shown.add_row(metadata["name"], memory, _phase(pod), node, reason(pod))
-    console = PlainText(width, markup=False)
+    console = PlainText(width)
     console.print(f"Scheduled by KAI ({WORKLOAD}): {running} Running, {len(pods) - running} Pending.\n")
     console.print(shown)
     return console.text.rstrip()

@@ -286,7 +286,7 @@ def text(report: PlanReport, columns: int | None = None) -> str:
         report: the plan.
         columns: of the terminal; None elsewhere.
     """
-    console = PlainText(_WIDTH, markup=False)
+    console = PlainText(_WIDTH)
     total = report.running + report.pending
     console.print(f"{report.running} of {total} pods run, {report.pending} Pending.")
     for node in report.nodes:

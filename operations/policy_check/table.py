@@ -25,5 +25,5 @@ def render(stacks: Sequence[Judged]) -> str:
             console.print(f"{stack.stack}: the rule {rule} is {level} by the pack's configuration", style=None)
         for finding in stack.findings:
             console.print(f"{stack.stack}: {finding.policy} ({finding.level})", style=None)
-            console.print(finding.message + "\n", markup=False, soft_wrap=True)
+            console.print(finding.message + "\n", soft_wrap=True)
     return console.text

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -56,9 +57,9 @@ def _lines(read: Callable[[], Status], console: Console, *, as_json: bool, wait:
         except ClusterError as error:
             line, when = ("" if as_json else _away(error)), ""
             if as_json:
-                Console(stderr=True, soft_wrap=True, highlight=False).print(_away(error), markup=False)
+                typer.echo(_away(error), err=True)
         if line and (as_json or line != last_line):
-            console.print(f"{when}{line}", soft_wrap=True, markup=False, highlight=False)
+            console.print(Text(f"{when}{line}"), soft_wrap=True)
         last_line = line
         wait()
 

@@ -30,17 +30,18 @@ NODES = {
 }
 
 
-def _text(
+def _text(  # noqa: PLR0913 - the parts of the text
     stack: Json,
     *,
     simulated: tuple[str, ...] = (),
     runs_kai: bool = False,
     width: int = 110,
     file: str = "/home/me/.kube/config",
+    server: str = "https://127.0.0.1:6443",
 ) -> str:
     return render(
         stack="edge",
-        server="https://127.0.0.1:6443",
+        server=server,
         version="v1.36.3",
         settings=parse(stack),
         nodes=NODES,
@@ -68,6 +69,12 @@ def test_it_says_what_runs_where() -> None:
 def test_the_way_to_the_cluster_can_be_pasted_into_a_shell() -> None:
     assert "export KUBECONFIG=/home/me/.kube/config\n" in _text(jetson())
     assert "export KUBECONFIG='/home/me/my cluster/config'\n" in _text(jetson(), file="/home/me/my cluster/config")
+
+
+def test_an_address_of_ipv6_and_a_folder_in_brackets_stay_as_they_are() -> None:
+    text = _text(jetson(), server="https://[fd00:1:bed:1::1]:6443", file="/home/me/[work]/config")
+    assert text.startswith("Stack 'edge' is up on https://[fd00:1:bed:1::1]:6443 (Kubernetes v1.36.3).")
+    assert "export KUBECONFIG='/home/me/[work]/config'\n" in text
 
 
 def test_a_node_without_overrides_keeps_reservation_pods_as_kai_makes_them() -> None:

@@ -63,6 +63,14 @@ def test_json_is_a_document_per_look() -> None:
     assert [each["summary"]["free_mib"] for each in documents] == [131000, 131000, 101000]
 
 
+def test_an_address_stays_as_it_is() -> None:
+    address = "https://[fd00:1:bed:1::1]:6443"
+    away = ClusterUnreachableError(f"No answer from the cluster at {address}")
+    assert f"No answer from the cluster at {address} Trying again." in _watched([_IDLE, away])
+    read = _IDLE.model_copy(update={"server": address})
+    assert json.loads(_watched([read], as_json=True))["server"] == address
+
+
 def test_on_a_terminal_the_last_map_stays_while_the_cluster_is_away() -> None:
     printed = _watched([_BUSY, _AWAY], terminal=True)
     last = printed[printed.rindex("The cluster could not be read") :]
