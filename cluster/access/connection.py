@@ -257,6 +257,12 @@ class Connection:
                     ),
                 )
             )
+        except httpx2.InvalidURL as error:
+            # A namespace that an object names, such as KAI's Config, whose field takes any text.
+            raise ClusterError(
+                f"The cluster at {self.server} can't be asked {method} {path!r}: a name in it has a character that no "
+                "name can have, such as a line break at its end.\nCorrect it where it is said."
+            ) from error
         except httpx2.LocalProtocolError:
             # Its text quotes what can't be sent: the token.
             raise LoginError(

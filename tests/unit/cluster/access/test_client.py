@@ -387,6 +387,20 @@ def test_a_refusal_is_not_an_unreachable_cluster_and_asks_for_rights(api: ApiSer
     assert "cluster-admin" in str(error)
 
 
+def test_a_namespace_that_no_address_can_have_is_told_and_not_sent(api: ApiServer, cluster: Cluster) -> None:
+    """KAI's Config names its namespace, and one that was written as a block (`namespace: |`) has a line break."""
+    error = _fails(cluster, lambda cluster: cluster.pods(namespace="kai-scheduler\n"))
+    assert not isinstance(error, ClusterUnreachableError), "it is there, and everything else can be asked"
+    assert (
+        str(error)
+        .splitlines()[0]
+        .startswith(
+            f"The cluster at {api.url} can't be asked GET '/api/v1/namespaces/kai-scheduler\\n/pods': a name in it has"
+        )
+    )
+    assert not api.asked
+
+
 def test_a_login_that_has_ended_asks_for_a_new_one_and_not_for_rights(api: ApiServer, cluster: Cluster) -> None:
     api.fail("/api/v1/nodes", 401)
     error = _fails(cluster, Cluster.nodes)
