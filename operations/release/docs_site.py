@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 from xml.sax.saxutils import escape
 
@@ -15,6 +16,7 @@ import typer
 from pydantic import BaseModel, StringConstraints, TypeAdapter, ValidationError
 
 from operations.errors import OperationError
+from operations.new_files import write_whole
 
 _VERSION = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
 _ADDRESS = re.compile(r"https?://[^\s?#]+/")
@@ -58,7 +60,8 @@ def publish(site: Path, version: str, pages: Path, address: str) -> Sequence[Pub
         The published versions, the newest first.
 
     Raises:
-        OperationError: if something is wrong with the input or in the way; then nothing was changed.
+        OperationError: if something is wrong with the input or in the way, or there is no room; then nothing was
+            changed.
     """
     if not re.fullmatch(_VERSION, version):
         raise OperationError(f"{version!r} is no version: it must be like v1.2.3.")
@@ -87,14 +90,18 @@ def publish(site: Path, version: str, pages: Path, address: str) -> Sequence[Pub
     )
     newest, *older = ordered
     published = (newest.model_copy(update={"aliases": (_LATEST,)}), *older)
-    _put(site, pages / version, f"{address}{version}/")
     # A correction of an older version is not the latest.
-    if newest.version == version:
-        _put(site, pages / _LATEST, f"{address}{_LATEST}/")
-    (pages / _VERSIONS).write_bytes(_LIST.dump_json(published, indent=2) + b"\n")
-    start.write_text(_redirect(f"{_LATEST}/"), encoding="utf-8")
-    # GitHub Pages would leave out what begins with an underscore.
-    (pages / ".nojekyll").touch()
+    folders = [version, *([_LATEST] if newest.version == version else [])]
+    with TemporaryDirectory(dir=pages, prefix=".") as aside:
+        for name in folders:
+            _copy(site, Path(aside) / name, f"{address}{name}/")
+        # Only now, as a full disk would have ended it before.
+        write_whole(pages / _VERSIONS, _LIST.dump_json(published, indent=2).decode() + "\n")
+        write_whole(start, _redirect(f"{_LATEST}/"))
+        # GitHub Pages would leave out what begins with an underscore.
+        (pages / ".nojekyll").touch()
+        for name in folders:
+            _put(Path(aside) / name, pages / name)
     return published
 
 
@@ -111,11 +118,13 @@ def _read(file: Path) -> tuple[Published, ...]:
         ) from error
 
 
-def _put(site: Path, folder: Path, address: str) -> None:
-    """A site in the place of what the folder has, with a sitemap: the list of versions finds the same page by it."""
-    if folder.exists():
-        shutil.rmtree(folder)
-    shutil.copytree(site, folder)
+def _copy(site: Path, folder: Path, address: str) -> None:
+    """A site in a new folder, with a sitemap: the list of versions finds the same page by it."""
+    try:
+        shutil.copytree(site, folder)
+    except shutil.Error as error:
+        [(*_, why), *_] = error.args[0]
+        raise OperationError(f"{site} can't be copied: {why}. Nothing was changed.") from error
     places = sorted(page.parent.relative_to(folder).as_posix() for page in folder.rglob(_START))
     urls = "".join(
         f"  <url><loc>{escape(address + ('' if place == '.' else place + '/'))}</loc></url>\n" for place in places
@@ -125,6 +134,13 @@ def _put(site: Path, folder: Path, address: str) -> None:
         f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{urls}</urlset>\n',
         encoding="utf-8",
     )
+
+
+def _put(folder: Path, place: Path) -> None:
+    """A folder in the place of another one."""
+    if place.exists():
+        shutil.rmtree(place)
+    folder.replace(place)
 
 
 def _redirect(place: str) -> str:

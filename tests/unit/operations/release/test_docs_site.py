@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from operations.__main__ import app
 from operations.errors import OperationError
 from operations.release.docs_site import publish
+from tests.support.full_disk import room_for
 
 ADDRESS = "https://owner.github.io/name/"
 
@@ -70,6 +71,18 @@ def test_the_same_version_again_replaces_its_pages(tmp_path: Path, pages: Path) 
     for folder in ("v1.0.0", "latest"):
         assert not (pages / folder / "only-one.svg").exists()
         assert (pages / folder / "index.html").read_text(encoding="utf-8") == "mended"
+
+
+def test_on_a_full_disk_the_site_stays_as_it_was_and_the_next_run_publishes(tmp_path: Path, pages: Path) -> None:
+    publish(_site(tmp_path, "one"), "v1.0.0", pages, ADDRESS)
+    before = _everything(pages)
+    site = _site(tmp_path, "two")
+    (site / "large.svg").write_bytes(bytes(100_000))
+    with room_for(50_000), pytest.raises(OperationError, match="can't be copied: "):
+        publish(site, "v1.1.0", pages, ADDRESS)
+    assert _everything(pages) == before
+    assert {each.name for each in pages.iterdir() if each.is_dir()} == {"v1.0.0", "latest"}
+    assert [each.version for each in publish(site, "v1.1.0", pages, ADDRESS)] == ["v1.1.0", "v1.0.0"]
 
 
 def test_the_sitemap_has_every_page_so_that_another_version_opens_at_the_same_one(tmp_path: Path, pages: Path) -> None:
