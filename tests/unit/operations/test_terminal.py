@@ -157,9 +157,13 @@ def test_a_missing_kubeconfig_is_told_before_anybody_is_asked_to_log_in(
     assert "Traceback" not in at.shown
 
 
-def test_who_chose_no_cluster_hears_that_the_simulator_is_meant(environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("command", ["down", "drift"])
+def test_who_chose_no_cluster_hears_that_the_simulator_is_meant(
+    command: str, environment: dict[str, str], tmp_path: Path
+) -> None:
     without = {name: value for name, value in environment.items() if name != "KUBECONFIG"}
-    with terminal(_command("down"), without, folder=ROOT) as at:
+    options = ["--out", str(tmp_path / "review")] if command == "drift" else []
+    with terminal(_command(command, *options), without, folder=ROOT) as at:
         assert at.status() == ExitStatus.COULD_NOT_RUN
     first, second, *_ = " ".join(at.lines).split(". ")
     assert first.startswith("No cluster is chosen (KUBECONFIG, or the settings' cluster.kubeconfig")
