@@ -87,7 +87,10 @@ def open_target(stack: str, *, start: bool = True, simulator_only: bool = False)
         environment = toolchain.environment(_programs(project))
         if chosen := own_kubeconfig():
             # Not every shell expands `make up KUBECONFIG=~/.kube/config`, and the Kubernetes provider does not either.
-            environment["KUBECONFIG"] = os.pathsep.join(os.path.expanduser(p) for p in chosen.split(os.pathsep))
+            # The program runs in the project's folder, where a relative path is another file, or none.
+            environment["KUBECONFIG"] = os.pathsep.join(
+                str(Path(os.path.expanduser(path)).absolute()) for path in chosen.split(os.pathsep) if path
+            )
         yield Target(stack, settings, project, environment, ())
         return
     say(

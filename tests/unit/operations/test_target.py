@@ -39,12 +39,13 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("programs_on_path")
 def test_a_chosen_kubeconfig_means_the_readers_own_cluster(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", "~/.kube/config:/etc/lab")
+    monkeypatch.setenv("KUBECONFIG", "~/.kube/config:/etc/lab:lab/config:")
     monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
+    monkeypatch.chdir("/etc")
     with open_target("jetson") as target:
         assert target.project == checkout
         assert target.simulated == ()
-        assert target.environment["KUBECONFIG"] == "/home/reader/.kube/config:/etc/lab"
+        assert target.environment["KUBECONFIG"] == "/home/reader/.kube/config:/etc/lab:/etc/lab/config"
         assert "PULUMI_BACKEND_URL" not in target.environment, "the reader's own backend is used"
         assert target.settings.kai.chart.source is None, "the official chart"
 
