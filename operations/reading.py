@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import simulator
 from cluster.access.client import Cluster
@@ -82,9 +83,14 @@ def open_place(stack: str | None, context: str | None = None) -> Iterator[Place]
         cluster.close()
 
 
+def project_folder(place: Place) -> Path:
+    """The folder of the project that is run there: a simulator's is always this checkout."""
+    return ROOT if place.simulated else own_project()
+
+
 def qualified_name(place: Place, stack: str) -> str:
-    """A stack as project/name, as its field managers have it: a simulator's project is always this checkout's."""
-    return f"{project_of(ROOT if place.simulated else own_project())}/{stack}"
+    """A stack as project/name, as its field managers have it."""
+    return f"{project_of(project_folder(place))}/{stack}"
 
 
 def hosts_without_cluster(stack: str | None, context: str | None) -> StackSettings | None:

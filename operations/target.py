@@ -57,6 +57,11 @@ class Target:
     runs_kai: bool = False
 
     @property
+    def folder(self) -> Path:
+        """Where the program runs, in which a stack's relative paths begin; a simulator's project runs the checkout."""
+        return ROOT if self.simulated else self.project
+
+    @property
     def qualified_name(self) -> str:
         """The stack as project/name, as its field managers have it."""
         return f"{yaml.safe_load((self.project / 'Pulumi.yaml').read_text(encoding='utf-8'))['name']}/{self.stack}"

@@ -108,8 +108,14 @@ class PreflightResult:
     checked: str = ""
 
 
-def run_preflight(
-    settings: StackSettings, state: DeployedState, *, preview: bool, stack: str = "", destroys: bool = False
+def run_preflight(  # noqa: PLR0913 - all by name
+    settings: StackSettings,
+    state: DeployedState,
+    *,
+    preview: bool,
+    stack: str = "",
+    destroys: bool = False,
+    folder: Path = Path(),
 ) -> PreflightResult:
     """Read the cluster and judge it; a stack of hosts alone has none, and asks nobody.
 
@@ -119,6 +125,7 @@ def run_preflight(
         preview: whether nothing will be changed; a stack never deployed can be previewed without a cluster.
         stack: the stack, as project/name. Without it, what a killed run of the stack made counts as somebody else's.
         destroys: whether the stack goes: then nothing matters but that this is its cluster.
+        folder: where the program runs, in which the stack's relative paths begin.
 
     Raises:
         PreflightError: if anything is missing; the text lists every finding. Or if a stack of hosts alone has a
@@ -129,7 +136,7 @@ def run_preflight(
         _refuse_what_is_left_behind(state)
         return PreflightResult(None, ())
     if not destroys:
-        _refuse(list(wrong_charts(settings)), "The stack's charts are")
+        _refuse(list(wrong_charts(settings, folder)), "The stack's charts are")
     try:
         with closing(Cluster.connect(settings.cluster, timeout_seconds=UP_TIMEOUT_SECONDS)) as cluster:
             facts = read_facts(cluster, settings, state)
@@ -182,13 +189,13 @@ def _refuse(findings: list[Finding], subject: str) -> None:
         raise PreflightError(f"{subject} not ready for this stack. Nothing was changed.\n{listed}")
 
 
-def wrong_charts(settings: StackSettings) -> Iterator[Finding]:
+def wrong_charts(settings: StackSettings, folder: Path) -> Iterator[Finding]:
     """Local charts that are not where the stack says, or are another one's; Helm itself looks for remote ones."""
     charts = (("gpu_operator", settings.gpu_operator.chart, GPU_OPERATOR), ("kai", settings.kai.chart, KAI_SCHEDULER))
     for key, chart, pin in charts:
         if not chart.is_local or chart.source is None or (key == "gpu_operator" and not settings.gpu_operator.install):
             continue
-        path = Path(chart.source)
+        path = folder / chart.source
         if not path.is_file() and not (path / "Chart.yaml").is_file():
             yield Finding(
                 f"{key}.chart.source is {path}, which is neither a chart folder (with Chart.yaml) nor an archive.",

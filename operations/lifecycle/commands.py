@@ -66,7 +66,7 @@ def preflight(stack: Stack = "jetson") -> None:
     with open_target(stack) as target:
         engine.check_context(target)
         state = engine.deployed_state(target)
-        result = run_preflight(target.settings, state, preview=False, stack=target.qualified_name)
+        result = run_preflight(target.settings, state, preview=False, stack=target.qualified_name, folder=target.folder)
         for warning in result.warnings:
             typer.echo(f"warning: {warning}")
         if target.settings.hosts_alone:

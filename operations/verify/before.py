@@ -33,7 +33,7 @@ _ROOM_CHECKS = frozenset({"KA0103"})
 _NOTHING_REMEMBERED = DeployedState()
 
 
-def verify(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts) -> Iterator[Step]:
+def verify(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts, folder: Path) -> Iterator[Step]:
     """Each step; one that the user may not read is skipped.
 
     Args:
@@ -41,6 +41,7 @@ def verify(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts) 
         settings: what it says.
         stack: the stack, as project/name.
         facts: what doctor has read.
+        folder: where the stack's program runs, in which its relative paths begin.
 
     Raises:
         ClusterUnreachableError: the API server does not answer.
@@ -49,7 +50,7 @@ def verify(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts) 
     yield _seen("nodes", lambda: _nodes(cluster, settings, facts))
     yield _seen("room", lambda: _room(cluster, settings, stack, facts))
     yield rights.verify(cluster, settings)
-    yield _charts(settings)
+    yield _charts(settings, folder)
 
 
 def _seen(name: str, look: Callable[[], Step]) -> Step:
@@ -167,7 +168,7 @@ def _room(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts) -
     return _step("room", findings, held, [*adopted, *unseen])
 
 
-def _charts(settings: StackSettings) -> Step:
+def _charts(settings: StackSettings, folder: Path) -> Step:
     charts = {"kai": settings.kai.chart}
     if settings.gpu_operator.install:
         charts["gpu_operator"] = settings.gpu_operator.chart
@@ -176,4 +177,4 @@ def _charts(settings: StackSettings) -> Step:
     if len(local) < len(charts):
         evidence.append("not seen: charts that are not local. Helm fetches them in the preview of `up`")
     held = f"they are where the stack says: {', '.join(local)}." if local else "none is local."
-    return _step("charts", wrong_charts(settings), held, evidence)
+    return _step("charts", wrong_charts(settings, folder), held, evidence)

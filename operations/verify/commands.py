@@ -23,7 +23,7 @@ from operations.doctor.diagnosis import Choice
 from operations.errors import OperationError
 from operations.new_files import check_new
 from operations.options import Context, Stack
-from operations.reading import Place, open_place, qualified_name
+from operations.reading import Place, open_place, project_folder, qualified_name
 from operations.scratch import Scratch
 from operations.target import folder
 from operations.verify import before, components, reservation_pods, sharing
@@ -102,7 +102,9 @@ def verify(  # noqa: PLR0913 - every option of the command
     with open_place(stack, context) as place:
         if pre:
             say("what preflight and doctor check")
-            steps = before.verify(place.cluster, place.stack, qualified_name(place, stack), facts_of(place, stack))
+            steps = before.verify(
+                place.cluster, place.stack, qualified_name(place, stack), facts_of(place, stack), project_folder(place)
+            )
             _end(Report(steps=tuple(steps)), as_json=as_json)
         seen_nodes, unseen = _seen(place.cluster)
         nodes = _nodes(seen_nodes, place.stack, node or ()) if not unseen else []

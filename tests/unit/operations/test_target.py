@@ -43,7 +43,7 @@ def test_a_chosen_kubeconfig_means_the_readers_own_cluster(checkout: Path, monke
     monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
     monkeypatch.chdir("/etc")
     with open_target("jetson") as target:
-        assert target.project == checkout
+        assert target.project == target.folder == checkout
         assert target.simulated == ()
         assert target.environment["KUBECONFIG"] == "/home/reader/.kube/config:/etc/lab:/etc/lab/config"
         assert "PULUMI_BACKEND_URL" not in target.environment, "the reader's own backend is used"

@@ -217,6 +217,15 @@ def test_a_chart_folder_and_an_archive_are_both_charts(config_path: str, tmp_pat
         run_preflight(without, _NEVER_DEPLOYED, preview=False)
 
 
+def test_a_relative_chart_is_looked_for_where_the_program_runs(config_path: str, tmp_path: Path) -> None:
+    settings = _settings(config_path, changed(jetson(), "kai.chart.source", "./charts/kai"))
+    (tmp_path / "charts" / "kai").mkdir(parents=True)
+    (tmp_path / "charts" / "kai" / "Chart.yaml").touch()
+    assert run_preflight(settings, _NEVER_DEPLOYED, preview=False, folder=tmp_path).cluster_uid == UID
+    with pytest.raises(PreflightError, match=r"kai\.chart\.source is .*charts/kai, which is neither a chart folder"):
+        run_preflight(settings, _NEVER_DEPLOYED, preview=False, folder=tmp_path / "elsewhere")
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["folder", "archive"])
 def test_another_chart_than_the_setting_means_is_refused_before_the_cluster_is_asked(
     config_path: str, api: ApiServer, tmp_path: Path, *, packed: bool

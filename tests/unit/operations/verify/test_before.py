@@ -39,9 +39,9 @@ def cluster(config_path: str) -> Iterator[Cluster]:
         yield connection
 
 
-def _steps(cluster: Cluster, stack: Json) -> dict[str, Step]:
+def _steps(cluster: Cluster, stack: Json, folder: Path = Path()) -> dict[str, Step]:
     settings = parse(stack)
-    steps = before.verify(cluster, settings, _STACK, read_facts(cluster, settings, _STACK))
+    steps = before.verify(cluster, settings, _STACK, read_facts(cluster, settings, _STACK), folder)
     return {step.name: step for step in steps}
 
 
@@ -172,6 +172,14 @@ def test_a_local_chart_that_is_not_there_fails(cluster: Cluster, tmp_path: Path)
     step = _steps(cluster, changed(jetson(), "kai.chart.source", str(tmp_path / "gone")))["charts"]
     assert step.outcome is Outcome.FAILED
     assert "kai.chart.source is " in step.evidence[0]
+
+
+def test_a_relative_chart_is_looked_for_where_the_program_runs(cluster: Cluster, tmp_path: Path) -> None:
+    stack = changed(jetson(), "kai.chart.source", "./kai")
+    (tmp_path / "kai").mkdir()
+    (tmp_path / "kai" / "Chart.yaml").touch()
+    assert _steps(cluster, stack, tmp_path)["charts"].outcome is Outcome.HELD
+    assert _steps(cluster, stack, tmp_path / "elsewhere")["charts"].outcome is Outcome.FAILED
 
 
 Asked = list[tuple[str, str]]
