@@ -84,7 +84,8 @@ def update(
     out.mkdir(parents=True, exist_ok=True)
     file = out / f"{site}.json"
     file.write_text(_Result(site=site, outcome=Outcome.FAILED).model_dump_json(), encoding="utf-8")
-    with open_target(site) as target:
+    # In a job whose KUBECONFIG is missing, the gate would count a new simulator as the site.
+    with open_target(site, start=False) as target:
         engine.check_protection(target)
         engine.up(target, "--yes", "--skip-preview", "--non-interactive")
     file.write_text(_Result(site=site, outcome=Outcome.UPDATED).model_dump_json(), encoding="utf-8")

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ from operations.errors import OperationError
 from operations.fleet import commands, states
 from operations.fleet.report import HistoryEntry, site_of
 from operations.fleet.states import tags_of
-from testbed.stacks import ROOT, Json, jetson
+from testbed.stacks import ROOT, STACK_FILES, Json, jetson
 from tests.support.releases import git
 from tests.unit.operations.fleet.test_order import SITES, TEXT
 from toolchain import programs
@@ -140,7 +141,8 @@ def test_an_update_leaves_its_result_whatever_comes_of_it(
     opened: list[Any] = []
 
     @contextmanager
-    def open_target(site: str) -> Iterator[str]:
+    def open_target(site: str, *, start: bool) -> Iterator[str]:
+        assert not start
         yield site
 
     def up(target: str, *options: str) -> None:
@@ -157,6 +159,18 @@ def test_an_update_leaves_its_result_whatever_comes_of_it(
     assert opened == [("berlin", ("--yes", "--skip-preview", "--non-interactive"))]
     result = json.loads((tmp_path / "berlin.json").read_text(encoding="utf-8"))
     assert result == {"site": "berlin", "outcome": "failed" if fails else "updated"}
+
+
+def test_a_site_without_a_cluster_is_not_updated_on_a_simulator_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(STACK_FILES / "Pulumi.jetson.yaml", tmp_path / "Pulumi.berlin.yaml")
+    monkeypatch.setattr("operations.target.ROOT", tmp_path)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    done = _run("update", "berlin", "--out", tmp_path)
+    assert "Stack 'berlin' has no simulator. If it is on a cluster of yours, name that" in str(done.exception)
+    assert json.loads((tmp_path / "berlin.json").read_text(encoding="utf-8"))["outcome"] == "failed"
+    assert not (tmp_path / ".simulator").exists()
 
 
 @pytest.mark.parametrize("site", ["../berlin", "a b", ""])
