@@ -1,6 +1,7 @@
 """The connection to the API server: how a request is sent, and what becomes of its answer."""
 
 import os
+import shlex
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from lightkube.core.exceptions import ConfigError
 from pydantic import ValidationError
 
 from cluster.access.answers.server import Objection, Page, Status
-from cluster.access.kubeconfig import ChosenContext, choose_context, in_cluster
+from cluster.access.kubeconfig import ChosenContext, choose_context, in_cluster, in_shell
 from cluster.access.login import LoginProgram
 from cluster.access.proxies import proxy_of
 from cluster.errors import ClusterError, ClusterUnreachableError, LoginError, OneAnswerError
@@ -83,7 +84,7 @@ class Connection:
     @property
     def kubectl(self) -> str:
         """How a person asks the same cluster; of several files in KUBECONFIG, the one that has the context."""
-        return f"kubectl --kubeconfig {self.kubeconfig} --context {self.context}"
+        return f"kubectl --kubeconfig {in_shell(self.kubeconfig)} --context {shlex.quote(self.context)}"
 
     @classmethod
     def connect(cls, settings: ClusterSettings, *, timeout_seconds: float | None = None) -> Self:
@@ -142,7 +143,7 @@ class Connection:
             raise ClusterError(
                 f"The address or the certificates of context '{chosen.name}' can't be used: "
                 f"{_missing_files(chosen) or error}\n"
-                f"Check them with: kubectl --kubeconfig {chosen.file} config view"
+                f"Check them with: kubectl --kubeconfig {in_shell(chosen.file)} config view"
             ) from error
         return cls(chosen, http, timeout_seconds)
 

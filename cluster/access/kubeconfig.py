@@ -141,10 +141,15 @@ def _is_file(name: str) -> bool:
     return path.is_file()
 
 
+def in_shell(name: str) -> str:
+    """A kubeconfig in a command that can be pasted into a shell, which would leave a quoted `~` as it is."""
+    return shlex.quote(os.path.expanduser(name))
+
+
 def _forbidden(name: str) -> ClusterError:
     return ClusterError(
         f"The kubeconfig {name} can't be read: you lack the right to it.\n"
-        f'Name a copy that is yours: sudo install -m 600 -o "$USER" {shlex.quote(os.path.expanduser(name))} COPY'
+        f'Name a copy that is yours: sudo install -m 600 -o "$USER" {in_shell(name)} COPY'
     )
 
 
@@ -158,7 +163,8 @@ def _read(name: str) -> tuple[KubeConfig, Mapping[str, Any]]:
         raise _forbidden(name) from None
     except (ConfigError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OSError) as error:
         raise ClusterError(
-            f"The kubeconfig {name} can't be read: {error}\nCheck it with: kubectl --kubeconfig {name} config view"
+            f"The kubeconfig {name} can't be read: {error}\n"
+            f"Check it with: kubectl --kubeconfig {in_shell(name)} config view"
         ) from error
 
 
@@ -177,7 +183,8 @@ def _single(name: str, config: KubeConfig, context: str) -> SingleConfig:
             reference = f"the {kind} '{referred}', which is not there" if referred else f"no {kind}"
             raise ClusterError(
                 f"The context '{context}' of {name} names {reference}.\n"
-                f"Correct it with: kubectl --kubeconfig {name} config set-context {context} --{kind} NAME"
+                f"Correct it with: kubectl --kubeconfig {in_shell(name)} config set-context {shlex.quote(context)} "
+                f"--{kind} NAME"
             )
     file = Path(os.path.expanduser(name))
     user = copy.copy(config.users[entry.user or ""])

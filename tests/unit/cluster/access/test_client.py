@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shlex
 import socket
 import ssl
 import stat
@@ -264,6 +265,19 @@ def test_a_closed_port_is_found_out_at_once_and_says_what_to_check(tmp_path: Pat
     assert isinstance(error, ClusterUnreachableError)
     assert f"No answer from the cluster at {server} (context 'loopback' of {tmp_path / 'kubeconfig'})" in str(error)
     assert f"kubectl --kubeconfig {tmp_path / 'kubeconfig'} --context loopback get nodes" in str(error)
+
+
+def test_what_to_check_with_can_be_pasted_into_a_shell(api: ApiServer, tmp_path: Path) -> None:
+    folder = tmp_path / "my clusters"
+    folder.mkdir()
+    content = kubeconfig(api.url)
+    content["contexts"][0]["name"] = content["current-context"] = "the lab's"
+    api.fail("/version", 401)
+    error = _fails(_connect(content, folder))
+    command = str(error).rpartition(": ")[2]
+    assert shlex.split(command) == [
+        *("kubectl", "--kubeconfig", str(folder / "kubeconfig"), "--context", "the lab's", "auth", "whoami")
+    ]
 
 
 def test_a_server_that_never_answers_costs_the_clients_bound_and_no_more(
