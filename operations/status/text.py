@@ -175,18 +175,19 @@ def _pending(pod: PendingPod, status: Status, width: int) -> Iterator[Text]:
 
 def _queues(queues: Sequence[QueueStatus], width: int) -> Iterator[Text]:
     heading, columns = "QUEUES, in GPUs", f"  {'QUOTA':>6} {'LIMIT':>6} {'USED':>6} {'KAI SAYS':>8}  PODS  PENDING"
-    names = [f"{'  ' * queue.depth}{clean(queue.name)}" for queue in queues]
-    # The numbers are worth more than the end of a name.
+    # The numbers are worth more than the end of a name, and a name more than how deep it stands.
     room = max(len(heading), width - len(columns))
+    indents = ["  " * min(queue.depth, room // 4) for queue in queues]
+    names = [f"{indent}{clean(queue.name)}" for indent, queue in zip(indents, queues, strict=True)]
     wide = min(_WIDEST_NAME, room, max(cell_len(name) for name in [*names, heading]))
     names = [name if cell_len(name) <= room else f"{set_cell_size(name, room - 1)}…" for name in names]
     yield _line((f"{heading:<{wide}}{columns}", "bold"))
-    for name, queue in zip(names, queues, strict=True):
+    for indent, name, queue in zip(indents, names, queues, strict=True):
         numbers = f"{gpus(queue.quota.value):>6} {gpus(queue.limit.value):>6} {gpus(queue.used.value):>6}"
         pods, pending = known(queue.pods), known(queue.pending)
         yield _line(f"{name:<{wide}}  {numbers} {gpus(queue.reported.value):>8}  {pods:>4}  {pending:>7}")
         if queue.difference:
-            yield from _wrapped(f"{'  ' * queue.depth}    {queue.difference}", width, "dim")
+            yield from _wrapped(f"{indent}    {queue.difference}", width, "dim")
 
 
 def _since(fact: Fact[T], status: Status, before: str = " ") -> str:

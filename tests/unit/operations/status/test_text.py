@@ -185,6 +185,16 @@ def test_a_long_name_leaves_a_narrow_terminal_its_numbers() -> None:
     ]
 
 
+def test_every_queue_of_a_deep_tree_has_a_name_in_a_narrow_terminal() -> None:
+    names = [f"q-{depth}" for depth in range(20)]
+    queues = [queue(name, parent) for name, parent in zip(names, ["", *names], strict=False)]
+    status = status_of(nodes=[gpu_node("jetson-1")], queues=queues)
+    narrow = _printed(status, 80).splitlines()[-20:]
+    assert [line.split()[0] for line in narrow] == names
+    assert max(map(len, narrow)) <= 80
+    assert f"\n{' ' * 38}q-19 " in _printed(status, 200), "where there is room, it stands as deep as it is"
+
+
 def test_a_pod_whose_reason_nobody_says_is_not_passed_over() -> None:
     silent = pod("a", node=None, annotations={"gpu-memory": "1"}, phase="Pending")
     assert "Nothing says why yet." in _printed(status_of(pods=[silent]))
