@@ -27,8 +27,8 @@ ETCD_MEMBER_URL = "https://127.0.0.1:2380"
 """What etcd calls itself to other members. There are none, and a changed value would not fit the stored one."""
 
 
-_GIVEN = ("PATH", "GOGC")
-"""Go's own variable says how much memory the servers may take for less processor time."""
+_GIVEN = ("PATH", "GOGC", "GOMAXPROCS")
+"""Go's own variables say how much memory the servers may take for less processor time, and how many processors."""
 
 
 @dataclass(frozen=True)
