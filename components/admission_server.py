@@ -64,7 +64,7 @@ class AdmissionServer(pulumi.ComponentResource):
                     if other_key.startswith(admission.AUTHORITY)
                 ]
                 manifest = trusting(manifest, authorities)
-            registrar.register(key, manifest, stack_object.depends_on, opts)
+            registrar.register(key, manifest, stack_object.depends_on, opts, versioned=stack_object.versioned)
         names = [manifest["metadata"]["name"] for manifest in webhooks.values()]
         self.namespace = pulumi.Output.from_input(settings.admission.namespace)
         self.webhooks = pulumi.Output.from_input(names)

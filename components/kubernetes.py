@@ -111,7 +111,7 @@ class Registrar:
     def register_all(self, objects: Mapping[str, StackObject]) -> None:
         """Register objects in their order."""
         for name, stack_object in objects.items():
-            self.register(name, stack_object.content, stack_object.depends_on)
+            self.register(name, stack_object.content, stack_object.depends_on, versioned=stack_object.versioned)
 
     def register(
         self,
@@ -119,6 +119,8 @@ class Registrar:
         content: Manifest | HelmRelease,
         depends_on: Sequence[str] = (),
         opts: pulumi.ResourceOptions | None = None,
+        *,
+        versioned: bool = False,
     ) -> pulumi.CustomResource:
         """Register one object.
 
@@ -127,6 +129,9 @@ class Registrar:
             content: a Kubernetes object or a Helm release.
             depends_on: names of what must be there before.
             opts: options beside parent, provider and dependencies.
+            versioned: whether the object's own name says its content. Another content is another resource then, and no
+                replacement: of an `up` that fails midway, the engine would keep the one before as something to delete,
+                and delete it once the settings are put back.
         """
         before = [dependency for needed in depends_on for dependency in self.dependencies(needed)]
         own = pulumi.ResourceOptions(parent=self._component, provider=self._provider, depends_on=before)
@@ -134,6 +139,11 @@ class Registrar:
         logical = logical_name(self._name, name)
         if isinstance(content, HelmRelease):
             self.made[name] = register_release(logical, content, complete)
+        elif versioned:
+            own_name = logical_name(self._name, content["metadata"]["name"])
+            # What it was called before its name said the content.
+            former = pulumi.ResourceOptions(aliases=[pulumi.Alias(name=logical)])
+            self.made[name] = register(own_name, content, pulumi.ResourceOptions.merge(complete, former))
         else:
             self.made[name] = register(logical, content, complete)
         return self.made[name]
@@ -226,7 +236,11 @@ def _register(kind: str, name: str, manifest: Manifest, opts: pulumi.ResourceOpt
     aliases = [
         pulumi.Alias(type_=f"kubernetes:{version}:{kind}") for version in _other_versions(kind) if version != group
     ]
-    complete = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=aliases))
+    # Only another namespace replaces an object. The old one goes first: a backend may have the one GPU that the new one
+    # waits for. And where an `up` fails midway, nothing is left to be deleted by a name that is in use again once the
+    # settings are put back. Symptom without it: that `up` succeeds, and the namespace is gone.
+    ours_opts = pulumi.ResourceOptions(aliases=aliases, delete_before_replace=True)
+    complete = pulumi.ResourceOptions.merge(opts, ours_opts)
     return pulumi.CustomResource(f"kubernetes:{group}:{kind}", name, manifest | {"metadata": metadata}, complete)
 
 

@@ -32,6 +32,7 @@ USER: Final = 65532
 _LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "kai-anywhere"}
 _SELECTOR = {"app.kubernetes.io/name": NAME}
 _DRAIN_SECONDS = 10
+_SETTINGS_OBJECT = "settings"
 
 
 AUTHORITY: Final = "authority-"
@@ -53,7 +54,7 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
         "service-account": _object(settings, "v1", "ServiceAccount") | {"automountServiceAccountToken": False},
         **_roles(settings),
         **_certificate(settings),
-        "settings": _settings(settings),
+        _SETTINGS_OBJECT: _settings(settings),
         "service": _service(settings),
         "network-policy": _network_policy(settings),
     }
@@ -61,7 +62,9 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
     budget = {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": _SELECTOR}}}
     return {
         **{
-            name: StackObject(manifest, () if name == "namespace" else ("namespace",))
+            name: StackObject(
+                manifest, () if name == "namespace" else ("namespace",), versioned=name == _SETTINGS_OBJECT
+            )
             for name, manifest in before.items()
         },
         "deployment": StackObject(_deployment(settings), tuple(before)),

@@ -36,7 +36,7 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
         return {}
     stack_objects = {"namespace": StackObject(operator_namespace(settings))}
     if profiles := time_slicing_config(settings):
-        stack_objects["profiles"] = StackObject(profiles, ("namespace",))
+        stack_objects["profiles"] = StackObject(profiles, ("namespace",), versioned=True)
     if endpoints := service_discovery(settings):
         stack_objects["endpoints"] = StackObject(endpoints, ("namespace",))
     stack_objects["release"] = StackObject(

@@ -54,10 +54,13 @@ class StackObject:
     Attributes:
         content: a Kubernetes object or a Helm release.
         depends_on: names of objects of the same module, or of what its component waits for.
+        versioned: whether its own name says its content, so that another name is another object: the one before stays
+            until nothing needs it any more.
     """
 
     content: Manifest | HelmRelease
     depends_on: tuple[str, ...] = ()
+    versioned: bool = False
 
     @property
     def manifest(self) -> Manifest:

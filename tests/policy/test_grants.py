@@ -8,6 +8,7 @@ import pytest
 
 from config.reservation import Privilege
 from manifests import reservation
+from manifests.admission import SETTINGS
 from policy.stack_platform import StackFacts, stack_facts
 from testbed.stacks import STACKS, jetson, mixed, parse, rungs, rungs_webhook, unprivileged, webhook
 from testbed.stacks import changed as changed_stack
@@ -59,7 +60,7 @@ def test_the_overrides_pass_on_tegra_alone() -> None:
 
 def _server_settings(stack: Json, path: str = "version", value: object = 1) -> Json:
     """The admission server's ConfigMap, perhaps with something else in its document."""
-    [made] = [item for item in preview(stack).registrations if item.key == "ConfigMap:admission-settings"]
+    [made] = [item for item in preview(stack).registrations if item.key == f"ConfigMap:admission-{SETTINGS}"]
     document = changed(json.loads(made.inputs["data"]["settings.json"]), path, value)
     return {**made.inputs, "data": {"settings.json": json.dumps(document)}}
 

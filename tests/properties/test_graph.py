@@ -8,6 +8,7 @@ import pulumi
 import pytest
 from hypothesis import given
 
+from manifests.admission import SETTINGS
 from policy.stack_platform import stack_facts
 from testbed.stacks import Json, jetson, parse, webhook, x86
 from tests.policy.objects import findings
@@ -122,4 +123,4 @@ def test_the_judge_of_power_finds_what_jetsons_are_given_in_expressions_and_in_t
     assert _powerful(x86()) == set()
     namespace = "Namespace:reservation-namespace"
     assert _powerful(jetson()) == {namespace, "MutatingAdmissionPolicy:reservation-policy"}
-    assert _powerful(webhook()) == {namespace, "ConfigMap:admission-settings"}
+    assert _powerful(webhook()) == {namespace, f"ConfigMap:admission-{SETTINGS}"}

@@ -2,7 +2,18 @@
 
 import pytest
 
-from testbed.stacks import changed, gvirtus, gvirtus_webhook, jetson, mixed, operator_elsewhere, time_slicing, x86
+from manifests.gpu_operator import time_slicing_config
+from testbed.stacks import (
+    changed,
+    gvirtus,
+    gvirtus_webhook,
+    jetson,
+    mixed,
+    operator_elsewhere,
+    parse,
+    time_slicing,
+    x86,
+)
 from tests.support.recording_monitor import Graph
 from tests.unit.components.programs import preview, up
 
@@ -30,7 +41,9 @@ def test_no_namespace_waits_for_labels_or_releases_so_that_a_destroy_deletes_all
 
 
 def test_the_operators_release_waits_for_its_namespace_profiles_and_the_labels() -> None:
-    before = {"Namespace:gpu-operator-namespace", "ConfigMap:gpu-operator-profiles"}
+    profiles = time_slicing_config(parse(time_slicing()))
+    assert profiles is not None
+    before = {"Namespace:gpu-operator-namespace", f"ConfigMap:gpu-operator-{profiles['metadata']['name']}"}
     labels = {"NodePatch:node-labels-gpu-7", "NodePatch:node-labels-gpu-8", "NodePatch:node-labels-gpu-9"}
     assert _dependencies(preview(time_slicing()), "Release:gpu-operator") == before | labels
     assert _dependencies(preview(x86()), "Release:gpu-operator") == {"Namespace:gpu-operator-namespace"}

@@ -13,6 +13,7 @@ from manifests import every_object
 from testbed.stacks import (
     STACKS,
     WEBHOOK_STACKS,
+    Json,
     cert_manager,
     changed,
     gvirtus,
@@ -111,8 +112,16 @@ def test_overrides_never_take_the_mutation_away_and_nothing_else() -> None:
 
 
 def test_profiles_are_registered_where_there_are_any() -> None:
-    assert "ConfigMap:gpu-operator-profiles" in preview(time_slicing()).by_key
-    assert "ConfigMap:gpu-operator-profiles" not in preview(x86()).by_key
+    def profiles(stack: Json) -> list[str]:
+        return [
+            key for key in preview(stack).by_key if key.startswith("ConfigMap:gpu-operator-device-plugin-profiles-")
+        ]
+
+    four = time_slicing()
+    [of_four] = profiles(four)
+    [of_eight] = profiles(changed(four, "node_profiles.sliced.replicas", 8))
+    assert of_four != of_eight, "another content is another resource: a replacement is deleted once it is put back"
+    assert profiles(x86()) == []
 
 
 def test_service_discovery_is_absent_where_it_is_off() -> None:
