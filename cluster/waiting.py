@@ -12,6 +12,7 @@ from cluster.pending import said_of
 from config.gvirtus import GvirtusSettings
 from manifests.gvirtus.backends import BACKEND_LABEL
 from manifests.node_labels import GPU_PRESENT
+from manifests.pod_guard import POD_GUARD
 from manifests.wording import first_of
 
 POLL_SECONDS = 1.0
@@ -275,6 +276,28 @@ def backend_ready(gvirtus: GvirtusSettings, name: str) -> Condition:
         causes=(
             "Likely causes: its image can't be pulled, no node with a free GPU takes it, or its program ends.\n"
             f"Look at: kubectl --namespace {gvirtus.namespace} get pods,deployments,events"
+        ),
+    )
+
+
+def guard_admits(manifest: Mapping[str, Any]) -> Condition:
+    """The guard of all pods as it is in force, asked by a server-side dry run of an object of the stack's own.
+
+    API servers learn of a change of the guard in their own time, a second or so.
+    """
+
+    def missing(cluster: Cluster) -> str | None:
+        objection = cluster.objection(manifest, manager=_DRY_RUN_MANAGER)
+        if objection is None or f"ValidatingAdmissionPolicy '{POD_GUARD}'" not in objection.message:
+            return None
+        return f"last heard: {objection.message}"
+
+    return Condition(
+        what=f"the pod guard to admit {manifest['kind']} '{manifest['metadata']['name']}'",
+        missing=missing,
+        causes=(
+            "Likely causes: somebody changed the guard, which pulumi up --refresh puts back.\n"
+            f"Look at: kubectl get validatingadmissionpolicies {POD_GUARD}"
         ),
     )
 

@@ -55,7 +55,11 @@ class Gvirtus(pulumi.ComponentResource):
             self,
             name,
             args.provider,
-            {manifests.GPUS: lambda: args.depends_on, manifests.SERVER: lambda: args.server},
+            {
+                manifests.GPUS: lambda: args.depends_on,
+                manifests.SERVER: lambda: args.server,
+                manifests.ADMITTED: lambda: [self._admitted(registrar, args.settings, remote)],
+            },
         )
         addresses: dict[str, pulumi.Output[str]] = {}
         for key, stack_object in manifests.objects(args.settings).items():
@@ -75,6 +79,18 @@ class Gvirtus(pulumi.ComponentResource):
             # Without the operator's NFD, frontends are the nodes that the stack names.
             labels = {node: {FRONTEND_ALLOWED: "true"} for node in sorted(remote.frontends.nodes)}
             args.labeller.register(f"{name}-frontend", labels, pulumi.ResourceOptions(parent=self))
+
+    @staticmethod
+    def _admitted(
+        registrar: Registrar, settings: StackSettings, remote: GvirtusSettings
+    ) -> pulumi.Output[pulumi.Resource]:
+        device_plugin = manifests.objects(settings)["device-plugin"].manifest
+        return gate(
+            registrar.made["frontends-namespace"],
+            [waiting.guard_admits(device_plugin)],
+            settings.cluster,
+            timeout_seconds=remote.timeout_seconds,
+        )
 
 
 def _address(service: pulumi.CustomResource) -> pulumi.Output[str]:

@@ -49,7 +49,7 @@ class KaiAnywhereArgs:
 class KaiAnywhere(pulumi.ComponentResource):
     """Hosts, and where the stack is not of hosts alone, what follows them in the cluster.
 
-    Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> remote GPUs -> pod guard -> a look.
+    Hosts -> labels -> GPU Operator -> overrides -> admission server -> KAI -> pod guard, remote GPUs -> a look.
 
     Metrics come beside them, where the settings ask for them.
 
@@ -143,6 +143,9 @@ class KaiAnywhere(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=hosts_ready),
         )
         installed: list[pulumi.Resource] = [*admitted, operator, kai]
+        # After the releases: one that is refused midway would be left half-done. Their pods fit under the guard all the
+        # same. Before the frontends' device plugin, which a guard of the whole cluster refuses until it is exempt.
+        guard = PodGuard("pod-guard", PodGuardArgs(settings, provider, depends_on=[*installed]), child_opts)
         if settings.gvirtus is not None:
             remote = Gvirtus(
                 "gvirtus",
@@ -154,8 +157,6 @@ class KaiAnywhere(pulumi.ComponentResource):
         if settings.monitoring.enabled:
             # Beside all others: what is not there yet, it reads once it is.
             installed.append(Monitoring("monitoring", MonitoringArgs(settings, provider), child_opts))
-        # Last: a release that is refused midway would be left half-done. Its pods fit under the guard all the same.
-        guard = PodGuard("pod-guard", PodGuardArgs(settings, provider, depends_on=installed), child_opts)
         if settings.validation is Validation.AFTER_UP:
             Verification(
                 "verification",

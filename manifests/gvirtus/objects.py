@@ -10,9 +10,9 @@ from manifests.admission_objects import deny_binding, mutating_binding
 from manifests.gvirtus import backends, frontends, policy
 from manifests.objects import StackObject
 
-GPUS, SERVER = "gpus", "server"
-"""What the component waits for: GPUs, the runtime class and NFD's kinds; the admission server, where it is the carrier.
-"""
+GPUS, SERVER, ADMITTED = "gpus", "server", "admitted"
+"""What the component waits for: GPUs, the runtime class and NFD's kinds; the admission server, where it is the carrier;
+that a guard of the whole cluster lets the device plugin in, of which it learns in the same run."""
 SERVICE, BACKEND = "service-", "backend-"
 """What the names of backends' Services and Deployments begin with."""
 ADDRESSES = frozenset({"endpoints", "webhook-backends"})
@@ -95,6 +95,6 @@ def _frontends(settings: StackSettings, gvirtus: GvirtusSettings) -> dict[str, S
         "guard-binding": StackObject(deny_binding(frontends.GUARD), ("guard",)),
         "frontends-namespace": StackObject(frontends.frontends_namespace()),
         "device-plugin": StackObject(
-            frontends.device_plugin(settings, gvirtus.frontends), ("frontends-namespace", "guard-binding")
+            frontends.device_plugin(settings, gvirtus.frontends), ("frontends-namespace", "guard-binding", ADMITTED)
         ),
     }

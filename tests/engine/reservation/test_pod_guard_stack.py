@@ -10,7 +10,7 @@ import yaml
 import simulator
 from testbed.engine import Stack
 from testbed.inventory import connect
-from testbed.stacks import ROOT, Json, changed, jetson
+from testbed.stacks import ROOT, Json, changed, gvirtus, jetson
 from testbed.waiting import eventually
 
 RESERVATION = "kai-resource-reservation"
@@ -83,6 +83,18 @@ def test_reservation_pods_of_kais_binder_come_up_on_every_platform(api: httpx2.C
     x86 = create(api, reservation_pod("x86-1"), BINDER)
     assert x86.is_success, x86.text
     assert "privileged" not in x86.json()["spec"]["containers"][0]["securityContext"]
+
+
+def test_frontends_of_remote_gpus_can_be_added_under_the_guard(api: httpx2.Client, stack: Stack) -> None:
+    without = stack.settings
+    stack.settings = changed(without, "gvirtus", gvirtus()["gvirtus"])
+    assert {"gvirtus-device-plugin", "pod-guard-policy"} <= stack.up().changed
+    assert set(stack.up().changes) == {"same"}
+    assert create(api, privileged("gvirtus-frontends")).is_success
+    stack.settings = without
+    assert {"gvirtus-device-plugin", "pod-guard-policy"} <= stack.up().changed
+    assert set(stack.up().changes) == {"same"}
+    eventually(lambda: not create(api, privileged("gvirtus-system")).is_success)
 
 
 def test_the_guard_changes_in_place_with_its_setting(api: httpx2.Client, stack: Stack) -> None:

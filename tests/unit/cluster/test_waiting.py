@@ -16,6 +16,7 @@ from cluster.waiting import (
     backend_ready,
     deployment_available,
     gpus_advertised,
+    guard_admits,
     operands_rolled_out,
     release_rolled_out,
     runtime_class,
@@ -520,6 +521,16 @@ def test_an_answer_in_plain_text_is_told_by_its_status(api: ApiServer, cluster: 
     api.applies[QUEUE] = Answer(502, b"bad gateway")
     missing = _missing(webhook_answers(_QUEUE, causes="Because."), cluster)
     assert missing == "last heard: the API server answered with status 502"
+
+
+@pytest.mark.parametrize("guard", ["kai-anywhere-pod-guard", "somebodys"])
+def test_only_the_pod_guards_own_refusal_is_waited_for(api: ApiServer, cluster: Cluster, guard: str) -> None:
+    refusal = f"ValidatingAdmissionPolicy '{guard}' with binding '{guard}' denied request: it mounts a folder"
+    condition = guard_admits(_QUEUE)
+    assert _missing(condition, cluster) is None
+    api.object_to(QUEUE, 403, refusal)
+    assert _missing(condition, cluster) == (f"last heard: {refusal}" if guard == "kai-anywhere-pod-guard" else None)
+    assert all((asked.method, asked.query["dryRun"]) == ("PATCH", ["All"]) for asked in api.asked), "nothing is stored"
 
 
 def test_of_many_nodes_without_a_gpu_the_first_are_named_and_the_others_counted(

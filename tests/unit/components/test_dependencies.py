@@ -160,6 +160,13 @@ def test_the_pod_guard_comes_after_the_stacks_own_releases_and_nothing_waits_for
     assert not [key for key in graph.by_key if key not in guard and guard & _dependencies(graph, key)]
 
 
+def test_the_pod_guard_does_not_wait_for_the_frontends_that_it_has_to_let_in() -> None:
+    graph = preview(gvirtus())
+    waited = _dependencies(graph, "ValidatingAdmissionPolicy:pod-guard-policy")
+    assert {"Release:gpu-operator", "Release:kai-scheduler"} <= waited
+    assert not waited & {"Gvirtus:gvirtus", *graph.below("Gvirtus:gvirtus")}
+
+
 def test_the_pod_guard_needs_no_operator_of_ours() -> None:
     waited = _dependencies(preview(operator_elsewhere()), "ValidatingAdmissionPolicy:pod-guard-policy")
     assert "Release:kai-scheduler" in waited
