@@ -19,7 +19,7 @@ HELM_OF_PROVIDER = "pulumi-kubernetes"
 """The field manager of the Secrets in which that Helm notes its revisions."""
 GROUPS = ("kai.scheduler", "nfd.k8s-sigs.io", "nvidia.com", "scheduling.run.ai")
 """API groups whose CustomResourceDefinitions the charts of KAI and of the GPU Operator bring."""
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _HALF_DONE = "owner=helm,status in (pending-install,pending-upgrade,pending-rollback)"
 _OF_HELM = "app.kubernetes.io/managed-by=Helm"
 
@@ -78,7 +78,7 @@ class Definition(Answer):
     @property
     def path(self) -> str:
         """Where the API server has it."""
-        return f"{_DEFINITIONS}/{self.name}"
+        return f"{DEFINITIONS}/{self.name}"
 
     @property
     def by_pulumi(self) -> bool:
@@ -152,7 +152,7 @@ def own_labels(nodes: Iterable[Node], stack: str) -> Iterator[OwnLabels]:
 
 def definitions(cluster: Cluster) -> list[Definition]:
     """The CustomResourceDefinitions of the charts' API groups, whoever made them."""
-    return [definition for definition in cluster.objects(_DEFINITIONS, Definition) if definition.group in GROUPS]
+    return [definition for definition in cluster.objects(DEFINITIONS, Definition) if definition.group in GROUPS]
 
 
 def objects_of(cluster: Cluster, definition: Definition) -> int:

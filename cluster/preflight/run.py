@@ -16,6 +16,7 @@ from cluster.access.lists import at_once
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.api_server import can_have, judge_server
+from cluster.preflight.definitions import judge_unserved, read_unserved
 from cluster.preflight.findings import Finding, helm_puts_back
 from cluster.preflight.first_contact import Contact, kai_is_ours, meet, planned_objects, read_unknown
 from cluster.preflight.installations import Installations, judge_installations, read_installations
@@ -140,6 +141,7 @@ def run_preflight(  # noqa: PLR0913 - all by name
     try:
         with closing(Cluster.connect(settings.cluster, timeout_seconds=UP_TIMEOUT_SECONDS)) as cluster:
             facts = read_facts(cluster, settings, state)
+            unserved = read_unserved(cluster) if not preview and _installs(settings, state) else ()
     except ClusterUnreachableError as error:
         if preview and not state.deployed:
             return PreflightResult(None, (f"Preview without a cluster: {error}",))
@@ -150,6 +152,7 @@ def run_preflight(  # noqa: PLR0913 - all by name
         return PreflightResult(facts.uid, (), cluster.chosen, contact.adopted)
     findings = list(judge(settings, facts, state, contact, stack))
     if state.cluster_uid in {None, facts.uid}:
+        findings += judge_unserved(unserved)
         findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)
         findings += judge_shard(settings, facts, preview=preview)
         findings += judge_lost_labels(settings, facts.nodes, state, stack, preview=preview)
@@ -282,6 +285,11 @@ def _releases(settings: StackSettings) -> list[tuple[str, str]]:
     if settings.gpu_operator.install:
         releases.append((settings.gpu_operator.namespace, gpu_operator.RELEASE))
     return releases
+
+
+def _installs(settings: StackSettings, state: DeployedState) -> bool:
+    """Whether a release of the stack is yet to be installed."""
+    return not state.releases.issuperset(_releases(settings))
 
 
 def _remote_namespaces(settings: StackSettings) -> list[str]:

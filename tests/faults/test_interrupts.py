@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+import yaml
 
 import simulator
 from testbed.engine import Run, Stack
@@ -21,6 +22,11 @@ from tests.support.rollback import rollback_of
 pytestmark = pytest.mark.engine
 
 _SECRETS = "/api/v1/namespaces/gpu-operator/secrets"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_HALF_MADE = "nodefeaturerules.nfd.k8s-sigs.io"
+_POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+_MERGE = {"Content-Type": "application/merge-patch+json"}
+_UNSERVED = "the API server does not serve every CustomResourceDefinition that it has: "
 _GRACE_S = 10.0
 """How long a server is away: longer than one request, shorter than a client's patience."""
 
@@ -93,9 +99,8 @@ class TestOneInstallation:
             eventually(lambda: _half_done(api, "gpu-operator"), within_s=180)
         # As Helm does when it is interrupted, which a second Ctrl-C may or may not let it do.
         ended = {"metadata": {"labels": {"status": "failed"}}}
-        headers = {"Content-Type": "application/merge-patch+json"}
         secret = f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1"
-        api.patch(secret, json=ended, headers=headers).raise_for_status()
+        api.patch(secret, json=ended, headers=_MERGE).raise_for_status()
         stack.run("cancel", "--yes")
         # Healing would forget whose it is, and heal nothing.
         refused = rollback_of(stack, monkeypatch)("--only-heal", expect=3).output
@@ -156,7 +161,71 @@ def test_a_server_that_dies_mid_run_and_returns_leaves_nothing_noted_that_is_not
     tmp_path: Path, engine_environment: dict[str, str], server: str
 ) -> None:
     with start(tmp_path / "simulator") as own:
-        _dies_and_returns(Stack(tmp_path / "stack", stack_settings(jetson(), own), engine_environment), own, server)
+        stack = Stack(tmp_path / "stack", stack_settings(jetson(), own), engine_environment)
+        if server == "kube-apiserver":
+            _is_refused_while_a_definition_is_half_made(stack, own)
+        _dies_and_returns(stack, own, server)
+
+
+def _is_refused_while_a_definition_is_half_made(stack: Stack, cluster: simulator.ControlPlane) -> None:
+    with connect(cluster) as api:
+        _have_definitions(api)
+    kill(cluster, "kube-apiserver")
+    simulator.up(cluster.folder)
+    with connect(cluster) as api:
+        api.delete(f"{_POLICIES}ybindings/half-made").raise_for_status()
+        refused = stack.up(expect=None)
+        assert refused.code != 0
+        assert f"{_UNSERVED}{_HALF_MADE}. " in refused.output
+        assert "Nothing was changed." in refused.output
+        assert [each["type"] for each in stack.resources() if not each["type"].startswith("pulumi:")] == []
+        _complete_definitions(api)
+
+
+def _have_definitions(api: httpx2.Client) -> None:
+    """Make one definition, and another that stays where an API server is that dies between its two steps."""
+    definitions = {
+        each.stem.partition("_")[2]: yaml.safe_load(each.read_text(encoding="utf-8"))
+        for each in (simulator.chart_path("gpu-operator") / "crds").iterdir()
+    }
+    api.post(_DEFINITIONS, json=definitions["clusterpolicies"]).raise_for_status()
+    established = "object.status.conditions.exists(c, c.type == 'Established' && c.status == 'True')"
+    update = {"apiGroups": ["apiextensions.k8s.io"], "apiVersions": ["*"], "operations": ["UPDATE"]}
+    policy = {
+        "metadata": {"name": "half-made"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [update | {"resources": ["customresourcedefinitions/status"]}]},
+            "validations": [{"expression": f"!has(object.status.conditions) || !{established}"}],
+        },
+    }
+    binding = {"metadata": {"name": "half-made"}, "spec": {"policyName": "half-made", "validationActions": ["Deny"]}}
+    api.post(f"{_POLICIES}ies", json=policy).raise_for_status()
+    api.post(f"{_POLICIES}ybindings", json=binding).raise_for_status()
+
+    def in_force() -> bool:
+        path = f"{_DEFINITIONS}/clusterpolicies.nvidia.com/status"
+        status = api.get(path).json()["status"]
+        asked = api.patch(path, json={"status": status}, headers=_MERGE, params={"dryRun": "All"})
+        return asked.status_code == httpx2.codes.UNPROCESSABLE_CONTENT
+
+    eventually(in_force)
+    api.post(_DEFINITIONS, json=definitions["nodefeaturerules"]).raise_for_status()
+    eventually(lambda: _conditions(api).get("Established") == "False")
+
+
+def _conditions(api: httpx2.Client) -> dict[str, str]:
+    status = api.get(f"{_DEFINITIONS}/{_HALF_MADE}").json().get("status", {})
+    return {each["type"]: each["status"] for each in status.get("conditions") or []}
+
+
+def _complete_definitions(api: httpx2.Client) -> None:
+    """Have the API server look at every definition, as it does by itself every 5 minutes."""
+    for definition in api.get(_DEFINITIONS).json()["items"]:
+        path = f"{_DEFINITIONS}/{definition['metadata']['name']}"
+        looked = {"metadata": {"annotations": {"kai-anywhere.io/test": "looked"}}}
+        api.patch(path, json=looked, headers=_MERGE).raise_for_status()
+    eventually(lambda: _conditions(api).get("Established") == "True")
+    eventually(lambda: api.get("/apis/nfd.k8s-sigs.io/v1alpha1").status_code == httpx2.codes.OK)
 
 
 def _dies_and_returns(stack: Stack, cluster: simulator.ControlPlane, server: str) -> None:
@@ -177,5 +246,10 @@ def _dies_and_returns(stack: Stack, cluster: simulator.ControlPlane, server: str
     noted = {resource["urn"] for resource in stack.resources()}
     assert "delete" not in stack.refresh().changes
     assert {resource["urn"] for resource in stack.resources()} == noted
-    stack.up()
+    if (again := stack.up(expect=None)).code != 0:
+        # It died within those milliseconds.
+        assert _UNSERVED in again.output, again.output
+        with connect(cluster) as api:
+            _complete_definitions(api)
+        stack.up()
     assert set(stack.up().changes) == {"same"}

@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from testbed.stacks import Json, changed, jetson, monitoring, monitoring_full, o
 from tests.support.api_server import POLICIES, UID, ApiServer, node
 
 _NEVER_DEPLOYED = DeployedState()
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 _STACK: tuple[str, dict[str, object]] = ("pulumi:pulumi:Stack", {})
@@ -272,6 +274,45 @@ def test_kinds_of_the_prometheus_operator_are_asked_for_where_the_stack_makes_th
     for stack in (jetson(), monitoring()):
         assert read_facts(cluster, _settings(config_path, stack), _NEVER_DEPLOYED).missing_kinds == ()
     assert not [request for request in api.asked if request.path.startswith(group)]
+
+
+_KAI_THERE = frozenset({("kai-scheduler", "kai-scheduler")})
+_OPERATOR_THERE = frozenset({("gpu-operator", "gpu-operator")})
+
+
+def _have_definitions(api: ApiServer, *, served: Sequence[str]) -> None:
+    names = ["nodefeaturerules.nfd.k8s-sigs.io", "queues.scheduling.run.ai", "widgets.example.com"]
+    api.serve(_DEFINITIONS, {"items": [{"metadata": {"name": name}} for name in names]})
+    api.serve("/api", {"items": []})
+    groups = [
+        {
+            "metadata": {"name": name.partition(".")[2]},
+            "versions": [{"version": "v2", "resources": [{"resource": name.partition(".")[0]}]}],
+        }
+        for name in served
+    ]
+    api.serve("/apis", {"items": groups})
+
+
+def test_definitions_of_the_charts_that_are_not_served_are_named_before_helm_takes_them_for_served(
+    config_path: str, api: ApiServer
+) -> None:
+    settings = _settings(config_path)
+    _have_definitions(api, served=["queues.scheduling.run.ai"])
+    one_installed = DeployedState(deployed=True, cluster_uid=UID, releases=_KAI_THERE)
+    for state in (_NEVER_DEPLOYED, one_installed):
+        with pytest.raises(PreflightError) as caught:
+            run_preflight(settings, state, preview=False)
+        text = str(caught.value)
+        assert "does not serve every CustomResourceDefinition that it has: nodefeaturerules.nfd.k8s-sigs.io. " in text
+        assert "Run again: the API server completes them within 5 minutes." in text
+        assert "widgets" not in text, "it is none of the charts'"
+    api.asked.clear()
+    assert not run_preflight(settings, _NEVER_DEPLOYED, preview=True).warnings, "a preview makes nothing"
+    run_preflight(settings, DeployedState(releases=_KAI_THERE | _OPERATOR_THERE), preview=False)
+    assert not [request for request in api.asked if request.path == _DEFINITIONS], "nothing is installed"
+    _have_definitions(api, served=["queues.scheduling.run.ai", "nodefeaturerules.nfd.k8s-sigs.io"])
+    assert run_preflight(settings, _NEVER_DEPLOYED, preview=False).warnings == ()
 
 
 def test_hosts_alone_ask_no_cluster(tmp_path: Path) -> None:
