@@ -42,7 +42,8 @@ _ASSIGNED = re.compile(
     r"|\b(?:(?i:bearer)|(?i:basic)(?=[ \t]+[a-z]*[\dA-Z=]))[ \t]+(?=[\w.~+/=-]{8}))"
     # JSON inside of JSON has its quotes behind backslashes.
     r"(?P<quote>\\*[\"'])?+)(?!\[secret\]|(?:true|false|null)(?![\w-]))"
-    r"(?(quote)(?:(?!(?P=quote))(?:\\[^\n]|[^\n]))++|[^\s\"']*[^\s\"',;&})\]])"
+    # Not possessive: before 3.11.5, Python repeats a group of alternatives so once too often, over the closing quote.
+    r"(?(quote)(?:(?!(?P=quote))(?:\\[^\n]|[^\n]))+|[^\s\"']*[^\s\"',;&})\]])"
 )
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's own copy of an object: of a Secret, with its data."""
