@@ -158,7 +158,8 @@ def _share(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> GpuShare 
                 raise RequestError(f"{name} without {GPU_MEMORY} or {GPU_FRACTION}: add one of them, or remove it")
         return None
     devices, mode = _devices(annotations.get(NUM_DEVICES)), _mode(annotations)
-    if fraction is not None:
+    # Beside a container's memory KAI leaves the fraction unread, in every mode (v0.18, gpu_sharing.go).
+    if fraction is not None and of_container is None:
         return FractionShare(_fraction(fraction), devices, mode)
     return MemoryShare(_mib(memory) if memory is not None else of_container or 0, devices, mode)
 

@@ -44,6 +44,8 @@ def _pod(annotations: dict[str, str] | None = None, **resources: object) -> dict
         ({_REQUEST: "1000000"}, MemoryShare(1)),
         # KAI's own admission adds its annotation beside the user's, from v0.18 on.
         ({"gpu-memory": "4096", _REQUEST: "4096Mi"}, MemoryShare(4096)),
+        # Beside it a fraction counts for nothing.
+        ({"gpu-fraction": "0.1", _REQUEST: "4Gi", "gpu-fraction-num-devices": "2"}, MemoryShare(4096, devices=2)),
         (
             {"gpu-fraction": "0.5", "nvidia.com/container.main.gpu-compute.mode": "sm-sharing"},
             FractionShare(0.5, mode=ComputeMode.SM_SHARING),
