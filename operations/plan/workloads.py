@@ -3,9 +3,11 @@
 KAI v0.17.0 pkg/podgrouper/podgrouper/plugins; a Deployment is one group from v0.18.0 on (KAI #2109).
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from reprlib import Repr
 from typing import Any
 
 import yaml
@@ -29,6 +31,21 @@ NOT_PREEMPTIBLE = 100
 TRAIN, INFERENCE = "train", "inference"
 _KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "Job")
 _MOST_PODS = 10_000
+_BEGINNING = Repr()
+"""Of what a file holds, for a message: YAML's aliases make gigabytes of ten lines."""
+_BEGINNING.maxlevel = 2
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a number that Python reads in hexadecimal and never writes: every message that shows it would fail."""
+
+    def number(self, node: yaml.ScalarNode) -> int:
+        number: int = self.construct_yaml_int(node)
+        str(number)
+        return number
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.number)
 
 
 class _Read(BaseModel, extra="ignore", frozen=True, strict=True):
@@ -44,8 +61,8 @@ class _Metadata(_Read):
 
 
 class _Resources(_Read):
-    limits: dict[str, Any] | None = None
-    requests: dict[str, Any] | None = None
+    limits: dict[str, str | int | float] | None = None
+    requests: dict[str, str | int | float] | None = None
 
 
 class _Container(_Read):
@@ -57,7 +74,7 @@ class _Container(_Read):
 class _PodSpec(_Read):
     containers: list[_Container] = Field(min_length=1)
     init_containers: list[_Container] | None = Field(default=None, alias="initContainers")
-    overhead: dict[str, Any] | None = None
+    overhead: dict[str, str | int | float] | None = None
     resources: _Resources | None = None
     scheduler_name: str = Field(default="default-scheduler", alias="schedulerName")
     priority_class: str | None = Field(default=None, alias="priorityClassName")
@@ -66,7 +83,7 @@ class _PodSpec(_Read):
     affinity: dict[str, Any] | None = None
 
     def as_manifest(self) -> dict[str, Any]:
-        return self.model_dump(by_alias=True, exclude_none=True)
+        return self.model_dump(by_alias=True, exclude_none=True, exclude={"affinity"})
 
 
 class _Template(_Read):
@@ -134,7 +151,9 @@ def read_workloads(text: str, file: str, machines: Sequence[Machine], queues: Se
         except ValidationError as error:
             problem = error.errors()[0]
             place = ".".join(map(str, problem["loc"]))
-            raise OperationError(f"{where}: {place}: {problem['msg']}; found {problem['input']!r}.") from error
+            raise OperationError(
+                f"{where}: {place}: {problem['msg']}; found {_BEGINNING.repr(problem['input'])}."
+            ) from error
         except RequestError as error:
             raise OperationError(f"{where}: {error}") from error
         if planned is not None:
@@ -164,14 +183,14 @@ def distinct(workloads: Sequence[Workload], taken: Iterable[str]) -> tuple[Workl
 
 def _documents(text: str, file: str) -> Iterator[Mapping[str, Any]]:
     try:
-        for document in yaml.safe_load_all(text):
+        for document in yaml.load_all(text, _Loader):
             is_list = isinstance(document, dict) and document.get("kind") == "List"
             items = document.get("items") or () if is_list else (document,)
             for listed in items if isinstance(items, Sequence) else (items,):
                 if isinstance(listed, dict):
                     yield listed
                 elif listed is not None:
-                    raise OperationError(f"{file} holds {listed!r}, which is no Kubernetes object.")
+                    raise OperationError(f"{file} holds {_BEGINNING.repr(listed)}, which is no Kubernetes object.")
     # PyYAML itself raises others for dates and numbers that are none, and where mappings stand in each other too deep.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise OperationError(f"{file} is not YAML: {reason(error)}") from error
@@ -263,7 +282,7 @@ def is_preemptible(preemptibility: str, priority: int) -> bool:
 def _min_member(owner: _Object, where: str) -> int:
     for annotation in MIN_MEMBER:
         if (minimum := (owner.metadata.annotations or {}).get(annotation)) is not None:
-            if not minimum.isdecimal() or not int(minimum):
+            if not re.fullmatch(r"0*[1-9][0-9]{0,8}", minimum):
                 raise OperationError(f"{where}: {annotation} is '{minimum}': give a whole number above 0.")
             return int(minimum)
     return 1

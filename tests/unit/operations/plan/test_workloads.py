@@ -167,7 +167,13 @@ def _annotated(value: object) -> dict[str, Any]:
             {"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": _spec()}}}}},
             "this kind can't be planned",
         ),
-        (_owner("Job", {}, annotations={"kai.scheduler/min-member": "all"}), "is 'all': give a whole number above 0"),
+        *[
+            (
+                _owner("Job", {}, annotations={"kai.scheduler/min-member": minimum}),
+                f"is '{minimum}': give a whole number",
+            )
+            for minimum in ("all", "0", "\u0662", "9" * 5000)
+        ],
         ({"metadata": {}}, "an object without a kind without a name: kind: Field required"),
         ("text", "which is no Kubernetes object"),
         ({"kind": "List", "items": ["text"]}, "holds 'text', which is no Kubernetes object"),
@@ -191,7 +197,36 @@ def test_a_file_without_pods_is_refused() -> None:
         _read({"kind": "Namespace", "metadata": {"name": "x"}})
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: 2026-13-01", f"a: {'1' * 5000}", "a: " + "[" * 3000])
+_ALIASES = "l0: &l0 [x]\n" + "".join(
+    f"l{level}: &l{level} [{', '.join([f'*l{level - 1}'] * 9)}]\n" for level in range(1, 20)
+)
+"""The last one holds 9 to the power of 19 texts, and takes no more room than the first."""
+
+
+@pytest.mark.parametrize(
+    ("there", "why"),
+    [
+        ("kind: List\nitems: *l19", "which is no Kubernetes object"),
+        ("kind: Pod\nspec: *l19", "spec: Input should be a valid dictionary"),
+        ("kind: Pod\nspec: {containers: [{name: x, resources: {limits: {cpu: *l19}}}]}", "limits.cpu"),
+        ("kind: Pod\nspec: {containers: [{name: x}], affinity: {x: *l19}}", "has no pods for KAI"),
+        ("kind: Pod\nspec: {containers: [{name: x}], affinity: {x: *l19}, schedulerName: kai-scheduler}", None),
+    ],
+)
+def test_what_aliases_repeat_without_end_is_not_written_out(there: str, why: str | None) -> None:
+    text = f"{_ALIASES}{there}\n"
+    if why is None:
+        assert len(read_workloads(text, "pods.yaml", _MACHINES, ()).workloads) == 1
+        return
+    with pytest.raises(OperationError) as caught:
+        read_workloads(text, "pods.yaml", _MACHINES, ())
+    assert why in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "text", ["a: [", "a: 2026-13-01", f"kind: {'1' * 5000}", f"kind: 0x{'f' * 5000}", "a: " + "[" * 3000]
+)
 def test_a_file_that_is_no_yaml_is_refused(text: str) -> None:
     with pytest.raises(OperationError, match=r"pods.yaml is not YAML") as caught:
         read_workloads(text, "pods.yaml", _MACHINES, ())
