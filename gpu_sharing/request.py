@@ -208,28 +208,28 @@ def _mode(annotations: Mapping[str, str]) -> ComputeMode:
 
 
 def _container_memory(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> int | None:
-    """The MiB of v0.18's annotation, rounded up: upstream does not say what becomes of a part of a MiB."""
+    """The whole MiB of v0.18's annotation, as KAI counts them (pkg/scheduler/api/pod_info); one at least."""
     amounts: dict[str, dict[str, int]] = {}
     for name, (container, key), value in _of_container(annotations):
         if key == "gpu-compute.mode":
             continue
         try:
-            mib = -(-quantity(value) // MIB)
+            memory = quantity(value)
         except QuantityError as error:
             raise RequestError(f"{name}: {error}") from error
-        if mib <= 0:
+        if memory <= 0:
             raise RequestError(f"{name} is '{value}': give an amount of memory above 0, such as '4Gi'")
-        amounts.setdefault(container, {})[key] = mib
+        amounts.setdefault(container, {})[key] = max(math.ceil(memory) // MIB, 1)
     if not amounts:
         return None
     if len(amounts) > 1:
         raise RequestError(f"GPU memory for the containers {', '.join(sorted(amounts))}: KAI takes one per pod")
-    [(container, memory)] = amounts.items()
+    [(container, of_keys)] = amounts.items()
     names = [declared.get("name") for declared in _containers(spec)]
     if container not in names:
         raise RequestError(f"GPU memory for the container '{container}', and the pod has {', '.join(map(str, names))}")
-    limit = memory.get("gpu-memory.limit")
-    request = memory.get("gpu-memory.request", limit)
+    limit = of_keys.get("gpu-memory.limit")
+    request = of_keys.get("gpu-memory.request", limit)
     if request is not None and limit is not None and request > limit:
         raise RequestError(f"container '{container}' asks for {request} MiB, more than its limit of {limit} MiB")
     return request

@@ -42,6 +42,7 @@ def _pod(annotations: dict[str, str] | None = None, **resources: object) -> dict
         ({_LIMIT: "8Gi"}, MemoryShare(8192)),
         ({_REQUEST: "1Gi", _LIMIT: "8Gi", "gpu-fraction-num-devices": "3"}, MemoryShare(1024, devices=3)),
         ({_REQUEST: "1000000"}, MemoryShare(1)),
+        ({_REQUEST: "4G"}, MemoryShare(3814)),
         # KAI's own admission adds its annotation beside the user's, from v0.18 on.
         ({"gpu-memory": "4096", _REQUEST: "4096Mi"}, MemoryShare(4096)),
         # Beside it a fraction counts for nothing.
