@@ -22,7 +22,7 @@ _PRIVILEGE = re.compile(
     | \bhostPath\\?["']?\s*:
     | /(?:privileged|host(?:Network|PID|IPC|Path)|procMount)\b
     | --profile[= ]\\?["']?sysadmin
-    | \bdebug\s+node/
+    | \bdebug\s(?:(?:[^\n;|&]|\\\n){0,200}\s)?["']?(?:no|nodes?)/
     | pod-security\.kubernetes\.io/enforce\\?["']?\s*[:=]\s*\\?["']?privileged
     | pod-security\.kubernetes\.io/enforce-(?![\w-])
     | --clusterrole[= ]["']?(?:cluster-admin|system:(?:controller:|kube-controller-manager|node\b|masters))
@@ -60,6 +60,7 @@ _GUARDS = re.compile(
     r"""\bkai-anywhere-(?:pod-guard|reservation-guard|reservation-overrides)\b
     | \bkai-anywhere\.io/pod-guard(?:-(?![\w-])|=(?!enforce\b))
     | \b(?:validating|mutating)admissionpolic\w+\b[^\n;&|]{0,200}(?:\s--all\b|\s-l\b|\s--selector\b|\$)
+    | (?:\s--all\b|\s-l\b|\s--selector\b|\$\()[^\n;&|]{0,200}\b(?:validating|mutating)admissionpolic
     | \b(?:validating|mutating)admissionpolic[^\n;&]{0,200}\|\s*xargs\b(?=[^\n;&|]{0,100}\bdelete\b)
     """,
     re.VERBOSE,

@@ -101,6 +101,8 @@ CHANGES: list[tuple[str, str, str, object, str]] = [
             "docker run --env=NVIDIA_VISIBLE_DEVICES app:1",
             "kubectl delete validatingadmissionpolicybinding kai-anywhere-pod-guard",
             "kubectl delete validatingadmissionpolicies --all",
+            "kubectl delete --all validatingadmissionpolicybindings",
+            "kubectl delete $(kubectl get validatingadmissionpolicies -o name)",
             "kubectl get validatingadmissionpolicies -o name | xargs kubectl delete",
             "kubectl patch validatingadmissionpolicy/kai-anywhere-reservation-guard -p '{}'",
             "kubectl delete mutatingadmissionpolicy.v1.admissionregistration.k8s.io/kai-anywhere-reservation-overrides",
