@@ -47,6 +47,11 @@ def stack_of(manager: str) -> str | None:
     return rest.rpartition("/")[0] if program == _PROGRAM and "/" in rest else None
 
 
+def resource_of(manager: str) -> str:
+    """The logical name of the resource that a field manager of this program belongs to, shortened where it is long."""
+    return manager.rpartition("/")[2]
+
+
 def _short(text: str, most: int) -> str:
     if len(text) <= most:
         return text

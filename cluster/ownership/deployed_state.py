@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from manifests.many_nodes import MANY_NODE_LABELS, apart
-from manifests.ownership import BEFORE, kept_values, key
+from manifests.ownership import BEFORE, FIELD_MANAGER, kept_values, key
 
 STACK = "pulumi:pulumi:Stack"
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -62,6 +62,7 @@ class DeployedState:
         cluster_uid: the identity of the cluster they are in, or None.
         releases: the Helm releases that it knows, as namespace and name.
         objects: the Kubernetes objects that it knows, as `Kind/name` or `Kind/namespace/name`.
+        managers: the field managers by which it wrote namespaces, by object.
         labels: the labels that it gave to nodes, by node.
         patched: the nodes whose labels are resources of their own.
         adopted: what adopted objects held before, by object.
@@ -72,6 +73,7 @@ class DeployedState:
     cluster_uid: str | None = None
     releases: frozenset[tuple[str, str]] = frozenset()
     objects: frozenset[str] = frozenset()
+    managers: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     patched: frozenset[str] = frozenset()
     adopted: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -115,6 +117,11 @@ class DeployedState:
                 if token == RELEASE
             ),
             objects=objects,
+            managers={
+                key(content.model_dump()): content.metadata.annotations[FIELD_MANAGER]
+                for content in written
+                if content.kind == "Namespace" and FIELD_MANAGER in content.metadata.annotations
+            },
             labels={content.metadata.name: content.metadata.labels for content in written if content.kind == "Node"},
             patched=patched,
             adopted=adopted,

@@ -1,4 +1,4 @@
-"""Namespaces of the stack's that somebody deleted and made again: what is in them is not the stack's."""
+"""Namespaces of the stack's whose content would be deleted with them, though it is others' or another part's."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,7 +6,9 @@ from cluster.access.answers.objects import Namespace
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.findings import Finding
 from cluster.preflight.label_writers import RANDOM_MANAGER
-from manifests.ownership import FIELD_MANAGER, stack_of
+from config.stack import StackSettings
+from manifests import every_object
+from manifests.ownership import FIELD_MANAGER, field_manager, key, resource_of, stack_of
 
 
 def judge_namespaces(namespaces: Iterable[Namespace], state: DeployedState) -> Iterator[Finding]:
@@ -31,6 +33,30 @@ def judge_namespaces(namespaces: Iterable[Namespace], state: DeployedState) -> I
             "--target-dependents. Then kai-anywhere rollback removes what else has this stack's marks. Or, if all that "
             "is in it is yours and not needed, remove the namespace yourself; then pulumi up --refresh.",
         )
+
+
+def judge_moves(settings: StackSettings, state: DeployedState) -> Iterator[Finding]:
+    """Namespaces that one part of the stack leaves and another one moves to, in the same run.
+
+    Symptom without it: the run succeeds, and the namespace is gone with all that the other part has just got there. The
+    engine knows a namespace by its part, makes those of the new settings first, and then deletes those of the old.
+
+    Args:
+        settings: the stack's settings.
+        state: what the stack remembers.
+    """
+    for resource, manifest in every_object.objects(settings).items():
+        name = key(manifest)
+        # One that was adopted is never deleted.
+        if (manager := state.managers.get(name)) is None or name in state.adopted:
+            continue
+        if manager != field_manager(stack_of(manager) or "", resource):
+            yield Finding(
+                f"namespace '{manifest['metadata']['name']}' is this stack's '{resource_of(manager)}', and the "
+                f"settings want it as '{resource}': this run would delete it with all that is in it.",
+                "Choose another namespace in the settings. Or run `pulumi up` twice: first with settings in which "
+                "nothing has this namespace, so that it goes, and then with these.",
+            )
 
 
 def _is_a_stacks(namespace: Namespace) -> bool:

@@ -21,7 +21,7 @@ from cluster.preflight.findings import Finding, helm_puts_back
 from cluster.preflight.first_contact import Contact, kai_is_ours, meet, planned_objects, read_unknown
 from cluster.preflight.installations import Installations, judge_installations, read_installations
 from cluster.preflight.local_charts import chart_name
-from cluster.preflight.namespaces import judge_namespaces
+from cluster.preflight.namespaces import judge_moves, judge_namespaces
 from cluster.preflight.nodes import judge_nodes, remote_nodes
 from cluster.preflight.prometheus_operator import judge_missing_kinds, read_missing_kinds
 from cluster.preflight.running_pods import judge_running_pods, read_running_pods
@@ -316,6 +316,7 @@ def judge(
     yield from judge_installations(facts.installations)
     yield from contact.findings
     yield from judge_namespaces(facts.namespaces.values(), state)
+    yield from judge_moves(settings, state)
     yield from judge_running_pods(facts.running_pods)
     yield from _pod_security(settings, facts, state)
     yield from judge_releases(facts.revisions, state, stack)

@@ -129,8 +129,13 @@ def test_a_stack_goes_from_carrier_to_carrier(stack: Stack, api: httpx2.Client) 
     }
     assert _policies(api) == of_remote_gpus
 
-    # Then from the server for those too: nothing of it is left.
-    stack.settings = changed(stack.settings, "reservation.carrier", "policy")
+    # Then from the server for those too: nothing of it is left, so its namespace is given to nobody in that run.
+    without_server = changed(stack.settings, "reservation.carrier", "policy")
+    metrics = {"enabled": True, "image": "registry.example.com/metrics:0.1.0", "namespace": NAMESPACE}
+    stack.settings = changed(without_server, "monitoring", metrics)
+    assert "want it as 'monitoring-namespace'" in stack.up(expect=None).output
+    assert api.get(_DEPLOYMENT).status_code == httpx2.codes.OK
+    stack.settings = without_server
     stack.up()
     assert _policies(api) - of_remote_gpus == {"kai-anywhere-reservation-index", "kai-anywhere-reservation-overrides"}
     assert not mutating_webhooks(api)

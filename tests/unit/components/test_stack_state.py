@@ -52,6 +52,16 @@ def test_a_deployed_stack_knows_its_cluster_and_its_releases() -> None:
     )
 
 
+def test_a_deployed_stack_knows_whose_its_namespaces_are() -> None:
+    manager = "kai-anywhere/kai-anywhere/test/admission-namespace"
+    metadata = {"name": "kai-anywhere", "annotations": {"pulumi.com/patchFieldManager": manager}}
+    namespace = _resource("kubernetes:core/v1:Namespace", __inputs={"kind": "Namespace", "metadata": metadata})
+    unsigned = _resource("kubernetes:core/v1:Namespace", __inputs={"kind": "Namespace", "metadata": {"name": "kai"}})
+    state, _ = _read({"urn:a": _STACK, "urn:b": namespace, "urn:c": unsigned})
+    assert state.objects == {"Namespace/kai-anywhere", "Namespace/kai"}
+    assert state.managers == {"Namespace/kai-anywhere": manager}
+
+
 def test_an_answer_of_another_shape_is_not_taken_for_an_empty_stack() -> None:
     with pytest.raises(ValidationError):
         _read({"urn:a": {"type": "a:b:C"}})

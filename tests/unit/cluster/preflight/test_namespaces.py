@@ -1,11 +1,13 @@
-"""A namespace on which nothing is the stack's any more was made again by others, who may have anything there."""
+"""Namespaces of the stack's that others made again, or that one part of it leaves and another one moves to."""
 
 import pytest
 
 from cluster.access.answers.objects import Namespace
 from cluster.ownership.deployed_state import DeployedState
-from cluster.preflight.namespaces import judge_namespaces
-from manifests.ownership import FIELD_MANAGER, field_manager
+from cluster.preflight.namespaces import judge_moves, judge_namespaces
+from manifests import every_object
+from manifests.ownership import FIELD_MANAGER, field_manager, key
+from testbed.stacks import STACKS, Json, changed, jetson, monitoring, parse, webhook
 
 _NAME = "Namespace/kai-scheduler"
 _STATE = DeployedState(deployed=True, objects=frozenset({_NAME}))
@@ -45,3 +47,46 @@ def test_what_the_stack_made_is_its_own(namespace: Namespace) -> None:
 )
 def test_what_the_stack_does_not_delete_is_of_no_concern(state: DeployedState) -> None:
     assert list(judge_namespaces([_namespace("kubectl-create")], state)) == []
+
+
+def _after(settings: Json, stack: str = "kai-anywhere/jetson") -> DeployedState:
+    """What a stack remembers of its namespaces."""
+    objects = every_object.objects(parse(settings))
+    return DeployedState(
+        managers={
+            key(manifest): field_manager(stack, resource)
+            for resource, manifest in objects.items()
+            if manifest["kind"] == "Namespace"
+        }
+    )
+
+
+def test_a_namespace_that_one_part_leaves_is_not_given_to_another_in_the_same_run() -> None:
+    taken = changed(monitoring(), "monitoring.namespace", "kai-anywhere")
+    [finding] = judge_moves(parse(taken), _after(webhook()))
+    assert finding.fatal
+    parts = (
+        "'kai-anywhere' is this stack's 'admission-namespace'",
+        "'monitoring-namespace'",
+        "twice",
+        "another namespace",
+    )
+    for part in parts:
+        assert part in str(finding)
+    left = changed(monitoring(), "monitoring.namespace", "elsewhere")
+    assert list(judge_moves(parse(left), _after(webhook()))) == []
+    assert list(judge_moves(parse(taken), _after(jetson()))) == [], "the run between has let it go"
+
+
+def test_one_that_was_adopted_may_be_given_since_it_is_never_deleted() -> None:
+    name = "Namespace/kai-anywhere"
+    state = DeployedState(managers=_after(webhook()).managers, adopted={name: {}})
+    assert list(judge_moves(parse(changed(monitoring(), "monitoring.namespace", "kai-anywhere")), state)) == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_each_part_keeps_its_own_namespace(stack: str) -> None:
+    settings = STACKS[stack]()
+    state = _after(settings, f"kai-anywhere/{60 * 'before'}")
+    assert state.managers
+    assert list(judge_moves(parse(settings), state)) == []
