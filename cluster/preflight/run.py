@@ -31,7 +31,7 @@ from config.gvirtus import FRONTENDS_NAMESPACE
 from config.kai import GpuSharingMode
 from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
-from manifests.node_labels import node_labels
+from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
 
 
@@ -396,21 +396,24 @@ def judge_lost_labels(
 ) -> Iterator[Finding]:
     """Labels that the state has and the cluster has not: no run writes them without a refresh.
 
-    They went with the stack's GPU Operator, or with a node that joined again under its name. Symptom without it, where
-    the operator is to be installed again: the new one rolls its container toolkit out on Jetsons.
+    They went with the stack's GPU Operator, or with a node that joined again under its name. Or an `up` that was to
+    take a Jetson out failed midway, and the settings were put back: the operator takes its labels off what is no GPU
+    node any more. Symptom without it, where the operator is to be installed again, or is to find the node again: it
+    rolls its container toolkit out on Jetsons.
     """
     installs = settings.gpu_operator.install and gpu_operator.RELEASE not in {release for _, release in state.releases}
     planned = node_labels(settings)
     for name, labels in state.labels.items():
         lost = [label for label in labels if name in nodes and label not in nodes[name].labels]
-        if lost and not installs and name in planned:
+        found_again = settings.gpu_operator.install and name in planned and NVIDIA_PCI_DEVICE in lost
+        if lost and not installs and not found_again and name in planned:
             yield Finding(
                 f"node '{name}' lost labels that the stack gave it: {', '.join(lost)}. It joined again, or somebody "
                 "took them off.",
                 f"Only a refresh tells the stack, and then they are put back: pulumi up --refresh{_option(stack)}",
                 fatal=False,
             )
-        elif lost and installs:
+        elif lost and (installs or found_again):
             yield Finding(
                 f"node '{name}' lost labels that the stack gave it, and this run would not write them again: "
                 f"{', '.join(lost)}.",

@@ -386,6 +386,33 @@ def test_a_node_that_joined_again_without_the_stacks_labels_is_told_and_one_that
     assert re.search("'jetson-1' lost labels .*nvidia.com/gpu.memory.*pulumi up --refresh --stack jetson", warning)
 
 
+def test_a_jetson_that_is_put_back_after_a_run_that_failed_midway_gets_its_labels_before_the_operator_finds_it(
+    config_path: str, api: ApiServer
+) -> None:
+    """The run without it has changed the rule that marks it, and the operator has taken off what it found there."""
+    settings = _settings(config_path)
+    ours = node_labels(settings)["jetson-1"]
+    left = {
+        label: value for label, value in ours.items() if not label.startswith(("nvidia.com/gpu.deploy.", "feature"))
+    }
+    assert left
+    nodes = [node(name) | {"metadata": {"name": name, "labels": left}} for name in ("jetson-1", "leaves")]
+    api.serve("/api/v1/nodes", {"items": nodes})
+    _serve_namespaces(api, "gpu-operator")
+    revision = {"name": "gpu-operator", "version": "1", "status": "deployed"}
+    secret = {"metadata": {"name": "sh.helm.release.v1.gpu-operator.v1", "labels": revision}}
+    api.serve("/api/v1/namespaces/gpu-operator/secrets", {"items": [secret]})
+    releases, known = frozenset({("gpu-operator", "gpu-operator")}), frozenset({"Namespace/gpu-operator"})
+    state = DeployedState(True, UID, releases, known, labels={"jetson-1": ours, "leaves": ours})
+    says = "'jetson-1' lost labels .*would not write them again.*container-toolkit.*\n?.*pulumi refresh --stack jetson"
+    with pytest.raises(PreflightError, match=says) as caught:
+        run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson")
+    assert "leaves" not in str(caught.value)
+    refreshed = dataclasses.replace(state, labels={"jetson-1": left, "leaves": ours})
+    told = run_preflight(settings, refreshed, preview=False).warnings
+    assert not any("lost labels" in each for each in told)
+
+
 def test_a_default_shard_that_is_gone_is_put_back_by_helm_before_it_is_made_again_empty(
     config_path: str, api: ApiServer
 ) -> None:
