@@ -18,6 +18,12 @@ from config.hosts import HostCheck, HostSettings
 from manifests.hosts import HostPlan
 
 _COPY_SECONDS = 120
+_COPIED_TO_WHOM_IT_REACHES = pulumi.ResourceOptions(replace_on_changes=["connection"])
+"""Another address or host key is perhaps another machine, or one that was flashed, on which no agent is.
+
+Symptom without it: `kai-host.pyz: FAILED open or read` at the probe in each `up`, until `revision` is raised. The
+provider (1.2.1, copyController.go) copies again only where the source or its place differs.
+"""
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,7 @@ class Host(pulumi.ComponentResource):
             remote_path=self._commands.remote_agent,
             # Copied again as well: a replaced copy deletes nothing.
             triggers=[self._args.host.revision],
-            opts=self._opts([], _COPY_SECONDS),
+            opts=pulumi.ResourceOptions.merge(self._opts([], _COPY_SECONDS), _COPIED_TO_WHOM_IT_REACHES),
         )
         return [copied]
 

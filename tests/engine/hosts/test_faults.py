@@ -167,7 +167,9 @@ def test_a_destroy_that_was_killed_before_it_noted_what_a_host_was_given_back_en
     assert content(machine.root) == before
 
 
-def test_a_host_that_reboots_while_it_is_dialled_is_waited_for(server: Sshd, tmp_path: Path) -> None:
+def test_a_host_that_reboots_while_it_is_dialled_is_waited_for_and_another_board_can_take_its_place(
+    server: Sshd, tmp_path: Path
+) -> None:
     machine = jetson(server)
     before = content(machine.root)
     host = changed(ssh_host(server, machine), "ssh.dial.attempts", 60)
@@ -177,7 +179,14 @@ def test_a_host_that_reboots_while_it_is_dialled_is_waited_for(server: Sshd, tmp
         eventually(stack.is_dialling, within_s=120)
         assert engine.is_alive()
         server.start()
-    assert content(machine.root) != before
+    configured = content(machine.root)
+    assert configured != before
+    board = jetson(server)
+    stack.settings = changed(stack.settings, "hosts.jetson-1.ssh.address", board.address)
+    stack.up()
+    assert content(board.root) != before
+    assert content(machine.root) == configured, "nothing is restored at the old address"
+    assert stack.up().changed == frozenset()
 
 
 class _beside:  # noqa: N801 - reads as a statement
