@@ -33,6 +33,7 @@ from config.stack import StackSettings
 from manifests import gpu_operator, kai, reservation
 from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER
+from manifests.wording import first_of
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ def run_preflight(  # noqa: PLR0913 - all by name
     if state.cluster_uid in {None, facts.uid}:
         findings += judge_unserved(unserved)
         findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)
+        findings += judge_lost_namespaces(settings, facts.namespaces, state, stack, preview=preview)
         findings += judge_shard(settings, facts, preview=preview)
         findings += judge_lost_labels(settings, facts.nodes, state, stack, preview=preview)
     _refuse(findings, f"T{facts.where[1:]} is")
@@ -420,6 +422,42 @@ def judge_lost_labels(
                 f"Let the stack see that first: pulumi refresh{_option(stack)}",
                 fatal=not preview,
             )
+
+
+def judge_lost_namespaces(
+    settings: StackSettings, namespaces: Mapping[str, Namespace], state: DeployedState, stack: str, *, preview: bool
+) -> Iterator[Finding]:
+    """Namespaces that are gone, with objects of which the state says that they are there: no run makes these again.
+
+    A run that is to move a part of the stack to another namespace deletes the old one first. Symptom without it, where
+    that run failed or was killed and the settings were put back: `pulumi up` succeeds without a word, and nothing of
+    the part is there.
+    Of a namespace with a release, which never moves, the wait for the release's pods tells it.
+    """
+    planned = planned_objects(settings)
+    with_release = {namespace for namespace, _ in state.releases}
+    for name in sorted(
+        manifest["metadata"]["name"] for manifest in planned.values() if manifest["kind"] == "Namespace"
+    ):
+        live = namespaces.get(name)
+        inside = [
+            known
+            for known, manifest in planned.items()
+            if known in state.objects
+            and (known == f"Namespace/{name}" or manifest["metadata"].get("namespace") == name)
+        ]
+        if not inside or name in with_release or (live is not None and live.deleted is None):
+            continue
+        refresh = f"pulumi up --refresh{_option(stack)}"
+        yield Finding(
+            f"namespace '{name}' {'is gone' if live is None else 'is being deleted'} with what this stack had in it: "
+            f"{first_of(inside)}. Somebody deleted it, or a run that failed or was killed while it moved it.",
+            f"Only a refresh tells the stack, and then all of that is made again: {refresh}"
+            if live is None
+            else f"Wait until it is gone, then let the stack see that: {refresh}",
+            # Where it is gone, that command itself comes here with what the state said before its refresh.
+            fatal=live is not None and not preview,
+        )
 
 
 def judge_shard(settings: StackSettings, facts: ClusterFacts, *, preview: bool) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """Objects of other kinds, as the API server answers: workloads, Helm's revisions, and any kind's metadata."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import AliasPath, BeforeValidator, Field
@@ -50,6 +51,8 @@ class Namespace(Answer):
 
     name: str = Field(validation_alias=AliasPath("metadata", "name"))
     uid: str = Field(validation_alias=AliasPath("metadata", "uid"))
+    deleted: datetime | None = Field(default=None, validation_alias=AliasPath("metadata", "deletionTimestamp"))
+    """Since when it is being deleted."""
     labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
     annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
     owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))

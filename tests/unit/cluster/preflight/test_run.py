@@ -413,6 +413,39 @@ def test_a_jetson_that_is_put_back_after_a_run_that_failed_midway_gets_its_label
     assert not any("lost labels" in each for each in told)
 
 
+@pytest.mark.parametrize("deleted", [None, "2026-11-28T07:42:34Z"], ids=["gone", "going"])
+def test_what_a_run_deleted_that_was_killed_while_it_moved_a_namespace_is_told_when_the_settings_are_put_back(
+    config_path: str, api: ApiServer, deleted: str | None
+) -> None:
+    """The state still says that all of it is there, so that no `up` makes it."""
+    metrics = {"enabled": True, "image": "registry.example.com/metrics:0.1.0"}
+    settings = parse(changed(changed(jetson(), "cluster.kubeconfig", config_path), "monitoring", metrics))
+    inside = "Deployment/kai-anywhere-monitoring/kai-anywhere-metrics"
+    state = DeployedState(True, UID, objects=frozenset({"Namespace/kai-anywhere-monitoring", inside}))
+    _serve_namespaces(api, "kai-anywhere-monitoring")
+
+    def findings() -> tuple[str, ...]:
+        warnings = run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
+        return tuple(each for each in warnings if "'kai-anywhere-monitoring'" in each)
+
+    assert findings() == ()
+    if deleted is None:
+        api.fail("/api/v1/namespaces/kai-anywhere-monitoring", 404)
+        [warning] = findings()
+        assert re.search(f"is gone .*{inside}.*pulumi up --refresh --stack jetson", warning)
+    else:
+        metadata = {"name": "kai-anywhere-monitoring", "uid": "u", "deletionTimestamp": deleted}
+        api.serve("/api/v1/namespaces/kai-anywhere-monitoring", {"metadata": metadata})
+        says = "(?s)is being deleted .*Wait until it is gone.*pulumi up --refresh --stack jetson"
+        with pytest.raises(PreflightError, match=says):
+            findings()
+    # A run that is repeated makes all of it.
+    api.fail("/api/v1/namespaces/kai-anywhere-monitoring", 404)
+    elsewhere = dataclasses.replace(state, objects=frozenset({"Deployment/before/kai-anywhere-metrics"}))
+    told = run_preflight(settings, elsewhere, preview=False).warnings
+    assert not any("'kai-anywhere-monitoring'" in each for each in told)
+
+
 def test_a_default_shard_that_is_gone_is_put_back_by_helm_before_it_is_made_again_empty(
     config_path: str, api: ApiServer
 ) -> None:
