@@ -275,7 +275,7 @@ FAULTS: tuple[Fault, ...] = (
         "A bounded error; the next run converges.",
         (
             f"{_ENGINE}/hosts/test_faults.py::test_hosts_that_are_lost_mid_command_are_an_error_and_the_next_run_converges",
-            f"{_ENGINE}/hosts/test_faults.py::test_a_host_that_reboots_while_it_is_dialled_is_waited_for",
+            f"{_ENGINE}/hosts/test_faults.py::test_a_host_that_reboots_while_it_is_dialled_is_waited_for_and_another_board_can_take_its_place",
             f"{_ENGINE}/hosts/test_network.py::test_a_link_that_goes_down_mid_command_is_a_bounded_error_and_the_next_run_converges",
         ),
     ),
