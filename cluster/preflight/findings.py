@@ -37,3 +37,8 @@ def helm_puts_back(release: str, namespace: str) -> str:
         f"with the chart and the version that helm list --namespace {namespace} shows. If that shows no {release}, "
         "install it: `pulumi up --refresh`."
     )
+
+
+def stack_option(stack: str) -> str:
+    """The option of a command that names the stack, where it is known."""
+    return f" --stack {name}" if (name := stack.rpartition("/")[2]) else ""

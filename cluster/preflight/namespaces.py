@@ -1,14 +1,16 @@
-"""Namespaces of the stack's whose content would be deleted with them, though it is others' or another part's."""
+"""Namespaces of the stack that are not any more as it made them, or that a run would delete with others' objects."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from cluster.access.answers.objects import Namespace
 from cluster.ownership.deployed_state import DeployedState
-from cluster.preflight.findings import Finding
+from cluster.preflight.findings import Finding, stack_option
+from cluster.preflight.first_contact import planned_objects
 from cluster.preflight.label_writers import RANDOM_MANAGER
 from config.stack import StackSettings
-from manifests import every_object
+from manifests import every_object, gpu_operator, reservation
 from manifests.ownership import FIELD_MANAGER, field_manager, key, resource_of, stack_of
+from manifests.wording import first_of
 
 
 def judge_namespaces(namespaces: Iterable[Namespace], state: DeployedState) -> Iterator[Finding]:
@@ -56,6 +58,64 @@ def judge_moves(settings: StackSettings, state: DeployedState) -> Iterator[Findi
                 f"settings want it as '{resource}': this run would delete it with all that is in it.",
                 "Choose another namespace in the settings. Or run `pulumi up` twice: first with settings in which "
                 "nothing has this namespace, so that it goes, and then with these.",
+            )
+
+
+def judge_lost_namespaces(
+    settings: StackSettings, namespaces: Mapping[str, Namespace], state: DeployedState, stack: str, *, preview: bool
+) -> Iterator[Finding]:
+    """Namespaces that are gone, with objects of which the state says that they are there: no run makes these again.
+
+    A run that is to move a part of the stack to another namespace deletes the old one first. Symptom without it, where
+    that run failed or was killed and the settings were put back: `pulumi up` succeeds without a word, and nothing of
+    the part is there.
+    Of a namespace with a release, which never moves, the wait for the release's pods tells it.
+    """
+    planned = planned_objects(settings)
+    with_release = {namespace for namespace, _ in state.releases}
+    for name in sorted(
+        manifest["metadata"]["name"] for manifest in planned.values() if manifest["kind"] == "Namespace"
+    ):
+        live = namespaces.get(name)
+        inside = [
+            known
+            for known, manifest in planned.items()
+            if known in state.objects
+            and (known == f"Namespace/{name}" or manifest["metadata"].get("namespace") == name)
+        ]
+        if not inside or name in with_release or (live is not None and live.deleted is None):
+            continue
+        refresh = f"pulumi up --refresh{stack_option(stack)}"
+        yield Finding(
+            f"namespace '{name}' {'is gone' if live is None else 'is being deleted'} with what this stack had in it: "
+            f"{first_of(inside)}. Somebody deleted it, or a run that failed or was killed while it moved it.",
+            f"Only a refresh tells the stack, and then all of that is made again: {refresh}"
+            if live is None
+            else f"Wait until it is gone, then let the stack see that: {refresh}",
+            # Where it is gone, that command itself comes here with what the state said before its refresh.
+            fatal=live is not None and not preview,
+        )
+
+
+def judge_pod_security(
+    settings: StackSettings, namespaces: Mapping[str, Namespace], state: DeployedState
+) -> Iterator[Finding]:
+    """Levels of Pod Security that somebody changed so that the stack's pods are refused."""
+    desired = {reservation.NAMESPACE: reservation.reservation_namespace(settings)}
+    if settings.gpu_operator.install:
+        desired[settings.gpu_operator.namespace] = gpu_operator.operator_namespace(settings)
+    if not state.deployed:
+        return
+    label = "pod-security.kubernetes.io/enforce"
+    for name, namespace in sorted(namespaces.items()):
+        if name not in desired:
+            continue
+        ours, theirs = desired[name]["metadata"]["labels"][label], namespace.labels.get(label)
+        if theirs not in {ours, "privileged"} and ours == "privileged":
+            yield Finding(
+                f"namespace '{name}' enforces the pod-security level '{theirs}', where pods need '{ours}'.",
+                "Somebody changed the label; pulumi up --refresh puts it back.",
+                fatal=False,
             )
 
 

@@ -11,8 +11,10 @@ from cluster.preflight.api_server import can_have, judge_server
 from cluster.preflight.findings import Finding
 from cluster.preflight.first_contact import meet, planned_labels, planned_objects, read_unknown
 from cluster.preflight.installations import judge_installations, read_installations
+from cluster.preflight.local_charts import wrong_charts
 from cluster.preflight.nodes import judge_nodes
-from cluster.preflight.run import judge_releases, judge_runtime_class, read_revisions, wrong_charts
+from cluster.preflight.releases import judge_releases, read_revisions
+from cluster.preflight.run import judge_runtime_class
 from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.preflight.unified_memory import gpu_memory, judge_unified_memory, read_system_requests
 from config.kai import GpuSharingMode

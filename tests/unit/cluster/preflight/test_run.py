@@ -367,20 +367,24 @@ def test_labels_that_went_with_the_gpu_operator_are_put_back_before_it_is_instal
     assert run_preflight(settings, refreshed, preview=False).warnings == ()
 
 
-def test_a_node_that_joined_again_without_the_stacks_labels_is_told_and_one_that_leaves_the_stack_is_not(
-    config_path: str, api: ApiServer
-) -> None:
-    settings = _settings(config_path)
-    ours = node_labels(settings)["jetson-1"]
-    bare = {label: value for label, value in ours.items() if label == NVIDIA_PCI_DEVICE}
-    nodes = [node(name) | {"metadata": {"name": name, "labels": bare}} for name in ("jetson-1", "leaves")]
+def _with_operator(api: ApiServer, ours: dict[str, str], left: dict[str, str]) -> DeployedState:
+    """A stack with its GPU Operator and two nodes to which it gave `ours`, of which they have `left`."""
+    nodes = [node(name) | {"metadata": {"name": name, "labels": left}} for name in ("jetson-1", "leaves")]
     api.serve("/api/v1/nodes", {"items": nodes})
     _serve_namespaces(api, "gpu-operator")
     revision = {"name": "gpu-operator", "version": "1", "status": "deployed"}
     secret = {"metadata": {"name": "sh.helm.release.v1.gpu-operator.v1", "labels": revision}}
     api.serve("/api/v1/namespaces/gpu-operator/secrets", {"items": [secret]})
-    releases, known = frozenset({("gpu-operator", "gpu-operator")}), frozenset({"Namespace/gpu-operator"})
-    state = DeployedState(True, UID, releases, known, labels={"jetson-1": ours, "leaves": ours})
+    known = frozenset({"Namespace/gpu-operator"})
+    return DeployedState(True, UID, _OPERATOR_THERE, known, labels={"jetson-1": ours, "leaves": ours})
+
+
+def test_a_node_that_joined_again_without_the_stacks_labels_is_told_and_one_that_leaves_the_stack_is_not(
+    config_path: str, api: ApiServer
+) -> None:
+    settings = _settings(config_path)
+    ours = node_labels(settings)["jetson-1"]
+    state = _with_operator(api, ours, left={NVIDIA_PCI_DEVICE: ours[NVIDIA_PCI_DEVICE]})
     warnings = run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
     [warning] = [each for each in warnings if "lost labels" in each]
     assert re.search("'jetson-1' lost labels .*nvidia.com/gpu.memory.*pulumi up --refresh --stack jetson", warning)
@@ -396,14 +400,7 @@ def test_a_jetson_that_is_put_back_after_a_run_that_failed_midway_gets_its_label
         label: value for label, value in ours.items() if not label.startswith(("nvidia.com/gpu.deploy.", "feature"))
     }
     assert left
-    nodes = [node(name) | {"metadata": {"name": name, "labels": left}} for name in ("jetson-1", "leaves")]
-    api.serve("/api/v1/nodes", {"items": nodes})
-    _serve_namespaces(api, "gpu-operator")
-    revision = {"name": "gpu-operator", "version": "1", "status": "deployed"}
-    secret = {"metadata": {"name": "sh.helm.release.v1.gpu-operator.v1", "labels": revision}}
-    api.serve("/api/v1/namespaces/gpu-operator/secrets", {"items": [secret]})
-    releases, known = frozenset({("gpu-operator", "gpu-operator")}), frozenset({"Namespace/gpu-operator"})
-    state = DeployedState(True, UID, releases, known, labels={"jetson-1": ours, "leaves": ours})
+    state = _with_operator(api, ours, left=left)
     says = "'jetson-1' lost labels .*would not write them again.*container-toolkit.*\n?.*pulumi refresh --stack jetson"
     with pytest.raises(PreflightError, match=says) as caught:
         run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson")
