@@ -88,7 +88,7 @@ class GvirtusBackend(Settings):
     gpu_resource: Annotated[
         str,
         Field(
-            pattern=r"^nvidia\.com/(gpu|gpu\.shared|mig-[a-z0-9.]+)$",
+            pattern=r"^nvidia\.com/(gpu|gpu\.shared|mig-[a-z0-9]+(\.[a-z0-9]+)*)$",
             title="resource name",
             examples=["nvidia.com/mig-1g.5gb"],
         ),

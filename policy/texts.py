@@ -72,9 +72,12 @@ def _or_text(construct: Callable[[_Loader, yaml.Node], object]) -> Callable[[_Lo
 
     def constructed(loader: _Loader, node: yaml.Node) -> object:
         try:
-            return construct(loader, node)
+            value = construct(loader, node)
+            # Python reads a hexadecimal number of any length, and writes none of more than 4,300 digits.
+            str(value)
         except (ValueError, LookupError, AttributeError):
             return node.value
+        return value
 
     return constructed
 

@@ -27,7 +27,7 @@ _PRIVILEGE = re.compile(
     | pod-security\.kubernetes\.io/enforce-(?![\w-])
     | --clusterrole[= ]["']?(?:cluster-admin|system:(?:controller:|kube-controller-manager|node\b|masters))
     | --group[= ]["']?system:(?:masters|authenticated|unauthenticated|serviceaccounts\b(?!:))
-    | kai-anywhere\.io/platform=tegra
+    | kai-anywhere\.io/platform=["']?tegra
     """,
     re.VERBOSE,
 )
@@ -51,7 +51,7 @@ _PIPED = re.compile(
     r"|\b(?:apply|create)\b[^\n;|&]{0,500}\s(?:-k|--kustomize)[= ]\s*(?:github\.com|git@|\S{1,200}\?ref=)"
 )
 _GPUS = re.compile(
-    r"""\s(?:--gpus\b|--runtime[= ]["']?nvidia|--device[= ]["']?nvidia\.com/
+    r"""\s["']?(?:--gpus\b|--runtime["']?[= ]["']?nvidia|--device["']?[= ]["']?nvidia\.com/
     |(?:-e|--env)[= ]?["']?NVIDIA_VISIBLE_DEVICES(?!=["']?(?:none|void)?["']?(?:\s|$)))""",
     re.VERBOSE,
 )

@@ -154,6 +154,14 @@ def test_a_manifest_with_keys_and_values_of_any_type_is_judged(line: str) -> Non
     ]
 
 
+def test_a_number_of_thousands_of_digits_is_judged() -> None:
+    for number in (f"0x{'f' * 5000}", "9" * 5000, f'"{"9" * 5000}"'):
+        text = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - ports:\n    - hostPort: {number}\n"
+        found = findings("kubernetes:core/v1:ConfigMap", {"data": {"a": text}})
+        assert "host-access" in {finding.rule for finding in found}
+        assert all(len(str(finding)) < 2_000 for finding in found)
+
+
 def test_a_huge_object_is_judged() -> None:
     props = {"data": {f"key-{number}": "x" * 100 for number in range(20_000)}, "privileged": True}
     assert [finding.path for finding in findings("kubernetes:core/v1:ConfigMap", props)] == ["privileged"]

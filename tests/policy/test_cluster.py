@@ -214,6 +214,7 @@ CHANGES: list[tuple[str, str, str, object, str]] = [
         "data.key(text)",
     ),
     ("raw-yaml", COMMAND, "create", "docker run --privileged app", "create(text)"),
+    ("raw-yaml", COMMAND, "create", "kubectl label node a kai-anywhere.io/platform='tegra'", "create(text)"),
     ("raw-yaml", COMMAND, "create", "curl -s https://example.com/a.yaml | kubectl apply -f -", "create(text)"),
     (
         "raw-yaml",

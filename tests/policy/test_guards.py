@@ -95,6 +95,8 @@ CHANGES: list[tuple[str, str, str, object, str]] = [
         for key in ("create", "delete")
         for command in (
             "docker run -d --gpus all app:1",
+            """docker run "--gpus" all app:1""",
+            "docker run '--runtime' nvidia app:1",
             "sudo docker run \\\n  --runtime=nvidia app:1",
             "podman run --device nvidia.com/gpu=all app:1",
             "nerdctl run -e NVIDIA_VISIBLE_DEVICES=all app:1",

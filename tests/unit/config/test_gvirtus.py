@@ -180,6 +180,7 @@ def test_backends_and_the_admission_server_have_a_namespace_each() -> None:
         ],
         ("cpu", "2Gi", "such as '500m' or '2'"),
         ("gpu_resource", "amd.com/gpu", "match pattern"),
+        ("gpu_resource", "nvidia.com/mig-1g.", "match pattern"),
         ("node", "Node_1", "not a Kubernetes object name"),
     ],
 )
