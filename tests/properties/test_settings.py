@@ -15,7 +15,7 @@ from tests.support.values import paths_of
 _JUDGE = jsonschema.Draft7Validator(stack_file_schema())
 NOT_GENERATED: dict[tuple[str, str], str] = {}
 """Fields that no random stack says, by model and name, with the reason."""
-_ENOUGH = 1500
+_ENOUGH = 1000
 """Random stacks after which every field was said."""
 
 

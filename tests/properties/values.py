@@ -122,12 +122,20 @@ class NoValuesError(Exception):
     """A setting has a type that nothing here generates."""
 
 
-def of_model(kind: type[BaseModel]) -> Values:
-    """A section as JSON: what is required, and some of what is not."""
+def of_model(kind: type[BaseModel], count: int | None = None) -> Values:
+    """A section as JSON: what is required, and some of what is not.
+
+    Args:
+        kind: the section's.
+        count: how much of what is not required; None for any.
+    """
     fields = {name: of_field(name, field) for name, field in kind.model_fields.items()}
     required = {name: fields[name] for name, field in kind.model_fields.items() if field.is_required()}
     optional = {name: values for name, values in fields.items() if name not in required}
-    return st.fixed_dictionaries(required, optional=optional)
+    if count is None:
+        return st.fixed_dictionaries(required, optional=optional)
+    some = st.lists(st.sampled_from(sorted(optional)), unique=True, min_size=count, max_size=count)
+    return some.flatmap(lambda names: st.fixed_dictionaries(required | {name: optional[name] for name in names}))
 
 
 def of_field(name: str, field: FieldInfo) -> Values:
@@ -135,8 +143,8 @@ def of_field(name: str, field: FieldInfo) -> Values:
     return of_type(name, field.rebuild_annotation())
 
 
-def of_type(name: str, annotation: Any) -> Values:  # noqa: ANN401, C901, PLR0911, PLR0912 - a table, one row a shape
-    """The values of a type.
+def of_type(name: str, annotation: Any, least: int = 0) -> Values:  # noqa: ANN401, C901, PLR0911, PLR0912 - a table, one row a shape
+    """The values of a type; of a list or a mapping those with `least` items.
 
     Raises:
         NoValuesError: if nothing is known of it; the text says what to add where.
@@ -146,13 +154,17 @@ def of_type(name: str, annotation: Any) -> Values:  # noqa: ANN401, C901, PLR091
         case origin if origin is Annotated:
             return _constrained(name, arguments[0], arguments[1:])
         case origin if origin in {Union, types.UnionType}:
-            return st.one_of([of_type(name, each) for each in arguments])
+            # Null is one value, and says nothing.
+            more = [each for each in arguments if each is not type(None)] * 3
+            return st.one_of([of_type(name, each) for each in (*more, *arguments)])
         case origin if origin is Literal:
             return st.sampled_from(arguments)
         case origin if origin is dict:
-            return st.dictionaries(of_type(name, arguments[0]), of_type("", arguments[1]), max_size=MOST_ITEMS)
+            return st.dictionaries(
+                of_type(name, arguments[0]), of_type("", arguments[1]), min_size=least, max_size=MOST_ITEMS
+            )
         case origin if origin in {list, tuple}:
-            return st.lists(of_type(name, arguments[0]), max_size=MOST_ITEMS)
+            return st.lists(of_type(name, arguments[0]), min_size=least, max_size=MOST_ITEMS)
         case None if annotation is type(None):
             return st.none()
         case None if annotation is bool:
@@ -195,7 +207,7 @@ def _constrained(name: str, inner: Any, metadata: tuple[Any, ...]) -> Values:  #
         lowest, most = bounds.get("ge", 0), bounds.get("le", _TOP)
         whole = st.integers(lowest, most)
         return whole if inner is int else whole | st.sampled_from([lowest, 0.5])
-    return of_type(name, inner).filter(lambda value: least == 0 or len(value) >= least)
+    return of_type(name, inner, least)
 
 
 def _is_between_values(check: Callable[..., object]) -> bool:
