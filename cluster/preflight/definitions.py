@@ -2,14 +2,32 @@
 
 from collections.abc import Iterator
 
+from pydantic import AliasPath, Field
+
+from cluster.access.answers.answer import Answer, Condition
 from cluster.access.answers.objects import ObjectMetadata
 from cluster.access.client import Cluster
 from cluster.ownership.leftovers import DEFINITIONS, GROUPS
 from cluster.preflight.findings import Finding
 
 
+class _Version(Answer):
+    served: bool = False
+
+
+class _Definition(Answer):
+    versions: list[_Version] = Field(validation_alias=AliasPath("spec", "versions"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+
+    @property
+    def is_to_be_served(self) -> bool:
+        """Whether the API server would serve it by itself: not where no version is to be, or its names are taken."""
+        refused = any(each.type == "NamesAccepted" and each.status == "False" for each in self.conditions)
+        return not refused and any(version.served for version in self.versions)
+
+
 def read_unserved(cluster: Cluster) -> tuple[str, ...]:
-    """The names of those that discovery does not have, by which Helm and Pulumi's provider find a kind.
+    """The names of those that discovery does not have yet, by which Helm and Pulumi's provider find a kind.
 
     Symptom: `no matches for kind "NodeFeatureRule"` of an `up` that follows one in which the API server died. An API
     server makes a definition in two steps, and notes each. One that is stopped between them, and started again, takes
@@ -27,7 +45,12 @@ def read_unserved(cluster: Cluster) -> tuple[str, ...]:
         for version in group.versions
         for kind in version.resources
     }
-    return tuple(sorted(made - served))
+    return tuple(name for name in sorted(made - served) if _is_to_be_served(cluster, name))
+
+
+def _is_to_be_served(cluster: Cluster, name: str) -> bool:
+    found = cluster.objects(DEFINITIONS, _Definition, params={"fieldSelector": f"metadata.name={name}"})
+    return any(definition.is_to_be_served for definition in found)
 
 
 def judge_unserved(names: tuple[str, ...]) -> Iterator[Finding]:

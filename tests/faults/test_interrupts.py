@@ -209,7 +209,18 @@ def _have_definitions(api: httpx2.Client) -> None:
         return asked.status_code == httpx2.codes.UNPROCESSABLE_CONTENT
 
     eventually(in_force)
-    api.post(_DEFINITIONS, json=definitions["nodefeaturerules"]).raise_for_status()
+    half_made = definitions["nodefeaturerules"]
+    api.post(_DEFINITIONS, json=half_made).raise_for_status()
+    # These are never served: the next one's kind is the first one's, the last one's version is switched off.
+    for plural, kind, served in (("rules", half_made["spec"]["names"]["kind"], True), ("olds", "Old", False)):
+        names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+        versions = [version | {"served": served} for version in half_made["spec"]["versions"]]
+        metadata = {
+            "name": f"{plural}.{half_made['spec']['group']}",
+            "annotations": half_made["metadata"].get("annotations"),
+        }
+        never = {"metadata": metadata, "spec": half_made["spec"] | {"names": names, "versions": versions}}
+        api.post(_DEFINITIONS, json=half_made | never).raise_for_status()
     eventually(lambda: _conditions(api).get("Established") == "False")
 
 

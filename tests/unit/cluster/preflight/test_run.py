@@ -282,7 +282,8 @@ _OPERATOR_THERE = frozenset({("gpu-operator", "gpu-operator")})
 
 def _have_definitions(api: ApiServer, *, served: Sequence[str]) -> None:
     names = ["nodefeaturerules.nfd.k8s-sigs.io", "queues.scheduling.run.ai", "widgets.example.com"]
-    api.serve(_DEFINITIONS, {"items": [{"metadata": {"name": name}} for name in names]})
+    spec = {"versions": [{"name": "v2", "served": True}]}
+    api.serve(_DEFINITIONS, {"items": [{"metadata": {"name": name}, "spec": spec} for name in names]})
     api.serve("/api", {"items": []})
     groups = [
         {
