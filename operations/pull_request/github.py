@@ -93,6 +93,8 @@ class GitHub:
     ) -> None:
         self._base = f"{api.rstrip('/')}/repos/{repository}"
         self._author = author
+        # To read all authorities anew for each request takes longer than GitHub does.
+        self._tls = httpx2.create_ssl_context()
         self._headers = {
             "Authorization": f"Bearer {token}",
             "Accept": "application/vnd.github+json",
@@ -182,6 +184,7 @@ class GitHub:
 
     def _ask(self, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401 - httpx2's own options
         options |= {"headers": self._headers, "timeout": _TIMEOUT_SECONDS, "follow_redirects": True}
+        options["verify"] = self._tls
         pauses_seconds = iter(_PAUSES_SECONDS.get(method, ()))
         while True:
             pause_seconds = next(pauses_seconds, None)
