@@ -1,6 +1,5 @@
 """Runs the pulumi CLI on a target."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from cluster.access.binding import bind
 from cluster.access.client import Cluster
 from cluster.access.kubeconfig import choose_context
 from cluster.errors import ClusterError
-from cluster.ownership.deployed_state import STACK, DeployedState
+from cluster.ownership.deployed_state import STACK, TOP, DeployedState
 from cluster.ownership.giving_back import DESTROYS
 from cluster.preflight.namespaces import judge_namespaces
 from cluster.preflight.run import another_cluster, where
@@ -81,6 +80,11 @@ class Checkpoint(BaseModel, extra="ignore", frozen=True):
     def state(self) -> DeployedState:
         """As far as it decides whose an object is."""
         return DeployedState.of((resource.type, resource.outputs) for resource in self.resources)
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """What the component above everything tells; a team's own project need not make the stack's outputs of it."""
+        return next((resource.outputs for resource in self.resources if resource.type == TOP), {})
 
 
 class _Export(BaseModel, extra="ignore", frozen=True):
@@ -392,15 +396,6 @@ def bind_cluster(target: Target) -> DeployedState:
     except ClusterError as error:
         raise OperationError(f"{error}\nNothing was changed.") from error
     return state
-
-
-def outputs(target: Target) -> dict[str, object]:
-    """The stack's outputs."""
-    result = _ask(target, "stack", "output", "--json", "--stack", target.stack)
-    if result.returncode != 0:
-        raise OperationError(f"The outputs of stack '{target.stack}' can't be read: {result.stderr.strip()}")
-    answer = json.loads(result.stdout)
-    return dict(answer)
 
 
 def _ask(target: Target, *arguments: str) -> subprocess.CompletedProcess[str]:

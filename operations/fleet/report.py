@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -112,16 +111,13 @@ def site_of(  # noqa: PLR0913 - a site is read of so much
 ) -> Site:
     """What a site's state says; `tags` are those of the program's repository, by commit."""
     made = [resource for resource in checkpoint.resources if resource.custom and not _of_the_engine(resource.type)]
-    outputs: dict[str, Any] = {}
-    for resource in checkpoint.resources:
-        if resource.type == STACK:
-            outputs = resource.outputs
+    outputs = checkpoint.outputs
     return Site(
         site=name,
         wave=wave,
         simulated=simulated,
         cluster=checkpoint.state.cluster_uid,
-        version=_version(checkpoint.resources, outputs, history, tags),
+        version=_version(checkpoint.resources, history, tags),
         platform=_text(outputs.get("platform")),
         kai=_text(outputs.get("kai_version")),
         gpu_operator=_text(outputs.get("gpu_operator_version")),
@@ -132,17 +128,15 @@ def site_of(  # noqa: PLR0913 - a site is read of so much
     )
 
 
-def _version(
-    resources: Sequence[Resource], outputs: Mapping[str, Any], history: Sequence[HistoryEntry], tags: Mapping[str, str]
-) -> str | None:
+def _version(resources: Sequence[Resource], history: Sequence[HistoryEntry], tags: Mapping[str, str]) -> str | None:
     """As the package says it, else a program that was taken by version, else the checkout that the program is in."""
     for resource in resources:
         version = resource.inputs.get("version")
         if resource.type == _PACKAGE and version and _source(resource).startswith("git://"):
             by_commit = _BY_COMMIT.fullmatch(version)
             return by_commit[1][:_COMMIT_LETTERS] if by_commit else f"v{version}"
-    if program := _text(outputs.get("program_version")):
-        return program
+        if resource.type == STACK and (program := _text(resource.outputs.get("program_version"))):
+            return program
     commit = history[0].environment.get("git.head", "") if history else ""
     return tags.get(commit) or commit[:_COMMIT_LETTERS] or None
 

@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -13,7 +14,7 @@ from operations.engine import NO_SUCH_STACK, Checkpoint, read_export
 from operations.errors import OperationError
 from operations.fleet.report import HistoryEntry, Site, site_of
 from operations.stack_file import project_of, read_settings
-from operations.target import ROOT, folder, own_cluster
+from operations.target import ROOT, folder, own_cluster, own_project
 from toolchain.programs import PULUMI
 
 _AT_ONCE = 8
@@ -57,18 +58,21 @@ def tags_of(checkout: Path) -> Mapping[str, str]:
 
 
 def _read(name: str, stacks: Path, environment: Mapping[str, str], tags: Mapping[str, str], wave: str | None) -> Site:
-    simulated = _is_simulated(name, stacks)
-    if simulated:
+    project = own_project() if stacks.resolve() == ROOT else stacks
+    if simulated := _is_simulated(name, stacks):
+        project = ROOT
         environment = dict(environment) | {
             "PULUMI_BACKEND_URL": f"{(folder(name) / 'state').as_uri()}?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": "",
         }
-    stack = f"organization/{project_of(stacks)}/{name}"
-    exported = _ask(environment, "stack", "export", "--stack", stack)
+    stack = f"organization/{project_of(project)}/{name}"
+    # Where the project itself names its backend, pulumi learns of it in that folder alone.
+    ask = partial(_ask, environment, project if (project / "Pulumi.yaml").is_file() else ROOT)
+    exported = ask("stack", "export", "--stack", stack)
     if exported is None:
         return Site(site=name, wave=wave)
     checkpoint: Checkpoint = read_export(exported, name)
-    history = _ask(environment, "stack", "history", "--json", "--page-size", "1", "--stack", stack)
+    history = ask("stack", "history", "--json", "--page-size", "1", "--stack", stack)
     try:
         entries = _HISTORY.validate_json(history or "[]")
     except ValidationError as error:
@@ -87,11 +91,11 @@ def _is_simulated(name: str, stacks: Path) -> bool:
     return not own_cluster(read_settings(stacks / f"Pulumi.{name}.yaml"))
 
 
-def _ask(environment: Mapping[str, str], *arguments: str) -> str | None:
+def _ask(environment: Mapping[str, str], project: Path, *arguments: str) -> str | None:
     """What pulumi prints; None where there is no such stack."""
     try:
         done = subprocess.run(
-            ["pulumi", *arguments, "--non-interactive", "--cwd", str(ROOT)],
+            ["pulumi", *arguments, "--non-interactive", "--cwd", str(project)],
             env=dict(environment),
             check=False,
             capture_output=True,

@@ -82,7 +82,7 @@ def _up(target: Target, *options: str) -> None:
     engine.up(target, *options)
     typer.echo()
     if target.settings.hosts_alone:
-        typer.echo(summary.of_hosts(target.stack, engine.outputs(target)))
+        typer.echo(summary.of_hosts(target.stack, engine.checkpoint(target).outputs))
         return
     typer.echo(_summary(target))
     if target.runs_kai and target.settings.platform.jetsons:
@@ -98,7 +98,7 @@ def _summary(target: Target) -> str:
             version=connection.version().git,
             settings=target.settings,
             nodes=connection.nodes(),
-            outputs=engine.outputs(target),
+            outputs=engine.checkpoint(target).outputs,
             simulated=target.simulated,
             runs_kai=target.runs_kai,
             kubeconfig=connection.kubeconfig,

@@ -114,9 +114,14 @@ def test_pulumi_sets_a_sites_own_lines_and_leaves_the_base(site: Stack, clusters
 
 
 def _status(
-    site: Stack, folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str, passphrase: str | None = None
+    site: Stack,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *more: str,
+    passphrase: str | None = None,
+    logged_in: bool = True,
 ) -> tuple[int, str, str]:
-    monkeypatch.setenv("PULUMI_BACKEND_URL", site.environment["PULUMI_BACKEND_URL"])
+    monkeypatch.setenv("PULUMI_BACKEND_URL", site.environment["PULUMI_BACKEND_URL"] if logged_in else "")
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE", raising=False)
     if passphrase is not None:
         monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", passphrase)
@@ -156,6 +161,25 @@ def test_all_sites_stand_in_one_table_by_their_states(
     assert berlin["kai"] in line
     assert berlin["cluster"][:8] in line
     assert [line.split()[-1] for line in table.splitlines() if "hamburg" in line] == ["never"]
+
+
+def test_a_project_that_names_its_backend_itself_is_asked_there(
+    well: Stack, clusters: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    project = clusters / "Pulumi.yaml"
+    before = project.read_text(encoding="utf-8")
+    named = {"backend": {"url": well.environment["PULUMI_BACKEND_URL"]}}
+    (tmp_path / "elsewhere").mkdir()
+    elsewhere = well.environment | {"PULUMI_BACKEND_URL": "", "PULUMI_HOME": str(tmp_path / "home")}
+    subprocess.run(["pulumi", "login", (tmp_path / "elsewhere").as_uri()], env=elsewhere, check=True)
+    try:
+        project.write_text(yaml.safe_dump(yaml.safe_load(before) | named), encoding="utf-8")
+        monkeypatch.setenv("PULUMI_HOME", elsewhere["PULUMI_HOME"])
+        code, table, said = _status(well, clusters, monkeypatch, logged_in=False)
+    finally:
+        project.write_text(before, encoding="utf-8")
+    assert (code, said) == (0, "")
+    assert "update succeeded" in table
 
 
 def test_an_update_that_failed_is_something_to_look_at(

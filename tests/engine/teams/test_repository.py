@@ -13,6 +13,7 @@ import yaml
 
 import simulator
 import toolchain
+from manifests.versions import KAI_SCHEDULER
 from operations.init.choices import Way, checked
 from operations.init.files import TEMPLATES, contents, write
 from operations.version import project_version
@@ -138,6 +139,7 @@ def _version_in_the_fleet(team: Team) -> str:
     """What the table of all sites has of this one."""
     told = team.types(f"{ROOT / 'bin' / 'kai-anywhere'} fleet status {STACK} --folder . --json 2>/dev/null")
     [site] = json.loads(told)["sites"]
+    assert site["kai"] == KAI_SCHEDULER.version.removeprefix("v"), "which no template makes an output of the stack"
     return str(site["version"])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterUnreachableError
-from operations.engine import check_protection, destroy, pulumi, select_stack, up
+from operations.engine import Checkpoint, check_protection, destroy, pulumi, select_stack, up
 from operations.errors import OperationError
 from operations.target import Target
 from testbed.stacks import Json, changed, jetson, parse
@@ -216,3 +216,10 @@ def test_what_a_killed_run_was_making_is_not_forgotten_by_down(  # noqa: PLR0913
     else:
         down()
     assert "destroy" in asked.read_text(encoding="utf-8")
+
+
+def test_what_a_stack_tells_is_the_components_own_whatever_a_teams_project_makes_an_output() -> None:
+    stack = {"type": "pulumi:pulumi:Stack", "outputs": {"kai_version": "the team's own word"}}
+    component = {"type": "kai-anywhere:index:KaiAnywhere", "outputs": {"kai_version": "0.18.6"}}
+    assert Checkpoint.model_validate({"resources": [stack, component]}).outputs == {"kai_version": "0.18.6"}
+    assert Checkpoint.model_validate({"resources": [stack]}).outputs == {}

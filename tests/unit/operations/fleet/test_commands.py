@@ -17,7 +17,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 import toolchain
-from operations import engine
+from operations import engine, target
 from operations.__main__ import app
 from operations.errors import OperationError
 from operations.fleet import commands, states
@@ -259,6 +259,11 @@ EXPORT = {
                 "urn": STACK_URN,
                 "type": "pulumi:pulumi:Stack",
                 "custom": False,
+                "outputs": {"platform": "the team's own word"},
+            },
+            {
+                "type": "kai-anywhere:index:KaiAnywhere",
+                "custom": False,
                 "outputs": {
                     "platform": "tegra",
                     "kai_version": "0.18.6",
@@ -281,9 +286,12 @@ HISTORY = [
     }
 ]
 PULUMI = """#!{python}
-import json, sys
+import json, pathlib, sys
 _, project, name = sys.argv[sys.argv.index("--stack") + 1].split("/")
-if name == "eu-2" or project != "{project}":
+folder = pathlib.Path(sys.argv[sys.argv.index("--cwd") + 1])
+# A project may name its backend, so the one that has the states is asked in its own folder.
+own = "name: {project}" in (folder / "Pulumi.yaml").read_text(encoding="utf-8").splitlines()
+if name == "eu-2" or project != "{project}" or not own:
     sys.exit("error: no stack named 'organization/kai-anywhere/eu-2' found")
 if name == "us-1":
     sys.exit("warning: old\\nerror: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions")
@@ -431,6 +439,21 @@ def test_a_site_with_wrong_settings_is_read_all_the_same(folder: Path) -> None:
 @pytest.mark.parametrize("project", ["fleet"])
 def test_the_states_are_those_of_the_folders_own_project(folder: Path, project: str) -> None:
     (folder / "Pulumi.yaml").write_text(f"name: {project}\nruntime: yaml\n", encoding="utf-8")
+    done = _run("status", "berlin", "--folder", folder)
+    assert "11112222" in done.stdout, done.output
+
+
+@pytest.mark.usefixtures("_pulumi")
+@pytest.mark.parametrize("project", ["fleet"])
+def test_in_a_checkout_for_a_teams_stacks_the_states_are_those_of_the_teams_project(
+    folder: Path, project: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    team = tmp_path_factory.mktemp("team")
+    (team / "Pulumi.yaml").write_text(f"name: {project}\nruntime: yaml\n", encoding="utf-8")
+    (folder / "Pulumi.yaml").write_text("name: kai-anywhere\nruntime: python\n", encoding="utf-8")
+    (folder / ".project").symlink_to(team)
+    for module in (states, target):
+        monkeypatch.setattr(module, "ROOT", folder)
     done = _run("status", "berlin", "--folder", folder)
     assert "11112222" in done.stdout, done.output
 
