@@ -148,7 +148,7 @@ class Versions:
     def differ(self, name: str) -> bool:
         """Whether a stack's file says something else than in the commit; so it does where either can't be read."""
         before, now = self._said(name, self._text_before), self._said(name, self._text_now)
-        return before is None or before != now
+        return before is None or not _same(before, now)
 
     def _said(self, name: str, text: Callable[[str], str]) -> dict[str, Any] | None:
         file = f"Pulumi.{name}.yaml"
@@ -188,6 +188,15 @@ class Versions:
         if done.returncode != 0:
             raise OperationError(f"{file} is not in the commit")
         return done.stdout
+
+
+def _same(before: object, now: object) -> bool:
+    # Python's True is equal to 1; a setting takes one of them, and the other is an error.
+    if isinstance(before, dict) and isinstance(now, dict):
+        return before.keys() == now.keys() and all(_same(before[key], now[key]) for key in before)
+    if isinstance(before, list) and isinstance(now, list):
+        return len(before) == len(now) and all(map(_same, before, now))
+    return before == now and isinstance(before, bool) == isinstance(now, bool)
 
 
 def changed_files(folder: Path, base: str) -> frozenset[PurePosixPath] | None:
