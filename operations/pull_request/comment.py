@@ -143,17 +143,26 @@ def preview_body(
 
 def drift_issue(record: Record, occasion: Occasion, redactor: Redactor) -> str:
     """Drift: what was changed outside of Pulumi, and what an `up` that asks the cluster would do about it."""
-    found = bool(record.drifted or record.steps)
-    what = f"{_many(len(record.drifted), 'resource')} changed outside of Pulumi" if found else "the check failed"
+    if record.drifted:
+        what = f"{_many(len(record.drifted), 'resource')} changed outside of Pulumi"
+        why = (
+            "The cluster is not as the program says. `pulumi up --refresh` makes it so again; if the change was meant, "
+            "say it in the stack file instead. docs/teams.md tells how."
+        )
+    elif record.steps:
+        # Between a merge and its roll-out; nobody at the cluster has done anything.
+        what = "not deployed"
+        why = (
+            "No change was found outside of Pulumi. What the stack file, its base or the program says now was not "
+            "deployed yet: `pulumi up --refresh` does what stands below."
+        )
+    else:
+        what = "the check failed"
+        why = "No change was found outside of Pulumi, and the check failed for what stands below."
     head = f"{marker('drift', occasion.stack, occasion.folder)}\n### {markdown.code(occasion.place)}: {what}\n"
     if not record.complete:
         head += "\n**The check did not come to its end: what stands here is incomplete.**\n"
-    head += (
-        "\nThe cluster is not as the program says. `pulumi up --refresh` makes it so again; if the change was meant, "
-        "say it in the stack file instead. docs/teams.md tells how.\n"
-        if found
-        else "\nNo change was found outside of Pulumi, and the check failed for what stands below.\n"
-    )
+    head += f"\n{why}\n"
     sections = (
         _errors(record, redactor),
         _findings(record, redactor),

@@ -102,6 +102,14 @@ def test_a_drift_issue_tells_what_was_changed_outside_of_pulumi() -> None:
     assert "`pulumi up --refresh` makes it so again" in text, "without a look at the cluster, up finds nothing to do"
 
 
+def test_what_was_merged_and_not_deployed_yet_is_nobodys_change_on_the_cluster() -> None:
+    text = drift_issue(record(UPDATE, summary(update=1)), OCCASION, Redactor())
+    assert text.startswith(f"{marker('drift', 'jetson')}\n### `jetson`: not deployed\n\nNo change was found outside")
+    assert "`pulumi up --refresh` does what stands below" in text
+    assert "- spec.replicas: 1\n+ spec.replicas: 2" in text
+    assert "if the change was meant" not in text, "the stack file says it already"
+
+
 @pytest.mark.parametrize("render", [preview_comment, drift_issue])
 def test_a_stack_is_named_with_its_folder(render: Callable[[Record, Occasion, Redactor], str]) -> None:
     text = render(record(summary()), replace(OCCASION, folder="clusters/lab"), Redactor())
