@@ -38,11 +38,14 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "Settings of stacks",
-        ("Pulumi*.yaml", "*/Pulumi*.yaml", "bases/*.yaml", "*/bases/*.yaml", "fleet.yaml", "*/fleet.yaml"),
+        ("Pulumi.*.yaml", "*/Pulumi.*.yaml", "bases/*.yaml", "*/bases/*.yaml", "fleet.yaml", "*/fleet.yaml"),
     ),
     (
         "The program",
         (
+            # A team's project says which program runs, and in which version.
+            "Pulumi.yaml",
+            "*/Pulumi.yaml",
             "__main__.py",
             "*/__main__.py",
             "components/*",
