@@ -1,5 +1,6 @@
 """The workflows: what they may do, what they run, and that a linter of workflows finds nothing."""
 
+import os
 import re
 import subprocess
 import sys
@@ -111,6 +112,18 @@ def test_the_stacks_are_found_by_their_files(name: str) -> None:
             assert job["strategy"]["fail-fast"] is False
             assert "${{ matrix.stack }}" in job["concurrency"]["group"], job_name
             assert job["name"] == f"{job_name} (${{{{ matrix.stack }}}})", "one check per stack, with its name"
+
+
+@pytest.mark.parametrize(("name", "job"), [("preview", "preview"), ("drift", "drift"), ("rollout-wave", "update")])
+def test_a_teams_project_runs_where_the_guide_says_that_the_program_lies(name: str, job: str) -> None:
+    guide = (ROOT / "docs" / "teams.md").read_text(encoding="utf-8")
+    runs = jobs(name)[job]
+    assert _checkouts(runs).keys() == {"stacks", "program"}
+    for project, named in (("stacks", "../program/package"), ("stacks/clusters", "../../program/package")):
+        assert f"`{named}`" in guide
+        assert os.path.normpath(f"{project}/{named}") == "program/package"
+    assert "They do not run `pulumi install`" in guide
+    assert "pulumi install" not in scripts(runs)
 
 
 def test_a_release_has_every_image_that_the_program_runs() -> None:
