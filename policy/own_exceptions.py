@@ -13,6 +13,7 @@ from typing_extensions import override
 
 FILE = "policy-exceptions.yaml"
 """Beside Pulumi.yaml; the pack's configuration may hold the same list as `exceptions` instead."""
+_PROJECTS = ("Pulumi.yaml", "Pulumi.yml", "Pulumi.json")
 PROGRAM_FOLDER = "KAI_ANYWHERE_PROGRAM_FOLDER"
 """Where the pack's executable was started, which is the program's folder: an environment variable of `policy/run`."""
 
@@ -123,15 +124,23 @@ def parse(entries: object, source: str, rules: Iterable[str]) -> tuple[OwnExcept
     return exceptions
 
 
+def _file(program: Path) -> Path:
+    """In the program's folder, or beside the project's file: one with `main` has its program further down."""
+    if (own := program / FILE).exists():
+        return own
+    projects = (each for each in (program, *program.parents) if any((each / name).is_file() for name in _PROJECTS))
+    return next(projects, program) / FILE
+
+
 @lru_cache(maxsize=1)
 def of_file(rules: frozenset[str]) -> tuple[OwnException, ...]:
-    """The exceptions of the program's folder; none where it has no such file.
+    """The exceptions of the program's project; none where it has no such file.
 
     Raises:
         ValueError: if the file can't be read, or holds something else.
     """
     folder = os.environ.get(PROGRAM_FOLDER)
-    path = Path(folder or ".") / FILE
+    path = _file(Path(folder or "."))
     if not folder or not path.exists():
         return ()
     try:

@@ -240,6 +240,22 @@ class TestExceptions:
         assert list(_told(_HOST_PATH, {"exceptions": []})) == ["privilege"]
 
     @pytest.mark.parametrize(
+        ("project", "accepted"), [("", True), ("src", False)], ids=["a project with main", "another project"]
+    )
+    def test_they_are_read_beside_the_projects_file_where_main_names_a_folder_below(
+        self, project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, accepted: bool
+    ) -> None:
+        (tmp_path / "src").mkdir()
+        (tmp_path / "Pulumi.yaml").touch()
+        (tmp_path / project / "Pulumi.yml").touch()
+        (tmp_path / own_exceptions.FILE).write_text(yaml.safe_dump([_exception()]), encoding="utf-8")
+        monkeypatch.setenv(own_exceptions.PROGRAM_FOLDER, str(tmp_path / "src"))
+        own_exceptions.of_file.cache_clear()
+        told = _told(_HOST_PATH, {})
+        own_exceptions.of_file.cache_clear()
+        assert list(told) == ([] if accepted else ["privilege"])
+
+    @pytest.mark.parametrize(
         ("text", "says"),
         [
             ("a: [", "line 1"),
