@@ -22,6 +22,8 @@ from components.stack_state import read_stack_state
 from config.bases import PROJECT, from_folder, inherited
 from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError, StackSettings, parse_settings, secret_in_settings
 
+_PROJECTS = ("Pulumi.yaml", "Pulumi.yml", "Pulumi.json")
+
 
 def plain_keys(namespace: str | None = None) -> list[str]:
     """A namespace's keys in the stack's configuration that are no secrets; by default the project's own."""
@@ -93,7 +95,8 @@ def install(  # noqa: PLR0913 - what the two entries say, by name
         StackConfigError: if a setting is wrong.
         ClusterError: if the cluster can't be read or is not ready.
     """
-    settings = _settings(settings_json, file, base, other_keys)
+    folder = _folder(package=package)
+    settings = _settings(settings_json, folder, file, base, other_keys)
     secrets = read_host_secrets(settings.hosts, host_secrets)
     preflight = run_preflight(
         settings,
@@ -105,7 +108,7 @@ def install(  # noqa: PLR0913 - what the two entries say, by name
     for warning in preflight.warnings:
         pulumi.log.warn(warning)
     uid, context = preflight.cluster_uid, preflight.context
-    few_resources = package or is_found(Path(pulumi.get_root_directory() or "."))
+    few_resources = package or is_found(folder)
     if uid is None or context is None:
         args = KaiAnywhereArgs(settings, None, NO_CLUSTER, secrets, few_resources=few_resources)
         return KaiAnywhere(name, args, opts)
@@ -122,10 +125,20 @@ def install(  # noqa: PLR0913 - what the two entries say, by name
     return KaiAnywhere(name, args, opts)
 
 
-def _settings(settings_json: str | None, file: str, base: str | None, other_keys: Iterable[str]) -> StackSettings:
-    # A language host may not tell the project's folder (3.78.1 does not): the program then runs in it, unless
-    # Pulumi.yaml has `main`.
+def _folder(*, package: bool) -> Path:
+    """The project's folder, in which its stacks' files are.
+
+    A language host may not tell it (3.78.1 does not): the program then runs in it, unless Pulumi.yaml has `main`. The
+    package's process is started where the program runs, and is told nothing.
+    """
     folder = Path(pulumi.get_root_directory() or ".")
+    around = (folder, *folder.absolute().parents) if package else ()
+    return next((each for each in around if any((each / name).is_file() for name in _PROJECTS)), folder)
+
+
+def _settings(
+    settings_json: str | None, folder: Path, file: str, base: str | None, other_keys: Iterable[str]
+) -> StackSettings:
     top_level_keys = _top_level_keys(folder / file)
     if settings_json is None or base is None:
         return parse_settings(settings_json, file=file, other_keys=other_keys, top_level_keys=top_level_keys)

@@ -146,12 +146,17 @@ def test_a_secret_inside_of_the_callers_settings_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_the_callers_stack_file_may_build_upon_a_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("main", [".", "src"])
+def test_the_callers_stack_file_may_build_upon_a_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main: str
+) -> None:
     (tmp_path / "bases").mkdir()
     base = {"config": {"kai-anywhere:settings": jetson()}}
     (tmp_path / "bases" / "jetson.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
-    # The engine starts the package in the caller's folder, and tells it no other.
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Pulumi.yaml").touch()
+    (tmp_path / main).mkdir(exist_ok=True)
+    # The engine starts the package where the caller's program runs, and tells it no other folder.
+    monkeypatch.chdir(tmp_path / main)
     monkeypatch.setattr(pulumi, "get_root_directory", lambda: None)
 
     def program() -> None:
