@@ -96,13 +96,19 @@ def test_the_guide_copies_every_image(helm: Helm, tmp_path: Path) -> None:
             with tarfile.open(checkout / f"{chart.name}.tgz", "w:gz") as archive:
                 archive.add(chart, arcname=chart.name)
         said = shell(listing, checkout, environment)
+        locked = checkout / "images.jetson.lock.json"
+        content = json.loads(locked.read_text(encoding="utf-8"))
+        # One that both charts have, of which each says its own registry.
+        both = "docker.io/library/busybox:1.37"
+        shared = {"pinned": both, "used_by": sorted(chart.name for chart in CHARTS), "name": "busybox:1.37"}
+        locked.write_text(json.dumps({"images": [*content["images"], shared]}), encoding="utf-8")
         shell(copying, checkout, environment)
         copied = [line.split() for line in (checkout / "copied").read_text(encoding="utf-8").splitlines()]
-        content = json.loads((checkout / "images.jetson.lock.json").read_text(encoding="utf-8"))
     wanted = {each.image: f"{each.used_by[0]}/{each.name}" for each in images(parse(jetson()), CHARTS, ROOT, helm)}
-    assert {line[-2].removeprefix("docker://"): line[-1] for line in copied} == {
-        image: f"docker://registry.example.com:5000/{name}" for image, name in wanted.items()
-    }
+    places = [*wanted.items(), *((both, f"{chart.name}/busybox:1.37") for chart in CHARTS)]
+    assert sorted((line[-2].removeprefix("docker://"), line[-1]) for line in copied) == sorted(
+        (image, f"docker://registry.example.com:5000/{name}") for image, name in places
+    )
     assert {each["image"] for each in content["images"]} == wanted.keys()
     assert all(each["digest"] is None and "can't be asked" in each["problem"] for each in content["images"])
     assert said.count("without digest: ") == len(wanted)

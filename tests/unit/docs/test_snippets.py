@@ -120,7 +120,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
         ),
         ('make images CHARTS="$(echo *.tgz)"', RunBy(_IMAGES, "test_the_guide_copies_every_image", _STAND_INS)),
         (
-            r"""jq --raw-output '.images[] | "\(.pinned) \(.used_by[0])/\(.name)"' images.jetson.lock.json |""",
+            r"""jq --raw-output '.images[] | "\(.pinned) \(.used_by[])/\(.name)"' images.jetson.lock.json |""",
             RunBy(_IMAGES, "test_the_guide_copies_every_image", but="a script stands in for skopeo"),
         ),
         ("kubectl get pods --all-namespaces \\", RunBy(_DOCS, "test_the_images_of_a_running_stack_are_listed")),
