@@ -16,7 +16,8 @@ from operations.stacks import STACK_NAME
 _T = TypeVar("_T")
 _TIMEOUT_SECONDS = 30
 _PAGE = 100
-_PAUSES_SECONDS = {"GET": (0.5, 1, 2, 4), "PATCH": (0.5, 1, 2, 4)}
+_PAUSES_SECONDS = (0.5, 1, 2, 4)
+_REPEATABLE = frozenset({"GET", "PATCH"})
 """A comment that was created twice is worse than one that is missing: only what can be repeated is."""
 _LONGEST_PAUSE_SECONDS = 60
 """Of what GitHub asks for by Retry-After: a job that waits for an hour tells nobody why."""
@@ -27,6 +28,8 @@ _PASSING = {
     codes.SERVICE_UNAVAILABLE,
     codes.GATEWAY_TIMEOUT,
 }
+_LIMITS = {codes.FORBIDDEN, codes.TOO_MANY_REQUESTS}
+"""With which GitHub refuses what comes too fast, or is too much in an hour; it has done nothing then."""
 _PERMISSIONS: dict[int, str] = {
     codes.UNAUTHORIZED: "The token is not accepted: GITHUB_TOKEN must be the job's own.",
     codes.FORBIDDEN: "The job needs the permission `pull-requests: write`, or `issues: write` for an issue.",
@@ -35,6 +38,7 @@ _PERMISSIONS: dict[int, str] = {
         "`pull-requests: write`, or `issues: write` for an issue."
     ),
 }
+_LIMITED = "It takes no more requests of this repository's jobs for now: run the job again in an hour."
 
 
 class GitHubError(Exception):
@@ -185,13 +189,13 @@ class GitHub:
     def _ask(self, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401 - httpx2's own options
         options |= {"headers": self._headers, "timeout": _TIMEOUT_SECONDS, "follow_redirects": True}
         options["verify"] = self._tls
-        pauses_seconds = iter(_PAUSES_SECONDS.get(method, ()))
+        pauses_seconds = iter(_PAUSES_SECONDS)
         while True:
             pause_seconds = next(pauses_seconds, None)
             try:
                 answer = httpx2.request(method, url, **options)
             except httpx2.TransportError as error:
-                if pause_seconds is None:
+                if pause_seconds is None or method not in _REPEATABLE:
                     raise GitHubError(
                         f"GitHub does not answer ({type(error).__name__}) to {method} {url}. Run the job again."
                     ) from error
@@ -199,15 +203,22 @@ class GitHub:
                 continue
             if answer.is_success:
                 return answer
-            if pause_seconds is None or answer.status_code not in _PASSING:
-                remedy = _PERMISSIONS.get(answer.status_code, "Run the job again.")
+            limited, told = _is_limited(answer), answer.headers.get("Retry-After", "")
+            again = (limited and told) or (method in _REPEATABLE and answer.status_code in _PASSING)
+            if pause_seconds is None or not again:
+                remedy = _LIMITED if limited else _PERMISSIONS.get(answer.status_code, "Run the job again.")
                 reason = f"{answer.status_code} {answer.reason_phrase}"
                 raise GitHubError(f"GitHub refused {method} {url}: {reason}. {remedy}")
-            retry_after = answer.headers.get("Retry-After", "")
-            time.sleep(min(int(retry_after), _LONGEST_PAUSE_SECONDS) if retry_after.isdecimal() else pause_seconds)
+            time.sleep(min(int(told), _LONGEST_PAUSE_SECONDS) if told.isdecimal() else pause_seconds)
 
     def _read(self, kind: TypeAdapter[_T], answer: httpx2.Response) -> _T:
         try:
             return kind.validate_json(answer.content)
         except ValidationError as error:
             raise GitHubError(f"GitHub's answer to {answer.url} is not what its documentation says: {error}") from error
+
+
+def _is_limited(answer: httpx2.Response) -> bool:
+    """Whether GitHub refuses for the number of requests, and not for a right that is missing."""
+    told = "Retry-After" in answer.headers or answer.headers.get("X-RateLimit-Remaining") == "0"
+    return answer.status_code in _LIMITS and told

@@ -25,6 +25,7 @@ class GitHubServer:
         asked: method and path of every request.
         failures: status codes with which the next requests are answered, by method.
         retry_after: what failures say of the time until the next try, in seconds; nothing if None.
+        used_up: whether failures say that no requests are left in this hour.
         page: posts or files in a page.
         files: what a pull request changes, as GitHub lists it.
         changed_files: how many GitHub says it changes; as many as are listed if None.
@@ -35,6 +36,7 @@ class GitHubServer:
     asked: list[tuple[str, str]] = field(default_factory=list)
     failures: dict[str, list[int]] = field(default_factory=dict)
     retry_after: str | None = None
+    used_up: bool = False
     page: int = 2
     files: list[dict[str, str]] = field(default_factory=list)
     changed_files: int | None = None
@@ -124,7 +126,8 @@ class _Handler(Handler):
             return False
         self.body()
         told = self.server_state.retry_after
-        self._answer(status, {"message": "no"}, {} if told is None else {"Retry-After": told})
+        headers = {"X-RateLimit-Remaining": "0" if self.server_state.used_up else "17"}
+        self._answer(status, {"message": "no"}, headers if told is None else headers | {"Retry-After": told})
         return True
 
     def _content(self) -> dict[str, Any]:

@@ -105,6 +105,30 @@ def test_a_time_that_github_asks_for_is_waited_up_to_a_minute(
     assert len(server.posts) == 1
 
 
+@pytest.mark.parametrize("status", [403, 429])
+def test_comments_that_come_too_fast_are_written_when_github_takes_them_again(
+    server: GitHubServer, github: GitHub, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("operations.pull_request.github.time.sleep", waited.append)
+    server.failures["POST"], server.retry_after = [status, status], "60"
+    github.put_comment(7, f"{MARKER}\nx")
+    assert waited == [60, 60]
+    assert len(server.posts) == 1, "what was refused for its number has left nothing"
+
+
+@pytest.mark.parametrize(("retry_after", "tries"), [(None, 1), ("60", 5)])
+def test_requests_that_are_used_up_are_no_missing_permission(
+    server: GitHubServer, github: GitHub, monkeypatch: pytest.MonkeyPatch, retry_after: str | None, tries: int
+) -> None:
+    monkeypatch.setattr("operations.pull_request.github.time.sleep", lambda _: None)
+    server.failures["POST"], server.retry_after, server.used_up = [403] * 9, retry_after, True
+    with pytest.raises(GitHubError, match=r"takes no more requests .*run the job again in an hour") as caught:
+        github.put_comment(7, f"{MARKER}\nx")
+    assert "permission" not in str(caught.value)
+    assert [method for method, _ in server.asked].count("POST") == tries
+
+
 def test_a_failed_creation_is_not_repeated_since_it_may_have_worked(server: GitHubServer, github: GitHub) -> None:
     server.failures["POST"] = [502]
     with pytest.raises(GitHubError, match=r"502 .*Run the job again"):
