@@ -164,6 +164,16 @@ def _is_upgraded(team: Team, way: Way, api: httpx2.Client) -> None:
     assert api.get(namespace).json()["metadata"]["labels"][NEW_LABEL] == "newer"
     assert _version_in_the_fleet(team) == NEWER
     assert git(team.clone, "status", "--porcelain") == "", "nothing is left that a team would have to commit or ignore"
+    _goes_back(team, way, api)
+
+
+def _goes_back(team: Team, way: Way, api: httpx2.Client) -> None:
+    git(team.clone, "revert", "--no-edit", "HEAD")
+    if way is Way.PROGRAM:
+        assert "to update" not in team.types(f"pulumi preview --stack {STACK}"), "the environment is taken as it is"
+        team.types("pulumi install\n")
+    team.types(f"pulumi up --stack {STACK}")
+    assert NEW_LABEL not in api.get("/api/v1/namespaces/kai-scheduler").json()["metadata"]["labels"]
 
 
 def test_the_program_by_version_is_installed_and_upgraded_by_one_line(
