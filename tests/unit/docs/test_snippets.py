@@ -326,6 +326,10 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             ),
         ),
         (
+            "git fetch --quiet --tags",
+            RunBy("unit/operations/init/test_init.py", "test_such_a_checkout_moves_to_the_next_version"),
+        ),
+        (
             "pulumi login 's3://kai-anywhere-state?region=eu-central-1' --non-interactive",
             RunBy(
                 _S3,

@@ -121,6 +121,24 @@ def test_a_checkout_works_on_the_stacks_of_a_repository_of_ones_own(
     assert read_settings(checkout / "Pulumi.prod.yaml") == read_settings(theirs / "Pulumi.prod.yaml")
 
 
+@pytest.mark.parametrize("stack", ["prod", "jetson"])
+def test_such_a_checkout_moves_to_the_next_version(tmp_path: Path, stack: str) -> None:
+    origin = _checkout(tmp_path / "origin")
+    git(tmp_path, "clone", "--quiet", str(origin), "kai-anywhere")
+    checkout = tmp_path / "kai-anywhere"
+    assert _init(tmp_path / "clusters", stack=stack).exit_code == 0
+    shell(_OWN_STACKS, checkout)
+    for file in ("Pulumi.yaml", "Pulumi.jetson.yaml"):
+        (origin / file).write_text("a newer example", encoding="utf-8")
+    git(origin, "commit", "--quiet", "--all", "--message", "The next version")
+    git(origin, "tag", "v1.2.4")
+    shell(command("teams.md", "git fetch --quiet --tags"), checkout)
+    shell(_OWN_STACKS, checkout)
+    assert (checkout / "Pulumi.yaml").read_text(encoding="utf-8") == "a newer example"
+    assert {file.name for file in checkout.glob("Pulumi.*.yaml")} == {f"Pulumi.{stack}.yaml"}
+    assert read_settings(checkout / f"Pulumi.{stack}.yaml").platform.jetsons
+
+
 def test_a_checkout_whose_stack_files_somebody_edited_is_left_as_it_is(tmp_path: Path) -> None:
     checkout = _checkout(tmp_path / "kai-anywhere")
     assert _init(tmp_path / "clusters").exit_code == 0
