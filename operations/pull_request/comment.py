@@ -166,7 +166,7 @@ def drift_issue(record: Record, occasion: Occasion, redactor: Redactor) -> str:
     sections = (
         _errors(record, redactor),
         _findings(record, redactor),
-        _changes("Changed outside of Pulumi", [_as_found(step) for step in record.drifted], redactor),
+        _changes("Changed outside of Pulumi", [_as_found(step) for step in record.drifted], redactor, tense=""),
         _values("Remembered (-) and found (+)", record.drifted, drift, redactor),
         _changes("What up with --refresh would do", record.steps, redactor),
         _values("Values", record.steps, differences, redactor),
@@ -208,14 +208,14 @@ def _finding(finding: Finding, redactor: Redactor) -> str:
     )
 
 
-def _changes(title: str, steps: Iterable[Step], redactor: Redactor) -> markdown.Section:
-    """What changes, by component; components with the most dangerous changes first."""
+def _changes(title: str, steps: Iterable[Step], redactor: Redactor, *, tense: str = "to be ") -> markdown.Section:
+    """What changes, or has changed, by component; components with the most dangerous changes first."""
     rank = {op: index for index, op in enumerate(_ORDER)}
     ordered = sorted(steps, key=lambda step: rank.get(step.op, len(rank)))
     blocks: list[str] = []
     for component, parts in _by_component(ordered).items():
         counts = Counter(step.op for step in parts)
-        summary = ", ".join(f"{count} to be {_WORDS.get(op, op)}" for op, count in counts.items() if op in _WORDS)
+        summary = ", ".join(f"{count} {tense}{_WORDS.get(op, op)}" for op, count in counts.items() if op in _WORDS)
         between = "\n" if blocks else ""
         blocks.append(f"{between}{_component(component)}: {summary or _many(len(parts), 'resource')}\n\n")
         blocks += [

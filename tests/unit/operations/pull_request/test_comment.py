@@ -99,6 +99,8 @@ def test_a_drift_issue_tells_what_was_changed_outside_of_pulumi() -> None:
     assert text.startswith(f"{marker('drift', 'jetson')}\n### `jetson`: 2 resources changed outside of Pulumi\n")
     assert "- spec.replicas: 1\n+ spec.replicas: 9" in text
     assert "- `delete` `kubernetes:apps/v1:Deployment` `gone`" in text
+    assert "1 deleted, 1 updated\n" in text
+    assert "to be" not in text, "it has happened"
     assert "`pulumi up --refresh` makes it so again" in text, "without a look at the cluster, up finds nothing to do"
 
 
