@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import grpc
+from pulumi import RunError
 from pulumi.provider import Provider
 from pulumi.provider.server import ProviderServicer
 from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
@@ -40,7 +41,12 @@ class PackageServer(ManyNodeLabels, ProviderServicer):
     @override
     async def Construct(self, request: Any, context: Any) -> Any:
         self._load()
-        return await super().Construct(request, context)
+        try:
+            return await super().Construct(request, context)
+        except RunError as error:
+            # A wait that was in vain, or a host's verdict; gRPC would put the exception's class before the text.
+            await context.abort(grpc.StatusCode.UNKNOWN, str(error))
+            raise
 
     def _load(self) -> None:
         if type(self.provider) is Provider:

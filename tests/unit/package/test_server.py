@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[import-untyped]  # it ships no types
+from pulumi import RunError
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
 from package import on_cluster
@@ -134,3 +135,15 @@ def test_a_preview_loads_neither_the_program_nor_a_client_of_the_cluster() -> No
     script = f"import package.server, sys; print([each for each in {heavy} if each in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
+
+
+def test_what_stops_the_component_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def in_vain(_self: object, _request: object, _context: object) -> None:
+        await asyncio.sleep(0)
+        raise RunError("Waited 60 s for KAI without success.\nLook at: kubectl get pods")
+
+    monkeypatch.setattr(PackageServer, "_construct", in_vain)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        _call(lambda stub: stub.Construct(provider_pb2.ConstructRequest()))
+    told = "Waited 60 s for KAI without success.\nLook at: kubectl get pods"
+    assert caught.value.details() == told, "without the class of the exception"
