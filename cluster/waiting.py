@@ -176,12 +176,14 @@ def runtime_class(name: str, *, operator_namespace: str) -> Condition:
 def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> Condition:
     """`nvidia.com/gpu` on every node that the stack names, and on one at least of those where the operator found a GPU.
 
-    Not on all of these: one broken node of a large cluster must not hold up every `up`.
+    MIG slices stand for it: with `gpu_operator.mig_strategy: mixed` they have resources of their own, and a node whose
+    GPUs are all split advertises no other. Not on all where the operator found one: one broken node of a large cluster
+    must not hold up every `up`.
     """
 
     def missing(cluster: Cluster) -> str | None:
         nodes = cluster.nodes().values()
-        without = sorted(node.name for node in nodes if node.gpus == 0 and node.name in named_nodes)
+        without = sorted(node.name for node in nodes if node.name in named_nodes and not (node.gpus or node.slices))
         if without:
             return f"no nvidia.com/gpu on {first_of(without)}"
         gpu_nodes = [node for node in nodes if node.labels.get(GPU_PRESENT) == "true" and not node.is_frontend]

@@ -199,6 +199,15 @@ def test_slices_are_gpus_that_are_advertised(resource: str, api: ApiServer, clus
     assert _missing(gpus_advertised(frozenset(), operator_namespace="gpu-operator"), cluster) is None
 
 
+def test_a_named_node_may_advertise_slices_alone(api: ApiServer, cluster: Cluster) -> None:
+    split = node("split", gpus=0)
+    split["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
+    api.serve("/api/v1/nodes", {"items": [split, node("broken", gpus=0)]})
+    assert _missing(gpus_advertised(frozenset({"split"}), operator_namespace="gpu-operator"), cluster) is None
+    both = gpus_advertised(frozenset({"split", "broken"}), operator_namespace="gpu-operator")
+    assert _missing(both, cluster) == "no nvidia.com/gpu on broken"
+
+
 def test_gpus_are_advertised_once_every_such_node_has_them(api: ApiServer, cluster: Cluster) -> None:
     api.serve("/api/v1/nodes", {"items": [node("named"), node("plain", gpus=0)]})
     condition = gpus_advertised(frozenset({"named"}), operator_namespace="gpus")
