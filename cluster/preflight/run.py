@@ -60,7 +60,7 @@ class ClusterFacts:
         unknown: what is there under the names of the stack's objects and is not in its state.
         isolator: whether the webhook is there that gives pods HAMi-core; read only where the stack needs it.
         system_requests: MiB that pods request of the system's memory, by node with unified memory.
-        missing_kinds: of the Prometheus Operator, where the stack needs them.
+        missing_kinds: of the Prometheus Operator, by the setting that needs them.
         shard: whether the default shard of the stack's own KAI is there.
         running_pods: those that KAI deletes when it starts, where the stack has yet to install it.
     """
@@ -78,7 +78,7 @@ class ClusterFacts:
     unknown: Mapping[str, LiveObject] = field(default_factory=dict)
     isolator: bool = False
     system_requests: Mapping[str, int] = field(default_factory=dict)
-    missing_kinds: tuple[str, ...] = ()
+    missing_kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shard: bool = True
     running_pods: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from cluster.access.answers.objects import HelmRevision
 from cluster.access.answers.pods import Event, Pod
 from cluster.access.client import Cluster
 from cluster.access.lists import Reader, Unseen
-from cluster.preflight.prometheus_operator import read_missing_kinds
+from cluster.preflight.prometheus_operator import OURS, read_missing_kinds
 from cluster.snapshot import read_snapshot
 from config.stack import StackSettings
 from manifests import every_object, gpu_operator, kai, reservation
@@ -118,11 +118,11 @@ def _ask_monitoring(reader: Reader, cluster: Cluster, settings: StackSettings | 
         return Monitoring
     named = {"fieldSelector": f"metadata.name={EXPORTER}"}
     rights = f"/apis/{RBAC_GROUP}/v1"
-    kinds = reader.ask(Source.MONITORING, (), read_missing_kinds, cluster, settings)
+    kinds = reader.ask(Source.MONITORING, {}, read_missing_kinds, cluster, settings)
     roles = reader.objects(Source.MONITORING, f"{rights}/clusterroles", Role, params=named)
     bindings = reader.objects(Source.MONITORING, f"{rights}/clusterrolebindings", RoleBinding, params=named)
     prometheuses = reader.objects(Source.MONITORING, f"/apis/{OPERATOR_GROUP}/prometheuses", Prometheus)
-    return lambda: Monitoring(kinds(), roles(), bindings(), prometheuses())
+    return lambda: Monitoring(kinds().get(OURS, ()), roles(), bindings(), prometheuses())
 
 
 def _with_details(cluster: Cluster, reader: Reader, facts: Facts, namespace: str) -> Facts:

@@ -349,7 +349,8 @@ CHECKS = (
         needs={Source.CLUSTER_POLICIES},
         symptom="`kubectl get clusterpolicy` shows `notReady`.",
         cause="At least one operand is not rolled out.",
-        remedy="kubectl --namespace {operator_namespace} get pods shows which.",
+        remedy="kubectl --namespace {operator_namespace} get pods shows which. If each of them runs, and "
+        "gpu_operator.dcgm_exporter.service_monitor is true: install the Prometheus Operator, or set it to false.",
         source="GPU Operator v26.7.0 controllers/clusterpolicy_controller.go",
     ),
 )

@@ -429,10 +429,22 @@ def test_every_finding_is_told_at_once() -> None:
 
 
 def test_kinds_of_the_prometheus_operator_that_are_missing_are_named() -> None:
-    missing = ("ServiceMonitor", "PrometheusRule")
+    missing = {"monitoring.service_monitor": ("ServiceMonitor", "PrometheusRule")}
     _only(
         _findings(monitoring_full(), missing_kinds=missing),
         "monitoring.service_monitor is true, and the cluster does not know ServiceMonitor and PrometheusRule.",
         "or set monitoring.service_monitor: false",
     )
     assert _findings(monitoring_full()) == []
+
+
+def test_a_service_monitor_that_the_gpu_operator_can_not_make_is_a_warning() -> None:
+    missing = {"gpu_operator.dcgm_exporter.service_monitor": ("ServiceMonitor",)}
+    _only(
+        _findings(changed(x86(), "gpu_operator.dcgm_exporter.service_monitor", True), missing_kinds=missing),
+        "gpu_operator.dcgm_exporter.service_monitor is true, and the cluster does not know ServiceMonitor: nobody asks "
+        "DCGM Exporter, and the ClusterPolicy stays notReady",
+        "or set gpu_operator.dcgm_exporter.service_monitor: false",
+        fatal=False,
+    )
+    assert _findings(changed(x86(), "gpu_operator.dcgm_exporter.service_monitor", True)) == []

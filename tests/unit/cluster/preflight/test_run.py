@@ -267,12 +267,22 @@ def test_kinds_of_the_prometheus_operator_are_asked_for_where_the_stack_makes_th
 ) -> None:
     group = "/apis/monitoring.coreos.com/v1"
     wanted = _settings(config_path, monitoring_full())
-    assert read_facts(cluster, wanted, _NEVER_DEPLOYED).missing_kinds == ("ServiceMonitor", "PrometheusRule")
+    scraped = _settings(config_path, changed(jetson(), "gpu_operator.dcgm_exporter.service_monitor", True))
+    assert read_facts(cluster, wanted, _NEVER_DEPLOYED).missing_kinds == {
+        "monitoring.service_monitor": ("ServiceMonitor", "PrometheusRule")
+    }
+    assert read_facts(cluster, scraped, _NEVER_DEPLOYED).missing_kinds == {
+        "gpu_operator.dcgm_exporter.service_monitor": ("ServiceMonitor",)
+    }
     api.serve(group, {"resources": [{"name": "servicemonitors"}, {"name": "prometheusrules"}]})
-    assert read_facts(cluster, wanted, _NEVER_DEPLOYED).missing_kinds == ()
+    for settings in (wanted, scraped):
+        assert read_facts(cluster, settings, _NEVER_DEPLOYED).missing_kinds == {}
     api.asked.clear()
-    for stack in (jetson(), monitoring()):
-        assert read_facts(cluster, _settings(config_path, stack), _NEVER_DEPLOYED).missing_kinds == ()
+    dcgm = "gpu_operator.dcgm_exporter"
+    off = changed(jetson(), dcgm, {"enabled": False, "service_monitor": True})
+    elsewhere = changed(operator_elsewhere(), f"{dcgm}.service_monitor", True)
+    for stack in (jetson(), monitoring(), off, elsewhere):
+        assert read_facts(cluster, _settings(config_path, stack), _NEVER_DEPLOYED).missing_kinds == {}
     assert not [request for request in api.asked if request.path.startswith(group)]
 
 
