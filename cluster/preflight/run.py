@@ -23,6 +23,7 @@ from cluster.preflight.installations import Installations, judge_installations, 
 from cluster.preflight.local_charts import wrong_charts
 from cluster.preflight.namespaces import judge_lost_namespaces, judge_moves, judge_namespaces, judge_pod_security
 from cluster.preflight.nodes import judge_nodes
+from cluster.preflight.profiles import OthersProfiles, judge_others_profiles, read_others_profiles
 from cluster.preflight.prometheus_operator import judge_missing_kinds, read_missing_kinds
 from cluster.preflight.releases import (
     installs,
@@ -62,6 +63,7 @@ class ClusterFacts:
         system_requests: MiB that pods request of the system's memory, by node with unified memory.
         missing_kinds: of the Prometheus Operator, by the setting that needs them.
         shard: whether the default shard of the stack's own KAI is there.
+        profiles: of the device plugin, where somebody else runs the GPU Operator and the stack needs some.
         running_pods: those that KAI deletes when it starts, where the stack has yet to install it.
     """
 
@@ -80,6 +82,7 @@ class ClusterFacts:
     system_requests: Mapping[str, int] = field(default_factory=dict)
     missing_kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shard: bool = True
+    profiles: OthersProfiles | None = None
     running_pods: tuple[str, ...] = ()
 
     @property
@@ -221,6 +224,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         missing_kinds = threads.submit(read_missing_kinds, cluster, settings)
         isolator = threads.submit(_has_isolator, cluster, settings)
         shard = threads.submit(_has_shard, cluster, settings, state)
+        profiles = threads.submit(read_others_profiles, cluster, settings, state)
         running_pods = threads.submit(read_running_pods, cluster, state)
         answers = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
         namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
@@ -240,6 +244,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
             system_requests=requests.result(),
             missing_kinds=missing_kinds.result(),
             shard=shard.result(),
+            profiles=profiles.result(),
             running_pods=running_pods.result(),
         )
 
@@ -272,6 +277,7 @@ def judge(
     yield from judge_sharing(settings, facts.nodes, isolator=facts.isolator)
     yield from judge_runtime_class(settings, present=facts.runtime_class)
     yield from judge_own_releases(settings, state, stack)
+    yield from judge_others_profiles(settings, facts.profiles)
     yield from judge_missing_kinds(facts.missing_kinds)
     yield from judge_installations(facts.installations)
     yield from contact.findings

@@ -282,8 +282,8 @@ CHECKS = (
         needs={Source.NODES, Source.PROFILES, Source.CLUSTER_POLICIES, Source.DEPLOYMENTS},
         symptom="The device plugin's pod on that node does not start: `specified config ... does not exist`.",
         cause=f"The label `{DEVICE_PLUGIN_CONFIG}` names a key that the device plugin's ConfigMap does not have.",
-        remedy="Add the profile under node_profiles of the stack, correct the label, or remove it: kubectl label node "
-        f"{{name}} {DEVICE_PLUGIN_CONFIG}-",
+        remedy="Add the profile under node_profiles of the stack, or with gpu_operator.install: false to that "
+        f"ConfigMap; or correct the label, or remove it: kubectl label node {{name}} {DEVICE_PLUGIN_CONFIG}-",
         source="k8s-device-plugin v0.20.0 cmd/config-manager/main.go",
         explains={"KA0306", "KA0403"},
     ),
