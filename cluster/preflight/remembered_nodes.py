@@ -34,7 +34,7 @@ def judge_nodes_that_left(
 def judge_lost_labels(
     settings: StackSettings, nodes: Mapping[str, Node], state: DeployedState, stack: str, *, preview: bool
 ) -> Iterator[Finding]:
-    """Labels that the state has and the cluster has not: no run writes them without a refresh.
+    """Labels that the state has and the cluster has not, or with another value: no run writes them without a refresh.
 
     They went with the stack's GPU Operator, or with a node that joined again under its name. Or an `up` that was to
     take a Jetson out failed midway, and the settings were put back: the operator takes its labels off what is no GPU
@@ -44,6 +44,18 @@ def judge_lost_labels(
     installed = gpu_operator.RELEASE in {release for _, release in state.releases}
     planned = node_labels(settings)
     for name, labels in state.labels.items():
+        # What the settings change by themselves, this run writes.
+        changed = [
+            f"{label} is {nodes[name].labels[label]}, not {value}"
+            for label, value in planned.get(name, {}).items()
+            if name in nodes and labels.get(label) == value and nodes[name].labels.get(label, value) != value
+        ]
+        if changed:
+            yield Finding(
+                f"node '{name}' has other labels than the stack gave it: {', '.join(changed)}. Somebody changed them.",
+                f"Only a refresh tells the stack, and then they are put back: pulumi up --refresh{stack_option(stack)}",
+                fatal=False,
+            )
         lost = [label for label in labels if name in nodes and label not in nodes[name].labels]
         if not lost:
             continue

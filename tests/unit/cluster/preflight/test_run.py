@@ -16,7 +16,7 @@ from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.run import PreflightError, PreflightResult, read_facts, run_preflight
 from config.stack import StackSettings
-from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
+from manifests.node_labels import GPU_MEMORY, NVIDIA_PCI_DEVICE, node_labels
 from testbed.stacks import Json, changed, jetson, monitoring, monitoring_full, operator_elsewhere, parse, x86
 from tests.support.api_server import POLICIES, UID, ApiServer, node
 
@@ -399,6 +399,27 @@ def test_a_node_that_joined_again_without_the_stacks_labels_is_told_and_one_that
     warnings = run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
     [warning] = [each for each in warnings if "lost labels" in each]
     assert re.search("'jetson-1' lost labels .*nvidia.com/gpu.memory.*pulumi up --refresh --stack jetson", warning)
+
+
+def test_labels_that_somebody_changed_are_told_and_those_that_the_run_itself_changes_are_not(
+    config_path: str, api: ApiServer
+) -> None:
+    settings = _settings(config_path)
+    ours = node_labels(settings)["jetson-1"]
+    state = _with_operator(api, ours, left=ours | {GPU_MEMORY: "1024", "a": "person's"})
+    [told] = [
+        each
+        for each in run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
+        if "other labels than" in each
+    ]
+    assert (
+        f"node 'jetson-1' has other labels than the stack gave it: {GPU_MEMORY} is 1024, not {ours[GPU_MEMORY]}. "
+        in told
+    )
+    assert "pulumi up --refresh --stack jetson" in told
+
+    before = dataclasses.replace(state, labels={"jetson-1": ours | {GPU_MEMORY: "1024"}})
+    assert not any("other labels than" in each for each in run_preflight(settings, before, preview=False).warnings)
 
 
 def test_a_jetson_that_is_put_back_after_a_run_that_failed_midway_gets_its_labels_before_the_operator_finds_it(
