@@ -162,6 +162,7 @@ def _profiles(facts: Facts) -> Iterator[Finding]:
     if not named:
         return
     profiles = ", ".join(sorted(facts.profiles or ())) or "none"
+    is_gone = f"ConfigMap/{facts.operator_namespace}/{named}" in (facts.missing or ())
     for node in facts.snapshot.nodes:
         profile = node.labels.get(DEVICE_PLUGIN_CONFIG)
         if profile is not None and profile not in (facts.profiles or ()):
@@ -174,6 +175,7 @@ def _profiles(facts: Facts) -> Iterator[Finding]:
                 ),
                 about=frozenset({of_node(node.name)}),
                 reach=frozenset({of_node(node.name)}),
+                remedy="Put that ConfigMap back: `kai-anywhere repair --stack {stack}`." if is_gone else "",
             )
 
 

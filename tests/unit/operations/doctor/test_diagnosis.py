@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from manifests.gpu_operator import time_slicing_config
 from manifests.node_labels import PLATFORM
 from operations.doctor.check import SUPPRESS, Category, Finding, Severity, Subject
 from operations.doctor.checks import CHECKS
@@ -11,6 +12,7 @@ from operations.doctor.diagnosis import Choice, Diagnosis, Judged
 from operations.doctor.facts import Facts, Source
 from operations.doctor.report import exit_status, report
 from operations.exit_status import ExitStatus
+from testbed.stacks import changed, parse
 from tests.support.api_server import ApiServer
 from tests.support.doctor import GROUP, PATHS, World, fraction, pod_group, well
 from tests.unit.operations.doctor.changes import silent
@@ -87,6 +89,28 @@ def test_causes_of_causes_are_one_problem(api: ApiServer, tmp_path: Path) -> Non
     world.remove("pods", "plugin-1")
     world.one("nodes", "jetson-1")["status"]["allocatable"] = {}
     assert _tree(world.diagnosis(api, tmp_path)) == {"KA0310": ["KA0306", "KA0403", "KA0705"]}
+
+
+def test_a_profile_label_that_somebody_changed_is_put_back_and_not_removed(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.settings = changed(world.settings or {}, "node_profiles", {"mine": {"sharing": "kai", "nodes": ["jetson-1"]}})
+    world.label("jetson-1", "nvidia.com/device-plugin.config", "unknown")
+    assert _tree(world.diagnosis(api, tmp_path))["KA0411"] == ["KA0310"]
+
+
+def test_profiles_that_somebody_deleted_are_put_back_and_no_label_is_removed(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.settings = changed(world.settings or {}, "node_profiles", {"mine": {"sharing": "kai", "nodes": ["jetson-1"]}})
+    world.label("jetson-1", "nvidia.com/device-plugin.config", "mine")
+    profiles = time_slicing_config(parse(world.settings))
+    assert profiles is not None
+    policy = world.lists["clusterpolicies"][0]
+    policy["spec"]["devicePlugin"]["config"]["name"] = profiles["metadata"]["name"]
+    world.lists["configmaps"] = []
+    world.gone.add(f"ConfigMap/gpu-operator/{profiles['metadata']['name']}")
+    remedies = {problem.cause.check.code: problem.cause.remedy for problem in world.diagnosis(api, tmp_path).problems}
+    assert remedies["KA0310"] == "Put that ConfigMap back: `kai-anywhere repair --stack jetson`."
+    assert "kai-anywhere repair" in remedies["KA0105"]
 
 
 def test_a_code_is_suppressed_by_option_and_by_annotation_and_counted(api: ApiServer, tmp_path: Path) -> None:
