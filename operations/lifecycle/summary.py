@@ -8,6 +8,7 @@ from rich import box
 from rich.table import Table
 
 from cluster.access.answers.nodes import Node
+from config.kai import GpuSharingMode
 from config.reservation import Privilege
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
@@ -92,6 +93,11 @@ def _given(settings: StackSettings) -> str:
     return ", ".join(f"{given[rung]} on {' and '.join(nodes)}" for rung, nodes in rungs.items())
 
 
+def _has_fractions(settings: StackSettings) -> bool:
+    """Whether KAI takes pods with fractions; otherwise its admission refuses them."""
+    return settings.kai.gpu_sharing_mode is not GpuSharingMode.DISABLED
+
+
 def _node_table(settings: StackSettings, nodes: Mapping[str, Node]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("Node", "Platform", "GPUs", "MiB per GPU", "Shared by", "Reservation pods"):
@@ -102,13 +108,14 @@ def _node_table(settings: StackSettings, nodes: Mapping[str, Node]) -> Table:
         if isinstance(profile, TimeSlicingProfile)
         for node in profile.nodes
     }
+    by_kai = "KAI, in fractions" if _has_fractions(settings) else "KAI, whole GPUs alone"
     for name, node in sorted(nodes.items()):
         platform = node.labels.get(PLATFORM) or ("x86" if node.gpus else "-")
         tegra = platform == PLATFORM_TEGRA and settings.overrides_apply
         if not node.gpus:
             table.add_row(name, platform, "-", "-", "-", "-")
             continue
-        sharing = f"time slicing, {sliced[name].replicas} replicas" if name in sliced else "KAI, in fractions"
+        sharing = f"time slicing, {sliced[name].replicas} replicas" if name in sliced else by_kai
         table.add_row(
             name,
             platform,
@@ -125,11 +132,13 @@ def _next_steps(stack: str, settings: StackSettings, kubeconfig: str, *, simulat
         'eval "$(make env)"   # pulumi, kubectl and the Python environment on PATH',
         f"export KUBECONFIG={shlex.quote(os.path.expanduser(kubeconfig))}",
     ]
-    fraction = "kubectl apply -f examples/fraction.yaml   # a pod that asks for 4 GiB of a GPU"
+    fraction = ["kubectl apply -f examples/fraction.yaml   # a pod that asks for 4 GiB of a GPU"]
+    if not _has_fractions(settings):
+        fraction = []
     if not simulated:
         return [
             *steps,
-            fraction,
+            *fraction,
             f"make preview STACK={stack}   # what another `up` would change",
         ]
     if settings.overrides_apply:
@@ -139,7 +148,7 @@ def _next_steps(stack: str, settings: StackSettings, kubeconfig: str, *, simulat
             "   # what becomes of KAI's reservation pods"
         )
     if runs_kai:
-        steps.append(fraction)
+        steps += fraction
     return [
         *steps,
         "kubectl get pods --all-namespaces --output wide",

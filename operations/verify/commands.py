@@ -15,7 +15,7 @@ from cluster.access.answers.nodes import Node
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.reservation_pods import shared_nodes
-from config.kai import DEFAULT_QUEUE
+from config.kai import DEFAULT_QUEUE, GpuSharingMode
 from config.stack import StackSettings
 from manifests.objects import namespace
 from operations.doctor.commands import Only, Skip, Wait, facts_of, look
@@ -165,6 +165,10 @@ def _nodes(seen_nodes: Mapping[str, Node], settings: StackSettings, named: Seque
 
 def _shared(place: Place, stack: str, nodes: Sequence[Node], workload: Workload) -> Iterator[Step]:
     """The workload, on one node after the other."""
+    if place.stack.kai.gpu_sharing_mode is GpuSharingMode.DISABLED:
+        says = "kai.gpu_sharing_mode is 'disabled', so KAI refuses pods with fractions. --no-workload leaves this out."
+        yield Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says)
+        return
     if place.simulated and simulator.status(folder(stack) / "cluster").kai_programs is None:
         says = "KAI is emulated on this simulator, so nobody would schedule the pods (docs/simulator.md)."
         yield Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says)

@@ -4,7 +4,18 @@ import pytest
 
 from cluster.access.answers.nodes import Node
 from operations.lifecycle.summary import of_hosts, render
-from testbed.stacks import Json, jetson, never, operator_elsewhere, parse, rungs, time_slicing, unprivileged, x86
+from testbed.stacks import (
+    Json,
+    changed,
+    jetson,
+    never,
+    operator_elsewhere,
+    parse,
+    rungs,
+    time_slicing,
+    unprivileged,
+    x86,
+)
 
 OUTPUTS: dict[str, object] = {
     "gpu_operator_version": "v26.7.2",
@@ -97,6 +108,15 @@ def test_what_reservation_pods_get_is_told_by_rung() -> None:
 
 def test_a_sliced_node_says_so() -> None:
     assert _row(_text(time_slicing()), "gpu-7") == "gpu-7 x86 8 46068 time slicing, 4 replicas as KAI makes them"
+
+
+def test_where_kai_refuses_fractions_none_is_offered() -> None:
+    whole = changed(jetson(), "kai.gpu_sharing_mode", "disabled")
+    for text in (_text(whole), _text(whole, simulated=("Cluster: a simulator.",), runs_kai=True)):
+        assert "KAI, whole GPUs alone" in _row(text, "jetson-1")
+        assert "in fractions" not in text
+        assert "examples/fraction.yaml" not in text
+    assert "examples/fraction.yaml" in _text(jetson(), simulated=("Cluster: a simulator.",), runs_kai=True)
 
 
 def test_an_operator_of_somebody_else_is_not_claimed() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from cluster.access.client import Cluster
 from cluster.snapshot import read_snapshot
+from config.kai import GpuSharingMode
 from config.stack import StackSettings
 from gpu_sharing.arithmetic import shared_mib
 from manifests.kai import queues
@@ -66,6 +67,14 @@ def _trial(cluster: Cluster, settings: StackSettings) -> Trial | str:
 def test_one_pod_more_than_fits_is_planned(cluster: Cluster, settings: StackSettings) -> None:
     quarter = shared_mib(131072) // 4
     assert _trial(cluster, settings) == Trial("jetson-1", "jetson-1", quarter, count=5, running=4)
+
+
+def test_where_kai_refuses_fractions_no_pod_is_made(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
+    off = settings.kai.model_copy(update={"gpu_sharing_mode": GpuSharingMode.DISABLED})
+    [step] = _verified(cluster, settings.model_copy(update={"kai": off}))
+    assert step.outcome is Outcome.SKIPPED
+    assert step.says.startswith("kai.gpu_sharing_mode is 'disabled', so KAI refuses pods with fractions.")
+    assert kai.made == []
 
 
 def test_never_more_is_asked_for_than_others_leave(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
