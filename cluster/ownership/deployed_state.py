@@ -17,7 +17,7 @@ TOP = "kai-anywhere:index:KaiAnywhere"
 
 It does so once a run has come to its end.
 """
-_STASH = "pulumi:index:Stash"
+STASH = "pulumi:index:Stash"
 """Pulumi's own resource that keeps a value: here what was adopted, from before the first of it is written.
 
 The annotation alone is no memory: who writes the object anew takes it off, and a refresh forgets it then.
@@ -136,7 +136,7 @@ def _remembered(resources: Iterable[tuple[str, Mapping[str, object]]]) -> dict[s
         if token == TOP:
             remembered |= _Top.model_validate(outputs).adopted
         # A program around this one may keep values of its own.
-        if token == _STASH and isinstance(value := outputs.get("input"), dict) and BEFORE in value:
+        if token == STASH and isinstance(value := outputs.get("input"), dict) and BEFORE in value:
             remembered |= _Stash.model_validate(outputs).adopted
     return {name: kept_values(text) for name, text in remembered.items()}
 
