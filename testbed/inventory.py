@@ -8,6 +8,7 @@ from lightkube.config import client_adapter
 from lightkube.config.models import User
 
 import simulator
+from testbed.waiting import eventually
 
 _COME_AND_GO = frozenset(
     {"events", "leases", "endpoints", "endpointslices", "componentstatuses", "controllerrevisions"}
@@ -86,7 +87,13 @@ def mutating_webhooks(api: httpx2.Client) -> set[str]:
 
 
 def _get(api: httpx2.Client, path: str) -> dict[str, Any]:
-    response = api.get(path)
-    response.raise_for_status()
-    answer: dict[str, Any] = response.json()
+    answers: list[httpx2.Response] = []
+
+    def is_served() -> bool:
+        # One that has just learned of a kind asks to come again until it has read the objects (Kubernetes v1.36).
+        answers.append(api.get(path))
+        return answers[-1].status_code != httpx2.codes.TOO_MANY_REQUESTS
+
+    eventually(is_served, within_s=30)
+    answer: dict[str, Any] = answers[-1].raise_for_status().json()
     return answer
