@@ -44,11 +44,14 @@ def judge_lost_labels(
     installed = gpu_operator.RELEASE in {release for _, release in state.releases}
     planned = node_labels(settings)
     for name, labels in state.labels.items():
+        if name not in nodes:
+            continue
+        live = nodes[name].labels
         # What the settings change by themselves, this run writes.
         changed = [
-            f"{label} is {nodes[name].labels[label]}, not {value}"
+            f"{label} is {live[label]}, not {value}"
             for label, value in planned.get(name, {}).items()
-            if name in nodes and labels.get(label) == value and nodes[name].labels.get(label, value) != value
+            if labels.get(label) == value != live.get(label, value)
         ]
         if changed:
             yield Finding(
@@ -56,7 +59,7 @@ def judge_lost_labels(
                 f"Only a refresh tells the stack, and then they are put back: pulumi up --refresh{stack_option(stack)}",
                 fatal=False,
             )
-        lost = [label for label in labels if name in nodes and label not in nodes[name].labels]
+        lost = [label for label in labels if label not in live]
         if not lost:
             continue
         found_again = name in planned and NVIDIA_PCI_DEVICE in lost

@@ -135,6 +135,7 @@ def _version(resources: Sequence[Resource], history: Sequence[HistoryEntry], tag
         if resource.type == _PACKAGE and version and _source(resource).startswith("git://"):
             by_commit = _BY_COMMIT.fullmatch(version)
             return by_commit[1][:_COMMIT_LETTERS] if by_commit else f"v{version}"
+    for resource in resources:
         if resource.type == STACK and (program := _text(resource.outputs.get("program_version"))):
             return program
     commit = history[0].environment.get("git.head", "") if history else ""

@@ -378,6 +378,12 @@ def test_the_version_is_the_tag_at_which_a_site_was_taken_else_a_commit(
     assert site_of("berlin", checkpoint, history, tags, wave=None, simulated=False).version == version
 
 
+def test_the_package_says_its_version_whatever_a_teams_project_makes_an_output() -> None:
+    resources = [_program("the team's own word"), _package("1.2.3", pluginDownloadURL=GIT)]
+    checkpoint = engine.Checkpoint.model_validate({"resources": resources})
+    assert site_of("berlin", checkpoint, [], {}, wave=None, simulated=False).version == "v1.2.3"
+
+
 def test_a_site_of_which_nothing_is_known_has_no_version() -> None:
     assert site_of("berlin", engine.Checkpoint(), [], {}, wave=None, simulated=False).version is None
 
