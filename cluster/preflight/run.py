@@ -25,6 +25,7 @@ from cluster.preflight.namespaces import judge_lost_namespaces, judge_moves, jud
 from cluster.preflight.nodes import judge_nodes
 from cluster.preflight.profiles import OthersProfiles, judge_others_profiles, read_others_profiles
 from cluster.preflight.prometheus_operator import judge_missing_kinds, read_missing_kinds
+from cluster.preflight.queues import LeavingQueues, judge_leaving_queues, read_leaving_queues
 from cluster.preflight.releases import (
     installs,
     judge_own_releases,
@@ -65,6 +66,7 @@ class ClusterFacts:
         shard: whether the default shard of the stack's own KAI is there.
         profiles: of the device plugin, where somebody else runs the GPU Operator and the stack needs some.
         running_pods: those that KAI deletes when it starts, where the stack has yet to install it.
+        leaving_queues: those that the run deletes, and what is in them.
     """
 
     server: str
@@ -84,6 +86,7 @@ class ClusterFacts:
     shard: bool = True
     profiles: OthersProfiles | None = None
     running_pods: tuple[str, ...] = ()
+    leaving_queues: LeavingQueues = field(default_factory=LeavingQueues)
 
     @property
     def where(self) -> str:
@@ -226,6 +229,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         shard = threads.submit(_has_shard, cluster, settings, state)
         profiles = threads.submit(read_others_profiles, cluster, settings, state)
         running_pods = threads.submit(read_running_pods, cluster, state)
+        leaving_queues = threads.submit(read_leaving_queues, cluster, settings, state)
         answers = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
         namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
         return ClusterFacts(
@@ -246,6 +250,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
             shard=shard.result(),
             profiles=profiles.result(),
             running_pods=running_pods.result(),
+            leaving_queues=leaving_queues.result(),
         )
 
 
@@ -284,6 +289,7 @@ def judge(
     yield from judge_namespaces(facts.namespaces.values(), state)
     yield from judge_moves(settings, state)
     yield from judge_running_pods(facts.running_pods)
+    yield from judge_leaving_queues(facts.leaving_queues)
     yield from judge_pod_security(settings, facts.namespaces, state)
     yield from judge_releases(facts.revisions, state, stack)
 

@@ -10,6 +10,8 @@ import pytest
 import simulator
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError
+from cluster.ownership.deployed_state import DeployedState
+from cluster.preflight.run import run_preflight
 from cluster.waiting import wait_for, webhook_answers
 from manifests.kai import queues
 from testbed.engine import Stack
@@ -19,6 +21,7 @@ from testbed.waiting import eventually
 
 KINDS = ("jetson", "x86")
 _QUEUES = "/apis/scheduling.run.ai/v2/queues"
+_PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -113,6 +116,13 @@ def test_every_gpu_node_advertises_its_gpus_and_no_other_node_does(stack: Stack,
     assert gpus["jetson-1"] == (1 if "tegra_nodes" in stack.settings["platform"] else 0)
 
 
+def _leaving(stack: Stack, settings: Json) -> list[str]:
+    """What preflight says of queues that a run with these settings deletes."""
+    state = DeployedState.of((resource["type"], resource.get("outputs", {})) for resource in stack.resources())
+    warnings = run_preflight(parse(settings), state, preview=True, stack="kai-anywhere/test").warnings
+    return [warning for warning in warnings if "deletes the queue" in warning]
+
+
 @pytest.mark.parametrize("kind", ["x86"], indirect=True)
 def test_queues_exist_and_follow_the_settings(stack: Stack, api: httpx2.Client) -> None:
     before = stack.settings
@@ -122,6 +132,22 @@ def test_queues_exist_and_follow_the_settings(stack: Stack, api: httpx2.Client) 
     assert set(found) == {"default-parent-queue", "default-queue", "night"}
     assert found["night"]["parentQueue"] == "default-parent-queue"
     assert found["night"]["resources"]["gpu"] == {"quota": 2, "limit": -1, "overQuotaWeight": 1}
+    assert _leaving(stack, stack.settings) == []
+    assert _leaving(stack, before) == []
+    for name, queue in (("trains", "night"), ("elsewhere", "default-queue")):
+        pod = {
+            "metadata": {"name": name, "labels": {"kai.scheduler/queue": queue}},
+            "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "train:1"}]},
+        }
+        api.post(_PODS, json=pod).raise_for_status()
+    try:
+        assert _leaving(stack, stack.settings) == []
+        [warning] = _leaving(stack, before)
+    finally:
+        for name in ("trains", "elsewhere"):
+            api.delete(f"{_PODS}/{name}", params={"gracePeriodSeconds": 0}).raise_for_status()
+    assert "this run deletes the queue 'night', and pods are in it: default/trains. What waits there stays" in warning
+    assert "with the label kai.scheduler/queue of another queue: default-queue, notebooks." in warning
     # The next run says it.
     stack.settings = before
 
