@@ -5,9 +5,12 @@ from collections.abc import Iterator, Mapping
 from cluster.access.answers.nodes import Node
 from cluster.preflight.findings import Finding
 from config.kai import LEAST_NV_FRACTIONS_DRIVER, NOT_ON_SHARED_MEMORY, GpuSharingMode
+from config.pod_guard import GuardScope
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
 from manifests.node_labels import GPU_MEMORY, GPU_PRESENT
+from manifests.pod_guard import LABEL, LABEL_ENFORCE, exempt_namespaces
+from manifests.wording import first_of
 
 ISOLATOR_WEBHOOK = "kai-resource-isolator-mutating"
 """The MutatingWebhookConfiguration of Project HAMi's chart (1.1.0), by which KAI's own tests know it too."""
@@ -38,6 +41,15 @@ def judge_sharing(settings: StackSettings, nodes: Mapping[str, Node], *, isolato
             f"'{ISOLATOR_WEBHOOK}' is not there: KAI would write limits that nobody keeps.",
             "Install it first: helm install kai-resource-isolator oci://docker.io/projecthami/kai-resource-isolator "
             "--version 1.1.0-chart --namespace kai-resource-isolator --create-namespace",
+        )
+    if mode is GpuSharingMode.HAMI_CORE and settings.pod_guard.scope is GuardScope.CLUSTER:
+        yield Finding(
+            "kai.gpu_sharing_mode 'hami_core' has a folder of the host mounted into every pod with a fraction, and "
+            "pod_guard.scope 'cluster' refuses such pods in every namespace but "
+            f"{first_of(exempt_namespaces(settings))}.",
+            "Add the namespaces of these pods to pod_guard.exempt_namespaces, or use pod_guard.scope 'labelled' and "
+            f"give the others the label {LABEL}={LABEL_ENFORCE}.",
+            fatal=False,
         )
     sliced = {
         name

@@ -68,6 +68,19 @@ def test_hami_core_needs_the_isolators_webhook() -> None:
     )
 
 
+def test_a_guard_of_the_whole_cluster_refuses_what_the_isolator_makes_of_pods_and_that_is_told() -> None:
+    ready = _labelled(_node(), **_MEMORY)
+    guarded = changed(x86(), "pod_guard", {"scope": "cluster", "exempt_namespaces": ["training"]})
+    _only(
+        _findings("hami_core", ready, stack=guarded),
+        "pod_guard.scope 'cluster' refuses such pods in every namespace but gpu-operator, kube-system, training.",
+        "pod_guard.scope 'labelled' and give the others the label kai-anywhere.io/pod-guard=enforce.",
+        fatal=False,
+    )
+    assert _findings("hami_core", ready, stack=changed(x86(), "pod_guard", {"scope": "labelled"})) == []
+    assert _findings("non_memory_enforced", ready, stack=guarded) == []
+
+
 def test_hami_core_needs_the_label_of_the_memory() -> None:
     _only(
         _findings("hami_core", _node()),
