@@ -1,4 +1,4 @@
-"""Random settings on the real engine: they preview, come up, need nothing a second time, and leave nothing.
+"""Random settings on the real engine: they preview, come up, need nothing a second time, become others, leave nothing.
 
 A few; thousands are asked about on the recorded graph (tests/properties). Which ones, the code decides, from whose
 constants Hypothesis draws too: a change of any module may bring others. With `RANDOM_SEED=7` they are others again.
@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 import simulator
+from cluster.preflight.first_contact import planned_objects
 from operations.policy_check import PACK
 from operations.policy_check.configuration import configured
 from policy.stack_platform import stack_facts
@@ -26,8 +27,8 @@ from tests.properties.runs import drawn
 from tests.properties.stacks import fitting, said
 
 _SEED = int(os.environ["RANDOM_SEED"]) if "RANDOM_SEED" in os.environ else None
-_KINDS = ("tegra", "x86", "tegra", "x86")
-"""The platform of each stack."""
+_KINDS = ("tegra", "x86")
+"""The platform of each stack; each has two kinds of settings, one after the other."""
 _DRAWN = 100
 """Random stacks among which the few are those that say most."""
 
@@ -38,6 +39,8 @@ _LARGEST_MIB = 100_000
 _THEIRS = "kai-anywhere-tests"
 """Who has set what the stacks find there."""
 _MEMORY = "nvidia.com/gpu.memory"
+_NAMESPACED = ("kai", "gpu_operator", "admission", "gvirtus", "monitoring")
+"""Parts with a namespace of their own. A release never moves to another one, and of others not each may go to each."""
 _NOT_HERE = {
     "cluster": ("kubernetes_version", "mutating_policies", "context"),
     "reservation": ("carrier",),
@@ -76,9 +79,24 @@ def _on_the_simulator(stack: Json, cluster: simulator.ControlPlane) -> Json:
         gvirtus["timeout_seconds"] = 300
         if gvirtus.get("frontends"):
             gvirtus["frontends"] = gvirtus["frontends"] | {"nodes": ["cpu-1"]}
-    adopted = [f"Namespace/{_operators_namespace(stack)}", *(f"Node/{node}" for node in _adopted_nodes(stack))]
-    stack["cluster"] = stack["cluster"] | {"adopt": adopted}
-    return stack_settings(fitting(stack), cluster)
+    return stack_settings(_adopting(fitting(stack), _adopted_nodes(stack)), cluster)
+
+
+def _adopting(stack: Json, nodes: list[str]) -> Json:
+    adopted = [f"Namespace/{_operators_namespace(stack)}", *(f"Node/{node}" for node in nodes)]
+    return stack | {"cluster": stack["cluster"] | {"adopt": adopted}}
+
+
+def _in_the_place_of(first: Json, second: Json) -> Json:
+    """What a stack may become that has other settings already."""
+    stack = dict(second)
+    for part in _NAMESPACED:
+        namespace = {key: text for key, text in (first.get(part) or {}).items() if key == "namespace"}
+        if stack.get(part) or (namespace and part != "gvirtus"):
+            stack[part] = {
+                key: value for key, value in (stack.get(part) or {}).items() if key != "namespace"
+            } | namespace
+    return _adopting(stack, [node for node in _adopted_nodes(first) if node in _nodes_with_memory(stack)])
 
 
 def _bounded(declared: Json) -> Json:
@@ -87,8 +105,12 @@ def _bounded(declared: Json) -> Json:
 
 def _adopted_nodes(stack: Json) -> list[str]:
     """One to which the stack says how much memory its GPU has, where there is one."""
-    declared = {**stack["platform"].get("tegra_nodes", {}), **stack["platform"].get("unified_memory_nodes", {})}
-    return list(declared)[:1]
+    return _nodes_with_memory(stack)[:1]
+
+
+def _nodes_with_memory(stack: Json) -> list[str]:
+    platform = stack["platform"]
+    return [*platform.get("tegra_nodes", {}), *platform.get("unified_memory_nodes", {})]
 
 
 def _operators_namespace(stack: Json) -> str:
@@ -116,14 +138,14 @@ def api(api: httpx2.Client, cluster: simulator.ControlPlane) -> httpx2.Client:
 
 
 @pytest.fixture(scope="module")
-def random_stacks(cluster: simulator.ControlPlane) -> list[Json]:
-    """For each kind of platform in turn the stack that says most of what no stack before it has said."""
+def random_stacks(cluster: simulator.ControlPlane) -> dict[str, list[Json]]:
+    """For each kind of platform in turn, twice, the stack that says most of what no stack before it has said."""
     found = [_on_the_simulator(stack, cluster) for stack in drawn(_DRAWN, _SEED)]
-    chosen: list[Json] = []
+    chosen: dict[str, list[Json]] = {kind: [] for kind in _KINDS}
     known: set[tuple[str, str]] = set()
-    for kind in _KINDS:
+    for kind in _KINDS * 2:
         best = max((each for each in found if _is_of(each, kind)), key=lambda each: len(_fields(each) - known))
-        chosen.append(best)
+        chosen[kind].append(best)
         known |= _fields(best)
     return chosen
 
@@ -137,11 +159,23 @@ def _fields(stack: Json) -> set[tuple[str, str]]:
     return {(model, name) for model, name, _ in said(parse(stack))}
 
 
-@pytest.fixture(scope="module", params=range(len(_KINDS)), ids=[f"{kind}-{n}" for n, kind in enumerate(_KINDS)])
-def settings(request: pytest.FixtureRequest, random_stacks: list[Json]) -> Json:
-    """One of them."""
-    chosen: int = request.param
-    return random_stacks[chosen]
+@pytest.fixture(scope="module", params=_KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """The platform."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def settings(kind: str, random_stacks: dict[str, list[Json]]) -> Json:
+    """What the stack says first."""
+    return random_stacks[kind][0]
+
+
+@pytest.fixture(scope="module")
+def others(kind: str, settings: Json, random_stacks: dict[str, list[Json]]) -> Json:
+    """What it says then."""
+    return _in_the_place_of(settings, random_stacks[kind][1])
 
 
 @pytest.fixture(scope="module")
@@ -206,9 +240,22 @@ def test_random_settings_put_something_privileged_on_tegra_alone(
     stack: Stack, settings: Json, api: httpx2.Client
 ) -> None:
     assert stack.resources()
-    # The GPU Operator's operands and the frontends' device plugin are so by somebody else's design (docs/policy.md).
-    found = _privileged(api) - {f"Namespace {_operators_namespace(settings)}", "Namespace gvirtus-frontends"}
-    assert found <= _OF_TEGRA if settings["platform"]["kind"] == "tegra" else found == set()
+    _is_privileged_on_tegra_alone(settings, api)
+
+
+def test_a_stack_becomes_what_other_random_settings_say(
+    stack: Stack, settings: Json, others: Json, api: httpx2.Client
+) -> None:
+    stack.settings = others
+    assert "mandatory" not in stack.up(*_judged(stack, others)).output
+    # What was given back is remembered to the end of the run that does so, since it may be killed.
+    assert stack.up().changed <= {"kai-anywhere-adopted"}
+    _is_privileged_on_tegra_alone(others, api)
+    left, desired = _planned(settings) - _planned(others), _planned(others)
+    assert left
+    assert desired
+    eventually(lambda: not left & inventory(api), within_s=60)
+    assert desired <= inventory(api)
 
 
 def test_destroy_of_random_settings_leaves_nothing_and_gives_back_what_was_there(
@@ -217,6 +264,18 @@ def test_destroy_of_random_settings_leaves_nothing_and_gives_back_what_was_there
     stack.run("destroy", *_WITH_THE_PROGRAM)
     assert stack.resources() == []
     eventually(lambda: not _differing(before, _everything(api)), within_s=60)
+
+
+def _is_privileged_on_tegra_alone(settings: Json, api: httpx2.Client) -> None:
+    # The GPU Operator's operands and the frontends' device plugin are so by somebody else's design (docs/policy.md).
+    found = _privileged(api) - {f"Namespace {_operators_namespace(settings)}", "Namespace gvirtus-frontends"}
+    assert found <= _OF_TEGRA if settings["platform"]["kind"] == "tegra" else found == set()
+
+
+def _planned(settings: Json) -> set[str]:
+    """The stack's objects as an inventory names them."""
+    metadata = [(each["kind"], each["metadata"]) for each in planned_objects(parse(settings)).values()]
+    return {f"{kind}/{of.get('namespace', '')}/{of['name']}" for kind, of in metadata}
 
 
 def _judged(stack: Stack, settings: Json) -> tuple[str, ...]:
