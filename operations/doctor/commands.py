@@ -132,7 +132,7 @@ def pod(
     context: Context = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say in one sentence why a pod does not run, with evidence. Exit status 0 where it runs, else 3."""
+    """Say in one sentence why a pod does not run as it must, with evidence. Exit status 0 where it does, else 3."""
     with open_place(stack, context) as place:
         facts = facts_of(place, stack, namespace)
         selected = one_pod.find_pod(facts, name, namespace)

@@ -11,9 +11,9 @@ from gpu_sharing.model import NodeUse, Reason
 from gpu_sharing.placement import place
 from gpu_sharing.request import gpu_groups
 from manifests.node_labels import GPU_MEMORY
-from operations.doctor.check import of_pod
+from operations.doctor.check import Severity, of_pod
 from operations.doctor.checks.workloads import ends
-from operations.doctor.diagnosis import Diagnosis, Judged
+from operations.doctor.diagnosis import Diagnosis, Judged, Problem
 from operations.doctor.facts import Facts, Source
 from operations.errors import OperationError
 from operations.plan.live import scene_of_cluster
@@ -79,13 +79,17 @@ def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
     where = f"Pod {pod.namespace}/{pod.name}"
     if _runs(facts, pod):
         ended = "has succeeded" if pod.phase == "Succeeded" else "runs"
+        sentence = f"{where} {ended} on node {pod.node}"
         groups = tuple(f"GPU group {group}" for group in gpu_groups(pod.as_manifest()))
-        return PodVerdict(pod, runs=True, sentence=f"{where} {ended} on node {pod.node}.", evidence=groups)
+        # Such as one that asks for a share of a GPU, and has none since another scheduler placed it.
+        if (wrong := _cause(diagnosis.problems, pod)) is not None and wrong[1].check.severity is Severity.ERROR:
+            return _of_check(pod, f"{sentence}, but", *wrong, groups)
+        return PodVerdict(pod, runs=True, sentence=f"{sentence}.", evidence=groups)
     subject = f"{where} is {_state(pod)}"
-    cause = _cause(diagnosis, pod) or _of_its_node(diagnosis, pod)
+    cause = _cause((*diagnosis.problems, *diagnosis.suppressed), pod) or _of_its_node(diagnosis, pod)
     statements = tuple(_statements(facts, pod))
     if cause is not None and cause[0].check.code != _GENERIC:
-        return _of_check(pod, subject, *cause, statements)
+        return _of_check(pod, f"{subject} because", *cause, statements)
     if (why := _arithmetic(facts, pod)) is not None:
         return PodVerdict(
             pod,
@@ -121,7 +125,7 @@ def _of_check(pod: Pod, subject: str, cause: Judged, own: Judged, statements: It
     return PodVerdict(
         pod,
         runs=False,
-        sentence=f"{subject} because {_clause(pod, cause.finding.what)}",
+        sentence=f"{subject} {_clause(pod, cause.finding.what)}",
         evidence=tuple(dict.fromkeys(evidence)),
         code=cause.check.code,
         remedy=cause.remedy,
@@ -145,15 +149,10 @@ def _state(pod: Pod) -> str:
     return f"{pod.phase or 'unknown'}{f' on node {pod.node}' if pod.node else ''}"
 
 
-def _cause(diagnosis: Diagnosis, pod: Pod) -> tuple[Judged, Judged] | None:
+def _cause(problems: Iterable[Problem], pod: Pod) -> tuple[Judged, Judged] | None:
     """The first problem that concerns the pod: its cause, and the finding that names the pod."""
     name = of_pod(pod.namespace, pod.name)
-    causes = [
-        (problem.cause, result)
-        for problem in (*diagnosis.problems, *diagnosis.suppressed)
-        for result in problem.all
-        if name in result.finding.about
-    ]
+    causes = [(problem.cause, result) for problem in problems for result in problem.all if name in result.finding.about]
     # What says more than that the pod waits comes first.
     return min(causes, key=lambda pair: pair[0].check.code == _GENERIC, default=None)
 

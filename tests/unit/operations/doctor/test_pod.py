@@ -35,7 +35,29 @@ def test_a_pod_that_runs_is_told_its_gpu_groups_and_no_other_label(api: ApiServe
     world = well()
     groups = {f"runai-gpu-group/{group}": group for group in ("g2", "g1")}
     world.lists["pods"].append(pod("two", node="jetson-1", labels=groups | {"runai-gpu-group-of": "somebody"}))
+    for group in groups.values():
+        holder = deepcopy(world.one("pods", "gpu-reservation-1"))
+        holder["metadata"]["name"] = f"gpu-reservation-{group}"
+        holder["metadata"]["labels"]["runai-gpu-group"] = group
+        world.lists["pods"].append(holder)
     assert _why(world, "two", api, tmp_path).evidence == ("GPU group g1", "GPU group g2")
+
+
+def test_a_pod_that_runs_without_the_share_it_asks_for_is_told_so(api: ApiServer, tmp_path: Path) -> None:
+    world = well()
+    world.lists["pods"].append(
+        pod("plain", node="jetson-1", scheduler="default-scheduler", annotations={"gpu-memory": "5000"})
+    )
+    verdict = _why(world, "plain", api, tmp_path)
+    assert verdict.sentence == (
+        "Pod default/plain runs on node jetson-1, but it asks for a part of a GPU, and its scheduler is "
+        "'default-scheduler'."
+    )
+    assert (verdict.runs, verdict.code) == (False, "KA0701")
+    assert verdict.evidence == ("Pod default/plain: spec.schedulerName=default-scheduler, gpu-memory=5000",)
+    assert verdict.remedy.startswith("Set spec.schedulerName: kai-scheduler")
+    other = _why(world, "arm", api, tmp_path)
+    assert (other.runs, other.sentence) == (True, "Pod default/arm runs on node jetson-1.")
 
 
 @pytest.mark.parametrize("marked", [True, False])
