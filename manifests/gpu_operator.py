@@ -75,6 +75,8 @@ def release(settings: StackSettings) -> HelmRelease:
             "env": [{"name": "DEVICE_ID_STRATEGY", "value": _device_id_strategy(settings)}],
         },
     }
+    if operator.dcgm_exporter.service_monitor and (labels := settings.monitoring.service_monitor_labels):
+        values["dcgmExporter"]["serviceMonitor"]["additionalLabels"] = dict(labels)
     if environment := toolkit_environment(settings):
         values["toolkit"]["env"] = [{"name": name, "value": value} for name, value in environment.items()]
     if config_map := time_slicing_config(settings):

@@ -4,7 +4,19 @@ import pytest
 import yaml
 
 from manifests import gpu_operator
-from testbed.stacks import Json, air_gapped, changed, jetson, k8s_snap, mixed, parse, spark, time_slicing, x86
+from testbed.stacks import (
+    Json,
+    air_gapped,
+    changed,
+    jetson,
+    k8s_snap,
+    mixed,
+    monitoring_full,
+    parse,
+    spark,
+    time_slicing,
+    x86,
+)
 
 
 def _values(stack: Json) -> Json:
@@ -207,6 +219,17 @@ def test_the_name_of_the_profiles_changes_with_their_content(path: str, value: o
 )
 def test_the_name_of_the_profiles_stays_with_their_content(path: str, value: object) -> None:
     assert _profiles_name(changed(time_slicing(), path, value)) == _profiles_name(time_slicing())
+
+
+def test_a_prometheus_that_selects_by_labels_finds_dcgm_exporter_by_those_of_the_stack() -> None:
+    asked = changed(monitoring_full(), "gpu_operator.dcgm_exporter.service_monitor", True)
+    assert _values(asked)["dcgmExporter"]["serviceMonitor"] == {
+        "enabled": True,
+        "additionalLabels": {"release": "kube-prometheus-stack"},
+    }
+    unlabelled = changed(asked, "monitoring.service_monitor_labels", {})
+    assert _values(unlabelled)["dcgmExporter"]["serviceMonitor"] == {"enabled": True}
+    assert _values(monitoring_full())["dcgmExporter"]["serviceMonitor"] == {"enabled": False}
 
 
 def test_service_discovery_names_both_endpoints_in_the_operators_namespace() -> None:
