@@ -112,6 +112,14 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
             "docker buildx build --platform linux/amd64,linux/arm64 --file agents/metrics/Containerfile \\",
             NotRun("no Docker and no registry; engine/programs/test_metrics_image.py builds it where buildah is there"),
         ),
+        (
+            "kubectl --namespace kai-anywhere-monitoring get configmap kai-anywhere-alerts \\",
+            RunBy(
+                "engine/monitoring/test_stack.py",
+                "test_a_stack_with_metrics_comes_stays_and_goes",
+                but="the namespace is the stack's",
+            ),
+        ),
     ],
     "docs/air-gapped.md": [
         (
