@@ -195,8 +195,7 @@ def _stack_labels(facts: Facts) -> Iterator[Finding]:
             and node.labels.get(label) != value
             # Those have checks of their own.
             and label != facts.pool_label
-            and not (label == GPU_MEMORY and _is_known_to_be_wrong(node))
-            and not (label == GPU_COUNT and label not in node.labels)
+            and not (label == GPU_MEMORY and node.labels.get(label) == SATURATED_MIB)
         }
         if changed:
             yield _node_finding(
@@ -207,11 +206,6 @@ def _stack_labels(facts: Facts) -> Iterator[Finding]:
                     for label, value in sorted(changed.items())
                 ),
             )
-
-
-def _is_known_to_be_wrong(node: Node) -> bool:
-    label = node.labels.get(GPU_MEMORY)
-    return label == SATURATED_MIB or not shared_mib(read_label(label) or 0)
 
 
 def _of_stack(
@@ -349,7 +343,7 @@ CHECKS = (
         cause=f"Somebody changed or removed a label that the stack gives, such as `{PLATFORM}`.",
         remedy="Put them back: `kai-anywhere repair --stack {stack}`.",
         source="this program: manifests/node_labels.py",
-        explains=("KA0306", "KA0310", "KA0406", "KA0504", "KA0505", "KA0508"),
+        explains=("KA0306", "KA0310", "KA0404", "KA0406", "KA0504", "KA0505", "KA0508"),
     ),
     _check(
         "KA0410",

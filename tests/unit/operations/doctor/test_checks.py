@@ -174,11 +174,8 @@ def test_the_log_to_read_is_that_of_the_plugin_on_the_node_wherever_it_was_insta
 def test_a_memory_of_which_nothing_is_shared_is_found(label: str, api: ApiServer, tmp_path: Path) -> None:
     world = world_of(jetson)
     do.label("nvidia.com/gpu.memory", label)(world)
-    [problem] = world.diagnosis(api, tmp_path).problems
-    assert problem.cause.check.code == "KA0404"
-    assert problem.cause.finding.what.endswith(
-        f"the label nvidia.com/gpu.memory is '{label}', of which KAI shares nothing."
-    )
+    judged = fired(world.diagnosis(api, tmp_path))["KA0404"]
+    assert judged.finding.what.endswith(f"the label nvidia.com/gpu.memory is '{label}', of which KAI shares nothing.")
 
 
 @pytest.mark.parametrize("label", ["0", "-1", "two"])

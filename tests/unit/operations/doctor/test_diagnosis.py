@@ -91,6 +91,26 @@ def test_causes_of_causes_are_one_problem(api: ApiServer, tmp_path: Path) -> Non
     assert _tree(world.diagnosis(api, tmp_path)) == {"KA0310": ["KA0306", "KA0403", "KA0705"]}
 
 
+def test_labels_that_a_node_lost_are_put_back_and_the_node_is_not_asked_for_in_the_stack_again(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    """A board that was flashed anew joins with its old name, and without labels."""
+    world = well()
+    labels = world.one("nodes", "jetson-1")["metadata"]["labels"]
+    del labels["nvidia.com/gpu.memory"], labels["nvidia.com/gpu.count"]
+    diagnosis = world.diagnosis(api, tmp_path)
+    assert _tree(diagnosis) == {"KA0411": ["KA0404", "KA0406"]}
+    assert diagnosis.problems[0].cause.remedy == "Put them back: `kai-anywhere repair --stack jetson`."
+
+    # What the stack does not know of the node, nothing puts back.
+    world.settings = changed(
+        world.settings or {}, "platform.tegra_nodes", {"jetson-2": {"gpu_memory_mib": 122880, "gpu_count": 1}}
+    )
+    codes = _tree(world.diagnosis(api, tmp_path)).keys()
+    assert "KA0411" not in codes
+    assert {"KA0404", "KA0406"} <= codes
+
+
 def test_a_profile_label_that_somebody_changed_is_put_back_and_not_removed(api: ApiServer, tmp_path: Path) -> None:
     world = well()
     world.settings = changed(world.settings or {}, "node_profiles", {"mine": {"sharing": "kai", "nodes": ["jetson-1"]}})
