@@ -39,7 +39,14 @@ def _orphans(facts: Facts) -> Iterator[Finding]:
                 (f"Queues: {first_of(sorted(names))}",),
                 about=frozenset({of_queue(queue.name)}),
                 reach=frozenset({of_queue(queue.name)}),
+                remedy=_of_stack(facts, queue.parent),
             )
+
+
+def _of_stack(facts: Facts, queue: str) -> str:
+    """What to do about a queue that is not there, where it is one of the stack's; else the check's own remedy holds."""
+    is_gone = f"Queue/{queue}" in (facts.missing or ())
+    return "Put that queue back: `kai-anywhere repair --stack {stack}`." if is_gone else ""
 
 
 def _circles(facts: Facts) -> Iterator[Finding]:
@@ -107,6 +114,7 @@ def _unknown(facts: Facts) -> Iterator[Finding]:
                 (where, f"Queues: {first_of(sorted(names))}"),
                 about=pods,
                 reach=pods,
+                remedy=_of_stack(facts, queue),
             )
 
 

@@ -133,6 +133,26 @@ def test_profiles_that_somebody_deleted_are_put_back_and_no_label_is_removed(api
     assert "kai-anywhere repair" in remedies["KA0105"]
 
 
+def test_a_queue_of_the_stack_that_somebody_deleted_is_put_back_and_not_asked_for(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    world = well()
+    queues = [queue for queue in world.lists["queues"] if queue["metadata"]["name"] not in {"edge", "robots"}]
+    child = {"metadata": {"name": "theirs"}, "spec": {"parentQueue": "edge"}}
+    world.lists["queues"] = [*queues, child]
+    for name in ("robots", "nobodys"):
+        world.lists["pods"].append(fraction(name, labels={"kai.scheduler/queue": name}))
+    world.gone |= {"Queue/edge", "Queue/robots"}
+    found = {
+        (each.check.code, each.finding.subject.name): each.remedy
+        for problem in world.diagnosis(api, tmp_path).problems
+        for each in problem.all
+    }
+    back = "Put that queue back: `kai-anywhere repair --stack jetson`."
+    assert found["KA0603", "robots"] == found["KA0602", "theirs"] == back
+    assert found["KA0603", "nobodys"].startswith("Correct the label kai.scheduler/queue of the workload, or add")
+
+
 def test_a_code_is_suppressed_by_option_and_by_annotation_and_counted(api: ApiServer, tmp_path: Path) -> None:
     world = well()
     world.scale("binder")
