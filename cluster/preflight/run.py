@@ -41,7 +41,8 @@ from cluster.preflight.unified_memory import judge_unified_memory, read_system_r
 from config.gvirtus import FRONTENDS_NAMESPACE
 from config.kai import GpuSharingMode
 from config.stack import StackSettings
-from manifests import kai, reservation
+from manifests import gpu_operator, kai, reservation
+from manifests.ownership import key
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,10 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         leaving_queues = threads.submit(read_leaving_queues, cluster, settings, state)
         answers = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
         namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
+        unknown = read_unknown(cluster, settings, state)
+        # Whoever has an operator is told to leave the stack's out, and its namespace with it: nothing is adopted then.
+        if installations.result().gpu_operators:
+            unknown.pop(key(gpu_operator.operator_namespace(settings)), None)
         return ClusterFacts(
             server=cluster.server,
             context=cluster.context,
@@ -243,7 +248,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
             mutating_policies=policies.result(),
             revisions=read_revisions(cluster, settings, namespaces),
             installations=installations.result(),
-            unknown=read_unknown(cluster, settings, state),
+            unknown=unknown,
             isolator=isolator.result(),
             system_requests=requests.result(),
             missing_kinds=missing_kinds.result(),
