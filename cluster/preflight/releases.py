@@ -39,6 +39,11 @@ def read_revisions(
     }
 
 
+def is_unknown(release: tuple[str, str], revisions: Sequence[HelmRevision], state: DeployedState) -> bool:
+    """Whether a Helm release under the name of one of the stack's is installed, and the stack does not know it."""
+    return release not in state.releases and any(not revision.half_done for revision in revisions)
+
+
 def judge_own_releases(settings: StackSettings, state: DeployedState, stack: str) -> Iterator[Finding]:
     """Releases of the stack's own that its settings want elsewhere, or not any more."""
     wanted = {release: namespace for namespace, release in releases(settings)}
@@ -82,13 +87,14 @@ def judge_releases(
                 "it the run fails.",
                 fatal=False,
             )
-        settled = [revision for revision in revisions if not revision.half_done]
-        if settled and (namespace, release) not in state.releases:
+        if is_unknown((namespace, release), revisions, state):
+            by_hand = "If it was installed by hand, use it: set gpu_operator.install: false. Or choose"
             yield Finding(
                 f"Helm release '{release}' is installed in namespace '{namespace}', but not known to this stack: it is "
                 "another stack's or was installed by hand, or a run was killed before it could note it down.",
-                "Choose another context, and nothing of it is touched. If a run of this stack was killed, undo what it "
-                f"made, and run it again: kai-anywhere rollback{option}",
+                f"{by_hand if release == gpu_operator.RELEASE else 'Choose'} another context, and nothing of it is "
+                "touched. If a run of this stack was killed, undo what it made, and run it again: "
+                f"kai-anywhere rollback{option}",
             )
         for revision in revisions:
             if revision.half_done:

@@ -28,6 +28,7 @@ from cluster.preflight.prometheus_operator import judge_missing_kinds, read_miss
 from cluster.preflight.queues import LeavingQueues, judge_leaving_queues, read_leaving_queues
 from cluster.preflight.releases import (
     installs,
+    is_unknown,
     judge_own_releases,
     judge_releases,
     judge_shard,
@@ -233,9 +234,11 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         leaving_queues = threads.submit(read_leaving_queues, cluster, settings, state)
         answers = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
         namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
+        revisions = read_revisions(cluster, settings, namespaces)
         unknown = read_unknown(cluster, settings, state)
         # Whoever has an operator is told to leave the stack's out, and its namespace with it: nothing is adopted then.
-        if installations.result().gpu_operators:
+        operator = (settings.gpu_operator.namespace, gpu_operator.RELEASE)
+        if installations.result().gpu_operators or is_unknown(operator, revisions.get(operator, ()), state):
             unknown.pop(key(gpu_operator.operator_namespace(settings)), None)
         return ClusterFacts(
             server=cluster.server,
@@ -246,7 +249,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
             namespaces=namespaces,
             runtime_class=runtime_class.result(),
             mutating_policies=policies.result(),
-            revisions=read_revisions(cluster, settings, namespaces),
+            revisions=revisions,
             installations=installations.result(),
             unknown=unknown,
             isolator=isolator.result(),

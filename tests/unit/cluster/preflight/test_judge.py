@@ -369,6 +369,15 @@ def test_a_release_that_the_stack_does_not_know_is_not_taken_over(status: str, s
     )
 
 
+def test_a_gpu_operator_that_was_installed_by_hand_under_the_stacks_own_name_may_be_used() -> None:
+    _only(
+        _findings(jetson(), revisions={("gpu-operator", "gpu-operator"): [_revision("deployed")]}),
+        "Helm release 'gpu-operator' is installed in namespace 'gpu-operator', but not known to this stack",
+        "If it was installed by hand, use it: set gpu_operator.install: false. Or choose another context, and nothing",
+        "run it again: kai-anywhere rollback --stack jetson",
+    )
+
+
 @pytest.mark.parametrize("status", ["deployed", "superseded", "failed"])
 def test_a_release_of_the_stack_is_no_finding(status: str) -> None:
     assert _findings(jetson(), _DEPLOYED, revisions={_KAI: [_revision(status)]}) == []

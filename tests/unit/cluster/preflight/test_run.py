@@ -120,21 +120,28 @@ def test_every_fatal_finding_is_listed_and_nothing_was_changed(config_path: str,
     assert text.count("  error: ") == text.count("    -> ") == 2
 
 
+@pytest.mark.parametrize("by_release", [True, False])
 def test_the_namespace_of_anothers_gpu_operator_is_not_to_be_adopted_by_who_is_told_to_use_it(
-    config_path: str, api: ApiServer
+    by_release: bool, config_path: str, api: ApiServer
 ) -> None:
     """With gpu_operator.install false the stack has no such namespace, and an entry in cluster.adopt is an error."""
     _serve_namespaces(api, "gpu-operator", "kai-scheduler")
-    policies = "/apis/nvidia.com/v1/clusterpolicies"
-    api.serve(policies, {"items": [{"metadata": {"name": "cluster-policy"}}]})
+    labels = {"name": "gpu-operator", "version": "1", "status": "deployed"}
+    release = {"metadata": {"name": "sh.helm.release.v1.gpu-operator.v1", "labels": labels}}
+    path, found = (
+        ("/api/v1/namespaces/gpu-operator/secrets", release)
+        if by_release
+        else ("/apis/nvidia.com/v1/clusterpolicies", {"metadata": {"name": "cluster-policy"}})
+    )
+    api.serve(path, {"items": [found]})
     with pytest.raises(PreflightError) as caught:
         run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=True)
     text = str(caught.value)
-    assert "-> Use it: set gpu_operator.install: false." in text
+    assert "se it: set gpu_operator.install: false." in text
     assert "Namespace 'kai-scheduler' exists already and is not this stack's" in text
     assert "Namespace 'gpu-operator'" not in text
 
-    api.serve(policies, {"items": []})
+    api.serve(path, {"items": []})
     with pytest.raises(PreflightError, match="Namespace 'gpu-operator' exists already and is not this stack's"):
         run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=True)
 
