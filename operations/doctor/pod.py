@@ -22,6 +22,9 @@ _GENERIC = "KA0705"
 """The check that says no more than that a pod waits."""
 _NODE_OFF = "KA0401"
 """The check that says that a node is not ready."""
+_ELSEWHERE = "KA0701"
+"""The check that says that another scheduler than KAI's has a pod with a share."""
+_KUBERNETES = "default-scheduler"
 _NODES = 5
 _OTHERWISE = "Wait until others end, or ask for less: `kai-anywhere plan --live` says what would fit."
 _OF_NODES = (
@@ -82,7 +85,8 @@ def explain(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> PodVerdict:
         sentence = f"{where} {ended} on node {pod.node}"
         groups = tuple(f"GPU group {group}" for group in gpu_groups(pod.as_manifest()))
         # Such as one that asks for a share of a GPU, and has none since another scheduler placed it.
-        if (wrong := _cause(diagnosis.problems, pod)) is not None and wrong[1].check.severity is Severity.ERROR:
+        wrong = _cause(diagnosis.problems, pod) or _left_to_kubernetes(facts, diagnosis, pod)
+        if wrong is not None and wrong[1].check.severity is Severity.ERROR:
             return _of_check(pod, f"{sentence}, but", *wrong, groups)
         return PodVerdict(pod, runs=True, sentence=f"{sentence}.", evidence=groups)
     subject = f"{where} is {_state(pod)}"
@@ -155,6 +159,19 @@ def _cause(problems: Iterable[Problem], pod: Pod) -> tuple[Judged, Judged] | Non
     causes = [(problem.cause, result) for problem in problems for result in problem.all if name in result.finding.about]
     # What says more than that the pod waits comes first.
     return min(causes, key=lambda pair: pair[0].check.code == _GENERIC, default=None)
+
+
+def _left_to_kubernetes(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> tuple[Judged, Judged] | None:
+    """That Kubernetes' own scheduler has the pod, which is never KAI's, whoever may not read how KAI's is called."""
+    undone = [gap.check for gap in diagnosis.not_checked if gap.check.code == _ELSEWHERE]
+    found = (
+        Judged(check, finding, facts.names)
+        for check in undone
+        if pod.scheduler == _KUBERNETES
+        for finding in check.judge(facts)
+        if of_pod(pod.namespace, pod.name) in finding.about and not finding.subject.suppresses(check.code)
+    )
+    return next(((each, each) for each in found), None)
 
 
 def _of_its_node(diagnosis: Diagnosis, pod: Pod) -> tuple[Judged, Judged] | None:

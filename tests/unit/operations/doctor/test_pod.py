@@ -10,7 +10,7 @@ from operations.doctor.pod import PodVerdict, explain, find_pod
 from operations.errors import OperationError
 from testbed.stacks import Json
 from tests.support.api_server import ApiServer
-from tests.support.doctor import RESERVATION, World, fraction, pod, pod_group, well
+from tests.support.doctor import PATHS, RESERVATION, World, fraction, pod, pod_group, well
 from tests.unit.operations.doctor import changes as do
 
 
@@ -58,6 +58,24 @@ def test_a_pod_that_runs_without_the_share_it_asks_for_is_told_so(api: ApiServer
     assert verdict.remedy.startswith("Set spec.schedulerName: kai-scheduler")
     other = _why(world, "arm", api, tmp_path)
     assert (other.runs, other.sentence) == (True, "Pod default/arm runs on node jetson-1.")
+
+
+def test_who_may_read_pods_alone_is_told_that_kubernetes_own_scheduler_has_the_pod(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    """What KAI's scheduler is called, only its Config says; another name may be KAI's."""
+    world = well()
+    for scheduler in ("default-scheduler", "their-kai"):
+        world.lists["pods"].append(
+            pod(scheduler, node="jetson-1", scheduler=scheduler, annotations={"gpu-memory": "5000"})
+        )
+    world.lists["pods"].append(pod("whole", node="jetson-1", scheduler="default-scheduler"))
+    world.refused[PATHS["configs"]] = 403
+    verdict = _why(world, "default-scheduler", api, tmp_path)
+    assert (verdict.runs, verdict.code) == (False, "KA0701")
+    assert verdict.sentence.endswith(", but it asks for a part of a GPU, and its scheduler is 'default-scheduler'.")
+    for other in ("their-kai", "whole", "arm"):
+        assert _why(world, other, api, tmp_path).runs
 
 
 @pytest.mark.parametrize("marked", [True, False])
