@@ -43,8 +43,9 @@ rollback: install ## Undo everything of STACK, what `make down` can't see too; s
 down: install ## Remove STACK, and stop its simulator.
 	@$(KAI_ANYWHERE) down --stack $(STACK)
 
+# And what lets pulumi's Python program reach its engine where a proxy is set.
 env: install ## Print what puts kai-anywhere, pulumi, kubectl and Python on PATH: eval "$(make env)"
-	@$(BIN)/python -m toolchain run --group shell -- python -c 'import os, shlex; print("export PATH=" + shlex.quote(os.getcwd() + "/bin:" + os.environ["PATH"]))'
+	@$(BIN)/python -m toolchain run --group shell -- python -c 'import os, shlex; print("export PATH=" + shlex.quote(os.getcwd() + "/bin:" + os.environ["PATH"]) + " no_grpc_proxy=" + shlex.quote(os.environ.get("no_grpc_proxy", "")))'
 
 reset: install ## Forget the simulator of STACK with all its data.
 	@$(KAI_ANYWHERE) reset --stack $(STACK)

@@ -69,7 +69,8 @@ def environment(programs: Iterable[Program]) -> dict[str, str]:
     """A copy of `os.environ` in which PATH yields exactly these programs; installs what is missing.
 
     PATH begins with the interpreter's folder (the language host runs the `python` it finds there), then the folders of
-    programs that PATH alone would not yield, then the old PATH.
+    programs that PATH alone would not yield, then the old PATH. Where a proxy is set, Python's gRPC would take it on
+    the way to Pulumi's engine, on 127.0.0.1, too.
 
     Raises:
         ToolchainError: A program can't be had; the message says what to do.
@@ -80,7 +81,8 @@ def environment(programs: Iterable[Program]) -> dict[str, str]:
         for program, located in install_located(programs).items()
         if shutil.which(program.name, path=search_path()) != str(located.path)
     ]
-    return os.environ | {"PATH": os.pathsep.join(dict.fromkeys((interpreter, *ours, *rest)))}
+    path = os.pathsep.join(dict.fromkeys((interpreter, *ours, *rest)))
+    return {"no_grpc_proxy": "127.0.0.1"} | os.environ | {"PATH": path}
 
 
 def survey(programs: Iterable[Program]) -> Survey:

@@ -1,8 +1,12 @@
 """The order of the sources, and the environment made of them."""
 
 import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.unit.toolchain.conftest import Lay, Site
@@ -100,6 +104,27 @@ def test_an_environment_within_an_environment_is_the_same(builds: Path, monkeypa
     monkeypatch.setenv("PATH", outer["PATH"])
     assert environment([ETCD])["PATH"] == outer["PATH"]
     assert len(builds.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "https_proxy"])
+def test_no_proxy_is_asked_for_the_way_to_pulumis_engine(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine of a company, where nothing said that 127.0.0.1 is reached without the proxy."""
+    for name in ("no_grpc_proxy", "no_proxy", "grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    engine = grpc.server(ThreadPoolExecutor(1))
+    address = f"127.0.0.1:{engine.add_insecure_port('127.0.0.1:0')}"
+    engine.start()
+    program = f"import grpc; grpc.channel_ready_future(grpc.insecure_channel('{address}')).result(timeout=20)"
+    try:
+        subprocess.run([sys.executable, "-c", program], env=environment([]), timeout=60, check=True)
+    finally:
+        engine.stop(None).wait()
+
+
+def test_who_says_what_grpc_reaches_without_a_proxy_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_grpc_proxy", "localhost,127.0.0.0/8")
+    assert environment([])["no_grpc_proxy"] == "localhost,127.0.0.0/8"
 
 
 def test_without_a_network_and_without_go_the_error_says_what_to_install(
