@@ -65,7 +65,9 @@ ALERTS = (
         '(time() - kai_anywhere_pod_pending_since_timestamp_seconds{reason!="gate"}) > 900',
         1,
         "warning",
-        "A pod of queue {{ $labels.queue }} waits for {{ $value | humanizeDuration }}, for: {{ $labels.reason }}.",
+        # Of another scheduler's pods the queue is empty.
+        "A pod {{ if $labels.queue }}of queue {{ $labels.queue }}{{ else }}in no queue of KAI's{{ end }} waits for "
+        "{{ $value | humanizeDuration }}, for: {{ $labels.reason }}.",
         "troubleshooting.md#ka0705",
     ),
     Alert(

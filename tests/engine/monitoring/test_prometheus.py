@@ -250,6 +250,20 @@ def test_a_node_without_what_kai_needs_is_an_alert_before_anything_counts_its_gp
         assert [each for each in ("x86-1", "jetson-1") if f'node="{each}"' in str(said.value)] == [node]
 
 
+def test_an_alert_of_a_pod_of_another_scheduler_names_no_queue(promtool: Path, tmp_path: Path) -> None:
+    other = pod("train", node=None, phase="Pending", limits={"nvidia.com/gpu": "8"})
+    other["spec"]["schedulerName"] = "default-scheduler"
+    series = _series_of(metrics(status_of(nodes=[gpu_node("x86-1")], pods=[other], queues=[queue("robots")])))
+    with pytest.raises(AssertionError) as said:
+        _test(promtool, tmp_path, [_case("KaiAnywherePodPending", _since_the_beginning(series), [])])
+    assert "A pod in no queue of KAI's waits for 30m 0s, for: nobody." in str(said.value)
+
+
+def _since_the_beginning(series: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Pods that wait were created when promtool's clock began."""
+    return [(name, "0x60" if "pending_since" in name else values) for name, values in series]
+
+
 def test_a_pod_that_somebody_holds_back_with_a_gate_is_no_alert(promtool: Path, tmp_path: Path) -> None:
     labels = 'namespace="a",pod="b",queue="q",reason="gate"'
     gated = [(f"kai_anywhere_pod_pending_since_timestamp_seconds{{{labels}}}", "0x60")]
