@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from cluster.access.answers.pods import Pod
 from gpu_sharing.request import GPU_GROUP, gpu_groups
-from operations.doctor.check import Finding, Severity
+from operations.doctor.check import Finding, Severity, of_pod
 from operations.doctor.checks.reservation_pods import pod_finding, reservation_check
 from operations.doctor.facts import NOT_ADMITTED, Facts, Source
 
@@ -75,12 +76,13 @@ def _ended(facts: Facts) -> Iterator[Finding]:
         # What the kubelet refused has never held one (KA0509).
         held = pod.ended and pod.reason != NOT_ADMITTED and group not in holding
         if held and sharing[group]:
-            yield pod_finding(
+            finding = pod_finding(
                 pod,
                 f"reservation pod {pod.name} on node '{pod.node}' has ended, and pods run on the GPU that it held.",
                 f"Pod {pod.namespace}/{pod.name}: {pod.phase}: {pod.reason or 'no reason'}: {pod.message or '-'}",
                 *(f"Pod {each.namespace}/{each.name}: label {GPU_GROUP}={group}" for each in sharing[group]),
             )
+            yield replace(finding, about=finding.about | {of_pod(each.namespace, each.name) for each in sharing[group]})
 
 
 CHECKS = (

@@ -60,6 +60,21 @@ def test_a_pod_that_runs_without_the_share_it_asks_for_is_told_so(api: ApiServer
     assert (other.runs, other.sentence) == (True, "Pod default/arm runs on node jetson-1.")
 
 
+def test_a_pod_that_runs_on_a_gpu_which_nobody_holds_any_more_is_told_so(api: ApiServer, tmp_path: Path) -> None:
+    """As where the kubelet has evicted the reservation pod, and what shares the GPU has run on."""
+    world = well()
+    do.reservation_status(phase="Failed", reason="Evicted", message="memory is low")(world)
+    world.lists["pods"].append(pod("plain", node="jetson-1"))
+    verdict = _why(world, "arm", api, tmp_path)
+    assert verdict.sentence == (
+        "Pod default/arm runs on node jetson-1, but reservation pod gpu-reservation-1 on node 'jetson-1' has ended, "
+        "and pods run on the GPU that it held."
+    )
+    assert (verdict.runs, verdict.code) == (False, "KA0519")
+    assert verdict.remedy.startswith("Have the pods that share the GPU made again")
+    assert _why(world, "plain", api, tmp_path).runs
+
+
 def test_who_may_read_pods_alone_is_told_that_kubernetes_own_scheduler_has_the_pod(
     api: ApiServer, tmp_path: Path
 ) -> None:
