@@ -15,14 +15,17 @@ from cluster.preflight.findings import Finding
 from cluster.preflight.label_writers import PERSON, RANDOM_MANAGER, judge_writers
 from config.gvirtus import FRONTEND_ALLOWED
 from config.stack import StackSettings
-from manifests import every_object, gpu_operator, kai
+from manifests import every_object, gpu_operator, kai, reservation
 from manifests.node_labels import GPU_MEMORY, OPERAND_SWITCH, node_labels
 from manifests.objects import Manifest
 from manifests.ownership import BEFORE, before, kept_values, key, owner, stack_of
 
 _MEASURED = None
 """A label whose value is asked of the node's host later."""
+_ANOTHER_CONTEXT = "choose another context"
 _ANOTHER_NAME: Mapping[str, str] = {
+    # KAI's own name for it; no setting has another.
+    f"Namespace/{reservation.NAMESPACE}": _ANOTHER_CONTEXT,
     "Namespace": "choose another namespace in the settings",
     "Queue": "give the queue another name, or set kai.default_queue: false where it is one of KAI's usual pair",
 }
@@ -175,7 +178,7 @@ def _object(name: str, live: LiveObject, adopt: Sequence[str]) -> Finding | None
     if name in adopt:
         return None
     written = f" (written by {', '.join(live.managers)})" if live.managers else ""
-    alternative = _ANOTHER_NAME.get(name.partition("/")[0], "choose another context")
+    alternative = _ANOTHER_NAME.get(name) or _ANOTHER_NAME.get(name.partition("/")[0], _ANOTHER_CONTEXT)
     return Finding(
         f"{_shown(name)} exists already and is not this stack's{written}.",
         f"To use it as it is named, add {name} to cluster.adopt: what it holds now is kept, and given back on destroy. "

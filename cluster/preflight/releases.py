@@ -88,12 +88,16 @@ def judge_releases(
                 fatal=False,
             )
         if is_unknown((namespace, release), revisions, state):
-            by_hand = "If it was installed by hand, use it: set gpu_operator.install: false. Or choose"
+            by_hand = (
+                ", use it: set gpu_operator.install: false"
+                if release == gpu_operator.RELEASE
+                else f" and may go: helm uninstall {release} --namespace {namespace}"
+            )
             yield Finding(
                 f"Helm release '{release}' is installed in namespace '{namespace}', but not known to this stack: it is "
                 "another stack's or was installed by hand, or a run was killed before it could note it down.",
-                f"{by_hand if release == gpu_operator.RELEASE else 'Choose'} another context, and nothing of it is "
-                "touched. If a run of this stack was killed, undo what it made, and run it again: "
+                f"If it was installed by hand{by_hand}. Or choose another context, and nothing of it "
+                "is touched. If a run of this stack was killed, undo what it made, and run it again: "
                 f"kai-anywhere rollback{option}",
             )
         for revision in revisions:

@@ -364,7 +364,8 @@ def test_a_release_that_the_stack_does_not_know_is_not_taken_over(status: str, s
     _only(
         _findings(jetson(), state, revisions={_KAI: [_revision(status)]}),
         "Helm release 'kai-scheduler' is installed in namespace 'kai-scheduler', but not known to this stack",
-        "Choose another context, and nothing of it is touched",
+        "If it was installed by hand and may go: helm uninstall kai-scheduler --namespace kai-scheduler. Or choose "
+        "another context, and nothing of it is touched",
         "run it again: kai-anywhere rollback --stack jetson",
     )
 

@@ -146,6 +146,17 @@ def test_the_namespace_of_anothers_gpu_operator_is_not_to_be_adopted_by_who_is_t
         run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=True)
 
 
+def test_no_setting_is_named_for_the_namespace_of_kais_reservation_pods_which_has_none(
+    config_path: str, api: ApiServer
+) -> None:
+    _serve_namespaces(api, "kai-resource-reservation", "kai-scheduler")
+    with pytest.raises(PreflightError) as caught:
+        run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=True)
+    [reservations, scheduler] = [line for line in str(caught.value).splitlines() if "given back on destroy" in line]
+    assert reservations.endswith("given back on destroy. Or choose another context.")
+    assert scheduler.endswith("given back on destroy. Or choose another namespace in the settings.")
+
+
 def test_another_cluster_behind_the_context_is_refused(config_path: str) -> None:
     with pytest.raises(PreflightError, match="was deployed to the cluster another-uid"):
         run_preflight(_settings(config_path), DeployedState(deployed=True, cluster_uid="another-uid"), preview=True)
