@@ -12,6 +12,7 @@ from pulumi.runtime.config import CONFIG
 
 from cluster.access.binding import NO_CLUSTER, bind, bound, is_verified
 from cluster.ownership.giving_back import DESTROYS
+from cluster.preflight.remembered_nodes import REFRESHES
 from cluster.preflight.run import run_preflight
 from components.adoption import sparing
 from components.hosts.secrets import read_host_secrets
@@ -104,6 +105,7 @@ def install(  # noqa: PLR0913 - what the two entries say, by name
         preview=pulumi.runtime.is_dry_run(),
         stack=this_stack(),
         destroys=DESTROYS in os.environ,
+        refreshes=REFRESHES in os.environ,
     )
     for warning in preflight.warnings:
         pulumi.log.warn(warning)

@@ -19,6 +19,7 @@ from cluster.errors import ClusterError
 from cluster.ownership.deployed_state import STACK, TOP, DeployedState
 from cluster.ownership.giving_back import DESTROYS
 from cluster.preflight.namespaces import judge_namespaces
+from cluster.preflight.remembered_nodes import REFRESHES
 from cluster.preflight.run import another_cluster, where
 from manifests.wording import first_of
 from operations.errors import OperationError
@@ -167,6 +168,16 @@ def up(target: Target, *options: str) -> None:
     select_stack(target)
     bind_cluster(target)
     pulumi(target, "up", "--stack", target.stack, *options, *_unattended(target))
+
+
+def repair(target: Target) -> None:
+    """`pulumi up --refresh` on the stack's own cluster.
+
+    Raises:
+        ClusterError: if there is no such kubeconfig or context.
+        OperationError: if the cluster is another one, or pulumi fails.
+    """
+    up(replace(target, environment=dict(target.environment) | {REFRESHES: "true"}), "--refresh")
 
 
 def destroy(target: Target, *options: str) -> None:

@@ -10,6 +10,13 @@ from config.stack import StackSettings
 from manifests import gpu_operator
 from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
 
+REFRESHES = "KAI_ANYWHERE_REFRESHES"
+"""The variable by which our commands tell the program that `pulumi up --refresh` runs it: the engine does not.
+
+The program reads what the state said before that refresh, and the run goes by what the refresh saw: so nothing of this
+file is to be told.
+"""
+
 
 def judge_nodes_that_left(
     settings: StackSettings, nodes: Mapping[str, Node], state: DeployedState, stack: str, *, preview: bool

@@ -131,6 +131,7 @@ def run_preflight(  # noqa: PLR0913 - all by name
     preview: bool,
     stack: str = "",
     destroys: bool = False,
+    refreshes: bool = False,
     folder: Path = Path(),
 ) -> PreflightResult:
     """Read the cluster and judge it; a stack of hosts alone has none, and asks nobody.
@@ -141,6 +142,7 @@ def run_preflight(  # noqa: PLR0913 - all by name
         preview: whether nothing will be changed; a stack never deployed can be previewed without a cluster.
         stack: the stack, as project/name. Without it, what a killed run of the stack made counts as somebody else's.
         destroys: whether the stack goes: then nothing matters but that this is its cluster.
+        refreshes: whether the run has asked the cluster about all that the stack remembers.
         folder: where the program runs, in which the stack's relative paths begin.
 
     Raises:
@@ -168,10 +170,11 @@ def run_preflight(  # noqa: PLR0913 - all by name
     findings = list(judge(settings, facts, state, contact, stack))
     if state.cluster_uid in {None, facts.uid}:
         findings += judge_unserved(unserved)
-        findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)
         findings += judge_lost_namespaces(settings, facts.namespaces, state, stack, preview=preview)
         findings += judge_shard(settings, facts.revisions, present=facts.shard, preview=preview)
-        findings += judge_lost_labels(settings, facts.nodes, state, stack, preview=preview)
+        if not refreshes:
+            findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)
+            findings += judge_lost_labels(settings, facts.nodes, state, stack, preview=preview)
     _refuse(findings, f"T{facts.where[1:]} is")
     warnings = tuple(f"In {facts.where}: {finding.what} {finding.remedy}" for finding in findings)
     return PreflightResult(facts.uid, warnings, cluster.chosen, contact.adopted, _checked(settings, facts))

@@ -22,13 +22,15 @@ _SUMMARY_WIDTH = 110
 def up(stack: Stack = "jetson") -> None:
     """Install the stack: on your cluster after you said yes, on the simulator at once."""
     with open_target(stack) as target:
-        _up(target)
+        engine.up(target)
+        _tell(target)
 
 
 def repair(stack: Stack = "jetson") -> None:
     """Put back what was changed outside of Pulumi: compare with the stack's own cluster, then install again."""
     with open_target(stack) as target:
-        _up(target, "--refresh")
+        engine.repair(target)
+        _tell(target)
 
 
 def preview(stack: Stack = "jetson") -> None:
@@ -78,8 +80,7 @@ def preflight(stack: Stack = "jetson") -> None:
             typer.echo(what)
 
 
-def _up(target: Target, *options: str) -> None:
-    engine.up(target, *options)
+def _tell(target: Target) -> None:
     typer.echo()
     if target.settings.hosts_alone:
         typer.echo(summary.of_hosts(target.stack, engine.checkpoint(target).outputs))

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import simulator
+from cluster.preflight.remembered_nodes import REFRESHES
 from testbed.engine import Stack
 from testbed.inventory import inventory
 from testbed.stacks import Json, changed, jetson
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.engine
 
 _CONFIG = "/apis/kai.scheduler/v1/configs/kai-config"
 _NODE = "/api/v1/nodes/jetson-1"
+_OPERATOR = "/api/v1/namespaces/gpu-operator"
 _QUEUES = "/apis/scheduling.run.ai/v2/queues"
 _QUEUE_DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.scheduling.run.ai"
 
@@ -108,6 +110,29 @@ def test_a_node_that_is_gone_is_named_and_one_that_returns_gets_its_labels_again
     now = api.get(_NODE).json()["metadata"]["labels"]
     assert {key: now.get(key) for key in ours} == {key: labels[key] for key in ours}
     eventually(lambda: api.get(_NODE).json()["status"]["allocatable"].get("nvidia.com/gpu") == "1")
+    assert set(stack.up("--refresh").changes) == {"same"}
+
+
+def test_a_repair_forgets_a_node_that_left_cluster_and_stack_and_installs_an_operator_that_somebody_removed(
+    stack: Stack, api: httpx2.Client, cluster: simulator.ControlPlane
+) -> None:
+    """As `kai-anywhere repair` runs it: the program reads what the state said before the run's refresh."""
+    good = stack.settings
+    simulator.up(cluster.folder, nodes={"jetson-2": simulator.NodeKind.JETSON})
+    stack.settings = changed(good, "platform.tegra_nodes.jetson-2", {"gpu_memory_mib": 57344})
+    stack.up()
+    stack.settings = good
+    assert api.delete("/api/v1/nodes/jetson-2").status_code == httpx2.codes.OK
+    assert api.delete(_OPERATOR).status_code == httpx2.codes.OK
+    eventually(lambda: api.get(_OPERATOR).status_code == httpx2.codes.NOT_FOUND)
+    eventually(lambda: "feature.node.kubernetes.io/pci-10de.present" not in api.get(_NODE).json()["metadata"]["labels"])
+    stack.environment[REFRESHES] = "true"
+    output = stack.up("--refresh").output
+    del stack.environment[REFRESHES]
+    assert "pulumi refresh" not in output
+    assert api.get("/api/v1/nodes/jetson-2").status_code == httpx2.codes.NOT_FOUND, "nobody made it again"
+    assert api.get(_NODE).json()["metadata"]["labels"]["nvidia.com/gpu.deploy.container-toolkit"] == "false"
+    assert api.get(_OPERATOR).status_code == httpx2.codes.OK
     assert set(stack.up("--refresh").changes) == {"same"}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterUnreachableError
-from operations.engine import Checkpoint, check_protection, destroy, pulumi, select_stack, up
+from operations.engine import Checkpoint, check_protection, destroy, pulumi, repair, select_stack, up
 from operations.errors import OperationError
 from operations.target import Target
 from testbed.stacks import Json, changed, jetson, parse
@@ -177,6 +177,30 @@ esac
     assert asked[:1] == ["destroy"]
     assert ("--run-program" in asked) is adopted
     assert asked[-1] == "true", "the program is told that it need not wait for a cluster that is not well"
+
+
+def test_a_repair_tells_the_program_of_its_refresh_and_an_up_tells_of_none(
+    tmp_path: Path, config_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"deployment": {"resources": []}}), encoding="utf-8")
+    program = tmp_path / "pulumi"
+    script = f"""#!/bin/sh
+case "$1" in
+stack) cat {tmp_path}/state.json ;;
+*) echo "$@" refreshes=$KAI_ANYWHERE_REFRESHES > {tmp_path}/asked ;;
+esac
+"""
+    program.write_text(script, encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    settings = parse(changed(jetson(), "cluster.kubeconfig", config_path))
+    target = Target("jetson", settings, tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
+    for run, refresh, told in ((repair, True, "refreshes=true"), (up, False, "refreshes=")):
+        run(target)
+        asked = (tmp_path / "asked").read_text(encoding="utf-8").split()
+        assert asked[:1] == ["up"]
+        assert ("--refresh" in asked) is refresh
+        assert asked[-1] == told
 
 
 _RELEASE = "kubernetes:helm.sh/v3:Release"

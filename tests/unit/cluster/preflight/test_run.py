@@ -394,6 +394,7 @@ def test_a_node_that_left_cluster_and_settings_is_forgotten_before_it_is_made_ag
     else:
         with pytest.raises(PreflightError, match=says):
             run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson")
+    assert run_preflight(settings, state, preview=preview, refreshes=True).warnings == (), "the run forgot it"
     adopted = dataclasses.replace(state, adopted={"Node/jetson-9": {}})
     assert run_preflight(settings, adopted, preview=preview).warnings == ()
 
@@ -413,6 +414,7 @@ def test_labels_that_went_with_the_gpu_operator_are_put_back_before_it_is_instal
     assert re.search(says, warning)
     refreshed = dataclasses.replace(state, labels={"jetson-1": left})
     assert run_preflight(settings, refreshed, preview=False).warnings == ()
+    assert run_preflight(settings, state, preview=False, refreshes=True).warnings == (), "the run itself refreshed"
 
 
 def _with_operator(api: ApiServer, ours: dict[str, str], left: dict[str, str]) -> DeployedState:
