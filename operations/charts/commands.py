@@ -14,7 +14,7 @@ from operations.errors import OperationError
 from operations.new_files import check_writable, write_whole
 from operations.options import Stack
 from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
-from operations.target import ROOT
+from operations.target import ROOT, own_project
 from toolchain.registry import Crane
 
 
@@ -54,7 +54,7 @@ def images(
         )
     file = lock or ROOT / f"images.{stack}.lock.json"
     check_writable(file, option="--lock")
-    all_images = stack_images.images(settings, chart or (), ROOT, Helm.installed())
+    all_images = stack_images.images(settings, chart or (), own_project(), Helm.installed())
     if ask:
         all_images = stack_images.with_digests(all_images, Registries(Crane.installed()).content)
     content = stack_images.lock(stack, all_images)

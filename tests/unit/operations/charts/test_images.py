@@ -1,18 +1,22 @@
 """The images of a stack, from objects to the lock file; tests/engine/charts has them of whole charts."""
 
 import json
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from config.stack import StackSettings
 from operations.__main__ import app
 from operations.charts import commands
 from operations.charts.helm import Helm
 from operations.charts.images import Image, lock, named, table, with_digests
 from operations.charts.registry import Content
 from operations.errors import OperationError
-from testbed.stacks import jetson, parse
+from operations.init.files import TEMPLATES
+from testbed.stacks import STACK_FILES, jetson, parse
 
 _DIGEST = "sha256:" + "a" * 64
 
@@ -102,3 +106,25 @@ def test_a_lock_file_that_can_not_be_written_is_told_before_any_chart_is_fetched
     done = CliRunner().invoke(app, ["images", "--lock", str(tmp_path / "gone" / "lock.json")])
     assert isinstance(done.exception, OperationError)
     assert str(done.exception).endswith("there is no such folder. Choose another one with --lock.")
+
+
+def test_charts_of_a_teams_stack_are_sought_in_its_own_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the program of that stack seeks them: its files are copied into the checkout, and its charts are not."""
+    checkout, theirs = tmp_path / "checkout", tmp_path / "theirs"
+    shutil.copytree(STACK_FILES, checkout)
+    shutil.copytree(TEMPLATES / "component", theirs)
+    (checkout / ".project").symlink_to(theirs)
+    for module in ("charts.commands", "target"):
+        monkeypatch.setattr(f"operations.{module}.ROOT", checkout)
+    sought: list[Path] = []
+
+    def images(_settings: StackSettings, _charts: Iterable[Path], root: Path, _helm: Helm) -> tuple[Image, ...]:
+        sought.append(root)
+        return ()
+
+    monkeypatch.setattr(Helm, "installed", lambda: None)
+    monkeypatch.setattr("operations.charts.commands.stack_images.images", images)
+    done = CliRunner().invoke(app, ["images", "--no-digests"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert sought == [theirs]
+    assert (checkout / "images.jetson.lock.json").is_file()
