@@ -60,13 +60,15 @@ def judge_lost_labels(
             for label, value in planned.get(name, {}).items()
             if labels.get(label) == value != live.get(label, value)
         ]
+        lost = [label for label in labels if label not in live]
         if changed:
             yield Finding(
-                f"node '{name}' has other labels than the stack gave it: {', '.join(changed)}. Somebody changed them.",
+                f"node '{name}' has other labels than the stack gave it: {', '.join(changed)}. "
+                # The operator gives a node that joined again what it gives every GPU node.
+                f"{'It joined again, or somebody' if lost else 'Somebody'} changed them.",
                 f"Only a refresh tells the stack, and then they are put back: pulumi up --refresh{stack_option(stack)}",
                 fatal=False,
             )
-        lost = [label for label in labels if label not in live]
         if not lost:
             continue
         found_again = name in planned and NVIDIA_PCI_DEVICE in lost

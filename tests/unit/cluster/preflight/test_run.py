@@ -456,9 +456,25 @@ def test_labels_that_somebody_changed_are_told_and_those_that_the_run_itself_cha
         in told
     )
     assert "pulumi up --refresh --stack jetson" in told
+    assert "Somebody changed them." in told
 
     before = dataclasses.replace(state, labels={"jetson-1": ours | {GPU_MEMORY: "1024"}})
     assert not any("other labels than" in each for each in run_preflight(settings, before, preview=False).warnings)
+
+
+def test_a_node_that_joined_again_and_that_the_operator_found_first_is_nobodys_change(
+    config_path: str, api: ApiServer
+) -> None:
+    settings = _settings(config_path)
+    ours = node_labels(settings)["jetson-1"]
+    toolkit = "nvidia.com/gpu.deploy.container-toolkit"
+    state = _with_operator(api, ours, left={NVIDIA_PCI_DEVICE: ours[NVIDIA_PCI_DEVICE], toolkit: "true"})
+    [told] = [
+        each
+        for each in run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
+        if "other labels than" in each
+    ]
+    assert f"{toolkit} is true, not false. It joined again, or somebody changed them." in told
 
 
 def test_a_jetson_that_is_put_back_after_a_run_that_failed_midway_gets_its_labels_before_the_operator_finds_it(
