@@ -285,6 +285,7 @@ FAULTS: tuple[Fault, ...] = (
         "It is named and nothing is changed; when it is back, it gets its labels again.",
         (
             f"{_HERE}/test_cluster.py::test_a_node_that_is_gone_is_named_and_one_that_returns_gets_its_labels_again",
+            f"{_HERE}/test_cluster.py::test_a_repair_forgets_a_node_that_left_cluster_and_stack_and_installs_an_operator_that_somebody_removed",
             f"{_ENGINE}/hosts/test_faults.py::test_a_host_that_is_not_what_the_stack_says_is_left_alone_and_the_next_run_goes_on",
         ),
     ),
