@@ -13,8 +13,8 @@ from manifests.node_labels import NVIDIA_PCI_DEVICE, node_labels
 REFRESHES = "KAI_ANYWHERE_REFRESHES"
 """The variable by which our commands tell the program that `pulumi up --refresh` runs it: the engine does not.
 
-The program reads what the state said before that refresh, and the run goes by what the refresh saw: so nothing of this
-file is to be told.
+The program reads what the state said before that refresh, and the run goes by what the refresh saw: so what only a
+refresh tells the stack is not to be told.
 """
 
 

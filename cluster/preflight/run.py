@@ -170,7 +170,8 @@ def run_preflight(  # noqa: PLR0913 - all by name
     findings = list(judge(settings, facts, state, contact, stack))
     if state.cluster_uid in {None, facts.uid}:
         findings += judge_unserved(unserved)
-        findings += judge_lost_namespaces(settings, facts.namespaces, state, stack, preview=preview)
+        lost = judge_lost_namespaces(settings, facts.namespaces, state, stack, preview=preview)
+        findings += [finding for finding in lost if finding.fatal or not refreshes]
         findings += judge_shard(settings, facts.revisions, present=facts.shard, preview=preview)
         if not refreshes:
             findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)

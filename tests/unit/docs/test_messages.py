@@ -55,6 +55,7 @@ ELSEWHERE = {
     "Waited ... s for the admission webhook of Queue": "ours, with time and kind filled in",
     "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard' ... denied request": "the API server, of our policy",
     "the stack is currently locked": "pulumi",
+    "grpc._channel._InactiveRpcError": "grpc, in Pulumi's Python program",
     "the volume name gvirtus-config is taken": "ours, with the name filled in",
     "something else is mounted at /run/gvirtus/properties.json": "ours, with the path filled in",
 }

@@ -508,21 +508,23 @@ def test_what_a_run_deleted_that_was_killed_while_it_moved_a_namespace_is_told_w
     state = DeployedState(True, UID, objects=frozenset({"Namespace/kai-anywhere-monitoring", inside}))
     _serve_namespaces(api, "kai-anywhere-monitoring")
 
-    def findings() -> tuple[str, ...]:
-        warnings = run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
-        return tuple(each for each in warnings if "'kai-anywhere-monitoring'" in each)
+    def findings(*, refreshes: bool = False) -> tuple[str, ...]:
+        result = run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson", refreshes=refreshes)
+        return tuple(each for each in result.warnings if "'kai-anywhere-monitoring'" in each)
 
     assert findings() == ()
     if deleted is None:
         api.fail("/api/v1/namespaces/kai-anywhere-monitoring", 404)
+        assert findings(refreshes=True) == (), "the run itself refreshed"
         [warning] = findings()
         assert re.search(f"is gone .*{inside}.*pulumi up --refresh --stack jetson", warning)
     else:
         metadata = {"name": "kai-anywhere-monitoring", "uid": "u", "deletionTimestamp": deleted}
         api.serve("/api/v1/namespaces/kai-anywhere-monitoring", {"metadata": metadata})
         says = "(?s)is being deleted .*Wait until it is gone.*pulumi up --refresh --stack jetson"
-        with pytest.raises(PreflightError, match=says):
-            findings()
+        for refreshes in (False, True):
+            with pytest.raises(PreflightError, match=says):
+                findings(refreshes=refreshes)
     # A run that is repeated makes all of it.
     api.fail("/api/v1/namespaces/kai-anywhere-monitoring", 404)
     elsewhere = dataclasses.replace(state, objects=frozenset({"Deployment/before/kai-anywhere-metrics"}))
