@@ -199,7 +199,7 @@ class StackInCluster:
         unknown = self.releases - self.state.releases
         marked, unseen = of_releases(self.cluster, unknown)
         written = written_by(self.cluster, self._manifests(), self.name)
-        objects = {leftover.name: leftover for leftover in marked}
+        objects = {leftover.name: leftover for leftover in (*self._notes(unknown), *marked)}
         objects |= {leftover.name: leftover for leftover in written if leftover.name not in self.state.objects}
         if self._earlier:
             objects |= {leftover.name: leftover for leftover in self.kept_hooks()}
@@ -214,6 +214,17 @@ class StackInCluster:
         certain = tuple(leftover for leftover in objects.values() if not leftover.others)
         doubtful = tuple(leftover for leftover in objects.values() if leftover.others)
         return Leftovers(certain, tuple(labels), doubtful, tuple(unseen))
+
+    def _notes(self, releases: Releases) -> Iterator[Leftover]:
+        """What Helm notes of releases itself: in a namespace that stays, it would take them for installed.
+
+        Half-done revisions are healed.
+        """
+        for namespace, release in sorted(releases):
+            for revision in self.cluster.helm_revisions(namespace, release):
+                if not revision.half_done:
+                    path = f"/api/v1/namespaces/{namespace}/secrets/{revision.secret}"
+                    yield Leftover(f"Secret/{namespace}/{revision.secret}", path, revision.uid)
 
     def kept_hooks(self) -> tuple[Leftover, ...]:
         """What hooks of the stack's releases made and Helm keeps: it removes them with no release."""

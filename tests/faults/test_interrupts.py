@@ -95,6 +95,9 @@ class TestOneInstallation:
     def test_a_release_that_ended_while_its_run_was_killed_is_undone_by_rollback(
         self, stack: Stack, api: httpx2.Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        good, namespace = stack.settings, "/api/v1/namespaces/gpu-operator"
+        api.post("/api/v1/namespaces", json={"metadata": {"name": "gpu-operator", "labels": {"team": "robots"}}})
+        stack.settings = changed(good, "cluster.adopt", ["Namespace/gpu-operator"])
         with held(api), stack.up_until_killed():
             eventually(lambda: _half_done(api, "gpu-operator"), within_s=180)
         # As Helm does when it is interrupted, which a second Ctrl-C may or may not let it do.
@@ -106,7 +109,11 @@ class TestOneInstallation:
         refused = rollback_of(stack, monkeypatch)("--only-heal", expect=3).output
         assert "Helm came to its end with release gpu-operator in namespace gpu-operator" in refused
         _undone(stack, stack.up(expect=None), monkeypatch)
-        assert _releases(api) == set()
+        assert _releases(api) == set(), "the namespace is given back, and nothing in it says that the release is there"
+        assert api.get(namespace).json()["metadata"]["labels"]["team"] == "robots"
+        api.delete(namespace).raise_for_status()
+        eventually(lambda: api.get(namespace).status_code == httpx2.codes.NOT_FOUND)
+        stack.settings = good
 
     def test_where_pods_never_start_up_names_them_and_a_run_that_was_killed_there_goes_on(
         self, stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client

@@ -242,6 +242,26 @@ class TestRemoval:
         assert world.deleted[1:] == ["/apis/kai.scheduler/v1/configs/kai-config", f"{ROLE}/kai-binder"]
         assert world.calls == ["refresh", "destroy"]
 
+    def test_of_a_release_that_the_state_never_noted_nothing_stays_in_a_namespace_that_stays(
+        self, world: World
+    ) -> None:
+        """The next `up` would take it for somebody else's, and rollback too."""
+        world.remember([], pending=[release("kai-scheduler")])
+        place = "/api/v1/namespaces/kai-scheduler"
+        before = {"annotations": {BEFORE: json.dumps({"metadata": {}})}}
+        world.put(place, managedFields=owned("kai-scheduler-namespace"), **before)
+        secret = world.revision("kai-scheduler", 1, "deployed")
+        world.put(f"{ROLE}/kai-binder", **of_helm("kai-scheduler"))
+        assert make_plan(stack_in(world), ALL).plan.removes_before == [
+            "Secret/kai-scheduler/sh.helm.release.v1.kai-scheduler.v1",
+            "ClusterRole/kai-binder",
+            "Namespace/kai-scheduler (given back)",
+        ]
+        assert run(world).left == []
+        # Without the Secret, a rollback that was killed here finds the rest again.
+        assert world.deleted == [secret, f"{ROLE}/kai-binder"]
+        assert place in world.objects
+
     @pytest.mark.parametrize(
         ("manager", "before", "goes"),
         [
@@ -285,7 +305,7 @@ class TestRemoval:
         assert plan.removes_before == [], "pods of the release may use it"
         assert plan.removes_after == ["ClusterRole/kept"]
         assert run(world).left == []
-        assert world.deleted == [f"{ROLE}/kept"]
+        assert [path for path in world.deleted if path.startswith(ROLE)] == [f"{ROLE}/kept"]
 
     def test_a_revision_that_nobody_can_unpack_has_no_hooks(self, world: World) -> None:
         world.remember([namespace("gpu-operator")], pending=[release("gpu-operator")])
