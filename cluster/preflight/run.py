@@ -25,6 +25,7 @@ from cluster.preflight.namespaces import judge_lost_namespaces, judge_moves, jud
 from cluster.preflight.nodes import judge_nodes
 from cluster.preflight.profiles import OthersProfiles, judge_others_profiles, read_others_profiles
 from cluster.preflight.prometheus_operator import judge_missing_kinds, read_missing_kinds
+from cluster.preflight.pull_secrets import PullSecret, judge_missing_secrets, read_missing_secrets
 from cluster.preflight.queues import LeavingQueues, judge_leaving_queues, read_leaving_queues
 from cluster.preflight.releases import (
     installs,
@@ -69,6 +70,7 @@ class ClusterFacts:
         profiles: of the device plugin, where somebody else runs the GPU Operator and the stack needs some.
         running_pods: those that KAI deletes when it starts, where the stack has yet to install it.
         leaving_queues: those that the run deletes, and what is in them.
+        missing_secrets: with the login of a registry, that the settings name.
     """
 
     server: str
@@ -89,6 +91,7 @@ class ClusterFacts:
     profiles: OthersProfiles | None = None
     running_pods: tuple[str, ...] = ()
     leaving_queues: LeavingQueues = field(default_factory=LeavingQueues)
+    missing_secrets: tuple[PullSecret, ...] = ()
 
     @property
     def where(self) -> str:
@@ -236,6 +239,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         profiles = threads.submit(read_others_profiles, cluster, settings, state)
         running_pods = threads.submit(read_running_pods, cluster, state)
         leaving_queues = threads.submit(read_leaving_queues, cluster, settings, state)
+        missing_secrets = threads.submit(read_missing_secrets, cluster, settings)
         answers = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
         namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
         revisions = read_revisions(cluster, settings, namespaces)
@@ -263,6 +267,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
             profiles=profiles.result(),
             running_pods=running_pods.result(),
             leaving_queues=leaving_queues.result(),
+            missing_secrets=missing_secrets.result(),
         )
 
 
@@ -302,6 +307,7 @@ def judge(
     yield from judge_moves(settings, state)
     yield from judge_running_pods(facts.running_pods)
     yield from judge_leaving_queues(facts.leaving_queues)
+    yield from judge_missing_secrets(facts.missing_secrets)
     yield from judge_pod_security(settings, facts.namespaces, state)
     yield from judge_releases(facts.revisions, state, stack)
 

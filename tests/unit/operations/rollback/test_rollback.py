@@ -248,7 +248,7 @@ class TestRemoval:
         """The next `up` would take it for somebody else's, and rollback too."""
         world.remember([], pending=[release("kai-scheduler")])
         place = "/api/v1/namespaces/kai-scheduler"
-        before = {"annotations": {BEFORE: json.dumps({"metadata": {}})}}
+        before: Json = {"annotations": {BEFORE: json.dumps({"metadata": {}})}}
         world.put(place, managedFields=owned("kai-scheduler-namespace"), **before)
         secret = world.revision("kai-scheduler", 1, "deployed")
         world.put(f"{ROLE}/kai-binder", **of_helm("kai-scheduler"))
