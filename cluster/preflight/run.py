@@ -21,6 +21,7 @@ from cluster.preflight.findings import Finding
 from cluster.preflight.first_contact import Contact, kai_is_ours, meet, planned_objects, read_unknown
 from cluster.preflight.installations import Installations, judge_installations, read_installations
 from cluster.preflight.local_charts import wrong_charts
+from cluster.preflight.moving_nodes import MovingNode, judge_moving_nodes, read_moving_nodes
 from cluster.preflight.namespaces import judge_lost_namespaces, judge_moves, judge_namespaces, judge_pod_security
 from cluster.preflight.nodes import judge_nodes
 from cluster.preflight.profiles import OthersProfiles, judge_others_profiles, read_others_profiles
@@ -71,6 +72,7 @@ class ClusterFacts:
         running_pods: those that KAI deletes when it starts, where the stack has yet to install it.
         leaving_queues: those that the run deletes, and what is in them.
         missing_secrets: with the login of a registry, that the settings name.
+        moving_nodes: those that are to share in another way while pods use their GPUs.
     """
 
     server: str
@@ -92,6 +94,7 @@ class ClusterFacts:
     running_pods: tuple[str, ...] = ()
     leaving_queues: LeavingQueues = field(default_factory=LeavingQueues)
     missing_secrets: tuple[PullSecret, ...] = ()
+    moving_nodes: tuple[MovingNode, ...] = ()
 
     @property
     def where(self) -> str:
@@ -240,6 +243,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         running_pods = threads.submit(read_running_pods, cluster, state)
         leaving_queues = threads.submit(read_leaving_queues, cluster, settings, state)
         missing_secrets = threads.submit(read_missing_secrets, cluster, settings)
+        moving_nodes = threads.submit(lambda: read_moving_nodes(cluster, settings, nodes.result(), state))
         answers = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
         namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
         revisions = read_revisions(cluster, settings, namespaces)
@@ -268,6 +272,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
             running_pods=running_pods.result(),
             leaving_queues=leaving_queues.result(),
             missing_secrets=missing_secrets.result(),
+            moving_nodes=moving_nodes.result(),
         )
 
 
@@ -307,6 +312,7 @@ def judge(
     yield from judge_moves(settings, state)
     yield from judge_running_pods(facts.running_pods)
     yield from judge_leaving_queues(facts.leaving_queues)
+    yield from judge_moving_nodes(facts.moving_nodes)
     yield from judge_missing_secrets(facts.missing_secrets)
     yield from judge_pod_security(settings, facts.namespaces, state)
     yield from judge_releases(facts.revisions, state, stack)
