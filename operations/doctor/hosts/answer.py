@@ -125,7 +125,7 @@ def read_examination(text: str) -> Examination:
     try:
         return Examination.model_validate_json(text, strict=True)
     except ValidationError as error:
-        reason = _agent_error(text)
+        reason = agent_error(text)
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the answer"
         raise HostLookError(
@@ -144,8 +144,8 @@ class _Failed(BaseModel):
     error: _Error
 
 
-def _agent_error(text: str) -> str:
-    """What an agent that failed says of it."""
+def agent_error(text: str) -> str:
+    """What an agent that failed says of it; empty where that is no answer of such a one."""
     try:
         failed = _Failed.model_validate_json(text)
     except ValidationError:

@@ -25,7 +25,7 @@ from components.hosts.connection import command, custom_timeouts
 from config.hosts import HostSettings
 from config.stack import StackSettings
 from manifests.hosts import host_plans
-from operations.doctor.hosts.answer import HostLookError, HostReport, read_examination
+from operations.doctor.hosts.answer import HostLookError, HostReport, agent_error, read_examination
 
 PARALLEL = 16
 """Hosts that are asked at once."""
@@ -171,13 +171,12 @@ def _report(report: HostReport, answer: str | None, troubles: Sequence[str]) -> 
 
 
 def _reason(text: str) -> str:
-    """The provider's own words, without the command, which it quotes."""
-    for mark in ("as_root timeout", "exec sh -c"):
-        if mark in text:
-            before, _, after = text.partition(mark)
-            last = after.rsplit("\n", 1)[-1]
-            text = before.partition('running "')[0].rstrip(" :\n") + (f": {last}" if last.strip() else "")
-    return _last_line(text)
+    """The provider's own words, without the command, which it quotes, and with the last that the host said of it."""
+    words, _, quoted = text.partition(': running "')
+    said = quoted.partition('":\n')[2]
+    if error := next((error for line in said.splitlines() if (error := agent_error(line))), ""):
+        return error
+    return ": ".join(part for part in (_last_line(words), _last_line(said)) if part)
 
 
 def _last_line(text: str) -> str:

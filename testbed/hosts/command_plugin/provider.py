@@ -1,5 +1,6 @@
 """The provider's gRPC service."""
 
+import json
 import os
 import secrets
 import time
@@ -135,8 +136,10 @@ def _command(token: str, command: str, inputs: Json, previous: Json, deadline: f
         interpreter = inputs.get("interpreter") or ["/bin/sh", "-c"]
         done = run([*interpreter, command], stdin=stdin, environment=os.environ | environment, deadline=deadline)
     if done.code != 0:
+        # As Go quotes it, on one line.
+        quoted = json.dumps(command, ensure_ascii=False)
         raise CommandFailedError(
-            f"Process exited with status {done.code}: running {command!r}:\n{done.stdout}{done.stderr}"
+            f"Process exited with status {done.code}: running {quoted}:\n{done.stdout}{done.stderr}"
         )
     return done
 

@@ -1,5 +1,6 @@
 """`doctor --hosts` asks real hosts over a real sshd, and leaves nothing there."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,6 +77,28 @@ def test_a_wrong_sudo_password_is_tried_once_and_the_host_is_looked_at_without(s
     stack = parse(tegra_stack({"jetson-1": ssh_host(server, machine, sudo_password_secret=_SUDO)}))
     reports = ask(stack, {LOGIN_KEY: server.private_key, _SUDO: "wrong"}, _environment(tmp_path))
     assert _memory(reports["jetson-1"]) == JETSON_MEMORY_MIB
+
+
+def test_a_host_on_which_the_look_itself_fails_is_reported_with_what_the_host_said(
+    server: Sshd, tmp_path: Path
+) -> None:
+    machines = {name: jetson(server) for name in ("expired", "failing", "silent")}
+    # As a login whose password has expired, which a login's shell is not even started for.
+    machines["expired"].program(
+        "python3", "#!/bin/sh\necho 'Password change required but no TTY available.' >&2\nexit 1\n"
+    )
+    error = {"error": {"message": "The look is bound to fail.", "remedy": "Let it."}}
+    machines["failing"].program(
+        "python3", f"#!/bin/sh\necho 'The look fails.' >&2\necho '{json.dumps(error)}'\nexit 1\n"
+    )
+    machines["silent"].program("python3", "#!/bin/sh\nexit 7\n")
+    hosts = {name: ssh_host(server, machine) for name, machine in machines.items()}
+    reports = ask(parse(tegra_stack(hosts)), {LOGIN_KEY: server.private_key}, _environment(tmp_path))
+    assert {node: report.trouble for node, report in reports.items()} == {
+        "expired": "Process exited with status 1: Password change required but no TTY available.",
+        "failing": "The look is bound to fail. Let it.",
+        "silent": "Process exited with status 7",
+    }
 
 
 def test_secrets_come_from_the_stack_and_what_is_missing_is_said(server: Sshd, tmp_path: Path) -> None:
