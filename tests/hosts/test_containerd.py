@@ -269,6 +269,27 @@ def test_a_runtime_that_somebody_else_configured_is_left_alone(
     assert (run.code, run.answer["restarted"]) == (0, ["containerd"]), run.errors
 
 
+@pytest.mark.parametrize("containerd", ["1.x", "2.x"], indirect=True)
+def test_a_default_runtime_that_somebody_chose_is_in_force_until_they_take_it_away(
+    containerd: Path, programs: Mapping[Program, Path], serve: Serve, tmp_path: Path
+) -> None:
+    host = _host(tmp_path, Distribution.KUBEADM)
+    calls = serve(host, Distribution.KUBEADM)
+    equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], containerd, calls)
+    assert host.run("configure", desired=_WANTED).code == 0
+    main = host.read("/etc/containerd/config.toml")
+    table = "[plugins.'io.containerd.grpc.v1.cri'.containerd]\ndefault_runtime_name = 'nvidia'\n"
+    host.write("/etc/containerd/config.toml", main + table)
+    run = host.run("configure", desired=_WANTED)
+    assert run.code == 0, run.errors
+    assert _effective_in_place(host, containerd).default_runtime == "nvidia"
+    assert host.run("check", desired=_WANTED).code == 0
+    host.write("/etc/containerd/config.toml", main)
+    assert host.run("configure", desired=_WANTED).code == 0
+    after = _effective_in_place(host, containerd)
+    assert (after.default_runtime, after.serves_nvidia) == ("runc", True)
+
+
 def test_drift_is_found_and_put_right(programs: Mapping[Program, Path], serve: Serve, tmp_path: Path) -> None:
     host = _host(tmp_path, Distribution.KUBEADM)
     calls = serve(host, Distribution.KUBEADM)

@@ -52,6 +52,11 @@ class Effective:
         return str(self.runtime("nvidia").get(("options", "BinaryName"), ""))
 
     @property
+    def default_runtime(self) -> str:
+        """Which runtime a pod gets that names none; empty where nothing says it."""
+        return str(self.flat.get((*self.runtimes[:-1], "default_runtime_name"), ""))
+
+    @property
     def serves_nvidia(self) -> bool:
         """Whether the `nvidia` runtime is there, runs NVIDIA's program and uses runc's cgroup driver."""
         nvidia, runc = self.runtime("nvidia"), self.runtime("runc")

@@ -174,7 +174,7 @@ def _summary(now: Effective) -> dict[str, Any]:
     names = {key[depth] for key in now.flat if key[:depth] == now.runtimes and len(key) > depth}
     cgroup = ("options", "SystemdCgroup")
     return {
-        "default_runtime": str(now.flat.get((*now.runtimes[:-1], "default_runtime_name"), "")),
+        "default_runtime": now.default_runtime,
         "runtimes": sorted(names),
         "nvidia_program": now.nvidia_program,
         "systemd_cgroup": {name: bool(now.runtime(name).get(cgroup, False)) for name in ("runc", "nvidia")},

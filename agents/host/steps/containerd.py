@@ -193,7 +193,9 @@ def _drop_in(context: Context) -> Step:
     if by_host:
         # On 1.x the last file replaces the plugin's whole section, so it has to hold all of it.
         source = drop_ins[RUNC_FILE] if major >= _MERGES_SINCE else _whole_section(base).encode()
-        drop_ins[NVIDIA_FILE] = _with_nvidia(context, source)
+        # Somebody's choice, which nvidia-ctk takes out of that section unless it is told to keep it.
+        default = major < _MERGES_SINCE and base.default_runtime == "nvidia"
+        drop_ins[NVIDIA_FILE] = _with_nvidia(context, source, default=default)
     elif NVIDIA_FILE in files and _stays(root, context.journal, f"{folder}/{NVIDIA_FILE}"):
         drop_ins[NVIDIA_FILE] = files[NVIDIA_FILE]
     candidate = _merged(context, "candidate", new_main, drop_ins, folder)
@@ -289,12 +291,13 @@ def _merged(context: Context, name: str, main: str, drop_ins: Mapping[str, bytes
     return effective.merged(context.tools, context.layout, context.staging / name, files)
 
 
-def _with_nvidia(context: Context, source: bytes) -> bytes:
+def _with_nvidia(context: Context, source: bytes, *, default: bool = False) -> bytes:
     toolkit.refuse_two_owners(context.tools.root)
     folder = context.staging / "nvidia-ctk"
     folder.mkdir()
     (folder / "source.toml").write_bytes(source)
-    return ctk.containerd_runtime(context.tools, folder / "source.toml", toolkit.runtime_path(context.tools.root))
+    runtime = toolkit.runtime_path(context.tools.root)
+    return ctk.containerd_runtime(context.tools, folder / "source.toml", runtime, default=default)
 
 
 def _folder(main: str, layout: Layout) -> str:

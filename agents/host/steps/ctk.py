@@ -27,21 +27,24 @@ def set_mode(tools: Tools, staged: Path, mode: str) -> bytes:
     return _result(staged)
 
 
-def containerd_runtime(tools: Tools, source: Path, runtime: str) -> bytes:
-    """A drop-in with the `nvidia` runtime beside what a staged source file holds, in that file's version.
+def containerd_runtime(tools: Tools, source: Path, runtime: str, *, default: bool) -> bytes:
+    """A drop-in with the `nvidia` runtime, as the default one or not, beside what a staged source file holds.
+
+    It is in that file's version.
 
     Raises:
         HostError: nvidia-ctk is missing or fails.
     """
     arguments = ["runtime", "configure", "--runtime", "containerd", "--config", str(source)]
+    arguments += ["--nvidia-runtime-path", runtime, *(["--nvidia-set-as-default"] if default else [])]
     help_text = _run(tools, "runtime", "configure", "--help")
     if "--drop-in-config" not in help_text:
         # Before 1.18 it edits the file itself and keeps all else that stands there: the source is a drop-in's content.
-        _run(tools, *arguments, "--nvidia-runtime-path", runtime)
+        _run(tools, *arguments)
         return _result(source)
     drop_in = source.parent / NVIDIA_FILE
     arguments += ["--drop-in-config", str(drop_in), "--config-source", "file"]
-    _run(tools, *arguments, "--nvidia-runtime-path", runtime)
+    _run(tools, *arguments)
     return _result(drop_in)
 
 
