@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -18,9 +18,14 @@ import yaml
 
 import simulator
 import toolchain
+from operations.init.choices import Way, checked
+from operations.init.files import contents
 from package.version import VERSION
 from testbed.engine import ASKS_NOBODY, Stack, without_logs
 from testbed.hosts import command_plugin
+from testbed.hosts.machines import JETSON_MEMORY_MIB, content, jetson
+from testbed.hosts.sshd import needs_sshd, serving
+from testbed.hosts.stacks import LOGIN_KEY, ssh_host, tegra_stack
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT
 from tests.support.checkout import copy_tracked
@@ -195,6 +200,30 @@ def test_a_program_in_python_has_the_types_of_the_version(
     assert refused.code != 0
     assert "host_secrets.lab-key is not read by anything: no host names a secret" in refused.output
     assert "hunter-2" not in refused.output
+
+
+@needs_sshd
+def test_a_repository_that_init_wrote_prepares_hosts_and_tells_their_memory_as_the_page_says(
+    machine: Machine, tmp_path: Path
+) -> None:
+    _schema(machine, tmp_path)
+    said = {"stack": "test", "platform": "tegra", "distribution": "k3s", "way": Way.COMPONENT}
+    files = contents(checked(**said, repository=f"https://{REPOSITORY}", version=f"v{_VERSION}"))
+    project = yaml.safe_load(files[PurePosixPath("Pulumi.yaml")])
+    environment = machine.environment | {"XDG_DATA_HOME": str(tmp_path / "data")}
+    with serving(tmp_path / "sshd") as server:
+        host = jetson(server)
+        before = content(host.root)
+        stack = Stack(
+            tmp_path / "stack", tegra_stack({"jetson-1": ssh_host(server, host)}), environment, project=project
+        )
+        stack.set_secret(LOGIN_KEY, server.private_key)
+        stack.up()
+        assert content(host.root) != before
+        asked = command("hosts.md", "pulumi stack output gpu_memory_mib --stack rack-1").partition(" --stack")[0]
+        assert json.loads(stack.run(*asked.split()[1:]).output) == {"jetson-1": JETSON_MEMORY_MIB - 2048}
+        stack.destroy()
+        assert content(host.root) == before
 
 
 def _on(control_plane: simulator.ControlPlane, program: str) -> str:
