@@ -92,7 +92,11 @@ def _next(choices: Choices, place: Path) -> str:
         lines.append(f"Edit what is marked EDIT in Pulumi.{choices.stack}.yaml: your Jetsons, and their memory.")
     # Without it, a program does not find the package that it imports; a component is fetched by the preview.
     install = "pulumi install, " if choices.way is Way.PROGRAM else ""
-    lines.append(f"Then, in that folder: {install}pulumi login, pulumi stack init {choices.stack}, pulumi preview.")
+    # `pulumi login` alone asks for an account of Pulumi Cloud.
+    lines.append(
+        f"Then, in that folder: {install}pulumi login --local (or with your bucket's address), pulumi stack init "
+        f"{choices.stack}, pulumi preview."
+    )
     if (outer := _repository_around(place)) is not None:
         lines.append(
             f"{place} is a part of the repository {outer}, and GitHub reads workflows at its root only: move .github "

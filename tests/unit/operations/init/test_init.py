@@ -77,7 +77,11 @@ def test_the_repository_holds_only_what_is_the_teams(tmp_path: Path, way: str, o
     assert f"v{project_version()}" not in text
 
 
-@pytest.mark.parametrize(("way", "first"), [("component", "pulumi login"), ("program", "pulumi install, pulumi login")])
+_LOGIN = "pulumi login --local (or with your bucket's address)"
+"""Without either, pulumi asks for an account of Pulumi Cloud."""
+
+
+@pytest.mark.parametrize(("way", "first"), [("component", _LOGIN), ("program", f"pulumi install, {_LOGIN}")])
 def test_what_comes_next_begins_with_what_the_way_needs(tmp_path: Path, way: str, first: str) -> None:
     done = _init(tmp_path, way=way)
     assert f"Then, in that folder: {first}, pulumi stack init prod, pulumi preview." in done.output
