@@ -40,6 +40,8 @@ ELSEWHERE = {
     "not configured on this cluster": "the API server, of a Service",
     "after 60 failed attempts": "the command provider",
     "proxy: after N failed attempts: ssh: handshake failed: EOF": "the command provider, with a number filled in",
+    "this private key is passphrase protected": "Go's SSH client, in the command provider",
+    "ssh: no key found": "Go's SSH client, in the command provider",
     "knownhosts": "Go's SSH client, in the command provider",
     "Host key verification failed": "OpenSSH",
     "host key mismatch": "Go's SSH client, in the command provider",
