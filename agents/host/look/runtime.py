@@ -6,6 +6,7 @@ A configuration may hold a registry's password. So no text of a file is told, on
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import shutil
 import tempfile
@@ -49,7 +50,8 @@ def examine(tools: Tools) -> dict[str, Any] | None:
     # A folder that only root may enter looks empty.
     main = tools.root.read_text(layout.effective)
     if main is None:
-        return _answer(layout.effective, version_of=_version(tools, layout), reason="is not there, or needs root")
+        reason = "is not there, or needs root" if os.geteuid() else "is not there"
+        return _answer(layout.effective, version_of=_version(tools, layout), reason=reason)
     version, files = _version(tools, layout), _drop_ins(tools, layout, main)
     answer = _answer(
         layout.effective,

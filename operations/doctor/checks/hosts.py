@@ -18,6 +18,11 @@ _MISMATCH = ("version mismatch", "(NVML error 18)")
 _TAKES_INDEX_SINCE = (1, 19)
 _NEEDED_CSV = re.compile(r"/(libcuda\.so|libnvidia-ml\.so)|^/dev/(nvmap|nvhost-ctrl-gpu|nvgpu/)")
 _CHANGED_NOTHING = "Nothing was changed there. "
+_AS_ROOT = (
+    "Let doctor be root there: store the right password of sudo, and name it in hosts.{name}.sudo_password_secret; or "
+    "allow the login sudo without one."
+)
+_ON_THE_HOST = "Look at that file, and for the programs of its containerd, on the host."
 
 FindingParts = tuple[str, tuple[str, ...], str]
 """What is wrong, evidence, and a remedy in place of the check's."""
@@ -53,8 +58,15 @@ def of_each(
 
 def _not_looked_at(facts: Facts) -> Iterator[Finding]:
     for report in (facts.hosts or {}).values():
-        if report.examination is None:
+        answer = report.examination
+        if answer is None:
             yield host_finding(report, f"could not be looked at: {report.trouble.rstrip('.')}.")
+        elif answer.containerd is not None and answer.containerd.unseen:
+            seen = (f"{answer.containerd.config}: {answer.containerd.unseen}",)
+            remedy = _AS_ROOT if answer.probe.user.uid else _ON_THE_HOST
+            yield host_finding(
+                report, "could be looked at in part alone: nothing is known of its containerd.", seen, remedy
+            )
 
 
 def _has_jetpack_5(answer: Examination) -> bool:
@@ -200,8 +212,9 @@ CHECKS = (
         "A host could not be looked at",
         _not_looked_at,
         severity=Severity.WARNING,
-        symptom="Nothing is known of the host.",
-        cause="It does not answer, its key is another one, the login is refused, or Python is missing there.",
+        symptom="Nothing is known of the host, or of its containerd.",
+        cause="It does not answer, its key is another one, the login is refused, or Python is missing there. "
+        "containerd's files may need root, and sudo refuses.",
         remedy="Do what the message says; docs/hosts.md, When it fails, has each. A machine that is no more: "
         "hosts.{name}.gone: true.",
         source="this program: docs/hosts.md; pulumi-command #1238, #104",

@@ -66,7 +66,8 @@ HOST_CASES: Final = {
     "KA1010": Case(_says(("probe.toolkit.version", "1.19.0")), _says(("probe.toolkit.version", "1.18.2")), stack=never),
     "KA1011": Case(
         _says(("containerd.refused", "toml: table runc already exists"), ("containerd.merged", None)),
-        _says(("containerd.unseen", "can't be read: it needs root"), ("containerd.merged", None)),
+        _says(("containerd.unseen", "is not there, or needs root"), ("containerd.merged", None)),
+        "KA1001",
     ),
     "KA1012": Case(_says(("containerd.file_version", None), _MERGED), _says(("containerd.file_version", None))),
     "KA1013": Case(

@@ -9,7 +9,7 @@ import pytest
 
 from operations.doctor.check import Category
 from operations.doctor.checks import CHECKS
-from testbed.stacks import Json, gvirtus, hami_core, jetson, webhook
+from testbed.stacks import Json, changed, gvirtus, hami_core, jetson, webhook
 from tests.support.api_server import ApiServer
 from tests.support.doctor import GROUP, OLD, pod, well
 from tests.support.hosts.examinations import jetson_examination
@@ -61,6 +61,24 @@ def test_a_check_is_silent_on_what_comes_near_to_it(code: str, api: ApiServer, t
     diagnosis = world.diagnosis(api, tmp_path)
     assert set(fired(diagnosis)) - set(usual) == set(case.others.split())
     assert not diagnosis.not_checked
+
+
+@pytest.mark.parametrize(("uid", "remedy"), [(1000, "hosts.jetson-1.sudo_password_secret"), (0, "on the host.")])
+def test_a_containerd_that_nobody_saw_is_not_taken_for_one_that_is_well(
+    uid: int, remedy: str, api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    unseen = changed(jetson_examination(), "containerd.unseen", "is not there, or needs root")
+    unseen = changed(changed(unseen, "containerd.merged", None), "probe.user.uid", uid)
+    world.hosts = {"jetson-1": unseen}
+    [problem] = world.diagnosis(api, tmp_path).problems
+    judged = problem.cause
+    assert judged.check.code == "KA1001"
+    assert (
+        judged.finding.what == "host 'jetson-1' could be looked at in part alone: nothing is known of its containerd."
+    )
+    assert judged.finding.evidence == (f"{unseen['containerd']['config']}: is not there, or needs root",)
+    assert remedy in judged.remedy
 
 
 def test_of_several_reservation_pods_the_newer_one_is_to_go_whatever_its_name(api: ApiServer, tmp_path: Path) -> None:
