@@ -42,6 +42,8 @@ ELSEWHERE = {
     "proxy: after N failed attempts: ssh: handshake failed: EOF": "the command provider, with a number filled in",
     "this private key is passphrase protected": "Go's SSH client, in the command provider",
     "ssh: no key found": "Go's SSH client, in the command provider",
+    "error receiving version packet from server": "Go's SFTP client, in the command provider",
+    "subsystem request failed": "Go's SSH client, in the command provider",
     "knownhosts": "Go's SSH client, in the command provider",
     "Host key verification failed": "OpenSSH",
     "host key mismatch": "Go's SSH client, in the command provider",
