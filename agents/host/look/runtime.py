@@ -161,14 +161,20 @@ def _files(layout: Layout, main: str, texts: Mapping[str, str]) -> Files:
 
 
 def _merged(tools: Tools, layout: Layout, files: Files) -> Effective:
+    """What containerd makes of files.
+
+    Raises:
+        HostError: It refuses them, or can't be asked, as on a full disk (UntriedError).
+    """
     try:
         staging = tempfile.mkdtemp(prefix="kai-anywhere-look-")
+        try:
+            return effective.merged(tools, layout, Path(staging), files)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
-        raise HostError(f"No temporary folder can be made: {error.strerror}.", "Make room in /tmp.") from error
-    try:
-        return effective.merged(tools, layout, Path(staging), files)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        trouble = f"its files can't be tried in a temporary folder: {error.strerror}; make room in /tmp"
+        raise UntriedError(trouble, "Look again then.") from error
 
 
 def _summary(now: Effective) -> dict[str, Any]:

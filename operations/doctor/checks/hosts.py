@@ -22,7 +22,9 @@ _AS_ROOT = (
     "Let doctor be root there: store the right password of sudo, and name it in hosts.{name}.sudo_password_secret; or "
     "allow the login sudo without one."
 )
-_ON_THE_HOST = "Look at that file, and for the programs of its containerd, on the host."
+_NEEDS_ROOT = "needs root"
+"""How the agent ends what it says of a file that a login may not see (agents/host/look/runtime.py)."""
+_ON_THE_HOST = "See to that on the host, then look again."
 
 FindingParts = tuple[str, tuple[str, ...], str]
 """What is wrong, evidence, and a remedy in place of the check's."""
@@ -63,7 +65,7 @@ def _not_looked_at(facts: Facts) -> Iterator[Finding]:
             yield host_finding(report, f"could not be looked at: {report.trouble.rstrip('.')}.")
         elif answer.containerd is not None and answer.containerd.unseen:
             seen = (f"{answer.containerd.config}: {answer.containerd.unseen}",)
-            remedy = _AS_ROOT if answer.probe.user.uid else _ON_THE_HOST
+            remedy = _AS_ROOT if answer.containerd.unseen.endswith(_NEEDS_ROOT) else _ON_THE_HOST
             yield host_finding(
                 report, "could be looked at in part alone: nothing is known of its containerd.", seen, remedy
             )

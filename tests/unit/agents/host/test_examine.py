@@ -8,6 +8,7 @@ import pytest
 
 from config.cluster import Distribution
 from operations.doctor.hosts.answer import Examination, HostLookError, Injection, read_examination
+from tests.support.full_disk import room_for
 from tests.support.hosts.roots import Board, HostRoot, prepare
 
 _PASSWORD = "registry-password"
@@ -81,6 +82,22 @@ def test_what_containerd_makes_of_its_files_is_told_by_names_alone(tmp_path: Pat
     assert found.merged.systemd_cgroup == {"runc": True, "nvidia": False}
     assert [(each.imported, each.nvidia, each.version) for each in found.drop_ins] == [(True, True, 3)]
     assert _PASSWORD not in found.model_dump_json()
+
+
+@pytest.mark.parametrize("room", [0, 64], ids=["none", "for-no-candidate"])
+def test_on_a_full_disk_nobody_says_that_containerd_refuses_its_files(room: int, tmp_path: Path) -> None:
+    host = prepare(tmp_path / "host", Board.X86, Distribution.KUBEADM)
+    host.write("/etc/containerd/config.toml", f"version = 3\n# {'long ' * 20}\n")
+    host.program("containerd", "echo 'containerd v2.1.4'")
+    with room_for(room):
+        # A compiled module of which a part alone has room would be taken for the whole later.
+        run = host.run("examine", environment={"PYTHONDONTWRITEBYTECODE": "1"})
+    assert run.code == 0, run.errors
+    found = read_examination(json.dumps(run.answer)).containerd
+    assert found is not None
+    assert found.refused is None
+    assert "can't be tried in a temporary folder" in (found.unseen or "")
+    assert not list((host.folder.parent / "candidates").iterdir())
 
 
 def test_a_containerd_that_refuses_its_files_is_quoted(tmp_path: Path) -> None:
