@@ -14,6 +14,7 @@ from agents.host.look.effective import Effective
 from agents.host.look.toml_dump import flatten
 from config.cluster import Distribution
 from tests.hosts.conftest import equip
+from tests.support.docs import command
 from tests.support.hosts.roots import (
     MAIN_V2,
     MAIN_V3,
@@ -218,6 +219,9 @@ def test_a_configuration_that_would_ignore_the_runtime_is_refused_and_stays(
     run = host.run("configure", desired=_WANTED)
     assert run.code == 1
     assert says in run.answer["error"]["message"]
+    # The page's command: a login's own shell may not write that file.
+    full = command("distributions.md", "containerd config default | sudo tee /etc/containerd/config.toml").strip()
+    assert (f"`{full}`" in run.answer["error"]["remedy"]) == ("can't be read" not in says)
     assert host.snapshot() == before
     assert not calls.exists()
 

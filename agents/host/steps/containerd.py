@@ -167,8 +167,8 @@ def _drop_in(context: Context) -> Step:
         raise HostError(
             f"{layout.config} has no `version = 2` or later, so containerd takes it for version 1 and would ignore the "
             "nvidia runtime.",
-            f"Write a full one: `containerd config default > {layout.config}`, with SystemdCgroup = true where the "
-            "kubelet uses systemd; nothing was changed.",
+            f"Write a full one: `containerd config default | sudo tee {layout.config}`, with SystemdCgroup = true "
+            "where the kubelet uses systemd; nothing was changed.",
         )
     folder = _folder(main, layout)
     _refuse_what_is_no_file(root, folder, containerd_1=major < _MERGES_SINCE)
@@ -383,6 +383,6 @@ def _refuse_without_cri(now: Effective, config: str) -> None:
     if "cri" in disabled or CRI_V2 in disabled:
         raise HostError(
             f"{config} disables containerd's Kubernetes plugin, as Docker's package does: {disabled}.",
-            f"Write a full one: `containerd config default > {config}`, with SystemdCgroup = true where the "
+            f"Write a full one: `containerd config default | sudo tee {config}`, with SystemdCgroup = true where the "
             "kubelet uses systemd; nothing was changed.",
         )
