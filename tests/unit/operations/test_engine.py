@@ -149,6 +149,21 @@ exit 1
         pulumi(target, "up")
 
 
+def _asking(folder: Path, kubeconfig: str, told: str) -> Target:
+    """A stack whose `pulumi` tells the folder's state.json, and notes in `asked` what else it is asked and told."""
+    script = f"""#!/bin/sh
+case "$1" in
+stack) cat {folder}/state.json ;;
+*) echo "$@" {told} > {folder}/asked ;;
+esac
+"""
+    program = folder / "pulumi"
+    program.write_text(script, encoding="utf-8")
+    program.chmod(0o755)
+    settings = parse(changed(jetson(), "cluster.kubeconfig", kubeconfig))
+    return Target("jetson", settings, folder, {"PATH": f"{folder}:/bin"}, ())
+
+
 @pytest.mark.parametrize("adopted", [True, False])
 def test_what_a_stack_adopted_is_given_back_by_the_program_whatever_the_settings_say_by_now(
     tmp_path: Path, config_path: str, monkeypatch: pytest.MonkeyPatch, *, adopted: bool
@@ -161,18 +176,8 @@ def test_what_a_stack_adopted_is_given_back_by_the_program_whatever_the_settings
         "outputs": {"__inputs": namespace},
     }
     (tmp_path / "state.json").write_text(json.dumps({"deployment": {"resources": [resource]}}), encoding="utf-8")
-    program = tmp_path / "pulumi"
-    script = f"""#!/bin/sh
-case "$1" in
-stack) cat {tmp_path}/state.json ;;
-*) echo "$@" $KAI_ANYWHERE_DESTROYS > {tmp_path}/asked ;;
-esac
-"""
-    program.write_text(script, encoding="utf-8")
-    program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
-    settings = parse(changed(jetson(), "cluster.kubeconfig", config_path))
-    destroy(Target("jetson", settings, tmp_path, {"PATH": f"{tmp_path}:/bin"}, ()))
+    destroy(_asking(tmp_path, config_path, "$KAI_ANYWHERE_DESTROYS"))
     asked = (tmp_path / "asked").read_text(encoding="utf-8").split()
     assert asked[:1] == ["destroy"]
     assert ("--run-program" in asked) is adopted
@@ -183,18 +188,8 @@ def test_a_repair_tells_the_program_of_its_refresh_and_an_up_tells_of_none(
     tmp_path: Path, config_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"deployment": {"resources": []}}), encoding="utf-8")
-    program = tmp_path / "pulumi"
-    script = f"""#!/bin/sh
-case "$1" in
-stack) cat {tmp_path}/state.json ;;
-*) echo "$@" refreshes=$KAI_ANYWHERE_REFRESHES > {tmp_path}/asked ;;
-esac
-"""
-    program.write_text(script, encoding="utf-8")
-    program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
-    settings = parse(changed(jetson(), "cluster.kubeconfig", config_path))
-    target = Target("jetson", settings, tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
+    target = _asking(tmp_path, config_path, "refreshes=$KAI_ANYWHERE_REFRESHES")
     for run, refresh, told in ((repair, True, "refreshes=true"), (up, False, "refreshes=")):
         run(target)
         asked = (tmp_path / "asked").read_text(encoding="utf-8").split()
