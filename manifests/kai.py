@@ -46,7 +46,7 @@ _IMAGES = (
 policy of its own, which is each of them (KAI v0.17.0, templates/_helpers.tpl)."""
 
 
-_MODES = {
+MODES = {
     GpuSharingMode.NON_MEMORY_ENFORCED: "NonMemoryEnforced",
     GpuSharingMode.HAMI_CORE: "HamiCore",
     GpuSharingMode.NV_FRACTIONS: "NvFractions",
@@ -161,7 +161,7 @@ def _sharing(mode: GpuSharingMode, line: tuple[int, int] | None) -> dict[str, ob
         line: the chart's release line, or None where it is not known: a local chart, a range. Then both spellings are
             passed: 0.18 reads the mode first, 0.17 does not know it.
     """
-    new: dict[str, object] = {"global.gpuSharingMode": _MODES[mode]}
+    new: dict[str, object] = {"global.gpuSharingMode": MODES[mode]}
     # A mode that 0.17 lacks shares nothing there: better than fractions that nobody enforces.
     old: dict[str, object] = {
         "global.gpuSharing": mode in {GpuSharingMode.NON_MEMORY_ENFORCED, GpuSharingMode.HAMI_CORE}

@@ -1,11 +1,12 @@
 """Checks of KAI's control plane."""
 
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from cluster.preflight.findings import helm_puts_back
 from config.kai import GpuSharingMode
-from manifests.kai import QUEUE_CONTROLLER, RELEASE
+from manifests.kai import MODES, QUEUE_CONTROLLER, RELEASE
 from operations.doctor.check import Check, Finding, Severity, Subject
 from operations.doctor.checks.workloads import judge_deployment, remedy_of_deployment
 from operations.doctor.facts import KAI_OPERATOR, Facts, Source
@@ -20,6 +21,22 @@ _OPERATOR_MAKES_IT = (
     f"KAI's operator makes it: see kubectl --namespace {{kai_namespace}} logs deployment/{KAI_OPERATOR}"
 )
 _IMAGE_TAG = re.compile(r":v?(\d+)\.(\d+)")
+
+
+def config_put_back(spec: Mapping[str, object]) -> str:
+    """The remedy where KAI's Config is not what the stack's settings make of it.
+
+    Helm changes what differs from its last release, and does not look at what somebody edited since.
+
+    Args:
+        spec: what the settings make of the fields that are wrong.
+    """
+    patch = json.dumps({"spec": spec}, separators=(",", ":"))
+    return (
+        "The stack's settings say otherwise. Where they are newer than the last run, run `pulumi up`. Else somebody "
+        "edited the Config, which no run puts back: kubectl patch config.kai.scheduler {name} --type merge "
+        f"--patch '{patch}'"
+    )
 
 
 def _not_installed(facts: Facts) -> Iterator[Finding]:
@@ -110,10 +127,17 @@ def _sharing_off(facts: Facts) -> Iterator[Finding]:
     sharing_pods = [pod for pod in facts.snapshot.pods if asks_for_share(pod) and not pod.ended]
     if off and not intended and (sharing_pods or facts.settings is not None):
         setting = "gpuSharingMode=Disabled" if config.sharing_mode else "admission.gpuSharing=false"
+        remedy = ""
+        if facts.settings is not None:
+            mode = MODES[facts.settings.kai.gpu_sharing_mode]
+            remedy = config_put_back(
+                {"global": {"gpuSharingMode": mode}} if config.sharing_mode else {"admission": {"gpuSharing": True}}
+            )
         yield Finding(
             Subject("Config", config.name, annotations=config.annotations),
             "KAI shares no GPUs: its Config switches fractions off.",
             (f"Config kai-config: {setting}", f"pods that ask for a share: {len(sharing_pods)}"),
+            remedy=remedy,
         )
 
 
@@ -291,7 +315,7 @@ CHECKS = (
         needs={Source.CONFIG, Source.PODS},
         symptom="Pods with `gpu-fraction` or `gpu-memory` are refused: fractions are disabled.",
         cause="`global.gpuSharingMode` is Disabled, or with KAI 0.17 `global.gpuSharing` is false, its default there.",
-        remedy="Set kai.gpu_sharing_mode in the stack and run `pulumi up`; with Helm alone, set "
+        remedy="With this program, kai.gpu_sharing_mode says it. With Helm alone, set "
         "global.gpuSharingMode=NonMemoryEnforced (0.18) or global.gpuSharing=true (0.17).",
         source="KAI v0.17.0 and v0.18 values.yaml",
         explains={"KA0702"},

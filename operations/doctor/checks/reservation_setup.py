@@ -9,6 +9,7 @@ from manifests.objects import manifests
 from manifests.ownership import key
 from operations.doctor.check import Check, Finding, Severity, Subject, of_node
 from operations.doctor.checks.binding import UNBOUND
+from operations.doctor.checks.kai import config_put_back
 from operations.doctor.facts import Facts, Source
 
 _POD_SECURITY = "pod-security.kubernetes.io/enforce"
@@ -81,6 +82,9 @@ def _no_class(facts: Facts) -> Iterator[Finding]:
             "KAI gives its reservation pods no RuntimeClass.",
             ("Config kai-config: spec.binder.resourceReservation.runtimeClassName is empty",),
             reach=frozenset(map(of_node, others)),
+            remedy=""
+            if facts.settings is None
+            else config_put_back({"binder": {"resourceReservation": {"runtimeClassName": reservation.RUNTIME_CLASS}}}),
         )
 
 
@@ -129,7 +133,7 @@ CHECKS = (
         symptom="Reservation pods end with `ERROR_LIBRARY_NOT_FOUND`, unless NVIDIA's runtime is the node's default.",
         cause="From KAI 0.16 on the RuntimeClass of reservation pods is empty by default. The path that upstream's "
         "docs name, binder.resourceReservation.runtimeClassName, is read by no template.",
-        remedy="Set binder.runtimeClassName=nvidia in KAI's values; this stack does.",
+        remedy="Set binder.runtimeClassName=nvidia in KAI's values.",
         source="KAI v0.17.0 docs/gpu-sharing/README.md; #349, #360, #1543",
         explains=UNBOUND | {"KA0504"},
     ),
