@@ -78,7 +78,8 @@ def judge_moving_nodes(moving: tuple[MovingNode, ...]) -> Iterator[Finding]:
         yield Finding(
             f"this run takes node '{node.name}' {way} while pods use its GPUs: {first_of(node.pods)}. They keep them, "
             "and other pods get the same GPUs.",
-            f"Let them end first, and keep others away until the run is over: kubectl cordon {node.name}",
+            f"Let them end first, and keep others away until the run is over: kubectl cordon {node.name}, and kubectl "
+            f"uncordon {node.name} afterwards.",
             fatal=False,
         )
 

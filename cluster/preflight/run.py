@@ -38,7 +38,7 @@ from cluster.preflight.releases import (
     releases,
 )
 from cluster.preflight.remembered_nodes import judge_lost_labels, judge_nodes_that_left
-from cluster.preflight.running_pods import judge_running_pods, read_running_pods
+from cluster.preflight.running_pods import RunningPods, judge_running_pods, read_running_pods
 from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.preflight.unified_memory import judge_unified_memory, read_system_requests
 from config.gvirtus import FRONTENDS_NAMESPACE
@@ -69,7 +69,7 @@ class ClusterFacts:
         missing_kinds: of the Prometheus Operator, by the setting that needs them.
         shard: whether the default shard of the stack's own KAI is there.
         profiles: of the device plugin, where somebody else runs the GPU Operator and the stack needs some.
-        running_pods: those that KAI deletes when it starts, where the stack has yet to install it.
+        running_pods: those on shared GPUs that KAI will delete or not make again.
         leaving_queues: those that the run deletes, and what is in them.
         missing_secrets: with the login of a registry, that the settings name.
         moving_nodes: those that are to share in another way while pods use their GPUs.
@@ -91,7 +91,7 @@ class ClusterFacts:
     missing_kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shard: bool = True
     profiles: OthersProfiles | None = None
-    running_pods: tuple[str, ...] = ()
+    running_pods: RunningPods = field(default_factory=RunningPods)
     leaving_queues: LeavingQueues = field(default_factory=LeavingQueues)
     missing_secrets: tuple[PullSecret, ...] = ()
     moving_nodes: tuple[MovingNode, ...] = ()
@@ -240,7 +240,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         isolator = threads.submit(_has_isolator, cluster, settings)
         shard = threads.submit(_has_shard, cluster, settings, state)
         profiles = threads.submit(read_others_profiles, cluster, settings, state)
-        running_pods = threads.submit(read_running_pods, cluster, state)
+        running_pods = threads.submit(read_running_pods, cluster, settings, state)
         leaving_queues = threads.submit(read_leaving_queues, cluster, settings, state)
         missing_secrets = threads.submit(read_missing_secrets, cluster, settings)
         moving_nodes = threads.submit(lambda: read_moving_nodes(cluster, settings, nodes.result(), state))
