@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from cluster.access.answers.pods import Pod
 from gpu_sharing.request import GPU_GROUP, gpu_groups
-from operations.doctor.check import Finding, Severity, of_pod
+from operations.doctor.check import Finding, Severity, Subject, of_group, of_node, of_pod
 from operations.doctor.checks.reservation_pods import pod_finding, reservation_check
 from operations.doctor.facts import NOT_ADMITTED, Facts, Source
+from sharing_map.build import build
 
 
 def _stale(facts: Facts) -> Iterator[Finding]:
@@ -85,6 +86,23 @@ def _ended(facts: Facts) -> Iterator[Finding]:
             yield replace(finding, about=finding.about | {of_pod(each.namespace, each.name) for each in sharing[group]})
 
 
+def _overbooked(facts: Facts) -> Iterator[Finding]:
+    for node in build(facts.snapshot, context="", server="", simulated=False).nodes:
+        for gpu in node.gpus:
+            if gpu.group and gpu.free_mib is not None and gpu.free_mib < 0:
+                pods = {of_pod(share.namespace, share.name) for share in gpu.shares}
+                yield Finding(
+                    Subject("Node", node.name),
+                    f"pods on a GPU of node '{node.name}' have been promised {-gpu.free_mib} MiB more than KAI shares "
+                    f"of it, {gpu.total_mib} MiB.",
+                    (
+                        node.memory_label.proof + f"={node.memory_label.value}",
+                        *(f"Pod {share.namespace}/{share.name}: {share.mib} MiB" for share in gpu.shares),
+                    ),
+                    about=frozenset({of_node(node.name), of_group(gpu.group), *pods}),
+                )
+
+
 CHECKS = (
     reservation_check(
         "KA0511",
@@ -131,5 +149,17 @@ CHECKS = (
         "that is held. KAI removes the ended pod with the last of them; else: kubectl --namespace {namespace} delete "
         "pod {name}",
         source="KAI v0.17.0 pkg/binder/binding/resourcereservation/resource_reservation.go (syncForPods)",
+    ),
+    reservation_check(
+        "KA0520",
+        "More of a GPU's memory is promised than it has",
+        _overbooked,
+        severity=Severity.WARNING,
+        needs={Source.PODS, Source.CONFIG, Source.NODES},
+        symptom="Programs fail with out of memory though each keeps to its share. KAI places no more pods there.",
+        cause="The node's memory was made smaller while pods had their shares of it.",
+        remedy="Delete pods of these until the others fit: a Deployment or Job makes them again, and KAI places them "
+        "where there is room. If the memory should not be smaller, set gpu_memory_mib of the node again.",
+        source="KAI v0.17.0 docs/gpu-sharing: the label nvidia.com/gpu.memory",
     ),
 )

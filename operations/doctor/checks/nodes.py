@@ -343,7 +343,7 @@ CHECKS = (
         cause=f"Somebody changed or removed a label that the stack gives, such as `{PLATFORM}`.",
         remedy="Put them back: `kai-anywhere repair --stack {stack}`.",
         source="this program: manifests/node_labels.py",
-        explains=("KA0306", "KA0310", "KA0404", "KA0406", "KA0504", "KA0505", "KA0508"),
+        explains=("KA0306", "KA0310", "KA0404", "KA0406", "KA0504", "KA0505", "KA0508", "KA0520"),
     ),
     _check(
         "KA0410",

@@ -161,7 +161,7 @@ CASES: Final[Mapping[str, Case]] = {
     "KA0405": Case(
         both(do.label("nvidia.com/gpu.memory", "4095"), do.owner("nvidia.com/gpu.memory")),
         do.label("nvidia.com/gpu.memory", "4096"),
-        "KA0411",
+        "KA0411 KA0520",
     ),
     "KA0406": Case(do.label("nvidia.com/gpu.count", None), do.label("nvidia.com/gpu.count", None, "cpu-1")),
     "KA0407": Case(do.gpus("4"), both(do.gpus("4"), do.label("nvidia.com/gpu.count", "4")), "KA0411"),
@@ -219,6 +219,7 @@ CASES: Final[Mapping[str, Case]] = {
         do.reservation_status(phase="Failed", reason="Evicted", message="memory is low"),
         both(do.reservation_status(phase="Failed", reason="Evicted"), do.reservation(GROUP)),
     ),
+    "KA0520": Case(do.label("nvidia.com/gpu.memory", "30700"), do.label("nvidia.com/gpu.memory", "30800"), "KA0411"),
     "KA0601": Case(do.clear("queues"), both(do.clear("queues"), do.queue("only")), "KA0105"),
     "KA0602": Case(do.queue("child", "gone", quota=1), do.queue("child", "default-parent-queue", quota=1)),
     "KA0603": Case(do.waits("", queue="gone"), do.waits("", queue="robots"), "KA0706"),
