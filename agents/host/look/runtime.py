@@ -77,7 +77,7 @@ def _judged(tools: Tools, layout: Layout, found: Files, version: str) -> dict[st
         return {"unseen": error.message[:_LONGEST_REASON]}
     except HostError as error:
         return {"refused": error.message[-_LONGEST_REASON:]}
-    return {"merged": _summary(now), "changed": now.changed_beside_nvidia(without)[:_MOST_KEYS]}
+    return {"merged": _summary(tools, now), "changed": now.changed_beside_nvidia(without)[:_MOST_KEYS]}
 
 
 def _answer(  # noqa: PLR0913 - the keys of an answer
@@ -177,13 +177,16 @@ def _merged(tools: Tools, layout: Layout, files: Files) -> Effective:
         raise UntriedError(trouble, "Look again then.") from error
 
 
-def _summary(now: Effective) -> dict[str, Any]:
+def _summary(tools: Tools, now: Effective) -> dict[str, Any]:
+    program = now.nvidia_program
     depth = len(now.runtimes)
     names = {key[depth] for key in now.flat if key[:depth] == now.runtimes and len(key) > depth}
     cgroup = ("options", "SystemdCgroup")
     return {
         "default_runtime": now.default_runtime,
         "runtimes": sorted(names),
-        "nvidia_program": now.nvidia_program,
+        "nvidia_program": program,
+        # A name without a folder is looked for in containerd's own PATH, which nobody else knows.
+        "lacks_program": program.startswith("/") and not tools.root.exists(program),
         "systemd_cgroup": {name: bool(now.runtime(name).get(cgroup, False)) for name in ("runc", "nvidia")},
     }

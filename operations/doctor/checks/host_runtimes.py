@@ -105,6 +105,17 @@ def _no_runtime(_: Facts, __: HostReport, answer: Examination) -> FindingParts |
     return "has no nvidia runtime in its containerd.", (f"{containerd.config}: runtimes: {names}",), ""
 
 
+def _no_program(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
+    merged = answer.containerd.merged if answer.containerd else None
+    if merged is None or not merged.lacks_program:
+        return None
+    return (
+        f"has an nvidia runtime whose program is gone: {merged.nvidia_program}.",
+        (f"containerd: BinaryName of the runtime: {merged.nvidia_program}",),
+        "",
+    )
+
+
 def _no_default(_: Facts, __: HostReport, answer: Examination) -> FindingParts | None:
     merged = answer.containerd.merged if answer.containerd else None
     if merged is None or not merged.default_runtime or merged.default_runtime in merged.runtimes:
@@ -224,6 +235,17 @@ CHECKS = (
         cause="Nobody configured it: the host's toolkit was not, or the GPU Operator's has written another file.",
         remedy=_CONFIGURE + " Where the operator owns the toolkit, look at its toolkit pod's log.",
         source="GPU Operator #413, #432, #473, #730",
+        explains=_STARTS,
+    ),
+    host_check(
+        "KA1026",
+        "The program of a host's nvidia runtime is gone",
+        of_each(_no_program),
+        symptom="Pods with RuntimeClass nvidia do not start, nor any pod where it is the default runtime: "
+        "`fork/exec /usr/bin/nvidia-container-runtime: no such file or directory`.",
+        cause="The container toolkit was removed, or the GPU Operator with its own, and containerd still names it.",
+        remedy=_CONFIGURE + " Where the operator owns the toolkit, its toolkit pod installs it again.",
+        source="nvidia-docker #686",
         explains=_STARTS,
     ),
     host_check(

@@ -33,6 +33,7 @@ class Merged(_Answer):
     default_runtime: Text
     runtimes: Texts
     nvidia_program: Text
+    lacks_program: bool
     systemd_cgroup: Annotated[dict[Text, bool], Field(max_length=10)]
 
     @property

@@ -24,6 +24,7 @@ def jetson_examination() -> Json:
                 "default_runtime": "runc",
                 "runtimes": ["nvidia", "runc"],
                 "nvidia_program": "/usr/bin/nvidia-container-runtime",
+                "lacks_program": False,
                 "systemd_cgroup": {"runc": True, "nvidia": True},
             },
             "changed": [],

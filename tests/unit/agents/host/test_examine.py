@@ -82,6 +82,12 @@ def test_what_containerd_makes_of_its_files_is_told_by_names_alone(tmp_path: Pat
     assert found.merged.systemd_cgroup == {"runc": True, "nvidia": False}
     assert [(each.imported, each.nvidia, each.version) for each in found.drop_ins] == [(True, True, 3)]
     assert _PASSWORD not in found.model_dump_json()
+    assert found.merged.lacks_program
+    host.write("/usr/bin/nvidia-container-runtime", "", 0o755)
+    with_program = _examined(host).containerd
+    assert with_program is not None
+    assert with_program.merged is not None
+    assert not with_program.merged.lacks_program
 
 
 @pytest.mark.parametrize("room", [0, 64], ids=["none", "for-no-candidate"])

@@ -13,6 +13,7 @@ _LACKS: Final = {
     "default_runtime": "runc",
     "runtimes": ["runc"],
     "nvidia_program": "",
+    "lacks_program": False,
     "systemd_cgroup": {"runc": True, "nvidia": False},
 }
 _FOLDER: Final = "/etc/containerd/conf.d"
@@ -102,5 +103,9 @@ HOST_CASES: Final = {
     "KA1025": Case(
         _says(("docker", {"config": "/etc/docker/daemon.json", "state": "invalid"})),
         _says(("docker", {"config": "/etc/docker/daemon.json", "state": "valid"})),
+    ),
+    "KA1026": Case(
+        _says(("containerd.merged.lacks_program", True)),
+        _says(("containerd.merged.nvidia_program", "nvidia-container-runtime")),
     ),
 }

@@ -12,6 +12,7 @@ _FAILURES = {
     "the device plugin does not run under NVIDIA's runtime": "KA0306",
     "the device plugin finds no strategy": "KA0306",
     "containerd has no runtime 'nvidia'": "KA0709 KA1016",
+    "a container toolkit was removed, and containerd names it": "KA0709 KA1026",
     "containerd's default runtime is gone, and the node is not ready": "KA0401 KA1017",
     "runc and nvidia disagree about cgroups": "KA0710 KA1018",
     "containerd's configuration has no version": "KA1012",
