@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping
 
 from cluster.access.answers.nodes import Node
 from cluster.preflight.findings import Finding
+from config.platform import TegraPlatform, ToolkitOwner
 from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
 from manifests.node_labels import GPU_PRESENT, NVIDIA_PCI_DEVICE, node_labels
+from manifests.reservation import RUNTIME_CLASS
 from manifests.wording import first_of
 
 
@@ -15,6 +17,7 @@ def judge_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[
     """Every finding about nodes."""
     yield from judge_stack_nodes(settings, nodes)
     yield from judge_fake_gpus(nodes)
+    yield from _runtimes(settings, nodes)
 
 
 def judge_stack_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
@@ -121,4 +124,23 @@ def _hosts(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Findi
             yield Finding(
                 f"hosts.{name} is no node of the cluster, so a machine would be changed that is not part of it.",
                 f"Correct the name, or join the machine first. Nodes: {first_of(sorted(nodes)) or 'none'}.",
+            )
+
+
+def _runtimes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    """Jetsons that nobody prepares: neither this run, nor the GPU Operator.
+
+    Symptom without it: the run waits for GPUs until its time is over, since the device plugin does not start there.
+    """
+    platform = settings.platform
+    if not isinstance(platform, TegraPlatform) or platform.container_toolkit is ToolkitOwner.OPERATOR:
+        return
+    for name in sorted(platform.jetsons.keys() & nodes.keys() - settings.hosts.keys()):
+        if nodes[name].lacks_runtime(RUNTIME_CLASS):
+            yield Finding(
+                f"node '{name}' has no container runtime '{RUNTIME_CLASS}' "
+                f"(status.runtimeHandlers: {', '.join(sorted(nodes[name].runtimes))}): no pod with a GPU starts there.",
+                "Have this program prepare it: hosts (docs/hosts.md). Or on the node: sudo nvidia-ctk runtime "
+                "configure --runtime=containerd, then restart containerd.",
+                fatal=False,
             )

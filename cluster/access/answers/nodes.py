@@ -46,6 +46,11 @@ def _messages(conditions: object) -> object:
     )
 
 
+def _names(handlers: object) -> object:
+    """Runtime handlers as their names; the default one is there once more without any."""
+    return {handler.get("name", "") for handler in handlers} - {""} if isinstance(handlers, list) else handlers
+
+
 def _mebibytes(value: object) -> int:
     """A quantity of memory as MiB: a kubelet reports `131072Ki`, a virtual one may report `100G`."""
     return whole(value, MIB)
@@ -80,6 +85,11 @@ class Node(Answer):
     container_runtime: str = Field(
         default="", validation_alias=AliasPath("status", "nodeInfo", "containerRuntimeVersion")
     )
+    runtimes: Annotated[frozenset[str], BeforeValidator(_names)] = Field(
+        default=frozenset(), validation_alias=AliasPath("status", "runtimeHandlers")
+    )
+    """The container runtimes that a RuntimeClass can name there; none where nobody tells: containerd does from 2.0 on,
+    kubelet from Kubernetes 1.30 on (pkg/kubelet/nodestatus/setters.go)."""
     memory_mib: Annotated[int, BeforeValidator(_mebibytes)] = Field(
         default=0, validation_alias=AliasPath("status", "capacity", "memory")
     )
@@ -113,6 +123,10 @@ class Node(Answer):
     def is_frontend(self) -> bool:
         """Whether pods use remote GPUs here: it has none of its own, whatever is labelled."""
         return self.labels.get(FRONTEND_ALLOWED) == "true"
+
+    def lacks_runtime(self, name: str) -> bool:
+        """Whether its container runtimes are known, and this one is not among them."""
+        return bool(self.runtimes) and name not in self.runtimes
 
     @property
     def gpus(self) -> int:

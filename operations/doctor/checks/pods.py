@@ -7,6 +7,7 @@ from functools import partial
 from cluster.access.answers.pods import Pod
 from cluster.pending import kubectl_says, scheduler_says
 from manifests.node_labels import GPU_MEMORY
+from manifests.reservation import RUNTIME_CLASS
 from operations.doctor.check import SUPPRESS, Check, Finding, Severity, Subject, of_node, of_pod, of_queue
 from operations.doctor.checks.queues import queue_of
 from operations.doctor.checks.workloads import ends
@@ -173,6 +174,22 @@ def _start(texts: tuple[str, ...], what: str) -> Callable[[Facts], Iterator[Find
     return judge
 
 
+def _no_runtime(facts: Facts) -> Iterator[Finding]:
+    """What kubelet says of a node before any pod fails there, then the pods that have."""
+    if any(each.name == RUNTIME_CLASS for each in facts.runtime_classes):
+        for node in facts.gpu_nodes:
+            if node.lacks_runtime(RUNTIME_CLASS):
+                yield Finding(
+                    Subject("Node", node.name, annotations=node.annotations),
+                    f"node '{node.name}' starts no pod with RuntimeClass '{RUNTIME_CLASS}': its container runtime has "
+                    "none of that name.",
+                    (f"Node {node.name}: status.runtimeHandlers: {', '.join(sorted(node.runtimes))}",),
+                    about=frozenset({of_node(node.name)}),
+                    reach=frozenset({of_node(node.name)}),
+                )
+    yield from _start(_RUNTIME, f"its container runtime has no runtime '{RUNTIME_CLASS}'.")(facts)
+
+
 def _other_start(facts: Facts) -> Iterator[Finding]:
     ours = {facts.kai_namespace, facts.operator_namespace, *(pod.namespace for pod in facts.reservation_pods)}
     for pod, evidence in _not_starting(facts):
@@ -287,10 +304,10 @@ CHECKS = (
     _check(
         "KA0709",
         "A node's container runtime does not know 'nvidia'",
-        _start(_RUNTIME, "its container runtime has no runtime 'nvidia'."),
+        _no_runtime,
         symptom='`no runtime for "nvidia" is configured` where the pod is created.',
-        cause="containerd was not configured for NVIDIA's runtime, or reads another file than the one that was "
-        "written.",
+        cause="containerd was not configured for NVIDIA's runtime, was not restarted since, or reads another file than "
+        "the one that was written.",
         remedy="On hosts that you run: `nvidia-ctk runtime configure`, the drop-in's import, restart. "
         "docs/hosts.md does "
         "it over SSH.",

@@ -250,6 +250,28 @@ def test_a_fake_gpu_label_is_a_warning() -> None:
     assert _findings(jetson(), nodes=_READY.nodes | {"gpu-1": real}) == []
 
 
+def _with_runtimes(name: str, *runtimes: str) -> dict[str, Node]:
+    status = {
+        "nodeInfo": {"architecture": "arm64"},
+        "runtimeHandlers": [{"name": each, "features": {"userNamespaces": True}} for each in ("", *runtimes)],
+    }
+    return {name: Node.model_validate({"metadata": {"name": name}, "status": status})}
+
+
+def test_a_jetson_that_nobody_prepares_is_warned_of_before_anybody_waits_for_its_gpu() -> None:
+    bare = _READY.nodes | _with_runtimes("jetson-1", "runc", "runc-fp")
+    [finding] = _findings(jetson(), nodes=bare)
+    assert "node 'jetson-1' has no container runtime 'nvidia' (status.runtimeHandlers: runc, runc-fp)" in finding.what
+    assert "sudo nvidia-ctk runtime configure --runtime=containerd, then restart containerd" in finding.remedy
+    assert not finding.fatal
+    assert _findings(jetson_with_host(), nodes=bare) == [], "this run prepares it"
+    assert _findings(changed(jetson(), "platform.container_toolkit", "operator"), nodes=bare) == []
+    assert _findings(jetson(), nodes=_READY.nodes | _with_runtimes("jetson-1", "nvidia", "runc")) == []
+    assert _findings(jetson(), nodes=_READY.nodes | _with_runtimes("gpu-1", "runc")) == [], (
+        "the GPU Operator prepares it"
+    )
+
+
 def test_a_tegra_node_of_another_architecture_is_refused() -> None:
     _only(
         _findings(jetson(), nodes={"jetson-1": _node("jetson-1", architecture="amd64")}),

@@ -339,3 +339,20 @@ def _merge(into: Json, fields: Json) -> None:
             _merge(into[name], value)
         else:
             into[name] = value
+
+
+def test_a_node_without_the_runtime_of_the_class_is_found_before_any_pod_fails_there(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    world = well()
+    handlers = [{"name": ""}, {"name": "runc"}]
+    for name in ("jetson-1", "cpu-1"):
+        world.one("nodes", name)["status"]["runtimeHandlers"] = handlers
+    [judged] = fired(world.diagnosis(api, tmp_path)).values()
+    assert judged.check.code == "KA0709"
+    assert judged.finding.what == (
+        "node 'jetson-1' starts no pod with RuntimeClass 'nvidia': its container runtime has none of that name."
+    )
+    assert judged.finding.evidence == ("Node jetson-1: status.runtimeHandlers: runc",)
+    handlers.append({"name": "nvidia"})
+    assert fired(world.diagnosis(api, tmp_path)) == {}
