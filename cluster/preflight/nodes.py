@@ -140,7 +140,7 @@ def _runtimes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Fi
             yield Finding(
                 f"node '{name}' has no container runtime '{RUNTIME_CLASS}' "
                 f"(status.runtimeHandlers: {', '.join(sorted(nodes[name].runtimes))}): no pod with a GPU starts there.",
-                "Have this program prepare it: hosts (docs/hosts.md). Or on the node: sudo nvidia-ctk runtime "
-                "configure --runtime=containerd, then restart containerd.",
+                "Have this program prepare it: hosts (docs/hosts.md). Prepared by hand, as docs/distributions.md says, "
+                "its containerd has to be restarted.",
                 fatal=False,
             )

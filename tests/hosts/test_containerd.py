@@ -1,5 +1,7 @@
 """The nvidia runtime beside runc, judged by what real containerds make of the files."""
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -265,6 +267,15 @@ def test_a_runtime_that_somebody_else_configured_is_left_alone(
     host = _host(tmp_path, Distribution.KUBEADM, MAIN_V2 + own)
     calls = serve(host, Distribution.KUBEADM)
     equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], calls)
+    # In force it is for a containerd that was started since.
+    run = host.run("configure", desired=desired(Board.JETPACK_6))
+    assert (run.code, run.answer["restarted"]) == (0, ["containerd"]), run.errors
+    assert "after containerd was started: left alone, restarted" in json.dumps(run.answer)
+    assert [name for name in host.snapshot() if "conf.d" in name] == []
+    assert host.read("/etc/containerd/config.toml") == MAIN_V2 + own
+    assert host.run("restore").answer["restarted"] == []
+    assert host.run("untouched").answer["untouched"]
+    os.utime(host.path("/etc/containerd/config.toml"), (0, 0))
     run = host.run("configure", desired=desired(Board.JETPACK_6))
     assert (run.code, run.answer["changed"]) == (0, False), run.errors
     # Somebody's runtime with another cgroup driver than runc's does not work.

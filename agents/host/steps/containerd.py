@@ -181,6 +181,12 @@ def _drop_in(context: Context) -> Step:
     by_host = context.desired.toolkit.owner == "host"
     already_served = now.serves_nvidia and (now.nvidia_program[:1] != "/" or root.exists(now.nvidia_program))
     if by_host and already_served and not ours and not context.owes_restart(layout.unit):
+        # Whoever followed NVIDIA's guide may have left out its last line, which restarts containerd.
+        if service.runs_without(context.tools, layout.socket, [layout.config, *(f"{folder}/{name}" for name in files)]):
+            detail = (
+                "the nvidia runtime was set up by somebody else after containerd was started: left alone, restarted"
+            )
+            return Step(NAME, detail, service=service.for_layout(layout))
         return Step(NAME, "the nvidia runtime is in force already, not by this agent: left alone")
     if not by_host and major < _MERGES_SINCE:
         return Step(NAME, "containerd 1.x takes the GPU Operator's complete file: nothing to prepare")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
+import struct
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.host.commands import Deadline
@@ -16,6 +19,8 @@ from agents.host.look import distribution, units
 from agents.host.look.distribution import Mechanism
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from agents.host.commands import Tools
 
 _DOCKER_SOCKET = "/run/docker.sock"
@@ -112,7 +117,40 @@ def is_gone(tools: Tools, name: str) -> bool:
     return layout.mechanism is not Mechanism.OWN and layout.program(tools, "containerd") is None
 
 
+def runs_without(tools: Tools, socket_path: str, files: Iterable[str]) -> bool:
+    """Whether a runtime was started before one of its files was written, so that it does not know yet what is in there.
+
+    By their ages: a board without a clock of its own starts in another year. False where nobody can tell.
+    """
+    process = _listener(str(tools.root.path(socket_path)))
+    started = _age(process) if process else None
+    return started is not None and any(_written(tools.root.path(file)) < started for file in files)
+
+
+def _age(process: int) -> float | None:
+    """Since when a process runs, in seconds; None where it can't be told (proc(5): starttime)."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        uptime = Path("/proc/uptime").read_text(encoding="utf-8").split()[0]
+        return float(uptime) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _written(path: Path) -> float:
+    """Since when a file is as it is, in seconds; without end where there is none."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return math.inf
+
+
 def _answers(path: str) -> bool:
+    return _listener(path) is not None
+
+
+def _listener(path: str) -> int | None:
+    """The process that listens on a socket, 0 where the kernel does not tell which; None where nobody answers."""
     # A socket's path may be longer than an address holds: go through its open folder.
     folder, _, name = path.rpartition("/")
     with contextlib.ExitStack() as stack:
@@ -122,6 +160,7 @@ def _answers(path: str) -> bool:
             client = stack.enter_context(socket.socket(socket.AF_UNIX))
             client.settimeout(_SECONDS)
             client.connect(f"/proc/self/fd/{descriptor}/{name}")
+            peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         except OSError:
-            return False
-    return True
+            return None
+    return int(struct.unpack("3i", peer)[0])

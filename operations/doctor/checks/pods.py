@@ -308,9 +308,8 @@ CHECKS = (
         symptom='`no runtime for "nvidia" is configured` where the pod is created.',
         cause="containerd was not configured for NVIDIA's runtime, was not restarted since, or reads another file than "
         "the one that was written.",
-        remedy="On hosts that you run: `nvidia-ctk runtime configure`, the drop-in's import, restart. "
-        "docs/hosts.md does "
-        "it over SSH.",
+        remedy="Have this program prepare the host: hosts (docs/hosts.md). Prepared by hand, as docs/distributions.md "
+        "says, its containerd has to be restarted.",
         source="GPU Operator #413, #432, #730",
         explains=("KA0306", "KA0712"),
     ),

@@ -262,7 +262,7 @@ def test_a_jetson_that_nobody_prepares_is_warned_of_before_anybody_waits_for_its
     bare = _READY.nodes | _with_runtimes("jetson-1", "runc", "runc-fp")
     [finding] = _findings(jetson(), nodes=bare)
     assert "node 'jetson-1' has no container runtime 'nvidia' (status.runtimeHandlers: runc, runc-fp)" in finding.what
-    assert "sudo nvidia-ctk runtime configure --runtime=containerd, then restart containerd" in finding.remedy
+    assert "hosts (docs/hosts.md). Prepared by hand" in finding.remedy
     assert not finding.fatal
     assert _findings(jetson_with_host(), nodes=bare) == [], "this run prepares it"
     assert _findings(changed(jetson(), "platform.container_toolkit", "operator"), nodes=bare) == []
