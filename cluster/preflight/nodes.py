@@ -12,6 +12,9 @@ from manifests.node_labels import GPU_PRESENT, NVIDIA_PCI_DEVICE, node_labels
 from manifests.reservation import RUNTIME_CLASS
 from manifests.wording import first_of
 
+CDI_SINCE = (1, 7)
+"""The release line of containerd that knows CDI."""
+
 
 def judge_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
     """Every finding about nodes."""
@@ -28,6 +31,7 @@ def judge_stack_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Ite
     yield from _memory(settings, nodes)
     yield from _jetsons(settings, nodes)
     yield from _hosts(settings, nodes)
+    yield from _cdi(settings, nodes)
 
 
 def _nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
@@ -124,6 +128,24 @@ def _hosts(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Findi
             yield Finding(
                 f"hosts.{name} is no node of the cluster, so a machine would be changed that is not part of it.",
                 f"Correct the name, or join the machine first. Nodes: {first_of(sorted(nodes)) or 'none'}.",
+            )
+
+
+def _cdi(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    """GPU nodes with a containerd from before CDI: Debian 12 and k8s-snap 1.32 have 1.6 (k8s-snap#2388)."""
+    if not (settings.gpu_operator.install and settings.gpu_operator.cdi):
+        return
+    for name, node in sorted(nodes.items()):
+        line = node.containerd_line
+        has_gpus = (
+            node.tells_of_gpus or name in settings.platform.jetsons or node.labels.get(NVIDIA_PCI_DEVICE) == "true"
+        )
+        if line is not None and line < CDI_SINCE and has_gpus:
+            yield Finding(
+                f"node '{name}' has {node.container_runtime}, and gpu_operator.cdi needs containerd "
+                f"{'.'.join(map(str, CDI_SINCE))} or later: its pods get no GPU.",
+                "Upgrade containerd there, or set gpu_operator.cdi: false for the whole cluster.",
+                fatal=False,
             )
 
 

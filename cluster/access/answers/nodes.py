@@ -1,5 +1,6 @@
 """Nodes, as the API server answers."""
 
+import re
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ _MOST_DEVICES = 16_000
 """Of one node: 16 GPUs with as many replicas as settings allow. A billion would exhaust the memory."""
 _MOST_DIGITS = 18
 """More are no number to KAI."""
+_CONTAINERD = re.compile(r"containerd://v?(\d{1,4})\.(\d{1,4})\.")
 _MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
 
 
@@ -123,6 +125,12 @@ class Node(Answer):
     def is_frontend(self) -> bool:
         """Whether pods use remote GPUs here: it has none of its own, whatever is labelled."""
         return self.labels.get(FRONTEND_ALLOWED) == "true"
+
+    @property
+    def containerd_line(self) -> tuple[int, int] | None:
+        """Major and minor of the containerd that kubelet tells of; None with another runtime."""
+        read = _CONTAINERD.match(self.container_runtime)
+        return (int(read[1]), int(read[2])) if read else None
 
     def lacks_runtime(self, name: str) -> bool:
         """Whether its container runtimes are known, and this one is not among them."""

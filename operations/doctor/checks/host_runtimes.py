@@ -1,5 +1,6 @@
 """Checks of a host's container runtimes, from its own files. Asked with `--hosts`."""
 
+from cluster.preflight.nodes import CDI_SINCE
 from operations.doctor.check import Severity
 from operations.doctor.checks.hosts import VERSION, FindingParts, host_check, of_each
 from operations.doctor.facts import Facts
@@ -7,7 +8,6 @@ from operations.doctor.hosts.answer import Containerd, DropIn, Examination, Host
 
 _MERGING_VERSION = 2
 """Of a configuration: what says less is taken for version 1, in which the nvidia runtime's section means nothing."""
-_CDI_SINCE = (1, 7)
 
 
 def _lacking(answer: Examination) -> Containerd | None:
@@ -149,7 +149,7 @@ def _too_old_for_cdi(facts: Facts, __: HostReport, answer: Examination) -> Findi
     version = answer.containerd.version if answer.containerd else None
     match = VERSION.match(version or "")
     uses_cdi = facts.settings is not None and facts.settings.gpu_operator.install and facts.settings.gpu_operator.cdi
-    if match is None or not uses_cdi or (int(match[1]), int(match[2])) >= _CDI_SINCE:
+    if match is None or not uses_cdi or (int(match[1]), int(match[2])) >= CDI_SINCE:
         return None
     return f"has containerd {version}, and the stack uses CDI.", (f"containerd {version}",), ""
 

@@ -258,6 +258,40 @@ def _with_runtimes(name: str, *runtimes: str) -> dict[str, Node]:
     return {name: Node.model_validate({"metadata": {"name": name}, "status": status})}
 
 
+def _with_containerd(name: str, runtime: str, labels: dict[str, str]) -> dict[str, Node]:
+    status = {"nodeInfo": {"containerRuntimeVersion": runtime}}
+    return {name: Node.model_validate({"metadata": {"name": name, "labels": labels}, "status": status})}
+
+
+_GPU = {"nvidia.com/gpu.present": "true"}
+
+
+def test_a_gpu_node_whose_containerd_is_older_than_cdi_is_a_warning() -> None:
+    old = _with_containerd("gpu-1", "containerd://1.6.20~ds1", _GPU)
+    _only(
+        _findings(x86(), nodes=old),
+        "node 'gpu-1' has containerd://1.6.20~ds1, and gpu_operator.cdi needs containerd 1.7 or later",
+        "set gpu_operator.cdi: false",
+        fatal=False,
+    )
+    _only(
+        _findings(jetson(), nodes=_with_containerd("jetson-1", "containerd://1.6.8", {})),
+        "needs containerd 1.7",
+        fatal=False,
+    )
+    assert _findings(changed(x86(), "gpu_operator.cdi", value=False), nodes=old) == []
+    for fine in (
+        "containerd://1.7.0-k3s1",
+        "containerd://2.1.4",
+        "containerd://10.0.1",
+        "cri-o://1.6.2",
+        "docker://1.6.0",
+        "",
+    ):
+        assert _findings(x86(), nodes=_with_containerd("gpu-1", fine, _GPU)) == []
+    assert _findings(x86(), nodes=_with_containerd("cpu-1", "containerd://1.6.20", {})) == []
+
+
 def test_a_jetson_that_nobody_prepares_is_warned_of_before_anybody_waits_for_its_gpu() -> None:
     bare = _READY.nodes | _with_runtimes("jetson-1", "runc", "runc-fp")
     [finding] = _findings(jetson(), nodes=bare)
