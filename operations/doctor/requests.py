@@ -1,7 +1,7 @@
 """What pods ask of GPUs, from what the cluster says of them."""
 
 from cluster.access.answers.pods import Pod
-from gpu_sharing.request import GPU_FRACTION, GPU_MEMORY, RequestError, pod_request
+from gpu_sharing.request import GPU_FRACTION, GPU_MEMORY, GpuRequest, RequestError, pod_request
 
 
 def asks_for_share(pod: Pod) -> bool:
@@ -16,3 +16,11 @@ def objection_to(pod: Pod) -> str | None:
     except RequestError as error:
         return str(error)
     return None
+
+
+def gpu_request(pod: Pod) -> GpuRequest | None:
+    """What a pod asks of GPUs; None where it asks for none, or in a way that KAI's admission refuses."""
+    try:
+        return pod_request(pod.as_manifest()).gpu
+    except RequestError:
+        return None

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from cluster.access.answers.pods import Pod
+from gpu_sharing.arithmetic import read_label, shared_mib
 from gpu_sharing.request import GPU_GROUP, gpu_groups
+from manifests.node_labels import GPU_MEMORY
 from operations.doctor.check import Finding, Severity, Subject, of_group, of_node, of_pod
 from operations.doctor.checks.reservation_pods import pod_finding, reservation_check
 from operations.doctor.facts import NOT_ADMITTED, Facts, Source
-from sharing_map.build import build
+from operations.doctor.requests import asks_for_share, gpu_request
+from sharing_map.view import mib_of
 
 
 def _stale(facts: Facts) -> Iterator[Finding]:
@@ -87,20 +90,31 @@ def _ended(facts: Facts) -> Iterator[Finding]:
 
 
 def _overbooked(facts: Facts) -> Iterator[Finding]:
-    for node in build(facts.snapshot, context="", server="", simulated=False).nodes:
-        for gpu in node.gpus:
-            if gpu.group and gpu.free_mib is not None and gpu.free_mib < 0:
-                pods = {of_pod(share.namespace, share.name) for share in gpu.shares}
-                yield Finding(
-                    Subject("Node", node.name),
-                    f"pods on a GPU of node '{node.name}' have been promised {-gpu.free_mib} MiB more than KAI shares "
-                    f"of it, {gpu.total_mib} MiB.",
-                    (
-                        node.memory_label.proof + f"={node.memory_label.value}",
-                        *(f"Pod {share.namespace}/{share.name}: {share.mib} MiB" for share in gpu.shares),
-                    ),
-                    about=frozenset({of_node(node.name), of_group(gpu.group), *pods}),
-                )
+    labels = {name: read_label(node.labels.get(GPU_MEMORY)) for name, node in facts.nodes.items()}
+    shared = {name: shared_mib(label) for name, label in labels.items() if label is not None}
+    held = {(pod.node, pod.labels[GPU_GROUP]) for pod in facts.reservation_pods if not pod.ended}
+    promised = defaultdict[tuple[str, str], list[tuple[Pod, int]]](list)
+    for pod in facts.snapshot.pods:
+        if pod.node not in shared or pod.ended or pod.scheduler != facts.scheduler_name or not asks_for_share(pod):
+            continue
+        mib = mib_of(gpu_request(pod), shared[pod.node])
+        for group in gpu_groups(pod.as_manifest()):
+            if mib is not None and (pod.node, group) in held:
+                promised[pod.node, group].append((pod, mib))
+    for (node, group), pods in sorted(promised.items()):
+        more = sum(mib for _, mib in pods) - shared[node]
+        if more > 0:
+            names = (of_pod(pod.namespace, pod.name) for pod, _ in pods)
+            yield Finding(
+                Subject("Node", node, annotations=facts.nodes[node].annotations),
+                f"pods on a GPU of node '{node}' have been promised {more} MiB more than KAI shares of it, "
+                f"{shared[node]} MiB.",
+                (
+                    f"Node {node}: {GPU_MEMORY}={labels[node]}",
+                    *(f"Pod {pod.namespace}/{pod.name}: {mib} MiB" for pod, mib in pods),
+                ),
+                about=frozenset({of_node(node), of_group(group), *names}),
+            )
 
 
 CHECKS = (
