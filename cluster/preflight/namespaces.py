@@ -8,7 +8,7 @@ from cluster.preflight.findings import Finding, stack_option
 from cluster.preflight.first_contact import planned_objects
 from cluster.preflight.label_writers import RANDOM_MANAGER
 from config.stack import StackSettings
-from manifests import every_object, gpu_operator, reservation
+from manifests import every_object, gpu_operator, kai, reservation
 from manifests.ownership import FIELD_MANAGER, field_manager, key, resource_of, stack_of
 from manifests.wording import first_of
 
@@ -101,7 +101,10 @@ def judge_pod_security(
     settings: StackSettings, namespaces: Mapping[str, Namespace], state: DeployedState
 ) -> Iterator[Finding]:
     """Levels of Pod Security that somebody changed so that the stack's pods are refused."""
-    desired = {reservation.NAMESPACE: reservation.reservation_namespace(settings)}
+    desired = {
+        reservation.NAMESPACE: reservation.reservation_namespace(settings),
+        settings.kai.namespace: kai.kai_namespace(settings),
+    }
     if settings.gpu_operator.install:
         desired[settings.gpu_operator.namespace] = gpu_operator.operator_namespace(settings)
     if not state.deployed:
@@ -111,7 +114,7 @@ def judge_pod_security(
         if name not in desired:
             continue
         ours, theirs = desired[name]["metadata"]["labels"][label], namespace.labels.get(label)
-        if theirs not in {ours, "privileged"} and ours == "privileged":
+        if theirs == "restricted" or (ours == "privileged" and theirs != ours):
             yield Finding(
                 f"namespace '{name}' enforces the pod-security level '{theirs}', where pods need '{ours}'.",
                 "Somebody changed the label; pulumi up --refresh puts it back.",

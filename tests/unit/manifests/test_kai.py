@@ -157,6 +157,8 @@ def test_a_queue_carries_its_shares_and_nothing_that_was_not_said() -> None:
     assert built["b"]["spec"].keys() == {"displayName", "parentQueue", "resources"}
 
 
-def test_kais_namespace_has_no_pod_security_level_of_ours() -> None:
+def test_kais_namespace_takes_its_pods_where_the_cluster_is_restricted_by_default() -> None:
     labels = kai.kai_namespace(parse(x86()))["metadata"]["labels"]
-    assert not any(label.startswith("pod-security") for label in labels)
+    assert {name: level for name, level in labels.items() if name.startswith("pod-security")} == {
+        "pod-security.kubernetes.io/enforce": "baseline"
+    }

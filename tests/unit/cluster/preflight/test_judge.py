@@ -384,11 +384,14 @@ def test_a_missing_runtime_class_matters_only_where_nobody_will_make_it() -> Non
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
-def test_a_changed_pod_security_label_is_a_warning() -> None:
+@pytest.mark.parametrize(
+    ("namespace", "needed"), [("kai-resource-reservation", "privileged"), ("kai-scheduler", "baseline")]
+)
+def test_a_changed_pod_security_label_is_a_warning(namespace: str, needed: str) -> None:
     _only(
-        _findings(jetson(), _DEPLOYED, namespaces=_namespace("kai-resource-reservation", {_ENFORCE: "restricted"})),
-        "namespace 'kai-resource-reservation' enforces the pod-security level 'restricted'",
-        "where pods need 'privileged'",
+        _findings(jetson(), _DEPLOYED, namespaces=_namespace(namespace, {_ENFORCE: "restricted"})),
+        f"namespace '{namespace}' enforces the pod-security level 'restricted'",
+        f"where pods need '{needed}'",
         "pulumi up --refresh",
         fatal=False,
     )
@@ -398,6 +401,10 @@ def test_a_changed_pod_security_label_is_a_warning() -> None:
 def test_a_pod_security_label_that_lets_our_pods_in_is_no_finding(stack: Json, level: str) -> None:
     namespaces = _namespace("kai-resource-reservation", {_ENFORCE: level})
     assert _findings(stack, _DEPLOYED, namespaces=namespaces) == []
+
+
+def test_a_namespace_of_kais_from_before_it_had_a_level_is_no_finding() -> None:
+    assert _findings(jetson(), _DEPLOYED, namespaces=_namespace("kai-scheduler", {})) == []
 
 
 _KAI = ("kai-scheduler", "kai-scheduler")
