@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.access.answers.objects import DaemonSet, Deployment
+from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.pending import said_of
@@ -35,6 +36,8 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """What a kubelet says of every pod at first."""
 _MOST_WORDS = 200
 """Characters of it: a line of progress is read at a terminal."""
+_MOST_OF_A_REFUSAL = 1000
+"""Likewise: the names of the pod and of the policy come first, and what is to be done last."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ def release_rolled_out(namespace: str, release: str) -> Condition:
         what=f"the pods of Helm release '{release}' in namespace '{namespace}'",
         missing=lambda cluster: _release_lacks(cluster, namespace, release),
         causes=(
-            "Likely causes: an image can't be pulled, no node takes the pods, or a pod fails.\n"
+            "Likely causes: an image can't be pulled, no node takes the pods, a pod fails, or a quota or policy of the "
+            "cluster refuses it.\n"
             f"Look at: kubectl --namespace {namespace} get pods,deployments,daemonsets,events"
         ),
     )
@@ -119,7 +123,8 @@ def operands_rolled_out(namespace: str, names: Collection[str]) -> Condition:
         what=f"{', '.join(names)} in namespace '{namespace}'",
         missing=missing,
         causes=(
-            "Likely causes: an image can't be pulled, no node takes the pods, or a pod fails.\n"
+            "Likely causes: an image can't be pulled, no node takes the pods, a pod fails, or a quota or policy of the "
+            "cluster refuses it.\n"
             f"Look at: kubectl --namespace {namespace} get pods,deployments,events"
         ),
     )
@@ -235,21 +240,41 @@ def _said_by_pods(cluster: Cluster, workload: Deployment | DaemonSet, *, most: i
     Minutes of `0 of 1 replicas are available` would hide what Kubernetes has known since the first second.
     """
     try:
-        pods = cluster.pods(namespace=workload.namespace)
-    except ClusterError:
-        return ""
-    for pod in pods:
-        # A Deployment's pods are made by a ReplicaSet that has its name and a hash. A DaemonSet may be called so too.
-        made = (
-            (pod.owner.rpartition("-")[0], "Deployment")
-            if pod.owner_kind == "ReplicaSet"
-            else (pod.owner, pod.owner_kind)
-        )
-        if made == (workload.name, type(workload).__name__):
+        pods = [pod for pod in cluster.pods(namespace=workload.namespace) if _is_of(pod, workload)]
+        for pod in pods:
             for statement in said_of(pod):
                 if statement.words not in _STARTING:
                     return f"; pod {pod.name}: {' '.join(statement.words.split())[:most]}"
-    return ""
+        refusal = _refusal(cluster, workload, len(pods))
+    except ClusterError:
+        return ""
+    if not refusal:
+        return ""
+    # What the controller said last stays until it tries again: a quota that was lifted looks as if it still refused.
+    again = (
+        f"kubectl --namespace {workload.namespace} rollout restart {type(workload).__name__.lower()} {workload.name}"
+    )
+    return (
+        f"; its pods are refused: {' '.join(refusal.split())[:_MOST_OF_A_REFUSAL]} "
+        f"(once that is mended Kubernetes tries again, within 17 minutes; at once: {again})"
+    )
+
+
+def _is_of(pod: Pod, workload: Deployment | DaemonSet) -> bool:
+    """Whether a pod is a Deployment's or DaemonSet's."""
+    # A Deployment's pods are made by a ReplicaSet that has its name and a hash. A DaemonSet may be called so too.
+    made = (
+        (pod.owner.rpartition("-")[0], "Deployment") if pod.owner_kind == "ReplicaSet" else (pod.owner, pod.owner_kind)
+    )
+    return made == (workload.name, type(workload).__name__)
+
+
+def _refusal(cluster: Cluster, workload: Deployment | DaemonSet, pods: int) -> str:
+    """Why a quota, Pod Security or somebody's policy refuses a workload's pods, of which there are so many."""
+    if isinstance(workload, Deployment):
+        return workload.refusal
+    # Its controller says so in events alone, which stay for an hour.
+    return next(reversed(cluster.warnings(workload.namespace, workload.name)), "") if pods < workload.desired else ""
 
 
 def backend_ready(gvirtus: GvirtusSettings, name: str) -> Condition:

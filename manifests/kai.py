@@ -98,7 +98,7 @@ def image(settings: StackSettings, name: str) -> str | None:
 def kai_namespace(settings: StackSettings) -> Manifest:
     """The namespace of KAI's control plane.
 
-    Where a cluster enforces `restricted` unless a namespace says otherwise, as RKE2 with its CIS profile does, KAI's own
+    Where a cluster enforces `restricted` unless a namespace says otherwise, as RKE2 with its CIS profile does, KAI's
     pods are refused: they name no seccomp profile, and those of the chart's hooks no security context at all (KAI
     v0.18.6 deployments/kai-scheduler/templates/hooks).
     """

@@ -119,6 +119,12 @@ class Deployment(_Workload):
             )
         )
 
+    @property
+    def refusal(self) -> str:
+        """Why the API server refuses a pod of it, in its words; empty where it does not."""
+        refusing = (each for each in self.conditions if each.type == "ReplicaFailure" and each.status == "True")
+        return next((condition.message for condition in refusing), "")
+
 
 class DaemonSet(_Workload):
     """A DaemonSet's readiness."""

@@ -83,7 +83,8 @@ def how_to_start(deployment: Deployment, replicas: int = 1) -> str:
 def _evidence(facts: Facts, deployment: Deployment) -> Iterator[str]:
     yield f"Deployment {deployment.namespace}/{deployment.name}: 0 of {deployment.desired} replicas are available"
     for condition in deployment.conditions:
-        if condition.status != "True" and condition.message:
+        # The one that is bad where it is true: the API server refuses its pods.
+        if condition.message and (condition.status != "True" or condition.type == "ReplicaFailure"):
             yield f"condition {condition.type}={condition.status}: {condition.message}"
     for pod in facts.pods_of(deployment)[:3]:
         yield f"Pod {pod.namespace}/{pod.name}: {kubectl_says(pod)}{f' on {pod.node}' if pod.node else ''}"

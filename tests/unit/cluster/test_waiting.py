@@ -386,6 +386,57 @@ def test_a_daemon_set_that_is_waited_for_tells_why_its_pod_does_not_run(api: Api
     assert missing == "DaemonSet 'nfd-worker': it is ready on 0 of 1 nodes; pod nfd-worker-x: ErrImagePull"
 
 
+_QUOTA = 'pods "x-7" is forbidden: failed quota: team: must specify limits.memory for: main'
+_AGAIN = "(once that is mended Kubernetes tries again, within 17 minutes; at once: kubectl --namespace gpu-operator "
+_REFUSED = f"; its pods are refused: {_QUOTA} {_AGAIN}rollout restart deployment gpu-operator)"
+
+
+@pytest.mark.parametrize(
+    ("pods", "status", "words"),
+    [
+        pytest.param([], "True", _REFUSED, id="no pod"),
+        pytest.param([_pod("gpu-operator-7")], "True", _REFUSED, id="a pod that says nothing"),
+        pytest.param(
+            [_pod("gpu-operator-7", {"reason": "ErrImagePull"})],
+            "True",
+            "; pod gpu-operator-7-x: ErrImagePull",
+            id="a pod that says why it does not run",
+        ),
+        pytest.param([], "False", "", id="not any more"),
+    ],
+)
+def test_a_deployment_whose_pods_a_quota_refuses_tells_so_in_its_words(
+    api: ApiServer, cluster: Cluster, pods: list[Any], status: str, words: str
+) -> None:
+    refused = _OF(available=0, rolled_out=False)
+    refused["status"]["conditions"] += [{"type": "ReplicaFailure", "status": status, "message": _QUOTA}]
+    _release(api, deployments=[refused])
+    api.serve(_PODS, {"items": pods})
+    missing = _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster)
+    assert missing == f"Deployment 'gpu-operator': 0 of 1 replicas are available{words}"
+
+
+def test_a_daemon_set_whose_pods_are_refused_tells_so_in_the_newest_events_words(
+    api: ApiServer, cluster: Cluster
+) -> None:
+    _release(api, deployments=[], daemon_sets=[_WORKER(desired=1, ready=0)])
+    ready = node("node-1") | {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    api.serve("/api/v1/nodes", {"items": [ready]})
+    events = "/api/v1/namespaces/gpu-operator/events"
+    long = f"Error creating: {_QUOTA} {'x' * 300} Ask the platform's team."
+    api.serve(events, {"items": [{"message": "older"}, {"message": long}]})
+    api.serve(_PODS, {"items": []})
+    condition = release_rolled_out("gpu-operator", "gpu-operator")
+    missing = _missing(condition, cluster)
+    refused = f"its pods are refused: {long} {_AGAIN}rollout restart daemonset nfd-worker)"
+    assert missing == f"DaemonSet 'nfd-worker': it is ready on 0 of 1 nodes; {refused}"
+    [asked] = [request for request in api.asked if request.path == events]
+    assert asked.query["fieldSelector"] == ["involvedObject.name=nfd-worker,type=Warning"]
+    # An event stays for an hour: what it says is over once the pods are there.
+    api.serve(_PODS, {"items": [_pod("nfd-worker", kind="DaemonSet")]})
+    assert _missing(condition, cluster) == "DaemonSet 'nfd-worker': it is ready on 0 of 1 nodes"
+
+
 def test_who_may_not_read_pods_waits_without_their_words(api: ApiServer, cluster: Cluster) -> None:
     _release(api, deployments=[_OF(available=0, rolled_out=False)])
     api.answers[_PODS] = Answer(403, b'{"kind": "Status", "code": 403, "message": "pods is forbidden"}')
