@@ -27,8 +27,9 @@ _LONGEST_PAUSE_SECONDS = 10.0
 REPORT_SECONDS = 10.0
 _UNSEEN = "its controller has not seen its last change yet"
 _DRY_RUN_MANAGER = "kai-anywhere-wait"
-_WEBHOOK_REFUSES = "denied the request"
-"""In the API server's words of every webhook's refusal (apiserver, plugin/webhook/errors/statuserror.go)."""
+_REFUSES = ("denied the request", "denied request")
+"""In the API server's words of every refusal of a webhook, and of a ValidatingAdmissionPolicy, which comes before all
+webhooks (apiserver, plugin/webhook/errors/statuserror.go and plugin/policy/validating/dispatcher.go)."""
 _NOT_FOUND = 404
 _SETTLED = frozenset({400, 409, 422})
 """Bad request, conflict, invalid: no wait makes them good."""
@@ -336,14 +337,14 @@ def webhook_answers(manifest: Mapping[str, Any], *, causes: str) -> Condition:
     KAI's queue controller has no readiness probe, so its Deployment is available before it listens, and before its
     Service has an endpoint (KAI v0.17.0, pkg/operator/operands/queue_controller).
 
-    A webhook that refuses the object has answered, and a schema that refuses it comes before every webhook: the
-    object's own creation then says why.
+    A webhook that refuses the object has answered, and a schema or a policy that refuses it comes before every webhook:
+    the object's own creation then says why.
     """
     kind, name = manifest["kind"], manifest["metadata"]["name"]
 
     def missing(cluster: Cluster) -> str | None:
         objection = cluster.objection(manifest, manager=_DRY_RUN_MANAGER)
-        if objection is None or objection.code in _SETTLED or _WEBHOOK_REFUSES in objection.message:
+        if objection is None or objection.code in _SETTLED or any(words in objection.message for words in _REFUSES):
             return None
         if objection.code == _NOT_FOUND:
             # A definition that has only just come is not served at once; one that was deleted never is.

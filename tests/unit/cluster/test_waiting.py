@@ -563,6 +563,7 @@ def test_a_kind_without_its_definition_is_told_as_that(api: ApiServer, cluster: 
     ("status", "message", "settled"),
     [
         (403, 'admission webhook "queue-validation.kai.scheduler" denied the request: resources must be said', True),
+        (403, "ValidatingAdmissionPolicy 'need-owner' with binding 'need-owner' denied request: who is it?", True),
         (422, 'Queue.scheduling.run.ai "default-parent-queue" is invalid: spec.resources', True),
         (403, 'queues "default-parent-queue" is forbidden: not yet ready to handle request', False),
         (429, "too many requests", False),
