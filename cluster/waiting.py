@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.access.answers.nodes import Node
 from cluster.access.answers.objects import DaemonSet, Deployment
 from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
@@ -30,6 +31,8 @@ _DRY_RUN_MANAGER = "kai-anywhere-wait"
 _REFUSES = ("denied the request", "denied request")
 """In the API server's words of every refusal of a webhook, and of a ValidatingAdmissionPolicy, which comes before all
 webhooks (apiserver, plugin/webhook/errors/statuserror.go and plugin/policy/validating/dispatcher.go)."""
+_OPERANDS_TOLERATE = ({"key": "nvidia.com/gpu", "operator": "Exists"},)
+"""By default (GPU Operator v26.7 deployments/gpu-operator/values.yaml, daemonsets.tolerations)."""
 _NOT_FOUND = 404
 _SETTLED = frozenset({400, 409, 422})
 """Bad request, conflict, invalid: no wait makes them good."""
@@ -189,12 +192,14 @@ def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> 
 
     def missing(cluster: Cluster) -> str | None:
         nodes = cluster.nodes().values()
-        without = sorted(node.name for node in nodes if node.name in named_nodes and not (node.gpus or node.slices))
+        without = sorted(
+            _tainted(node) for node in nodes if node.name in named_nodes and not (node.gpus or node.slices)
+        )
         if without:
             return f"no nvidia.com/gpu on {first_of(without)}"
         gpu_nodes = [node for node in nodes if node.labels.get(GPU_PRESENT) == "true" and not node.is_frontend]
         if gpu_nodes and not any(node.gpus or node.slices or node.time_slices for node in gpu_nodes):
-            return f"no nvidia.com/gpu on any of {first_of(sorted(node.name for node in gpu_nodes))}"
+            return f"no nvidia.com/gpu on any of {first_of(sorted(map(_tainted, gpu_nodes)))}"
         return None
 
     return Condition(
@@ -202,10 +207,17 @@ def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> 
         missing=missing,
         causes=(
             "The device plugin's pod on the node does it. Likely causes: its init container waits for the container "
-            "toolkit, the driver does not load, the node's device-plugin profile is unknown, or an image can't be "
-            f"pulled.\nLook at: kubectl --namespace {operator_namespace} get pods --output wide"
+            "toolkit, the driver does not load, the node's device-plugin profile is unknown, the node has a taint that "
+            "it does not tolerate, or an image can't be pulled.\n"
+            f"Look at: kubectl --namespace {operator_namespace} get pods --output wide"
         ),
     )
+
+
+def _tainted(node: Node) -> str:
+    """A node's name, and what may keep the device plugin off it."""
+    taints = node.repels(_OPERANDS_TOLERATE)
+    return f"{node.name} (tainted {', '.join(taints)})" if taints else node.name
 
 
 def deployment_available(namespace: str, name: str, *, causes: str) -> Condition:

@@ -98,6 +98,9 @@ class DaemonSet(Namespaced):
     node_selector: dict[str, str] = Field(
         default={}, validation_alias=AliasPath("spec", "template", "spec", "nodeSelector")
     )
+    tolerations: list[dict[str, Any]] = Field(
+        default=[], validation_alias=AliasPath("spec", "template", "spec", "tolerations")
+    )
 
 
 class KaiNamespace(Named):

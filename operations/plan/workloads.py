@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
+from cluster.access.answers.nodes import tolerated
 from config.gvirtus import FRONTEND_ALLOWED
 from config.kai import DEFAULT_QUEUE
 from config.yaml_text import reason
@@ -307,18 +308,6 @@ def accepted(
         matches = all(machine.labels.get(key, value) == value for key, value in selector.items())
         if machine.is_frontend and FRONTEND_ALLOWED not in selector:
             continue
-        if matches and not missing and all(_tolerated(taint, tolerations) for taint in machine.taints):
+        if matches and not missing and all(tolerated(taint, tolerations) for taint in machine.taints):
             names.add(machine.node.name)
     return (None if len(names) == len(machines) else frozenset(names)), sorted(unknown)
-
-
-def _tolerated(taint: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
-    if taint.get("effect") == "PreferNoSchedule":
-        return True
-    for toleration in tolerations:
-        key, operator = toleration.get("key"), toleration.get("operator", "Equal")
-        if toleration.get("effect") not in {None, "", taint.get("effect")} or (key and key != taint.get("key")):
-            continue
-        if operator == "Exists" or (key and toleration.get("value", "") == taint.get("value", "")):
-            return True
-    return False

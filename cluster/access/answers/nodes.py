@@ -1,6 +1,7 @@
 """Nodes, as the API server answers."""
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ _MOST_DIGITS = 18
 """More are no number to KAI."""
 _CONTAINERD = re.compile(r"containerd://v?(\d{1,4})\.(\d{1,4})\.")
 _MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
+_OF_KUBERNETES = "node.kubernetes.io/"
 
 
 def _statuses(conditions: object) -> object:
@@ -174,11 +176,18 @@ class Node(Answer):
     @property
     def keeps_off(self) -> list[str]:
         """Its taints that keep pods off, as kubectl writes them."""
-        return [
-            f"{taint.get('key')}{f'={value}' if (value := taint.get('value')) else ''}:{taint['effect']}"
+        return _keeping_off(self.taints)
+
+    def repels(self, tolerations: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Its taints that keep the pods of a DaemonSet with these tolerations off, as kubectl writes them.
+
+        Kubernetes' own are for times in which a node is not well, and such pods tolerate them.
+        """
+        return _keeping_off(
+            taint
             for taint in self.taints
-            if taint.get("effect") in {"NoSchedule", "NoExecute"}
-        ]
+            if not str(taint.get("key")).startswith(_OF_KUBERNETES) and not tolerated(taint, tolerations)
+        )
 
     @property
     def mig(self) -> MigStrategy | None:
@@ -195,3 +204,24 @@ class Node(Answer):
     def label_since(self, label: str) -> datetime | None:
         """When a label's writer wrote last; None where the API server does not tell."""
         return max((entry.time for entry in self.owners if entry.time and entry.owns_label(label)), default=None)
+
+
+def _keeping_off(taints: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{taint.get('key')}{f'={value}' if (value := taint.get('value')) else ''}:{taint['effect']}"
+        for taint in taints
+        if taint.get("effect") in {"NoSchedule", "NoExecute"}
+    ]
+
+
+def tolerated(taint: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a pod with these tolerations is not kept off by a taint."""
+    if taint.get("effect") == "PreferNoSchedule":
+        return True
+    for toleration in tolerations:
+        key, operator = toleration.get("key"), toleration.get("operator", "Equal")
+        if toleration.get("effect") not in {None, "", taint.get("effect")} or (key and key != taint.get("key")):
+            continue
+        if operator == "Exists" or (key and toleration.get("value", "") == taint.get("value", "")):
+            return True
+    return False

@@ -114,14 +114,26 @@ def _plugin_not_ready(facts: Facts) -> Iterator[Finding]:
             for label, value in plugin.node_selector.items()
             if node.labels.get(label) != value
         ]
+        repelled = [] if pod else node.repels(plugin.tolerations)
+        off += [f"taint {taint}, which the DaemonSet does not tolerate" for taint in repelled]
+        log = f"Read its log: kubectl --namespace {pod.namespace} logs {pod.name} --all-containers" if pod else ""
         yield Finding(
             Subject("Node", node.name, annotations=node.annotations),
             f"NVIDIA's device plugin does not run on node '{node.name}'.",
             (seen, *off, *(facts.events_of("Pod", pod.namespace, pod.name) if pod else ())),
             about=frozenset({of_node(node.name), of_deployment(plugin.namespace, plugin.name)}),
             reach=frozenset({of_node(node.name)}),
-            remedy=f"Read its log: kubectl --namespace {pod.namespace} logs {pod.name} --all-containers" if pod else "",
+            remedy=_without_taints(node.name, repelled) if repelled else log,
         )
+
+
+def _without_taints(node: str, taints: list[str]) -> str:
+    away = " ".join(f"{taint}-" for taint in taints)
+    return (
+        f"Take the taint away: kubectl taint node {node} {away}. Or let the operator's pods tolerate it, with an entry "
+        "more in spec.daemonsets.tolerations: kubectl edit clusterpolicies. Helm takes that back when the release "
+        "changes."
+    )
 
 
 def _discovery(facts: Facts) -> Iterator[Finding]:
@@ -295,8 +307,9 @@ CHECKS = (
         _plugin_not_ready,
         needs={Source.DAEMON_SETS, Source.NODES, Source.PODS},
         symptom="The node advertises no `nvidia.com/gpu`, or only what its kubelet remembers.",
-        cause="Its pod fails there (driver, container runtime, profile), or the DaemonSet does not select the node: an "
-        "operand's switch is off, or the GPU Operator does not know that there is a GPU.",
+        cause="Its pod fails there (driver, container runtime, profile), the node has a taint that the DaemonSet does "
+        "not tolerate, or the DaemonSet does not select the node: an operand's switch is off, or the GPU Operator does "
+        "not know that there is a GPU.",
         remedy="Read its log: kubectl --namespace {operator_namespace} logs --selector "
         "app=nvidia-device-plugin-daemonset --all-containers. On a Jetson nobody marks the GPU but this "
         "stack: list the node under platform.tegra_nodes.",

@@ -173,6 +173,23 @@ def test_gpus_are_missing_until_every_named_node_has_them(api: ApiServer, cluste
     assert _missing(condition, cluster) == "no nvidia.com/gpu on named"
 
 
+def test_a_taint_that_keeps_the_device_plugin_off_is_named_with_its_node(api: ApiServer, cluster: Cluster) -> None:
+    nodes = [node("named", gpus=0), node("other", gpus=0, labels={"nvidia.com/gpu.present": "true"})]
+    for each in nodes:
+        each["spec"] = {
+            "taints": [
+                {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+                {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
+                {"key": "dedicated", "value": "robots", "effect": "NoSchedule"},
+            ]
+        }
+    api.serve("/api/v1/nodes", {"items": nodes})
+    named = gpus_advertised(frozenset({"named"}), operator_namespace="gpu-operator")
+    assert _missing(named, cluster) == "no nvidia.com/gpu on named (tainted dedicated=robots:NoSchedule)"
+    found = gpus_advertised(frozenset(), operator_namespace="gpu-operator")
+    assert _missing(found, cluster) == "no nvidia.com/gpu on any of other (tainted dedicated=robots:NoSchedule)"
+
+
 @pytest.mark.parametrize(
     ("gpus", "missing"), [((0, 0), "no nvidia.com/gpu on any of a, b"), ((0, 8), None), ((8, 8), None)]
 )

@@ -197,6 +197,38 @@ def test_the_log_to_read_is_that_of_the_plugin_on_the_node_wherever_it_was_insta
     assert judged.remedy == "Read its log: kubectl --namespace kube-system logs plugin-1 --all-containers"
 
 
+@pytest.mark.parametrize(
+    ("taints", "tolerations", "named"),
+    [
+        pytest.param(["dedicated=robots:NoSchedule"], [], ["dedicated=robots:NoSchedule"], id="somebody's"),
+        pytest.param(["dedicated=robots:NoSchedule"], [{"key": "dedicated", "operator": "Exists"}], [], id="tolerated"),
+        pytest.param(["nvidia.com/gpu=present:NoSchedule"], [], [], id="tolerated as usual"),
+        pytest.param(["node.kubernetes.io/unschedulable:NoSchedule"], [], [], id="of a cordoned node"),
+        pytest.param(["slow=disk:PreferNoSchedule"], [], [], id="one that keeps nothing off"),
+    ],
+)
+def test_a_taint_that_keeps_the_device_plugin_off_a_node_is_named_with_its_ways_out(
+    api: ApiServer, tmp_path: Path, taints: list[str], tolerations: list[Json], named: list[str]
+) -> None:
+    world = world_of(jetson)
+    do.remove("pods", "plugin-1")(world)
+    world.one("nodes", "jetson-1")["spec"] = {"taints": [_taint(taint) for taint in taints]}
+    usual = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    template = world.one("daemonsets", "nvidia-device-plugin-daemonset")["spec"]["template"]
+    template["spec"]["tolerations"] = [usual, *tolerations]
+    judged = fired(world.diagnosis(api, tmp_path))["KA0306"]
+    found = [line for line in judged.finding.evidence if line.startswith("taint ")]
+    assert found == [f"taint {taint}, which the DaemonSet does not tolerate" for taint in named]
+    away = f"Take the taint away: kubectl taint node jetson-1 {' '.join(f'{taint}-' for taint in named)}. Or let"
+    assert judged.remedy.startswith(away if named else "Read its log: ")
+
+
+def _taint(text: str) -> dict[str, str]:
+    name, _, effect = text.rpartition(":")
+    key, _, value = name.partition("=")
+    return {"key": key, "effect": effect} | ({"value": value} if value else {})
+
+
 @pytest.mark.parametrize("label", ["0", "99"])
 def test_a_memory_of_which_nothing_is_shared_is_found(label: str, api: ApiServer, tmp_path: Path) -> None:
     world = world_of(jetson)
