@@ -209,7 +209,7 @@ def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> 
             "The device plugin's pod on the node does it. Likely causes: its init container waits for the container "
             "toolkit, the driver does not load, the node's device-plugin profile is unknown, the node has a taint that "
             "it does not tolerate, or an image can't be pulled.\n"
-            f"Look at: kubectl --namespace {operator_namespace} get pods --output wide"
+            f"Look at: kubectl --namespace {operator_namespace} get pods,daemonsets,events --output wide"
         ),
     )
 

@@ -244,9 +244,9 @@ class World:
         found["spec"]["replicas"] = replicas
         found["status"] = {}
 
-    def event(self, namespace: str, name: str, reason: str, message: str) -> None:
-        """Note down a warning about a pod."""
-        about = {"kind": "Pod", "name": name, "namespace": namespace}
+    def event(self, namespace: str, name: str, reason: str, message: str, kind: str = "Pod") -> None:
+        """Note down a warning about a pod, or another object."""
+        about = {"kind": kind, "name": name, "namespace": namespace}
         said = {"type": "Warning", "reason": reason, "message": message}
         event = {**named(f"{name}.1", namespace), "involvedObject": about, **said}
         self.events.setdefault(namespace, []).append(event)

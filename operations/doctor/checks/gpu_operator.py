@@ -116,14 +116,25 @@ def _plugin_not_ready(facts: Facts) -> Iterator[Finding]:
         ]
         repelled = [] if pod else node.repels(plugin.tolerations)
         off += [f"taint {taint}, which the DaemonSet does not tolerate" for taint in repelled]
-        log = f"Read its log: kubectl --namespace {pod.namespace} logs {pod.name} --all-containers" if pod else ""
+        if pod:
+            said = facts.events_of("Pod", pod.namespace, pod.name)
+            remedy = f"Read its log: kubectl --namespace {pod.namespace} logs {pod.name} --all-containers"
+        elif off:
+            said = ()
+            remedy = _without_taints(node.name, repelled) if repelled else ""
+        else:
+            # Such as a quota of the namespace, which refuses the pod.
+            said = facts.events_of("DaemonSet", plugin.namespace, plugin.name)[-1:]
+            remedy = (
+                f"See why it has no pod there: kubectl --namespace {plugin.namespace} describe daemonset {plugin.name}"
+            )
         yield Finding(
             Subject("Node", node.name, annotations=node.annotations),
             f"NVIDIA's device plugin does not run on node '{node.name}'.",
-            (seen, *off, *(facts.events_of("Pod", pod.namespace, pod.name) if pod else ())),
+            (seen, *off, *said),
             about=frozenset({of_node(node.name), of_deployment(plugin.namespace, plugin.name)}),
             reach=frozenset({of_node(node.name)}),
-            remedy=_without_taints(node.name, repelled) if repelled else log,
+            remedy=remedy,
         )
 
 

@@ -220,7 +220,27 @@ def test_a_taint_that_keeps_the_device_plugin_off_a_node_is_named_with_its_ways_
     found = [line for line in judged.finding.evidence if line.startswith("taint ")]
     assert found == [f"taint {taint}, which the DaemonSet does not tolerate" for taint in named]
     away = f"Take the taint away: kubectl taint node jetson-1 {' '.join(f'{taint}-' for taint in named)}. Or let"
-    assert judged.remedy.startswith(away if named else "Read its log: ")
+    assert judged.remedy.startswith(away if named else "See why it has no pod there: ")
+
+
+def test_a_device_plugin_that_a_quota_refuses_is_told_in_its_words_and_nobody_sent_to_a_log(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    do.remove("pods", "plugin-1")(world)
+    name, refused = "nvidia-device-plugin-daemonset", "pods is forbidden: exceeded quota: team"
+    world.event("gpu-operator", name, "FailedCreate", refused, "DaemonSet")
+    judged = fired(world.diagnosis(api, tmp_path))["KA0306"]
+    assert judged.finding.evidence[1:] == (f"FailedCreate: {refused}",)
+    assert judged.remedy == (f"See why it has no pod there: kubectl --namespace gpu-operator describe daemonset {name}")
+
+
+def test_a_deployment_whose_pods_are_refused_has_the_refusal_in_its_evidence(api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden: exceeded quota: team"}
+    world.one("deployments", "binder")["status"] = {"replicas": 0, "conditions": [refused]}
+    judged = fired(world.diagnosis(api, tmp_path))["KA0205"]
+    assert "condition ReplicaFailure=True: pods is forbidden: exceeded quota: team" in judged.finding.evidence
 
 
 def _taint(text: str) -> dict[str, str]:
