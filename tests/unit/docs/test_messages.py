@@ -58,6 +58,7 @@ ELSEWHERE = {
     "Waited ... s for GPUs to be advertised": "ours, with the time filled in",
     "Waited ... s for the admission webhook of Queue": "ours, with time and kind filled in",
     "timed out waiting for the condition": "Helm, of a hook",
+    "Release kai-scheduler deleting": "pulumi",
     "exists and cannot be imported into the current release": "Helm",
     "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard' ... denied request": "the API server, of our policy",
     "the stack is currently locked": "pulumi",
