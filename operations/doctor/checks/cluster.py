@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cluster.preflight.findings import helm_puts_back
 from config.cluster import OLDEST_KUBERNETES
 from manifests import gpu_operator, kai, reservation
-from operations.doctor.check import Check, Finding, Severity, Subject, of_deployment, of_pod
+from operations.doctor.check import Check, Finding, Subject, of_deployment, of_pod
 from operations.doctor.facts import DaemonSet, Deployment, Facts, Source
 
 _CANT_START = {
@@ -173,13 +173,12 @@ CHECKS = (
         "KA0104",
         "The stack is not installed here",
         _nothing_installed,
-        severity=Severity.WARNING,
         needs={Source.STACK},
         symptom="Nothing of what the stack's settings say is in the cluster.",
         cause="The stack was never installed here, or the command looks at another cluster than you think.",
         remedy="Choose the cluster with KUBECONFIG or `--context`, the stack with `--stack`; or install: `pulumi up`.",
         source="this program",
-        explains={"KA0201", "KA0411", "KA0412", "KA0501", "KA0502", "KA0801", "KA0805", "KA0902"},
+        explains={"KA0201", "KA0301", "KA0411", "KA0412", "KA0501", "KA0502", "KA0801", "KA0805", "KA0902"},
     ),
     Check(
         "KA0107",

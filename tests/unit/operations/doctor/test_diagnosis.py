@@ -12,10 +12,11 @@ from operations.doctor.diagnosis import Choice, Diagnosis, Judged
 from operations.doctor.facts import Facts, Source
 from operations.doctor.report import exit_status, report
 from operations.exit_status import ExitStatus
-from testbed.stacks import changed, parse
+from testbed.stacks import changed, jetson, parse
 from tests.support.api_server import ApiServer
 from tests.support.doctor import GROUP, PATHS, World, fraction, pod_group, well
-from tests.unit.operations.doctor.changes import silent
+from tests.unit.operations.doctor.changes import nothing, silent
+from tests.unit.operations.doctor.worlds import world_of
 
 
 def _tree(diagnosis: Diagnosis) -> dict[str, list[str]]:
@@ -89,6 +90,17 @@ def test_causes_of_causes_are_one_problem(api: ApiServer, tmp_path: Path) -> Non
     world.remove("pods", "plugin-1")
     world.one("nodes", "jetson-1")["status"]["allocatable"] = {}
     assert _tree(world.diagnosis(api, tmp_path)) == {"KA0310": ["KA0306", "KA0403", "KA0705"]}
+
+
+def test_of_a_stack_that_is_not_installed_nobody_is_told_to_put_a_release_back(api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    nothing(world)
+    diagnosis = world.diagnosis(api, tmp_path)
+    tree = _tree(diagnosis)
+    assert {"KA0201", "KA0301", "KA0302", "KA0303"} <= set(tree["KA0104"])
+    assert diagnosis.problems[0].cause.check.code == "KA0104"
+    assert not any("helm upgrade" in problem.cause.remedy for problem in diagnosis.problems)
+    assert diagnosis.count(Severity.ERROR), "who waits until nothing fails must not be told that it is there"
 
 
 def test_labels_that_a_node_lost_are_put_back_and_the_node_is_not_asked_for_in_the_stack_again(
