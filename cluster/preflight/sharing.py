@@ -105,7 +105,7 @@ def _nv_fractions(name: str, node: Node) -> Iterator[Finding]:
         yield Finding(
             f"node '{name}' does not say that it is ready for kai.gpu_sharing_mode 'nv_fractions' (condition "
             f"{FRACTIONING_CONDITIONS[0]}): KAI places no fraction there.",
-            "Install KAI's GPU fractioning operator once the GPU Operator runs; what is missing then stands in: "
-            f"kubectl describe node {name}",
+            "Install KAI's GPU fractioning operator, in a namespace of its own, once the GPU Operator runs; what is "
+            f"missing then stands in: kubectl describe node {name}",
             fatal=False,
         )
