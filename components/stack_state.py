@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 from pydantic import BaseModel
 
-from cluster.ownership.deployed_state import DeployedState
+from cluster.ownership.deployed_state import DeployedState, is_of_this_program
 
 _TRIES = 20
 _PAUSE_SECONDS = 0.25
@@ -18,13 +18,15 @@ class _Resource(BaseModel, extra="ignore", frozen=True):
 
 
 def read_stack_state() -> DeployedState:
-    """Whether the stack has resources, and the identity of their cluster.
+    """Whether the stack has resources of this program, and the identity of their cluster.
 
     The engine answers from the stack's own checkpoint (`readStackResourceOutputs`, a function of its built-in
     provider); nothing is registered by asking.
     """
     answer = _ask(_this_stack())
-    resources = [_Resource.model_validate(resource) for resource in answer["outputs"].values()]
+    resources = [
+        _Resource.model_validate(resource) for urn, resource in answer["outputs"].items() if is_of_this_program(urn)
+    ]
     return DeployedState.of((resource.type, resource.outputs) for resource in resources)
 
 

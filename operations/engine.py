@@ -16,7 +16,7 @@ from cluster.access.binding import bind
 from cluster.access.client import Cluster
 from cluster.access.kubeconfig import choose_context
 from cluster.errors import ClusterError
-from cluster.ownership.deployed_state import STACK, TOP, DeployedState
+from cluster.ownership.deployed_state import STACK, TOP, DeployedState, is_of_this_program
 from cluster.ownership.giving_back import DESTROYS
 from cluster.preflight.namespaces import judge_namespaces
 from cluster.preflight.remembered_nodes import REFRESHES
@@ -80,7 +80,8 @@ class Checkpoint(BaseModel, extra="ignore", frozen=True):
     @property
     def state(self) -> DeployedState:
         """As far as it decides whose an object is."""
-        return DeployedState.of((resource.type, resource.outputs) for resource in self.resources)
+        ours = (resource for resource in self.resources if is_of_this_program(resource.urn))
+        return DeployedState.of((resource.type, resource.outputs) for resource in ours)
 
     @property
     def outputs(self) -> dict[str, Any]:

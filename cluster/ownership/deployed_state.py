@@ -27,6 +27,15 @@ _OBJECT = "kubernetes:"
 _ENGINE_OWN = "pulumi:"
 
 
+def is_of_this_program(urn: str) -> bool:
+    """Whether a resource stands below the component above everything, or is it, by its URN's path of types.
+
+    A team's own program may have more in the stack. Symptom without it: a namespace that it made counted as ours, so
+    that the component took it without a word, and deleted it with all that was in it when it went.
+    """
+    return TOP in urn.replace("$", "::").split("::")
+
+
 class _Metadata(BaseModel, extra="ignore", frozen=True):
     name: str
     namespace: str | None = None
@@ -81,7 +90,7 @@ class DeployedState:
 
     @classmethod
     def of(cls, resources: Iterable[tuple[str, Mapping[str, object]]]) -> Self:
-        """Read it from the state's resources, each a type token and its outputs."""
+        """Read it from the state's resources of this program, each a type token and its outputs."""
         listed = list(resources)
         identities = {
             str(outputs["clusterIdentifier"])

@@ -1,5 +1,6 @@
 """The whole stack from a program in YAML: the package of a checkout on the real engine, as docs/teams.md has it."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from testbed.inventory import connect, inventory
 from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, changed
 from testbed.waiting import eventually
-from tests.support.docs import blocks
+from tests.support.docs import blocks, command
 from tests.support.many_nodes import MANY, NODES, ONE, add, with_nodes
 
 
@@ -43,6 +44,29 @@ def _rewrite(stack: Stack, settings: Json) -> None:
     file.write_text(yaml.safe_dump(project), encoding="utf-8")
 
 
+def _add_the_teams_namespace(stack: Stack, control_plane: simulator.ControlPlane) -> None:
+    """Let the program make a namespace of its own, which the component is to use."""
+    file = stack.folder / "Pulumi.yaml"
+    project = yaml.safe_load(file.read_text(encoding="utf-8"))
+    project["resources"] |= {
+        "k8s": {"type": "pulumi:providers:kubernetes", "properties": {"kubeconfig": str(control_plane.kubeconfig)}},
+        "ours": {
+            "type": "kubernetes:core/v1:Namespace",
+            "properties": {"metadata": {"name": "gpu-operator", "labels": {"team": "ours"}}},
+            "options": {"provider": "${k8s}"},
+        },
+    }
+    project["resources"]["gpus"]["options"] = {"dependsOn": ["${ours}"]}
+    file.write_text(yaml.safe_dump(project), encoding="utf-8")
+
+
+def _takes_the_component_out(stack: Stack) -> None:
+    """What docs/teams.md says, with this stack's name."""
+    said = command("teams.md", "pulumi destroy --run-program --target-dependents \\")
+    said = said.replace("\\\n", "").replace(":prod:", ":test:")
+    stack.run(*shlex.split(said)[1:], "--yes", "--skip-preview")
+
+
 def test_a_program_in_yaml_installs_the_stack_with_many_nodes_and_removes_it(
     stack: Stack, cluster: simulator.ControlPlane
 ) -> None:
@@ -57,7 +81,12 @@ def test_a_program_in_yaml_installs_the_stack_with_many_nodes_and_removes_it(
         assert ", ".join(f'"{distribution}"' for distribution in Distribution) in stack.up(expect=1).output
         assert inventory(api) == before
 
+        _add_the_teams_namespace(stack, cluster)
         _rewrite(stack, with_nodes(settings))
+        refused = stack.up(expect=None)
+        assert refused.code != 0
+        assert "'gpu-operator' exists already and is not this stack's" in refused.output
+        _rewrite(stack, changed(with_nodes(settings), "cluster.adopt", ["Namespace/gpu-operator"]))
         assert stack.up().changes["create"] > 20
         assert [each["type"] for each in stack.resources() if each["type"] in {MANY, ONE}] == [MANY]
         labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
@@ -70,6 +99,10 @@ def test_a_program_in_yaml_installs_the_stack_with_many_nodes_and_removes_it(
         assert outputs["queues"] == ["default-parent-queue", "default-queue", "robots"]
 
         assert set(stack.up().changes) == {"same"}, "it knows its releases and its cluster again"
+        _takes_the_component_out(stack)
+        namespace = api.get("/api/v1/namespaces/gpu-operator").json()
+        assert namespace["status"]["phase"] == "Active"
+        assert {"team", "app.kubernetes.io/part-of"} & namespace["metadata"]["labels"].keys() == {"team"}
         stack.destroy()
         # Labels that the GPU Operator wrote itself stay; ours go.
         eventually(lambda: {item for item in inventory(api) - before if not item.startswith("Node/")} == set())

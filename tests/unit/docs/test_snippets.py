@@ -358,6 +358,14 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
                 but="the Git server is the test's",
             ),
         ),
+        (
+            "pulumi destroy --run-program --target-dependents \\",
+            RunBy(
+                "engine/stack/test_package.py",
+                "test_a_program_in_yaml_installs_the_stack_with_many_nodes_and_removes_it",
+                but="the stack's name is the test's",
+            ),
+        ),
         ("make drift", RunBy(_README, "test_the_review_and_the_drift_of_the_teams_guide_work")),
         (
             f"helm pull {KAI_SCHEDULER.source} --version {KAI_SCHEDULER.version}",

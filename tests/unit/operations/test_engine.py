@@ -171,7 +171,7 @@ def test_what_a_stack_adopted_is_given_back_by_the_program_whatever_the_settings
     annotations = {"kai-anywhere.io/before": "{}"} if adopted else {}
     namespace = {"kind": "Namespace", "metadata": {"name": "gpu-operator", "annotations": annotations}}
     resource = {
-        "urn": "urn:pulumi:a::b::c::d",
+        "urn": "urn:pulumi:a::b::kai-anywhere:index:KaiAnywhere$c::d",
         "type": "kubernetes:core/v1:Namespace",
         "outputs": {"__inputs": namespace},
     }

@@ -270,7 +270,14 @@ EXPORT = {
                     "gpu_operator_version": {"4dabf18193072939515e22adb298388d": "x", "ciphertext": "v1:y"},
                 },
             },
-            {"type": "pulumi:providers:kubernetes", "outputs": {"clusterIdentifier": "11112222-3333"}},
+            {
+                "urn": STACK_URN.replace(
+                    "pulumi:pulumi:Stack", "kai-anywhere:index:KaiAnywhere$pulumi:providers:kubernetes"
+                ),
+                "type": "pulumi:providers:kubernetes",
+                "outputs": {"clusterIdentifier": "11112222-3333"},
+            },
+            {"type": "pulumi:providers:kubernetes", "outputs": {"clusterIdentifier": "00000000-a-teams-own"}},
             {"type": "kubernetes:core/v1:Namespace", "outputs": {}},
         ],
         "pending_operations": [{"resource": {"type": "kubernetes:core/v1:Secret"}, "type": "creating"}],

@@ -20,7 +20,7 @@ from testbed.stacks import Json, jetson, parse
 from tests.support.api_server import UID, connected
 
 STACK = "kai-anywhere/jetson"
-_URN = "urn:pulumi:jetson::kai-anywhere::"
+_URN = "urn:pulumi:jetson::kai-anywhere::kai-anywhere:index:KaiAnywhere$"
 _PULUMI = """#!/bin/sh
 cd "$(dirname "$0")"
 echo "$@" >> calls
