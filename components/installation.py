@@ -21,6 +21,7 @@ from components.kubernetes import this_stack
 from components.own_provider import is_found
 from components.stack_state import read_stack_state
 from config.bases import PROJECT, from_folder, inherited
+from config.cluster import ClusterSettings
 from config.stack import BASE_KEY, SETTINGS_KEY, StackConfigError, StackSettings, parse_settings, secret_in_settings
 
 _PROJECTS = ("Pulumi.yaml", "Pulumi.yml", "Pulumi.json")
@@ -29,8 +30,11 @@ _PROJECTS = ("Pulumi.yaml", "Pulumi.yml", "Pulumi.json")
 def plain_keys(namespace: str | None = None) -> list[str]:
     """A namespace's keys in the stack's configuration that are no secrets; by default the project's own."""
     prefix = f"{namespace or pulumi.get_project()}:"
-    keys = {*get_config_env(), *CONFIG.get()}
-    return sorted(key.removeprefix(prefix) for key in keys if key.startswith(prefix) and not is_config_secret(key))
+    return sorted(key.removeprefix(prefix) for key in _keys() if key.startswith(prefix) and not is_config_secret(key))
+
+
+def _keys() -> set[str]:
+    return {*get_config_env(), *CONFIG.get()}
 
 
 def settings_of_file(file: str, namespace: str | None = None) -> tuple[str | None, str | None]:
@@ -99,9 +103,12 @@ def install(  # noqa: PLR0913 - what the two entries say, by name
     folder = _folder(package=package)
     settings = _settings(settings_json, folder, file, base, other_keys)
     secrets = read_host_secrets(settings.hosts, host_secrets)
+    state = read_stack_state()
+    if state.cluster_uid is None and not settings.hosts_alone:
+        _refuse_what_names_a_cluster_elsewhere(name, settings.cluster, opts)
     preflight = run_preflight(
         settings,
-        read_stack_state(),
+        state,
         preview=pulumi.runtime.is_dry_run(),
         stack=this_stack(),
         destroys=DESTROYS in os.environ,
@@ -125,6 +132,31 @@ def install(  # noqa: PLR0913 - what the two entries say, by name
     opts = pulumi.ResourceOptions.merge(opts, sparing(name, preflight.adopted, settings.cluster))
     args = KaiAnywhereArgs(settings, uid, kubeconfig, secrets, few_resources=few_resources, adopted=preflight.adopted)
     return KaiAnywhere(name, args, opts)
+
+
+def _refuse_what_names_a_cluster_elsewhere(
+    name: str, cluster: ClusterSettings, opts: pulumi.ResourceOptions | None
+) -> None:
+    """Stop before a first run where a cluster is named in Pulumi's own ways, which nothing here reads, and not in ours.
+
+    Symptom without it: everything is installed in the cluster of kubectl's current context. Later runs know theirs.
+
+    Raises:
+        StackConfigError: if there is such a name.
+    """
+    named = cluster.context or cluster.kubeconfig
+    providers = opts.providers if opts is not None else None
+    elsewhere = {
+        "the stack's configuration has kubernetes:context": "kubernetes:context" in _keys() and cluster.context is None,
+        "the stack's configuration has kubernetes:kubeconfig": "kubernetes:kubeconfig" in _keys() and named is None,
+        f"'{name}' was given a provider of Kubernetes": "kubernetes" in (providers or ()) and named is None,
+    }
+    if found := [text for text, unread in elsewhere.items() if unread]:
+        raise StackConfigError(
+            f"The settings do not name the cluster, and {found[0]}, by which only other resources go: this would go to "
+            "kubectl's current context. Nothing was changed.\nSay cluster.context in the settings, or "
+            "cluster.kubeconfig with it."
+        )
 
 
 def _folder(*, package: bool) -> Path:
