@@ -19,6 +19,7 @@ from components.hosts.secrets import read_host_secrets
 from components.kai_anywhere import KaiAnywhere, KaiAnywhereArgs
 from components.kubernetes import this_stack
 from components.own_provider import is_found
+from components.places import at_one_place
 from components.stack_state import read_stack_state
 from config.bases import PROJECT, from_folder, inherited
 from config.cluster import ClusterSettings
@@ -116,6 +117,7 @@ def install(  # noqa: PLR0913 - what the two entries say, by name
     )
     for warning in preflight.warnings:
         pulumi.log.warn(warning)
+    opts = pulumi.ResourceOptions.merge(opts, at_one_place(name, state.urns))
     uid, context = preflight.cluster_uid, preflight.context
     few_resources = package or is_found(folder)
     if uid is None or context is None:

@@ -1,6 +1,7 @@
 """What the engine remembers of this stack's last `up`, read before anything is registered."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -24,10 +25,13 @@ def read_stack_state() -> DeployedState:
     provider); nothing is registered by asking.
     """
     answer = _ask(_this_stack())
-    resources = [
-        _Resource.model_validate(resource) for urn, resource in answer["outputs"].items() if is_of_this_program(urn)
-    ]
-    return DeployedState.of((resource.type, resource.outputs) for resource in resources)
+    resources = {
+        urn: _Resource.model_validate(resource)
+        for urn, resource in answer["outputs"].items()
+        if is_of_this_program(urn)
+    }
+    state = DeployedState.of((resource.type, resource.outputs) for resource in resources.values())
+    return replace(state, urns=frozenset(resources))
 
 
 def read_deployed_names() -> frozenset[str]:

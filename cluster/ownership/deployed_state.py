@@ -76,6 +76,7 @@ class DeployedState:
         patched: the nodes whose labels are resources of their own.
         adopted: what adopted objects held before, by object.
         begun: the same of those that it does not know: a run was killed while it adopted them, or they left the stack.
+        urns: the places of its resources in the program; only the program is told of them.
     """
 
     deployed: bool = False
@@ -87,6 +88,7 @@ class DeployedState:
     patched: frozenset[str] = frozenset()
     adopted: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     begun: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    urns: frozenset[str] = field(default=frozenset(), compare=False)
 
     @classmethod
     def of(cls, resources: Iterable[tuple[str, Mapping[str, object]]]) -> Self:

@@ -1,5 +1,6 @@
 """The whole stack from a program in YAML: the package of a checkout on the real engine, as docs/teams.md has it."""
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,23 @@ def _add_the_teams_namespace(stack: Stack, control_plane: simulator.ControlPlane
     file.write_text(yaml.safe_dump(project), encoding="utf-8")
 
 
+def _is_not_moved_without_an_alias(stack: Stack) -> None:
+    """Put the component below another resource of the program, as if below a component of its own."""
+    file = stack.folder / "Pulumi.yaml"
+    before = file.read_text(encoding="utf-8")
+    project = yaml.safe_load(before)
+    options = project["resources"]["gpus"]["options"]
+    options["parent"] = "${k8s}"
+    file.write_text(yaml.safe_dump(project), encoding="utf-8")
+    refused = stack.preview(expect=None)
+    assert refused.code != 0
+    [alias] = set(re.findall(r"aliases: \['(.+)'\]", refused.output))
+    options["aliases"] = [alias]
+    file.write_text(yaml.safe_dump(project), encoding="utf-8")
+    assert stack.preview().changes.keys() <= {"same", "update"}
+    file.write_text(before, encoding="utf-8")
+
+
 def _takes_the_component_out(stack: Stack) -> None:
     """What docs/teams.md says, with this stack's name."""
     said = command("teams.md", "pulumi destroy --run-program --target-dependents \\")
@@ -99,6 +117,7 @@ def test_a_program_in_yaml_installs_the_stack_with_many_nodes_and_removes_it(
         assert outputs["queues"] == ["default-parent-queue", "default-queue", "robots"]
 
         assert set(stack.up().changes) == {"same"}, "it knows its releases and its cluster again"
+        _is_not_moved_without_an_alias(stack)
         _takes_the_component_out(stack)
         namespace = api.get("/api/v1/namespaces/gpu-operator").json()
         assert namespace["status"]["phase"] == "Active"
