@@ -71,6 +71,12 @@ class Named(Answer):
     labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
 
 
+class RuntimeClass(Named):
+    """A RuntimeClass, and what the container runtime of a node has to have for it."""
+
+    handler: str = ""
+
+
 class Namespaced(Named):
     """An object of a namespace."""
 
@@ -223,7 +229,7 @@ class Facts:
     unseen: Mapping[Source, Unseen] = field(default_factory=dict)
     deployments: tuple[Deployment, ...] = ()
     daemon_sets: tuple[DaemonSet, ...] = ()
-    runtime_classes: tuple[Named, ...] = ()
+    runtime_classes: tuple[RuntimeClass, ...] = ()
     namespaces: tuple[KaiNamespace, ...] = ()
     configs: tuple[KaiConfig, ...] = ()
     shards: tuple[Shard, ...] = ()

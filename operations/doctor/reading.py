@@ -30,6 +30,7 @@ from operations.doctor.facts import (
     KaiNamespace,
     Named,
     Release,
+    RuntimeClass,
     Shard,
     Source,
     WebhookConfiguration,
@@ -68,7 +69,7 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
         listed = reader.objects
         deployments = listed(Source.DEPLOYMENTS, "/apis/apps/v1/deployments", Deployment)
         daemon_sets = listed(Source.DAEMON_SETS, "/apis/apps/v1/daemonsets", DaemonSet)
-        classes = listed(Source.RUNTIME_CLASSES, "/apis/node.k8s.io/v1/runtimeclasses", Named)
+        classes = listed(Source.RUNTIME_CLASSES, "/apis/node.k8s.io/v1/runtimeclasses", RuntimeClass)
         namespaces = listed(Source.NAMESPACES, "/api/v1/namespaces", KaiNamespace)
         configs = listed(Source.CONFIG, "/apis/kai.scheduler/v1/configs", KaiConfig)
         shards = listed(Source.SHARDS, "/apis/kai.scheduler/v1/schedulingshards", Shard)

@@ -176,17 +176,17 @@ def _start(texts: tuple[str, ...], what: str) -> Callable[[Facts], Iterator[Find
 
 def _no_runtime(facts: Facts) -> Iterator[Finding]:
     """What kubelet says of a node before any pod fails there, then the pods that have."""
-    if any(each.name == RUNTIME_CLASS for each in facts.runtime_classes):
-        for node in facts.gpu_nodes:
-            if node.lacks_runtime(RUNTIME_CLASS):
-                yield Finding(
-                    Subject("Node", node.name, annotations=node.annotations),
-                    f"node '{node.name}' starts no pod with RuntimeClass '{RUNTIME_CLASS}': its container runtime has "
-                    "none of that name.",
-                    (f"Node {node.name}: status.runtimeHandlers: {', '.join(sorted(node.runtimes))}",),
-                    about=frozenset({of_node(node.name)}),
-                    reach=frozenset({of_node(node.name)}),
-                )
+    handler = next((each.handler for each in facts.runtime_classes if each.name == RUNTIME_CLASS), "")
+    for node in facts.gpu_nodes if handler else ():
+        if node.lacks_runtime(handler):
+            yield Finding(
+                Subject("Node", node.name, annotations=node.annotations),
+                f"node '{node.name}' starts no pod with RuntimeClass '{RUNTIME_CLASS}': its container runtime has no "
+                f"'{handler}'.",
+                (f"Node {node.name}: status.runtimeHandlers: {', '.join(sorted(node.runtimes))}",),
+                about=frozenset({of_node(node.name)}),
+                reach=frozenset({of_node(node.name)}),
+            )
     yield from _start(_RUNTIME, f"its container runtime has no runtime '{RUNTIME_CLASS}'.")(facts)
 
 

@@ -403,8 +403,11 @@ def test_a_node_without_the_runtime_of_the_class_is_found_before_any_pod_fails_t
     [judged] = fired(world.diagnosis(api, tmp_path)).values()
     assert judged.check.code == "KA0709"
     assert judged.finding.what == (
-        "node 'jetson-1' starts no pod with RuntimeClass 'nvidia': its container runtime has none of that name."
+        "node 'jetson-1' starts no pod with RuntimeClass 'nvidia': its container runtime has no 'nvidia'."
     )
     assert judged.finding.evidence == ("Node jetson-1: status.runtimeHandlers: runc",)
+    world.one("runtimeclasses", "nvidia")["handler"] = "runc"
+    assert fired(world.diagnosis(api, tmp_path)) == {}, "somebody's class may name any runtime"
+    world.one("runtimeclasses", "nvidia")["handler"] = "nvidia"
     handlers.append({"name": "nvidia"})
     assert fired(world.diagnosis(api, tmp_path)) == {}
