@@ -103,14 +103,14 @@ def _memory(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Find
 
 def _jetsons(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
     """Known by JetPack's kernel, as the rule of remote GPUs knows them."""
-    for name, node in sorted(nodes.items()):
-        if node.kernel.endswith("-tegra") and name not in settings.platform.jetsons:
-            yield Finding(
-                f"node '{name}' is a Jetson (kernel {node.kernel}) that the stack does not list: it gets no labels, "
-                "and reservation pods there get no libraries and no devices.",
-                "Add it to platform.tegra_nodes (kind: tegra), unless no pod is to use its GPU.",
-                fatal=False,
-            )
+    kernels = {name: node.kernel for name, node in sorted(nodes.items()) if node.kernel.endswith("-tegra")}
+    if unlisted := [f"'{name}' (kernel {kernels[name]})" for name in kernels if name not in settings.platform.jetsons]:
+        yield Finding(
+            f"Jetsons that the stack does not list: {first_of(unlisted)}. They get no labels, and reservation pods "
+            "there get no libraries and no devices.",
+            "Add them to platform.tegra_nodes (kind: tegra), unless no pod is to use their GPUs.",
+            fatal=False,
+        )
     for profile_name, profile in sorted(settings.node_profiles.items()):
         for name in profile.nodes:
             if isinstance(profile, TimeSlicingProfile) and name in settings.platform.jetsons:

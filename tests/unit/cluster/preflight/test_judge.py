@@ -343,11 +343,18 @@ def _tegra(name: str) -> dict[str, Node]:
 def test_a_jetson_that_the_stack_does_not_list_is_a_warning(stack: Json) -> None:
     _only(
         _findings(stack, nodes=_READY.nodes | _tegra("jetson-9")),
-        "node 'jetson-9' is a Jetson (kernel 5.15.148-tegra) that the stack does not list",
-        "Add it to platform.tegra_nodes",
+        "Jetsons that the stack does not list: 'jetson-9' (kernel 5.15.148-tegra). They get no labels",
+        "Add them to platform.tegra_nodes",
         fatal=False,
     )
     assert _findings(jetson(), nodes=_tegra("jetson-1")) == [], "the one that is listed"
+    many = {name: node for number in range(2, 30) for name, node in _tegra(f"jetson-{number}").items()}
+    _only(
+        _findings(stack, nodes=_READY.nodes | many),
+        "list: 'jetson-10' (kernel 5.15.148-tegra), 'jetson-11'",
+        "and 18 more. They get no labels",
+        fatal=False,
+    )
 
 
 def test_time_slicing_on_a_jetson_is_a_warning() -> None:
