@@ -52,11 +52,24 @@ def reservation_pod(node: str) -> Json:
     return changed(pod, "spec.nodeName", node)
 
 
-@pytest.mark.parametrize("namespace", ["default", "kai-scheduler", RESERVATION])
+@pytest.mark.parametrize("namespace", ["default", RESERVATION])
 def test_a_privileged_pod_is_refused_everywhere(api: httpx2.Client, namespace: str) -> None:
     response = create(api, privileged(namespace))
     assert not response.is_success
     assert "ValidatingAdmissionPolicy 'kai-anywhere-" in response.json()["message"]
+
+
+def test_in_kais_namespace_pod_security_comes_first_and_the_guard_refuses_what_it_lets_through(
+    api: httpx2.Client,
+) -> None:
+    assert 'violates PodSecurity "baseline' in create(api, privileged("kai-scheduler")).json()["message"]
+    plain: Json = {
+        "metadata": {"name": "probe", "namespace": "kai-scheduler"},
+        "spec": {"containers": [{"name": "main", "image": "busybox:1"}]},
+    }
+    assert create(api, plain).is_success
+    plain["metadata"]["annotations"] = {"cdi.k8s.io/probe": "nvidia.com/gpu=all"}
+    assert "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard'" in create(api, plain).json()["message"]
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "gpu-operator"])
