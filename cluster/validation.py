@@ -12,6 +12,7 @@ from cluster.waiting import Condition, deployment_missing, gpus_advertised, wait
 from config.stack import StackSettings
 from manifests.kai import DEPLOYMENTS
 from manifests.node_labels import GPU_MEMORY, node_labels
+from manifests.tolerations import operand_tolerations
 
 SETTLES_SECONDS = 60
 """How long the API server and its watchers may take until what was written is in force."""
@@ -33,7 +34,9 @@ class Check:
 def checks(settings: StackSettings) -> list[Check]:
     """What has to hold of a stack that is installed, from the most basic on."""
     named_nodes, namespace = frozenset(node_labels(settings)), settings.gpu_operator.namespace
-    advertised = gpus_advertised(named_nodes, operator_namespace=namespace)
+    advertised = gpus_advertised(
+        named_nodes, operator_namespace=namespace, tolerations=operand_tolerations(settings.cluster)
+    )
     return [
         Check(kai_available(settings), settings.kai.timeout_seconds),
         Check(advertised, SETTLES_SECONDS),

@@ -1,7 +1,7 @@
 """Bounded waits for what an operator makes after its release: each says what it waits for, and why it may not come."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,9 @@ from cluster.pending import said_of
 from config.gvirtus import GvirtusSettings
 from manifests.gvirtus.backends import BACKEND_LABEL
 from manifests.node_labels import GPU_PRESENT
+from manifests.objects import Manifest
 from manifests.pod_guard import POD_GUARD
+from manifests.tolerations import GPU
 from manifests.wording import first_of
 
 POLL_SECONDS = 1.0
@@ -31,8 +33,6 @@ _DRY_RUN_MANAGER = "kai-anywhere-wait"
 _REFUSES = ("denied the request", "denied request")
 """In the API server's words of every refusal of a webhook, and of a ValidatingAdmissionPolicy, which comes before all
 webhooks (apiserver, plugin/webhook/errors/statuserror.go and plugin/policy/validating/dispatcher.go)."""
-_OPERANDS_TOLERATE = ({"key": "nvidia.com/gpu", "operator": "Exists"},)
-"""By default (GPU Operator v26.7 deployments/gpu-operator/values.yaml, daemonsets.tolerations)."""
 _NOT_FOUND = 404
 _SETTLED = frozenset({400, 409, 422})
 """Bad request, conflict, invalid: no wait makes them good."""
@@ -182,24 +182,33 @@ def runtime_class(name: str, *, operator_namespace: str) -> Condition:
     )
 
 
-def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> Condition:
+def gpus_advertised(
+    named_nodes: frozenset[str], *, operator_namespace: str, tolerations: Sequence[Manifest] = (GPU,)
+) -> Condition:
     """`nvidia.com/gpu` on every node that the stack names, and on one at least of those where the operator found a GPU.
 
     MIG slices stand for it: with `gpu_operator.mig_strategy: mixed` they have resources of their own, and a node whose
     GPUs are all split advertises no other. Not on all where the operator found one: one broken node of a large cluster
     must not hold up every `up`.
+
+    Args:
+        named_nodes: those that the stack names.
+        operator_namespace: where the operator is.
+        tolerations: what its operands tolerate.
     """
+
+    def named(node: Node) -> str:
+        taints = node.repels(tolerations)
+        return f"{node.name} (tainted {', '.join(taints)})" if taints else node.name
 
     def missing(cluster: Cluster) -> str | None:
         nodes = cluster.nodes().values()
-        without = sorted(
-            _tainted(node) for node in nodes if node.name in named_nodes and not (node.gpus or node.slices)
-        )
+        without = sorted(named(node) for node in nodes if node.name in named_nodes and not (node.gpus or node.slices))
         if without:
             return f"no nvidia.com/gpu on {first_of(without)}"
         gpu_nodes = [node for node in nodes if node.labels.get(GPU_PRESENT) == "true" and not node.is_frontend]
         if gpu_nodes and not any(node.gpus or node.slices or node.time_slices for node in gpu_nodes):
-            return f"no nvidia.com/gpu on any of {first_of(sorted(map(_tainted, gpu_nodes)))}"
+            return f"no nvidia.com/gpu on any of {first_of(sorted(map(named, gpu_nodes)))}"
         return None
 
     return Condition(
@@ -208,16 +217,10 @@ def gpus_advertised(named_nodes: frozenset[str], *, operator_namespace: str) -> 
         causes=(
             "The device plugin's pod on the node does it. Likely causes: its init container waits for the container "
             "toolkit, the driver does not load, the node's device-plugin profile is unknown, the node has a taint that "
-            "it does not tolerate, or an image can't be pulled.\n"
+            "it does not tolerate (cluster.tolerated_taints), or an image can't be pulled.\n"
             f"Look at: kubectl --namespace {operator_namespace} get pods,daemonsets,events --output wide"
         ),
     )
-
-
-def _tainted(node: Node) -> str:
-    """A node's name, and what may keep the device plugin off it."""
-    taints = node.repels(_OPERANDS_TOLERATE)
-    return f"{node.name} (tainted {', '.join(taints)})" if taints else node.name
 
 
 def deployment_available(namespace: str, name: str, *, causes: str) -> Condition:

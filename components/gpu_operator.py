@@ -13,6 +13,7 @@ from config.stack import StackSettings
 from manifests import gpu_operator
 from manifests.node_labels import node_labels
 from manifests.reservation import RUNTIME_CLASS
+from manifests.tolerations import operand_tolerations
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,11 @@ class GpuOperator(pulumi.ComponentResource):
             [
                 waiting.release_rolled_out(operator.namespace, gpu_operator.RELEASE),
                 waiting.runtime_class(RUNTIME_CLASS, operator_namespace=operator.namespace),
-                waiting.gpus_advertised(named_nodes, operator_namespace=operator.namespace),
+                waiting.gpus_advertised(
+                    named_nodes,
+                    operator_namespace=operator.namespace,
+                    tolerations=operand_tolerations(settings.cluster),
+                ),
             ],
             settings.cluster,
             timeout_seconds=operator.timeout_seconds,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from config.model import HostPath, Settings
+from config.model import LABEL_KEY, LABEL_VALUE, HostPath, Settings
 
 
 @unique
@@ -76,6 +76,23 @@ ObjectName = Annotated[str, AfterValidator(_object_name), Field(title="object na
 """A Kubernetes object: kind and name, with the namespace between them where the kind has namespaces."""
 
 
+_TAINT = re.compile(rf"{LABEL_KEY.pattern}(={LABEL_VALUE.pattern})?:(NoSchedule|PreferNoSchedule|NoExecute)", re.ASCII)
+
+
+def _taint(value: str) -> str:
+    if not _TAINT.fullmatch(value):
+        raise PydanticCustomError(
+            "taint",
+            "not a taint: write it as kubectl does, key=value:effect or key:effect for every value; the effect is "
+            "NoSchedule, PreferNoSchedule or NoExecute",
+        )
+    return value
+
+
+Taint = Annotated[str, AfterValidator(_taint), Field(title="taint", examples=["dedicated=gpus:NoSchedule"])]
+"""A taint of a node, as `kubectl taint` takes it."""
+
+
 class ClusterSettings(Settings):
     """How to reach the cluster, and its distribution."""
 
@@ -95,6 +112,10 @@ class ClusterSettings(Settings):
     adopt: Annotated[tuple[ObjectName, ...], Field(strict=False)] = ()
     """Objects that exist already and that the stack may change all the same: `Queue/default-queue`,
     `ConfigMap/gpu-operator/gpu-operator-endpoints`, `Node/jetson-1` for its labels. Their values are given back."""
+    tolerated_taints: Annotated[tuple[Taint, ...], Field(strict=False)] = ()
+    """Taints of nodes that every pod of this program, of the GPU Operator and of KAI tolerates, besides those that the
+    charts tolerate by default (`nvidia.com/gpu`): `dedicated=gpus:NoSchedule`, or `dedicated:NoSchedule` for every
+    value. Pods that use the GPUs have to tolerate them too."""
     containerd_base_dir: HostPath | None = None
     """k8s-snap only: the bootstrap option `containerd-base-dir`, recorded on a node in
     /var/snap/k8s/common/lock/.containerd-base-dir."""

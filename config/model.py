@@ -47,8 +47,8 @@ class Settings(BaseModel):
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_VALUE_MAX = 63
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
-_LABEL_KEY = re.compile(
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+LABEL_KEY = re.compile(
     rf"((?=[^/]{{1,253}}/){_DNS_SUBDOMAIN.pattern}/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
 )
 _SUBDOMAIN_MAX = 253
@@ -78,7 +78,7 @@ def _dns_label(value: str) -> str:
 
 def _labels(value: dict[str, str]) -> dict[str, str]:
     for key, text in value.items():
-        if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(text):
+        if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(text):
             raise PydanticCustomError("label", "'{key}: {text}' is not a label", {"key": key, "text": text})
     return value
 

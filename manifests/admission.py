@@ -13,6 +13,7 @@ from manifests.gvirtus import injection
 from manifests.gvirtus.policy import namespaces_left_alone
 from manifests.mutations import VERSION, Mutation
 from manifests.objects import RBAC_GROUP, Manifest, StackObject, as_user, namespace, probe, to_api_servers, unprivileged
+from manifests.tolerations import pod_tolerations
 
 NAME: Final = "kai-anywhere-admission"
 """Of every object of the server; its Service's DNS name stands in its certificate."""
@@ -341,6 +342,7 @@ def _deployment(settings: StackSettings) -> Manifest:
         "topologySpreadConstraints": [spread],
         "containers": [_container(settings)],
         "volumes": _volumes(settings),
+        **pod_tolerations(settings.cluster),
     }
     if admission.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in admission.pull_secrets]

@@ -13,6 +13,7 @@ from config.stack import StackSettings
 from manifests.node_labels import NVIDIA_PCI_DEVICE
 from manifests.objects import HelmRelease, Manifest, StackObject, namespace, resolve_chart
 from manifests.reservation import RUNTIME_CLASS
+from manifests.tolerations import CONTROL_PLANE, operand_tolerations, tolerations
 from manifests.versions import GPU_OPERATOR
 
 RELEASE = "gpu-operator"
@@ -88,13 +89,12 @@ def release(settings: StackSettings) -> HelmRelease:
             images["repository"] = operator.images.registry
         if operator.images.pull_secrets:
             images["imagePullSecrets"] = list(operator.images.pull_secrets)
-    if operator.images.registry is not None:
-        image: dict[str, Any] = {"repository": f"{operator.images.registry}/node-feature-discovery"}
-        image["pullPolicy"] = operator.images.pull_policy.value
-        values["node-feature-discovery"] = {"image": image}
-        if operator.images.pull_secrets:
-            secrets = [{"name": secret} for secret in operator.images.pull_secrets]
-            values["node-feature-discovery"]["imagePullSecrets"] = secrets
+    if stack_tolerations := tolerations(settings.cluster):
+        # Helm replaces a list of the chart, so the chart's own entries are said again (v26.7 values.yaml).
+        values["daemonsets"] = {"tolerations": operand_tolerations(settings.cluster)}
+        values["operator"]["tolerations"] = [CONTROL_PLANE, *stack_tolerations]
+    if discovery := _node_feature_discovery(settings):
+        values["node-feature-discovery"] = discovery
     return HelmRelease(
         name=RELEASE,
         namespace=operator.namespace,
@@ -102,6 +102,23 @@ def release(settings: StackSettings) -> HelmRelease:
         values=values,
         timeout_seconds=operator.timeout_seconds,
     )
+
+
+def _node_feature_discovery(settings: StackSettings) -> dict[str, Any]:
+    """Values of the subchart: it has its own ways of naming images."""
+    images, values = settings.gpu_operator.images, dict[str, Any]()
+    if images.registry is not None:
+        values["image"] = {
+            "repository": f"{images.registry}/node-feature-discovery",
+            "pullPolicy": images.pull_policy.value,
+        }
+        if images.pull_secrets:
+            values["imagePullSecrets"] = [{"name": secret} for secret in images.pull_secrets]
+    if stack_tolerations := tolerations(settings.cluster):
+        values["worker"] = {"tolerations": [CONTROL_PLANE, *operand_tolerations(settings.cluster)]}
+        values["master"] = {"tolerations": [CONTROL_PLANE, *stack_tolerations]}
+        values["gc"] = {"tolerations": stack_tolerations}
+    return values
 
 
 def _device_id_strategy(settings: StackSettings) -> str:

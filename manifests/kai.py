@@ -7,6 +7,7 @@ from config.kai import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, GpuSharingMode, Queu
 from config.stack import StackSettings
 from manifests import reservation
 from manifests.objects import HelmRelease, Manifest, StackObject, namespace, resolve_chart
+from manifests.tolerations import tolerations
 from manifests.versions import KAI_SCHEDULER
 
 RELEASE = "kai-scheduler"
@@ -139,16 +140,18 @@ def release(settings: StackSettings) -> HelmRelease:
     put("defaultQueue.createDefaultQueue", False)
     for image in _IMAGES:
         put(f"{image}.pullPolicy", kai.images.pull_policy.value)
-    if kai.scheduler.args:
-        put("scheduler.args", dict(sorted(kai.scheduler.args.items())))
-    if kai.images.registry is not None:
-        put("global.registry", kai.images.registry)
-    if kai.image_tag is not None:
-        put("global.tag", kai.image_tag)
-    if kai.images.pull_secrets:
-        put("global.imagePullSecrets", [{"name": secret} for secret in kai.images.pull_secrets])
-    if kai.cdi_enabled is not None:
-        put("binder.cdiEnabled", kai.cdi_enabled)
+    said = {
+        "scheduler.args": dict(sorted(kai.scheduler.args.items())),
+        "global.registry": kai.images.registry,
+        "global.tag": kai.image_tag,
+        "global.imagePullSecrets": [{"name": secret} for secret in kai.images.pull_secrets],
+        "binder.cdiEnabled": kai.cdi_enabled,
+        # Of the control plane and of the hooks' pods. A reservation pod has those of the pods that it stands for.
+        "global.tolerations": tolerations(settings.cluster),
+    }
+    for path, value in said.items():
+        if value is not None and value not in ({}, []):
+            put(path, value)
     return HelmRelease(
         name=RELEASE,
         namespace=kai.namespace,

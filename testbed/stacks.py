@@ -101,7 +101,7 @@ def k8s_snap() -> Json:
 
 
 def air_gapped() -> Json:
-    """An x86 stack that says everything that can be said of charts and images."""
+    """An x86 stack that says everything that can be said of charts, images and tolerations."""
     stack = time_slicing()
     for release in ("gpu_operator", "kai"):
         images = {
@@ -122,6 +122,7 @@ def air_gapped() -> Json:
     stack = changed(stack, "gpu_operator.device_id_strategy", "index")
     stack = changed(stack, "gpu_operator.dcgm_exporter", {"enabled": True, "service_monitor": True})
     stack = changed(stack, "gpu_operator.toolkit_env", {"CONTAINERD_SET_AS_DEFAULT": "false"})
+    stack = changed(stack, "cluster.tolerated_taints", ["dedicated=gpus:NoSchedule"])
     return changed(stack, "platform.container_runtime_mode", "cdi")
 
 

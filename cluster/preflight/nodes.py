@@ -10,6 +10,7 @@ from config.sharing import TimeSlicingProfile
 from config.stack import StackSettings
 from manifests.node_labels import GPU_PRESENT, NVIDIA_PCI_DEVICE, node_labels
 from manifests.reservation import RUNTIME_CLASS
+from manifests.tolerations import operand_tolerations, setting_for, tolerations
 from manifests.wording import first_of
 
 CDI_SINCE = (1, 7)
@@ -32,6 +33,7 @@ def judge_stack_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Ite
     yield from _jetsons(settings, nodes)
     yield from _hosts(settings, nodes)
     yield from _cdi(settings, nodes)
+    yield from _taints(settings, nodes)
 
 
 def _nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
@@ -129,6 +131,41 @@ def _hosts(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Findi
                 f"hosts.{name} is no node of the cluster, so a machine would be changed that is not part of it.",
                 f"Correct the name, or join the machine first. Nodes: {first_of(sorted(nodes)) or 'none'}.",
             )
+
+
+def _taints(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
+    """Taints that leave KAI's pods no node, or keep the GPU Operator's operands off one with a GPU.
+
+    Symptom without it: the run waits until its time is over. One machine that kubeadm made the whole cluster has such a
+    taint, that of control planes. A node that advertises GPUs has the operands already.
+    """
+    stack_tolerations = tolerations(settings.cluster)
+    repelling = {name: node.repels(stack_tolerations) for name, node in sorted(nodes.items())}
+    if nodes and all(repelling.values()):
+        taints = list(dict.fromkeys(taint for of_node in repelling.values() for taint in of_node))
+        yield Finding(
+            f"every node has a taint that KAI's pods do not tolerate: {first_of(taints)}. They stay Pending.",
+            f"Take the taint from a node: kubectl taint node {next(iter(repelling))} {taints[0]}-. Or have the stack's "
+            f"pods tolerate it: {setting_for(taints[:1])}. Pods that use the GPUs have to tolerate it too.",
+            fatal=False,
+        )
+        return
+    if not settings.gpu_operator.install:
+        return
+    of_operands, named = operand_tolerations(settings.cluster), node_labels(settings)
+    kept_off: dict[tuple[str, ...], list[str]] = {}
+    for name, node in sorted(nodes.items()):
+        has_gpus = name in named or GPU_PRESENT in node.labels or node.labels.get(NVIDIA_PCI_DEVICE) == "true"
+        if has_gpus and not (node.gpus or node.slices or node.is_frontend) and (taints := node.repels(of_operands)):
+            kept_off.setdefault(tuple(taints), []).append(name)
+    for repelled, names in kept_off.items():
+        yield Finding(
+            f"the GPU Operator's pods do not run on {first_of(names)}: taint {', '.join(repelled)}. No GPU is "
+            "advertised there.",
+            f"Have the stack's pods tolerate it: {setting_for(repelled)}. Pods that use the GPUs have to tolerate it "
+            f"too. Or take it away: kubectl taint node {names[0]} {' '.join(f'{taint}-' for taint in repelled)}.",
+            fatal=False,
+        )
 
 
 def _cdi(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:

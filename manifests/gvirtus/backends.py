@@ -16,6 +16,7 @@ from manifests.gvirtus.injection import (
 )
 from manifests.objects import Manifest, as_user, namespace, unprivileged
 from manifests.reservation import RUNTIME_CLASS
+from manifests.tolerations import pod_tolerations
 
 BACKEND_ALLOWED = "gvirtus.io/backend.allowed"
 """On nodes where a GPU was detected."""
@@ -136,6 +137,7 @@ def deployment(settings: StackSettings, gvirtus: GvirtusSettings, name: str) -> 
                     "enableServiceLinks": False,
                     "terminationGracePeriodSeconds": _GRACE_SECONDS[backend.kind],
                     **_place(backend),
+                    **pod_tolerations(settings.cluster),
                     **(
                         {"imagePullSecrets": [{"name": s} for s in gvirtus.pull_secrets]}
                         if gvirtus.pull_secrets

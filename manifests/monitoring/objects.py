@@ -6,6 +6,7 @@ from typing import Any, Final
 from config.stack import StackSettings
 from manifests.monitoring import alerts, dashboards
 from manifests.objects import RBAC_GROUP, Manifest, StackObject, as_user, namespace, probe, to_api_servers, unprivileged
+from manifests.tolerations import pod_tolerations
 
 NAME: Final = "kai-anywhere-metrics"
 """Of every object of the exporter."""
@@ -103,6 +104,7 @@ def _deployment(settings: StackSettings) -> Manifest:
         "automountServiceAccountToken": True,
         "securityContext": as_user(USER),
         "containers": [_container(settings)],
+        **pod_tolerations(settings.cluster),
     }
     if monitoring.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in monitoring.pull_secrets]

@@ -63,8 +63,8 @@ _FOLDERS = [
 _LIBRARY_FOLDERS = [folder for folder in _FOLDERS if folder.startswith(("/usr", "/opt"))]
 _DEVICE_FOLDERS = [folder for folder in _FOLDERS if folder.startswith("/dev")]
 _LABELS = st.dictionaries(
-    st.sampled_from(["a", "x" * 63, "example.com/" + "Y" * 63]) | st.from_regex(model._LABEL_KEY, fullmatch=True),
-    st.sampled_from(["", "true", "Z" * 63]) | st.from_regex(model._LABEL_VALUE, fullmatch=True),
+    st.sampled_from(["a", "x" * 63, "example.com/" + "Y" * 63]) | st.from_regex(model.LABEL_KEY, fullmatch=True),
+    st.sampled_from(["", "true", "Z" * 63]) | st.from_regex(model.LABEL_VALUE, fullmatch=True),
     max_size=MOST_ITEMS,
 )
 _OBJECTS = ["Queue/default-queue", "ConfigMap/gpu-operator/gpu-operator-endpoints", "Node/jetson-1", "Namespace/a"]
@@ -83,6 +83,7 @@ _BY_VALIDATOR: Mapping[Callable[..., object], Values] = {
     cluster._known_form: st.sampled_from(["1.30", "v1.33", "1.34", "1.35", "v1.36", "1.40"])
     | _accepted(cluster._VERSION, cluster._known_form),
     cluster._object_name: st.sampled_from(_OBJECTS),
+    cluster._taint: st.sampled_from(["dedicated=gpus:NoSchedule", "example.com/site:NoExecute", "a=:PreferNoSchedule"]),
     charts._helms_version: st.sampled_from(["v0.17.1", "0.18.6", "v26.7.2", "~0.18.0", "0.0.0-abc"]),
     charts._known_source: st.sampled_from(["oci://r.example.com/c", "https://c.example.com", "./charts/c.tgz", "/c"]),
     images._reference: st.sampled_from(["busybox", *_TAGGED]),

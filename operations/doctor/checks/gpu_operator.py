@@ -7,6 +7,7 @@ from cluster.preflight.findings import helm_puts_back
 from manifests.gpu_operator import RELEASE
 from manifests.node_labels import DEVICE_PLUGIN_CONFIG
 from manifests.reservation import RUNTIME_CLASS
+from manifests.tolerations import setting_for
 from operations.doctor.check import Check, Finding, Severity, Subject, of_deployment, of_node
 from operations.doctor.checks.workloads import judge_deployment, ready_nodes, remedy_of_deployment
 from operations.doctor.facts import GPU_OPERATOR, DaemonSet, Facts, Source, names
@@ -121,7 +122,7 @@ def _plugin_not_ready(facts: Facts) -> Iterator[Finding]:
             remedy = f"Read its log: kubectl --namespace {pod.namespace} logs {pod.name} --all-containers"
         elif off:
             said = ()
-            remedy = _without_taints(node.name, repelled) if repelled else ""
+            remedy = _without_taints(facts, node.name, repelled) if repelled else ""
         else:
             # Such as a quota of the namespace, which refuses the pod.
             said = facts.events_of("DaemonSet", plugin.namespace, plugin.name)[-1:]
@@ -138,13 +139,16 @@ def _plugin_not_ready(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _without_taints(node: str, taints: list[str]) -> str:
+def _without_taints(facts: Facts, node: str, taints: list[str]) -> str:
     away = " ".join(f"{taint}-" for taint in taints)
-    return (
-        f"Take the taint away: kubectl taint node {node} {away}. Or let the operator's pods tolerate it, with an entry "
-        "more in spec.daemonsets.tolerations: kubectl edit clusterpolicies. Helm takes that back when the release "
-        "changes."
-    )
+    if facts.settings and facts.settings.gpu_operator.install:
+        tolerate = f"Or have the stack's pods tolerate it: {setting_for(taints)}, then pulumi up."
+    else:
+        tolerate = (
+            "Or let the operator's pods tolerate it, with an entry more in spec.daemonsets.tolerations: kubectl edit "
+            "clusterpolicies. Helm takes that back when the release changes."
+        )
+    return f"Take the taint away: kubectl taint node {node} {away}. {tolerate}"
 
 
 def _discovery(facts: Facts) -> Iterator[Finding]:

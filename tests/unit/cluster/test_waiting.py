@@ -24,6 +24,7 @@ from cluster.waiting import (
     webhook_answers,
 )
 from config.gvirtus import FRONTEND_ALLOWED
+from manifests.tolerations import GPU
 from testbed.stacks import changed, gvirtus, parse
 from tests.support.api_server import (
     QUEUE,
@@ -188,6 +189,9 @@ def test_a_taint_that_keeps_the_device_plugin_off_is_named_with_its_node(api: Ap
     assert _missing(named, cluster) == "no nvidia.com/gpu on named (tainted dedicated=robots:NoSchedule)"
     found = gpus_advertised(frozenset(), operator_namespace="gpu-operator")
     assert _missing(found, cluster) == "no nvidia.com/gpu on any of other (tainted dedicated=robots:NoSchedule)"
+    tolerations = [GPU, {"key": "dedicated", "operator": "Exists"}]
+    told = gpus_advertised(frozenset(), operator_namespace="gpu-operator", tolerations=tolerations)
+    assert _missing(told, cluster) == "no nvidia.com/gpu on any of other", "the stack's pods tolerate it"
 
 
 @pytest.mark.parametrize(

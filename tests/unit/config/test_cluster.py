@@ -3,6 +3,7 @@
 import pytest
 
 from config.cluster import Distribution, minor_version
+from manifests.tolerations import tolerations
 from testbed.stacks import assert_refused, changed, jetson, parse, without, x86
 
 
@@ -91,3 +92,20 @@ def test_an_object_to_adopt_is_named_by_kind_and_name(name: str) -> None:
 def test_anything_else_to_adopt_is_refused_with_an_example(name: str) -> None:
     stack = changed(jetson(), "cluster.adopt", [name])
     assert_refused(stack, "cluster.adopt.0", "write Kind/name, such as Queue/default-queue", found=name)
+
+
+def test_a_tolerated_taint_is_written_as_kubectl_writes_it() -> None:
+    said = ["dedicated=gpus:NoSchedule", "example.com/site=:NoExecute", "example.com/pool:PreferNoSchedule"]
+    assert tolerations(parse(changed(x86(), "cluster.tolerated_taints", said)).cluster) == [
+        {"key": "dedicated", "operator": "Equal", "value": "gpus", "effect": "NoSchedule"},
+        {"key": "example.com/site", "operator": "Equal", "value": "", "effect": "NoExecute"},
+        {"key": "example.com/pool", "operator": "Exists", "effect": "PreferNoSchedule"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "taint", ["", "a", "a=b", ":NoSchedule", "=b:NoSchedule", "a:noschedule", "a=b c:NoExecute", "a b:NoExecute"]
+)
+def test_what_is_no_taint_is_refused(taint: str) -> None:
+    stack = changed(x86(), "cluster.tolerated_taints", [taint])
+    assert_refused(stack, "cluster.tolerated_taints.0", "write it as kubectl does, key=value:effect", found=taint)

@@ -15,6 +15,7 @@ from testbed.stacks import (
     parse,
     spark,
     time_slicing,
+    without,
     x86,
 )
 
@@ -128,7 +129,7 @@ def test_a_stacks_own_toolkit_environment_wins() -> None:
 
 
 def test_a_registry_reaches_every_component_and_node_feature_discovery() -> None:
-    values = _values(air_gapped())
+    values = _values(without(air_gapped(), "cluster.tolerated_taints"))
     components = ("operator", "validator", "toolkit", "devicePlugin", "gfd", "dcgmExporter", "migManager")
     for component in components:
         assert values[component]["repository"] == "registry.example.com:5000/gpu_operator"
@@ -255,3 +256,30 @@ def test_service_discovery_can_be_turned_off() -> None:
 def test_the_operators_namespace_is_privileged_since_its_operands_are() -> None:
     labels = gpu_operator.operator_namespace(parse(x86()))["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_taints_that_a_stack_names_are_tolerated_besides_those_that_the_chart_tolerates() -> None:
+    dedicated = {"key": "dedicated", "operator": "Equal", "value": "gpus", "effect": "NoSchedule"}
+    values = _values(air_gapped())
+    control_plane = "node-role.kubernetes.io/control-plane"
+    discovery = values["node-feature-discovery"]
+    keys = {
+        "operands": [each["key"] for each in values["daemonsets"]["tolerations"]],
+        "operator": [each["key"] for each in values["operator"]["tolerations"]],
+        **{name: [each["key"] for each in discovery[name]["tolerations"]] for name in ("master", "worker", "gc")},
+    }
+    assert keys == {
+        "operands": ["nvidia.com/gpu", "dedicated"],
+        "operator": [control_plane, "dedicated"],
+        "master": [control_plane, "dedicated"],
+        "worker": [control_plane, "nvidia.com/gpu", "dedicated"],
+        "gc": ["dedicated"],
+    }
+    assert dedicated in values["daemonsets"]["tolerations"]
+
+
+def test_a_stack_without_tolerations_leaves_the_charts_own_alone() -> None:
+    values = _values(without(air_gapped(), "cluster.tolerated_taints"))
+    assert "daemonsets" not in values
+    assert "tolerations" not in values["operator"]
+    assert not {"worker", "master", "gc"} & values["node-feature-discovery"].keys()

@@ -98,6 +98,7 @@ def test_optional_values_are_absent_unless_a_stack_says_them() -> None:
     assert not {"registry", "tag", "imagePullSecrets"} & values["global"].keys()
     assert "args" not in values["scheduler"]
     assert "cdiEnabled" not in values["binder"]
+    assert "tolerations" not in values["global"]
 
 
 def test_everything_that_a_stack_says_reaches_the_chart() -> None:
@@ -109,6 +110,9 @@ def test_everything_that_a_stack_says_reaches_the_chart() -> None:
     assert list(values["scheduler"]["args"]) == ["full-hierarchy-fairness", "v"], "sorted"
     assert values["scheduler"]["placementStrategy"] == "spread"
     assert values["binder"]["cdiEnabled"] is True
+    assert values["global"]["tolerations"] == [
+        {"key": "dedicated", "operator": "Equal", "value": "gpus", "effect": "NoSchedule"}
+    ]
     assert values["defaultQueue"] == {"createDefaultQueue": False}
 
 

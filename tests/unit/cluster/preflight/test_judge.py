@@ -1,9 +1,11 @@
 """Preflight's judgement, a pure function: one finding for one thing that is wrong, none where nothing is."""
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster.access.answers.nodes import Node
 from cluster.access.answers.objects import HelmRevision, Namespace
@@ -304,6 +306,66 @@ def test_a_jetson_that_nobody_prepares_is_warned_of_before_anybody_waits_for_its
     assert _findings(jetson(), nodes=_READY.nodes | _with_runtimes("gpu-1", "runc")) == [], (
         "the GPU Operator prepares it"
     )
+
+
+def _tainted(name: str, *taints: str, gpus: int = 0, labels: Json | None = None) -> dict[str, Node]:
+    said = [dict(zip(("key", "value", "effect"), re.split("[=:]", taint), strict=True)) for taint in taints]
+    status = {"allocatable": {"nvidia.com/gpu": str(gpus)}, "nodeInfo": {"architecture": "arm64"}}
+    metadata = {"name": name, "labels": labels or {}}
+    return {name: Node.model_validate({"metadata": metadata, "spec": {"taints": said}, "status": status})}
+
+
+def test_a_taint_that_keeps_the_operators_pods_off_a_gpu_is_told_before_anybody_waits_for_it() -> None:
+    kept_off = _tainted("gpu-1", "dedicated=robots:NoSchedule", "nvidia.com/gpu=present:NoSchedule", labels=_GPU)
+    [finding] = _findings(x86(), nodes=kept_off | _tainted("cpu-1"))
+    assert finding.what == (
+        "the GPU Operator's pods do not run on gpu-1: taint dedicated=robots:NoSchedule. No GPU is advertised there."
+    )
+    assert "[dedicated=robots:NoSchedule]. Pods that use the GPUs" in finding.remedy
+    assert "kubectl taint node gpu-1 dedicated=robots:NoSchedule-." in finding.remedy
+    assert not finding.fatal
+
+
+def test_what_the_finding_says_of_a_taint_is_the_setting_that_ends_it() -> None:
+    nodes = _tainted("gpu-1", "dedicated=robots:NoSchedule", "site=:NoExecute", labels=_GPU) | _tainted("cpu-1")
+    [finding] = _findings(x86(), nodes=nodes)
+    _, _, setting = finding.remedy.partition("cluster.tolerated_taints: ")
+    taints = yaml.safe_load(setting.partition(". Pods")[0])
+    assert taints == ["dedicated=robots:NoSchedule", "site:NoExecute"]
+    assert _findings(changed(x86(), "cluster.tolerated_taints", taints), nodes=nodes) == []
+
+
+def test_a_named_jetson_counts_as_a_gpu_and_nodes_with_one_taint_are_one_warning() -> None:
+    stack = changed(jetson(), "platform.tegra_nodes", {"jetson-1": _JETSON, "jetson-2": _JETSON})
+    nodes = _tainted("jetson-1", "a=b:NoSchedule") | _tainted("jetson-2", "a=b:NoSchedule") | _tainted("cpu-1")
+    _only(
+        _findings(stack, nodes=nodes),
+        "do not run on jetson-1, jetson-2: taint a=b:NoSchedule",
+        "cluster.tolerated_taints: [a=b:NoSchedule]",
+        fatal=False,
+    )
+
+
+def test_nothing_is_said_of_a_taint_where_gpus_are_advertised_or_somebody_else_runs_the_operator() -> None:
+    dedicated, free = "dedicated=robots:NoSchedule", _tainted("cpu-1")
+    assert _findings(x86(), nodes=free | _tainted("gpu-1", dedicated, gpus=1, labels=_GPU)) == []
+    elsewhere = changed(x86(), "gpu_operator.install", value=False)
+    assert _findings(elsewhere, nodes=free | _tainted("gpu-1", dedicated, labels=_GPU), runtime_class=True) == []
+    assert _findings(x86(), nodes=free | _tainted("cpu-2", dedicated)) == []
+    assert _findings(x86(), nodes=free | _tainted("gpu-1", "slow=disk:PreferNoSchedule", labels=_GPU)) == []
+
+
+def test_one_machine_with_the_taint_of_control_planes_leaves_kais_pods_no_node() -> None:
+    alone = _tainted("jetson-1", "node-role.kubernetes.io/control-plane=:NoSchedule")
+    _only(
+        _findings(jetson(), nodes=alone),
+        "every node has a taint that KAI's pods do not tolerate: node-role.kubernetes.io/control-plane:NoSchedule",
+        "kubectl taint node jetson-1 node-role.kubernetes.io/control-plane:NoSchedule-. Or have",
+        "cluster.tolerated_taints: [node-role.kubernetes.io/control-plane:NoSchedule]",
+        fatal=False,
+    )
+    taints = ["node-role.kubernetes.io/control-plane:NoSchedule"]
+    assert _findings(changed(jetson(), "cluster.tolerated_taints", taints), nodes=alone) == []
 
 
 def test_a_tegra_node_of_another_architecture_is_refused() -> None:

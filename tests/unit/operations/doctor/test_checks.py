@@ -219,8 +219,15 @@ def test_a_taint_that_keeps_the_device_plugin_off_a_node_is_named_with_its_ways_
     judged = fired(world.diagnosis(api, tmp_path))["KA0306"]
     found = [line for line in judged.finding.evidence if line.startswith("taint ")]
     assert found == [f"taint {taint}, which the DaemonSet does not tolerate" for taint in named]
-    away = f"Take the taint away: kubectl taint node jetson-1 {' '.join(f'{taint}-' for taint in named)}. Or let"
+    away = f"Take the taint away: kubectl taint node jetson-1 {' '.join(f'{taint}-' for taint in named)}. Or have"
     assert judged.remedy.startswith(away if named else "See why it has no pod there: ")
+    setting = "cluster.tolerated_taints: [dedicated=robots:NoSchedule], then pulumi up."
+    assert judged.remedy.endswith(setting) == bool(named)
+    world.settings = changed(jetson(), "gpu_operator.install", value=False)
+    if named:
+        remedy = fired(world.diagnosis(api, tmp_path))["KA0306"].remedy
+        assert "in spec.daemonsets.tolerations: kubectl edit clusterpolicies" in remedy
+        assert "cluster.tolerated_taints" not in remedy, "the operator is somebody else's"
 
 
 def test_a_device_plugin_that_a_quota_refuses_is_told_in_its_words_and_nobody_sent_to_a_log(
