@@ -26,6 +26,9 @@ DEPLOYMENTS = (
 )
 """KAI's control plane: the chart's operator, and what it makes (v0.17.0)."""
 
+PRIORITY_CLASSES = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+"""The PriorityClasses of KAI's chart and their values (v0.18.6, templates/priorityclasses)."""
+
 _IMAGES = (
     "operator.image",
     "podgrouper.image",

@@ -24,6 +24,7 @@ from cluster.preflight.local_charts import wrong_charts
 from cluster.preflight.moving_nodes import MovingNode, judge_moving_nodes, read_moving_nodes
 from cluster.preflight.namespaces import judge_lost_namespaces, judge_moves, judge_namespaces, judge_pod_security
 from cluster.preflight.nodes import judge_nodes
+from cluster.preflight.priority_classes import judge_taken_priority_classes, read_taken_priority_classes
 from cluster.preflight.profiles import OthersProfiles, judge_others_profiles, read_others_profiles
 from cluster.preflight.prometheus_operator import judge_missing_kinds, read_missing_kinds
 from cluster.preflight.pull_secrets import PullSecret, judge_missing_secrets, read_missing_secrets
@@ -73,6 +74,7 @@ class ClusterFacts:
         leaving_queues: those that the run deletes, and what is in them.
         missing_secrets: with the login of a registry, that the settings name.
         moving_nodes: those that are to share in another way while pods use their GPUs.
+        taken_priority_classes: somebody else's, under the names of those that KAI's chart brings.
     """
 
     server: str
@@ -95,6 +97,7 @@ class ClusterFacts:
     leaving_queues: LeavingQueues = field(default_factory=LeavingQueues)
     missing_secrets: tuple[PullSecret, ...] = ()
     moving_nodes: tuple[MovingNode, ...] = ()
+    taken_priority_classes: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -243,6 +246,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         running_pods = threads.submit(read_running_pods, cluster, settings, state)
         leaving_queues = threads.submit(read_leaving_queues, cluster, settings, state)
         missing_secrets = threads.submit(read_missing_secrets, cluster, settings)
+        priority_classes = threads.submit(read_taken_priority_classes, cluster, settings, state)
         moving_nodes = threads.submit(lambda: read_moving_nodes(cluster, settings, nodes.result(), state))
         answers = dict(zip(names, threads.map(cluster.namespace, names), strict=True))
         namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
@@ -273,6 +277,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
             leaving_queues=leaving_queues.result(),
             missing_secrets=missing_secrets.result(),
             moving_nodes=moving_nodes.result(),
+            taken_priority_classes=priority_classes.result(),
         )
 
 
@@ -307,6 +312,9 @@ def judge(
     yield from judge_others_profiles(settings, facts.profiles)
     yield from judge_missing_kinds(facts.missing_kinds)
     yield from judge_installations(facts.installations)
+    # Those of another KAI are explained by it.
+    if not facts.installations.kais:
+        yield from judge_taken_priority_classes(settings, facts.taken_priority_classes)
     yield from contact.findings
     yield from judge_namespaces(facts.namespaces.values(), state)
     yield from judge_moves(settings, state)

@@ -17,11 +17,12 @@ from gpu_sharing.model import Node, Pod, Strategy, Workload
 from gpu_sharing.quantities import ImpossibleError, quantity
 from gpu_sharing.queues import Queue
 from gpu_sharing.request import TIME_SLICE, RequestError, gpu_groups
+from manifests.kai import PRIORITY_CLASSES
 from manifests.node_labels import GPU_MEMORY, PLATFORM, PLATFORM_TEGRA
 from manifests.wording import first_of
 from operations.errors import OperationError
 from operations.plan.machines import Machine, Scene, in_bytes
-from operations.plan.workloads import PRIORITIES, TRAIN, accepted, is_preemptible
+from operations.plan.workloads import TRAIN, accepted, is_preemptible
 from operations.status.words import count, not_counted
 
 
@@ -175,12 +176,12 @@ class _Pods:
 
     def _priority(self, name: str, pod: LivePod) -> int:
         """Of a group's PriorityClass: one of KAI's, or the one that its pods have too."""
-        if name and name not in PRIORITIES and pod.priority_class == name and pod.priority is not None:
+        if name and name not in PRIORITY_CLASSES and pod.priority_class == name and pod.priority is not None:
             return pod.priority
-        if name and name not in PRIORITIES and name not in self._unknown:
+        if name and name not in PRIORITY_CLASSES and name not in self._unknown:
             self._unknown.add(name)
             self.remarks.append(f"PriorityClass {name} is not one of KAI's: pods in groups of it count as {TRAIN}.")
-        return PRIORITIES.get(name, PRIORITIES[TRAIN])
+        return PRIORITY_CLASSES.get(name, PRIORITY_CLASSES[TRAIN])
 
     def _pod(self, pod: LivePod) -> Pod | None:
         """A pod with its place; None where it is of no concern: what does not wait for KAI, or for no GPU."""

@@ -20,15 +20,15 @@ from config.yaml_text import reason
 from gpu_sharing.model import Pod, Workload
 from gpu_sharing.queues import QUEUE_LABEL, Queue
 from gpu_sharing.request import SCHEDULER, RequestError, pod_request
+from manifests.kai import PRIORITY_CLASSES
 from operations.errors import OperationError
 from operations.plan.machines import Machine
 
 PRIORITY_LABEL = "priorityClassName"
 PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
 MIN_MEMBER = ("kai.scheduler/min-member", "kai.scheduler/batch-min-member")
-PRIORITIES = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
-"""The PriorityClasses of KAI's chart; from `NOT_PREEMPTIBLE` on nothing interrupts a pod."""
 NOT_PREEMPTIBLE = 100
+"""From this priority on nothing interrupts a pod."""
 TRAIN, INFERENCE = "train", "inference"
 _KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "Job")
 _MOST_PODS = 10_000
@@ -233,11 +233,11 @@ def _workload(
     labels = {**(template.metadata.labels or {}), **(owner.metadata.labels or {})}
     priority_class = labels.get(PRIORITY_LABEL) or template.spec.priority_class
     usual = INFERENCE if owner.kind == "Deployment" else TRAIN
-    if priority_class is not None and priority_class not in PRIORITIES:
+    if priority_class is not None and priority_class not in PRIORITY_CLASSES:
         remarks.append(
             f"{where}: PriorityClass {priority_class} is not one of KAI's, so {usual} is taken, as KAI does without it."
         )
-    priority = PRIORITIES.get(priority_class or usual, PRIORITIES[usual])
+    priority = PRIORITY_CLASSES.get(priority_class or usual, PRIORITY_CLASSES[usual])
     name = _name(document)
     names = [name] if owner.kind == "Pod" else [f"{name}-{number}" for number in range(1, count + 1)]
     if owner.metadata.namespace != "default":

@@ -1,4 +1,4 @@
-"""What preflight finds on a real API server: somebody's GPUCluster, and a second writer of a Jetson's labels."""
+"""What preflight finds on a real API server: a GPUCluster, PriorityClasses, a second writer of a Jetson's labels."""
 
 from collections.abc import Iterator
 
@@ -75,6 +75,29 @@ def test_a_gpu_cluster_stops_a_stack_and_its_kind_alone_does_not(
     assert "error: the cluster has GPUCluster 'gpu-cluster': " in str(caught.value)
     assert "it is not this stack's to delete" in str(caught.value)
     assert api.get(f"{gpu_clusters}/gpu-cluster").is_success
+
+
+@pytest.mark.parametrize(
+    ("release", "stops"),
+    [(None, True), ("another-kai", True), ("kai-scheduler", False)],
+    ids=["somebody's", "of another release", "of a run of the stack's own that was killed"],
+)
+def test_a_priority_class_under_the_name_of_one_of_kais_stops_a_stack_unless_it_is_kais_own(
+    release: str | None, stops: bool, api: httpx2.Client, cluster: simulator.ControlPlane
+) -> None:
+    path, marks = "/apis/scheduling.k8s.io/v1/priorityclasses", {}
+    if release:
+        marks = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "kai-scheduler"}
+    metadata = {"name": "train", "annotations": marks}
+    api.post(path, json={"metadata": metadata, "value": 1000}).raise_for_status()
+    try:
+        if stops:
+            with pytest.raises(PreflightError, match=r"error: the cluster has PriorityClass 'train' already"):
+                _preflight(cluster)
+        else:
+            assert _preflight(cluster).warnings == ()
+    finally:
+        api.delete(f"{path}/train").raise_for_status()
 
 
 @pytest.mark.usefixtures("label")

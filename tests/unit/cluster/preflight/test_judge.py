@@ -450,6 +450,22 @@ def test_a_missing_runtime_class_matters_only_where_nobody_will_make_it() -> Non
     assert _findings(jetson()) == []
 
 
+def test_a_priority_class_of_a_name_that_kais_chart_brings_stops_the_run_before_the_gpu_operator_is_installed() -> None:
+    _only(
+        _findings(jetson(), taken_priority_classes=("build", "train")),
+        "the cluster has PriorityClass 'build' and 'train' already, and KAI's chart brings one of that name",
+        "kubectl describe priorityclass build train",
+    )
+    of_a_site = changed(jetson(), "kai.chart", {"source": "./charts/kai"})
+    _only(
+        _findings(of_a_site, taken_priority_classes=("train",)),
+        "the cluster has PriorityClass 'train' already",
+        fatal=False,
+    )
+    another = Installations(kais=("Deployment 'kai-operator' in namespace 'kai'",))
+    _only(_findings(jetson(), installations=another, taken_priority_classes=("train",)), "a KAI scheduler that is not")
+
+
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 
 

@@ -235,6 +235,19 @@ def test_nothing_is_asked_about_an_operator_that_is_not_ours(
     assert not [request for request in api.asked if "gpu-operator" in request.path or "clusterpolicies" in request.path]
 
 
+def test_priority_classes_are_asked_for_until_the_stack_has_installed_kai(
+    config_path: str, api: ApiServer, cluster: Cluster
+) -> None:
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    names = ("inference", "build", "high")
+    api.serve(path, {"items": [{"metadata": {"name": name}} for name in names]})
+    assert read_facts(cluster, _settings(config_path), _NEVER_DEPLOYED).taken_priority_classes == ("build", "inference")
+    api.asked.clear()
+    installed = DeployedState(deployed=True, cluster_uid=UID, releases=frozenset({("kai-scheduler", "kai-scheduler")}))
+    assert read_facts(cluster, _settings(config_path), installed).taken_priority_classes == ()
+    assert not [request for request in api.asked if request.path == path]
+
+
 def test_a_local_chart_that_is_not_there_stops_even_a_preview(config_path: str, api: ApiServer, tmp_path: Path) -> None:
     settings = _settings(config_path, changed(jetson(), "kai.chart.source", str(tmp_path / "gone")))
     with pytest.raises(PreflightError, match=r"kai\.chart\.source is .*gone, which is neither a chart folder"):
