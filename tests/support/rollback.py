@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -31,3 +32,12 @@ def rollback_of(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Command:
         return result
 
     return run
+
+
+def take_back_half_done_releases(api: httpx2.Client) -> bool:
+    """What preflight's message says to do by hand where a kill came inside Helm; tells whether one did."""
+    half_done = {"labelSelector": "owner=helm,status=pending-install"}
+    secrets = api.get("/api/v1/secrets", params=half_done).json()["items"]
+    for metadata in (secret["metadata"] for secret in secrets):
+        api.delete(f"/api/v1/namespaces/{metadata['namespace']}/secrets/{metadata['name']}").raise_for_status()
+    return bool(secrets)

@@ -19,6 +19,7 @@ from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, changed, jetson, x86
 from testbed.waiting import eventually
 from tests.engine.stack.test_faults import refused
+from tests.support.rollback import take_back_half_done_releases
 
 _QUEUE, _OTHER_QUEUE = (f"/apis/scheduling.run.ai/v2/queues/{name}" for name in ("default-queue", "robots"))
 _NAMESPACE, _OTHER_NAMESPACE = (f"/api/v1/namespaces/{name}" for name in ("gpu-operator", "kai-scheduler"))
@@ -91,14 +92,6 @@ def test_what_is_there_stops_up_and_is_left_as_it_is(stack: Stack, cluster: simu
     )
 
 
-def _take_back_half_done_releases(api: httpx2.Client) -> None:
-    """What preflight's message says where the kill came inside Helm, which installs beside the labels."""
-    half_done = {"labelSelector": "owner=helm,status=pending-install"}
-    for secret in api.get("/api/v1/secrets", params=half_done).json()["items"]:
-        metadata = secret["metadata"]
-        api.delete(f"/api/v1/namespaces/{metadata['namespace']}/secrets/{metadata['name']}").raise_for_status()
-
-
 def test_what_is_adopted_becomes_as_the_stack_says_though_a_run_was_killed_in_the_middle(
     stack: Stack, api: httpx2.Client
 ) -> None:
@@ -108,7 +101,8 @@ def test_what_is_adopted_becomes_as_the_stack_says_though_a_run_was_killed_in_th
     with stack.up_until_killed():
         eventually(lambda: [_memory(api, node) for node in _NODES] == ["122880"] * len(_NODES), within_s=180)
     stack.run("cancel", "--yes")
-    _take_back_half_done_releases(api)
+    # Helm installs beside the labels.
+    take_back_half_done_releases(api)
     # None of it was noted down: from here on the cluster alone tells what was there before, which the last tests ask.
     stack.run("stack", "import", "--file", str(nothing))
     stack.up()
