@@ -138,11 +138,16 @@ def _age(process: int) -> float | None:
 
 
 def _written(path: Path) -> float:
-    """Since when a file is as it is, in seconds; without end where there is none."""
+    """Since when a file is as it is, in seconds; without end where there is none, or where nobody can tell.
+
+    A file of tomorrow is one of a clock that was ahead, or this clock is behind: a board without a clock of its own and
+    without network time. By its age, a runtime would never have been started since.
+    """
     try:
-        return time.time() - path.stat().st_mtime
+        age = time.time() - path.stat().st_mtime
     except OSError:
         return math.inf
+    return age if age >= 0 else math.inf
 
 
 def _answers(path: str) -> bool:
