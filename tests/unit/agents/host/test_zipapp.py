@@ -109,3 +109,18 @@ def test_an_older_python_gets_a_sentence_and_no_traceback(version: str, zipapp: 
     assert json.loads(done.stdout)["error"]["message"].startswith(f"Python {version} is too old")
     assert b"Traceback" not in done.stderr
     assert b"Install Python 3.8" in done.stderr
+    assert b"also for sudo" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["json", "shutil", "difflib"])
+def test_a_python_with_a_part_of_its_library_gets_a_sentence_and_no_traceback(module: str, zipapp: Path) -> None:
+    """As Debian's `python3-minimal`, which lacks these three, and Yocto's `python3-core` are."""
+    start = f"import runpy, sys; sys.modules['{module}'] = None; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", start, str(zipapp), "probe"], capture_output=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert error["message"].startswith(f"Python's standard library is not all there: import of {module} halted")
+    assert error["remedy"].startswith("Install the package `python3` of Debian, Ubuntu or RHEL")
+    assert done.stderr.decode() == f"{error['message']} {error['remedy']}\n"
