@@ -28,8 +28,18 @@ forbidden() {
     esac
     printf '%s\n' "$1" >&2
 }
+# Whether these are the words in which sudo, or sudo-rs, wants a password, or another one.
+asks() {
+    case $1 in
+        *' expired'*) false ;;
+        *'assword is required'* | *'uthentication is required'* | *'incorrect '* | *'uthentication failed'*) ;;
+        *) false ;;
+    esac
+}
 may_not='sudo does not let this login run everything as root. Add the login to the group sudo or wheel there, or write a
 rule for it with visudo.'
+fails='sudo fails there, and its words above say why. See that `sudo timeout 10 true` works for this login, then run
+pulumi up again.'
 
 command -v python3 >/dev/null ||
     fail 'python3 is missing. Install it (3.8 or later), then run pulumi up again.'
@@ -73,6 +83,7 @@ elif [ "$secret" = password ]; then
     said=$(printf '%s\n' "$password" | sudo -k -S -p '' timeout 10 true 2>&1) || {
         forbidden "$said" && fail "$may_not"
         printf '%s\n' "$said" >&2
+        asks "$said" || fail "$fails"
         fail "sudo refuses the password that hosts.$node.sudo_password_secret names. Store the right one, then run
 pulumi up: pulumi destroy uses what the last pulumi up did."
     }
@@ -84,6 +95,7 @@ password.' ;;
     as_root() { { printf '%s\n' "$password" && cat; } | sudo -k -S -p '' "$@"; }
 else
     printf '%s\n' "$said" >&2
+    asks "$said" || fail "$fails"
     fail "sudo refuses without a password. Store the password with 'pulumi config set --secret NAME' and say
 hosts.$node.sudo_password_secret: NAME, or allow this login sudo without one."
 fi

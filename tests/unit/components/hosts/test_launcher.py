@@ -178,6 +178,20 @@ def test_a_wrong_password_is_sudos_own_error_and_the_document_is_no_second_try(l
     assert not login.heard
 
 
+def test_a_wrong_password_is_told_in_sudo_rs_words_too(login: Login) -> None:
+    """In those of 0.2.15, which reads no second line."""
+    login.is_no_administrator(password=None)
+    said = "sudo: Authentication failed, try again.\nsudo: Authentication required but not attempted"
+    asks = '[ "$2" = -n ] && echo "sudo: interactive authentication is required" >&2 && exit 1'
+    login.program("sudo", f"{asks}\ncat <<END >&2\n{said}\nEND\nexit 1")
+    done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{said}\nhost jetson-1: sudo refuses the password that hosts.jetson-1.sudo_password")
+    settings = login.commands.host.model_copy(update={"sudo_password_secret": None})
+    done = login.run(replace(login.commands, host=settings).configure, "{}\n")
+    assert "host jetson-1: sudo refuses without a password" in done.stderr
+
+
 def test_a_login_without_sudo_is_told_so(login: Login) -> None:
     login.program("id", "echo 1000")
     done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
@@ -227,6 +241,39 @@ def test_a_right_password_of_a_login_that_may_not_use_sudo_is_not_called_a_wrong
     assert said in done.stderr
     assert "does not let this login run everything as root" in done.stderr
     assert "Store the right one" not in done.stderr
+
+
+@pytest.mark.parametrize("secret", ["sudo", None])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "sudo: /usr/bin/sudo must be owned by uid 0 and have the setuid bit set",
+        "sudo: /etc/sudoers is world writable\nsudo: no valid sudoers sources found, quitting",
+        "timeout: failed to run command 'true': Permission denied",
+    ],
+    ids=["setuid", "sudoers", "noexec"],
+)
+def test_a_sudo_that_fails_for_another_reason_is_not_said_to_want_a_password(
+    login: Login, said: str, secret: str | None
+) -> None:
+    """Of sudo 1.9.13; the last with `Defaults noexec`."""
+    login.is_no_administrator(password=None)
+    login.program("sudo", f"cat <<END >&2\n{said}\nEND\nexit 1")
+    settings = login.commands.host.model_copy(update={"sudo_password_secret": secret})
+    done = login.run(replace(login.commands, host=settings).configure, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{said}\nhost jetson-1: sudo fails there, and its words above say why. See that")
+
+
+def test_a_right_password_that_has_expired_is_not_called_a_wrong_one(login: Login) -> None:
+    """In these words sudo 1.9.13 and sudo-rs, as after `chage -d 0`."""
+    login.is_no_administrator(password=None)
+    said = "sudo: Account or password is expired, reset your password and try again\nsudo: a password is required"
+    refuse = '[ "$2" = -n ] && echo "sudo: a password is required" >&2 || cat <<END >&2'
+    login.program("sudo", f"{refuse}\n{said}\nEND\nexit 1")
+    done = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{said}\nhost jetson-1: sudo fails there, and its words above say why. See that")
 
 
 @pytest.mark.parametrize("secret", ["sudo", None])
