@@ -387,6 +387,19 @@ def test_a_drift_says_how_it_is_repaired(login: Login) -> None:
     assert "Raise hosts.jetson-1.revision to repair it." in done.stderr
 
 
+@pytest.mark.parametrize("status", [1, 2, 124])
+def test_a_look_that_fails_is_not_called_a_drift(login: Login, status: int) -> None:
+    """As where containerd does not say in time what it makes of its files."""
+    (login.home / "status-check").write_text(str(status))
+    configured = login.run(login.commands.configure, f"{_PASSWORD}\n{{}}\n")
+    checked = login.run(login.commands.check("once"), f"{_PASSWORD}\n{{}}\n")
+    for done in (configured, checked):
+        assert done.returncode == 1
+        assert done.stdout.rpartition("check ")[2].endswith("] {}\n")
+        assert "in force could not be found out; the answer says why." in done.stderr
+        assert "revision" not in done.stderr
+
+
 def test_restoring_takes_the_agent_away_once_it_succeeded(login: Login) -> None:
     (login.home / "status-restore").write_text("1")
     assert login.run(login.commands.restore, f"{_PASSWORD}\n{{}}\n").returncode == 1
