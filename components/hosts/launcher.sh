@@ -40,8 +40,8 @@ asks() {
 }
 may_not='sudo does not let this login run everything as root. Add the login to the group sudo or wheel there, or write a
 rule for it with visudo.'
-fails='sudo fails there, and its words above say why. See that `sudo timeout 10 true` works for this login, then run
-pulumi up again.'
+fails='sudo fails there, and its words above say why. See that `sudo timeout 10 python3 -V` works for this login, then
+run pulumi up again.'
 
 command -v python3 >/dev/null ||
     fail 'python3 is missing. Install it (3.8 or later), then run pulumi up again.'
@@ -72,7 +72,7 @@ elif ! command -v sudo >/dev/null; then
     fail 'the login is not root, and sudo is missing. Install sudo, or log in as root.'
 # With -k, sudo forgets for this command that somebody said the password before. Where it remembers that for every
 # session (timestamp_type=global), it would not read the password, and the agent would get it as its document.
-elif said=$(sudo -k -n timeout 10 true 2>&1); then
+elif said=$(sudo -k -n timeout 10 python3 -V 2>&1); then
     as_root() { sudo -k -n "$@"; }
 elif case $said in *'must have a tty'*) true ;; *) false ;; esac; then
     fail "sudo wants a terminal (requiretty), which no run has. Write this into its rules there, with visudo:
@@ -82,7 +82,7 @@ elif forbidden "$said"; then
     fail "$may_not"
 elif [ "$secret" = password ]; then
     # Alone before anything else: sudo takes what follows a wrong password, the document, for another try.
-    said=$(printf '%s\n' "$password" | sudo -k -S -p '' timeout 10 true 2>&1) || {
+    said=$(printf '%s\n' "$password" | sudo -k -S -p '' timeout 10 python3 -V 2>&1) || {
         forbidden "$said" && fail "$may_not"
         printf '%s\n' "$said" >&2
         asks "$said" || fail "$fails"

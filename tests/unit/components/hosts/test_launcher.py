@@ -228,7 +228,7 @@ def test_a_sudo_that_wants_a_terminal_is_told_from_one_that_wants_a_password(log
     "said",
     [
         "jane is not in the sudoers file.  This incident will be reported.",
-        "Sorry, user jane is not allowed to execute '/usr/bin/timeout 10 true' as root on jetson-1.",
+        "Sorry, user jane is not allowed to execute '/usr/bin/timeout 10 python3 -V' as root on jetson-1.",
         "Sorry, user jane may not run sudo on jetson-1.",
     ],
 )
@@ -249,14 +249,15 @@ def test_a_right_password_of_a_login_that_may_not_use_sudo_is_not_called_a_wrong
     [
         "sudo: /usr/bin/sudo must be owned by uid 0 and have the setuid bit set",
         "sudo: /etc/sudoers is world writable\nsudo: no valid sudoers sources found, quitting",
-        "timeout: failed to run command 'true': Permission denied",
+        "timeout: failed to run command 'python3': Permission denied",
+        "timeout: failed to run command 'python3': No such file or directory",
     ],
-    ids=["setuid", "sudoers", "noexec"],
+    ids=["setuid", "sudoers", "noexec", "secure_path"],
 )
 def test_a_sudo_that_fails_for_another_reason_is_not_said_to_want_a_password(
     login: Login, said: str, secret: str | None
 ) -> None:
-    """Of sudo 1.9.13; the last with `Defaults noexec`."""
+    """Of sudo 1.9.13; the last two with `Defaults noexec`, and with a `secure_path` in which no python3 is."""
     login.is_no_administrator(password=None)
     login.program("sudo", f"cat <<END >&2\n{said}\nEND\nexit 1")
     settings = login.commands.host.model_copy(update={"sudo_password_secret": secret})
@@ -309,7 +310,9 @@ def test_root_without_a_right_to_read_the_home_runs_a_copy_that_goes_again(login
     copies = login.home / "copies"
     login.program("test", f'[ "$1" = -r ] && exit 1 || exec {shutil.which("test")} "$@"')
     login.program("mktemp", f'[ "$1" = -d ] && {shutil.which("mkdir")} {copies} && echo {copies}')
-    login.program("python3", f'[ "$3" = untouched ] || echo "$2" >> which; exec {sys.executable} "$@"')
+    login.program(
+        "python3", f'case $* in -V | *untouched*) ;; *) echo "$2" >> which ;; esac; exec {sys.executable} "$@"'
+    )
     for command in (login.commands.configure, login.commands.check("1"), login.commands.restore):
         done = login.run(command, f"{_PASSWORD}\n{{}}\n")
         assert done.returncode == 0, done.stderr

@@ -46,3 +46,25 @@ def test_the_agent_reaches_every_host_that_asks_for_a_password(
         timeout=60,
     )
     assert done.stdout == f"[{root}]\nthe agent\n"
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_host_whose_sudo_finds_no_python_is_looked_at_without_root(tmp_path: Path, *, asks: bool) -> None:
+    """As with Python in /usr/local/bin, which RHEL's `secure_path` lacks."""
+    refuse = '[ "$2" = -n ] && exit 1' if asks else ""
+    looks = "case $* in *python3*) exit 127 ;; esac"
+    sudo = f'#!/bin/sh\n{refuse}\n{looks}\nwhile [ "$1" != timeout ]; do shift; done\nROOT=1 exec "$@"\n'
+    for name, text in (("sudo", sudo), ("id", "#!/bin/sh\necho 1000\n")):
+        program = tmp_path / name
+        program.write_text(text, encoding="utf-8")
+        program.chmod(0o700)
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{_LOOK}\nas_root sh -c 'echo \"[$ROOT]\"; cat'"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "ROOT": ""},
+        input="geheim\nthe agent\n",
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "[]\nthe agent\n"
