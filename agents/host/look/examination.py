@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 from agents.host.errors import HostError
@@ -47,6 +48,7 @@ def examine(tools: Tools, folders: tuple[str, ...] = ()) -> dict[str, Any]:
         "swap_mib": _swap_mib(tools.root),
         "devices_without_link": _without_link(tools.root),
         "validations": _validations(tools.root),
+        "clock": int(time.time()),
     }
 
 

@@ -1,5 +1,6 @@
 """Checks of what only a host knows: what the machine is, its driver, its devices, its toolkit. Asked with `--hosts`."""
 
+import datetime as dt
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,6 +18,8 @@ VERSION = re.compile(r"(\d+)\.(\d+)")
 _MISMATCH = ("version mismatch", "(NVML error 18)")
 _TAKES_INDEX_SINCE = (1, 19)
 _NEEDED_CSV = re.compile(r"/(libcuda\.so|libnvidia-ml\.so)|^/dev/(nvmap|nvhost-ctrl-gpu|nvgpu/)")
+_CLOCKS_DIFFER_SECONDS = 300
+"""Kubernetes' controller manager dates the certificates that it signs that far back."""
 _CHANGED_NOTHING = "Nothing was changed there. "
 _AS_ROOT = (
     "Let doctor be root there: store the right password of sudo, and name it in hosts.{name}.sudo_password_secret; or "
@@ -205,6 +208,17 @@ def _not_validated(facts: Facts, __: HostReport, answer: Examination) -> Finding
     return "has lost what the GPU Operator's validator noted down.", ("/run/nvidia/validations is empty",), ""
 
 
+def _wrong_clock(_: Facts, report: HostReport, answer: Examination) -> FindingParts | None:
+    if report.heard_at is None:
+        return None
+    ahead = round(answer.clock - report.heard_at)
+    if abs(ahead) <= _CLOCKS_DIFFER_SECONDS:
+        return None
+    by = f"{dt.timedelta(seconds=abs(ahead))} {'ahead of' if ahead > 0 else 'behind'}"
+    there = dt.datetime.fromtimestamp(answer.clock, dt.UTC).isoformat()
+    return f"has a clock that is {by} this machine's.", (f"there it was {there}",), ""
+
+
 host_check = partial(Check, needs={Source.HOSTS})
 _DRIVER = ("KA0504", "KA0505", "KA0508")
 
@@ -358,5 +372,19 @@ CHECKS = (
         "--field-selector spec.nodeName={name}",
         source="GPU Operator #403, #1982",
         explains=("KA0306", "KA0309"),
+    ),
+    host_check(
+        "KA1027",
+        "A host's clock is wrong",
+        of_each(_wrong_clock),
+        severity=Severity.WARNING,
+        symptom="`x509: certificate has expired or is not yet valid` on the host: its node does not join, images are "
+        "not pulled, and apt says that a Release file is not valid yet.",
+        cause="The board's clock has no battery, and it reaches no time server: after a power cut it starts in 1970, "
+        "or where it stopped.",
+        remedy="Compare `date -u` on both machines. On the host: sudo timedatectl set-ntp true, with a time server "
+        "that it reaches; then restart its Kubernetes.",
+        source="Go crypto/x509: Expired; apt-secure(8)",
+        explains=("KA0401",),
     ),
 )

@@ -92,6 +92,8 @@ class Examination(_Answer):
     swap_mib: Annotated[int, Field(ge=0)]
     devices_without_link: Texts
     validations: Texts | None
+    clock: Annotated[int, Field(ge=0, le=2**40)]
+    """Seconds since 1970, by the host's clock."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,13 @@ class HostReport:
         plan: what the stack expects of it.
         examination: what it says of itself; None where it could not be asked.
         trouble: why it could not.
+        heard_at: when it answered, in seconds since 1970 by this machine's clock; None where nobody noted it.
     """
 
     plan: HostPlan
     examination: Examination | None = None
     trouble: str = ""
+    heard_at: float | None = None
 
     @property
     def toolkit(self) -> Mapping[str, str]:

@@ -49,7 +49,7 @@ def ask(settings: StackSettings, secrets: Mapping[str, str], environment: Mappin
         HostLookError: if pulumi itself can't be run.
     """
     plans = {node: plan for node, plan in host_plans(settings).items() if not settings.hosts[node].gone}
-    answers: dict[str, str] = {}
+    answers: dict[str, tuple[str, float]] = {}
     troubles: dict[str, list[str]] = {}
     loops: list[asyncio.AbstractEventLoop] = []
     with tempfile.TemporaryDirectory(prefix="kai-anywhere-doctor-") as folder:
@@ -59,16 +59,19 @@ def ask(settings: StackSettings, secrets: Mapping[str, str], environment: Mappin
             loops.append(asyncio.get_event_loop())
             for node, plan in plans.items():
                 asked = _command(node, _impatient(settings.hosts[node]), plan.library_folders, secrets, agent)
-                asked.stdout.apply(partial(answers.__setitem__, node))
+                asked.stdout.apply(partial(heard, node))
 
-        def heard(event: automation.EngineEvent) -> None:
+        def heard(node: str, text: str) -> None:
+            answers[node] = text, time.time()
+
+        def happened(event: automation.EngineEvent) -> None:
             diagnostic = event.diagnostic_event
             if diagnostic is not None and diagnostic.severity == "error" and diagnostic.urn:
                 troubles.setdefault(diagnostic.urn.rsplit("::", 1)[-1], []).append(diagnostic.message)
 
         try:
             stack = automation.create_stack("look", _NAME, program, opts=_workspace(Path(folder), environment))
-            stack.up(parallel=PARALLEL, continue_on_error=True, on_event=heard, suppress_progress=True)
+            stack.up(parallel=PARALLEL, continue_on_error=True, on_event=happened, suppress_progress=True)
         except automation.CommandError as error:
             if not answers and not any(node in troubles for node in plans):
                 raise HostLookError(f"pulumi can't run the command provider: {_last_line(str(error))}") from None
@@ -160,12 +163,13 @@ def command_text(seconds: int, folders: Sequence[str]) -> str:
     return in_any_shell(text)
 
 
-def _report(report: HostReport, answer: str | None, troubles: Sequence[str]) -> HostReport:
+def _report(report: HostReport, answer: tuple[str, float] | None, troubles: Sequence[str]) -> HostReport:
     if answer is None:
         trouble = next((line for text in troubles if (line := _reason(text))), "it gave no answer in time")
         return HostReport(report.plan, trouble=trouble)
     try:
-        return HostReport(report.plan, read_examination(answer))
+        text, heard_at = answer
+        return HostReport(report.plan, read_examination(text), heard_at=heard_at)
     except HostLookError as error:
         return HostReport(report.plan, trouble=str(error))
 

@@ -58,6 +58,10 @@ def test_hosts_are_asked_as_pulumi_up_reaches_them_and_nothing_stays(server: Ssh
         "with-sudo": True,
     }
     assert _memory(reports["with-sudo"]) == _memory(reports["plain"]) == JETSON_MEMORY_MIB
+    plain_answer, heard_at = reports["plain"].examination, reports["plain"].heard_at
+    assert plain_answer is not None
+    assert heard_at is not None
+    assert 0 <= heard_at - plain_answer.clock < 60, "its clock is this machine's"
     assert "Host key verification failed" in reports["other-key"].trouble
     assert "Connection refused" in reports["shut"].trouble
     assert {each.address: content(each.root) for each in (machine, plain)} == before

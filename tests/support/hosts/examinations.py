@@ -8,6 +8,9 @@ from operations.doctor.hosts.answer import HostReport, read_examination
 from testbed.stacks import Json, changed, parse
 from tests.support.hosts.answers import jetson_answer
 
+HEARD_AT = 1_800_000_000
+"""When hosts of tests answer."""
+
 
 def jetson_examination() -> Json:
     """A Jetson on which nothing is wrong."""
@@ -38,6 +41,7 @@ def jetson_examination() -> Json:
         "swap_mib": 0,
         "devices_without_link": [],
         "validations": None,
+        "clock": HEARD_AT,
     }
 
 
@@ -60,6 +64,6 @@ def reports(settings: Json, answers: Mapping[str, Json | str]) -> dict[str, Host
     return {
         node: HostReport(plans[node], trouble=said)
         if isinstance(said, str)
-        else HostReport(plans[node], read_examination(json.dumps(said)))
+        else HostReport(plans[node], read_examination(json.dumps(said)), heard_at=HEARD_AT)
         for node, said in answers.items()
     }

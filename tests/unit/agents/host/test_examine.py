@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,11 @@ def test_swap_and_the_validators_notes_are_read(tmp_path: Path) -> None:
     host.path("/run/nvidia/validations").mkdir(parents=True)
     found = _examined(host)
     assert (found.swap_mib, found.validations) == (8191, [])
+
+
+def test_the_hosts_clock_is_told(tmp_path: Path) -> None:
+    before = int(time.time())
+    assert before <= _examined(prepare(tmp_path / "host", Board.JETPACK_6)).clock <= time.time()
 
 
 def test_an_agents_error_is_what_it_says_and_noise_is_the_shells() -> None:

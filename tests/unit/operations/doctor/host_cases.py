@@ -5,7 +5,7 @@ from typing import Final
 from testbed.stacks import Json, changed, jetson, never
 from tests.support.doctor import World
 from tests.support.hosts.answers import no_nvml
-from tests.support.hosts.examinations import jetson_examination
+from tests.support.hosts.examinations import HEARD_AT, jetson_examination
 from tests.unit.operations.doctor.case import Case
 from tests.unit.operations.doctor.changes import Break
 
@@ -108,4 +108,5 @@ HOST_CASES: Final = {
         _says(("containerd.merged.lacks_program", True)),
         _says(("containerd.merged.nvidia_program", "nvidia-container-runtime")),
     ),
+    "KA1027": Case(_says(("clock", HEARD_AT - 3600)), _says(("clock", HEARD_AT - 290))),
 }
