@@ -44,6 +44,7 @@ ELSEWHERE = {
     "this private key is passphrase protected": "Go's SSH client, in the command provider",
     "ssh: no key found": "Go's SSH client, in the command provider",
     "error receiving version packet from server": "Go's SFTP client, in the command provider",
+    "unable to authenticate": "Go's SSH client, in the command provider",
     "subsystem request failed": "Go's SSH client, in the command provider",
     "SSH_FX_FAILURE": "Go's SFTP client, in the command provider",
     "failed to create parent directories": "the command provider",
