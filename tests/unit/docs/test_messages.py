@@ -34,6 +34,7 @@ ELSEWHERE = {
     "ImagePullBackOff": "the kubelet",
     "NonPreemptibleOverQuota": "KAI's scheduler",
     "no such host": "Go's resolver, in pulumi",
+    "certificate has expired or is not yet valid": "Go's TLS, in k3s",
     "certificate signed by unknown authority": "Go's TLS, in pulumi's Kubernetes provider, helm and crane",
     "error getting credentials": "Docker's library of credential helpers, in crane",
     'failed calling webhook "reservation.kai-anywhere.io"': "the API server",
