@@ -1,7 +1,7 @@
 """Bounded waits for what an operator makes after its release: each says what it waits for, and why it may not come."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """What a kubelet says of every pod at first."""
 _MOST_WORDS = 200
 """Characters of it: a line of progress is read at a terminal."""
-_MOST_OF_A_REFUSAL = 1000
+MOST_OF_A_REFUSAL = 1000
 """Likewise: the names of the pod and of the policy come first, and what is to be done last."""
 
 
@@ -257,10 +257,8 @@ def _said_by_pods(cluster: Cluster, workload: Deployment | DaemonSet, *, most: i
     """
     try:
         pods = [pod for pod in cluster.pods(namespace=workload.namespace) if _is_of(pod, workload)]
-        for pod in pods:
-            for statement in said_of(pod):
-                if statement.words not in _STARTING:
-                    return f"; pod {pod.name}: {' '.join(statement.words.split())[:most]}"
+        if said := said_by(pods, most=most):
+            return f"; {said}"
         refusal = _refusal(cluster, workload, len(pods))
     except ClusterError:
         return ""
@@ -271,9 +269,18 @@ def _said_by_pods(cluster: Cluster, workload: Deployment | DaemonSet, *, most: i
         f"kubectl --namespace {workload.namespace} rollout restart {type(workload).__name__.lower()} {workload.name}"
     )
     return (
-        f"; its pods are refused: {' '.join(refusal.split())[:_MOST_OF_A_REFUSAL]} "
+        f"; its pods are refused: {' '.join(refusal.split())[:MOST_OF_A_REFUSAL]} "
         f"(once that is mended Kubernetes tries again, within 17 minutes; at once: {again})"
     )
+
+
+def said_by(pods: Iterable[Pod], *, most: int | None = _MOST_WORDS) -> str:
+    """Which of some pods does not run, and why, in the words of whoever says so; empty while nobody does."""
+    for pod in pods:
+        for statement in said_of(pod):
+            if statement.words not in _STARTING:
+                return f"pod {pod.name}: {' '.join(statement.words.split())[:most]}"
+    return ""
 
 
 def _is_of(pod: Pod, workload: Deployment | DaemonSet) -> bool:

@@ -4,8 +4,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,16 @@ from cluster.access.kubeconfig import choose_context
 from cluster.errors import ClusterError
 from cluster.ownership.deployed_state import STACK, TOP, DeployedState, is_of_this_program
 from cluster.ownership.giving_back import DESTROYS
+from cluster.ownership.leftovers import Leftover
 from cluster.preflight.namespaces import judge_namespaces
 from cluster.preflight.remembered_nodes import REFRESHES
 from cluster.preflight.run import another_cluster, where
 from manifests.wording import first_of
+from operations.destroying import WITHOUT_KAI, Destroying, used_by
 from operations.errors import OperationError
 from operations.stack_file import read_stack_file
 from operations.target import Target
+from toolchain.progress import say
 
 NO_SUCH_STACK = "no stack named"
 """In pulumi's words where the backend has no stack of the name."""
@@ -181,12 +184,14 @@ def repair(target: Target) -> None:
     up(replace(target, environment=dict(target.environment) | {REFRESHES: "true"}), "--refresh")
 
 
-def destroy(target: Target, *options: str) -> None:
-    """`pulumi destroy` on the stack's own cluster.
+def destroy(target: Target, *options: str, ask: Callable[[], bool] | None = None) -> None:
+    """`pulumi destroy` on the stack's own cluster; it says what it waits for, which pulumi does not.
 
     Args:
         target: the stack.
         options: of pulumi; by default it asks as pulumi does, and a simulator's stack goes with its resources.
+        ask: asks whoever sits there, after a preview. Pulumi's own question comes with a display that is drawn anew
+            all the time, over whatever else is said meanwhile.
 
     Raises:
         ClusterError: if there is no such kubeconfig or context.
@@ -194,20 +199,109 @@ def destroy(target: Target, *options: str) -> None:
     """
     check_context(target)
     select_stack(target)
-    _refuse_what_was_begun(target)
+    remembered = checkpoint(target)
+    _refuse_what_was_begun(target, remembered)
     state = bind_cluster(target)
-    _refuse_what_others_made(target, state)
     # What the stack adopted is given back by the program, whatever the settings say by now.
     program = ["--run-program"] if state.adopted else []
     # Without it pulumi ends with the advice to run `pulumi stack rm`, which does not know where a simulator's state is.
     remove = ["--remove"] if target.simulated else []
     # Helm fails at a release that somebody uninstalled; a refresh forgets it.
-    always = ["--refresh", *program]
+    always = ["destroy", "--stack", target.stack, "--refresh", *program]
+    agreed = list(options or (*remove, *_unattended(target)))
     going = replace(target, environment=dict(target.environment) | {DESTROYS: "true"})
-    pulumi(going, "destroy", "--stack", target.stack, *always, *(options or (*remove, *_unattended(target))))
+    with _in_its_cluster(target, state) as end:
+        config = _before(target, end)
+        if ask is not None and not agreed and remembered.resources:
+            pulumi(going, *always, "--preview-only")
+            if not ask():
+                raise OperationError("Nothing was changed.")
+            agreed = ["--yes", "--skip-preview"]
+        if end is None:
+            pulumi(going, *always, *agreed)
+            return
+        if agreed or skips_confirmations(target):
+            _make_way(target, remembered, end)
+        with end.told():
+            pulumi(going, *always, *agreed, *([] if target.simulated else ["--non-interactive"]))
+        if config is not None:
+            _take(target, end, config)
 
 
-def _refuse_what_was_begun(target: Target) -> None:
+def skips_confirmations(target: Target) -> bool:
+    """Whether pulumi takes an answer for given."""
+    return target.environment.get("PULUMI_SKIP_CONFIRMATIONS", "").lower() in {"1", "true"}
+
+
+@contextmanager
+def _in_its_cluster(target: Target, state: DeployedState) -> Iterator[Destroying | None]:
+    """What comes before and after a destroy in the stack's own cluster; None where the stack has nothing there.
+
+    Raises:
+        OperationError: a namespace is somebody else's by now, or the cluster can't be asked.
+    """
+    if not state.releases and not any(name.startswith("Namespace/") for name in state.objects):
+        yield None
+        return
+    try:
+        cluster = Cluster.connect(target.settings.cluster)
+    except ClusterError as error:
+        raise OperationError(f"{error}\nNothing was changed.") from error
+    with closing(cluster):
+        yield Destroying(cluster, state, say)
+
+
+def _before(target: Target, end: Destroying | None) -> Leftover | None:
+    """Refuse what would take something of others, and warn of what stops working; gives KAI's Config.
+
+    Raises:
+        OperationError: a namespace is somebody else's by now, or the cluster can't be asked.
+    """
+    if end is None:
+        return None
+    try:
+        _refuse_what_others_made(end)
+        config = end.config()
+    except ClusterError as error:
+        raise OperationError(f"{error}\nNothing was changed.") from error
+    if not target.simulated:
+        # Who may not list pods can remove the stack all the same.
+        with suppress(ClusterError):
+            if users := end.users():
+                say(f"warning: {used_by(users)} {WITHOUT_KAI}")
+    return config
+
+
+def _make_way(target: Target, remembered: Checkpoint, end: Destroying) -> None:
+    """Remove what hooks of a killed destroy left in Helm's way, once the state's lock says that no run is at work.
+
+    Raises:
+        OperationError: another run is at work, or the cluster can't be asked.
+    """
+    try:
+        if leftovers := end.in_the_way():
+            settle_pending(target, remembered)
+            end.make_way(leftovers)
+    except ClusterError as error:
+        raise OperationError(f"{error}\nNothing of the stack was changed.") from error
+
+
+def _take(target: Target, end: Destroying, config: Leftover) -> None:
+    """Remove what the last hook left.
+
+    Raises:
+        OperationError: the cluster can't be asked, or refuses.
+    """
+    try:
+        end.take(config)
+    except ClusterError as error:
+        raise OperationError(
+            f"pulumi destroy came to its end, and left {config.name}: {error}\n"
+            f"Remove that too: kai-anywhere rollback --stack {target.stack}"
+        ) from error
+
+
+def _refuse_what_was_begun(target: Target, remembered: Checkpoint) -> None:
     """Stop before the state forgets what a killed run was making: with its refresh, pulumi does so without a word.
 
     A simulator's stack goes all the same: nobody else has anything there.
@@ -217,7 +311,7 @@ def _refuse_what_was_begun(target: Target) -> None:
     """
     begun = [
         operation.resource.name
-        for operation in checkpoint(target).pending
+        for operation in remembered.pending
         # A host is given back by what the state had before (components/hosts/host.py).
         if operation.type == "creating" and operation.resource.type.startswith("kubernetes:")
     ]
@@ -229,21 +323,16 @@ def _refuse_what_was_begun(target: Target) -> None:
         )
 
 
-def _refuse_what_others_made(target: Target, state: DeployedState) -> None:
+def _refuse_what_others_made(end: Destroying) -> None:
     """Stop before a namespace goes that is somebody else's by now; pulumi knows it by its name alone.
 
     Raises:
-        OperationError: there is one, or the cluster can't be asked.
+        ClusterError: the cluster can't be asked.
+        OperationError: there is one.
     """
-    names = sorted(name.removeprefix("Namespace/") for name in state.objects if name.startswith("Namespace/"))
-    if not names:
-        return
-    try:
-        with closing(Cluster.connect(target.settings.cluster)) as cluster:
-            namespaces = [namespace for name in names if (namespace := cluster.namespace(name)) is not None]
-    except ClusterError as error:
-        raise OperationError(f"{error}\nNothing was changed.") from error
-    if findings := list(judge_namespaces(namespaces, state)):
+    names = sorted(name.removeprefix("Namespace/") for name in end.state.objects if name.startswith("Namespace/"))
+    namespaces = [namespace for name in names if (namespace := end.cluster.namespace(name)) is not None]
+    if findings := list(judge_namespaces(namespaces, end.state)):
         raise OperationError("Nothing was changed.\n" + "\n".join(map(str, findings)))
 
 

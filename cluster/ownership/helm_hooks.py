@@ -10,7 +10,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import yaml
@@ -23,6 +23,8 @@ from cluster.ownership.leftovers import PROVIDER, Leftover, kinds, leftover
 
 HOOK = "helm.sh/hook"
 """The annotation that makes an object of a chart a hook; it is on the live object too."""
+OF_UNINSTALLATION = frozenset({"pre-delete", "post-delete"})
+_POLICY = "helm.sh/hook-delete-policy"
 _MOST_BYTES = 64 * 1024 * 1024
 """Of an unpacked revision; its Secret has at most one MiB."""
 
@@ -42,12 +44,26 @@ class Hook:
         kind: of that group.
         namespace: where it is, if its kind has a namespace.
         name: the object's.
+        events: at which Helm makes it, such as `post-delete`.
+        made_anew: whether Helm deletes one that is there before it makes it; otherwise it fails at that one.
     """
 
     group: str
     kind: str
     namespace: str
     name: str
+    events: frozenset[str] = frozenset()
+    made_anew: bool = True
+
+    @property
+    def is_in_the_way(self) -> bool:
+        """Whether one that is there fails an uninstallation of the release.
+
+        Symptom: `uninstallation completed with 1 error(s): ... already exists`, after which Helm has forgotten the
+        release, and what the hook is for was not done. Seen with KAI's post-delete hook, of a destroy that was killed
+        while Helm waited in it (Helm 3.18, KAI v0.17.0 and v0.18.6). Helm means it: the chart says when its hooks go.
+        """
+        return bool(self.events & OF_UNINSTALLATION) and not self.made_anew
 
 
 def hooks_of(cluster: Cluster, revision: HelmRevision) -> tuple[Hook, ...]:
@@ -93,13 +109,22 @@ def left_by_hooks(cluster: Cluster, hooks: Iterable[Hook], *, since: str = "") -
     return tuple(leftovers.values())
 
 
+def listed(annotations: Mapping[str, str] | None, name: str) -> frozenset[str]:
+    """What an annotation of a hook lists, such as its events."""
+    return frozenset(filter(None, (word.strip() for word in (annotations or {}).get(name, "").split(","))))
+
+
 def _named(release: str, namespace: str) -> Iterator[Hook]:
     for hook in _hooks(release):
         try:
             content = yaml.safe_load(str(hook.get("manifest", "")))
             metadata = content["metadata"]
             group = str(content["apiVersion"]).rpartition("/")[0]
-            yield Hook(group, content["kind"], metadata.get("namespace") or namespace, metadata["name"])
+            place = metadata.get("namespace") or namespace
+            events, policies = (listed(metadata.get("annotations"), name) for name in (HOOK, _POLICY))
+            # Without a policy it is Helm's own.
+            made_anew = not policies or "before-hook-creation" in policies
+            yield Hook(group, content["kind"], place, metadata["name"], events, made_anew)
         except (yaml.YAMLError, KeyError, TypeError, AttributeError):
             continue
 

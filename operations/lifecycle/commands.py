@@ -12,7 +12,7 @@ from cluster.access.client import Cluster
 from cluster.preflight.run import run_preflight
 from operations import engine
 from operations.lifecycle import sharing, summary
-from operations.options import Stack
+from operations.options import Stack, asking
 from operations.target import ROOT, Target, alone, folder, open_target
 from simulator.api import client
 
@@ -45,7 +45,7 @@ def preview(stack: Stack = "jetson") -> None:
 def down(stack: Stack = "jetson") -> None:
     """Remove the stack; the simulator is stopped and keeps its data."""
     with open_target(stack, start=False) as target:
-        engine.destroy(target)
+        engine.destroy(target, ask=_destroys if _asks(target) else None)
         if target.simulated:
             simulator.down(folder(stack) / "cluster")
             typer.echo(f"The simulator of stack '{stack}' is stopped. `make reset STACK={stack}` forgets its data.")
@@ -78,6 +78,16 @@ def preflight(stack: Stack = "jetson") -> None:
         typer.echo(f"The {place} is ready for stack '{stack}'. {result.checked}")
         for what in target.simulated:
             typer.echo(what)
+
+
+def _asks(target: Target) -> bool:
+    """Whether somebody sits there who has not answered yet."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not engine.skips_confirmations(target)
+
+
+def _destroys() -> bool:
+    with asking():
+        return typer.confirm("Destroy all of this?")
 
 
 def _tell(target: Target) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cluster.access.answers.objects import HelmRevision
 from cluster.ownership.deployed_state import RELEASE
 from cluster.ownership.leftovers import GROUPS
+from operations.destroying import WITHOUT_KAI, used_by
 from operations.engine import Checkpoint, Resource
 from operations.rollback.plan import Blocker, Healing, Plan, shown
 from operations.rollback.reading import HalfDone, Leftovers, StackInCluster
@@ -181,12 +182,9 @@ def _stays(stack: StackInCluster, definitions: list[str]) -> Iterator[str]:
 
 
 def _blockers(stack: StackInCluster, choice: Choice) -> Iterator[Blocker]:
-    names = [f"{pod.namespace}/{pod.name}" for pod in stack.users()]
-    if names and not choice.leave_pods:
+    if (pods := stack.users()) and not choice.leave_pods:
         yield Blocker(
-            what=f"KAI is used by {count(len(names), 'pod')}: {', '.join(shown(names))}.",
-            remedy="They would run on without a scheduler, and without what holds their GPUs for them. End them, or "
-            "say --leave-pods: then they are left as they are.",
+            what=used_by(pods), remedy=f"{WITHOUT_KAI} End them, or say --leave-pods: then they are left as they are."
         )
     if protected := [resource.name for resource in stack.remembered.resources if resource.protect]:
         yield Blocker(

@@ -5,13 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pydantic import AliasPath, Field
-
-from cluster.access.answers.objects import HelmRevision, ObjectMetadata
+from cluster.access.answers.objects import HelmRevision
 from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.ownership.deployed_state import RELEASE, DeployedState
 from cluster.ownership.helm_hooks import Hook, hooks_of, left_by_hooks
+from cluster.ownership.kai_config import config_of
 from cluster.ownership.leftovers import (
     HELM_OF_PROVIDER,
     Definition,
@@ -24,11 +23,10 @@ from cluster.ownership.leftovers import (
     own_labels,
     written_by,
 )
-from gpu_sharing.request import SCHEDULER
 from manifests import every_object, kai, reservation
 from manifests.objects import Manifest
 from manifests.ownership import key, owner, stack_of
-from operations.doctor.facts import KaiConfig
+from operations.destroying import pods_of_kai, reserves
 from operations.engine import Checkpoint
 from operations.privilege_probe import ladder
 from operations.scratch import Scratch
@@ -40,9 +38,6 @@ Releases = frozenset[tuple[str, str]]
 """Helm releases, each as namespace and name."""
 _PROBED = re.compile(r"hosts-(.+)-probe")
 """What asked a host, and gives it back when it is deleted, by its logical name in the program (components/hosts)."""
-_CONFIGS = "/apis/kai.scheduler/v1/configs"
-_CONFIG = "kai-config"
-"""KAI's Config, which a hook of its chart makes: Helm does not know it."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +200,8 @@ class StackInCluster:
             objects |= {leftover.name: leftover for leftover in self.kept_hooks()}
         kai_release = (self.target.settings.kai.namespace, kai.RELEASE)
         if kai_release in unknown:
-            objects |= {leftover.name: leftover for leftover in self._configs()}
+            config = config_of(self.cluster, self.target.settings.kai.namespace)
+            objects |= {config.name: config} if config else {}
         labels = [
             node_labels
             for node_labels in own_labels(self.cluster.nodes().values(), self.name)
@@ -242,20 +238,12 @@ class StackInCluster:
         """Pods that KAI schedules, and those of others in the namespace of reservation pods; none without our KAI."""
         if not any(name == kai.RELEASE for _, name in self.releases):
             return []
-        configs = self.cluster.objects(_CONFIGS, KaiConfig)
-        schedulers = {config.scheduler_name for config in configs if config.scheduler_name} or {SCHEDULER}
         own = {scratch.name for scratch in self.temporary()}
-        return [
-            pod
-            for pod in self.cluster.pods()
-            if not pod.ended
-            and pod.namespace not in own
-            and (pod.scheduler in schedulers or (pod.namespace == reservation.NAMESPACE and not _reserves(pod)))
-        ]
+        return [pod for pod in pods_of_kai(self.cluster) if pod.namespace not in own]
 
     def reservation_pods(self) -> int:
         """How many pods hold GPUs for others."""
-        return sum(map(_reserves, self.cluster.pods(namespace=reservation.NAMESPACE)))
+        return sum(map(reserves, self.cluster.pods(namespace=reservation.NAMESPACE)))
 
     def temporary(self) -> list[Scratch]:
         """The namespaces that `verify` and the privilege probe made, and could not remove."""
@@ -292,15 +280,6 @@ class StackInCluster:
         # Nodes are not made; their labels are looked at apart.
         yield from {key(manifest): manifest for manifest in whole if manifest["kind"] != "Node"}.values()
 
-    def _configs(self) -> Iterator[Leftover]:
-        for config in self.cluster.objects(_CONFIGS, _PlacedConfig):
-            if config.name == _CONFIG and config.place == self.target.settings.kai.namespace:
-                yield Leftover(f"Config/{config.name}", f"{_CONFIGS}/{config.name}", config.uid)
-
-
-class _PlacedConfig(ObjectMetadata):
-    place: str = Field(default="", validation_alias=AliasPath("spec", "namespace"))
-
 
 def _namespace(name: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -315,7 +294,3 @@ def _by_provider(revisions: Sequence[HelmRevision]) -> bool:
     return not revisions or any(
         entry.manager == HELM_OF_PROVIDER for revision in revisions for entry in revision.owners
     )
-
-
-def _reserves(pod: Pod) -> bool:
-    return pod.labels.get("app") == reservation.APP_LABEL

@@ -1,5 +1,6 @@
 """Objects of other kinds, as the API server answers: workloads, Helm's revisions, and any kind's metadata."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -47,7 +48,7 @@ class ObjectMetadata(Answer):
 
 
 class Namespace(Answer):
-    """A namespace: its metadata."""
+    """A namespace: its metadata, and what its deletion waits for."""
 
     name: str = Field(validation_alias=AliasPath("metadata", "name"))
     uid: str = Field(validation_alias=AliasPath("metadata", "uid"))
@@ -56,6 +57,17 @@ class Namespace(Answer):
     labels: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "labels"))
     annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
     owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+
+    @property
+    def held(self) -> str:
+        """What its deletion waits for, in Kubernetes' words; empty where it says nothing."""
+        return held_by(self.conditions)
+
+
+def held_by(conditions: Iterable[Condition]) -> str:
+    """What a namespace's conditions say of its deletion: what is left in it, finalizers, or an API without a server."""
+    return "; ".join(each.message.rstrip(". ") for each in conditions if each.status == "True" and each.message)
 
 
 class Container(Answer):
@@ -133,6 +145,22 @@ class DaemonSet(_Workload):
     """On how many nodes it belongs."""
     ready: int = Field(default=0, validation_alias=AliasPath("status", "numberReady"))
     """On how many of them its pod is ready."""
+
+
+class Job(Answer):
+    """A Job, as far as Helm waits for one."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("metadata", "namespace"))
+    deleted: datetime | None = Field(default=None, validation_alias=AliasPath("metadata", "deletionTimestamp"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    owners: list[FieldOwner] = Field(default=[], validation_alias=AliasPath("metadata", "managedFields"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+
+    @property
+    def ended(self) -> bool:
+        """Whether it came to its end, well or not."""
+        return any(each.type in {"Complete", "Failed"} and each.status == "True" for each in self.conditions)
 
 
 def _number(version: object) -> int:

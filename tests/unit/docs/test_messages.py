@@ -65,6 +65,8 @@ ELSEWHERE = {
     "Waited ... s for the admission webhook of Queue": "ours, with time and kind filled in",
     "timed out waiting for the condition": "Helm, of a hook",
     "Release kai-scheduler deleting": "pulumi",
+    "uninstallation completed with 1 error(s)": "Helm",
+    "already exists": "the API server, of an object of a hook",
     "exists and cannot be imported into the current release": "Helm",
     "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard' ... denied request": "the API server, of our policy",
     "the stack is currently locked": "pulumi",
