@@ -1,14 +1,19 @@
 """KAI's Config, which a hook of its chart makes: Helm neither knows it nor removes it."""
 
+from dataclasses import replace
+
 from pydantic import AliasPath, Field
 
 from cluster.access.answers.objects import ObjectMetadata
 from cluster.access.client import Cluster
-from cluster.ownership.leftovers import Leftover
+from cluster.ownership.leftovers import Leftover, definitions
 from gpu_sharing.request import SCHEDULER
+from manifests import kai
 
 _CONFIGS = "/apis/kai.scheduler/v1/configs"
 _NAME = "kai-config"
+_DEFINITION = "configs.kai.scheduler"
+_OPERATOR = kai.DEPLOYMENTS[0]
 
 
 class _Config(ObjectMetadata):
@@ -39,3 +44,26 @@ def schedulers(cluster: Cluster) -> set[str]:
         ClusterError: if the API server can't be asked, or refuses.
     """
     return {config.scheduler for config in cluster.objects(_CONFIGS, _Config) if config.scheduler} or {SCHEDULER}
+
+
+def config_left_of(cluster: Cluster, namespace: str) -> Leftover | None:
+    """The Config of a KAI that is gone from a namespace, such as where its last hook never ran; None where one runs.
+
+    Nothing in it says whose KAI that was. What a chart of Pulumi's provider did not bring is told as that of others.
+
+    Args:
+        cluster: where.
+        namespace: of KAI's control plane.
+
+    Raises:
+        ClusterError: if the API server can't be asked, or refuses.
+    """
+    config = config_of(cluster, namespace)
+    if config is None or any(deployment.name == _OPERATOR for deployment in cluster.deployments()):
+        return None
+    by_pulumi = any(each.name == _DEFINITION and each.by_pulumi for each in definitions(cluster))
+    doubt = (
+        f"of a KAI in namespace {namespace} that is gone, whose webhooks it keeps: no release of Pulumi's made its "
+        "definition"
+    )
+    return config if by_pulumi else replace(config, doubt=doubt)

@@ -1,7 +1,7 @@
 """What a cluster has of a stack that its state may not know: by the marks of Helm and of the field managers."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import AliasPath, Field
 
@@ -33,14 +33,14 @@ class Leftover:
         path: where the API server has it.
         uid: its identity.
         ours: what the stack writes there, where the object was adopted and so is given back; None otherwise.
-        others: who wrote it before the stack did, where nothing says any more what they wrote.
+        doubt: why it may be somebody else's, as the rest of a sentence about it; such an object is left.
     """
 
     name: str
     path: str
     uid: str
     ours: Manifest | None = None
-    others: tuple[str, ...] = ()
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def half_done_revisions(cluster: Cluster) -> list[HelmRevision]:
     return cluster.objects("/api/v1/secrets", HelmRevision, params={"labelSelector": _HALF_DONE}, metadata=True)
 
 
-def of_releases(cluster: Cluster, releases: frozenset[tuple[str, str]]) -> tuple[list[Leftover], list[str]]:
+def of_releases(
+    cluster: Cluster, releases: frozenset[tuple[str, str]], gone: frozenset[tuple[str, str]] = frozenset()
+) -> tuple[list[Leftover], list[str]]:
     """What came with Helm releases, whether Helm still knows it or not; and the kinds that can't be looked at.
 
     Hooks are not among it: Helm does not mark them (cluster/ownership/helm_hooks.py).
@@ -99,8 +101,9 @@ def of_releases(cluster: Cluster, releases: frozenset[tuple[str, str]]) -> tuple
     Args:
         cluster: where.
         releases: each as namespace and name.
+        gone: likewise; of these only what Pulumi's provider made, since Helm has no note of them any more.
     """
-    if not releases:
+    if not releases and not gone:
         return [], []
     objects: dict[str, Leftover] = {}
     selector = {"labelSelector": _OF_HELM}
@@ -113,6 +116,10 @@ def of_releases(cluster: Cluster, releases: frozenset[tuple[str, str]]) -> tuple
             for metadata in answer():
                 if metadata.release in releases:
                     objects.setdefault(metadata.uid, leftover(kind, metadata))
+                elif metadata.release in gone and PROVIDER in (wrote := _writers(metadata)):
+                    others = ", ".join(manager for manager in wrote if manager != PROVIDER)
+                    doubt = f"of a Helm release that is gone: {others} wrote it too" if others else ""
+                    objects.setdefault(metadata.uid, replace(leftover(kind, metadata), doubt=doubt))
     return sorted(objects.values(), key=lambda entry: entry.name), [str(unseen) for unseen in reader.unseen]
 
 
@@ -131,8 +138,13 @@ def written_by(cluster: Cluster, manifests: Iterable[Manifest], stack: str) -> l
         if live is not None and managers:
             ours = _adopted(manifest, live, managers[0])
             uid = str(live.content["metadata"].get("uid", ""))
-            others = () if ours else tuple(_earlier(live, stack))
-            objects[key(manifest)] = Leftover(key(manifest), object_path(manifest), uid, ours, others)
+            others = "" if ours else ", ".join(_earlier(live, stack))
+            doubt = (
+                f"with fields of this stack's: {others} wrote it before, and nothing says what it held then"
+                if others
+                else ""
+            )
+            objects[key(manifest)] = Leftover(key(manifest), object_path(manifest), uid, ours, doubt)
     return list(objects.values())
 
 
@@ -206,6 +218,11 @@ def leftover(kind: Kind, metadata: ObjectMetadata) -> Leftover:
     """An object of a kind as one of the stack's."""
     name = "/".join([kind.kind, *filter(None, [metadata.namespace, metadata.name])])
     return Leftover(name, f"{kind.path_in(metadata.namespace)}/{metadata.name}", metadata.uid)
+
+
+def _writers(metadata: ObjectMetadata) -> list[str]:
+    """Who wrote anything of an object but its status."""
+    return list(dict.fromkeys(entry.manager for entry in metadata.owners if not entry.subresource))
 
 
 def _earlier(live: LiveObject, stack: str) -> Iterator[str]:

@@ -128,10 +128,7 @@ def _others(others: list[HelmRevision]) -> Iterator[str]:
 
 def _doubtful(leftovers: Leftovers) -> Iterator[str]:
     for leftover in leftovers.doubtful:
-        yield (
-            f"{leftover.name}, with fields of this stack's: {', '.join(leftover.others)} wrote it before, and nothing "
-            "says what it held then. If nobody needs it, delete it by hand."
-        )
+        yield f"{leftover.name}, {leftover.doubt}. If nobody needs it, delete it by hand."
 
 
 def _doubtful_releases(stack: StackInCluster) -> Iterator[str]:

@@ -10,7 +10,7 @@ from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.ownership.deployed_state import RELEASE, DeployedState
 from cluster.ownership.helm_hooks import Hook, hooks_of, left_by_hooks
-from cluster.ownership.kai_config import config_of
+from cluster.ownership.kai_config import config_left_of, config_of
 from cluster.ownership.leftovers import (
     HELM_OF_PROVIDER,
     Definition,
@@ -67,7 +67,7 @@ class Leftovers:
     Attributes:
         objects: that carry its marks.
         labels: of nodes.
-        doubtful: objects that somebody else wrote before the stack did; they are left.
+        doubtful: objects that somebody else wrote too, or made; they are left.
         unseen: kinds that could not be looked at.
     """
 
@@ -148,7 +148,7 @@ class StackInCluster:
             for marked in written_by(self.cluster, [_namespace(release.namespace)], self.name):
                 revisions = self.cluster.helm_revisions(*place)
                 # In a namespace that was adopted, another program of Pulumi's may have installed it.
-                is_made = marked.ours is None and not marked.others
+                is_made = marked.ours is None and not marked.doubt
                 if _by_provider(revisions) and (is_made or all(revision.half_done for revision in revisions)):
                     yield place
 
@@ -174,6 +174,21 @@ class StackInCluster:
         stacks = {stack_of(manager) for manager in live.managers} if live else set()
         return not stacks <= {None, stack_of(owner(self.name))}
 
+    @cached_property
+    def gone(self) -> Releases:
+        """Releases of the stack's names of which Helm has no note any more; something of them may be left.
+
+        Such as where the last hook never ran, or where the state was told to forget a namespace that others have now.
+        """
+        if self._earlier:
+            return self._earlier.gone
+        names = {(release.namespace, release.name) for release in every_object.releases(self.target.settings).values()}
+        return frozenset(
+            place
+            for place in names - self.releases
+            if not self.cluster.helm_revisions(*place) and not self._is_another_stacks(place[0])
+        )
+
     def half_done(self) -> tuple[list[HalfDone], list[HelmRevision]]:
         """The half-done revisions of the stack's own releases, and everybody else's."""
         ours, others = [], []
@@ -192,23 +207,24 @@ class StackInCluster:
     def beside_state(self) -> Leftovers:
         """What the state does not know, and `pulumi destroy` therefore does not see."""
         unknown = self.releases - self.state.releases
-        marked, unseen = of_releases(self.cluster, unknown)
+        marked, unseen = of_releases(self.cluster, unknown, self.gone)
         written = written_by(self.cluster, self._manifests(), self.name)
         objects = {leftover.name: leftover for leftover in (*self._notes(unknown), *marked)}
         objects |= {leftover.name: leftover for leftover in written if leftover.name not in self.state.objects}
         if self._earlier:
             objects |= {leftover.name: leftover for leftover in self.kept_hooks()}
         kai_release = (self.target.settings.kai.namespace, kai.RELEASE)
-        if kai_release in unknown:
-            config = config_of(self.cluster, self.target.settings.kai.namespace)
+        if kai_release in unknown | self.gone:
+            find = config_of if kai_release in unknown else config_left_of
+            config = find(self.cluster, self.target.settings.kai.namespace)
             objects |= {config.name: config} if config else {}
         labels = [
             node_labels
             for node_labels in own_labels(self.cluster.nodes().values(), self.name)
             if f"Node/{node_labels.node}" not in self.state.objects
         ]
-        certain = tuple(leftover for leftover in objects.values() if not leftover.others)
-        doubtful = tuple(leftover for leftover in objects.values() if leftover.others)
+        certain = tuple(leftover for leftover in objects.values() if not leftover.doubt)
+        doubtful = tuple(leftover for leftover in objects.values() if leftover.doubt)
         return Leftovers(certain, tuple(labels), doubtful, tuple(unseen))
 
     def _notes(self, releases: Releases) -> Iterator[Leftover]:

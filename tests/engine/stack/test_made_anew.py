@@ -41,9 +41,5 @@ def test_neither_up_nor_down_takes_it(
     stack.run("state", "delete", urn, "--target-dependents", "--yes")
     rollback_of(stack, monkeypatch)()
     assert stack.resources() == []
-    left = left_behind(api, before)
-    assert {"Namespace//kai-scheduler", "Secret/kai-scheduler/site"} <= left
-    # What Helm made outside of the namespace is nobody's by then; all else is gone.
-    assert {name.partition("/")[0] for name in left}.isdisjoint(
-        {"Queue", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "DaemonSet", "ClusterPolicy"}
-    )
+    # What Helm made outside of the namespace too, with the webhooks that KAI's Config kept.
+    eventually(lambda: left_behind(api, before) == {"Namespace//kai-scheduler", "Secret/kai-scheduler/site"})

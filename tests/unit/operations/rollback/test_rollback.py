@@ -7,7 +7,7 @@ import pytest
 
 from cluster.access.client import object_path
 from manifests import every_object
-from manifests.ownership import BEFORE
+from manifests.ownership import BEFORE, field_manager
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.rollback.planning import Choice, make_plan
@@ -283,6 +283,66 @@ class TestRemoval:
         run(world, Choice(cluster=UID))
         assert [each for each in (config, f"{ROLE}/kai-binder") if each in world.deleted] == (
             [config, f"{ROLE}/kai-binder"] if goes else []
+        )
+
+    def test_what_a_release_left_that_helm_has_forgotten_goes_once_its_cluster_is_named(self, world: World) -> None:
+        """A destroy ended without KAI's last hook: with the state, Helm's own notes and the namespace are gone."""
+        world.definition("kai.scheduler", "configs")
+        config, role = "/apis/kai.scheduler/v1/configs/kai-config", f"{ROLE}/kai-binder"
+        world.put(config, spec={"namespace": "kai-scheduler"})
+        world.put(role, **of_helm("kai-scheduler"), managedFields=BY_PULUMI)
+        world.put(f"{ROLE}/by-helm", **of_helm("kai-scheduler"), managedFields=[{"manager": "helm"}])
+        world.put(
+            f"{ROLE}/taken", **of_helm("kai-scheduler"), managedFields=[*BY_PULUMI, {"manager": "kubectl-create"}]
+        )
+        plan = make_plan(stack_in(world), ALL).plan
+        assert plan.removes_before == ["ClusterRole/kai-binder", "Config/kai-config"]
+        [blocker] = plan.blockers
+        assert blocker.remedy == f"If all of this is its own, name the cluster: --cluster {UID}"
+        [stays] = [line for line in plan.stays if line.startswith("ClusterRole/")]
+        assert stays.startswith("ClusterRole/taken, of a Helm release that is gone: kubectl-create wrote it too.")
+        run(world, Choice(cluster=UID))
+        assert world.deleted == [config, role]
+
+    def test_a_namespace_that_others_have_made_again_hides_nothing_of_what_the_stack_left_outside_of_it(
+        self, world: World
+    ) -> None:
+        world.remember([namespace("gpu-operator")])
+        world.put("/api/v1/namespaces/kai-scheduler", managedFields=[{"manager": "kubectl-create"}])
+        world.put(f"{ROLE}/kai-binder", **of_helm("kai-scheduler"), managedFields=BY_PULUMI)
+        run(world)
+        assert world.deleted == [f"{ROLE}/kai-binder"]
+        assert "/api/v1/namespaces/kai-scheduler" in world.objects
+
+    @pytest.mark.parametrize(
+        "whose",
+        [
+            lambda world: world.revision_by_hand("kai-scheduler", 1, "deployed"),
+            lambda world: world.put("/apis/apps/v1/namespaces/team/deployments/kai-operator"),
+            lambda world: world.definition("kai.scheduler", "configs", manager="helm"),
+            lambda world: world.put(
+                "/api/v1/namespaces/kai-scheduler",
+                managedFields=[{"manager": field_manager("team/edge", "kai-scheduler-namespace")}],
+            ),
+        ],
+        ids=["of a KAI by hand", "of a KAI without Helm", "by another Helm than Pulumi's", "of another stack"],
+    )
+    def test_a_config_that_may_be_somebody_elses_stays(self, world: World, whose: Callable[[World], object]) -> None:
+        world.definition("kai.scheduler", "configs")
+        config = "/apis/kai.scheduler/v1/configs/kai-config"
+        world.put(config, spec={"namespace": "kai-scheduler"})
+        whose(world)
+        assert make_plan(stack_in(world), ALL).plan.removes_before == []
+        run(world, Choice(cluster=UID))
+        assert world.deleted == []
+
+    def test_a_config_of_unknown_origin_is_told_with_why_it_stays(self, world: World) -> None:
+        world.definition("kai.scheduler", "configs", manager="helm")
+        world.put("/apis/kai.scheduler/v1/configs/kai-config", spec={"namespace": "kai-scheduler"})
+        stays = make_plan(stack_in(world), ALL).plan.stays
+        assert any(
+            line.startswith("Config/kai-config, of a KAI in namespace kai-scheduler that is gone, whose webhooks")
+            for line in stays
         )
 
     def test_a_release_of_somebodys_stays_though_a_killed_run_had_once_begun_one_of_its_name(

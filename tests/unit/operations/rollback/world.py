@@ -198,7 +198,7 @@ class World:
         metadata["managedFields"] = [each for each in metadata.get("managedFields", ()) if each["manager"] != manager]
 
 
-_LISTS = ("/secrets", "/pods", "/nodes", "/namespaces")
+_LISTS = ("/secrets", "/pods", "/nodes", "/namespaces", "/deployments")
 """Lists of kinds that every cluster has: empty, not unknown."""
 
 
