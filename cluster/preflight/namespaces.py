@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from cluster.access.answers.objects import Namespace
+from cluster.going import ways_out_of_namespace
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.findings import Finding, stack_option
 from cluster.preflight.first_contact import planned_objects
@@ -66,6 +67,9 @@ def judge_lost_namespaces(
 ) -> Iterator[Finding]:
     """Namespaces that are gone, with objects of which the state says that they are there: no run makes these again.
 
+    And those that are being deleted: symptom without it, such as after a destroy that was killed at a finalizer, is a
+    run that makes half of the stack, and fails in Helm with `because it is being terminated`.
+
     A run that is to move a part of the stack to another namespace deletes the old one first. Symptom without it, where
     that run failed or was killed and the settings were put back: `pulumi up` succeeds without a word, and nothing of
     the part is there.
@@ -83,12 +87,20 @@ def judge_lost_namespaces(
             if known in state.objects
             and (known == f"Namespace/{name}" or manifest["metadata"].get("namespace") == name)
         ]
-        if not inside or name in with_release or (live is not None and live.deleted is None):
+        goes = live is not None and live.deleted is not None
+        held = f" It waits: {live.held}." if live is not None and live.held else ""
+        if goes and (not inside or name in with_release):
+            yield Finding(
+                f"namespace '{name}' is being deleted, and takes no new objects.{held}",
+                f"Wait until it is gone. {ways_out_of_namespace(name) if held else ''}".rstrip(),
+                fatal=not preview,
+            )
+        if not inside or name in with_release or (live is not None and not goes):
             continue
         refresh = f"pulumi up --refresh{stack_option(stack)}"
         yield Finding(
             f"namespace '{name}' {'is gone' if live is None else 'is being deleted'} with what this stack had in it: "
-            f"{first_of(inside)}. Somebody deleted it, or a run that failed or was killed while it moved it.",
+            f"{first_of(inside)}. Somebody deleted it, or a run that failed or was killed while it moved it.{held}",
             f"Only a refresh tells the stack, and then all of that is made again: {refresh}"
             if live is None
             else f"Wait until it is gone, then let the stack see that: {refresh}",

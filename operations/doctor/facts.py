@@ -113,6 +113,7 @@ class KaiNamespace(Named):
     """A namespace and how it stands."""
 
     phase: str = Field(default="", validation_alias=AliasPath("status", "phase"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
 
 
 class KaiConfig(Named):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cluster.access.answers.objects import HelmRevision
+from cluster.going import ways_out_of_namespace
 from cluster.ownership.giving_back import give_back_values
 from cluster.ownership.leftovers import GROUPS, Leftover, OwnLabels, definitions
 from manifests.ownership import BEFORE, FIELD_MANAGER
@@ -176,10 +177,17 @@ class Rollback:
         while names := remaining():
             if time.monotonic() - since >= GONE_SECONDS:
                 self.left += [
-                    f"{name} is being deleted and is still there after {GONE_SECONDS:.0f} s" for name in names
+                    f"{name} is being deleted and is still there after {GONE_SECONDS:.0f} s{self._held(name)}"
+                    for name in names
                 ]
                 return
             time.sleep(POLL_SECONDS)
+
+    def _held(self, name: str) -> str:
+        """Why a namespace does not go, and what to do, as the end of a sentence."""
+        kind, _, place = name.partition("/")
+        live = self.stack.cluster.namespace(place) if kind == "Namespace" else None
+        return f": {live.held}. {ways_out_of_namespace(place)}" if live is not None and live.held else ""
 
     def _begin(self, step: str) -> None:
         self.step = step

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from cluster.access.answers.objects import held_by
 from cluster.preflight.findings import helm_puts_back
 from config.cluster import OLDEST_KUBERNETES
 from manifests import gpu_operator, kai, reservation
@@ -46,13 +47,16 @@ def _failed(facts: Facts) -> Iterator[Finding]:
 
 
 def _terminating(facts: Facts) -> Iterator[Finding]:
-    ours = {facts.kai_namespace, facts.operator_namespace, reservation.NAMESPACE}
+    ours = {facts.kai_namespace, facts.operator_namespace, reservation.NAMESPACE, *_places(facts)}
     for namespace in facts.namespaces:
         if namespace.name in ours and namespace.phase == "Terminating":
             yield Finding(
                 Subject("Namespace", namespace.name, annotations=namespace.annotations),
                 f"Namespace '{namespace.name}' is being deleted, and takes no new objects.",
-                (f"Namespace {namespace.name}: status.phase=Terminating",),
+                (
+                    f"Namespace {namespace.name}: status.phase=Terminating",
+                    *filter(None, [held_by(namespace.conditions)]),
+                ),
             )
 
 
@@ -82,14 +86,19 @@ def _too_old(facts: Facts) -> Iterator[Finding]:
         yield Finding(Subject("Cluster", facts.version.git), f"The API server is {facts.version.git}.")
 
 
+def _places(facts: Facts) -> Iterator[str]:
+    """The namespaces of what the stack may have beside both operators."""
+    settings = facts.settings
+    if settings is not None and settings.webhooks:
+        yield settings.admission.namespace
+    if settings is not None and settings.gvirtus is not None:
+        yield settings.gvirtus.namespace
+    if settings is not None and settings.monitoring.enabled:
+        yield settings.monitoring.namespace
+
+
 def _pods_do_not_start(facts: Facts) -> Iterator[Finding]:
-    places = {facts.kai_namespace, facts.operator_namespace}
-    if facts.settings is not None and facts.settings.webhooks:
-        places.add(facts.settings.admission.namespace)
-    if facts.settings is not None and facts.settings.gvirtus is not None:
-        places.add(facts.settings.gvirtus.namespace)
-    if facts.settings is not None and facts.settings.monitoring.enabled:
-        places.add(facts.settings.monitoring.namespace)
+    places = {facts.kai_namespace, facts.operator_namespace, *_places(facts)}
     workloads: list[Deployment | DaemonSet] = [*facts.deployments, *facts.daemon_sets]
     for pod in facts.snapshot.pods:
         if pod.namespace not in places or pod.deleted:
@@ -135,9 +144,12 @@ CHECKS = (
         _terminating,
         needs={Source.NAMESPACES},
         symptom="Pods and Deployments of KAI, of the GPU Operator or of reservation are refused.",
-        cause="Somebody deleted the namespace, and a finalizer of an object in it holds it up.",
-        remedy="See what holds it up: kubectl get namespace {name} -o jsonpath='{.status.conditions}'. Once it is "
-        "gone, install again: `kai-anywhere repair --stack {stack}`.",
+        cause="Somebody deleted the namespace, and something holds it up: a finalizer of an object in it, or an API "
+        "whose server does not answer.",
+        remedy="See what holds it up: kubectl get namespace {name} -o jsonpath='{.status.conditions}'. Who set a "
+        "finalizer takes it off once his controller runs; an API that is not available (kubectl get apiservices) needs "
+        "its server, or is removed by whoever installed it. Once the namespace is gone, install again: "
+        "`kai-anywhere repair --stack {stack}`.",
         source="Kubernetes: namespace finalizers",
         explains=frozenset(
             {"KA0105", "KA0201", "KA0202", "KA0204", "KA0205", "KA0206", "KA0208", "KA0209", "KA0301", "KA0512"}

@@ -17,6 +17,10 @@ _OPERANDS = frozenset({"KA0204", "KA0205", "KA0206", "KA0207", "KA0208", "KA0209
 _SUPPORTED = (0, 18)
 """The oldest release line with support: upstream's SUPPORT.md, 2026-09."""
 _HELM = helm_puts_back(RELEASE, "{kai_namespace}")
+_LEFT = (
+    "Helm has no note of KAI. If it was removed, its Config was left, whose webhooks refuse queues and KAI's pods: "
+    "kai-anywhere rollback --stack {stack} removes what this stack left. If it is to run, install it: `pulumi up`."
+)
 _OPERATOR_MAKES_IT = (
     f"KAI's operator makes it: see kubectl --namespace {{kai_namespace}} logs deployment/{KAI_OPERATOR}"
 )
@@ -52,7 +56,9 @@ def _not_installed(facts: Facts) -> Iterator[Finding]:
 
 def _operator(facts: Facts) -> Iterator[Finding]:
     if facts.kai_is_there:
-        yield from judge_deployment(facts, facts.kai_namespace, KAI_OPERATOR, role="KAI's operator", missing=_HELM)
+        known = any(release.name == RELEASE and release.revisions for release in facts.releases)
+        missing = _HELM if known or Source.RELEASES in facts.unseen else _LEFT
+        yield from judge_deployment(facts, facts.kai_namespace, KAI_OPERATOR, role="KAI's operator", missing=missing)
 
 
 def _config(facts: Facts) -> Iterator[Finding]:

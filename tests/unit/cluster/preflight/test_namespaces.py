@@ -1,10 +1,12 @@
 """Namespaces of the stack's that others made again, or that one part of it leaves and another one moves to."""
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.access.answers.objects import Namespace
 from cluster.ownership.deployed_state import DeployedState
-from cluster.preflight.namespaces import judge_moves, judge_namespaces
+from cluster.preflight.namespaces import judge_lost_namespaces, judge_moves, judge_namespaces
 from manifests import every_object
 from manifests.ownership import FIELD_MANAGER, field_manager, key
 from testbed.stacks import STACKS, Json, changed, jetson, monitoring, parse, webhook
@@ -47,6 +49,29 @@ def test_what_the_stack_made_is_its_own(namespace: Namespace) -> None:
 )
 def test_what_the_stack_does_not_delete_is_of_no_concern(state: DeployedState) -> None:
     assert list(judge_namespaces([_namespace("kubectl-create")], state)) == []
+
+
+_HELD = {"type": "NamespaceFinalizersRemaining", "status": "True", "message": "remaining: example.com/x"}
+
+
+@pytest.mark.parametrize("state", [DeployedState(), _STATE], ids=["a first run", "with a release"])
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_run_does_not_begin_in_a_namespace_that_is_being_deleted(state: DeployedState, *, preview: bool) -> None:
+    metadata = {"name": "kai-scheduler", "uid": "u", "deletionTimestamp": "2026-11-28T12:00:00Z"}
+    state = replace(state, releases=frozenset({("kai-scheduler", "kai-scheduler")}) if state.objects else frozenset())
+    for conditions, held in (([], ""), ([_HELD], " It waits: remaining: example.com/x.")):
+        leaving = Namespace.model_validate({"metadata": metadata, "status": {"conditions": conditions}})
+        [finding] = judge_lost_namespaces(
+            parse(jetson()), {"kai-scheduler": leaving}, state, "kai-anywhere/jetson", preview=preview
+        )
+        assert finding.fatal is not preview
+        assert finding.what == f"namespace 'kai-scheduler' is being deleted, and takes no new objects.{held}"
+        assert ("kubectl get namespace kai-scheduler" in finding.remedy) is bool(held)
+
+
+def test_a_namespace_that_is_there_or_not_yet_is_of_no_concern_to_a_first_run() -> None:
+    for namespaces in ({}, {"kai-scheduler": _namespace()}):
+        assert list(judge_lost_namespaces(parse(jetson()), namespaces, DeployedState(), "s", preview=False)) == []
 
 
 def _after(settings: Json, stack: str = "kai-anywhere/jetson") -> DeployedState:

@@ -176,6 +176,28 @@ def test_nobody_is_told_to_remove_a_webhook_whose_server_is_only_switched_off(ap
     assert judged.remedy == "kubectl --namespace kai-scheduler scale deployment admission --replicas=1"
 
 
+def test_of_a_kai_that_was_removed_and_whose_config_was_left_the_remedy_is_no_installation_alone(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    do.clear("deployments")(world)
+    assert "helm upgrade kai-scheduler" in fired(world.diagnosis(api, tmp_path))["KA0202"].remedy
+    world.lists["kai revisions"].clear()
+    judged = fired(world.diagnosis(api, tmp_path))["KA0202"]
+    assert "kai-anywhere rollback --stack jetson removes what this stack left" in judged.remedy
+    assert "helm upgrade" not in judged.remedy
+
+
+def test_a_namespace_that_does_not_go_has_what_holds_it_up_in_its_evidence(api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    do.terminating("kai-resource-reservation")(world)
+    held = "Some content in the namespace has finalizers remaining: example.com/x in 1 resource instances"
+    conditions = [{"type": "NamespaceFinalizersRemaining", "status": "True", "message": held}]
+    world.one("namespaces", "kai-resource-reservation")["status"]["conditions"] = conditions
+    judged = fired(world.diagnosis(api, tmp_path))["KA0103"]
+    assert judged.finding.evidence[1:] == (held,)
+
+
 def test_nobody_is_told_to_repair_a_shard_which_would_come_back_without_its_placement(
     api: ApiServer, tmp_path: Path
 ) -> None:

@@ -468,6 +468,18 @@ class TestRemoval:
         left = set(run(world).left)
         assert left == {"Namespace/kai-resource-reservation is being deleted and is still there after 0 s"}
 
+    def test_a_namespace_that_does_not_go_is_said_with_what_holds_it_up(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("operations.rollback.steps.GONE_SECONDS", 0)
+        path = "/api/v1/namespaces/kai-resource-reservation"
+        world.stubborn = frozenset({path})
+        world.remember([release("gpu-operator")])
+        says = {"type": "NamespaceFinalizersRemaining", "status": "True", "message": "remaining: example.com/x"}
+        world.put(path, managedFields=owned("reservation-namespace"))["status"] = {"conditions": [says]}
+        [left] = set(run(world).left)
+        assert "after 0 s: remaining: example.com/x. Something else has to end it" in left
+
     def test_a_failed_destroy_removes_nothing_after_it(self, world: World) -> None:
         world.remember([release("kai-scheduler")])
         definition = world.definition("scheduling.run.ai", "queues")
