@@ -6,6 +6,7 @@ from pydantic import AliasPath, Field
 
 from cluster.access.answers.objects import ObjectMetadata
 from cluster.access.client import Cluster
+from cluster.ownership.helm_hooks import Hook
 from cluster.ownership.leftovers import Leftover, definitions
 from gpu_sharing.request import SCHEDULER
 from manifests import kai
@@ -14,6 +15,13 @@ _CONFIGS = "/apis/kai.scheduler/v1/configs"
 _NAME = "kai-config"
 _DEFINITION = "configs.kai.scheduler"
 _OPERATOR = kai.DEPLOYMENTS[0]
+
+
+OF_LAST_HOOK = tuple(
+    Hook("rbac.authorization.k8s.io", kind, "", "post-delete-cleanup") for kind in ("ClusterRole", "ClusterRoleBinding")
+)
+"""What the last hook of KAI's chart has outside of its namespace, where it was killed: each later uninstallation of a
+KAI would fail at it (KAI v0.18.6, templates/rbac)."""
 
 
 class _Config(ObjectMetadata):

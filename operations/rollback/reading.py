@@ -10,7 +10,7 @@ from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.ownership.deployed_state import RELEASE, DeployedState
 from cluster.ownership.helm_hooks import Hook, hooks_of, left_by_hooks
-from cluster.ownership.kai_config import config_left_of, config_of
+from cluster.ownership.kai_config import OF_LAST_HOOK, config_left_of, config_of
 from cluster.ownership.leftovers import (
     HELM_OF_PROVIDER,
     Definition,
@@ -218,6 +218,8 @@ class StackInCluster:
             find = config_of if kai_release in unknown else config_left_of
             config = find(self.cluster, self.target.settings.kai.namespace)
             objects |= {config.name: config} if config else {}
+        if kai_release in self.gone:
+            objects |= {leftover.name: leftover for leftover in left_by_hooks(self.cluster, OF_LAST_HOOK)}
         labels = [
             node_labels
             for node_labels in own_labels(self.cluster.nodes().values(), self.name)

@@ -337,9 +337,14 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         34,
-        "`destroy` is killed; a namespace stays Terminating at a finalizer",
-        "No webhook is left without its server; the next `destroy` waits, and ends once the finalizer is gone.",
-        (f"{_HERE}/test_cluster.py::test_a_destroy_that_hangs_at_a_finalizer_and_is_killed_is_ended_by_the_next",),
+        "`destroy` is killed, also in the last hook of a chart; a namespace stays Terminating at a finalizer",
+        "The next `destroy` waits, and ends once the finalizer is gone. After a kill in the hook, `down` goes on and "
+        "`rollback` finds the rest: no webhook is left without its server.",
+        (
+            f"{_HERE}/test_cluster.py::test_a_destroy_that_hangs_at_a_finalizer_and_is_killed_is_ended_by_the_next",
+            f"{_STACK}/test_last_hook.py::test_down_goes_on_after_a_kill_says_what_helm_waits_for_and_leaves_nothing",
+            f"{_STACK}/test_last_hook.py::test_what_a_plain_destroy_left_is_found_by_rollback_once_the_state_is_empty",
+        ),
     ),
     Fault(
         35,

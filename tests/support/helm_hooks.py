@@ -55,11 +55,11 @@ def with_hooks(settings: Json, folder: Path) -> Json:
 
 
 @contextmanager
-def held(api: httpx2.Client) -> Iterator[None]:
-    """No pod of the hook comes to be meanwhile, so that Helm waits for it."""
+def held(api: httpx2.Client, job: str = NAME) -> Iterator[None]:
+    """No pod of the hook, or of another Job, comes to be meanwhile, so that Helm waits for it."""
     metadata = {"name": NAME}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    expression = f"!object.metadata.?generateName.orValue('').startsWith('{NAME}')"
+    expression = f"!object.metadata.?generateName.orValue('').startsWith('{job}')"
     policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]}
     binding = {"policyName": NAME, "validationActions": ["Deny"]}
     api.post(_POLICIES, json={"metadata": metadata, "spec": policy}).raise_for_status()

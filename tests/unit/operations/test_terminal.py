@@ -38,6 +38,16 @@ exit 255
 """
 
 
+_HAS_SOMETHING = """#!/bin/sh
+case "$*" in
+version) echo v3.260.0;;
+"stack export"*) echo '{"deployment": {"resources": [{"urn": "a::b", "type": "pulumi:pulumi:Stack"}]}}';;
+"stack select"*) ;;
+*) echo "pulumi $*" | tee -a "$HOME/asked";;
+esac
+"""
+
+
 @pytest.fixture
 def environment(api: ApiServer, config_path: str, tmp_path: Path) -> dict[str, str]:
     """The variables of somebody whose cluster has a Jetson, with a script in place of Pulumi."""
@@ -79,6 +89,33 @@ def test_pulumi_ends_by_itself_after_ctrl_c_and_the_sentence_comes_after_it(
         assert at.left() == []
     assert at.lines[-3:] == ["^Creleased the stack", _GOES_ON, ""]
     assert "Traceback" not in at.shown
+
+
+@pytest.mark.parametrize("answer", ["y", "n", CTRL_C])
+def test_down_asks_after_a_preview_and_without_a_yes_nothing_goes(
+    environment: dict[str, str], answer: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bin" / "pulumi").write_text(_HAS_SOMETHING, encoding="utf-8")
+    with terminal(_command("down"), environment, folder=ROOT) as at:
+        at.asked("Destroy all of this? [y/N]:")
+        at.press(answer if answer == CTRL_C else f"{answer}\r")
+        status = at.status()
+    preview, *runs = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
+    assert "destroy --stack jetson --refresh --preview-only" in preview
+    assert [("--yes" in run, "--preview-only" in run) for run in runs] == ([(True, False)] if answer == "y" else [])
+    ends = {"y": ExitStatus.WELL, "n": ExitStatus.COULD_NOT_RUN, CTRL_C: ExitStatus.INTERRUPTED}
+    assert status == ends[answer]
+    assert ("Nothing was changed." in at.shown) is (answer == "n")
+    assert "Traceback" not in at.shown
+
+
+def test_down_asks_nobody_who_has_agreed_already(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "bin" / "pulumi").write_text(_HAS_SOMETHING, encoding="utf-8")
+    with terminal(_command("down"), environment | {"PULUMI_SKIP_CONFIRMATIONS": "true"}, folder=ROOT) as at:
+        assert at.status() == ExitStatus.WELL
+    assert "Destroy all of this?" not in at.shown
+    [run] = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
+    assert "--preview-only" not in run
 
 
 @pytest.mark.parametrize(

@@ -295,14 +295,16 @@ class TestRemoval:
         world.put(
             f"{ROLE}/taken", **of_helm("kai-scheduler"), managedFields=[*BY_PULUMI, {"manager": "kubectl-create"}]
         )
+        hook = f"{ROLE}/post-delete-cleanup"
+        world.put(hook, annotations={"helm.sh/hook": "post-delete"}, managedFields=BY_PULUMI)
         plan = make_plan(stack_in(world), ALL).plan
-        assert plan.removes_before == ["ClusterRole/kai-binder", "Config/kai-config"]
+        assert plan.removes_before == ["ClusterRole/kai-binder", "Config/kai-config", "ClusterRole/post-delete-cleanup"]
         [blocker] = plan.blockers
         assert blocker.remedy == f"If all of this is its own, name the cluster: --cluster {UID}"
         [stays] = [line for line in plan.stays if line.startswith("ClusterRole/")]
         assert stays.startswith("ClusterRole/taken, of a Helm release that is gone: kubectl-create wrote it too.")
         run(world, Choice(cluster=UID))
-        assert world.deleted == [config, role]
+        assert world.deleted == [config, role, hook]
 
     def test_a_namespace_that_others_have_made_again_hides_nothing_of_what_the_stack_left_outside_of_it(
         self, world: World
