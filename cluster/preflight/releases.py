@@ -109,6 +109,12 @@ def judge_releases(
                     f"is dead, take back its half-done revision: kai-anywhere rollback --only-heal{option}. Or by "
                     f"hand: kubectl --namespace {namespace} delete secret {revision.secret}",
                 )
+            if revision.half_removed and (namespace, release) in state.releases:
+                yield Finding(
+                    f"Helm release '{release}' is '{revision.status}': a run that was to remove it was killed inside "
+                    "Helm, or is at work. No run installs what the state says is there.",
+                    f"Let the removal come to its end, then install anew: kai-anywhere down{option}",
+                )
 
 
 def judge_shard(

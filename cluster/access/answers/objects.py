@@ -188,6 +188,11 @@ class HelmRevision(Answer):
         """Whether Helm is at work on it, or was killed there: `pending-install`, `-upgrade` or `-rollback`."""
         return self.status.startswith("pending-")
 
+    @property
+    def half_removed(self) -> bool:
+        """Whether Helm is at work on removing the release, or was killed there."""
+        return self.status == "uninstalling"
+
 
 class PullSecret(Answer):
     """A Secret with the login of a registry, its content included."""

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from cluster.access.answers.objects import held_by
+from cluster.pending import kubectl_says
 from cluster.preflight.findings import helm_puts_back
+from cluster.waiting import said_by
 from config.cluster import OLDEST_KUBERNETES
 from manifests import gpu_operator, kai, reservation
 from operations.doctor.check import Check, Finding, Subject, of_deployment, of_pod
@@ -27,11 +29,34 @@ def _half_done(facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     Subject("HelmRelease", release.name, release.namespace),
                     f"Helm release '{release.name}' is '{revision.status}' since {revision.created}.",
-                    (f"Secret {release.namespace}/{revision.secret}: status={revision.status}",),
+                    (
+                        f"Secret {release.namespace}/{revision.secret}: status={revision.status}",
+                        *_hooks_wait(facts, release.namespace),
+                    ),
                     remedy="Wait for whoever works there. If that run is dead, take back its half-done revision: "
                     "kai-anywhere rollback --only-heal --stack {stack}. Or by hand: "
                     f"kubectl --namespace {release.namespace} delete secret {revision.secret}",
                 )
+            if revision.half_removed:
+                yield Finding(
+                    Subject("HelmRelease", release.name, release.namespace),
+                    f"Helm release '{release.name}' is '{revision.status}'.",
+                    (
+                        f"Secret {release.namespace}/{revision.secret}: status={revision.status}",
+                        *_hooks_wait(facts, release.namespace),
+                    ),
+                    remedy="Wait for whoever removes it. If that run is dead, let it come to its end, then install "
+                    "anew: kai-anywhere down --stack {stack}",
+                )
+
+
+def _hooks_wait(facts: Facts, namespace: str) -> Iterator[str]:
+    """What Helm waits for in a hook: the pods of Jobs that have not ended, and why Jobs get none."""
+    for pod in facts.snapshot.pods:
+        if pod.namespace == namespace and pod.owner_kind == "Job" and not pod.ended:
+            yield said_by([pod]) or f"pod {pod.name}: {kubectl_says(pod)}"
+    for name in dict.fromkeys(event.name for event in facts.events if event.kind == "Job"):
+        yield from (f"Job {name}: {words}" for words in facts.events_of("Job", namespace, name)[-1:])
 
 
 def _failed(facts: Facts) -> Iterator[Finding]:
@@ -160,13 +185,14 @@ CHECKS = (
         "A Helm release is half done",
         _half_done,
         needs={Source.RELEASES, Source.DEPLOYMENTS},
-        symptom=f"The release `{kai.RELEASE}` or `{gpu_operator.RELEASE}` is in `pending-install` or "
-        "`pending-upgrade`, "
+        symptom=f"The release `{kai.RELEASE}` or `{gpu_operator.RELEASE}` is in `pending-install`, "
+        "`pending-upgrade` or `uninstalling`, "
         "and every later run is refused.",
         cause="A run was killed inside Helm, or another one is at work.",
         remedy="Wait for whoever works there. If that run is dead, take back its half-done revision: "
         "kai-anywhere rollback --only-heal --stack {stack}. Or by hand: "
-        "kubectl --namespace {namespace} delete secret sh.helm.release.v1.{name}.vN",
+        "kubectl --namespace {namespace} delete secret sh.helm.release.v1.{name}.vN. Of a removal, let it come to its "
+        "end: kai-anywhere down --stack {stack}",
         source="Helm 3: release states",
         explains={"KA0105", "KA0201", "KA0202", "KA0203", "KA0301", "KA0302"},
     ),

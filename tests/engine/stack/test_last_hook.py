@@ -77,6 +77,7 @@ def test_down_goes_on_after_a_kill_says_what_helm_waits_for_and_leaves_nothing(
     target = Target(stack.name, parse(stack.settings), stack.folder, stack.environment, ())
     with held(api, _NAME):
         _killed_in_the_last_hook(stack, api)
+        assert "Helm release 'kai-scheduler' is 'uninstalling'" in stack.up(expect=None).output
         with _taken_away_by_hand(api, told):
             engine.destroy(target, "--yes", "--skip-preview")
     assert f"removed ClusterRole/{_NAME}, which a hook of a killed run left in Helm's way" in told

@@ -66,6 +66,7 @@ ELSEWHERE = {
     "timed out waiting for the condition": "Helm, of a hook",
     "Release kai-scheduler deleting": "pulumi",
     "uninstallation completed with 1 error(s)": "Helm",
+    "uninstalling": "Helm",
     "already exists": "the API server, of an object of a hook",
     "exists and cannot be imported into the current release": "Helm",
     "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard' ... denied request": "the API server, of our policy",

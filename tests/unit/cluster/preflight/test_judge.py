@@ -495,6 +495,15 @@ def test_a_namespace_of_kais_from_before_it_had_a_level_is_no_finding() -> None:
 _KAI = ("kai-scheduler", "kai-scheduler")
 
 
+def test_a_removal_that_was_killed_inside_helm_is_to_come_to_its_end() -> None:
+    """Symptom without it: nothing is installed, and after ten minutes the queue controller is said to be missing."""
+    _only(
+        _findings(jetson(), _DEPLOYED, revisions={_KAI: [_revision("uninstalling")]}),
+        "Helm release 'kai-scheduler' is 'uninstalling': a run that was to remove it was killed inside Helm",
+        "Let the removal come to its end, then install anew: kai-anywhere down --stack jetson",
+    )
+
+
 @pytest.mark.parametrize("state", [_NEVER_DEPLOYED, _DEPLOYED])
 @pytest.mark.parametrize("status", ["pending-install", "pending-upgrade", "pending-rollback"])
 def test_a_revision_that_a_killed_run_left_is_named_with_its_secret(status: str, state: DeployedState) -> None:

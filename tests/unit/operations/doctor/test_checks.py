@@ -176,6 +176,22 @@ def test_nobody_is_told_to_remove_a_webhook_whose_server_is_only_switched_off(ap
     assert judged.remedy == "kubectl --namespace kai-scheduler scale deployment admission --replicas=1"
 
 
+def test_a_removal_that_was_killed_is_to_come_to_its_end_and_its_revision_stays(api: ApiServer, tmp_path: Path) -> None:
+    world = world_of(jetson)
+    do.release("uninstalling")(world)
+    owned = {"ownerReferences": [{"kind": "Job", "name": "post-delete-cleanup"}], "namespace": "kai-scheduler"}
+    waits = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    hook = do.plain_pod("")
+    hook["metadata"].update(owned, name="post-delete-cleanup-x")
+    del hook["spec"]["nodeName"]
+    hook["status"] = {"phase": "Pending", "conditions": [waits]}
+    do.one_more(hook)(world)
+    judged = fired(world.diagnosis(api, tmp_path))["KA0101"]
+    assert judged.remedy.endswith("kai-anywhere down --stack jetson")
+    assert "delete secret" not in judged.remedy
+    assert judged.finding.evidence[1:] == ("pod post-delete-cleanup-x: 0/3 nodes are available",)
+
+
 def test_of_a_kai_that_was_removed_and_whose_config_was_left_the_remedy_is_no_installation_alone(
     api: ApiServer, tmp_path: Path
 ) -> None:
