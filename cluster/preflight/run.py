@@ -339,7 +339,8 @@ def another_cluster(state: DeployedState, where: str, uid: str) -> Finding | Non
     return Finding(
         f"this stack was deployed to the cluster {state.cluster_uid}; {where} is another one ({uid}).",
         "Choose the right context: cluster.context in the stack's settings, or KUBECONFIG. For this cluster make a "
-        "stack of its own: pulumi stack init. Keep the old state: it knows what is to be given back.",
+        "stack of its own: pulumi stack init. Keep the old state: it knows what is to be given back. Only if that "
+        "cluster does not exist any more, as after a board was flashed, forget it: docs/recovery.md, Another cluster.",
     )
 
 

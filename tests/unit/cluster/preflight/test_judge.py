@@ -140,6 +140,7 @@ def test_another_cluster_stops_at_once() -> None:
         _findings(jetson(), DeployedState(deployed=True, cluster_uid="theirs"), version=_version("20"), nodes={}),
         "was deployed to the cluster theirs; the cluster at https://127.0.0.1:6443",
         "(context 'edge') is another one (ours)",
+        "as after a board was flashed, forget it: docs/recovery.md",
         "Choose the right context",
         "pulumi stack init",
     )
