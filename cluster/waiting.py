@@ -12,6 +12,7 @@ from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.pending import said_of
 from config.gvirtus import GvirtusSettings
+from manifests.gpu_operator import DEVICE_PLUGIN
 from manifests.gvirtus.backends import BACKEND_LABEL
 from manifests.node_labels import GPU_PRESENT
 from manifests.objects import Manifest
@@ -202,13 +203,15 @@ def gpus_advertised(
         return f"{node.name} (tainted {', '.join(taints)})" if taints else node.name
 
     def missing(cluster: Cluster) -> str | None:
-        nodes = cluster.nodes().values()
-        without = sorted(named(node) for node in nodes if node.name in named_nodes and not (node.gpus or node.slices))
+        nodes = sorted(cluster.nodes().values(), key=lambda node: node.name)
+        without = [node for node in nodes if node.name in named_nodes and not (node.gpus or node.slices)]
         if without:
-            return f"no nvidia.com/gpu on {first_of(without)}"
+            said = _said_by_operands(cluster, operator_namespace, without[0].name)
+            return f"no nvidia.com/gpu on {first_of(list(map(named, without)))}{said}"
         gpu_nodes = [node for node in nodes if node.labels.get(GPU_PRESENT) == "true" and not node.is_frontend]
         if gpu_nodes and not any(node.gpus or node.slices or node.time_slices for node in gpu_nodes):
-            return f"no nvidia.com/gpu on any of {first_of(sorted(map(named, gpu_nodes)))}"
+            said = _said_by_operands(cluster, operator_namespace, gpu_nodes[0].name)
+            return f"no nvidia.com/gpu on any of {first_of(list(map(named, gpu_nodes)))}{said}"
         return None
 
     return Condition(
@@ -221,6 +224,22 @@ def gpus_advertised(
             f"Look at: kubectl --namespace {operator_namespace} get pods,daemonsets,events --output wide"
         ),
     )
+
+
+def _said_by_operands(cluster: Cluster, namespace: str, node: str) -> str:
+    """Why the GPU Operator's pods on a node do not run, as the end of a sentence; empty while nobody says so.
+
+    One node is looked at, however many lack GPUs: its pods are few, and all of them are thousands.
+    """
+    try:
+        pods = cluster.pods(namespace=namespace, node=node)
+        if said := said_by(pods):
+            return f"; {said}"
+        plugins = [each for each in cluster.daemon_sets(namespace=namespace) if each.name == DEVICE_PLUGIN]
+        refused = [each for each in plugins if not any(_is_of(pod, each) for pod in pods)]
+        return _refused(refused[0], _refusal(cluster, refused[0], refused[0].ready)) if refused else ""
+    except ClusterError:
+        return ""
 
 
 def deployment_available(namespace: str, name: str, *, causes: str) -> Condition:
@@ -259,9 +278,12 @@ def _said_by_pods(cluster: Cluster, workload: Deployment | DaemonSet, *, most: i
         pods = [pod for pod in cluster.pods(namespace=workload.namespace) if _is_of(pod, workload)]
         if said := said_by(pods, most=most):
             return f"; {said}"
-        refusal = _refusal(cluster, workload, len(pods))
+        return _refused(workload, _refusal(cluster, workload, len(pods)))
     except ClusterError:
         return ""
+
+
+def _refused(workload: Deployment | DaemonSet, refusal: str) -> str:
     if not refusal:
         return ""
     # What the controller said last stays until it tries again: a quota that was lifted looks as if it still refused.

@@ -17,6 +17,8 @@ from manifests.tolerations import CONTROL_PLANE, operand_tolerations, toleration
 from manifests.versions import GPU_OPERATOR
 
 RELEASE = "gpu-operator"
+DEVICE_PLUGIN = "nvidia-device-plugin-daemonset"
+"""The DaemonSet that the operator makes of it (v26.7 assets/state-device-plugin)."""
 DCGM_EXPORTER_PORT = 9400
 OPERATOR_METRICS_PORT = 8080
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cluster.pending import kubectl_says
 from cluster.preflight.findings import helm_puts_back
-from manifests.gpu_operator import RELEASE
+from manifests.gpu_operator import DEVICE_PLUGIN, RELEASE
 from manifests.node_labels import DEVICE_PLUGIN_CONFIG
 from manifests.reservation import RUNTIME_CLASS
 from manifests.tolerations import setting_for
@@ -12,7 +12,6 @@ from operations.doctor.check import Check, Finding, Severity, Subject, of_deploy
 from operations.doctor.checks.workloads import judge_deployment, ready_nodes, remedy_of_deployment
 from operations.doctor.facts import GPU_OPERATOR, DaemonSet, Facts, Source, names
 
-DEVICE_PLUGIN = "nvidia-device-plugin-daemonset"
 _NFD_MASTER = "node-feature-discovery-master"
 _OPERANDS = (
     "nvidia-container-toolkit-daemonset",

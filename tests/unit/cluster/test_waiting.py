@@ -407,6 +407,49 @@ def test_a_daemon_set_that_is_waited_for_tells_why_its_pod_does_not_run(api: Api
     assert missing == "DaemonSet 'nfd-worker': it is ready on 0 of 1 nodes; pod nfd-worker-x: ErrImagePull"
 
 
+_NAMED = gpus_advertised(frozenset({"named", "other"}), operator_namespace="gpu-operator")
+_TOOLKIT = _pod("nvidia-container-toolkit-daemonset", {"reason": "ErrImagePull"}, "DaemonSet")
+_PLUGIN = _pod("nvidia-device-plugin-daemonset", {"reason": "PodInitializing"}, "DaemonSet")
+_NO_QUOTA = "Error creating: insufficient quota to match these scopes: [{PriorityClass In [system-node-critical]}]"
+
+
+@pytest.mark.parametrize(
+    ("pods", "events", "words"),
+    [
+        pytest.param(
+            [_PLUGIN, _TOOLKIT], [], "; pod nvidia-container-toolkit-daemonset-x: ErrImagePull", id="of another operand"
+        ),
+        pytest.param([], [_NO_QUOTA], f"; its pods are refused: {_NO_QUOTA} (once that is mended", id="refused"),
+        pytest.param([_PLUGIN], [_NO_QUOTA], "", id="refused on another node"),
+        pytest.param([_PLUGIN], [], "", id="it starts"),
+        pytest.param([], [], "", id="nothing is said"),
+    ],
+)
+def test_gpus_that_are_waited_for_tell_why_a_pod_of_the_first_node_without_one_does_not_run(
+    api: ApiServer, cluster: Cluster, pods: list[Any], events: list[str], words: str
+) -> None:
+    api.serve("/api/v1/nodes", {"items": [node("other", gpus=0), node("named", gpus=0)]})
+    plugin = daemon_set("nvidia-device-plugin-daemonset", release="gpu-operator", desired=2, ready=0)
+    _release(api, deployments=[], daemon_sets=[plugin])
+    api.serve(_PODS, {"items": pods})
+    api.serve(
+        "/api/v1/namespaces/gpu-operator/events",
+        {"items": [{"type": "Warning", "message": message} for message in events]},
+    )
+    missing = _missing(_NAMED, cluster)
+    assert missing is not None
+    assert missing.startswith(f"no nvidia.com/gpu on named, other{words}")
+    assert words or missing == "no nvidia.com/gpu on named, other"
+    [asked] = [request for request in api.asked if request.path == _PODS]
+    assert asked.query["fieldSelector"] == ["spec.nodeName=named"]
+
+
+def test_who_may_not_list_pods_still_hears_which_nodes_lack_gpus(api: ApiServer, cluster: Cluster) -> None:
+    api.serve("/api/v1/nodes", {"items": [node("named", gpus=0)]})
+    api.fail(_PODS, 403)
+    assert _missing(_NAMED, cluster) == "no nvidia.com/gpu on named"
+
+
 _QUOTA = 'pods "x-7" is forbidden: failed quota: team: must specify limits.memory for: main'
 _AGAIN = "(once that is mended Kubernetes tries again, within 17 minutes; at once: kubectl --namespace gpu-operator "
 _REFUSED = f"; its pods are refused: {_QUOTA} {_AGAIN}rollout restart deployment gpu-operator)"

@@ -69,6 +69,7 @@ ELSEWHERE = {
     "uninstalling": "Helm",
     "already exists": "the API server, of an object of a hook",
     "exists and cannot be imported into the current release": "Helm",
+    "insufficient quota to match these scopes": "the API server, of a pod",
     "ValidatingAdmissionPolicy 'kai-anywhere-pod-guard' ... denied request": "the API server, of our policy",
     "the stack is currently locked": "pulumi",
     "grpc._channel._InactiveRpcError": "grpc, in Pulumi's Python program",
