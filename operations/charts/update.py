@@ -142,9 +142,10 @@ def _with_version(version: str, settings: StackSettings) -> StackSettings:
 
 
 def with_every_option(content: dict[str, Any]) -> dict[str, Any]:
-    """A stack file's content that says what else can be said of charts and images, so that every value is passed."""
+    """A stack file's content that says what else can be said of charts, images and taints: every value is passed."""
     images = {"registry": "registry.example.com/mirror", "pull_policy": "Never", "pull_secrets": ["site"]}
     changes: dict[str, dict[str, Any]] = {
+        "cluster": {"tolerated_taints": ["dedicated=gpus:NoSchedule"]},
         "gpu_operator": {"images": images, "mig_strategy": "mixed", "toolkit_env": {"CONTAINERD_SET_AS_DEFAULT": "1"}},
         "kai": {
             "images": images,

@@ -78,12 +78,12 @@ def test_a_gpu_cluster_stops_a_stack_and_its_kind_alone_does_not(
 
 
 @pytest.mark.parametrize(
-    ("release", "stops"),
+    ("release", "warns"),
     [(None, True), ("another-kai", True), ("kai-scheduler", False)],
     ids=["somebody's", "of another release", "of a run of the stack's own that was killed"],
 )
-def test_a_priority_class_under_the_name_of_one_of_kais_stops_a_stack_unless_it_is_kais_own(
-    release: str | None, stops: bool, api: httpx2.Client, cluster: simulator.ControlPlane
+def test_a_priority_class_under_the_name_of_one_of_kais_is_told_unless_it_is_kais_own(
+    release: str | None, warns: bool, api: httpx2.Client, cluster: simulator.ControlPlane
 ) -> None:
     path, marks = "/apis/scheduling.k8s.io/v1/priorityclasses", {}
     if release:
@@ -91,11 +91,9 @@ def test_a_priority_class_under_the_name_of_one_of_kais_stops_a_stack_unless_it_
     metadata = {"name": "train", "annotations": marks}
     api.post(path, json={"metadata": metadata, "value": 1000}).raise_for_status()
     try:
-        if stops:
-            with pytest.raises(PreflightError, match=r"error: the cluster has PriorityClass 'train' already"):
-                _preflight(cluster)
-        else:
-            assert _preflight(cluster).warnings == ()
+        # Of the simulator's chart, which is a local one, nobody knows whether it brings any.
+        told = [warning for warning in _preflight(cluster).warnings if "has PriorityClass 'train' already" in warning]
+        assert len(told) == warns
     finally:
         api.delete(f"{path}/train").raise_for_status()
 
